@@ -12,20 +12,19 @@ use std::{
     collections::BTreeMap,
     path::Path,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
 use documents::Documents;
 use engine::{
-    Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, LogLevel, LongReply,
-    MemoryFigures, MemoryLimits, Notice, Outcome, Resolved, Responder, SAVE_IN_PROGRESS, SaveAnswer, Scripts,
-    Session, ShutdownMode,
+    Authentication, Call, CommandStats, Config, DebugAccess, Event, EventClass, Executor, Host, Loading,
+    LogLevel, LongReply, MemoryFigures, MemoryLimits, Notice, Outcome, Persistence, Process, Resolved,
+    Responder, SAVE_IN_PROGRESS, SaveAnswer, Scripts, Session, ShutdownMode,
     clients::{Client, Clients, Connected, Signal, Signaller},
     long_units::LONG_AFTER_US,
     observe::Observer,
-    replication::Replication,
 };
 use env::{Clock, SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
 use keyspace::{
@@ -85,7 +84,9 @@ pub(crate) const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding 
 /// A server with one client.
 pub(crate) struct TestServer {
     pub(crate) clock: Arc<SimClock>,
-    pub(crate) host: TestHost,
+    pub(crate) host: Arc<TestHost>,
+    /// The interfaces of `host`.
+    pub(crate) services: Host,
     pub(crate) executor: Executor,
     pub(crate) session: Session,
     pub(crate) bulk_bytes_max: usize,
@@ -107,13 +108,14 @@ impl TestServer {
         let mut recovery = open(&disk);
         recovery.replay::<Error>(|_, _| panic!("a new log is empty"), |_| {}).expect("an empty log replays");
         let log = recovery.finish(clock.clone()).expect("a simulated disk works");
-        let host = TestHost::new(clock.clone());
+        let host = Arc::new(TestHost::new(clock.clone()));
         let keyspace = Arc::new(Keyspace::new(Options { hash_seed: 1 }));
         let mut executor = Executor::new(crate::table(), keyspace, Arc::default(), host.stats.worker(0), 1);
         executor.attach(log.appender());
         let session = Session::new(host.connect(), true);
         TestServer {
             clock,
+            services: host.services(),
             host,
             executor,
             session,
@@ -191,21 +193,21 @@ impl TestServer {
     }
 
     fn execute_raw(&mut self, args: &OwnedArgs) -> (Vec<u8>, Lsn) {
-        self.executor.begin_round(self.clock.unix_ms(), &self.host, self.bulk_bytes_max);
+        self.executor.begin_round(self.clock.unix_ms(), &self.services, self.bulk_bytes_max);
         let resolved = self.executor.resolve(args.as_args(), None);
         self.executor.prefetch_bucket(&self.session, &resolved);
         self.executor.prefetch_entry(&self.session, &resolved);
         let call = Call { args: args.as_args(), resolved };
         let mut out = Vec::new();
         loop {
-            match self.executor.execute(call, &mut self.session, &self.host, &mut out) {
+            match self.executor.execute(call, &mut self.session, &self.services, &mut out) {
                 Outcome::Long => {
-                    self.executor.end_round(&self.host);
+                    self.executor.end_round(&self.services);
                     let gate = self.execute_elsewhere(call, &mut out);
                     return (out, gate);
                 }
                 Outcome::Done { gate } => {
-                    self.executor.end_round(&self.host);
+                    self.executor.end_round(&self.services);
                     self.take_told();
                     return (out, gate);
                 }
@@ -237,7 +239,7 @@ impl TestServer {
         };
         let now_ms = || self.clock.unix_ms();
         let LongReply { session, reply, gate } =
-            executor.execute_long(unit, &self.host, self.bulk_bytes_max, now_ms, pause);
+            executor.execute_long(unit, &self.services, self.bulk_bytes_max, now_ms, pause);
         self.session.come_back(session);
         self.spare = executor.detach();
         self.long_units += 1;
@@ -252,7 +254,7 @@ impl TestServer {
         let requests: Vec<OwnedArgs> = lines.iter().map(|line| parse(line)).collect();
         let (mut runs, mut replies, mut next) = (Vec::new(), Vec::new(), 0);
         while next < requests.len() {
-            self.executor.begin_round(self.clock.unix_ms(), &self.host, self.bulk_bytes_max);
+            self.executor.begin_round(self.clock.unix_ms(), &self.services, self.bulk_bytes_max);
             let mut resolved: Vec<Resolved> = Vec::new();
             for (index, args) in requests.iter().enumerate() {
                 let call = |index: usize| Call { args: requests[index].as_args(), resolved: resolved[index] };
@@ -262,8 +264,8 @@ impl TestServer {
             let calls = (next..requests.len())
                 .map(|index| Call { args: requests[index].as_args(), resolved: resolved[index] });
             let mut out = Vec::new();
-            let merged = self.executor.execute_merged(calls, &mut self.session, &self.host, &mut out);
-            self.executor.end_round(&self.host);
+            let merged = self.executor.execute_merged(calls, &mut self.session, &self.services, &mut out);
+            self.executor.end_round(&self.services);
             self.take_told();
             assert!(merged.gate <= self.log.appended_lsn());
             runs.push(merged.count);
@@ -496,8 +498,8 @@ type Pushed = (u64, Arc<[u8]>, Lsn);
 /// A host that records the requests of commands.
 pub(crate) struct TestHost {
     pub(crate) documents: Arc<Documents>,
-    pub(crate) clients: Clients,
-    pub(crate) stats: CommandStats,
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) stats: Arc<CommandStats>,
     pub(crate) limits: Mutex<MemoryLimits>,
     pub(crate) event_classes: Mutex<EventClass>,
     pub(crate) debug_access: Mutex<DebugAccess>,
@@ -516,9 +518,9 @@ pub(crate) struct TestHost {
     pub(crate) promises: Mutex<Vec<Responder>>,
     /// The requests to the thread of durable channels.
     pub(crate) channel_requests: Mutex<Vec<Request>>,
-    pub(crate) observer: Observer,
-    pub(crate) scripts: Scripts,
-    pub(crate) replication: TestReplication,
+    pub(crate) observer: Arc<Observer>,
+    pub(crate) scripts: Arc<Scripts>,
+    pub(crate) replication: Arc<TestReplication>,
     /// The apparent duration of each timed command, in microseconds.
     pub(crate) command_us: AtomicU64,
     /// The sum of these durations.
@@ -531,8 +533,8 @@ impl TestHost {
         let limits = MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 5 };
         TestHost {
             documents: Arc::new(Documents::in_memory(Arc::new(|_| {}))),
-            clients: Clients::new(),
-            stats: CommandStats::new(1, crate::table()),
+            clients: Arc::new(Clients::new()),
+            stats: Arc::new(CommandStats::new(1, crate::table())),
             limits: Mutex::new(limits),
             event_classes: Mutex::default(),
             debug_access: Mutex::new(DebugAccess::Everybody),
@@ -544,12 +546,30 @@ impl TestHost {
             answers: Arc::default(),
             promises: Mutex::default(),
             channel_requests: Mutex::default(),
-            observer: Observer::default(),
-            scripts: Scripts::default(),
-            replication: TestReplication::default(),
+            observer: Arc::default(),
+            scripts: Arc::default(),
+            replication: Arc::default(),
             command_us: 0.into(),
             commands_us: 0.into(),
             clock,
+        }
+    }
+
+    /// The interfaces of this host, for an executor.
+    fn services(self: &Arc<Self>) -> Host {
+        Host {
+            clock: self.clone(),
+            clients: self.clients.clone(),
+            scripts: self.scripts.clone(),
+            stats: self.stats.clone(),
+            observer: self.observer.clone(),
+            documents: Arc::new(OnceLock::from(self.documents.clone())),
+            config: self.clone(),
+            authentication: self.clone(),
+            persistence: self.clone(),
+            replication: self.replication.clone(),
+            durable_channels: self.clone(),
+            process: self.clone(),
         }
     }
 
@@ -598,50 +618,9 @@ impl TestHost {
     }
 }
 
-impl Host for TestHost {
-    fn replication(&self) -> &dyn Replication {
-        &self.replication
-    }
-
-    fn documents(&self) -> Option<&Documents> {
-        Some(&self.documents)
-    }
-
-    fn loading(&self) -> Option<Loading> {
-        *self.loading.lock()
-    }
-
+impl Config for TestHost {
     fn memory_limits(&self) -> MemoryLimits {
         *self.limits.lock()
-    }
-
-    fn memory_figures(&self) -> MemoryFigures {
-        MemoryFigures {
-            resident_bytes: 1 << 20,
-            resident_bytes_max: 2 << 20,
-            log_buffer_bytes: 4096,
-            ..MemoryFigures::default()
-        }
-    }
-
-    fn release_unused_memory(&self) {
-        self.asked.lock().push("release_unused_memory".to_string());
-    }
-
-    fn allocator_report(&self) -> String {
-        "allocator".to_string()
-    }
-
-    fn is_durable_channel(&self, channel: &[u8]) -> bool {
-        channel.starts_with(DURABLE_CHANNELS)
-    }
-
-    fn ask_channels(&self, request: Request) {
-        self.channel_requests.lock().push(request);
-    }
-
-    fn new_flow(&self) -> Arc<Flow> {
-        Arc::new(Flow::new(|| {}))
     }
 
     fn event_classes(&self) -> EventClass {
@@ -652,44 +631,11 @@ impl Host for TestHost {
         *self.debug_access.lock()
     }
 
-    fn monotonic_us(&self) -> u64 {
-        let command_us = self.command_us.load(Relaxed);
-        self.clock.monotonic_us() + self.commands_us.fetch_add(command_us, Relaxed)
+    fn is_durable_channel(&self, channel: &[u8]) -> bool {
+        channel.starts_with(DURABLE_CHANNELS)
     }
 
-    fn observer(&self) -> &Observer {
-        &self.observer
-    }
-
-    fn clients(&self) -> &Clients {
-        &self.clients
-    }
-
-    fn scripts(&self) -> &Scripts {
-        &self.scripts
-    }
-
-    fn log_script(&self, level: LogLevel, message: &str) {
-        self.asked.lock().push(format!("log {level:?} {message}"));
-    }
-
-    fn command_stats(&self) -> &CommandStats {
-        &self.stats
-    }
-
-    fn requires_password(&self) -> bool {
-        self.password.lock().is_some()
-    }
-
-    fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
-        user == b"default" && self.password.lock().as_deref().is_none_or(|wanted| wanted == password)
-    }
-
-    fn info(&self, sections: &[String]) -> (String, Lsn) {
-        (format!("# Sections\r\nsections:{}\r\n", sections.join(",")), Lsn::ZERO)
-    }
-
-    fn config_get(&self, pattern: &[u8]) -> Vec<(&'static str, String)> {
+    fn get(&self, pattern: &[u8]) -> Vec<(&'static str, String)> {
         let settings = self.settings.lock();
         let matching =
             settings.iter().filter(|(name, _)| wire::glob::matches_ignore_case(pattern, name.as_bytes()));
@@ -700,7 +646,7 @@ impl Host for TestHost {
         setting.eq_ignore_ascii_case(b"of-data")
     }
 
-    fn config_set(&self, wanted: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String> {
+    fn set(&self, wanted: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String> {
         if let [(name, value)] = wanted
             && self.is_of_data(name)
         {
@@ -720,24 +666,23 @@ impl Host for TestHost {
         Ok(Vec::new())
     }
 
-    fn config_rewrite(&self) -> Result<(), String> {
+    fn rewrite(&self) -> Result<(), String> {
         self.asked.lock().push("rewrite".to_string());
         Ok(())
     }
+}
 
-    fn reset_stats(&self) {
-        self.asked.lock().push("reset".to_string());
-        self.stats.reset();
+impl Authentication for TestHost {
+    fn is_required(&self) -> bool {
+        self.password.lock().is_some()
     }
 
-    fn shutdown(&self, mode: ShutdownMode) -> Result<(), String> {
-        self.asked.lock().push(format!("shutdown {mode:?}"));
-        match mode {
-            ShutdownMode::InOrder | ShutdownMode::Save | ShutdownMode::NoSave => Ok(()),
-            ShutdownMode::Abort => Err("ERR No shutdown in progress.".to_string()),
-        }
+    fn accepts(&self, user: &[u8], password: &[u8]) -> bool {
+        user == b"default" && self.password.lock().as_deref().is_none_or(|wanted| wanted == password)
     }
+}
 
+impl Persistence for TestHost {
     fn save(&self, scheduled: bool) -> SaveAnswer {
         let mut asked = self.asked.lock();
         let is_busy = asked.iter().any(|it| it == "save");
@@ -748,7 +693,7 @@ impl Host for TestHost {
         if is_busy { SaveAnswer::Scheduled } else { SaveAnswer::Started }
     }
 
-    fn save_and_tell(&self, responder: Responder) -> Result<(), &'static str> {
+    fn save_and_respond(&self, responder: Responder) -> Result<(), &'static str> {
         let mut promises = self.promises.lock();
         if !promises.is_empty() {
             return Err(SAVE_IN_PROGRESS);
@@ -769,5 +714,70 @@ impl Host for TestHost {
     fn flushing_all(&self, record: Lsn, dead_before: Lsn) {
         assert!(dead_before < record);
         self.asked.lock().push(format!("flushing_all {}", record.get()));
+    }
+}
+
+impl engine::DurableChannels for TestHost {
+    fn request(&self, request: Request) {
+        self.channel_requests.lock().push(request);
+    }
+
+    fn new_flow(&self) -> Arc<Flow> {
+        Arc::new(Flow::new(|| {}))
+    }
+}
+
+impl Process for TestHost {
+    fn loading(&self) -> Option<Loading> {
+        *self.loading.lock()
+    }
+
+    fn info(&self, sections: &[String]) -> (String, Lsn) {
+        (format!("# Sections\r\nsections:{}\r\n", sections.join(",")), Lsn::ZERO)
+    }
+
+    fn reset_stats(&self) {
+        self.asked.lock().push("reset".to_string());
+        self.stats.reset();
+    }
+
+    fn memory_figures(&self) -> MemoryFigures {
+        MemoryFigures {
+            resident_bytes: 1 << 20,
+            resident_bytes_max: 2 << 20,
+            log_buffer_bytes: 4096,
+            ..MemoryFigures::default()
+        }
+    }
+
+    fn release_unused_memory(&self) {
+        self.asked.lock().push("release_unused_memory".to_string());
+    }
+
+    fn allocator_report(&self) -> String {
+        "allocator".to_string()
+    }
+
+    fn log_script(&self, level: LogLevel, message: &str) {
+        self.asked.lock().push(format!("log {level:?} {message}"));
+    }
+
+    fn shutdown(&self, mode: ShutdownMode) -> Result<(), String> {
+        self.asked.lock().push(format!("shutdown {mode:?}"));
+        match mode {
+            ShutdownMode::InOrder | ShutdownMode::Save | ShutdownMode::NoSave => Ok(()),
+            ShutdownMode::Abort => Err("ERR No shutdown in progress.".to_string()),
+        }
+    }
+}
+
+impl Clock for TestHost {
+    fn unix_ms(&self) -> u64 {
+        self.clock.unix_ms()
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        let command_us = self.command_us.load(Relaxed);
+        self.clock.monotonic_us() + self.commands_us.fetch_add(command_us, Relaxed)
     }
 }

@@ -40,7 +40,7 @@ impl Executor {
         row: &'static Row,
         args: Args<'_>,
         session: &Session,
-        host: &dyn Host,
+        host: &Host,
     ) -> Result<bool, CommandError> {
         self.check_call(row, args, session, host)?;
         if row.flags.has(Flags::RUNS_SCRIPTS) {
@@ -65,7 +65,7 @@ impl Executor {
     /// # Errors
     /// A long unit holds the slot of an eviction candidate.
     #[cold]
-    pub(crate) fn admit_script(&mut self, args: Args<'_>, host: &dyn Host) -> Result<bool, CommandError> {
+    pub(crate) fn admit_script(&mut self, args: Args<'_>, host: &Host) -> Result<bool, CommandError> {
         let writes = match self.admit_args(args.size_bytes() as u64) {
             Ok(false) => return Ok(false),
             other => other.map(|_| ()),
@@ -84,11 +84,11 @@ impl Executor {
     /// [`CommandError::Loading`]: a message to a durable channel while there is no log yet; messages to other
     /// channels can be published.
     #[inline]
-    pub fn writes(&self, row: &Row, args: Args<'_>, host: &dyn Host) -> Result<bool, CommandError> {
+    pub fn writes(&self, row: &Row, args: Args<'_>, host: &Host) -> Result<bool, CommandError> {
         if row.flags.has(Flags::WRITE) || row.flags.has(Flags::RUNS_SCRIPTS) {
             return Ok(true);
         }
-        if !row.flags.has(Flags::LOGS_MESSAGES) || !host.is_durable_channel(args.at(1)) {
+        if !row.flags.has(Flags::LOGS_MESSAGES) || !host.config.is_durable_channel(args.at(1)) {
             return Ok(false);
         }
         if self.loading { Err(CommandError::Loading) } else { Ok(true) }
@@ -101,12 +101,12 @@ impl Executor {
         row: &'static Row,
         args: Args<'_>,
         session: &Session,
-        host: &dyn Host,
+        host: &Host,
     ) -> Result<(), CommandError> {
         if !row.accepts(args.len()) {
             return Err(CommandError::WrongArity(row.name));
         }
-        if row.flags.has(Flags::PROTECTED) && !host.debug_access().includes(&session.client) {
+        if row.flags.has(Flags::PROTECTED) && !host.config.debug_access().includes(&session.client) {
             return Err(DEBUG_REFUSED);
         }
         if !session.authenticated && !row.flags.has(Flags::NO_AUTH) {

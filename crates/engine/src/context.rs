@@ -25,6 +25,7 @@ use wire::{Args, ReplyWriter};
 
 use crate::{
     CommandError, EventClass, Flags, Host, Row, Session, Unit,
+    admission::ADMITTED_BYTES,
     deferred_reply::DeferredReply,
     long_units::LONG_ELEMENTS,
     observe::{append_line, shown_args},
@@ -53,7 +54,20 @@ pub enum Retry {
     Slot(LockContended),
 }
 
-/// The surroundings of one command while it runs.
+/// The surroundings of a unit: they are the same for all of its commands.
+#[derive(Clone, Copy)]
+pub(crate) struct Surroundings<'a, 'k> {
+    /// The keyspace.
+    pub keyspace: &'k Keyspace,
+    /// The process around the executor.
+    pub host: &'a Host,
+    /// The server's durability.
+    pub durability: Durability,
+    /// Longest string a command may build, in bytes.
+    pub bulk_bytes_max: usize,
+}
+
+/// All that one command sees and changes while it runs.
 pub struct Context<'a, 'k> {
     /// The locked slots, and the effects applied so far.
     pub unit: Unit<'k>,
@@ -62,7 +76,7 @@ pub struct Context<'a, 'k> {
     /// The session of the client.
     pub session: &'a mut Session,
     /// The process around the executor.
-    pub host: &'a dyn Host,
+    pub host: &'a Host,
     /// The reply. If the handler returns an error, its reply is discarded.
     pub reply: ReplyWriter<'a>,
     /// The parts of the reply that are written after the slots are unlocked; empty if `in_transaction`.
@@ -83,6 +97,36 @@ pub struct Context<'a, 'k> {
     pub scripting: Option<&'a mut Scripting>,
     /// The lines for the monitors; `None` if there are no monitors.
     pub monitor: Option<&'a mut Vec<u8>>,
+}
+
+impl<'a, 'k> Context<'a, 'k> {
+    /// The context of a command that stands alone, can reach keys only, and fits into the admission that
+    /// every command has.
+    #[inline]
+    pub(crate) fn new(
+        unit: Unit<'k>,
+        surroundings: Surroundings<'a, 'k>,
+        session: &'a mut Session,
+        reply: ReplyWriter<'a>,
+    ) -> Context<'a, 'k> {
+        let Surroundings { keyspace, host, durability, bulk_bytes_max } = surroundings;
+        Context {
+            unit,
+            keyspace,
+            session,
+            host,
+            reply,
+            deferred_reply: DeferredReply::default(),
+            durability,
+            bulk_bytes_max,
+            in_transaction: false,
+            in_script: false,
+            admitted_bytes: ADMITTED_BYTES,
+            channels: None,
+            scripting: None,
+            monitor: None,
+        }
+    }
 }
 
 impl Context<'_, '_> {

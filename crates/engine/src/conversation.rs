@@ -50,7 +50,7 @@ pub struct Round<'w> {
     /// Reused by all conversations of the worker.
     pub batch: &'w mut RequestBatch,
     /// The process around the executor.
-    pub host: &'w dyn Host,
+    pub host: &'w Host,
     /// The deadline in unix milliseconds; `None` if it never expires.
     pub now_ms: u64,
     /// The limits of authenticated clients.
@@ -369,7 +369,7 @@ impl Conversation {
     }
 
     /// Whether scripts have taken the time of a turn.
-    fn is_turn_over(&self, host: &dyn Host) -> bool {
+    fn is_turn_over(&self, host: &Host) -> bool {
         self.turn_ends_us.is_some_and(|ends_us| host.monotonic_us() >= ends_us)
     }
 
@@ -457,7 +457,7 @@ impl Conversation {
         calls: impl Iterator<Item = Call<'b>> + Clone,
         len: usize,
         executor: &mut Executor,
-        host: &dyn Host,
+        host: &Host,
     ) -> usize {
         if len < 2 {
             return 0;
@@ -472,7 +472,7 @@ impl Conversation {
 
     /// Executes one command; `false` if it must wait: for as long as the session pauses, or for the log.
     #[inline]
-    fn execute(&mut self, call: Call<'_>, executor: &mut Executor, host: &dyn Host) -> bool {
+    fn execute(&mut self, call: Call<'_>, executor: &mut Executor, host: &Host) -> bool {
         let mark = self.outbox.mark();
         match executor.execute(call, &mut self.session, host, self.outbox.bytes_mut()) {
             Outcome::Done { gate: Lsn::ZERO } => true,

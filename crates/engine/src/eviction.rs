@@ -15,7 +15,7 @@ const EVICTIONS_MAX: usize = 64;
 impl Executor {
     /// Evicts some keys if there is more data than the limit allows. Returns whether there may be more to
     /// evict.
-    pub fn evict_excess(&mut self, host: &dyn Host) -> bool {
+    pub fn evict_excess(&mut self, host: &Host) -> bool {
         let (limits, bytes) = (self.limits, self.keyspace().bytes());
         let is_idle = limits.memory_bytes_max == 0 || bytes <= limits.memory_bytes_max;
         if is_idle || limits.policy == EvictionPolicy::NoEviction || self.admit(0) != Admission::Go {
@@ -27,7 +27,7 @@ impl Executor {
     /// Evicts until the data fits the limit. The error: it does not fit after at most [`EVICTIONS_MAX`]
     /// evictions, or a long unit holds the slot of a candidate.
     #[inline]
-    pub fn make_room(&mut self, host: &dyn Host) -> Result<(), CommandError> {
+    pub fn make_room(&mut self, host: &Host) -> Result<(), CommandError> {
         let limits = self.limits;
         if limits.memory_bytes_max == 0 || self.keyspace().bytes() <= limits.memory_bytes_max {
             return Ok(());
@@ -35,11 +35,11 @@ impl Executor {
         let started_us = host.monotonic_us();
         let made = self.evict_some(host);
         let usec = host.monotonic_us().saturating_sub(started_us);
-        host.observer().latency.took(LatencyEvent::EvictionCycle, usec, self.now_ms());
+        host.observer.latency.took(LatencyEvent::EvictionCycle, usec, self.now_ms());
         made
     }
 
-    fn evict_some(&mut self, host: &dyn Host) -> Result<(), CommandError> {
+    fn evict_some(&mut self, host: &Host) -> Result<(), CommandError> {
         let limits = self.limits;
         for _ in 0..EVICTIONS_MAX {
             let evicts = limits.policy != EvictionPolicy::NoEviction;
@@ -59,7 +59,7 @@ impl Executor {
         &mut self,
         policy: EvictionPolicy,
         samples: usize,
-        host: &dyn Host,
+        host: &Host,
     ) -> Result<bool, CommandError> {
         let keyspace = self.keyspace().clone();
         let clock = self.next_clock();

@@ -3,23 +3,23 @@
 
 mod databases;
 mod merging;
+mod replies;
+mod resolve;
 
 use std::{collections::VecDeque, sync::Arc};
 
-use keyspace::{AccessClock, AccessPolicy, EvictionPolicy, Freed, KeyHash, Keyspace, LIBRARIES_SLOT, SlotId};
+use keyspace::{AccessClock, AccessPolicy, EvictionPolicy, Freed, Keyspace, LIBRARIES_SLOT, SlotId};
 use lsn::Lsn;
 use pubsub::{Hub, Local, durable::FollowerEvent};
 use storage::{Appender, Durability};
 use wire::{Args, ReplyWriter};
 
 use crate::{
-    CommandError, Context, Flags, Host, Interests, Keys, MemoryLimits, Notice, ReplyMode, Session, Unit,
+    Context, Flags, Host, Interests, Keys, MemoryLimits, Notice, ReplyMode, Session, Unit,
     admission::ADMITTED_BYTES,
-    blocking::{Later, Serving},
-    context::Retry,
-    deferred_reply::DeferredReply,
+    blocking::Later,
+    context::{Retry, Surroundings},
     follower::tell,
-    leases::NO_TOKEN,
     long_units::{Place, busy_error},
     observe::Watch,
     row::{CommandTable, ResolvedCommand},
@@ -29,65 +29,14 @@ use crate::{
     unit::{LockContended, LockPolicy, Locks, Scratch, UnitAccess, next_random},
 };
 pub use merging::Merged;
+pub use replies::refuse;
+pub(crate) use replies::silence;
+use replies::{tell_lsn, tell_tokens};
+pub use resolve::{Call, Resolved};
 
 /// Subscriptions of a disconnected client that are ended at once: more would stop the worker for
 /// milliseconds.
 const SUBSCRIPTIONS_ENDED_MAX: usize = 16 << 10;
-
-/// A command found in the command table, with values that were computed before its execution.
-#[derive(Debug, Clone, Copy)]
-pub struct Resolved {
-    found: Option<ResolvedCommand>,
-    hash: Option<KeyHash>,
-}
-
-impl Resolved {
-    /// Nothing is known: the command is looked up and its key hashed when it is executed.
-    pub const UNKNOWN: Resolved = Resolved { found: None, hash: None };
-
-    /// Whether both commands have the same first key, as far as hashes tell. True if neither has a key.
-    #[inline]
-    pub fn shares_key(&self, other: &Resolved) -> bool {
-        self.hash == other.hash
-    }
-
-    /// Whether the command may run scripts, which can take longer than any other command.
-    pub fn may_take_long(&self) -> bool {
-        self.found
-            .is_some_and(|it| it.row.flags.has(Flags::RUNS_SCRIPTS) || matches!(it.row.keys, Keys::Queued))
-    }
-
-    /// The row of the command; `None` if it has not been looked up.
-    pub fn found(&self) -> Option<ResolvedCommand> {
-        self.found
-    }
-
-    /// The hash of its first key, if that is known.
-    pub fn hash(&self) -> Option<KeyHash> {
-        self.hash
-    }
-}
-
-/// One command to execute.
-#[derive(Clone, Copy)]
-pub struct Call<'b> {
-    /// The arguments, the name first.
-    pub args: Args<'b>,
-    /// The result of [`Executor::resolve`] for it.
-    pub resolved: Resolved,
-}
-
-impl Call<'_> {
-    /// Whether other arguments call the same command, judged by the first word; never for subcommands.
-    #[inline]
-    fn calls_the_same(&self, args: Args<'_>) -> bool {
-        let name = args.at(0);
-        let is_whole = |found: ResolvedCommand| {
-            found.row.name.len() == name.len() && !found.row.flags.has(Flags::CONTAINER)
-        };
-        self.args.at(0) == name && self.resolved.found.is_some_and(is_whole)
-    }
-}
 
 /// The outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +59,7 @@ pub struct Executor {
     pub(crate) table: &'static CommandTable,
     pub(crate) keyspace: Arc<Keyspace>,
     /// `None` while the log is still being recovered.
-    appender: Option<Appender>,
+    pub(crate) appender: Option<Appender>,
     channels: Local,
     pub(crate) scratch: Scratch,
     pub(crate) clock: AccessClock,
@@ -122,7 +71,7 @@ pub struct Executor {
     pub monitored: bool,
     /// Lines for the monitors.
     pub shown: Vec<u8>,
-    wrote: bool,
+    pub(crate) wrote: bool,
     /// The unused rest of the last admission.
     pub admitted_bytes: u64,
     /// The memory limit of this round.
@@ -136,7 +85,7 @@ pub struct Executor {
     /// Whether data may not be shown in this round; see
     /// [`Replication::is_stale`](crate::replication::Replication::is_stale).
     pub is_stale: bool,
-    bulk_bytes_max: usize,
+    pub(crate) bulk_bytes_max: usize,
     /// The Lua machine and the libraries of this worker.
     pub scripting: Scripting,
     /// Keys whose waiters are to be served, each key once. Not empty only while a long unit holds the slots
@@ -181,23 +130,23 @@ impl Executor {
 
     /// Starts a round of commands at this time (unix milliseconds). The state of the process (loading, memory
     /// limits) is read here and holds for the round.
-    pub fn begin_round(&mut self, now_ms: u64, host: &dyn Host, bulk_bytes_max: usize) {
-        self.limits = host.memory_limits();
-        self.loading = host.loading().is_some();
-        let replication = host.replication();
+    pub fn begin_round(&mut self, now_ms: u64, host: &Host, bulk_bytes_max: usize) {
+        self.limits = host.config.memory_limits();
+        self.loading = host.process.loading().is_some();
+        let replication = &host.replication;
         (self.read_only, self.refusal) = (replication.is_read_only(), replication.refuses_writes());
         self.is_stale = replication.is_stale();
         if self.read_only {
             // Eviction is the leader's task.
             self.limits.memory_bytes_max = 0;
         }
-        self.watch = host.observer().watch();
-        self.monitored = host.clients().monitors().is_watched();
+        self.watch = host.observer.watch();
+        self.monitored = host.clients.monitors().is_watched();
         self.clock.now_ms = now_ms;
         self.clock.policy = self.limits.policy.access_policy();
         self.bulk_bytes_max = bulk_bytes_max;
         self.admitted_bytes = 0;
-        self.scratch.events.want(host.event_classes());
+        self.scratch.events.want(host.config.event_classes());
     }
 
     /// The keyspace it works on.
@@ -232,7 +181,7 @@ impl Executor {
         self.appender.as_ref().map_or(Lsn::ZERO, Appender::committed_lsn)
     }
 
-    fn durability(&self) -> Durability {
+    pub(crate) fn durability(&self) -> Durability {
         let Some(appender) = &self.appender else { return Durability::None };
         match appender.durability() {
             // Replies wait for replicas whatever the durability of this disk.
@@ -307,59 +256,13 @@ impl Executor {
         ended
     }
 
-    /// First stage of a batch: finds the command, hashes its first key and begins to prefetch its slot.
-    /// Results that are the same as for the command before it are reused.
-    #[inline]
-    pub fn resolve(&self, args: Args<'_>, before: Option<Call<'_>>) -> Resolved {
-        let same = before.filter(|before| before.calls_the_same(args));
-        let found = match same {
-            Some(before) => before.resolved.found,
-            None => self.table.resolve_call(args).ok(),
-        };
-        let first_key = found.and_then(|found| found.row.keys.first());
-        let Some((index, key)) = first_key.and_then(|index| Some((index, args.get(index)?))) else {
-            return Resolved { found, hash: None };
-        };
-        let same_key = same.filter(|before| before.args.get(index) == Some(key));
-        let known = same_key.and_then(|before| before.resolved.hash);
-        let hash = known.unwrap_or_else(|| self.keyspace.hash(key));
-        self.keyspace.prefetch_slot(&hash);
-        Resolved { found, hash: Some(hash) }
-    }
-
-    /// Second stage: begins to prefetch the bucket.
-    #[inline]
-    pub fn prefetch_bucket(&self, session: &Session, resolved: &Resolved) {
-        if let Some(hash) = &resolved.hash {
-            self.keyspace.prefetch_bucket(session.db, hash);
-        }
-    }
-
-    /// Third stage: begins to prefetch the entry.
-    #[inline]
-    pub fn prefetch_entry(&self, session: &Session, resolved: &Resolved) {
-        if let Some(hash) = &resolved.hash {
-            self.keyspace.prefetch_entry(session.db, hash);
-        }
-    }
-
-    /// Fourth stage, for a run of commands on one key: begins to prefetch the members or fields of a big
-    /// collection that they name.
-    pub fn prefetch_members<'b>(&self, session: &Session, run: impl Iterator<Item = Call<'b>> + Clone) {
-        let member = |call: Call<'b>| call.resolved.found.and_then(|found| found.member(call.args));
-        let Some(first) = run.clone().next().filter(|&first| member(first).is_some()) else { return };
-        if let (Some(hash), Some(key)) = (first.resolved.hash, first.args.get(1)) {
-            self.keyspace.prefetch_members(session.db, &hash, key, run.filter_map(member));
-        }
-    }
-
     /// Executes a command and appends its reply to `out`.
     #[inline]
     pub fn execute(
         &mut self,
         call: Call<'_>,
         session: &mut Session,
-        host: &dyn Host,
+        host: &Host,
         out: &mut Vec<u8>,
     ) -> Outcome {
         let (before, last_write) = (out.len(), session.last_write);
@@ -378,7 +281,7 @@ impl Executor {
         &mut self,
         call: Call<'_>,
         session: &mut Session,
-        host: &dyn Host,
+        host: &Host,
         out: &mut Vec<u8>,
     ) -> Outcome {
         if session.transaction.is_some() {
@@ -406,7 +309,7 @@ impl Executor {
         found: ResolvedCommand,
         call: Call<'_>,
         session: &mut Session,
-        host: &dyn Host,
+        host: &Host,
         out: &mut Vec<u8>,
     ) -> Outcome {
         let (row, index) = (found.row, found.index as usize);
@@ -445,7 +348,7 @@ impl Executor {
     pub(crate) fn run_on_slot(
         &mut self,
         slot: SlotId,
-        host: &dyn Host,
+        host: &Host,
         change: impl FnOnce(&mut Unit<'_>),
     ) -> Result<(), LockContended> {
         self.run_own(|keyspace| Locks::slot(keyspace, slot, LockPolicy(host)), change)
@@ -484,7 +387,7 @@ impl Executor {
         found: ResolvedCommand,
         call: Call<'_>,
         session: &mut Session,
-        host: &dyn Host,
+        host: &Host,
         out: &mut Vec<u8>,
     ) -> Outcome {
         if !matches!(self.scripting.place, Place::OwnThread) {
@@ -503,7 +406,7 @@ impl Executor {
         found: ResolvedCommand,
         call: Call<'_>,
         session: &mut Session,
-        host: &dyn Host,
+        host: &Host,
         out: &mut Vec<u8>,
     ) -> Outcome {
         let shown = self.shown.len();
@@ -533,7 +436,7 @@ impl Executor {
         found: ResolvedCommand,
         call: Call<'_>,
         session: &mut Session,
-        host: &dyn Host,
+        host: &Host,
         out: &mut Vec<u8>,
         shown: usize,
     ) -> Outcome {
@@ -585,7 +488,7 @@ impl Executor {
         ResolvedCommand { row, index, .. }: ResolvedCommand,
         call: Call<'_>,
         session: &mut Session,
-        host: &dyn Host,
+        host: &Host,
         out: &mut Vec<u8>,
         (admitted_bytes, locks_all): (u64, bool),
     ) -> Result<Outcome, Retry> {
@@ -616,33 +519,24 @@ impl Executor {
             return Ok(Outcome::Wait);
         }
         let reply = ReplyWriter::new(out, session.protocol);
-        let bulk_bytes_max = self.bulk_bytes_max;
+        let surroundings = Surroundings { keyspace, host, durability, bulk_bytes_max: self.bulk_bytes_max };
         let mut later = VecDeque::new();
         let (seen, wrote) = {
             let session = &mut *session;
+            let unit = Unit::new(keyspace, locks.with_databases(databases), &mut self.scratch, access);
             let mut cx = Context {
-                unit: Unit::new(keyspace, locks.with_databases(databases), &mut self.scratch, access),
-                keyspace,
-                session,
-                host,
-                reply,
-                deferred_reply: DeferredReply::default(),
-                durability,
-                bulk_bytes_max,
-                in_transaction: false,
-                in_script: false,
                 admitted_bytes,
                 channels: Some(&mut self.channels),
                 scripting: Some(&mut self.scripting),
                 monitor: self.monitored.then_some(&mut self.shown),
+                ..Context::new(unit, surroundings, session, reply)
             };
             cx.unit.show_held_slots();
             let succeeded = cx.handle(row, args)?;
             cx.unit.stats().called(index as usize, !succeeded);
             let flushing = cx.unit.flushes_all().then_some(host);
             let position = if cx.unit.has_ready() {
-                let serving = Serving { keyspace, host, durability, bulk_bytes_max };
-                serving.commit(cx.unit, self.appender.as_mut(), flushing, &mut later)
+                surroundings.serve_and_commit(cx.unit, self.appender.as_mut(), flushing, &mut later)
             } else {
                 cx.unit.commit(self.appender.as_mut(), flushing)
             };
@@ -656,7 +550,7 @@ impl Executor {
         }
         if let Keys::Settings = row.keys {
             // After unlocking: a request for more acknowledgements begins an epoch, which waits for the disk.
-            host.apply_data_settings();
+            host.config.apply_data_settings();
         }
         if !session.granted.is_empty() {
             let token = self.appender.as_ref().map_or(seen.get(), |appender| appender.log().token(seen));
@@ -665,7 +559,7 @@ impl Executor {
         // The log of a replica may hold records that are not applied yet.
         let shown = || {
             let appended = self.appender.as_ref().map_or(Lsn::ZERO, Appender::appended_lsn);
-            appended.min(host.replication().shown_lsn())
+            appended.min(host.replication.shown_lsn())
         };
         let seen = if row.flags.has(Flags::READS_ALL) { shown() } else { seen };
         Ok(Outcome::Done { gate: self.end_unit((seen, wrote), later, session, host, durability) })
@@ -679,7 +573,7 @@ impl Executor {
         (seen, wrote): (Lsn, bool),
         later: VecDeque<Later>,
         session: &mut Session,
-        host: &dyn Host,
+        host: &Host,
         durability: Durability,
     ) -> Lsn {
         if wrote {
@@ -697,53 +591,9 @@ impl Executor {
 
 /// Whether a CONFIG SET names a setting that belongs to the data.
 #[cold]
-fn changes_data(args: Args<'_>, host: &dyn Host) -> bool {
-    host.loading().is_none() && args.skip(2).iter().step_by(2).any(|name| host.is_of_data(name))
-}
-
-impl Executor {
-    /// Serves the waiters that could not be served in the unit that made their key ready, after the keys that
-    /// are already queued.
-    #[cold]
-    fn serve_later(&mut self, later: VecDeque<Later>, host: &dyn Host) {
-        for next in later {
-            if self.later.is_empty() || self.later.iter().all(|other| !other.is_same_key(&next)) {
-                self.later.push_back(next);
-            }
-        }
-        self.serve_waiting(host);
-    }
-
-    /// Continues with [`Executor::serve_later`], up to a key whose slots a long unit holds.
-    #[cold]
-    pub(crate) fn serve_waiting(&mut self, host: &dyn Host) {
-        let durability = self.durability();
-        let mut later = std::mem::take(&mut self.later);
-        while let Some(next) = later.pop_front() {
-            let clock = self.next_clock();
-            let Ok(locks) = Locks::slots(&self.keyspace, next.slots(), LockPolicy(host)) else {
-                later.push_front(next);
-                break;
-            };
-            let mut unit = Unit::new(&self.keyspace, locks, &mut self.scratch, UnitAccess::own(clock));
-            next.resume(&mut unit);
-            let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
-            let serving = Serving { keyspace, host, durability, bulk_bytes_max };
-            let (seen, wrote) = serving.commit(unit, self.appender.as_mut(), None, &mut later);
-            self.wrote |= wrote;
-            self.scratch.seal(BY_SERVER, gate(durability, false, seen));
-        }
-        self.later = later;
-    }
-}
-
-/// Replies to a command that was refused before it ran.
-#[cold]
-pub fn refuse(error: &CommandError, session: &Session, out: &mut Vec<u8>) -> Outcome {
-    let mut text = Vec::new();
-    error.render(&mut text);
-    ReplyWriter::new(out, session.protocol).error(text);
-    Outcome::Done { gate: Lsn::ZERO }
+fn changes_data(args: Args<'_>, host: &Host) -> bool {
+    host.process.loading().is_none()
+        && args.skip(2).iter().step_by(2).any(|name| host.config.is_of_data(name))
 }
 
 /// The position a reply must wait for.
@@ -754,43 +604,5 @@ pub fn gate(durability: Durability, wrote: bool, seen: Lsn) -> Lsn {
         Durability::Commit if wrote => seen,
         _ if seen == Lsn::MAX => seen,
         _ => Lsn::ZERO,
-    }
-}
-
-/// LEASE: writes its token over the placeholder in the reply.
-#[cold]
-fn tell_tokens(session: &mut Session, out: &mut Vec<u8>, token: u64) {
-    let token = i64::try_from(token).unwrap_or(i64::MAX);
-    for at in session.granted.drain(..).rev() {
-        out.splice(at..at + NO_TOKEN.len(), format!(":{token}\r\n").into_bytes());
-    }
-}
-
-/// CLIENT LSN ON: puts an attribute before the reply.
-#[cold]
-fn tell_lsn(session: &Session, out: &mut Vec<u8>, before: usize) {
-    if session.protocol == wire::Protocol::Resp3 {
-        let attribute = format!("|1\r\n$3\r\nlsn\r\n:{}\r\n", session.last_write);
-        out.splice(before..before, attribute.into_bytes());
-    }
-}
-
-/// CLIENT REPLY OFF and SKIP: removes the reply, but not confirmations of subscriptions, which are no
-/// replies.
-#[cold]
-pub(crate) fn silence(session: &mut Session, out: &mut Vec<u8>, before: usize) {
-    match session.reply_mode {
-        ReplyMode::On => {}
-        ReplyMode::Off => {
-            out.truncate(before);
-            out.append(&mut session.said_anyway);
-        }
-        // CLIENT REPLY SKIP itself, which has no reply.
-        ReplyMode::SkipNext => session.reply_mode = ReplyMode::Skip,
-        ReplyMode::Skip => {
-            out.truncate(before);
-            out.append(&mut session.said_anyway);
-            session.reply_mode = ReplyMode::On;
-        }
     }
 }

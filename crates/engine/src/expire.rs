@@ -15,9 +15,9 @@ const KEYS_PER_SLOT_MAX: usize = 64;
 impl Executor {
     /// Removes expired keys from the slots `from..=to`, at most about `keys_max`. Returns how many; stops
     /// early when the log cannot take more.
-    pub fn expire_due(&mut self, from: SlotId, to: SlotId, keys_max: usize, host: &dyn Host) -> usize {
+    pub fn expire_due(&mut self, from: SlotId, to: SlotId, keys_max: usize, host: &Host) -> usize {
         // On a replica, the leader's log removes expired keys.
-        if self.read_only || host.clients().has_import_source() {
+        if self.read_only || host.clients.has_import_source() {
             return 0;
         }
         let keyspace = self.keyspace().clone();
@@ -32,7 +32,7 @@ impl Executor {
         }
         self.stats().expired(removed as u64);
         let usec = host.monotonic_us().saturating_sub(started_us);
-        host.observer().latency.took(LatencyEvent::ExpireCycle, usec, now_ms);
+        host.observer.latency.took(LatencyEvent::ExpireCycle, usec, now_ms);
         removed
     }
 }

@@ -1,19 +1,22 @@
-//! The services that commands need from the process around them. The server implements them; tests and
-//! simulations bring their own.
+//! The process around the executors, as commands see it: shared parts, and one small interface per concern.
+//!
+//! The server implements the interfaces; tests and simulations bring their own.
 //!
 //! Narrow on purpose: a method belongs here only if no keyspace, log or session can answer it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use documents::Documents;
+use env::Clock;
 use keyspace::EvictionPolicy;
+use lsn::Lsn;
 use pubsub::durable::{Flow, Request};
 
 use crate::{
     EventClass, LogLevel, Responder, Scripts,
     clients::{Client, Clients},
     observe::Observer,
-    replication::{Replication, Standalone},
+    replication::Replication,
     stats::CommandStats,
 };
 
@@ -87,7 +90,7 @@ pub enum SaveAnswer {
     Scheduled,
     /// A snapshot is running, and the caller did not allow scheduling another.
     InProgress,
-    /// No snapshot is taken before an operator has accepted the loss; see [`Host::confirm_recovery`].
+    /// No snapshot is taken before an operator has accepted the loss; see [`Persistence::confirm_recovery`].
     Unconfirmed,
 }
 
@@ -104,83 +107,93 @@ pub enum ShutdownMode {
     Abort,
 }
 
-/// The process around the executors; see the module documentation. All methods may be called from any worker.
-pub trait Host: Send + Sync {
+/// The document databases; empty while they are loaded.
+pub type DocumentsCell = OnceLock<Arc<Documents>>;
+
+/// The process around the executors; see the module documentation. Everything may be used from any worker.
+#[derive(Clone)]
+pub struct Host {
+    /// The clocks. Commands take the time of day from their unit; they read the monotonic clock for latencies.
+    pub clock: Arc<dyn Clock>,
+    /// The connections of the server.
+    pub clients: Arc<Clients>,
+    /// The scripts that clients may call.
+    pub scripts: Arc<Scripts>,
+    /// The counters of all workers.
+    pub stats: Arc<CommandStats>,
+    /// The instruments of the server: the slow log and the latency monitor.
+    pub observer: Arc<Observer>,
+    /// The document databases; empty while they are loaded.
+    pub documents: Arc<DocumentsCell>,
+    /// The settings.
+    pub config: Arc<dyn Config>,
+    /// The passwords.
+    pub authentication: Arc<dyn Authentication>,
+    /// Snapshots.
+    pub persistence: Arc<dyn Persistence>,
     /// The state of replication and the requests to change it.
-    fn replication(&self) -> &dyn Replication {
-        &Standalone
-    }
-    /// `Some` while recovery runs: most commands are refused with LOADING.
-    fn loading(&self) -> Option<Loading>;
+    pub replication: Arc<dyn Replication>,
+    /// The thread of durable channels.
+    pub durable_channels: Arc<dyn DurableChannels>,
+    /// The process as a whole.
+    pub process: Arc<dyn Process>,
+}
+
+impl Host {
     /// The document databases; `None` while they are loaded.
-    fn documents(&self) -> Option<&Documents> {
-        None
+    pub fn documents(&self) -> Option<&Documents> {
+        self.documents.get().map(|documents| &**documents)
     }
+
+    /// Monotonic microseconds, for latencies.
+    pub fn monotonic_us(&self) -> u64 {
+        self.clock.monotonic_us()
+    }
+}
+
+/// The settings in force, and CONFIG.
+pub trait Config: Send + Sync {
     /// The memory limit in force.
     fn memory_limits(&self) -> MemoryLimits;
-    /// The memory of the process.
-    fn memory_figures(&self) -> MemoryFigures;
-    /// Has every thread return free memory to the system; returns at once.
-    fn release_unused_memory(&self);
-    /// The allocator's own report.
-    fn allocator_report(&self) -> String;
-    /// Whether messages to this channel are written to the log (`durable-channels`).
-    fn is_durable_channel(&self, channel: &[u8]) -> bool;
-    /// Passes a request to the thread of durable channels; its answer goes to the worker.
-    fn ask_channels(&self, request: Request);
-    /// The flow control of a client that begins to follow durable channels.
-    fn new_flow(&self) -> Arc<Flow>;
     /// The classes of events that are wanted (`notify-keyspace-events`).
     fn event_classes(&self) -> EventClass;
     /// The clients that may run DEBUG.
     fn debug_access(&self) -> DebugAccess;
-    /// Monotonic microseconds, for latencies.
-    fn monotonic_us(&self) -> u64;
-    /// The connections of the server.
-    fn clients(&self) -> &Clients;
-    /// The scripts that clients may call.
-    fn scripts(&self) -> &Scripts;
-    /// Writes a message of a script to the log of the process.
-    fn log_script(&self, level: LogLevel, message: &str);
-    /// The counters of all workers.
-    fn command_stats(&self) -> &CommandStats;
-    /// The instruments of the server: the slow log and the latency monitor.
-    fn observer(&self) -> &Observer;
-    /// Whether a password is needed at all.
-    fn requires_password(&self) -> bool;
-    /// Whether this user name and password are valid.
-    fn authenticate(&self, user: &[u8], password: &[u8]) -> bool;
-    /// The text of INFO for the given lower-case section names; none: the default sections. With it comes the
-    /// gate of the text; [`lsn::Lsn::ZERO`]: it may be sent at once.
-    fn info(&self, sections: &[String]) -> (String, lsn::Lsn);
+    /// Whether messages to this channel are written to the log (`durable-channels`).
+    fn is_durable_channel(&self, channel: &[u8]) -> bool;
     /// (name, value) of every setting whose name matches the glob, in table order.
-    fn config_get(&self, pattern: &[u8]) -> Vec<(&'static str, String)>;
+    fn get(&self, pattern: &[u8]) -> Vec<(&'static str, String)>;
     /// Whether the setting of this name belongs to the data.
     fn is_of_data(&self, setting: &[u8]) -> bool {
         let _ = setting;
         false
     }
     /// Sets all or none of the settings. Settings that belong to the data are not set but returned: they are
-    /// in force when [`Host::apply_data_settings`] is called after their record has a position. The error is
+    /// in force when [`Config::apply_data_settings`] is called after their record has a position. The error is
     /// the whole error text, prefix included.
     ///
     /// # Errors
     /// An unknown or immutable setting, or a value out of range; a setting that the leader has to set.
-    fn config_set(&self, settings: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String>;
+    fn set(&self, settings: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String>;
     /// Puts the settings that belong to the data in force. Must not be called under the lock of a slot.
     fn apply_data_settings(&self) {}
     /// Writes the settings back to the configuration file. The error is the whole error text.
     ///
     /// # Errors
     /// If the server runs without a file or it cannot be written.
-    fn config_rewrite(&self) -> Result<(), String>;
-    /// Resets the counters of INFO.
-    fn reset_stats(&self);
-    /// Begins to stop the server; returns at once. The error is the whole error text.
-    ///
-    /// # Errors
-    /// If there is no shutdown to abort.
-    fn shutdown(&self, mode: ShutdownMode) -> Result<(), String>;
+    fn rewrite(&self) -> Result<(), String>;
+}
+
+/// The passwords of users.
+pub trait Authentication: Send + Sync {
+    /// Whether a password is needed at all.
+    fn is_required(&self) -> bool;
+    /// Whether this user name and password are valid.
+    fn accepts(&self, user: &[u8], password: &[u8]) -> bool;
+}
+
+/// Snapshots, and the part of the log that is obsolete.
+pub trait Persistence: Send + Sync {
     /// Requests a snapshot; returns at once. While a snapshot is running, another is only accepted if it may
     /// be `scheduled`.
     fn save(&self, scheduled: bool) -> SaveAnswer;
@@ -188,7 +201,7 @@ pub trait Host: Send + Sync {
     ///
     /// # Errors
     /// The whole error text, if a snapshot is running; the responder is dropped.
-    fn save_and_tell(&self, responder: Responder) -> Result<(), &'static str>;
+    fn save_and_respond(&self, responder: Responder) -> Result<(), &'static str>;
     /// The operator accepts the loss of a forced recovery: makes the server take writes again, and then
     /// answers `responder`.
     ///
@@ -201,5 +214,37 @@ pub trait Host: Send + Sync {
     /// A unit with a FLUSHALL has reserved the position `record`, and nothing after it is in the log yet:
     /// every slot is locked. The log before `dead_before`, a position at or before the start of the record,
     /// is obsolete once the record is durable.
-    fn flushing_all(&self, record: lsn::Lsn, dead_before: lsn::Lsn);
+    fn flushing_all(&self, record: Lsn, dead_before: Lsn);
+}
+
+/// The thread that reads durable channels from the log.
+pub trait DurableChannels: Send + Sync {
+    /// Passes a request to the thread; its answer goes to the worker.
+    fn request(&self, request: Request);
+    /// The flow control of a client that begins to follow durable channels.
+    fn new_flow(&self) -> Arc<Flow>;
+}
+
+/// The process as a whole: its progress, memory and end.
+pub trait Process: Send + Sync {
+    /// `Some` while recovery runs: most commands are refused with LOADING.
+    fn loading(&self) -> Option<Loading>;
+    /// The text of INFO for the given lower-case section names; none: the default sections. With it comes the
+    /// gate of the text; [`Lsn::ZERO`]: it may be sent at once.
+    fn info(&self, sections: &[String]) -> (String, Lsn);
+    /// Resets the counters of INFO.
+    fn reset_stats(&self);
+    /// The memory of the process.
+    fn memory_figures(&self) -> MemoryFigures;
+    /// Has every thread return free memory to the system; returns at once.
+    fn release_unused_memory(&self);
+    /// The allocator's own report.
+    fn allocator_report(&self) -> String;
+    /// Writes a message of a script to the log of the process.
+    fn log_script(&self, level: LogLevel, message: &str);
+    /// Begins to stop the server; returns at once. The error is the whole error text.
+    ///
+    /// # Errors
+    /// If there is no shutdown to abort.
+    fn shutdown(&self, mode: ShutdownMode) -> Result<(), String>;
 }

@@ -59,7 +59,8 @@ pub use error::CommandError;
 pub use event::{Event, EventClass, Message, Notice};
 pub use execute::{Call, Executor, Merged, Outcome, Resolved};
 pub use host::{
-    DebugAccess, Host, Loading, MemoryFigures, MemoryLimits, SAVE_IN_PROGRESS, SaveAnswer, ShutdownMode,
+    Authentication, Config, DebugAccess, DocumentsCell, DurableChannels, Host, Loading, MemoryFigures,
+    MemoryLimits, Persistence, Process, SAVE_IN_PROGRESS, SaveAnswer, ShutdownMode,
 };
 pub use interest::{Interests, Watches};
 pub use long_units::{LongReply, LongUnit};

@@ -201,8 +201,8 @@ impl LongUnits {
 }
 
 /// The BUSY error of a command that needs a slot which a script has held for too long.
-pub(crate) fn busy_error(host: &dyn Host) -> CommandError {
-    match host.scripts().longest() {
+pub(crate) fn busy_error(host: &Host) -> CommandError {
+    match host.scripts.longest() {
         Some(ScriptKind::Function) => CommandError::BusyFunction,
         _ => CommandError::Busy,
     }
@@ -274,7 +274,7 @@ impl Executor {
     pub fn execute_long(
         &mut self,
         unit: LongUnit,
-        host: &dyn Host,
+        host: &Host,
         bulk_bytes_max: usize,
         now_ms: impl Fn() -> u64,
         mut pause: impl FnMut(u64),
@@ -303,13 +303,13 @@ impl Executor {
     }
 
     /// The unit has ended, and its script machine goes with the executor.
-    fn end_long(&mut self, host: &dyn Host) {
+    fn end_long(&mut self, host: &Host) {
         self.forget_handed_over(host);
         self.stats().set_vm_bytes(0);
     }
 
     /// Refuses a handed-over unit: its client gets the BUSY error.
-    pub fn refuse_long(&mut self, unit: LongUnit, host: &dyn Host) -> LongReply {
+    pub fn refuse_long(&mut self, unit: LongUnit, host: &Host) -> LongReply {
         let LongUnit { args, mut session, script } = unit;
         self.scripting.handed_over = script;
         self.forget_handed_over(host);
@@ -324,9 +324,9 @@ impl Executor {
     }
 
     /// Unregisters the script that was handed over: it has run, or will not run again.
-    pub(crate) fn forget_handed_over(&mut self, host: &dyn Host) {
+    pub(crate) fn forget_handed_over(&mut self, host: &Host) {
         if let Some(script) = self.scripting.handed_over.take() {
-            host.scripts().forget(script);
+            host.scripts.forget(script);
         }
     }
 
@@ -335,12 +335,12 @@ impl Executor {
     pub(crate) fn holding_visibly<R>(
         &mut self,
         runs_scripts: bool,
-        host: &dyn Host,
+        host: &Host,
         run: impl FnOnce(&mut Executor) -> R,
     ) -> R {
         let since_us =
             self.scripting.handed_over.as_ref().map_or_else(|| host.monotonic_us(), |it| it.started_us);
-        let holding = host.scripts().long_units.begin(since_us, runs_scripts);
+        let holding = host.scripts.long_units.begin(since_us, runs_scripts);
         self.scratch.held_slots = Some(holding.held().clone());
         let outcome = run(self);
         self.scratch.held_slots = None;

@@ -19,23 +19,23 @@ impl Executor {
     /// Ends a round: serves waiters that were left over, and publishes the gathered monitor lines and
     /// invalidations.
     #[inline]
-    pub fn end_round(&mut self, host: &dyn Host) {
+    pub fn end_round(&mut self, host: &Host) {
         if !self.later.is_empty() {
             self.serve_waiting(host);
         }
         if !self.shown.is_empty() {
-            host.clients().monitors().publish(&self.shown);
+            host.clients.monitors().publish(&self.shown);
             self.shown = Vec::new();
         }
         if !self.scratch.invalidations.is_empty() {
             let invalidations = std::mem::take(&mut self.scratch.invalidations);
-            invalidations.publish(self.interests().tracking(), host.clients());
+            invalidations.publish(self.interests().tracking(), &host.clients);
         }
     }
 
     /// Shows a command that has run to the monitors. Commands of administrators are not shown, as in Redis.
     #[cold]
-    pub fn show(&mut self, row: &'static Row, args: Args<'_>, session: &Session, host: &dyn Host) {
+    pub fn show(&mut self, row: &'static Row, args: Args<'_>, session: &Session, host: &Host) {
         if !row.flags.has(Flags::ADMIN) {
             let args = shown_args(row, args);
             append_line(&mut self.shown, self.clock.now_ms, session.db.get(), session.client.peer(), args);
@@ -52,7 +52,7 @@ impl Executor {
         found: ResolvedCommand,
         call: Call<'_>,
         session: &mut Session,
-        host: &dyn Host,
+        host: &Host,
         out: &mut Vec<u8>,
     ) -> Outcome {
         let ResolvedCommand { row, index, .. } = found;
@@ -72,7 +72,7 @@ impl Executor {
         }
         let usec = host.monotonic_us().saturating_sub(started_us);
         self.stats().timed(index as usize, usec, stands_for);
-        let (observer, now_ms) = (host.observer(), self.clock.now_ms);
+        let (observer, now_ms) = (&host.observer, self.clock.now_ms);
         observer.slow_log.ran(usec, row, call.args, &session.client, now_ms);
         let event =
             if row.flags.has(Flags::FAST) { LatencyEvent::FastCommand } else { LatencyEvent::Command };

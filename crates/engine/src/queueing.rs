@@ -22,7 +22,7 @@ impl Executor {
         &mut self,
         call: Call<'_>,
         session: &mut Session,
-        host: &dyn Host,
+        host: &Host,
         out: &mut Vec<u8>,
     ) -> Outcome {
         let found = match call.resolved.found().map_or_else(|| self.table.resolve_call(call.args), Ok) {
@@ -53,7 +53,7 @@ impl Executor {
         row: &'static Row,
         call: Call<'_>,
         session: &Session,
-        host: &dyn Host,
+        host: &Host,
     ) -> Result<bool, CommandError> {
         self.check_call(row, call.args, session, host)?;
         self.check_wrapped(row, call.args)?;

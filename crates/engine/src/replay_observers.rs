@@ -54,12 +54,12 @@ impl ReplayObservers {
     }
 
     /// Pushes the gathered invalidations to the clients that cache keys.
-    pub fn tell(&mut self, host: &dyn Host) {
+    pub fn tell(&mut self, host: &Host) {
         if !self.invalidations.is_empty() {
             let mut invalidations = std::mem::take(&mut self.invalidations);
             // Applied records are durable already.
             invalidations.sign(BY_SERVER, Lsn::ZERO);
-            invalidations.publish(self.interests.tracking(), host.clients());
+            invalidations.publish(self.interests.tracking(), &host.clients);
         }
     }
 }

@@ -558,7 +558,7 @@ impl<'k> Unit<'k> {
     ///
     /// Takes `self` by reference: a unit is large, and moving it costs more than the commit.
     #[inline]
-    pub fn commit(&mut self, appender: Option<&mut Appender>, flushing: Option<&dyn Host>) -> (Lsn, bool) {
+    pub fn commit(&mut self, appender: Option<&mut Appender>, flushing: Option<&Host>) -> (Lsn, bool) {
         let Unit { effects, locked, messages, databases, .. } = self;
         let mut databases = databases.take();
         if let Some(databases) = &mut databases {
@@ -581,7 +581,7 @@ impl<'k> Unit<'k> {
         };
         let lsn = pending.lsn();
         if let Some((host, dead_before)) = flushing {
-            host.flushing_all(lsn, dead_before);
+            host.persistence.flushing_all(lsn, dead_before);
         }
         locked.set_last_lsn(lsn);
         if let Some(databases) = databases {

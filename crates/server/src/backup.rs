@@ -10,4 +10,60 @@
 
 mod file_body;
 pub(crate) mod routes;
-pub(crate) mod session;
+mod session;
+
+use std::sync::Arc;
+
+use engine::DocumentsCell;
+use env::{Clock, Entropy};
+use settings::Key;
+use storage::Log;
+
+use self::session::{Sessions, remove_unpinned};
+use crate::{attached_log::AttachedLog, config::Config, parts::StartupInfo, snapshots::Snapshots};
+
+/// Serves backups.
+pub(crate) struct Backups {
+    sessions: Sessions,
+    startup: Arc<StartupInfo>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy + Send + Sync>,
+    config: Arc<Config>,
+    log: Arc<AttachedLog>,
+    documents: Arc<DocumentsCell>,
+    snapshots: Arc<Snapshots>,
+}
+
+impl Backups {
+    pub(crate) fn new(
+        snapshots: &Arc<Snapshots>,
+        documents: Arc<DocumentsCell>,
+        entropy: Arc<dyn Entropy + Send + Sync>,
+    ) -> Backups {
+        let sources = &snapshots.sources;
+        Backups {
+            sessions: Sessions::default(),
+            startup: sources.startup.clone(),
+            clock: sources.clock.clone(),
+            entropy,
+            config: sources.config.clone(),
+            log: sources.log.clone(),
+            documents,
+            snapshots: snapshots.clone(),
+        }
+    }
+
+    /// Ends the sessions that are over one of their limits, and removes the files that they alone have kept. Called
+    /// once a second.
+    pub(crate) fn end_due(&self) {
+        let Some(log) = self.log.get() else { return };
+        let retained_bytes_max = self.config.current().integer(Key::BackupRetentionBytes);
+        if self.sessions.end_due(self.clock.monotonic_us(), retained_bytes_max, log) {
+            self.remove_unpinned(log);
+        }
+    }
+
+    fn remove_unpinned(&self, log: &Log) {
+        remove_unpinned(&self.startup.dir, log);
+    }
+}

@@ -24,7 +24,7 @@ use std::{
 };
 
 use engine::{
-    CommandError, Host, LongReply, Session,
+    CommandError, LongReply, Session,
     clients::{Client, ClientKind},
     conversation::{Conversation, ConversationState, Round},
     outbox::Outbox,
@@ -80,7 +80,7 @@ impl Connection {
         client: Arc<Client>,
         worker: Rc<Worker>,
     ) -> (Rc<Connection>, impl Future<Output = ()>) {
-        let session = Session::new(client, !worker.host.requires_password_now());
+        let session = Session::new(client, !worker.host.authentication.is_required());
         let connection = Rc::new(Connection {
             worker,
             conversation: RefCell::new(Conversation::new(session)),
@@ -265,8 +265,8 @@ impl Connection {
             let mut conversation = self.conversation.borrow_mut();
             let turn = self.worker.with_round(|round| run(&mut conversation, round));
             if conversation.spoke_http() {
-                let host = &self.worker.host;
-                host.cross_protocol.note(host.monotonic_us(), conversation.session.client.peer());
+                let parts = &self.worker.parts;
+                parts.cross_protocol.note(parts.clock.monotonic_us(), conversation.session.client.peer());
             }
             (turn, conversation.outbox.held_in_round(), conversation.session.pause_ms)
         };

@@ -74,18 +74,6 @@ impl Inbox {
 }
 
 impl DurableChannels {
-    /// Passes a request on to the thread.
-    pub(crate) fn ask(&self, request: Request) {
-        self.inbox.requests.lock().push(request);
-        self.inbox.wake();
-    }
-
-    /// For a client that begins to follow.
-    pub(crate) fn new_flow(&self) -> Arc<Flow> {
-        let inbox = self.inbox.clone();
-        Arc::new(Flow::new(move || inbox.wake()))
-    }
-
     /// Starts the thread, once there is a log.
     pub(crate) fn start(self: &Arc<Self>, log: &Log, mailboxes: Vec<Mailbox>) -> io::Result<JoinHandle<()>> {
         let (channels, log) = (self.clone(), log.clone());
@@ -132,6 +120,18 @@ impl DurableChannels {
         }
         // What came after the last look has left a token: parking returns at once.
         false
+    }
+}
+
+impl engine::DurableChannels for DurableChannels {
+    fn request(&self, request: Request) {
+        self.inbox.requests.lock().push(request);
+        self.inbox.wake();
+    }
+
+    fn new_flow(&self) -> Arc<Flow> {
+        let inbox = self.inbox.clone();
+        Arc::new(Flow::new(move || inbox.wake()))
     }
 }
 

@@ -1,82 +1,40 @@
-//! The HTTP port: the protocol of CouchDB, `GET /_up` for probes, `GET /metrics` for Prometheus, `/_backup` for `sheaf backup`.
+//! The HTTP port: accepts connections, and runs the CouchDB front and the tools on threads.
 //!
 //! ```text
-//! acceptor -> thread "http-n": connection -> route (by hand, on path segments) -> handler -> databases, log
-//!                                         <- reply, whole or chunk by chunk <-
+//! acceptor -> thread "http-n": couch::serve_thread -> databases, log
+//!                                                  -> tools: /metrics, /_backup
 //! ```
-//!
-//! What it is: requests in, replies out. What it is not: it decides nothing about documents; `documents` does, and its errors
-//! become statuses in one place, [`failure`].
-//!
-//! Invariants
-//! - Redis clients are served by other threads: a document that must be read from a disk holds up HTTP clients only.
-//! - A connection takes bounded memory, however large a body or a result: bodies have limits, each and all together
-//!   ([`body_memory`]), results are rendered in chunks and only as fast as they are taken.
-//! - Nothing is changed for pages of other origins: see [`cross_site`].
-//! - Nobody holds a connection by doing nothing: see [`patience`].
 
-mod access;
-mod attachment;
-mod body;
-mod body_memory;
-mod bulk;
-mod changes;
-mod config;
-mod connection;
-mod cors;
-mod cross_site;
-mod database;
-mod databases;
-mod document;
-mod edit;
-mod failure;
-mod instance;
-mod listing;
-mod mango;
-mod patience;
-mod query;
-mod reply;
-mod request;
-mod request_body;
-mod route;
-mod security;
-mod session;
-mod shared;
-mod show;
-mod thread;
-mod unsupported;
-mod upload;
+mod surroundings;
+mod tools;
 
 use std::{
     io,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering::Relaxed},
-        mpsc,
     },
     time::Duration,
 };
 
-use tokio::net::TcpListener;
+use couch::{Feeds, Front, Message, Store};
+use tokio::{net::TcpListener, sync::mpsc};
 
-use self::{
-    shared::Shared,
-    thread::{Handle, Message},
-};
-use crate::host::ServerHost;
+use crate::parts::Parts;
 
 /// Pause after a failed accept, which usually means that descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Threads at most.
+/// The most threads.
 const THREADS_MAX: usize = 32;
-/// How long the threads may take to end, beyond what they grant replies.
+/// How long the threads may take to end, beyond the time that they grant replies.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// The threads that serve HTTP.
 pub(crate) struct Http {
-    host: Arc<ServerHost>,
-    shared: Arc<Shared>,
-    threads: Vec<Handle>,
+    front: Arc<Front>,
+    /// The databases; empty while the server recovers.
+    pub(crate) store: Arc<OnceLock<Store>>,
+    threads: Vec<mpsc::UnboundedSender<Message>>,
     next: AtomicUsize,
 }
 
@@ -85,12 +43,13 @@ impl Http {
     ///
     /// # Errors
     /// If the OS refuses a thread.
-    pub(crate) fn start(host: &Arc<ServerHost>) -> io::Result<Arc<Http>> {
-        let shared = Arc::new(Shared::new(host));
-        let threads = (0..host.facts.workers.min(THREADS_MAX))
-            .map(|index| thread::start(index, host.clone(), shared.clone()))
+    pub(crate) fn start(parts: &Arc<Parts>, feeds: Arc<Feeds>) -> io::Result<Http> {
+        let store = Arc::<OnceLock<Store>>::default();
+        let front = Arc::new(Front::new(surroundings::host(parts, store.clone(), feeds)));
+        let threads = (0..parts.startup.workers.min(THREADS_MAX))
+            .map(|index| start_thread(index, front.clone()))
             .collect::<io::Result<_>>()?;
-        Ok(Arc::new(Http { host: host.clone(), shared, threads, next: AtomicUsize::new(0) }))
+        Ok(Http { front, store, threads, next: AtomicUsize::new(0) })
     }
 
     /// Accepts until the runtime ends, and hands connections to the threads in turn.
@@ -104,33 +63,52 @@ impl Http {
                     continue;
                 }
             };
-            // In the order in which they come: whoever is one too many gets no more of our time.
-            let Some(place) = self.shared.place(&self.host) else { continue };
+            // A connection above the limit is closed at once.
+            let Some(place) = self.front.place() else { continue };
             let _ = stream.set_nodelay(true);
             if let Ok(stream) = stream.into_std() {
                 let turn = self.next.fetch_add(1, Relaxed) % self.threads.len();
-                self.threads[turn].send(Message::Connect { stream, peer, place });
+                // A thread that has ended serves nobody.
+                let _ = self.threads[turn].send(Message::Connect { stream, peer, place });
             }
         }
     }
 
-    /// Returns when every thread has been between two tasks: what was permitted to write before is in the log.
+    /// Returns when every thread has been between two tasks: writes that were permitted before are in the log.
     pub(crate) fn settle(&self) {
-        let (done, finished) = mpsc::channel();
-        self.threads.iter().for_each(|thread| thread.send(Message::Report(done.clone())));
-        drop(done);
+        let finished = self.tell_all(Message::Report);
         // A thread that has ended does nothing more.
         while finished.recv().is_ok() {}
     }
 
     /// Lets requests that are being answered end, ends feeds, closes all connections, ends the threads. Blocks.
     pub(crate) fn stop(&self) {
-        let (done, finished) = mpsc::channel();
-        self.threads.iter().for_each(|thread| thread.send(Message::Stop(done.clone())));
-        drop(done);
+        let finished = self.tell_all(Message::Stop);
         let all_ended = self.threads.iter().all(|_| finished.recv_timeout(STOP_GRACE).is_ok());
         if !all_ended {
             tracing::warn!(target: "server", "some replies over HTTP did not leave in time");
         }
     }
+
+    fn tell_all(
+        &self,
+        message: impl Fn(std::sync::mpsc::Sender<()>) -> Message,
+    ) -> std::sync::mpsc::Receiver<()> {
+        let (done, finished) = std::sync::mpsc::channel();
+        for thread in &self.threads {
+            let _ = thread.send(message(done.clone()));
+        }
+        finished
+    }
+}
+
+fn start_thread(index: usize, front: Arc<Front>) -> io::Result<mpsc::UnboundedSender<Message>> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    let run = move || {
+        let local = tokio::task::LocalSet::new();
+        local.block_on(&runtime, couch::serve_thread(front, receiver));
+    };
+    std::thread::Builder::new().name(format!("http-{index}")).spawn(run)?;
+    Ok(sender)
 }

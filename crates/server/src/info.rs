@@ -3,15 +3,15 @@
 use std::{fmt::Write, sync::atomic::Ordering::Relaxed};
 
 use commands::{REDIS_VERSION, rows};
-use engine::{Host, replication::Link};
+use engine::replication::Link;
 use keyspace::Keyspace;
 use lsn::Lsn;
 use pubsub::Kind;
 use settings::Key;
 
-use crate::{host::ServerHost, inventory::Figures, read_only::ReadOnly};
+use crate::{inventory::Figures, parts::Parts, read_only::ReadOnly};
 
-type Section = fn(&ServerHost, &Figures, &mut String);
+type Section = fn(&Parts, &Figures, &mut String);
 
 /// (name, title, shown by default, renderer), in the order of Redis.
 const SECTIONS: [(&str, &str, bool, Section); 12] = [
@@ -31,7 +31,7 @@ const SECTIONS: [(&str, &str, bool, Section); 12] = [
 
 /// The text for the given lower-case section names; none: the default ones. And the position that must be committed before it
 /// is told.
-pub(crate) fn render(host: &ServerHost, wanted: &[String]) -> (String, Lsn) {
+pub(crate) fn render(parts: &Parts, wanted: &[String]) -> (String, Lsn) {
     let named = |name: &str| wanted.iter().any(|it| it == name);
     let everything = named("all") || named("everything");
     let defaults = wanted.is_empty() || named("default");
@@ -39,7 +39,7 @@ pub(crate) fn render(host: &ServerHost, wanted: &[String]) -> (String, Lsn) {
     let (mut figures, mut seen) = (Figures::default(), Lsn::ZERO);
     let is_wanted = |name, by_default| everything || named(name) || (defaults && by_default);
     if is_wanted("memory", true) || is_wanted("keyspace", true) {
-        (figures, seen) = host.inventory.figures(host);
+        (figures, seen) = parts.inventory.figures();
     }
     for (name, title, by_default, section) in SECTIONS {
         if is_wanted(name, by_default) {
@@ -47,7 +47,7 @@ pub(crate) fn render(host: &ServerHost, wanted: &[String]) -> (String, Lsn) {
                 out += "\r\n";
             }
             out += &format!("# {title}\r\n");
-            section(host, &figures, &mut out);
+            section(parts, &figures, &mut out);
         }
     }
     (out, seen)
@@ -60,10 +60,10 @@ macro_rules! fields {
     };
 }
 
-fn server(host: &ServerHost, _: &Figures, out: &mut String) {
-    let uptime_s = host.unix_ms().saturating_sub(host.facts.started_unix_ms) / 1000;
+fn server(parts: &Parts, _: &Figures, out: &mut String) {
+    let uptime_s = parts.clock.unix_ms().saturating_sub(parts.startup.started_unix_ms) / 1000;
     let executable = std::env::current_exe().unwrap_or_default();
-    let config_file = host.config_file().unwrap_or_default();
+    let config_file = parts.config.file().unwrap_or_default();
     fields!(out,
         "redis_version": REDIS_VERSION,
         "redis_git_sha1": "00000000",
@@ -73,27 +73,27 @@ fn server(host: &ServerHost, _: &Figures, out: &mut String) {
         "arch_bits": usize::BITS,
         "multiplexing_api": "epoll",
         "process_id": std::process::id(),
-        "run_id": host.facts.run_id,
-        "tcp_port": host.facts.redis_port.get().copied().unwrap_or(0),
-        "server_time_usec": host.unix_ms() * 1000,
+        "run_id": parts.startup.run_id,
+        "tcp_port": parts.startup.redis_port.get().copied().unwrap_or(0),
+        "server_time_usec": parts.clock.unix_ms() * 1000,
         "uptime_in_seconds": uptime_s,
         "uptime_in_days": uptime_s / 86_400,
         "executable": executable.display(),
         "config_file": config_file.display(),
-        "io_threads_active": u8::from(host.facts.workers > 1),
-        "workers": host.facts.workers,
+        "io_threads_active": u8::from(parts.startup.workers > 1),
+        "workers": parts.startup.workers,
     );
 }
 
-fn clients(host: &ServerHost, _: &Figures, out: &mut String) {
-    let settings = host.settings();
+fn clients(parts: &Parts, _: &Figures, out: &mut String) {
+    let settings = parts.config.current();
     fields!(out,
-        "connected_clients": host.clients().count(),
+        "connected_clients": parts.clients.count(),
         "maxclients": settings.integer(Key::Maxclients),
-        "blocked_clients": host.clients().blocked(),
-        "total_blocking_keys": host.interests().awaited_keys(),
-        "pubsub_clients": host.clients().subscribed(),
-        "tracking_clients": host.interests().tracking().totals().clients,
+        "blocked_clients": parts.clients.blocked(),
+        "total_blocking_keys": parts.data.interests.awaited_keys(),
+        "pubsub_clients": parts.clients.subscribed(),
+        "tracking_clients": parts.data.interests.tracking().totals().clients,
     );
 }
 
@@ -106,13 +106,13 @@ fn human(bytes: u64) -> String {
     }
 }
 
-fn memory(host: &ServerHost, figures: &Figures, out: &mut String) {
-    let settings = host.settings();
-    let dataset = host.keyspace().bytes();
+fn memory(parts: &Parts, figures: &Figures, out: &mut String) {
+    let settings = parts.config.current();
+    let dataset = parts.data.keyspace.bytes();
     let (used, rss) = (dataset + Keyspace::FIXED_BYTES, env::process::rss_bytes());
     let (peak, total) = (env::process::peak_rss_bytes(), env::process::memory_total_bytes());
     let limit = settings.integer(Key::Maxmemory);
-    let (vm, (scripts, script_bytes)) = (host.command_stats().vm_bytes(), host.scripts().figures());
+    let (vm, (scripts, script_bytes)) = (parts.data.stats.vm_bytes(), parts.scripts.figures());
     fields!(out,
         "used_memory": used,
         "used_memory_human": human(used),
@@ -142,18 +142,19 @@ fn memory(host: &ServerHost, figures: &Figures, out: &mut String) {
     );
 }
 
-fn persistence(host: &ServerHost, _: &Figures, out: &mut String) {
-    let loading = host.loading();
-    let (done, total) = host.progress.bytes();
-    let (snapshots, scrubber) = (host.snapshots.figures(), host.scrubber.figures());
-    let running_s = snapshots.running_since_ms.map(|since| host.unix_ms().saturating_sub(since) / 1000);
+fn persistence(parts: &Parts, _: &Figures, out: &mut String) {
+    let loading = parts.progress.loading();
+    let (done, total) = parts.progress.bytes();
+    let (snapshots, scrubber) = (parts.snapshots.figures(), parts.scrubber.figures());
+    let running_s =
+        snapshots.running_since_ms.map(|since| parts.clock.unix_ms().saturating_sub(since) / 1000);
     let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
     let status = if snapshots.last_failed { "err" } else { "ok" };
-    let failed = ReadOnly::of(host).is_some_and(ReadOnly::is_failed_write);
+    let failed = ReadOnly::of(parts.log.get(), &*parts.replication).is_some_and(ReadOnly::is_failed_write);
     fields!(out, "loading": u8::from(loading.is_some()),);
     if let Some(loading) = loading {
         fields!(out,
-            "loading_start_time": host.facts.started_unix_ms / 1000,
+            "loading_start_time": parts.startup.started_unix_ms / 1000,
             "loading_total_bytes": total,
             "loading_loaded_bytes": done,
             "loading_loaded_perc": format!("{:.2}", loading.percent),
@@ -161,68 +162,68 @@ fn persistence(host: &ServerHost, _: &Figures, out: &mut String) {
         );
     }
     fields!(out,
-        "loading_rows": host.progress.rows(),
-        "loading_records": host.progress.records(),
-        "loading_seconds": format!("{:.3}", host.progress.seconds()),
-        "rdb_changes_since_last_save": host.snapshots.changes(host),
+        "loading_rows": parts.progress.rows(),
+        "loading_records": parts.progress.records(),
+        "loading_seconds": format!("{:.3}", parts.progress.seconds()),
+        "rdb_changes_since_last_save": parts.snapshots.changes(),
         "rdb_bgsave_in_progress": u8::from(snapshots.in_progress),
-        "rdb_last_save_time": host.last_save_unix_s(),
+        "rdb_last_save_time": snapshots.last_unix_ms / 1000,
         "rdb_last_bgsave_status": status,
         "rdb_last_bgsave_time_sec": seconds(snapshots.last_seconds),
         "rdb_current_bgsave_time_sec": seconds(running_s),
         "rdb_saves": snapshots.taken,
-        "rdb_last_cow_size": host.snapshots.copied_bytes(),
+        "rdb_last_cow_size": parts.snapshots.copied_bytes(),
         "snapshot_bytes": snapshots.last_file_bytes,
         "snapshot_failures": snapshots.failures,
-        "snapshot_written_bytes": host.snapshots.written_bytes(),
+        "snapshot_written_bytes": parts.snapshots.written_bytes(),
         "scrub_in_progress": u8::from(scrubber.in_progress),
         "scrub_rounds": scrubber.rounds,
         "scrub_last_round_time": scrubber.last_round_unix_ms / 1000,
-        "scrub_bytes": host.scrubber.bytes(),
+        "scrub_bytes": parts.scrubber.bytes(),
         "scrub_damaged_files": scrubber.damaged_files,
-        "recovery_unconfirmed": u8::from(host.awaits_confirmation()),
+        "recovery_unconfirmed": u8::from(parts.awaits_confirmation()),
         "aof_enabled": 1,
         "aof_rewrite_in_progress": 0,
         "aof_last_write_status": if failed { "err" } else { "ok" },
         "aof_last_bgrewrite_status": status,
     );
-    if let Some(log) = host.log() {
+    if let Some(log) = parts.log.get() {
         let kept = log.appended_lsn().bytes_since(log.start_lsn());
         fields!(out, "aof_current_size": kept, "aof_base_size": 0,);
     }
 }
 
-fn stats(host: &ServerHost, _: &Figures, out: &mut String) {
-    let stats = host.command_stats();
+fn stats(parts: &Parts, _: &Figures, out: &mut String) {
+    let stats = &parts.data.stats;
     let totals = stats.keyspace_totals();
-    let tracked = host.interests().tracking().totals();
-    let (input, output) = host.clients().traffic_bytes();
+    let tracked = parts.data.interests.tracking().totals();
+    let (input, output) = parts.clients.traffic_bytes();
     fields!(out,
-        "total_connections_received": host.clients().accepted(),
+        "total_connections_received": parts.clients.accepted(),
         "total_commands_processed": stats.total_calls(),
         "total_net_input_bytes": input,
         "total_net_output_bytes": output,
-        "rejected_connections": host.rejected_connections(),
-        "long_units": host.long_units.begun(),
+        "rejected_connections": parts.access.rejected_connections.load(Relaxed),
+        "long_units": parts.long_units.begun(),
         "expired_keys": totals.expired_keys,
         "evicted_keys": totals.evicted_keys,
         "keyspace_hits": totals.keyspace_hits,
         "keyspace_misses": totals.keyspace_misses,
-        "pubsub_channels": host.channels.topics(Kind::Channel),
-        "pubsub_patterns": host.channels.topics(Kind::Pattern),
-        "pubsubshard_channels": host.channels.topics(Kind::Shard),
-        "durable_channels_followers": host.durable_channels.figures.followers.load(Relaxed),
-        "durable_channels_behind": host.durable_channels.figures.behind.load(Relaxed),
-        "durable_channels_messages": host.durable_channels.figures.messages.load(Relaxed),
-        "client_output_buffer_limit_disconnections": host.slow_clients_cut.load(Relaxed),
+        "pubsub_channels": parts.data.hub.topics(Kind::Channel),
+        "pubsub_patterns": parts.data.hub.topics(Kind::Pattern),
+        "pubsubshard_channels": parts.data.hub.topics(Kind::Shard),
+        "durable_channels_followers": parts.durable_channels.figures.followers.load(Relaxed),
+        "durable_channels_behind": parts.durable_channels.figures.behind.load(Relaxed),
+        "durable_channels_messages": parts.durable_channels.figures.messages.load(Relaxed),
+        "client_output_buffer_limit_disconnections": parts.counters.slow_clients_cut.load(Relaxed),
         "tracking_total_keys": tracked.keys,
         "tracking_total_items": tracked.items,
         "tracking_total_prefixes": tracked.prefixes,
     );
 }
 
-fn replication(host: &ServerHost, _: &Figures, out: &mut String) {
-    let figures = host.node.figures();
+fn replication(parts: &Parts, _: &Figures, out: &mut String) {
+    let figures = parts.node.figures();
     let role = if figures.leader.is_some() { "slave" } else { "master" };
     fields!(out, "role": role,);
     if let Some(leader) = &figures.leader {
@@ -282,7 +283,7 @@ fn replication(host: &ServerHost, _: &Figures, out: &mut String) {
     );
 }
 
-fn cpu(_: &ServerHost, _: &Figures, out: &mut String) {
+fn cpu(_: &Parts, _: &Figures, out: &mut String) {
     let time = env::process::cpu_time();
     fields!(out,
         "used_cpu_sys": format!("{:.6}", time.system_us as f64 / 1e6),
@@ -290,9 +291,9 @@ fn cpu(_: &ServerHost, _: &Figures, out: &mut String) {
     );
 }
 
-fn commandstats(host: &ServerHost, _: &Figures, out: &mut String) {
+fn commandstats(parts: &Parts, _: &Figures, out: &mut String) {
     for (index, row) in rows().iter().enumerate() {
-        let totals = host.command_stats().totals(index);
+        let totals = parts.data.stats.totals(index);
         if totals.calls + totals.rejected > 0 {
             let each = totals.usec as f64 / totals.calls.max(1) as f64;
             let _ = write!(
@@ -304,8 +305,8 @@ fn commandstats(host: &ServerHost, _: &Figures, out: &mut String) {
     }
 }
 
-fn log(host: &ServerHost, _: &Figures, out: &mut String) {
-    let Some(log) = host.log() else { return };
+fn log(parts: &Parts, _: &Figures, out: &mut String) {
+    let Some(log) = parts.log.get() else { return };
     let stats = log.stats();
     let syncs = stats.syncs.load(Relaxed);
     fields!(out,
@@ -316,7 +317,7 @@ fn log(host: &ServerHost, _: &Figures, out: &mut String) {
         "log_appended_lsn": log.appended_lsn(),
         "log_written_lsn": log.written_lsn(),
         "log_durable_lsn": log.durable_lsn(),
-        "log_channels_floor_lsn": host.durable_channels.retention.floor().unwrap_or(log.durable_lsn()),
+        "log_channels_floor_lsn": parts.durable_channels.retention.floor().unwrap_or(log.durable_lsn()),
         "log_records": stats.records.load(Relaxed),
         "log_batches": stats.batches.load(Relaxed),
         "log_syncs": syncs,
@@ -324,8 +325,8 @@ fn log(host: &ServerHost, _: &Figures, out: &mut String) {
     );
 }
 
-fn errorstats(host: &ServerHost, _: &Figures, out: &mut String) {
-    let stats = host.command_stats();
+fn errorstats(parts: &Parts, _: &Figures, out: &mut String) {
+    let stats = &parts.data.stats;
     let failed: u64 =
         (0..rows().len()).map(|row| stats.totals(row).failed + stats.totals(row).rejected).sum();
     if failed > 0 {
@@ -333,11 +334,11 @@ fn errorstats(host: &ServerHost, _: &Figures, out: &mut String) {
     }
 }
 
-fn cluster(_: &ServerHost, _: &Figures, out: &mut String) {
+fn cluster(_: &Parts, _: &Figures, out: &mut String) {
     fields!(out, "cluster_enabled": 0,);
 }
 
-fn keyspace(_: &ServerHost, figures: &Figures, out: &mut String) {
+fn keyspace(_: &Parts, figures: &Figures, out: &mut String) {
     for (db, keys, expires) in &figures.keys {
         let _ = write!(out, "db{}:keys={keys},expires={expires},avg_ttl=0\r\n", db.get());
     }

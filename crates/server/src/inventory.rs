@@ -10,12 +10,15 @@
 //! - Who asks how the server is gets an answer also while nothing is committed, because a disk hangs or replicas are missing: after
 //!   [`STALLED_MS`] the newest figures that are known to be committed.
 
-use engine::Host;
-use keyspace::DbId;
+use std::sync::Arc;
+
+use engine::replication::Replication;
+use env::Clock;
+use keyspace::{DbId, Keyspace};
 use lsn::Lsn;
 use parking_lot::Mutex;
 
-use crate::host::ServerHost;
+use crate::attached_log::AttachedLog;
 
 /// If figures have waited for so long to be committed, older ones are told.
 const STALLED_MS: u64 = 1000;
@@ -32,8 +35,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    fn of(host: &ServerHost) -> Figures {
-        let keyspace = host.keyspace();
+    fn of(keyspace: &Keyspace) -> Figures {
         let libraries = keyspace.libraries().libraries;
         let count = |db| (db, keyspace.len(db), keyspace.expiring_len(db));
         Figures {
@@ -53,8 +55,13 @@ struct Waiting {
 }
 
 /// See the module documentation.
-#[derive(Debug, Default)]
-pub(crate) struct Inventory(Mutex<State>);
+pub(crate) struct Inventory {
+    keyspace: Arc<Keyspace>,
+    log: Arc<AttachedLog>,
+    replication: Arc<dyn Replication>,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -64,22 +71,31 @@ struct State {
 }
 
 impl Inventory {
+    pub(crate) fn new(
+        keyspace: Arc<Keyspace>,
+        log: Arc<AttachedLog>,
+        replication: Arc<dyn Replication>,
+        clock: Arc<dyn Clock>,
+    ) -> Inventory {
+        Inventory { keyspace, log, replication, clock, state: Mutex::default() }
+    }
+
     /// The newest that may be told at once, from time to time a second old.
-    pub(crate) fn committed_figures(&self, host: &ServerHost) -> Figures {
-        match self.figures(host) {
+    pub(crate) fn committed_figures(&self) -> Figures {
+        match self.figures() {
             (figures, Lsn::ZERO) => figures,
-            _ => self.0.lock().committed.clone(),
+            _ => self.state.lock().committed.clone(),
         }
     }
 
     /// What there is, and the position that must be committed before it is told; [`Lsn::ZERO`]: at once. To be called from time
     /// to time, so that there is something to tell when the log stalls.
-    pub(crate) fn figures(&self, host: &ServerHost) -> (Figures, Lsn) {
+    pub(crate) fn figures(&self) -> (Figures, Lsn) {
         // The figures first: what they show is in the log before its end.
-        let figures = Figures::of(host);
-        let Some(log) = host.log() else { return (figures, Lsn::ZERO) };
-        let end = log.appended_lsn().min(host.replication().shown_lsn());
-        self.0.lock().tell(figures, end, log.committed_lsn(), host.monotonic_us() / 1000)
+        let figures = Figures::of(&self.keyspace);
+        let Some(log) = self.log.get() else { return (figures, Lsn::ZERO) };
+        let end = log.appended_lsn().min(self.replication.shown_lsn());
+        self.state.lock().tell(figures, end, log.committed_lsn(), self.clock.monotonic_us() / 1000)
     }
 }
 

@@ -14,13 +14,16 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
+mod attached_log;
 pub mod backup;
 pub mod banner;
+mod config;
 mod connection;
 mod cross_protocol;
+mod dead_log;
 mod documents;
 pub mod durable_channels;
-mod host;
 mod http;
 mod info;
 mod inventory;
@@ -31,11 +34,14 @@ mod long_units;
 mod mailbox;
 mod metrics;
 mod pace;
+mod parts;
+mod process;
 mod read_only;
 mod reaper;
 mod replication;
 mod scrub;
 pub mod serve;
 pub mod snapshots;
+mod stop;
 mod timeouts;
 mod worker;

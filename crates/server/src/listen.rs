@@ -10,7 +10,7 @@ use std::{
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::{
-    host::ServerHost,
+    access::Access,
     mailbox::{Mailbox, Message},
 };
 
@@ -72,7 +72,7 @@ fn bind_one(address: SocketAddr, backlog: u32) -> io::Result<std::net::TcpListen
 /// Accepts until the runtime ends.
 pub(crate) async fn accept(
     listener: TcpListener,
-    host: Arc<ServerHost>,
+    access: Arc<Access>,
     workers: Vec<Mailbox>,
     next: Arc<Turns>,
 ) {
@@ -85,7 +85,7 @@ pub(crate) async fn accept(
                 continue;
             }
         };
-        if let Some(reason) = host.refuse(&peer) {
+        if let Some(reason) = access.refuse(&peer) {
             // As much as the socket takes: whoever is refused gets no more of our time.
             let _ = stream.try_write(reason);
             continue;

@@ -118,6 +118,16 @@ impl LogThreads {
     }
 }
 
+impl couch::LogDriver for LogThreads {
+    fn wake_if_needed(&self) {
+        LogThreads::wake_if_needed(self);
+    }
+
+    fn make_segment_if_needed(&self) {
+        LogThreads::make_segment_if_needed(self);
+    }
+}
+
 /// Flushes for as long as the log works.
 fn flush(log: &Log, clock: &dyn Clock, maker: &Thread, shared: &Shared) -> Result<(), Error> {
     // Higher priority than the workers: everybody waits for it. Not permitted to everyone, and not needed.

@@ -11,13 +11,16 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use engine::{Executor, Host, LongReply, LongUnit, Notice};
+use engine::{Host, LongReply, LongUnit, Notice, Scripts};
+use env::Clock;
 use parking_lot::{Condvar, Mutex};
 use storage::{Appender, Log};
 
 use crate::{
-    host::ServerHost,
+    attached_log::AttachedLog,
+    config::Config,
     mailbox::{Mailbox, Message},
+    parts::Data,
     reaper::Reaper,
 };
 
@@ -36,6 +39,7 @@ pub(crate) struct Job {
     pub(crate) unit: Box<LongUnit>,
     pub(crate) mailbox: Mailbox,
     pub(crate) reaper: Reaper,
+    pub(crate) host: Host,
 }
 
 /// What came of a unit.
@@ -49,8 +53,12 @@ pub(crate) struct Done {
 }
 
 /// See the module documentation.
-#[derive(Default)]
 pub(crate) struct LongUnits {
+    data: Data,
+    workers: usize,
+    clock: Arc<dyn Clock>,
+    config: Arc<Config>,
+    log: Arc<AttachedLog>,
     state: Mutex<State>,
     /// Something has ended.
     ended: Condvar,
@@ -67,16 +75,27 @@ struct State {
 }
 
 impl LongUnits {
+    pub(crate) fn new(
+        data: Data,
+        workers: usize,
+        clock: Arc<dyn Clock>,
+        config: Arc<Config>,
+        log: Arc<AttachedLog>,
+    ) -> LongUnits {
+        let (state, ended, appenders) = Default::default();
+        LongUnits { data, workers, clock, config, log, state, ended, appenders }
+    }
+
     /// Runs a unit, now or when a thread is free. Returns those that no thread can be had for.
-    pub(crate) fn take_on(host: &Arc<ServerHost>, job: Job) -> VecDeque<Job> {
-        let mut state = host.long_units.state.lock();
-        state.waiting.push_back((host.monotonic_us(), job));
+    pub(crate) fn take_on(self: &Arc<Self>, job: Job) -> VecDeque<Job> {
+        let mut state = self.state.lock();
+        state.waiting.push_back((self.clock.monotonic_us(), job));
         let Some(free) = state.running.iter().position(Option::is_none) else { return VecDeque::new() };
-        let running = host.clone();
+        let running = self.clone();
         let run = move || {
             // Where it is refused, the work is done all the same.
             let _ = env::thread::set_nice(NICE);
-            running.long_units.run(&running, free);
+            running.run(free);
         };
         // The thread begins with the lock that is held here.
         state.running[free] = Some(state.begun);
@@ -91,7 +110,7 @@ impl LongUnits {
     }
 
     /// Runs what waits, until nothing does.
-    fn run(&self, host: &Arc<ServerHost>, thread: usize) {
+    fn run(&self, thread: usize) {
         loop {
             let mut state = self.state.lock();
             let Some((_, job)) = state.waiting.pop_front() else {
@@ -103,18 +122,18 @@ impl LongUnits {
             state.running[thread] = Some(state.begun);
             self.ended.notify_all();
             drop(state);
-            execute(host, thread, job);
+            self.execute(thread, job);
         }
     }
 
     /// Takes out those that have waited for longer than `busy-reply-threshold`, because scripts have all threads.
-    pub(crate) fn take_overdue(&self, host: &ServerHost) -> Vec<Job> {
+    pub(crate) fn take_overdue(&self, scripts: &Scripts) -> Vec<Job> {
         let mut state = self.state.lock();
-        let busy_after_us = host.scripts().settings.busy_after_ms() * 1000;
-        if state.waiting.is_empty() || busy_after_us == 0 || !host.scripts().is_running() {
+        let busy_after_us = scripts.settings.busy_after_ms() * 1000;
+        if state.waiting.is_empty() || busy_after_us == 0 || !scripts.is_running() {
             return Vec::new();
         }
-        let until_us = host.monotonic_us().saturating_sub(busy_after_us);
+        let until_us = self.clock.monotonic_us().saturating_sub(busy_after_us);
         let overdue = state.waiting.iter().take_while(|(since_us, _)| *since_us <= until_us).count();
         state.waiting.drain(..overdue).map(|(_, job)| job).collect()
     }
@@ -136,27 +155,24 @@ impl LongUnits {
         }
         true
     }
-}
 
-fn execute(host: &Arc<ServerHost>, thread: usize, Job { client_id, unit, mailbox, reaper }: Job) {
-    let (keyspace, interests) = (host.keyspace().clone(), host.interests().clone());
-    let stats = host.worker_stats(host.facts.workers + thread);
-    let mut executor = Executor::new(commands::table(), keyspace, interests, stats, host.random_u64() as u32);
-    executor.own_thread();
-    // It asks who listens, and no more: what the unit publishes is among the notices.
-    executor.share_channels(host.channels.local(0));
-    let appenders = &host.long_units.appenders;
-    let spare = appenders.lock().pop();
-    if let Some(appender) = spare.or_else(|| host.log().map(Log::appender)) {
-        executor.attach(appender);
+    fn execute(&self, thread: usize, Job { client_id, unit, mailbox, reaper, host }: Job) {
+        // It asks for the subscribers, and no more: the messages of the unit are among its notices.
+        let mut executor = self.data.executor(self.workers + thread, 0);
+        executor.own_thread();
+        let spare = self.appenders.lock().pop();
+        if let Some(appender) = spare.or_else(|| self.log.get().map(Log::appender)) {
+            executor.attach(appender);
+        }
+        let pause = |ms| std::thread::sleep(Duration::from_millis(ms));
+        let (bulk_bytes_max, now_ms) = (self.config.hot().bulk_bytes_max(), || self.clock.unix_ms());
+        let reply = executor.execute_long(*unit, &host, bulk_bytes_max, now_ms, pause);
+        let done = Done { client_id, reply, notices: executor.take_notices(), wrote: executor.take_wrote() };
+        if let Some(freed) = executor.take_freed() {
+            reaper.free(freed);
+        }
+        self.appenders.lock().extend(executor.detach());
+        drop(executor);
+        mailbox.send(Message::LongUnit(Box::new(done)));
     }
-    let pause = |ms| std::thread::sleep(Duration::from_millis(ms));
-    let reply = executor.execute_long(*unit, &**host, host.bulk_bytes_max(), || host.unix_ms(), pause);
-    let done = Done { client_id, reply, notices: executor.take_notices(), wrote: executor.take_wrote() };
-    if let Some(freed) = executor.take_freed() {
-        reaper.free(freed);
-    }
-    appenders.lock().extend(executor.detach());
-    drop(executor);
-    mailbox.send(Message::LongUnit(Box::new(done)));
 }

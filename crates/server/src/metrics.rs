@@ -7,7 +7,7 @@ mod exposition;
 use std::{fmt, sync::Arc, sync::atomic::Ordering::Relaxed};
 
 use commands::rows;
-use engine::{Family, Host, RowTotals, replication::Link};
+use engine::{Family, RowTotals, replication::Link};
 use lsn::Lsn;
 use prometheus_client::{
     collector::Collector,
@@ -20,22 +20,22 @@ use storage::{Histogram, LogStats};
 
 pub(crate) use self::exposition::Exposition;
 use crate::{
-    host::ServerHost,
+    parts::Parts,
     read_only::ReadOnly,
     replication::{Figures, ReplicaFigures},
 };
 
 /// All metrics as text, in OpenMetrics.
-pub(crate) fn render(host: &Arc<ServerHost>) -> Result<String, fmt::Error> {
+pub(crate) fn render(parts: &Arc<Parts>) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Scrape { host: host.clone() }));
+    registry.register_collector(Box::new(Scrape { parts: parts.clone() }));
     let mut out = String::new();
     text::encode(&mut out, &registry)?;
     Ok(out)
 }
 
 struct Scrape {
-    host: Arc<ServerHost>,
+    parts: Arc<Parts>,
 }
 
 impl fmt::Debug for Scrape {
@@ -48,10 +48,10 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.encode_server(&mut encoder)?;
         self.encode_commands(&mut encoder)?;
-        if let Some(log) = self.host.log() {
+        if let Some(log) = self.parts.log.get() {
             encode_log(&mut encoder, log)?;
         }
-        encode_replication(&mut encoder, &self.host.node.figures())
+        encode_replication(&mut encoder, &self.parts.node.figures())
     }
 }
 
@@ -88,30 +88,35 @@ fn histogram(
 
 impl Scrape {
     fn encode_server(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let host = &*self.host;
-        let totals = host.command_stats().keyspace_totals();
-        let keys: u64 = host.inventory.committed_figures(host).keys.iter().map(|(_, keys, _)| keys).sum();
-        let uptime_ms = host.unix_ms().saturating_sub(host.facts.started_unix_ms);
+        let parts = &*self.parts;
+        let totals = parts.data.stats.keyspace_totals();
+        let keys: u64 = parts.inventory.committed_figures().keys.iter().map(|(_, keys, _)| keys).sum();
+        let uptime_ms = parts.clock.unix_ms().saturating_sub(parts.startup.started_unix_ms);
         counter(
             encoder,
             "sheaf_ack_timeouts",
             "replies that were errors because too few replicas had acknowledged within ack-timeout",
-            host.ack_timeouts.load(Relaxed),
+            parts.node.ack_timeouts(),
         )?;
-        gauge(encoder, "sheaf_clients", "connections", host.clients().count() as u64)?;
+        gauge(encoder, "sheaf_clients", "connections", parts.clients.count() as u64)?;
         counter(
             encoder,
             "sheaf_long_units",
             "scripts and commands that took long and ran on a thread of their own",
-            host.long_units.begun(),
+            parts.long_units.begun(),
         )?;
         counter(
             encoder,
             "sheaf_connections_accepted",
             "connections served since the start",
-            host.clients().accepted(),
+            parts.clients.accepted(),
         )?;
-        counter(encoder, "sheaf_connections_rejected", "connections refused", host.rejected_connections())?;
+        counter(
+            encoder,
+            "sheaf_connections_rejected",
+            "connections refused",
+            parts.access.rejected_connections.load(Relaxed),
+        )?;
         counter(encoder, "sheaf_evicted_keys", "keys evicted to make room", totals.evicted_keys)?;
         counter(encoder, "sheaf_expired_keys", "keys removed after their expiry", totals.expired_keys)?;
         gauge(encoder, "sheaf_keys", "keys in all databases", keys)?;
@@ -119,7 +124,7 @@ impl Scrape {
             encoder,
             "sheaf_keyspace_events",
             "keyspace events published (notify-keyspace-events)",
-            host.key_events.load(Relaxed),
+            parts.counters.key_events.load(Relaxed),
         )?;
         counter(encoder, "sheaf_keyspace_hits", "reads of keys that exist", totals.keyspace_hits)?;
         counter(encoder, "sheaf_keyspace_misses", "reads of keys that do not exist", totals.keyspace_misses)?;
@@ -128,13 +133,13 @@ impl Scrape {
             encoder,
             "sheaf_loading",
             "1 while the log is being recovered",
-            u64::from(host.loading().is_some()),
+            u64::from(parts.progress.loading().is_some()),
         )?;
         gauge(
             encoder,
             "sheaf_memory_data_bytes",
             "memory of keys, values and tables",
-            host.keyspace().bytes(),
+            parts.data.keyspace.bytes(),
         )?;
         gauge(
             encoder,
@@ -150,15 +155,15 @@ impl Scrape {
     }
 
     fn encode_channels(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let host = &*self.host;
+        let parts = &*self.parts;
         for (name, help, kind) in [
             ("sheaf_pubsub_channels", "channels with subscribers by name", Kind::Channel),
             ("sheaf_pubsub_patterns", "patterns with subscribers", Kind::Pattern),
             ("sheaf_pubsub_shard_channels", "shard channels with subscribers", Kind::Shard),
         ] {
-            gauge(encoder, name, help, host.channels.topics(kind) as u64)?;
+            gauge(encoder, name, help, parts.data.hub.topics(kind) as u64)?;
         }
-        let (figures, floor) = (&host.durable_channels.figures, host.durable_channels.retention.floor());
+        let (figures, floor) = (&parts.durable_channels.figures, parts.durable_channels.retention.floor());
         for (name, help, value) in [
             ("sheaf_durable_channels_followers", "clients that follow durable channels", &figures.followers),
             ("sheaf_durable_channels_behind", "those of them that have not caught up", &figures.behind),
@@ -167,21 +172,21 @@ impl Scrape {
         }
         let handed = figures.messages.load(Relaxed);
         counter(encoder, "sheaf_durable_channels_messages", "messages from the log sent to clients", handed)?;
-        let end = host.log().map_or(Lsn::ZERO, storage::Log::durable_lsn);
+        let end = parts.log.get().map_or(Lsn::ZERO, storage::Log::durable_lsn);
         let kept = end.get().saturating_sub(floor.unwrap_or(end).get());
         gauge(encoder, "sheaf_durable_channels_log_bytes", "log kept for durable channels", kept)?;
         counter(
             encoder,
             "sheaf_slow_clients_disconnected",
             "clients that left too much unsent",
-            host.slow_clients_cut.load(Relaxed),
+            parts.counters.slow_clients_cut.load(Relaxed),
         )
     }
 
     fn encode_read_only(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let (name, help) = ("sheaf_read_only", "1 while no writes are taken for this reason");
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        let holds = ReadOnly::of(&self.host);
+        let holds = ReadOnly::of(self.parts.log.get(), &*self.parts.replication);
         for reason in ReadOnly::ALL {
             let gauge = ConstGauge::new(i64::from(holds == Some(reason)));
             gauge.encode(metric.encode_family(&[("reason", reason.name())])?)?;
@@ -190,7 +195,7 @@ impl Scrape {
     }
 
     fn encode_scrubber(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let (scrubber, figures) = (&self.host.scrubber, self.host.scrubber.figures());
+        let (scrubber, figures) = (&self.parts.scrubber, self.parts.scrubber.figures());
         counter(encoder, "sheaf_scrub_bytes", "bytes of log and snapshots read again", scrubber.bytes())?;
         counter(encoder, "sheaf_scrub_damaged_files", "files found damaged", figures.damaged_files)?;
         gauge(
@@ -203,7 +208,7 @@ impl Scrape {
     }
 
     fn encode_snapshots(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let (snapshots, now_ms) = (&self.host.snapshots, self.host.unix_ms());
+        let (snapshots, now_ms) = (&self.parts.snapshots, self.parts.clock.unix_ms());
         let figures = snapshots.figures();
         let age_s = now_ms.saturating_sub(figures.last_unix_ms) / 1000;
         gauge(
@@ -228,8 +233,8 @@ impl Scrape {
     }
 
     fn encode_documents(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let Some(served) = self.host.served() else { return Ok(()) };
-        let (documents, saver) = (&served.documents, &self.host.saver);
+        let Some(documents) = self.parts.documents.get() else { return Ok(()) };
+        let (documents, saver) = (&documents, &self.parts.saver);
         let (databases, unsaved) = (documents.all().len() as u64, documents.dirty_bytes());
         gauge(encoder, "sheaf_document_databases", "document databases", databases)?;
         let help = "bytes of documents that are in memory and in the log, and not in their files yet, about";
@@ -248,7 +253,7 @@ impl Scrape {
     }
 
     fn encode_commands(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let stats = self.host.command_stats();
+        let stats = &self.parts.data.stats;
         let name = "sheaf_commands";
         let mut metric =
             encoder.encode_descriptor(name, "commands by family and outcome", None, MetricType::Counter)?;

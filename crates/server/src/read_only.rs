@@ -2,10 +2,8 @@
 //!
 //! What it is: what a write would be told now. What it is not: asked by writes, each of which is admitted where it is made.
 
-use engine::Host;
-use storage::Admission;
-
-use crate::host::ServerHost;
+use engine::replication::Replication;
+use storage::{Admission, Log};
 
 /// See the module documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +34,8 @@ impl ReadOnly {
     ];
 
     /// The reason that holds now, the gravest first. `None` also while the log is recovered.
-    pub(crate) fn of(host: &ServerHost) -> Option<ReadOnly> {
-        let log = host.log()?;
+    pub(crate) fn of(log: Option<&Log>, replication: &dyn Replication) -> Option<ReadOnly> {
+        let log = log?;
         match log.admit(0) {
             Admission::Poisoned => return Some(ReadOnly::LogFailed),
             Admission::Frozen => return Some(ReadOnly::Unconfirmed),
@@ -45,7 +43,6 @@ impl ReadOnly {
             Admission::Stalled => return Some(ReadOnly::DiskStalled),
             Admission::Go | Admission::Wait => {}
         }
-        let replication = host.replication();
         match replication.refuses_writes() {
             None => None,
             Some(_) if replication.is_read_only() => Some(ReadOnly::Replica),
@@ -66,8 +63,7 @@ impl ReadOnly {
     }
 
     /// The reason in words, for people.
-    pub(crate) fn reason(self, host: &ServerHost) -> String {
-        let log = host.log();
+    pub(crate) fn reason(self, log: Option<&Log>) -> String {
         match self {
             ReadOnly::Replica => "This server is a replica and takes no writes.".into(),
             ReadOnly::TooFewReplicas => {

@@ -44,7 +44,7 @@ use std::{
 };
 
 use engine::{
-    ReplayObservers, Responder,
+    Host, Interests, ReplayObservers, Responder,
     replication::{
         Address, Failover, Followed, Link, READ_ONLY, Replication, Role, TOO_FEW_REPLICAS, Wanted,
     },
@@ -69,7 +69,7 @@ use self::{
     waits::{Awaited, Found, Waits},
 };
 pub(crate) use self::{figures::Figures, leader::ReplicaFigures};
-use crate::{host::ServerHost, log_threads::LogThreads, reaper::Reaper};
+use crate::{log_threads::LogThreads, reaper::Reaper, snapshots::Snapshots};
 
 /// The niceness of the threads that copy and load everything from a leader. They serve no client yet, while
 /// the leader and other processes on the machine do.
@@ -108,6 +108,10 @@ pub(crate) struct Node {
     unconfirmed: AtomicU64,
     lacks_replicas: AtomicBool,
     overdue: Mutex<Overdue>,
+    /// Replies that were errors because replicas had not acknowledged in time.
+    ack_timeouts: AtomicU64,
+    /// Whether the next of them is logged.
+    logs_ack_timeouts: AtomicBool,
     options: RwLock<Options>,
     log: OnceLock<Log>,
     own: OnceLock<OwnAddresses>,
@@ -153,6 +157,8 @@ impl Node {
             acking: Mutex::new(()),
             lacks_replicas: false.into(),
             overdue: Mutex::default(),
+            ack_timeouts: 0.into(),
+            logs_ack_timeouts: true.into(),
             options: RwLock::default(),
             log: OnceLock::new(),
             own: OnceLock::new(),
@@ -303,10 +309,11 @@ impl Node {
     /// If the OS refuses a thread.
     pub(crate) fn start_following(
         self: &Arc<Self>,
-        host: &Arc<ServerHost>,
+        (host, snapshots): (Host, Arc<Snapshots>),
         (log, threads): (&Log, &LogThreads),
         mirror: Mirror,
         replayer: Replayer,
+        interests: Arc<Interests>,
         reaper: Reaper,
     ) -> io::Result<()> {
         let following = Arc::new(Following::new(replayer.applied(), self.now_ms()));
@@ -318,12 +325,14 @@ impl Node {
             mirror,
         };
         let apply = ApplyParts {
-            host: host.clone(),
+            node: self.clone(),
+            replay_observers: ReplayObservers::new(interests),
+            host,
+            snapshots,
             following: following.clone(),
             log: log.clone(),
             replayer,
             reaper,
-            replay_observers: ReplayObservers::new(host.interests().clone()),
         };
         let named = |name: &str| std::thread::Builder::new().name(name.into());
         let apply = named("replica-apply").spawn(move || apply.run())?;
@@ -390,10 +399,36 @@ impl Node {
     /// The position up to which replies have waited for replicas longer than allowed. To be called once a
     /// second.
     pub(crate) fn overdue(&self) -> Option<Lsn> {
-        let timeout_ms = self.ack_timeout_ms()?;
-        let log = self.log()?;
-        // Bytes that are not on this disk yet are not waiting for replicas.
-        self.overdue.lock().look(self.now_ms(), log.shippable_lsn(), log.committed_lsn(), timeout_ms)
+        let look = || {
+            let (timeout_ms, log) = (self.ack_timeout_ms()?, self.log()?);
+            // Bytes that are not on this disk yet are not waiting for replicas.
+            self.overdue.lock().look(self.now_ms(), log.shippable_lsn(), log.committed_lsn(), timeout_ms)
+        };
+        let overdue = look();
+        if overdue.is_none() {
+            self.logs_ack_timeouts.store(true, SeqCst);
+        }
+        overdue
+    }
+
+    /// Counts replies that are errors because replicas have not acknowledged in time. Logged once, until they
+    /// have caught up.
+    pub(crate) fn acks_timed_out(&self, replies: u64) {
+        if replies == 0 {
+            return;
+        }
+        self.ack_timeouts.fetch_add(replies, SeqCst);
+        if self.logs_ack_timeouts.swap(false, SeqCst) {
+            tracing::warn!(
+                target: "replication",
+                "too few replicas acknowledge: replies to writes are errors (NOREPLICAS). Start replicas, or lower ack-replicas"
+            );
+        }
+    }
+
+    /// The number of these replies since the start.
+    pub(crate) fn ack_timeouts(&self) -> u64 {
+        self.ack_timeouts.load(SeqCst)
     }
 
     /// How long a reply waits for replicas; `None` if it does not, or if it waits without a limit.

@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use env::Disk;
+use env::{Clock, Disk};
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
 use settings::Key;
@@ -31,7 +31,7 @@ use storage::{
     snapshot,
 };
 
-use crate::{host::ServerHost, pace::Pace};
+use crate::{config::Config, pace::Pace, parts::StartupInfo, snapshots::Snapshots};
 
 /// How often it is looked whether a round is due.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
@@ -48,8 +48,11 @@ pub(crate) struct Figures {
 }
 
 /// See the module documentation.
-#[derive(Default)]
 pub(crate) struct Scrubber {
+    startup: Arc<StartupInfo>,
+    clock: Arc<dyn Clock>,
+    config: Arc<Config>,
+    snapshots: Arc<Snapshots>,
     state: Mutex<State>,
     wake: Condvar,
     bytes: AtomicU64,
@@ -62,6 +65,16 @@ struct State {
 }
 
 impl Scrubber {
+    pub(crate) fn new(
+        startup: Arc<StartupInfo>,
+        clock: Arc<dyn Clock>,
+        config: Arc<Config>,
+        snapshots: Arc<Snapshots>,
+    ) -> Scrubber {
+        let (state, wake, bytes) = Default::default();
+        Scrubber { startup, clock, config, snapshots, state, wake, bytes }
+    }
+
     pub(crate) fn figures(&self) -> Figures {
         self.state.lock().figures
     }
@@ -78,25 +91,25 @@ impl Scrubber {
     }
 
     /// Starts the thread. What recovery has just read needs no look: the first round is due after a pause.
-    pub(crate) fn start(host: &Arc<ServerHost>, log: &Log) -> Result<JoinHandle<()>, std::io::Error> {
-        let (host, log) = (host.clone(), log.clone());
-        thread::Builder::new().name("scrubber".into()).spawn(move || host.scrubber.run(&host, &log))
+    pub(crate) fn start(self: &Arc<Self>, log: &Log) -> Result<JoinHandle<()>, std::io::Error> {
+        let (scrubber, log) = (self.clone(), log.clone());
+        thread::Builder::new().name("scrubber".into()).spawn(move || scrubber.run(&log))
     }
 
-    fn run(&self, host: &ServerHost, log: &Log) {
+    fn run(&self, log: &Log) {
         // Commands come first. Not permitted to everyone, and not needed.
         let _ = env::thread::set_nice(10);
-        let mut pause_began_ms = host.unix_ms();
+        let mut pause_began_ms = self.clock.unix_ms();
         while self.sleep(LOOK_PERIOD) {
             let (rate, period_s) = {
-                let settings = host.settings();
+                let settings = self.config.current();
                 (settings.integer(Key::ScrubRateBytes), settings.integer(Key::ScrubIntervalSeconds))
             };
-            let paused_ms = host.unix_ms().saturating_sub(pause_began_ms);
+            let paused_ms = self.clock.unix_ms().saturating_sub(pause_began_ms);
             // A directory with damage that nobody has accepted yet is the operator's to look at.
             if rate > 0 && paused_ms >= period_s.saturating_mul(1000) && !log.is_frozen() {
-                self.round(host, log);
-                pause_began_ms = host.unix_ms();
+                self.round(log);
+                pause_began_ms = self.clock.unix_ms();
             }
         }
     }
@@ -110,22 +123,22 @@ impl Scrubber {
         !state.stopping
     }
 
-    fn round(&self, host: &ServerHost, log: &Log) {
+    fn round(&self, log: &Log) {
         self.state.lock().figures.in_progress = true;
-        let disk: Arc<dyn Disk> = Arc::new(host.facts.disk.clone());
+        let disk: Arc<dyn Disk> = Arc::new(self.startup.disk.clone());
         let pace = Pace::default();
         let mut go_on = |bytes: u64| {
             self.bytes.fetch_add(bytes, Relaxed);
-            let rate = host.settings().integer(Key::ScrubRateBytes);
-            let pause_us = pace.pause_us(bytes, rate, engine::Host::monotonic_us(host));
+            let rate = self.config.current().integer(Key::ScrubRateBytes);
+            let pause_us = pace.pause_us(bytes, rate, self.clock.monotonic_us());
             rate > 0 && self.sleep(Duration::from_micros(pause_us))
         };
-        let findings = scrub(&disk, &host.facts.dir, log, &mut go_on);
+        let findings = scrub(&disk, &self.startup.dir, log, &mut go_on);
         {
             let figures = &mut self.state.lock().figures;
             figures.in_progress = false;
             figures.rounds += 1;
-            figures.last_round_unix_ms = host.unix_ms();
+            figures.last_round_unix_ms = self.clock.unix_ms();
             figures.damaged_files += findings.len() as u64;
         }
         for finding in &findings {
@@ -134,7 +147,7 @@ impl Scrubber {
                 "a file on disk is damaged; memory has all of the data, so the file is replaced by a new snapshot"
             );
         }
-        if !findings.is_empty() && self.make_dispensable(host, log, &*disk, &findings) {
+        if !findings.is_empty() && self.make_dispensable(log, &*disk, &findings) {
             tracing::warn!(
                 target: "server", damaged = findings.len(),
                 "the damaged file is no longer needed. Check the disk: it is likely to damage more"
@@ -143,8 +156,8 @@ impl Scrubber {
     }
 
     /// Has what was found damaged not be needed any more; whether that was possible.
-    fn make_dispensable(&self, host: &ServerHost, log: &Log, disk: &dyn Disk, findings: &[Finding]) -> bool {
-        let outcome = self.replace(host, log, disk, findings);
+    fn make_dispensable(&self, log: &Log, disk: &dyn Disk, findings: &[Finding]) -> bool {
+        let outcome = self.replace(log, disk, findings);
         if let Err(error) = &outcome {
             tracing::error!(
                 target: "server", %error,
@@ -154,14 +167,8 @@ impl Scrubber {
         outcome.is_ok()
     }
 
-    fn replace(
-        &self,
-        host: &ServerHost,
-        log: &Log,
-        disk: &dyn Disk,
-        findings: &[Finding],
-    ) -> Result<(), String> {
-        let dir: &Path = &host.facts.dir;
+    fn replace(&self, log: &Log, disk: &dyn Disk, findings: &[Finding]) -> Result<(), String> {
+        let dir: &Path = &self.startup.dir;
         let in_words = |error: storage::Error| error.to_string();
         if findings.iter().any(|finding| matches!(finding, Finding::Control(_))) {
             log.restore_control().map_err(in_words)?;
@@ -185,7 +192,7 @@ impl Scrubber {
         let (now, later): (Vec<Lsn>, Vec<Lsn>) =
             damaged.drain(..).partition(|&begin| has_other || begin == newest);
         now.into_iter().try_for_each(set_aside)?;
-        self.take_snapshot(host)?;
+        self.take_snapshot()?;
         later.into_iter().try_for_each(set_aside)?;
         if is_log {
             // One generation is enough where the other needs a log that is damaged.
@@ -195,10 +202,10 @@ impl Scrubber {
     }
 
     /// Has a snapshot taken and waits for it.
-    fn take_snapshot(&self, host: &ServerHost) -> Result<(), String> {
+    fn take_snapshot(&self) -> Result<(), String> {
         let (done, outcome) = sync_channel(1);
         // Nobody listens any more if the server is stopping.
-        host.snapshots.ask_then(Box::new(move |taken| drop(done.send(taken))));
+        self.snapshots.ask_then(Box::new(move |taken| drop(done.send(taken))));
         loop {
             match outcome.recv_timeout(LOOK_PERIOD) {
                 Ok(taken) => return taken,

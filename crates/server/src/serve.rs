@@ -20,8 +20,9 @@ use std::{
     time::Duration,
 };
 
+use couch::{Feeds, Store};
 use documents::{Documents, Listener, StoreError, mango::Indexes};
-use engine::Host;
+use engine::observe::LatencyEvent;
 use env::{
     Clock, DirLock, Disk, Entropy, HeldDisk, LockLost, RealClock, RealDisk, RealEntropy, thread::run_nice,
 };
@@ -30,6 +31,7 @@ use lsn::Lsn;
 use parking_lot::Mutex;
 use recovery::{
     data_directory::{Foreign, refuse_foreign},
+    progress::LoadProgress,
     recover::{Mode, RecoverError, Source, recover, recover_mirror},
     replay::Replayer,
     unfinished::{Unfinished, refuse_unfinished},
@@ -44,17 +46,18 @@ use tree::NodeCache;
 
 use crate::{
     banner::Banner,
-    documents::{Compactor, Saver, Served},
-    host::{ServerHost, StartupInfo, config::ClientsMax},
+    config::{ClientsMax, Config},
+    documents::Saver,
     http::Http,
     listen,
     log_threads::LogThreads,
     logging,
     mailbox::{Mailbox, Message},
+    parts::{Parts, StartupInfo},
     reaper::Reaper,
     replication::{JOINING_NICE, Node, full_copy},
-    scrub::Scrubber,
-    snapshots::{AtStop, Snapshots},
+    snapshots::AtStop,
+    stop::Stop,
     worker,
 };
 
@@ -224,74 +227,82 @@ async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError>
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
     let node = Arc::new(Node::open(&settings, &process.dir, clock.clone(), Arc::new(RealEntropy))?);
     prepare(&process.dir, &node, diverged_at)?;
-    let host = new_host(settings, process, node.clone(), clock);
+    let parts = new_parts(settings, process, node.clone(), clock);
     let (redis_addresses, http_addresses) = (addresses(&process.redis)?, addresses(&process.http)?);
     node.set_addresses(&redis_addresses, http_addresses[0].port())?;
-    let _ = host.facts.redis_port.set(redis_addresses[0].port());
+    let _ = parts.startup.redis_port.set(redis_addresses[0].port());
     let reaper = Reaper::start()?;
-    let (mailboxes, threads) = start_workers(&host, &reaper)?;
-    host.set_mailboxes(&mailboxes);
+    let (mailboxes, threads) = start_workers(&parts, &reaper)?;
+    let _ = parts.mailboxes.set(mailboxes.clone());
     let turns = Arc::new(listen::Turns::default());
     for listener in &process.redis {
         let listener = TcpListener::from_std(listener.try_clone()?)?;
-        tokio::spawn(listen::accept(listener, host.clone(), mailboxes.clone(), turns.clone()));
+        tokio::spawn(listen::accept(listener, parts.access.clone(), mailboxes.clone(), turns.clone()));
     }
-    let http = Http::start(&host)?;
+    let feeds = Arc::new(Feeds::default());
+    let http = Arc::new(Http::start(&parts, feeds.clone())?);
     for listener in &process.http {
         tokio::spawn(http.clone().accept(TcpListener::from_std(listener.try_clone()?)?));
     }
-    tokio::spawn(watch_signals(host.clone()));
+    tokio::spawn(watch_signals(parts.config.clone(), parts.stop.clone()));
 
-    let (log, mirrored, documents) = recover_in_background(&host, process, mode).await?;
+    let (log, mirrored, documents) = recover_in_background(&parts, process, mode, feeds).await?;
     let indexes = Arc::new(open_indexes(process, &documents)?);
     if is_first && !node.is_replica() {
-        host.give_to_data();
+        parts.config.give_to_data();
     }
-    host.apply_data_settings();
-    host.record_given(&log);
-    let following = Arc::downgrade(&host);
-    node.before_leading(move || _ = following.upgrade().map(|host| host.apply_data_settings()));
-    let served = |threads| Served { documents: documents.clone(), threads, indexes };
-    let log_threads = attach(&host, &mailboxes, &http, &log, served)?;
+    parts.config.put_data_settings_in_force();
+    parts.config.record_given(&log);
+    let config = Arc::downgrade(&parts.config);
+    node.before_leading(move || _ = config.upgrade().map(|config| config.put_data_settings_in_force()));
+    let log_threads = attach(&parts, &mailboxes, &http, &log, (documents.clone(), indexes))?;
     if let Some((mirror, chains)) = mirrored {
-        let replayer = Replayer::new(host.keyspace().clone(), chains, log.appended_lsn());
+        let replayer = Replayer::new(parts.data.keyspace.clone(), chains, log.appended_lsn());
         let replayer = replayer.with_documents(documents);
-        node.start_following(&host, (&log, &log_threads), mirror, replayer, reaper.clone())?;
+        let surroundings = (parts.engine_host(), parts.snapshots.clone());
+        let interests = parts.data.interests.clone();
+        node.start_following(
+            surroundings,
+            (&log, &log_threads),
+            mirror,
+            replayer,
+            interests,
+            reaper.clone(),
+        )?;
     }
-    host.renew_retention();
-    let channels = host.durable_channels.start(&log, mailboxes.clone())?;
-    let (saver, compactor) = (Saver::start(&host, &log)?, Compactor::start(&host)?);
-    let snapshots = Snapshots::start(&host, &log)?;
-    let scrubber = Scrubber::start(&host, &log)?;
-    show_banner(&host, &redis_addresses, &http_addresses, &log);
+    renew_retention(&parts, &log);
+    let channels = parts.durable_channels.start(&log, mailboxes.clone())?;
+    let (saver, compactor) = (parts.saver.start(&log)?, parts.compactor.start()?);
+    let (snapshots, scrubber) = (parts.snapshots.start(&log)?, parts.scrubber.start(&log)?);
+    show_banner(&parts, &redis_addresses, &http_addresses, &log);
     let is_over = tokio::select! {
-        () = host.stop_requested() => true,
+        () = parts.stop.requested() => true,
         () = node.restart_requested() => false,
-        () = every_second(&host) => true,
+        () = every_second(&parts, &log) => true,
         lost = notice_loss(&process.disk) => log_failed(&lost, &mailboxes, &process.disk),
     };
     tracing::info!(target: "server", "stopping");
     stop_http(&http).await;
-    host.scripts().close();
+    parts.scripts.close();
     stop_workers(mailboxes, threads).await;
-    host.scrubber.stop();
-    host.durable_channels.stop();
-    host.snapshots.stop(if is_over { host.at_stop() } else { AtStop::Leave });
+    parts.scrubber.stop();
+    parts.durable_channels.stop();
+    parts.snapshots.stop(if is_over { parts.stop.at_stop() } else { AtStop::Leave });
     let stopping = node.clone();
-    host.saver.stop();
-    host.compactor.stop();
+    parts.saver.stop();
+    parts.compactor.stop();
     let join = move || {
         (scrubber.join(), snapshots.join(), channels.join(), saver.join(), compactor.join(), stopping.stop())
     };
     // If one panics, the log is closed all the same.
     let _ = tokio::task::spawn_blocking(join).await;
-    if is_over && host.at_stop() != AtStop::Leave && !log.is_frozen() {
-        save_documents(&host, &log).await;
+    if is_over && parts.stop.at_stop() != AtStop::Leave && !log.is_frozen() {
+        save_documents(&parts.saver, &log).await;
     }
     log.close().map_err(ServeError::Close)?;
     log_threads.stop();
     tracing::info!(target: "server", lsn = %log.durable_lsn(), "stopped in order");
-    let settings = host.settings().clone();
+    let settings = parts.config.current().clone();
     Ok((!is_over).then(|| Next {
         settings,
         mode: Mode::Newest,
@@ -301,9 +312,9 @@ async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError>
 }
 
 /// Saves documents, so that the next start has less of the log to replay. What cannot be saved is in the log.
-async fn save_documents(host: &Arc<ServerHost>, log: &Log) {
-    let (host, log) = (host.clone(), log.clone());
-    let _ = tokio::task::spawn_blocking(move || host.saver.save_all(&host, &log)).await;
+async fn save_documents(saver: &Arc<Saver>, log: &Log) {
+    let (saver, log) = (saver.clone(), log.clone());
+    let _ = tokio::task::spawn_blocking(move || saver.save_all(&log)).await;
 }
 
 /// Does to the directory what its place among servers asks for.
@@ -358,50 +369,45 @@ fn addresses(listeners: &[std::net::TcpListener]) -> std::io::Result<Vec<SocketA
     listeners.iter().map(std::net::TcpListener::local_addr).collect()
 }
 
-fn new_host(
-    settings: Settings,
-    process: &Process,
-    node: Arc<Node>,
-    clock: Arc<dyn Clock>,
-) -> Arc<ServerHost> {
+fn new_parts(settings: Settings, process: &Process, node: Arc<Node>, clock: Arc<dyn Clock>) -> Arc<Parts> {
     let workers = match settings.integer(Key::Workers) as usize {
         0 => env::process::cores_available().max(WORKERS_MIN),
         workers => workers,
     };
-    let facts = StartupInfo {
+    let startup = StartupInfo {
         dir: process.dir.clone(),
         disk: process.disk.clone(),
         workers,
         merges: settings.switch(Key::LogMerge),
-        debug_access: settings.debug_access(),
         started_unix_ms: process.started_unix_ms,
         run_id: process.run_id.clone(),
         redis_port: OnceLock::new(),
     };
     let settings = (settings, process.lasting.clone());
-    Arc::new(ServerHost::new(settings, facts, node, clock, Arc::new(RealEntropy)))
+    Arc::new(Parts::new(settings, startup, node, clock, Arc::new(RealEntropy)))
 }
 
 fn start_workers(
-    host: &Arc<ServerHost>,
+    parts: &Arc<Parts>,
     reaper: &Reaper,
 ) -> std::io::Result<(Vec<Mailbox>, Vec<JoinHandle<()>>)> {
-    let count = host.facts.workers;
+    let count = parts.startup.workers;
     let started: std::io::Result<Vec<_>> =
-        (0..count).map(|index| worker::start(index, host.clone(), reaper.clone(), count)).collect();
+        (0..count).map(|index| worker::start(index, parts.clone(), reaper.clone(), count)).collect();
     Ok(started?.into_iter().unzip())
 }
 
 /// Recovers on threads of its own, so that this one goes on answering probes, and reports progress.
 async fn recover_in_background(
-    host: &Arc<ServerHost>,
+    parts: &Arc<Parts>,
     process: &Process,
     mode: Mode,
+    feeds: Arc<Feeds>,
 ) -> Result<(Log, Option<(Mirror, Chains)>, Arc<Documents>), ServeError> {
-    let (recovering, dir) = (host.clone(), process.dir.clone());
+    let (recovering, dir) = (parts.clone(), process.dir.clone());
     let disk: Arc<dyn Disk> = Arc::new(process.disk.clone());
     let options = {
-        let settings = host.settings();
+        let settings = parts.config.current();
         LogOptions {
             durability: Durability::parse(settings.text(Key::Durability)).expect("the table lists the names"),
             segment_bytes: settings.integer(Key::LogSegmentBytes).next_power_of_two(),
@@ -410,7 +416,6 @@ async fn recover_in_background(
         .fitting()
     };
     let mut recovery = tokio::task::spawn_blocking(move || {
-        let feeds = recovering.feeds.clone();
         let listener: Listener = Arc::new(move |notice| feeds.tell(&notice));
         let documents = recovery::opening::open(disk.clone(), &dir, Arc::new(RealEntropy), None, listener)?;
         let source = Source {
@@ -423,7 +428,7 @@ async fn recover_in_background(
             mode,
             documents: Some(&documents),
         };
-        let (keyspace, progress) = (recovering.keyspace(), &recovering.progress);
+        let (keyspace, progress) = (&recovering.data.keyspace, &recovering.progress);
         if recovering.node.is_replica() {
             let recover = || recover_mirror(source, keyspace, progress);
             let recovered = run_nice("recovery", JOINING_NICE, recover).map_err(RecoverError::Thread)?;
@@ -442,19 +447,19 @@ async fn recover_in_background(
                 bar.finish();
                 return Ok(recovered.expect("recovery does not panic; if it does, the server must not start")?);
             }
-            _ = period.tick() => report(host),
+            _ = period.tick() => report(&parts.progress),
             _ = frames.tick() => {
-                let (done, total) = host.progress.bytes();
+                let (done, total) = parts.progress.bytes();
                 bar.show(done, total);
             }
         }
     }
 }
 
-fn report(host: &ServerHost) {
-    if let Some(loading) = host.loading() {
-        let (rows, records) = (host.progress.rows(), host.progress.records());
-        let rate = (rows + records) as f64 / host.progress.seconds().max(1e-6);
+fn report(progress: &LoadProgress) {
+    if let Some(loading) = progress.loading() {
+        let (rows, records) = (progress.rows(), progress.records());
+        let rate = (rows + records) as f64 / progress.seconds().max(1e-6);
         let eta_seconds = loading.eta_seconds.map_or("unknown".into(), |seconds| format!("{seconds:.1}"));
         tracing::info!(
             target: "server", percent = format!("{:.1}", loading.percent), rows, records,
@@ -474,33 +479,40 @@ fn open_indexes(process: &Process, documents: &Documents) -> Result<Indexes, Ser
 
 /// Starts the log's threads and gives the log to everyone.
 fn attach(
-    host: &Arc<ServerHost>,
+    parts: &Arc<Parts>,
     mailboxes: &[Mailbox],
     http: &Arc<Http>,
     log: &Log,
-    served: impl FnOnce(LogThreads) -> Served,
+    (documents, indexes): (Arc<Documents>, Arc<Indexes>),
 ) -> std::io::Result<LogThreads> {
     let for_failure = mailboxes.to_vec();
-    let disk = host.facts.disk.clone();
+    let disk = parts.startup.disk.clone();
     let failed = move |error| log_failed(&error, &for_failure, &disk);
     let threads = LogThreads::start(log.clone(), Arc::new(RealClock), failed)?;
-    let (workers, http, settling) = (mailboxes.to_vec(), http.clone(), Arc::downgrade(host));
-    host.node.attach(log.clone(), move |gives_up| {
+    let (workers, settling) = (mailboxes.to_vec(), Arc::downgrade(http));
+    let long_units = Arc::downgrade(&parts.long_units);
+    parts.node.attach(log.clone(), move |gives_up| {
         let (done, finished) = mpsc::channel();
         workers.iter().for_each(|mailbox| mailbox.send(Message::Report(done.clone())));
         drop(done);
         // A worker that has ended does nothing more.
         while finished.recv().is_ok() {}
-        let have_ended = settling.upgrade().is_none_or(|host| host.long_units.settle(gives_up));
-        http.settle();
+        let have_ended = long_units.upgrade().is_none_or(|long_units| long_units.settle(gives_up));
+        if let Some(http) = settling.upgrade() {
+            http.settle();
+        }
         have_ended
     });
     // Before anything can be written.
-    host.serve_documents(served(threads.clone()));
+    let (driver, log) = (Arc::new(threads.clone()), log.clone());
+    let _ = parts.documents.set(documents.clone());
+    let is_first = http.store.set(Store { documents, indexes, log, driver }).is_ok();
+    assert!(is_first, "documents are served once");
     for mailbox in mailboxes {
         mailbox.send(Message::Attach(threads.clone()));
     }
-    host.attach(log.clone());
+    parts.log.attach(threads.clone());
+    parts.progress.finish();
     Ok(threads)
 }
 
@@ -543,23 +555,23 @@ fn log_failed(error: &dyn std::error::Error, mailboxes: &[Mailbox], disk: &HeldD
     std::process::exit(EXIT_LOG_FAILED);
 }
 
-fn show_banner(host: &ServerHost, redis: &[SocketAddr], http: &[SocketAddr], log: &Log) {
+fn show_banner(parts: &Parts, redis: &[SocketAddr], http: &[SocketAddr], log: &Log) {
     let durability = log.durability().name();
     let banner = Banner {
         redis,
         http,
-        dir: &host.facts.dir,
+        dir: &parts.startup.dir,
         durability,
-        rows: host.progress.rows(),
-        records: host.progress.records(),
-        seconds: host.progress.seconds(),
-        keys: DbId::all().map(|db| host.keyspace().len(db)).sum(),
-        workers: host.facts.workers,
+        rows: parts.progress.rows(),
+        records: parts.progress.records(),
+        seconds: parts.progress.seconds(),
+        keys: DbId::all().map(|db| parts.data.keyspace.len(db)).sum(),
+        workers: parts.startup.workers,
     };
     banner.show();
 }
 
-async fn watch_signals(host: Arc<ServerHost>) {
+async fn watch_signals(config: Arc<Config>, stop: Arc<Stop>) {
     let signals =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
     let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
@@ -571,29 +583,38 @@ async fn watch_signals(host: Arc<ServerHost>) {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = hangup.recv() => {
-                let host = host.clone();
-                let _ = tokio::task::spawn_blocking(move || host.reload_settings()).await;
+                let config = config.clone();
+                let _ = tokio::task::spawn_blocking(move || config.reload()).await;
             }
         }
     }
-    host.request_stop();
+    stop.request();
 }
 
-async fn every_second(host: &Arc<ServerHost>) {
+async fn every_second(parts: &Parts, log: &Log) {
     let mut second = tokio::time::interval(Duration::from_secs(1));
     loop {
         second.tick().await;
-        host.renew_retention();
-        host.cut_dead_log();
-        host.note_log_latency();
-        host.end_due_backups();
-        host.time_out_acks();
-        host.apply_data_settings();
-        if let Some(log) = host.log() {
-            host.record_given(log);
+        renew_retention(parts, log);
+        parts.dead_log.cut();
+        // LATENCY keeps the worst of each second.
+        let slowest_us = log.stats().take_slowest_us();
+        parts.observer.latency.took(LatencyEvent::LogSync, slowest_us, parts.clock.unix_ms());
+        parts.backups.end_due();
+        if let Some(up_to) = parts.node.overdue() {
+            let workers = parts.mailboxes.get().into_iter().flatten();
+            workers.for_each(|mailbox| mailbox.send(Message::Overdue(up_to)));
         }
-        host.node.tick();
+        parts.config.put_data_settings_in_force();
+        parts.config.record_given(log);
+        parts.node.tick();
     }
+}
+
+/// Keeps the log for durable channels, and removes log that they no longer need.
+fn renew_retention(parts: &Parts, log: &Log) {
+    let now_ms = parts.clock.unix_ms();
+    parts.durable_channels.retention.renew(&parts.config, &parts.startup.dir, now_ms, log);
 }
 
 async fn stop_http(http: &Arc<Http>) {

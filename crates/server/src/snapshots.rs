@@ -12,6 +12,8 @@
 //! - A snapshot that is asked for while another is being taken is taken after it, not merged with it: what was written
 //!   meanwhile may not be in the first.
 
+mod persistence;
+
 use std::{
     panic::resume_unwind,
     sync::{
@@ -23,10 +25,12 @@ use std::{
 };
 
 use engine::{Responder, SAVE_IN_PROGRESS, SaveAnswer};
-use env::{Disk, RealDisk};
+use env::{Clock, Disk, RealDisk};
+use keyspace::Keyspace;
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
 use recovery::{
+    progress::LoadProgress,
     salvage,
     snapshot_task::{PartTask, SnapshotPlan, SnapshotTask},
 };
@@ -36,7 +40,11 @@ use storage::{
     snapshot::{self, CHUNK_RAW_BYTES_AIM, Compression, PartSummary, SnapshotInfo},
 };
 
-use crate::{host::ServerHost, pace::Pace};
+pub(crate) use self::persistence::Persistence;
+use crate::{
+    attached_log::AttachedLog, config::Config, documents::Saver, pace::Pace, parts::StartupInfo,
+    replication::Node,
+};
 
 /// Threads that write, at most.
 const WRITERS_MAX: usize = 8;
@@ -101,6 +109,7 @@ pub(crate) struct Figures {
 
 /// See the module documentation.
 pub(crate) struct Snapshots {
+    pub(crate) sources: Sources,
     state: Mutex<State>,
     wake: Condvar,
     /// Bytes written to files of snapshots since the start.
@@ -110,6 +119,30 @@ pub(crate) struct Snapshots {
     cancelled: AtomicBool,
     /// The one in progress is of no use.
     given_up: AtomicBool,
+}
+
+/// The parts of the server that a snapshot is made of, or depends on.
+pub(crate) struct Sources {
+    pub(crate) startup: Arc<StartupInfo>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) config: Arc<Config>,
+    pub(crate) keyspace: Arc<Keyspace>,
+    pub(crate) node: Arc<Node>,
+    pub(crate) saver: Arc<Saver>,
+    pub(crate) progress: Arc<LoadProgress>,
+    pub(crate) log: Arc<AttachedLog>,
+}
+
+impl Sources {
+    /// Records that were replayed at the start or written since.
+    fn records(&self) -> u64 {
+        let written = self.log.get().map_or(0, |log| log.stats().records.load(Relaxed));
+        self.progress.records() + written
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.clock.unix_ms()
+    }
 }
 
 /// Is told what came of a snapshot.
@@ -132,10 +165,11 @@ impl State {
 }
 
 impl Snapshots {
-    /// None was taken yet; `now_ms` is told as the time of the last until there is one.
-    pub(crate) fn new(now_ms: u64) -> Snapshots {
-        let figures = Figures { last_unix_ms: now_ms, ..Figures::default() };
+    /// None was taken yet; until there is one, the present time is reported as the time of the last.
+    pub(crate) fn new(sources: Sources) -> Snapshots {
+        let figures = Figures { last_unix_ms: sources.unix_ms(), ..Figures::default() };
         Snapshots {
+            sources,
             state: Mutex::new(State {
                 figures,
                 wanted: false,
@@ -166,8 +200,8 @@ impl Snapshots {
     }
 
     /// Records that were written since the newest was begun.
-    pub(crate) fn changes(&self, host: &ServerHost) -> u64 {
-        records(host).saturating_sub(self.figures().records_at_last)
+    pub(crate) fn changes(&self) -> u64 {
+        self.sources.records().saturating_sub(self.figures().records_at_last)
     }
 
     /// Asks for a snapshot; while one is being taken, only if it may be `scheduled`.
@@ -226,20 +260,21 @@ impl Snapshots {
     }
 
     /// Notes what there is and starts the thread.
-    pub(crate) fn start(host: &Arc<ServerHost>, log: &Log) -> Result<JoinHandle<()>, std::io::Error> {
-        let newest = snapshot::list_begins(&RealDisk, &host.facts.dir)
+    pub(crate) fn start(self: &Arc<Self>, log: &Log) -> Result<JoinHandle<()>, std::io::Error> {
+        let dir = &self.sources.startup.dir;
+        let newest = snapshot::list_begins(&RealDisk, dir)
             .ok()
             .and_then(|begins| begins.into_iter().find(|&begin| begin >= log.start_lsn()))
-            .and_then(|begin| snapshot::load(&RealDisk, &host.facts.dir, begin).ok())
+            .and_then(|begin| snapshot::load(&RealDisk, dir, begin).ok())
             .filter(|info| info.log_id == log.id());
         if let Some(info) = newest {
-            host.snapshots.state.lock().figures.newest_is(&info);
+            self.state.lock().figures.newest_is(&info);
         }
-        let (host, log) = (host.clone(), log.clone());
-        thread::Builder::new().name("snapshots".into()).spawn(move || host.snapshots.run(&host, &log))
+        let (snapshots, log) = (self.clone(), log.clone());
+        thread::Builder::new().name("snapshots".into()).spawn(move || snapshots.run(&log))
     }
 
-    fn run(&self, host: &ServerHost, log: &Log) {
+    fn run(&self, log: &Log) {
         loop {
             let mut state = self.state.lock();
             if !state.wanted && state.confirming.is_none() && state.stop.is_none() {
@@ -251,18 +286,18 @@ impl Snapshots {
                 self.cancelled.store(false, Relaxed);
                 let replay_bytes =
                     log.appended_lsn().bytes_since(figures.begin_lsn.unwrap_or(log.start_lsn()));
-                let is_worth_it = self.changes(host) > 0 && replay_bytes > STOP_REPLAY_BYTES_MAX;
+                let is_worth_it = self.changes() > 0 && replay_bytes > STOP_REPLAY_BYTES_MAX;
                 let is_wanted = at_stop == AtStop::Take || (at_stop == AtStop::IfWorthIt && is_worth_it);
                 if is_wanted && !log.is_frozen() {
                     // Told in the log; there is nobody left to answer.
-                    let _ = self.take_and_tell(host, log);
+                    let _ = self.take_and_tell(log);
                 }
                 return;
             }
             if let Some(responder) = state.confirming.take() {
-                state.figures.running_since_ms = Some(host.unix_ms());
+                state.figures.running_since_ms = Some(self.sources.unix_ms());
                 drop(state);
-                let outcome = self.take_confirmed(host, log);
+                let outcome = self.take_confirmed(log);
                 self.state.lock().figures.running_since_ms = None;
                 let outcome = outcome.map_err(|failure| {
                     tracing::error!(target: "server", error = %failure, "the forced recovery is not confirmed");
@@ -272,22 +307,23 @@ impl Snapshots {
                 continue;
             }
             let (wanted, waiting) = (std::mem::take(&mut state.wanted), std::mem::take(&mut state.waiting));
-            state.figures.running_since_ms = wanted.then(|| host.unix_ms());
+            state.figures.running_since_ms = wanted.then(|| self.sources.unix_ms());
             // The lock is given back first: reasons ask for the figures.
             drop(state);
-            if wanted || self.is_due(host, log, &figures) {
-                let outcome = self.take_and_tell(host, log);
+            if wanted || self.is_due(log, &figures) {
+                let outcome = self.take_and_tell(log);
                 waiting.into_iter().for_each(|then| then(outcome.clone()));
             }
         }
     }
 
     /// Replaces what a forced recovery has left of the directory by a snapshot of what is in memory; then writes are taken.
-    fn take_confirmed(&self, host: &ServerHost, log: &Log) -> Result<(), Failure> {
-        let (disk, dir): (Arc<dyn Disk>, _) = (Arc::new(host.facts.disk.clone()), &host.facts.dir);
+    fn take_confirmed(&self, log: &Log) -> Result<(), Failure> {
+        let (disk, dir): (Arc<dyn Disk>, _) =
+            (Arc::new(self.sources.startup.disk.clone()), &self.sources.startup.dir);
         let info = match salvage::confirmed_before(&*disk, dir, log)? {
             Some(info) => info,
-            None => self.take(host, log)?.ok_or(Failure::InTheWay)?,
+            None => self.take(log)?.ok_or(Failure::InTheWay)?,
         };
         salvage::confirm(&disk, dir, log, &info)?;
         tracing::warn!(
@@ -296,19 +332,19 @@ impl Snapshots {
         );
         let figures = &mut self.state.lock().figures;
         figures.newest_is(&info);
-        figures.records_at_last = records(host);
+        figures.records_at_last = self.sources.records();
         Ok(())
     }
 
     /// Whether the log has grown enough, or enough time has passed.
-    fn is_due(&self, host: &ServerHost, log: &Log, figures: &Figures) -> bool {
+    fn is_due(&self, log: &Log, figures: &Figures) -> bool {
         let (growth_bytes, period_s) = {
-            let settings = host.settings();
+            let settings = self.sources.config.current();
             (settings.integer(Key::SnapshotLogBytes), settings.integer(Key::SnapshotIntervalSeconds))
         };
-        let now_ms = host.unix_ms();
+        let now_ms = self.sources.unix_ms();
         let failed_lately = figures.last_failed && now_ms.saturating_sub(figures.failed_at_ms) < RETRY_MS;
-        if failed_lately || log.is_frozen() || self.changes(host) == 0 {
+        if failed_lately || log.is_frozen() || self.changes() == 0 {
             return false;
         }
         let grown_bytes = log.appended_lsn().bytes_since(figures.begin_lsn.unwrap_or(log.start_lsn()));
@@ -318,11 +354,11 @@ impl Snapshots {
     }
 
     /// The error is the reply to who waits for the snapshot.
-    fn take_and_tell(&self, host: &ServerHost, log: &Log) -> Result<(), String> {
-        let (begun_ms, records_before) = (host.unix_ms(), records(host));
+    fn take_and_tell(&self, log: &Log) -> Result<(), String> {
+        let (begun_ms, records_before) = (self.sources.unix_ms(), self.sources.records());
         self.state.lock().figures.running_since_ms = Some(begun_ms);
-        let taken = self.take(host, log);
-        let ended_ms = host.unix_ms();
+        let taken = self.take(log);
+        let ended_ms = self.sources.unix_ms();
         let seconds = ended_ms.saturating_sub(begun_ms) / 1000;
         match &taken {
             Ok(Some(info)) => tracing::info!(
@@ -363,24 +399,25 @@ impl Snapshots {
         outcome
     }
 
-    fn take(&self, host: &ServerHost, log: &Log) -> Result<Option<SnapshotInfo>, Failure> {
-        let disk: Arc<dyn Disk> = Arc::new(host.facts.disk.clone());
+    fn take(&self, log: &Log) -> Result<Option<SnapshotInfo>, Failure> {
+        let Sources { startup, node, keyspace, .. } = &self.sources;
+        let disk: Arc<dyn Disk> = Arc::new(startup.disk.clone());
         let plan = SnapshotPlan {
             disk: &disk,
-            dir: &host.facts.dir,
+            dir: &startup.dir,
             log,
-            begin_lsn: host.node.snapshot_begin().map_err(Failure::Storage)?,
+            begin_lsn: node.snapshot_begin().map_err(Failure::Storage)?,
             parts: env::process::cores_available().clamp(1, WRITERS_MAX) as u32,
             chunk_bytes_aim: CHUNK_RAW_BYTES_AIM,
             compression: Compression::Lz4,
         };
         self.given_up.store(false, Relaxed);
-        let Some((task, parts)) = SnapshotTask::begin(plan, host.keyspace())? else { return Ok(None) };
+        let Some((task, parts)) = SnapshotTask::begin(plan, keyspace)? else { return Ok(None) };
         let paces = Paces::default();
         self.copied_bytes.store(0, Relaxed);
         let summaries: Result<Vec<PartSummary>, Failure> = thread::scope(|scope| {
             let start = |(index, part)| {
-                let write = || self.write_part(host, part, &paces);
+                let write = || self.write_part(part, &paces);
                 let name = format!("snapshot-{index}");
                 thread::Builder::new().name(name).spawn_scoped(scope, write).map_err(Failure::Thread)
             };
@@ -394,18 +431,13 @@ impl Snapshots {
             return Err(Failure::Moved);
         }
         // The log before the snapshot will be given up: nothing may need it.
-        if host.saver.save_all(host, log)?.is_some_and(|saved_lsn| saved_lsn < task.meta().begin_lsn) {
+        if self.sources.saver.save_all(log)?.is_some_and(|saved_lsn| saved_lsn < task.meta().begin_lsn) {
             return Err(Failure::Unsaved);
         }
         Ok(Some(task.publish(summaries)?))
     }
 
-    fn write_part(
-        &self,
-        host: &ServerHost,
-        mut part: PartTask<'_>,
-        paces: &Paces,
-    ) -> Result<PartSummary, Failure> {
+    fn write_part(&self, mut part: PartTask<'_>, paces: &Paces) -> Result<PartSummary, Failure> {
         // Commands come first. Not permitted to everyone, and not needed.
         let _ = env::thread::set_nice(15);
         let mut cpu_us = env::thread::cpu_time_us();
@@ -413,7 +445,7 @@ impl Snapshots {
             self.written_bytes.fetch_add(bytes, Relaxed);
             self.copied_bytes.fetch_add(part.take_copied_bytes(), Relaxed);
             let used_cpu_us = env::thread::cpu_time_us() - cpu_us;
-            let pause_us = paces.pause_us(host, bytes, used_cpu_us);
+            let pause_us = paces.pause_us(&self.sources, bytes, used_cpu_us);
             if self.cancelled.load(Relaxed) {
                 return Err(Failure::Stopping);
             }
@@ -438,12 +470,12 @@ struct Paces {
 
 impl Paces {
     /// How long a writer is to rest after it has written so many bytes in so much time.
-    fn pause_us(&self, host: &ServerHost, bytes: u64, cpu_us: u64) -> u64 {
+    fn pause_us(&self, sources: &Sources, bytes: u64, cpu_us: u64) -> u64 {
         let (bytes_per_second, cpu_percent) = {
-            let settings = host.settings();
+            let settings = sources.config.current();
             (settings.integer(Key::SnapshotRateBytes), settings.integer(Key::SnapshotCpuPercent))
         };
-        let now_us = engine::Host::monotonic_us(host);
+        let now_us = sources.clock.monotonic_us();
         let cpu_us_per_second = cpu_percent * 10_000 * env::process::cores_available() as u64;
         let disk_us = self.disk.pause_us(bytes, bytes_per_second, now_us);
         disk_us.max(self.cpu.pause_us(cpu_us, cpu_us_per_second, now_us))
@@ -456,9 +488,4 @@ impl Figures {
         self.last_file_bytes = info.file_bytes();
         self.begin_lsn = Some(info.begin_lsn);
     }
-}
-
-/// Records that were replayed at the start or written since.
-fn records(host: &ServerHost) -> u64 {
-    host.progress.records() + host.log().map_or(0, |log| log.stats().records.load(Relaxed))
 }

@@ -23,6 +23,7 @@ use std::{
     cell::{Cell, OnceCell, RefCell},
     collections::HashMap,
     net::SocketAddr,
+    os::fd::AsRawFd,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -30,6 +31,7 @@ use std::{
 
 use engine::{
     CommandError, Executor, Host, LongUnit,
+    clients::{Client, Connected},
     conversation::Round,
     tick::{Flusher, Tick},
 };
@@ -46,10 +48,10 @@ use wire::{Limits, RequestBatch};
 use self::{held_back::HeldBack, replies::Replied};
 use crate::{
     connection::Connection,
-    host::ServerHost,
     log_threads::LogThreads,
-    long_units::{Done, Job, LongUnits},
+    long_units::{Done, Job},
     mailbox::{Mailbox, Message},
+    parts::Parts,
     reaper::Reaper,
     timeouts::Timeouts,
 };
@@ -71,7 +73,9 @@ const RESTART_GRACE: Duration = Duration::from_secs(2);
 
 /// See the module documentation.
 pub(crate) struct Worker {
-    pub(crate) host: Arc<ServerHost>,
+    pub(crate) parts: Arc<Parts>,
+    /// The interfaces that commands use.
+    pub(crate) host: Host,
     pub(crate) mailbox: Mailbox,
     executor: RefCell<Executor>,
     batch: RefCell<RequestBatch>,
@@ -109,7 +113,7 @@ pub(crate) struct Worker {
 /// If the OS refuses the thread.
 pub(crate) fn start(
     index: usize,
-    host: Arc<ServerHost>,
+    parts: Arc<Parts>,
     reaper: Reaper,
     workers: usize,
 ) -> std::io::Result<(Mailbox, std::thread::JoinHandle<()>)> {
@@ -118,22 +122,16 @@ pub(crate) fn start(
     let own = mailbox.clone();
     let tick = Arc::new(Notify::new());
     let woken = tick.clone();
-    host.channels.listen(index, move || woken.notify_one());
+    parts.data.hub.listen(index, move || woken.notify_one());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let run = move || {
         let local = tokio::task::LocalSet::new();
-        let seed = host.random_u64() as u32;
-        let mut executor = Executor::new(
-            commands::table(),
-            host.keyspace().clone(),
-            host.interests().clone(),
-            host.worker_stats(index),
-            seed,
-        );
-        executor.share_channels(host.channels.local(index));
-        executor.share_thread(host.clock_us());
+        let mut executor = parts.data.executor(index, index);
+        let clock = parts.clock.clone();
+        executor.share_thread(Arc::new(move || clock.monotonic_us()));
         let worker = Rc::new(Worker {
-            host,
+            host: parts.engine_host(),
+            parts,
             mailbox: own,
             executor: RefCell::new(executor),
             batch: RefCell::new(RequestBatch::new()),
@@ -224,7 +222,7 @@ impl Worker {
                 return;
             }
         };
-        let client = self.host.register_client(&stream, peer, local, self.mailbox.clone());
+        let client = self.register_client(&stream, peer, local);
         let (id, worker) = (client.id(), self.clone());
         let (connection, serving) = Connection::new(stream, client, worker.clone());
         self.connections.borrow_mut().insert(id, connection);
@@ -233,7 +231,7 @@ impl Worker {
             let ended = worker.connections.borrow_mut().remove(&id);
             if let Some(connection) = ended {
                 if let Some((socket, claim)) = connection.take_over() {
-                    worker.host.node.serve_replica(socket, &claim);
+                    worker.parts.node.serve_replica(socket, &claim);
                 }
                 connection.end();
                 while !worker.end_subscriptions(&connection) {
@@ -243,8 +241,19 @@ impl Worker {
                     tokio::time::sleep(RELEASE_PERIOD).await;
                 }
             }
-            worker.host.clients().remove(id);
+            worker.host.clients.remove(id);
         });
+    }
+
+    fn register_client(&self, stream: &TcpStream, peer: SocketAddr, local: SocketAddr) -> Arc<Client> {
+        let mailbox = self.mailbox.clone();
+        self.host.clients.register(Connected {
+            peer: peer.to_string(),
+            local: local.to_string(),
+            fd: stream.as_raw_fd(),
+            now_ms: self.parts.clock.unix_ms(),
+            signaller: Box::new(move |id, signal| mailbox.signal(id, signal)),
+        })
     }
 
     /// Passes bytes on to a client; they are sent at the end of the tick, with what else comes for it until then.
@@ -265,8 +274,8 @@ impl Worker {
 
     /// Has what takes long run on another thread.
     pub(crate) fn take_elsewhere(&self, client_id: u64, unit: Box<LongUnit>) {
-        let (mailbox, reaper) = (self.mailbox.clone(), self.reaper.clone());
-        let refused = LongUnits::take_on(&self.host, Job { client_id, unit, mailbox, reaper });
+        let (mailbox, reaper, host) = (self.mailbox.clone(), self.reaper.clone(), self.host.clone());
+        let refused = self.parts.long_units.take_on(Job { client_id, unit, mailbox, reaper, host });
         refused.into_iter().for_each(|job| self.refuse(job));
     }
 
@@ -285,11 +294,12 @@ impl Worker {
 
     /// Tells those BUSY who have waited in vain for a thread.
     fn refuse_overdue(&self) {
-        self.host.long_units.take_overdue(&self.host).into_iter().for_each(|job| self.refuse(job));
+        let overdue = self.parts.long_units.take_overdue(&self.host.scripts);
+        overdue.into_iter().for_each(|job| self.refuse(job));
     }
 
     fn refuse(&self, Job { client_id, unit, mailbox, .. }: Job) {
-        let reply = self.executor.borrow_mut().refuse_long(*unit, &*self.host);
+        let reply = self.executor.borrow_mut().refuse_long(*unit, &self.host);
         mailbox.send(Message::LongUnit(Box::new(Done {
             client_id,
             reply,
@@ -340,17 +350,18 @@ impl Worker {
         let mut executor = self.executor.borrow_mut();
         let is_congested = self.waiting.borrow().is_congested();
         let flush_alone = || self.flush_alone();
-        let merging = self.host.merges() || self.log.get().is_none();
+        let merging = self.parts.startup.merges || self.log.get().is_none();
+        let hot = self.parts.config.hot();
         let limits = Limits {
-            bulk_bytes_max: self.host.bulk_bytes_max(),
-            request_bytes_max: self.host.request_bytes_max(),
+            bulk_bytes_max: hot.bulk_bytes_max(),
+            request_bytes_max: hot.request_bytes_max(),
             ..Limits::DEFAULT
         };
         let mut round = Round {
             executor: &mut executor,
             batch: &mut self.batch.borrow_mut(),
-            host: &*self.host,
-            now_ms: self.host.unix_ms(),
+            host: &self.host,
+            now_ms: self.parts.clock.unix_ms(),
             limits,
             is_congested,
             flush_alone: if merging { None } else { Some(&flush_alone) },
@@ -497,7 +508,7 @@ impl Worker {
         loop {
             timer.tick().await;
             if self.log.get().is_some() {
-                self.run_own(|executor| executor.expire_due(from, to, EXPIRED_KEYS_MAX, &*self.host));
+                self.run_own(|executor| executor.expire_due(from, to, EXPIRED_KEYS_MAX, &self.host));
             }
             if index == 0 {
                 self.evict_excess().await;
@@ -511,7 +522,7 @@ impl Worker {
 
     /// Evicts what is above `maxmemory` since that was lowered, in steps between which connections have their turn.
     async fn evict_excess(&self) {
-        while self.log.get().is_some() && self.run_own(|executor| executor.evict_excess(&*self.host)) {
+        while self.log.get().is_some() && self.run_own(|executor| executor.evict_excess(&self.host)) {
             tokio::task::yield_now().await;
         }
     }
@@ -519,16 +530,20 @@ impl Worker {
     /// A client has gone: releases its leases. Returns whether this is done; if not, this is to be called again.
     fn release_leases(&self, connection: &Connection) -> bool {
         connection.with_session(|session| {
-            !session.holds_leases() || self.run_own(|executor| executor.release_leases(session, &*self.host))
+            !session.holds_leases() || self.run_own(|executor| executor.release_leases(session, &self.host))
         })
     }
 
     /// A round of changes that no client has asked for.
     fn run_own<R>(&self, run: impl FnOnce(&mut Executor) -> R) -> R {
         let mut executor = self.executor.borrow_mut();
-        executor.begin_round(self.host.unix_ms(), &*self.host, self.host.bulk_bytes_max());
+        executor.begin_round(
+            self.parts.clock.unix_ms(),
+            &self.host,
+            self.parts.config.hot().bulk_bytes_max(),
+        );
         let outcome = run(&mut executor);
-        executor.end_round(&*self.host);
+        executor.end_round(&self.host);
         // Without connections nothing else would.
         self.reap(&mut executor);
         let wrote = executor.take_wrote();
@@ -546,7 +561,7 @@ impl Worker {
     fn time_out_acks(&self, up_to: Lsn) {
         let overdue = self.waiting.borrow_mut().take_overdue(up_to);
         let failed = overdue.iter().map(|connection| connection.time_out_acks(up_to)).sum();
-        self.host.ack_timed_out(failed);
+        self.parts.node.acks_timed_out(failed);
         self.end_tick_later();
     }
 
@@ -568,7 +583,7 @@ impl Worker {
         let waits = |connection: &Rc<Connection>| connection.is_holding() || connection.is_away();
         while self.connections.borrow().values().any(waits) {
             // Who steps down as a leader may wait in vain for what replicas were to acknowledge.
-            if self.host.node.is_restarting() && tokio::time::Instant::now() >= give_up_at {
+            if self.parts.node.is_restarting() && tokio::time::Instant::now() >= give_up_at {
                 break;
             }
             self.tick.notify_one();

@@ -26,7 +26,7 @@ use pubsub::{
 use storage::{Durability, Flush, Log};
 use wire::{DecodeLimits, Limits, Protocol, RequestBatch, Value, decode};
 
-use crate::{Recovered, SimHost, Violation, WorldOptions, recover, start::WORKERS};
+use crate::{Recovered, Violation, WorldOptions, recover, sim_host, start::WORKERS};
 
 /// The channels, which the host treats as durable.
 const CHANNELS: [&str; 2] = ["durable:a", "durable:b"];
@@ -65,7 +65,7 @@ pub struct ChannelWorld {
     disk: Arc<SimDisk>,
     clock: Arc<SimClock>,
     log: Log,
-    host: SimHost,
+    host: Host,
     executors: Vec<Executor>,
     batch: RequestBatch,
     publishers: Vec<Publisher>,
@@ -85,10 +85,10 @@ impl ChannelWorld {
     pub fn start(options: WorldOptions, disk: Arc<SimDisk>, clock: Arc<SimClock>) -> ChannelWorld {
         let Recovered { keyspace, log } =
             recover(disk.clone(), &options, &clock).expect("a sound disk starts");
-        let host = SimHost::new(clock.clone(), log.clone(), WORKERS);
+        let (host, _) = sim_host(clock.clone(), log.clone(), WORKERS, None);
         let interests = Arc::<Interests>::default();
         let executor = |worker: usize| {
-            let stats = host.command_stats().worker(worker);
+            let stats = host.stats.worker(worker);
             let mut executor =
                 Executor::new(commands::table(), keyspace.clone(), interests.clone(), stats, 1);
             executor.attach(log.appender());
@@ -100,7 +100,7 @@ impl ChannelWorld {
             let connected =
                 Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller: Box::new(|_, _| {}) };
             Publisher {
-                conversation: Conversation::new(Session::new(host.clients().register(connected), true)),
+                conversation: Conversation::new(Session::new(host.clients.register(connected), true)),
                 turn: ConversationState::Idle,
                 next: [0; CHANNELS.len()],
                 due: VecDeque::new(),

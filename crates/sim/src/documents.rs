@@ -29,7 +29,7 @@ use wire::{Limits, RequestBatch, Value};
 
 pub use self::model::{DocumentContent, Held, documents_of};
 use self::{client::Client, model::Edit};
-use crate::{Recovered, Sabotage, SimHost, Violation, WorldOptions, recover_documents, start::WORKERS};
+use crate::{Recovered, Sabotage, Violation, WorldOptions, recover_documents, sim_host, start::WORKERS};
 
 const DATABASES: u64 = 3;
 const DOCUMENTS: u64 = 8;
@@ -44,7 +44,7 @@ pub struct DocumentWorld {
     documents: Arc<Documents>,
     log: Log,
     appender: Appender,
-    host: SimHost,
+    host: Host,
     executors: Vec<Executor>,
     batch: RequestBatch,
     clients: Vec<Client>,
@@ -71,10 +71,10 @@ impl DocumentWorld {
         clock: Arc<SimClock>,
     ) -> Result<DocumentWorld, RecoverError> {
         let (Recovered { keyspace, log }, documents) = recover_documents(disk.clone(), &options, &clock)?;
-        let host = SimHost::new(clock.clone(), log.clone(), WORKERS).with_documents(documents.clone());
+        let (host, _) = sim_host(clock.clone(), log.clone(), WORKERS, Some(documents.clone()));
         let interests = Arc::<Interests>::default();
         let executor = |worker: usize| {
-            let stats = host.command_stats().worker(worker);
+            let stats = host.stats.worker(worker);
             let mut executor =
                 Executor::new(commands::table(), keyspace.clone(), interests.clone(), stats, 1);
             executor.attach(log.appender());
@@ -85,7 +85,7 @@ impl DocumentWorld {
             let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
             let connected =
                 Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller: Box::new(|_, _| {}) };
-            Client::new(Conversation::new(Session::new(host.clients().register(connected), true)))
+            Client::new(Conversation::new(Session::new(host.clients.register(connected), true)))
         };
         let clients = (0..options.clients).map(client).collect();
         Ok(DocumentWorld {

@@ -4,12 +4,13 @@
 //! that is obsolete once the FLUSHALL is durable. It cannot be configured: no password, no memory limit, no
 //! CONFIG. Requests of XSUBSCRIBE are dropped.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use documents::Documents;
 use engine::{
-    CommandStats, DebugAccess, EventClass, Host, Loading, LogLevel, MemoryFigures, MemoryLimits, Responder,
-    SaveAnswer, Scripts, ShutdownMode, clients::Clients, observe::Observer,
+    Authentication, CommandStats, Config, DebugAccess, DurableChannels, EventClass, Host, Loading, LogLevel,
+    MemoryFigures, MemoryLimits, Persistence, Process, Responder, SaveAnswer, ShutdownMode, clients::Clients,
+    replication::Standalone,
 };
 use env::{Clock, SimClock};
 use keyspace::EvictionPolicy;
@@ -20,47 +21,47 @@ use storage::{Error, Log};
 /// The prefix of durable channels in a simulation.
 const DURABLE_CHANNELS: &[u8] = b"durable";
 
-/// The host of a simulated server.
-pub struct SimHost {
+/// The interfaces of a simulated server with this number of workers on this log, and its bookkeeping of FLUSHALL.
+pub fn sim_host(
     clock: Arc<SimClock>,
-    clients: Clients,
-    stats: CommandStats,
-    observer: Observer,
-    scripts: Scripts,
     log: Log,
+    workers: usize,
     documents: Option<Arc<Documents>>,
+) -> (Host, Arc<DeadLog>) {
+    let dead_log = Arc::new(DeadLog { log, clock: clock.clone(), dead_before: Mutex::new(None) });
+    let documents = documents.map_or_else(OnceLock::new, OnceLock::from);
+    let host = Host {
+        clock,
+        clients: Arc::new(Clients::new()),
+        scripts: Arc::default(),
+        stats: Arc::new(CommandStats::new(workers, commands::table())),
+        observer: Arc::default(),
+        documents: Arc::new(documents),
+        config: Arc::new(Fixed),
+        authentication: Arc::new(Fixed),
+        persistence: dead_log.clone(),
+        replication: Arc::new(Standalone),
+        durable_channels: Arc::new(Fixed),
+        process: Arc::new(Fixed),
+    };
+    (host, dead_log)
+}
+
+/// Cuts the log before a FLUSHALL.
+pub struct DeadLog {
+    log: Log,
+    clock: Arc<SimClock>,
     /// The position of the record of the last FLUSHALL, and the position at which the log may be cut once
     /// that is durable.
     dead_before: Mutex<Option<(Lsn, Lsn)>>,
 }
 
-impl SimHost {
-    /// Creates a host for this number of workers on this log.
-    pub fn new(clock: Arc<SimClock>, log: Log, workers: usize) -> SimHost {
-        let (clients, stats) = (Clients::new(), CommandStats::new(workers, commands::table()));
-        let (observer, scripts) = (Observer::default(), Scripts::default());
-        SimHost {
-            clock,
-            clients,
-            stats,
-            observer,
-            scripts,
-            log,
-            documents: None,
-            dead_before: Mutex::new(None),
-        }
-    }
-
-    /// Adds document databases.
-    pub fn with_documents(self, documents: Arc<Documents>) -> SimHost {
-        SimHost { documents: Some(documents), ..self }
-    }
-
+impl DeadLog {
     /// Cuts the log before a FLUSHALL that has become durable; the server does this once a second.
     ///
     /// # Errors
     /// I/O errors; no data is lost then.
-    pub fn cut_dead_log(&self) -> Result<(), Error> {
+    pub fn cut(&self) -> Result<(), Error> {
         let mut dead = self.dead_before.lock().expect("one thread");
         let Some((record, boundary)) = *dead else { return Ok(()) };
         if self.log.durable_lsn() < record {
@@ -71,18 +72,90 @@ impl SimHost {
     }
 }
 
-impl Host for SimHost {
+impl Persistence for DeadLog {
+    fn save(&self, _scheduled: bool) -> SaveAnswer {
+        // The world takes snapshots at random steps.
+        SaveAnswer::Started
+    }
+
+    fn save_and_respond(&self, _responder: Responder) -> Result<(), &'static str> {
+        Err("ERR a simulation takes snapshots when it likes")
+    }
+
+    fn confirm_recovery(&self, _responder: Responder) -> Result<(), &'static str> {
+        Err("ERR a simulation confirms by itself")
+    }
+
+    fn last_save_unix_s(&self) -> u64 {
+        self.clock.unix_ms() / 1000
+    }
+
+    fn flushing_all(&self, record: Lsn, dead_before: Lsn) {
+        *self.dead_before.lock().expect("one thread") = Some((record, dead_before));
+    }
+}
+
+/// The rest of a simulated server: nothing of it changes.
+struct Fixed;
+
+impl Config for Fixed {
+    fn memory_limits(&self) -> MemoryLimits {
+        MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 5 }
+    }
+
+    fn event_classes(&self) -> EventClass {
+        EventClass::NONE
+    }
+
+    fn debug_access(&self) -> DebugAccess {
+        DebugAccess::Nobody
+    }
+
+    fn is_durable_channel(&self, channel: &[u8]) -> bool {
+        channel.starts_with(DURABLE_CHANNELS)
+    }
+
+    fn get(&self, _pattern: &[u8]) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    fn set(&self, _settings: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String> {
+        Err("ERR a simulation has no settings".into())
+    }
+
+    fn rewrite(&self) -> Result<(), String> {
+        Err("ERR a simulation has no settings".into())
+    }
+}
+
+impl Authentication for Fixed {
+    fn is_required(&self) -> bool {
+        false
+    }
+
+    fn accepts(&self, _user: &[u8], _password: &[u8]) -> bool {
+        true
+    }
+}
+
+impl DurableChannels for Fixed {
+    fn request(&self, _request: Request) {}
+
+    fn new_flow(&self) -> Arc<Flow> {
+        Arc::new(Flow::new(|| {}))
+    }
+}
+
+impl Process for Fixed {
     fn loading(&self) -> Option<Loading> {
         None
     }
 
-    fn documents(&self) -> Option<&Documents> {
-        self.documents.as_deref()
+    fn info(&self, _sections: &[String]) -> (String, Lsn) {
+        (String::new(), Lsn::ZERO)
     }
 
-    fn memory_limits(&self) -> MemoryLimits {
-        MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 5 }
-    }
+    fn reset_stats(&self) {}
 
     fn memory_figures(&self) -> MemoryFigures {
         MemoryFigures::default()
@@ -94,96 +167,9 @@ impl Host for SimHost {
         String::new()
     }
 
-    fn is_durable_channel(&self, channel: &[u8]) -> bool {
-        channel.starts_with(DURABLE_CHANNELS)
-    }
-
-    fn ask_channels(&self, _request: Request) {}
-
-    fn new_flow(&self) -> Arc<Flow> {
-        Arc::new(Flow::new(|| {}))
-    }
-
-    fn event_classes(&self) -> EventClass {
-        EventClass::NONE
-    }
-
-    fn debug_access(&self) -> DebugAccess {
-        DebugAccess::Nobody
-    }
-
-    fn monotonic_us(&self) -> u64 {
-        self.clock.monotonic_us()
-    }
-
-    fn scripts(&self) -> &Scripts {
-        &self.scripts
-    }
-
     fn log_script(&self, _level: LogLevel, _message: &str) {}
-
-    fn clients(&self) -> &Clients {
-        &self.clients
-    }
-
-    fn command_stats(&self) -> &CommandStats {
-        &self.stats
-    }
-
-    fn observer(&self) -> &Observer {
-        &self.observer
-    }
-
-    fn requires_password(&self) -> bool {
-        false
-    }
-
-    fn authenticate(&self, _user: &[u8], _password: &[u8]) -> bool {
-        true
-    }
-
-    fn info(&self, _sections: &[String]) -> (String, Lsn) {
-        (String::new(), Lsn::ZERO)
-    }
-
-    fn config_get(&self, _pattern: &[u8]) -> Vec<(&'static str, String)> {
-        Vec::new()
-    }
-
-    fn config_set(&self, _settings: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String> {
-        Err("ERR a simulation has no settings".into())
-    }
-
-    fn config_rewrite(&self) -> Result<(), String> {
-        Err("ERR a simulation has no settings".into())
-    }
-
-    fn reset_stats(&self) {
-        self.stats.reset();
-    }
 
     fn shutdown(&self, _mode: ShutdownMode) -> Result<(), String> {
         Err("ERR a simulation is stopped by its test".into())
-    }
-
-    fn save(&self, _scheduled: bool) -> SaveAnswer {
-        // The world takes snapshots at random steps.
-        SaveAnswer::Started
-    }
-
-    fn save_and_tell(&self, _promise: Responder) -> Result<(), &'static str> {
-        Err("ERR a simulation takes snapshots when it likes")
-    }
-
-    fn confirm_recovery(&self, _promise: Responder) -> Result<(), &'static str> {
-        Err("ERR a simulation confirms by itself")
-    }
-
-    fn last_save_unix_s(&self) -> u64 {
-        self.clock.unix_ms() / 1000
-    }
-
-    fn flushing_all(&self, record: Lsn, dead_before: Lsn) {
-        *self.dead_before.lock().expect("one thread") = Some((record, dead_before));
     }
 }

@@ -48,7 +48,7 @@ pub use client::SimClient;
 pub use cluster::{Cluster, ClusterOptions, ClusterSummary, FaultInjection};
 pub use command::Command;
 pub use documents::{DocumentContent, DocumentWorld, Held, documents_of};
-pub use host::SimHost;
+pub use host::{DeadLog, sim_host};
 pub use ledger::Ledger;
 pub use lone::SingleServer;
 pub use lying::LyingDisk;

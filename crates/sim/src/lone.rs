@@ -13,7 +13,7 @@ use keyspace::Keyspace;
 use storage::{Durability, Log};
 use wire::{DecodeLimits, Limits, RequestBatch, decode};
 
-use crate::{Recovered, SimHost, WorldOptions, recover};
+use crate::{Recovered, WorldOptions, recover, sim_host};
 
 /// Excluded commands: they end or block the conversation, or concern the process instead of data.
 const LEFT_OUT: [&str; 6] = ["shutdown", "debug", "monitor", "subscribe", "psubscribe", "ssubscribe"];
@@ -69,7 +69,7 @@ pub struct SingleServer {
     disk: Arc<SimDisk>,
     keyspace: Arc<Keyspace>,
     log: Log,
-    host: SimHost,
+    host: Host,
     executor: Executor,
     batch: RequestBatch,
     conversation: Conversation,
@@ -90,8 +90,8 @@ impl SingleServer {
         let disk = SimDisk::new(SimDiskOptions { seed, ..SimDiskOptions::default() });
         let clock = Arc::new(SimClock::new(1_700_000_000_000));
         let Recovered { keyspace, log } = recover(disk.clone(), &options, &clock).expect("an empty disk");
-        let host = SimHost::new(clock.clone(), log.clone(), 1);
-        let stats = host.command_stats().worker(0);
+        let (host, _) = sim_host(clock.clone(), log.clone(), 1, None);
+        let stats = host.stats.worker(0);
         let mut executor =
             Executor::new(commands::table(), keyspace.clone(), Arc::<Interests>::default(), stats, 1);
         executor.attach(log.appender());
@@ -214,8 +214,8 @@ fn is_sent(row: &Row) -> bool {
     !LEFT_OUT.contains(&name)
 }
 
-fn conversation(host: &SimHost, clock: &SimClock) -> Conversation {
+fn conversation(host: &Host, clock: &SimClock) -> Conversation {
     let (peer, local) = ("sim:1".to_string(), "sim:0".to_string());
     let connected = Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller: Box::new(|_, _| {}) };
-    Conversation::new(Session::new(host.clients().register(connected), true))
+    Conversation::new(Session::new(host.clients.register(connected), true))
 }

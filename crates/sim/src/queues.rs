@@ -31,7 +31,7 @@ use storage::{Flush, Log};
 use wire::{DecodeLimits, Limits, RequestBatch, Value, decode};
 
 use crate::{
-    Ledger, Recovered, Sabotage, SimHost, Violation, WorldOptions, ledger::Element, recover, start::WORKERS,
+    Ledger, Recovered, Sabotage, Violation, WorldOptions, ledger::Element, recover, sim_host, start::WORKERS,
 };
 use client::Client;
 use request::{Fact, Request, fact, key, number, unexpected};
@@ -50,7 +50,7 @@ pub struct QueueWorld {
     pub ledger: Ledger,
     keyspace: Arc<Keyspace>,
     log: Log,
-    host: SimHost,
+    host: Host,
     executors: Vec<Executor>,
     batch: RequestBatch,
     clients: Vec<Client>,
@@ -74,10 +74,10 @@ impl QueueWorld {
         clock: Arc<SimClock>,
     ) -> Result<QueueWorld, RecoverError> {
         let Recovered { keyspace, log } = recover(disk.clone(), &options, &clock)?;
-        let host = SimHost::new(clock.clone(), log.clone(), WORKERS);
+        let (host, _) = sim_host(clock.clone(), log.clone(), WORKERS, None);
         let interests = Arc::<Interests>::default();
         let executor = |worker: usize| {
-            let stats = host.command_stats().worker(worker);
+            let stats = host.stats.worker(worker);
             let mut executor =
                 Executor::new(commands::table(), keyspace.clone(), interests.clone(), stats, 1);
             executor.attach(log.appender());
@@ -110,7 +110,7 @@ impl QueueWorld {
         let signaller = Box::new(move |id, signal| signalled.lock().expect("one thread").push((id, signal)));
         let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
         let connected = Connected { peer, local, fd: 0, now_ms: self.clock.unix_ms(), signaller };
-        let session = Session::new(self.host.clients().register(connected), true);
+        let session = Session::new(self.host.clients.register(connected), true);
         Client::new(Conversation::new(session), index % WORKERS)
     }
 
@@ -336,7 +336,7 @@ impl QueueWorld {
     fn hang_up(&mut self, index: usize) {
         let next = self.connect(index);
         let gone = std::mem::replace(&mut self.clients[index], next);
-        self.host.clients().remove(gone.id());
+        self.host.clients.remove(gone.id());
     }
 
     fn flush(&mut self) {

@@ -31,8 +31,8 @@ use storage::{Durability, Flush, Log, Prepare};
 use wire::{Limits, RequestBatch};
 
 use crate::{
-    Command, LyingDisk, Oracle, Recovered, Sabotage, SimClient, SimHost, Violation, Workload, WorldOptions,
-    content_of, recover,
+    Command, DeadLog, LyingDisk, Oracle, Recovered, Sabotage, SimClient, Violation, Workload, WorldOptions,
+    content_of, recover, sim_host,
     snapshotting::Snapshotting,
     start::{DIR, WORKERS, some_limits},
 };
@@ -57,7 +57,8 @@ pub struct World {
     pub log: Log,
     /// The simulated clients.
     pub clients: Vec<SimClient>,
-    host: SimHost,
+    host: Host,
+    dead_log: Arc<DeadLog>,
     executors: Vec<Executor>,
     /// What waits for the log, by worker.
     ticks: Vec<Tick<usize>>,
@@ -88,7 +89,7 @@ impl World {
             _ => disk.clone(),
         };
         let Recovered { keyspace, log } = recover(door, &options, &clock)?;
-        let host = SimHost::new(clock.clone(), log.clone(), WORKERS);
+        let (host, dead_log) = sim_host(clock.clone(), log.clone(), WORKERS, None);
         let interests = Arc::<Interests>::default();
         let due: Vec<Arc<AtomicBool>> = (0..WORKERS).map(|_| Arc::default()).collect();
         let executor = |worker: usize| {
@@ -96,7 +97,7 @@ impl World {
                 commands::table(),
                 keyspace.clone(),
                 interests.clone(),
-                host.command_stats().worker(worker),
+                host.stats.worker(worker),
                 1,
             );
             let (appender, due) = (log.appender(), due[worker].clone());
@@ -109,7 +110,7 @@ impl World {
             let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
             let connected =
                 Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller: Box::new(|_, _| {}) };
-            let session = Session::new(host.clients().register(connected), true);
+            let session = Session::new(host.clients.register(connected), true);
             SimClient::new(Conversation::new(session), index % WORKERS)
         };
         let clients = (0..options.clients).map(client).collect();
@@ -124,6 +125,7 @@ impl World {
             log,
             clients,
             host,
+            dead_log,
             executors,
             ticks: (0..WORKERS).map(|_| Tick::default()).collect(),
             due,
@@ -405,7 +407,7 @@ impl World {
     pub fn cut(&mut self) {
         if self.failure.is_none() {
             // The server only logs a warning.
-            drop(self.host.cut_dead_log());
+            drop(self.dead_log.cut());
         }
     }
 

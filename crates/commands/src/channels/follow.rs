@@ -28,7 +28,7 @@ pub(super) fn xsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
             "ERR invalid position: give epoch:lsn, - for the oldest message, or $ for those to come",
         ));
     };
-    if !cx.host.is_durable_channel(args.at(1)) {
+    if !cx.host.config.is_durable_channel(args.at(1)) {
         return Err(CommandError::Text(
             "ERR the channel is not durable: no pattern of durable-channels is like it",
         ));
@@ -79,13 +79,13 @@ fn follower<'s>(cx: &'s mut Context<'_, '_>) -> &'s Follower {
     let (client_id, generation) = (session.client.id(), session.follower_generation);
     session.follower.get_or_insert_with(|| {
         let id = pubsub::durable::FollowerId { client_id, generation };
-        Box::new(Follower { id, flow: cx.host.new_flow() })
+        Box::new(Follower { id, flow: cx.host.durable_channels.new_flow() })
     })
 }
 
 fn ask(cx: &mut Context<'_, '_>, request: Request) {
     cx.session.wait = Some(Wait::Channels { is_silent: cx.session.reply_mode != ReplyMode::On });
-    cx.host.ask_channels(request);
+    cx.host.durable_channels.request(request);
 }
 
 #[cfg(test)]

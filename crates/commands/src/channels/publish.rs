@@ -10,7 +10,7 @@ const MESSAGES_PER_UNIT_MAX: usize = 16 << 10;
 
 /// `PUBLISH channel message`
 pub(super) fn publish(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let followers = if cx.host.is_durable_channel(args.at(1)) { log(cx, args)? } else { 0 };
+    let followers = if cx.host.config.is_durable_channel(args.at(1)) { log(cx, args)? } else { 0 };
     let receivers = send(cx, Kind::Channel, args);
     cx.reply.count(receivers + followers);
     Ok(())

@@ -51,7 +51,7 @@ fn begin(cx: &mut Context<'_, '_>, args: Args<'_>, kind: Kind, verb: &str) {
     }
     note_subscriptions_of(cx, id);
     // The first listener may make events worth noting, from the next command on.
-    let classes = cx.host.event_classes();
+    let classes = cx.host.config.event_classes();
     cx.unit.want_events(classes);
 }
 
@@ -78,7 +78,7 @@ fn end(cx: &mut Context<'_, '_>, args: Args<'_>, kind: Kind, verb: &str) {
 /// Ends all subscriptions of the client without saying so; for RESET.
 pub(crate) fn unsubscribe_all(cx: &mut Context<'_, '_>) {
     if let Some(follower) = cx.session.follower.take() {
-        cx.host.ask_channels(Request::Leave { follower: follower.id });
+        cx.host.durable_channels.request(Request::Leave { follower: follower.id });
     }
     let Some(id) = cx.session.subscriber else { return };
     for kind in Kind::ALL {

@@ -177,9 +177,9 @@ fn a_message_of_a_transaction_waits_for_it_and_what_follows_waits_its_turn() {
     // Not through the helper, which publishes at once what it is told.
     let gate = {
         let args = crate::testing::parse("exec");
-        server.executor.begin_round(server.clock_ms(), &server.host, server.bulk_bytes_max);
+        server.executor.begin_round(server.clock_ms(), &server.services, server.bulk_bytes_max);
         let call = engine::Call { args: args.as_args(), resolved: engine::Resolved::UNKNOWN };
-        let outcome = server.executor.execute(call, &mut server.session, &server.host, &mut Vec::new());
+        let outcome = server.executor.execute(call, &mut server.session, &server.services, &mut Vec::new());
         let engine::Outcome::Done { gate } = outcome else { panic!("the log has room") };
         gate
     };
@@ -288,11 +288,11 @@ fn a_message_to_a_durable_channel_is_in_the_log_before_anybody_hears_of_it() {
     let mut listener = server.connect();
     run_as(&mut server, &mut listener, "psubscribe *");
     assert_eq!(server.gate("publish fleeting 1"), Lsn::ZERO);
-    server.executor.begin_round(server.clock_ms(), &server.host, server.bulk_bytes_max);
+    server.executor.begin_round(server.clock_ms(), &server.services, server.bulk_bytes_max);
     let args = crate::testing::parse("publish durable:a 2");
     let call = engine::Call { args: args.as_args(), resolved: engine::Resolved::UNKNOWN };
     let mut reply = Vec::new();
-    let outcome = server.executor.execute(call, &mut server.session, &server.host, &mut reply);
+    let outcome = server.executor.execute(call, &mut server.session, &server.services, &mut reply);
     assert_eq!(reply, b":1\r\n");
     assert_eq!(outcome, engine::Outcome::Done { gate: server.appended_lsn() });
     assert!(server.executor.take_wrote() && server.appended_lsn() > Lsn::ZERO);

@@ -78,7 +78,7 @@ pub(super) fn lsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
 /// command that extends its deadline arrives.
 pub(super) fn import_source(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     cx.session.is_import_source = switch(args.at(2))?;
-    cx.host.clients().set_import_source(&cx.session.client, cx.session.is_import_source);
+    cx.host.clients.set_import_source(&cx.session.client, cx.session.is_import_source);
     cx.reply.ok();
     Ok(())
 }
@@ -275,7 +275,7 @@ mod tests {
         server.check(&[("client import-source on", "+OK"), ("set a 1 px 100", "+OK"), ("after 200", "")]);
         let expire = |server: &mut TestServer| {
             let (from, to) = (keyspace::SlotId::FIRST, keyspace::SlotId::LAST);
-            server.executor.expire_due(from, to, usize::MAX, &server.host)
+            server.executor.expire_due(from, to, usize::MAX, &server.services)
         };
         server.run("echo x");
         assert_eq!(expire(&mut server), 0);

@@ -205,7 +205,7 @@ fn unblock(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError>
         Some(_) => return Err(CommandError::Text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
     };
     let id = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
-    let client = u64::try_from(id).ok().and_then(|id| cx.host.clients().find(id));
+    let client = u64::try_from(id).ok().and_then(|id| cx.host.clients.find(id));
     let woken = client.and_then(|client| client.waiter()).is_some_and(|waiter| waiter.wake(with_error));
     cx.reply.integer(woken.into());
     Ok(())

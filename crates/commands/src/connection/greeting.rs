@@ -75,7 +75,7 @@ pub(super) fn hello(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     }
     // The reply already uses the new protocol, but `cx.reply` still has the old one.
     let mut reply = Vec::with_capacity(128);
-    let role = match cx.host.replication().role() {
+    let role = match cx.host.replication.role() {
         Role::Leader { .. } => "master",
         Role::Replica { .. } => "replica",
     };
@@ -105,7 +105,9 @@ fn introduce(reply: &mut ReplyWriter<'_>, session: &Session, role: &str) {
 /// `AUTH [username] password`
 pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     match (args.get(1), args.get(2), args.len()) {
-        (Some(_), None, _) if !cx.host.requires_password() => return Err(CommandError::NoPasswordSet),
+        (Some(_), None, _) if !cx.host.authentication.is_required() => {
+            return Err(CommandError::NoPasswordSet);
+        }
         (Some(password), None, _) => authenticate(cx, DEFAULT_USER.as_bytes(), password)?,
         (Some(user), Some(password), 3) => authenticate(cx, user, password)?,
         _ => return Err(CommandError::Syntax),
@@ -116,8 +118,8 @@ pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 
 /// If no password is set, the default user may give any password.
 fn authenticate(cx: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), CommandError> {
-    let accepted = if cx.host.requires_password() {
-        cx.host.authenticate(user, password)
+    let accepted = if cx.host.authentication.is_required() {
+        cx.host.authentication.accepts(user, password)
     } else {
         user == DEFAULT_USER.as_bytes()
     };
@@ -173,7 +175,7 @@ pub(super) fn reset(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Com
     let session = &mut *cx.session;
     session.end_transaction();
     set_db(session, DbId::ZERO);
-    session.authenticated = !cx.host.requires_password();
+    session.authenticated = !cx.host.authentication.is_required();
     session.set_reply_mode(ReplyMode::On);
     session.durability = None;
     session.no_touch = false;

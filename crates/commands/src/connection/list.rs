@@ -19,14 +19,14 @@ pub(super) fn info(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
 /// `CLIENT LIST [TYPE type] [ID client-id [client-id ...]]`, with at most one of the options.
 pub(super) fn list(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let clients = match args.get(2) {
-        None => cx.host.clients().all(),
+        None => cx.host.clients.all(),
         Some(option) if option.eq_ignore_ascii_case(b"type") && args.len() == 4 => {
             let filter = ClientFilter { kind: Some(parse_kind(args.at(3))?), ..ClientFilter::default() };
-            cx.host.clients().matching(&filter, cx.now_ms())
+            cx.host.clients.matching(&filter, cx.now_ms())
         }
         Some(option) if option.eq_ignore_ascii_case(b"id") && args.len() > 3 => {
             let ids = args.skip(3).iter().map(parse_id).collect::<Result<Vec<i64>, _>>()?;
-            let found = ids.iter().filter_map(|id| cx.host.clients().find(u64::try_from(*id).ok()?));
+            let found = ids.iter().filter_map(|id| cx.host.clients.find(u64::try_from(*id).ok()?));
             found.collect()
         }
         Some(_) => return Err(CommandError::Syntax),
@@ -72,9 +72,9 @@ fn kill_matching(cx: &mut Context<'_, '_>, filter: &ClientFilter<'_>) -> usize {
     let own_id = cx.session.client.id();
     if filter.kind == Some(ClientKind::Replica) {
         // The connections of replicas are no longer in the list of clients.
-        return cx.host.replication().disconnect_replicas();
+        return cx.host.replication.disconnect_replicas();
     }
-    let matching = cx.host.clients().matching(filter, cx.now_ms());
+    let matching = cx.host.clients.matching(filter, cx.now_ms());
     for client in &matching {
         if client.id() == own_id {
             cx.session.closing = true;

@@ -46,7 +46,7 @@ impl Options {
             return Err(CommandError::Text("ERR A client can only redirect to a single other client"));
         }
         let id = id.ok_or(CommandError::NotAnInteger)?;
-        let known = u64::try_from(id).ok().filter(|id| cx.host.clients().find(*id).is_some());
+        let known = u64::try_from(id).ok().filter(|id| cx.host.clients.find(*id).is_some());
         known.ok_or(CommandError::Text("ERR The client ID you want redirect to does not exist"))
     }
 

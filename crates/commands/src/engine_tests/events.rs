@@ -245,8 +245,9 @@ fn only_what_is_wanted_is_told() {
 #[test]
 fn expired_keys_are_told_when_they_are_removed() {
     let mut server = server("EAn");
-    let expire =
-        |server: &mut TestServer| server.executor.expire_due(SlotId::FIRST, SlotId::LAST, 100, &server.host);
+    let expire = |server: &mut TestServer| {
+        server.executor.expire_due(SlotId::FIRST, SlotId::LAST, 100, &server.services)
+    };
     server.check(&[("mset a 1 b 2 c 3", "+OK"), ("set d 1 px 10", "+OK")]);
     for key in ["a", "b", "c"] {
         server.run(&format!("pexpire {key} 10"));

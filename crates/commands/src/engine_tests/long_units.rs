@@ -133,9 +133,9 @@ fn a_reply_is_kept_once() {
 /// The hand-over of a command that takes long.
 fn handed_over(server: &mut TestServer, line: &str) -> LongUnit {
     let args = crate::testing::parse(line);
-    server.executor.begin_round(server.clock_ms(), &server.host, 1 << 20);
+    server.executor.begin_round(server.clock_ms(), &server.services, 1 << 20);
     let call = Call { args: args.as_args(), resolved: server.executor.resolve(args.as_args(), None) };
-    let outcome = server.executor.execute(call, &mut server.session, &server.host, &mut Vec::new());
+    let outcome = server.executor.execute(call, &mut server.session, &server.services, &mut Vec::new());
     assert_eq!(outcome, Outcome::Long);
     server.executor.hand_over(call, &mut server.session)
 }
@@ -146,7 +146,7 @@ fn what_a_client_has_sent_that_was_killed_does_not_begin() {
     let unit = handed_over(&mut server, &format!("EVAL \"redis.call('SET', 'a', 1) {LONG}\" 1 a"));
     server.session.client.kill();
     server.executor.own_thread();
-    let reply = server.executor.execute_long(unit, &server.host, 1 << 20, || 0, |_| {});
+    let reply = server.executor.execute_long(unit, &server.services, 1 << 20, || 0, |_| {});
     assert!(reply.session.closing && reply.reply.is_empty());
     assert_eq!(server.host.scripts.kill(0, ScriptKind::Script), Kill::Nothing);
     server.session = server.connect();
@@ -163,7 +163,7 @@ fn who_ends_a_script_on_its_way_has_ended_it() {
         let unit = handed_over(&mut server, line);
         assert_eq!(server.host.scripts.kill(0, ScriptKind::Script), Kill::Done);
         server.executor.own_thread();
-        let reply = server.executor.execute_long(unit, &server.host, 1 << 20, || 0, |_| {}).reply;
+        let reply = server.executor.execute_long(unit, &server.services, 1 << 20, || 0, |_| {}).reply;
         assert!(reply.starts_with(b"-ERR Script killed by user with SCRIPT KILL"), "{line}");
         assert_eq!(server.host.scripts.kill(0, ScriptKind::Script), Kill::Nothing);
         assert_eq!(server.run("GET a"), "nil");

@@ -84,10 +84,10 @@ fn expired_and_evicted_keys_are_told_like_changed_ones() {
         "get b",
     ]);
     server.check(&[("after 11", "")]);
-    server.executor.begin_round(server.clock_ms(), &server.host, 1 << 20);
+    server.executor.begin_round(server.clock_ms(), &server.services, 1 << 20);
     let all = (keyspace::SlotId::FIRST, keyspace::SlotId::LAST);
-    assert_eq!(server.executor.expire_due(all.0, all.1, 10, &server.host), 2);
-    server.executor.end_round(&server.host);
+    assert_eq!(server.executor.expire_due(all.0, all.1, 10, &server.services), 2);
+    server.executor.end_round(&server.services);
     let mut messages = told(&server, 2);
     messages.sort();
     assert_eq!(messages, [message("\"a\""), message("\"b\"")]);

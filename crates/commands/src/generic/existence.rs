@@ -84,7 +84,7 @@ mod tests {
         };
         set_large(&mut server);
         server.check(&[("PEXPIRE a 10", ":1"), ("after 10", ""), ("EXISTS a", ":0")]);
-        assert_eq!(server.executor.expire_due(SlotId::FIRST, SlotId::LAST, usize::MAX, &server.host), 1);
+        assert_eq!(server.executor.expire_due(SlotId::FIRST, SlotId::LAST, usize::MAX, &server.services), 1);
         assert!(server.executor.take_freed().is_some(), "expired");
 
         set_large(&mut server);

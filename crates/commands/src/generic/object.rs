@@ -66,7 +66,7 @@ pub(super) fn idletime(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
 }
 
 fn access_policy(cx: &Context<'_, '_>) -> AccessPolicy {
-    cx.host.memory_limits().policy.access_policy()
+    cx.host.config.memory_limits().policy.access_policy()
 }
 
 /// `OBJECT REFCOUNT key`

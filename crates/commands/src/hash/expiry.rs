@@ -411,8 +411,8 @@ mod tests {
             ("HLEN h", ":2"),
         ]);
         let (now_ms, from, to) = (START_MS + 100, SlotId::FIRST, SlotId::LAST);
-        server.executor.begin_round(now_ms, &server.host, 1 << 20);
-        server.executor.expire_due(from, to, 100, &server.host);
+        server.executor.begin_round(now_ms, &server.services, 1 << 20);
+        server.executor.expire_due(from, to, 100, &server.services);
         server.check(&[("HLEN h", ":1"), ("EXISTS g", ":0"), ("DBSIZE", ":1")]);
         server.assert_replays();
     }

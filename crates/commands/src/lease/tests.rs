@@ -11,9 +11,9 @@ fn token(reply: &str) -> u64 {
 
 /// Closes the connection of a client.
 fn close(server: &mut TestServer, mut session: Session) {
-    server.executor.begin_round(server.clock_ms(), &server.host, server.bulk_bytes_max);
-    assert!(server.executor.release_leases(&mut session, &server.host));
-    server.executor.end_round(&server.host);
+    server.executor.begin_round(server.clock_ms(), &server.services, server.bulk_bytes_max);
+    assert!(server.executor.release_leases(&mut session, &server.services));
+    server.executor.end_round(&server.services);
 }
 
 /// The token of the last record.

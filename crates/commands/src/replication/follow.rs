@@ -10,7 +10,7 @@ use wire::{Args, number::parse_i64};
 pub(super) fn replicaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (host, port) = (args.at(1), args.at(2));
     if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
-        let replication = cx.host.replication();
+        let replication = &cx.host.replication;
         match replication.role() {
             Role::Leader { .. } if !replication.is_read_only() => cx.reply.ok(),
             _ => cx.promise_for_sure(|responder| replication.lead(responder)),
@@ -18,7 +18,7 @@ pub(super) fn replicaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), 
         return Ok(());
     }
     let leader = address(host, port, CommandError::Text("ERR Invalid master port"))?;
-    match cx.host.replication().follow(leader).map_err(CommandError::Composed)? {
+    match cx.host.replication.follow(leader).map_err(CommandError::Composed)? {
         Followed::Begun => cx.reply.ok(),
         Followed::Already => cx.reply.simple("OK Already connected to specified master"),
     }
@@ -59,7 +59,7 @@ pub(super) fn failover(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
             _ => return Err(CommandError::Syntax),
         }
     }
-    let replication = cx.host.replication();
+    let replication = &cx.host.replication;
     if abort {
         if args.len() > 2 {
             return Err(CommandError::Syntax);
@@ -80,7 +80,7 @@ pub(super) fn failover(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
 /// `ROLE`
 pub(super) fn role(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let reply = &mut cx.reply;
-    match cx.host.replication().role() {
+    match cx.host.replication.role() {
         Role::Leader { end, replicas } => {
             reply.array(3);
             reply.bulk(b"master");
@@ -110,7 +110,7 @@ pub(super) fn role(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
 pub(super) fn replicate(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     if args.at(1).eq_ignore_ascii_case(b"marks") {
         let marks: Vec<&[u8]> = args.skip(2).iter().collect();
-        let common = cx.host.replication().newest_common(&marks).map_err(CommandError::Composed)?;
+        let common = cx.host.replication.newest_common(&marks).map_err(CommandError::Composed)?;
         cx.reply.integer(common.map_or(-1, |lsn| lsn.get() as i64));
         return Ok(());
     }

@@ -9,7 +9,7 @@ use wire::{Args, number::parse_i64};
 
 /// `WAIT numreplicas timeout`
 pub(super) fn wait(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let replication = cx.host.replication();
+    let replication = &cx.host.replication;
     if matches!(replication.role(), Role::Replica { .. }) {
         return Err(CommandError::Text(
             "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured \
@@ -31,7 +31,7 @@ pub(super) fn wait(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 
 /// `WAITAOF numlocal numreplicas timeout`
 pub(super) fn waitaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let replication = cx.host.replication();
+    let replication = &cx.host.replication;
     let local = parse_count(args.at(1), 1)? == 1;
     let replicas = parse_count(args.at(2), i64::MAX)?;
     let timeout_ms = parse_timeout(args.at(3))?;
@@ -61,7 +61,7 @@ pub(super) fn waitlsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         parse_i64(args.at(1)).and_then(|lsn| u64::try_from(lsn).ok()).ok_or(CommandError::NotAnInteger)?;
     let lsn = Lsn::new(lsn);
     let timeout_ms = parse_timeout(args.at(2))?;
-    let replication = cx.host.replication();
+    let replication = &cx.host.replication;
     let shown = replication.shown_lsn();
     if lsn <= shown || cx.in_transaction {
         cx.reply.integer((lsn <= shown).into());

@@ -70,11 +70,11 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
             ));
         }
         // Checked for each command: the server may have become a stale replica during a long script.
-        if !row.flags.has(Flags::STALE) && self.cx.host.replication().is_stale() {
+        if !row.flags.has(Flags::STALE) && self.cx.host.replication.is_stale() {
             return Err("ERR Can not execute the command on a stale replica".to_string());
         }
         let writes = row.flags.has(Flags::WRITE)
-            || row.flags.has(Flags::LOGS_MESSAGES) && self.cx.host.is_durable_channel(args.at(1));
+            || row.flags.has(Flags::LOGS_MESSAGES) && self.cx.host.config.is_durable_channel(args.at(1));
         if self.is_read_only && (writes || row.flags.has(Flags::PUBLISHES)) {
             return Err("ERR Write commands are not allowed from read-only scripts.".to_string());
         }
@@ -141,6 +141,6 @@ impl Calls for Caller<'_, '_, '_> {
     }
 
     fn log(&mut self, level: LogLevel, message: &[u8]) {
-        self.cx.host.log_script(level, &String::from_utf8_lossy(message));
+        self.cx.host.process.log_script(level, &String::from_utf8_lossy(message));
     }
 }

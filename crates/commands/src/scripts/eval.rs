@@ -46,7 +46,7 @@ fn evaluate(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Res
     require_quick_to_compile(cx, args.at(1))?;
     cx.show_script(args);
     let words = Words::new(args, CommandError::NotAnInteger)?;
-    let scripts = cx.host.scripts();
+    let scripts = &cx.host.scripts;
     match scripts.find(Sha::of(args.at(1))) {
         Some(script) => run(cx, &script, words, is_read_only, false),
         None => run(cx, &Arc::new(Script::new(args.at(1)).map_err(refused)?), words, is_read_only, true),
@@ -60,7 +60,7 @@ fn evaluate_known(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) 
         return Err(UNKNOWN);
     }
     let words = Words::new(args, CommandError::NotAnInteger)?;
-    let script = Sha::parse(args.at(1)).and_then(|sha| cx.host.scripts().find(sha)).ok_or(UNKNOWN)?;
+    let script = Sha::parse(args.at(1)).and_then(|sha| cx.host.scripts.find(sha)).ok_or(UNKNOWN)?;
     run(cx, &script, words, is_read_only, false)
 }
 
@@ -101,7 +101,7 @@ fn run(
     if traits.declared {
         check(cx, traits, is_read_only)?;
     }
-    let scripts = cx.host.scripts();
+    let scripts = &cx.host.scripts;
     let mut vm = cx.scripting().take_vm(scripts);
     let outcome = match vm.load(script.sha, script.body()) {
         Ok(()) => {
@@ -126,7 +126,7 @@ pub(super) fn check(
     traits: Traits,
     is_read_only: bool,
 ) -> Result<(), CommandError> {
-    if !traits.allow_stale && cx.host.replication().is_stale() {
+    if !traits.allow_stale && cx.host.replication.is_stale() {
         return Err(CommandError::Text(
             "MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' flag is not set \
              on the script.",
@@ -171,9 +171,9 @@ pub(super) fn run_loaded(
     run: impl FnOnce(&mut Vm, u64, &mut dyn Calls) -> Ended,
 ) -> Result<(), CommandError> {
     let seed = cx.unit.seed();
-    let rolls_back = cx.host.scripts().settings.rolls_back();
+    let rolls_back = cx.host.scripts.settings.rolls_back();
     cx.unit.begin_undo();
-    let scripts = cx.host.scripts();
+    let scripts = &cx.host.scripts;
     let (now_us, before) = (cx.host.monotonic_us(), cx.scripting().handed_over.take());
     let running = scripts.begin(now_us, vm.meter(), function, before);
     let scripting = cx.scripting();

@@ -37,7 +37,7 @@ fn call(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<
     let traits = traits_of(function);
     check(cx, traits, is_read_only)?;
     let host = cx.host;
-    let mut vm = cx.scripting().take_vm(host.scripts());
+    let mut vm = cx.scripting().take_vm(&host.scripts);
     // Compiling a library runs it, so stopping the function must also stop the compilation.
     let mut compiled = std::mem::take(&mut cx.scripting().libraries);
     let name = String::from_utf8_lossy(&function.name);

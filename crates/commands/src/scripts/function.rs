@@ -115,7 +115,7 @@ fn describe(cx: &mut Context<'_, '_>, library: &Library, has_code: bool) {
 /// `FUNCTION STATS`
 pub(super) fn stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let now_us = cx.host.monotonic_us();
-    let running = cx.host.scripts().running_function();
+    let running = cx.host.scripts.running_function();
     let libraries = cx.unit.libraries();
     let reply = &mut cx.reply;
     reply.map(2);
@@ -147,7 +147,7 @@ pub(super) fn stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Com
 
 /// `FUNCTION KILL`
 pub(super) fn kill(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    match cx.host.scripts().kill(cx.host.monotonic_us(), ScriptKind::Function) {
+    match cx.host.scripts.kill(cx.host.monotonic_us(), ScriptKind::Function) {
         Kill::Done => cx.reply.ok(),
         Kill::Other => return Err(CommandError::Busy),
         Kill::Nothing => return Err(CommandError::Text("NOTBUSY No scripts in execution right now.")),
@@ -277,9 +277,9 @@ fn while_loading<R>(
     work: impl FnOnce(&mut Vm, &mut Loading<'_>) -> R,
 ) -> R {
     let host = cx.host;
-    let mut vm = cx.scripting().take_vm(host.scripts());
+    let mut vm = cx.scripting().take_vm(&host.scripts);
     let shown = RunningFunction { name: args.at(1).into(), command: OwnedArgs::from(args.take(2)) };
-    let running = host.scripts().begin(host.monotonic_us(), vm.meter(), Some(shown), None);
+    let running = host.scripts.begin(host.monotonic_us(), vm.meter(), Some(shown), None);
     let outcome = work(&mut vm, &mut Loading::begin(host, ms_max));
     drop(running);
     cx.scripting().put_vm(vm);
@@ -325,7 +325,7 @@ fn known_function(function: &Function) -> CommandError {
 /// Notes that a compiled library is now the current one of this name.
 fn keep(cx: &mut Context<'_, '_>, name: &[u8], id: LibraryId) {
     let libraries = cx.unit.libraries();
-    let scripts = cx.host.scripts();
+    let scripts = &cx.host.scripts;
     let scripting = cx.scripting();
     let mut vm = scripting.take_vm(scripts);
     match libraries.get(name) {
@@ -337,7 +337,7 @@ fn keep(cx: &mut Context<'_, '_>, name: &[u8], id: LibraryId) {
 
 /// Drops a compiled library from the virtual machine.
 fn forget(cx: &mut Context<'_, '_>, id: LibraryId) {
-    let scripts = cx.host.scripts();
+    let scripts = &cx.host.scripts;
     let mut vm = cx.scripting().take_vm(scripts);
     vm.drop_library(id);
     cx.scripting().put_vm(vm);

@@ -15,7 +15,7 @@ use super::eval::{refused, require_quick_to_compile};
 pub(super) fn load(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     require_quick_to_compile(cx, args.at(2))?;
     let script = Script::new(args.at(2)).map_err(refused)?;
-    let scripts = cx.host.scripts();
+    let scripts = &cx.host.scripts;
     let mut vm = cx.scripting().take_vm(scripts);
     let loaded = vm.load(script.sha, script.body());
     cx.unit.stats().set_vm_bytes(vm.memory_bytes());
@@ -31,7 +31,7 @@ pub(super) fn exists(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     let names = args.skip(2);
     cx.reply.array(names.len());
     for name in names {
-        let is_known = Sha::parse(name).is_some_and(|sha| cx.host.scripts().find(sha).is_some());
+        let is_known = Sha::parse(name).is_some_and(|sha| cx.host.scripts.find(sha).is_some());
         cx.reply.integer(is_known.into());
     }
     Ok(())
@@ -43,14 +43,14 @@ pub(super) fn flush(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     if args.len() > 3 || args.get(2).is_some_and(|arg| !is_mode(arg)) {
         return Err(CommandError::Text("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
     }
-    cx.host.scripts().flush();
+    cx.host.scripts.flush();
     cx.reply.ok();
     Ok(())
 }
 
 /// `SCRIPT KILL`
 pub(super) fn kill(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    match cx.host.scripts().kill(cx.host.monotonic_us(), ScriptKind::Script) {
+    match cx.host.scripts.kill(cx.host.monotonic_us(), ScriptKind::Script) {
         Kill::Done => cx.reply.ok(),
         Kill::Other => return Err(CommandError::BusyFunction),
         Kill::Nothing => return Err(CommandError::Text("NOTBUSY No scripts in execution right now.")),
@@ -60,7 +60,7 @@ pub(super) fn kill(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
 
 /// `SCRIPT SHOW sha1`
 pub(super) fn show(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let script = Sha::parse(args.at(2)).and_then(|sha| cx.host.scripts().find(sha));
+    let script = Sha::parse(args.at(2)).and_then(|sha| cx.host.scripts.find(sha));
     let script = script.ok_or(CommandError::Text("NOSCRIPT No matching script. Please use EVAL."))?;
     cx.reply.bulk(&script.source);
     Ok(())

@@ -236,7 +236,8 @@ fn a_script_that_takes_too_much_has_done_nothing() {
 /// Two workers of one server; the other one runs a script that does not end.
 struct Endless {
     server: TestServer,
-    host: std::sync::Arc<crate::testing::TestHost>,
+    host: engine::Host,
+    settings: std::sync::Arc<crate::testing::TestHost>,
     session: engine::Session,
     script: std::thread::JoinHandle<String>,
 }
@@ -244,8 +245,8 @@ struct Endless {
 impl Endless {
     /// Starts the script. Each reading of the clock takes `us` microseconds.
     fn begin(server: TestServer, us: u64, script: &'static str) -> Endless {
-        let host = std::sync::Arc::new(TestServer::new().host);
-        host.command_us.store(us, std::sync::atomic::Ordering::Relaxed);
+        let TestServer { host: settings, services: host, .. } = TestServer::new();
+        settings.command_us.store(us, std::sync::atomic::Ordering::Relaxed);
         let (keyspace, interests) = (server.executor.keyspace().clone(), server.executor.interests().clone());
         let appender = server.log.appender();
         let session = || engine::Session::new(server.session.client.clone(), true);
@@ -256,14 +257,14 @@ impl Endless {
                 engine::Executor::new(crate::table(), keyspace, interests, shared.stats.worker(0), 2);
             other.attach(appender);
             other.own_thread();
-            execute(&mut other, &mut theirs, &*shared, script).expect("it has all it needs")
+            execute(&mut other, &mut theirs, &shared, script).expect("it has all it needs")
         });
-        Endless { server, host, session: mine, script }
+        Endless { server, host, settings, session: mine, script }
     }
 
     /// Runs a command on the worker without a script; `None` if it must be retried.
     fn execute(&mut self, line: &str) -> Option<String> {
-        execute(&mut self.server.executor, &mut self.session, &*self.host, line)
+        execute(&mut self.server.executor, &mut self.session, &self.host, line)
     }
 
     /// Repeats a command while its reply is `told`.
@@ -293,7 +294,7 @@ impl Endless {
 fn execute(
     executor: &mut engine::Executor,
     session: &mut engine::Session,
-    host: &dyn engine::Host,
+    host: &engine::Host,
     line: &str,
 ) -> Option<String> {
     let args = crate::testing::parse(line);
@@ -349,14 +350,13 @@ fn who_needs_the_slot_of_an_endless_script_comes_back_and_the_worker_goes_on() {
     }
     assert_eq!(endless.execute("EXEC"), None);
     // Eviction needs the slot as well.
-    let Endless { host, .. } = &endless;
-    *host.limits.lock() = engine::MemoryLimits {
+    *endless.settings.limits.lock() = engine::MemoryLimits {
         memory_bytes_max: 1,
         policy: keyspace::EvictionPolicy::AllKeysLru,
         samples: 50,
     };
     assert_eq!(endless.execute("EXEC"), None);
-    endless.host.limits.lock().memory_bytes_max = 0;
+    endless.settings.limits.lock().memory_bytes_max = 0;
     endless.kill();
     let reply = loop {
         if let Some(reply) = endless.execute("EXEC") {

@@ -55,7 +55,7 @@ pub(super) const ROWS: [Row; 5] = [
 fn get(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let mut found: Vec<(&'static str, String)> = Vec::new();
     for pattern in args.skip(2) {
-        for setting in cx.host.config_get(pattern) {
+        for setting in cx.host.config.get(pattern) {
             if !found.iter().any(|(name, _)| *name == setting.0) {
                 found.push(setting);
             }
@@ -88,7 +88,7 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(FORCE_RECOVERY)) {
         return confirm_recovery(cx, &pairs);
     }
-    if pairs.iter().any(|(name, _)| cx.host.is_of_data(name)) {
+    if pairs.iter().any(|(name, _)| cx.host.config.is_of_data(name)) {
         if cx.in_transaction {
             return Err(CommandError::Text(
                 "ERR CONFIG SET of a setting that belongs to the data is a record of its own: not in a transaction",
@@ -96,7 +96,7 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
         }
         cx.require_room(args.size_bytes() as u64)?;
     }
-    for (name, value) in cx.host.config_set(&pairs).map_err(CommandError::Composed)? {
+    for (name, value) in cx.host.config.set(&pairs).map_err(CommandError::Composed)? {
         cx.apply(&Effect::PutSetting { name: name.as_bytes(), value: value.as_bytes() });
     }
     cx.reply.ok();
@@ -115,19 +115,19 @@ fn confirm_recovery(cx: &mut Context<'_, '_>, pairs: &[(&[u8], &[u8])]) -> Resul
         ));
     }
     let host = cx.host;
-    cx.responder(|responder| host.confirm_recovery(responder)).map_err(CommandError::Text)
+    cx.responder(|responder| host.persistence.confirm_recovery(responder)).map_err(CommandError::Text)
 }
 
 /// `CONFIG RESETSTAT`
 fn reset_stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    cx.host.reset_stats();
+    cx.host.process.reset_stats();
     cx.reply.ok();
     Ok(())
 }
 
 /// `CONFIG REWRITE`
 fn rewrite(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    cx.host.config_rewrite().map_err(CommandError::Composed)?;
+    cx.host.config.rewrite().map_err(CommandError::Composed)?;
     cx.reply.ok();
     Ok(())
 }

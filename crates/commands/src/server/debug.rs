@@ -91,7 +91,7 @@ fn digest_value(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandE
 
 /// `DEBUG OBJECT key`. The fields of Redis, with a constant for the address of the value.
 fn object(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (policy, now_ms) = (cx.host.memory_limits().policy.access_policy(), cx.now_ms());
+    let (policy, now_ms) = (cx.host.config.memory_limits().policy.access_policy(), cx.now_ms());
     let Some(entry) = cx.unit.peek_expired(cx.session.db, args.at(2)) else {
         return Err(CommandError::NoSuchKey);
     };

@@ -61,7 +61,7 @@ fn type_name(cx: &Context<'_, '_>, db: DbId, key: &[u8]) -> Result<&'static str,
 /// second.
 fn gather(cx: &Context<'_, '_>) -> (Vec<HotKey>, f64) {
     let (mut rates, mut total) = (HashMap::new(), 0.0);
-    for (keys, per_s) in cx.host.command_stats().hot_keys(cx.now_ms()) {
+    for (keys, per_s) in cx.host.stats.hot_keys(cx.now_ms()) {
         total += per_s * KEYS_SAMPLED_EVERY as f64;
         for HotKey { db, key, per_s } in keys {
             *rates.entry((db, key)).or_insert(0.0) += per_s * KEYS_SAMPLED_EVERY as f64;

@@ -71,7 +71,7 @@ pub(super) const ROWS: [Row; 7] = [
 
 /// `LATENCY LATEST`
 fn latest(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    let noted = cx.host.observer().latency.noted();
+    let noted = cx.host.observer.latency.noted();
     cx.reply.array(noted.len());
     for (event, series) in &noted {
         let (unix_s, ms) = series.samples.back().map_or((0, 0), |last| (last.unix_s, last.ms));
@@ -84,7 +84,7 @@ fn latest(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError>
 
 /// `LATENCY HISTORY event`
 fn history(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let series = LatencyEvent::parse(args.at(2)).map(|event| cx.host.observer().latency.series(event));
+    let series = LatencyEvent::parse(args.at(2)).map(|event| cx.host.observer.latency.series(event));
     let samples = series.unwrap_or_default().samples;
     cx.reply.array(samples.len());
     for sample in &samples {
@@ -97,7 +97,7 @@ fn history(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError>
 
 /// `LATENCY RESET [event [event ...]]`
 fn reset(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let latency = &cx.host.observer().latency;
+    let latency = &cx.host.observer.latency;
     let named = args.skip(2);
     let wanted = |event: &LatencyEvent| {
         named.is_empty() || named.iter().any(|name| LatencyEvent::parse(name) == Some(*event))
@@ -109,7 +109,7 @@ fn reset(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
 
 /// `LATENCY GRAPH event`
 fn graph(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let noted = cx.host.observer().latency.noted();
+    let noted = cx.host.observer.latency.noted();
     let wanted = LatencyEvent::parse(args.at(2));
     let Some((event, series)) = noted.iter().find(|(event, _)| Some(*event) == wanted) else {
         let name = String::from_utf8_lossy(args.at(2));
@@ -122,7 +122,7 @@ fn graph(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
 
 /// `LATENCY DOCTOR`
 fn doctor(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    let latency = &cx.host.observer().latency;
+    let latency = &cx.host.observer.latency;
     let text = latency_text::diagnosis(latency.is_on(), &latency.noted());
     cx.reply.verbatim(*b"txt", text.as_bytes());
     Ok(())
@@ -144,7 +144,7 @@ fn histogram(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandErro
     let map = cx.reply.begin_deferred();
     let mut shown = 0;
     for row in wanted {
-        let histogram = cx.host.command_stats().histogram(crate::table().index_of(row));
+        let histogram = cx.host.stats.histogram(crate::table().index_of(row));
         if histogram.count() > 0 {
             cx.reply.bulk(row.name.as_bytes());
             write_histogram(cx, &histogram);

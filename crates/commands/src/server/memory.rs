@@ -78,20 +78,20 @@ fn usage(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
 
 /// `MEMORY PURGE`
 fn purge(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    cx.host.release_unused_memory();
+    cx.host.process.release_unused_memory();
     cx.reply.ok();
     Ok(())
 }
 
 /// `MEMORY MALLOC-STATS`
 fn malloc_stats(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    cx.reply.verbatim(*b"txt", cx.host.allocator_report().as_bytes());
+    cx.reply.verbatim(*b"txt", cx.host.process.allocator_report().as_bytes());
     Ok(())
 }
 
 /// `MEMORY DOCTOR`
 fn doctor(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    let text = memory_text::diagnosis(&Usage::gather(cx), &cx.host.memory_limits());
+    let text = memory_text::diagnosis(&Usage::gather(cx), &cx.host.config.memory_limits());
     cx.reply.verbatim(*b"txt", text.as_bytes());
     Ok(())
 }
@@ -111,9 +111,9 @@ pub(super) struct Usage {
 
 impl Usage {
     fn gather(cx: &Context<'_, '_>) -> Usage {
-        let clients = cx.host.clients();
+        let clients = &cx.host.clients;
         Usage {
-            figures: cx.host.memory_figures(),
+            figures: cx.host.process.memory_figures(),
             data: cx.keyspace.bytes(),
             clients: clients.memory_bytes(),
             client_count: clients.count() as u64,

@@ -11,7 +11,7 @@ pub(super) fn monitor(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), C
     if !cx.session.monitoring {
         cx.session.monitoring = true;
         cx.session.client.set_monitoring(true);
-        cx.host.clients().monitors().add(&cx.session.client);
+        cx.host.clients.monitors().add(&cx.session.client);
         cx.reply.ok();
     }
     Ok(())
@@ -22,7 +22,7 @@ pub(crate) fn stop(cx: &mut Context<'_, '_>) {
     if cx.session.monitoring {
         cx.session.monitoring = false;
         cx.session.client.set_monitoring(false);
-        cx.host.clients().monitors().remove(cx.session.client.id());
+        cx.host.clients.monitors().remove(cx.session.client.id());
     }
 }
 

@@ -12,7 +12,7 @@ pub(super) fn info(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
             sections.push(section);
         }
     }
-    let (text, seen) = cx.host.info(&sections);
+    let (text, seen) = cx.host.process.info(&sections);
     cx.unit.note_seen(seen);
     cx.reply.verbatim(*b"txt", text.as_bytes());
     Ok(())
@@ -30,7 +30,7 @@ pub(super) fn time(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
 /// `SAVE`: the reply is deferred until the snapshot is taken. Only this client waits.
 pub(super) fn save(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let host = cx.host;
-    cx.responder(|responder| host.save_and_tell(responder)).map_err(CommandError::Text)
+    cx.responder(|responder| host.persistence.save_and_respond(responder)).map_err(CommandError::Text)
 }
 
 /// `BGSAVE [SCHEDULE]`
@@ -40,7 +40,7 @@ pub(super) fn bgsave(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
             return Err(CommandError::Syntax);
         }
     }
-    match cx.host.save(false) {
+    match cx.host.persistence.save(false) {
         SaveAnswer::InProgress => return Err(CommandError::Text(SAVE_IN_PROGRESS)),
         SaveAnswer::Unconfirmed => return Err(CommandError::RecoveryUnconfirmed),
         // As in Redis, which does not begin one before the transaction has ended.
@@ -53,7 +53,7 @@ pub(super) fn bgsave(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
 
 /// `BGREWRITEAOF`: takes a snapshot, which allows the log before it to be removed.
 pub(super) fn bgrewriteaof(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    match cx.host.save(true) {
+    match cx.host.persistence.save(true) {
         SaveAnswer::Unconfirmed => return Err(CommandError::RecoveryUnconfirmed),
         SaveAnswer::Started if !cx.in_transaction => {
             cx.reply.simple("Background append only file rewriting started");
@@ -65,7 +65,7 @@ pub(super) fn bgrewriteaof(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<
 
 /// `LASTSAVE`
 pub(super) fn lastsave(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    cx.reply.integer(cx.host.last_save_unix_s() as i64);
+    cx.reply.integer(cx.host.persistence.last_save_unix_s() as i64);
     Ok(())
 }
 
@@ -73,7 +73,7 @@ pub(super) fn lastsave(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), 
 /// snapshot makes the next start faster. There is no reply: the server closes the connection.
 pub(super) fn shutdown(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let mode = parse_shutdown(args.skip(1))?;
-    cx.host.shutdown(mode).map_err(CommandError::Composed)?;
+    cx.host.process.shutdown(mode).map_err(CommandError::Composed)?;
     if mode == ShutdownMode::Abort {
         cx.reply.ok();
     }

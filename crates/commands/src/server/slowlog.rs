@@ -56,7 +56,7 @@ fn get(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
             )));
         }
     };
-    let entries = cx.host.observer().slow_log.newest(count);
+    let entries = cx.host.observer.slow_log.newest(count);
     cx.reply.array(entries.len());
     for entry in &entries {
         cx.reply.array(6);
@@ -79,13 +79,13 @@ fn parse_count(text: &[u8]) -> Result<usize, CommandError> {
 
 /// `SLOWLOG LEN`
 fn len(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    cx.reply.count(cx.host.observer().slow_log.len());
+    cx.reply.count(cx.host.observer.slow_log.len());
     Ok(())
 }
 
 /// `SLOWLOG RESET`
 fn reset(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    cx.host.observer().slow_log.reset();
+    cx.host.observer.slow_log.reset();
     cx.reply.ok();
     Ok(())
 }

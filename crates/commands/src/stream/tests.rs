@@ -1,6 +1,6 @@
 //! Stream commands, as tables of calls and replies.
 
-use engine::{EventClass, Host};
+use engine::EventClass;
 
 use crate::testing::{START_MS, TestServer, WRONG_TYPE, check, check_protocols};
 
@@ -144,7 +144,7 @@ fn a_long_range_ends_a_run_of_merged_commands() {
     };
     // Timed commands are not merged.
     server.executor.until_sample = u32::MAX;
-    server.host.observer().slow_log.configure(-1, 128);
+    server.host.observer.slow_log.configure(-1, 128);
     let (runs, replies) = server.run_merged(&lines);
     assert_eq!(runs, [2, 3]);
     assert!(replies == expected);

@@ -474,12 +474,12 @@ fn a_watched_key_that_expires_stops_exec_and_one_that_had_expired_does_not() {
     server.check(&[("watch a", "+OK")]);
     server.check(&exec);
     let (first, last) = (keyspace::SlotId::FIRST, keyspace::SlotId::LAST);
-    assert_eq!(server.executor.expire_due(first, last, 10, &server.host), 1);
+    assert_eq!(server.executor.expire_due(first, last, 10, &server.services), 1);
     assert_eq!(server.run("exec"), "[+PONG]");
     // Expired and removed since.
     server.check(&[("set a 1 px 10", "+OK"), ("watch a", "+OK"), ("after 10", "")]);
     server.check(&exec);
-    assert_eq!(server.executor.expire_due(first, last, 10, &server.host), 1);
+    assert_eq!(server.executor.expire_due(first, last, 10, &server.services), 1);
     assert_eq!(server.run("exec"), "nil");
     // Expired before, and set since.
     server.check(&[("set a 1 px 10", "+OK"), ("after 10", ""), ("watch a", "+OK"), ("set a 2", "+OK")]);

@@ -16,13 +16,19 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use keyspace::{DbId, Keyspace, SlotId, slot_of};
+use keyspace::{DbId, SlotId, slot_of};
 use lsn::Lsn;
-use storage::{Appender, Durability};
+use storage::Appender;
 use wire::ReplyWriter;
 
 use super::Waiter;
-use crate::{Context, Host, Session, Unit, deferred_reply::DeferredReply, execute::gate, unit::Slots};
+use crate::{
+    Context, Executor, Host, Session, Unit,
+    context::Surroundings,
+    execute::gate,
+    tracking::BY_SERVER,
+    unit::{LockPolicy, Locks, Slots, UnitAccess},
+};
 
 /// A unit with a larger record serves no waiters: they are served later, so that records do not grow without
 /// bound.
@@ -53,27 +59,19 @@ impl Later {
     }
 }
 
-/// The surroundings of serving: all that a [`Context`] needs besides a unit.
-pub(crate) struct Serving<'a, 'k> {
-    pub keyspace: &'k Keyspace,
-    pub host: &'a dyn Host,
-    pub durability: Durability,
-    pub bulk_bytes_max: usize,
-}
-
 /// The served waiters with their replies.
 type Replies = Vec<(Arc<Waiter>, Vec<u8>)>;
 
-impl<'k> Serving<'_, 'k> {
+impl<'k> Surroundings<'_, 'k> {
     /// Serves the waiters of the keys that the unit has made ready, commits the unit as [`Unit::commit`]
     /// does, and answers the waiters. Keys that cannot be served in this unit are added to `later`. Keys
     /// already in `later` go first, except before the first key of this unit.
     #[cold]
-    pub fn commit(
+    pub fn serve_and_commit(
         &self,
         mut unit: Unit<'k>,
         appender: Option<&mut Appender>,
-        flushing: Option<&dyn Host>,
+        flushing: Option<&Host>,
         later: &mut VecDeque<Later>,
     ) -> (Lsn, bool) {
         let mut replies = Replies::new();
@@ -135,23 +133,13 @@ impl<'k> Serving<'_, 'k> {
         let mut session = Session::new(waiter.client.clone(), true);
         (session.db, session.protocol) = (waiter.db, waiter.protocol);
         let mut bytes = Vec::new();
+        let reply = ReplyWriter::new(&mut bytes, waiter.protocol);
         let mut cx = Context {
-            unit,
-            keyspace: self.keyspace,
-            session: &mut session,
-            host: self.host,
-            reply: ReplyWriter::new(&mut bytes, waiter.protocol),
-            deferred_reply: DeferredReply::default(),
-            durability: self.durability,
-            bulk_bytes_max: self.bulk_bytes_max,
             in_transaction: true,
-            in_script: false,
             // The popped element is in memory already. Its record is small, or waits for the log as that of a
             // transaction does.
             admitted_bytes: u64::MAX,
-            channels: None,
-            scripting: None,
-            monitor: None,
+            ..Context::new(unit, *self, &mut session, reply)
         };
         let served = cx.attempt(|cx| (waiter.awaited.serve)(cx, key, waiter.args.as_args()));
         served.expect("everything is admitted");
@@ -160,5 +148,41 @@ impl<'k> Serving<'_, 'k> {
             bytes.clear();
         }
         (unit, bytes)
+    }
+}
+
+impl Executor {
+    /// Serves the waiters that could not be served in the unit that made their key ready, after the keys that
+    /// are already queued.
+    #[cold]
+    pub(crate) fn serve_later(&mut self, later: VecDeque<Later>, host: &Host) {
+        for next in later {
+            if self.later.is_empty() || self.later.iter().all(|other| !other.is_same_key(&next)) {
+                self.later.push_back(next);
+            }
+        }
+        self.serve_waiting(host);
+    }
+
+    /// Continues with [`Executor::serve_later`], up to a key whose slots a long unit holds.
+    #[cold]
+    pub(crate) fn serve_waiting(&mut self, host: &Host) {
+        let durability = self.durability();
+        let mut later = std::mem::take(&mut self.later);
+        while let Some(next) = later.pop_front() {
+            let clock = self.next_clock();
+            let Ok(locks) = Locks::slots(&self.keyspace, next.slots(), LockPolicy(host)) else {
+                later.push_front(next);
+                break;
+            };
+            let mut unit = Unit::new(&self.keyspace, locks, &mut self.scratch, UnitAccess::own(clock));
+            next.resume(&mut unit);
+            let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
+            let surroundings = Surroundings { keyspace, host, durability, bulk_bytes_max };
+            let (seen, wrote) = surroundings.serve_and_commit(unit, self.appender.as_mut(), None, &mut later);
+            self.wrote |= wrote;
+            self.scratch.seal(BY_SERVER, gate(durability, false, seen));
+        }
+        self.later = later;
     }
 }

@@ -15,7 +15,7 @@ impl Executor {
         row: &Row,
         call: Call<'_>,
         session: &Session,
-        host: &dyn Host,
+        host: &Host,
     ) -> Option<Box<Databases>> {
         let changes = Flags::DOCUMENTS.or(Flags::WRITE);
         let runs = || session.transaction.as_ref().is_some_and(|it| it.any(Flags::DOCUMENTS));
@@ -28,14 +28,14 @@ impl Executor {
     }
 
     #[cold]
-    fn lock_wrapped(&self, call: Call<'_>, session: &Session, host: &dyn Host) -> Option<Box<Databases>> {
+    fn lock_wrapped(&self, call: Call<'_>, session: &Session, host: &Host) -> Option<Box<Databases>> {
         let (found, args) = wrapped(self.table, call.args).ok()?;
         let call = Call { args, ..call };
         found.row.flags.has(Flags::DOCUMENTS).then(|| self.lock_named(call, session, host))?
     }
 
     #[cold]
-    fn lock_named(&self, call: Call<'_>, session: &Session, host: &dyn Host) -> Option<Box<Databases>> {
+    fn lock_named(&self, call: Call<'_>, session: &Session, host: &Host) -> Option<Box<Databases>> {
         let documents = host.documents()?;
         let databases = match &session.transaction {
             Some(transaction) => {

@@ -18,9 +18,7 @@ use wire::ReplyWriter;
 use super::{Call, Executor};
 use crate::{
     Context, Flags, Host, Keys, ReplyMode, Row, Session, Unit,
-    admission::ADMITTED_BYTES,
-    blocking::Serving,
-    deferred_reply::DeferredReply,
+    context::Surroundings,
     row::ResolvedCommand,
     unit::{LockPolicy, Locks, UnitAccess},
 };
@@ -46,7 +44,7 @@ impl Executor {
         &mut self,
         calls: impl Iterator<Item = Call<'b>> + Clone,
         session: &mut Session,
-        host: &dyn Host,
+        host: &Host,
         out: &mut Vec<u8>,
     ) -> Merged {
         let mergeable = self.count_mergeable(calls.clone(), session, host);
@@ -63,26 +61,16 @@ impl Executor {
             return none;
         };
         let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
+        let surroundings = Surroundings { keyspace, host, durability, bulk_bytes_max };
         let (mut count, mut later) = (0, VecDeque::new());
         let position = {
             let session = &mut *session;
             let reply_bytes_max = out.len() + MERGED_BYTES_MAX;
             let reply = ReplyWriter::new(out, session.protocol);
+            let unit = Unit::new(keyspace, locks, &mut self.scratch, access);
             let mut cx = Context {
-                unit: Unit::new(keyspace, locks, &mut self.scratch, access),
-                keyspace,
-                session,
-                host,
-                reply,
-                deferred_reply: DeferredReply::default(),
-                durability,
-                bulk_bytes_max,
-                in_transaction: false,
-                in_script: false,
-                admitted_bytes: ADMITTED_BYTES,
-                channels: None,
                 scripting: Some(&mut self.scripting),
-                monitor: None,
+                ..Context::new(unit, surroundings, session, reply)
             };
             for Call { args, resolved } in calls.take(mergeable) {
                 let Some(ResolvedCommand { row, index, .. }) = resolved.found else { break };
@@ -105,8 +93,7 @@ impl Executor {
                 }
             }
             let position = if cx.unit.has_ready() {
-                let serving = Serving { keyspace, host, durability, bulk_bytes_max };
-                serving.commit(cx.unit, self.appender.as_mut(), None, &mut later)
+                surroundings.serve_and_commit(cx.unit, self.appender.as_mut(), None, &mut later)
             } else {
                 cx.unit.commit(self.appender.as_mut(), None)
             };
@@ -125,7 +112,7 @@ impl Executor {
         &mut self,
         calls: impl Iterator<Item = Call<'b>>,
         session: &Session,
-        host: &dyn Host,
+        host: &Host,
     ) -> usize {
         let is_special = session.reply_mode != ReplyMode::On || session.tells_lsn;
         if session.transaction.is_some() || is_special || self.monitored {

@@ -147,7 +147,7 @@ impl WorkerLibraries {
         vm: &mut Vm,
         library: &Arc<Library>,
         libraries: &Libraries,
-        host: &dyn Host,
+        host: &Host,
     ) -> Result<LibraryId, ScriptError> {
         if let Some((known, id)) = self.compiled.get(&library.name)
             && Arc::ptr_eq(known, library)
@@ -177,7 +177,7 @@ impl WorkerLibraries {
 
 /// The services for a library while it is loaded: the log of the process, and the time.
 pub struct Loading<'h> {
-    host: Option<&'h dyn Host>,
+    host: Option<&'h Host>,
     /// The library was loaded before: its log messages were written then.
     is_known: bool,
     deadline_us: u64,
@@ -185,7 +185,7 @@ pub struct Loading<'h> {
 
 impl<'h> Loading<'h> {
     /// Begins a loading that may take `ms`.
-    pub fn begin(host: &'h dyn Host, ms: u64) -> Loading<'h> {
+    pub fn begin(host: &'h Host, ms: u64) -> Loading<'h> {
         Loading { host: Some(host), is_known: false, deadline_us: host.monotonic_us() + ms * 1000 }
     }
 }
@@ -205,7 +205,7 @@ impl Calls for Loading<'_> {
 
     fn log(&mut self, level: LogLevel, message: &[u8]) {
         if let Some(host) = self.host.filter(|_| !self.is_known) {
-            host.log_script(level, &String::from_utf8_lossy(message));
+            host.process.log_script(level, &String::from_utf8_lossy(message));
         }
     }
 }

@@ -39,7 +39,7 @@ pub enum LockContended {
 
 /// How a command waits for slots: without limit, unless a long unit holds one of them.
 #[derive(Clone, Copy)]
-pub struct LockPolicy<'h>(pub &'h dyn Host);
+pub struct LockPolicy<'h>(pub &'h Host);
 
 impl LockPolicy<'_> {
     /// Locks a slot, unless a long unit holds it.
@@ -50,7 +50,7 @@ impl LockPolicy<'_> {
 
     #[cold]
     fn lock_contended(self, keyspace: &Keyspace, slot: SlotId) -> Result<SlotGuard<'_>, LockContended> {
-        let scripts = self.0.scripts();
+        let scripts = &self.0.scripts;
         loop {
             let now_us = self.0.monotonic_us();
             if let Some(taken) = scripts.hold_up(slot, now_us) {

@@ -14,22 +14,20 @@ use std::{
     time::Duration,
 };
 
-use axum::body::{Bytes, HttpBody};
-use engine::Host;
+use bytes::Bytes;
 use env::File;
-use http_body::{Frame, SizeHint};
+use http_body::{Body as HttpBody, Frame, SizeHint};
 use settings::Key;
 use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
 
-use super::session::Session;
-use crate::host::ServerHost;
+use super::{Backups, session::Session};
 
 /// A body is read in pieces of this size, of which two are in memory.
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// See the module documentation.
 pub(super) struct FileBody {
-    host: Arc<ServerHost>,
+    backups: Arc<Backups>,
     session: Arc<Session>,
     _transfer: OwnedSemaphorePermit,
     file: Arc<dyn File>,
@@ -46,14 +44,14 @@ pub(super) struct FileBody {
 impl FileBody {
     /// The bytes `[from, end)` of a file of the session.
     pub(super) fn new(
-        host: Arc<ServerHost>,
+        backups: Arc<Backups>,
         session: Arc<Session>,
         transfer: OwnedSemaphorePermit,
         file: Arc<dyn File>,
         (from, end): (u64, u64),
     ) -> FileBody {
         let mut body = FileBody {
-            host,
+            backups,
             session,
             _transfer: transfer,
             file,
@@ -93,12 +91,12 @@ impl FileBody {
     fn pause(&mut self) -> Duration {
         let used_us = env::thread::cpu_time_us() - self.cpu_us;
         self.cpu_us += used_us;
-        let percent = self.host.settings().integer(Key::SnapshotCpuPercent);
+        let percent = self.backups.config.current().integer(Key::SnapshotCpuPercent);
         let us_per_second = percent * 10_000 * env::process::cores_available() as u64;
-        Duration::from_micros(self.host.backups.pace.pause_us(
+        Duration::from_micros(self.backups.sessions.pace.pause_us(
             used_us,
             us_per_second,
-            self.host.monotonic_us(),
+            self.backups.clock.monotonic_us(),
         ))
     }
 }
@@ -123,7 +121,7 @@ impl HttpBody for FileBody {
             }
         };
         self.left -= piece.len() as u64;
-        self.session.touch(self.host.monotonic_us());
+        self.session.touch(self.backups.clock.monotonic_us());
         self.read_on();
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }

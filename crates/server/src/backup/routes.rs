@@ -2,28 +2,23 @@
 //!
 //! They are for admins, which whoever leads requests here sees to.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use axum::{
-    Router,
-    body::Body,
-    extract::{Path, RawQuery, State},
-    http::{HeaderMap, StatusCode, header},
-    response::{IntoResponse, Response},
-    routing::{delete, get, post},
-};
 use backup::Refusal;
-use engine::Host;
+use couch::{Body, Reply};
 use env::{Access, Disk, File, RealDisk};
+use http::{HeaderMap, Method, Request, StatusCode, header};
+use hyper::body::Incoming;
 use lsn::Lsn;
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use storage::Log;
 
 use super::{
+    Backups,
     file_body::FileBody,
-    session::{Content, Plan, SESSIONS_MAX, Sessions, TRANSFERS_MAX, remove_unpinned},
+    session::{Content, Plan, SESSIONS_MAX, Sessions, TRANSFERS_MAX},
 };
-use crate::host::ServerHost;
 
 /// How often a session that needs a snapshot looks whether it is there.
 const SNAPSHOT_POLL: Duration = Duration::from_millis(20);
@@ -31,31 +26,53 @@ const SNAPSHOT_POLL: Duration = Duration::from_millis(20);
 /// Digits of the name of a session, which whoever begins it may choose.
 const SESSION_NAME_BYTES: usize = 32;
 
-/// The routes.
-pub(crate) fn routes() -> Router<Arc<ServerHost>> {
-    Router::new()
-        .route("/_backup", post(begin))
-        .route("/_backup/{session}", delete(end))
-        .route("/_backup/{session}/{*file}", get(file))
+/// Answers a request for a path below `/_backup`.
+pub(crate) async fn answer(backups: Arc<Backups>, request: Request<Incoming>) -> Reply {
+    let (method, headers) = (request.method(), request.headers());
+    let path = request.uri().path().trim_start_matches('/');
+    let below = path.strip_prefix("_backup").unwrap_or_default().trim_start_matches('/');
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8().map(Cow::into_owned).ok();
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    match below.split_once('/') {
+        None if below.is_empty() && method == Method::POST => begin(backups, request.uri().query()).await,
+        None if below.is_empty() => method_not_allowed("POST"),
+        None | Some((_, "")) if method == Method::DELETE => match decoded(below.trim_end_matches('/')) {
+            Some(session) => end(backups, &session),
+            None => no_session(),
+        },
+        None | Some((_, "")) => method_not_allowed("DELETE"),
+        Some((session, name)) if reads => match (decoded(session), decoded(name)) {
+            (Some(session), Some(name)) => file(backups, &session, &name, headers).await,
+            _ => no_session(),
+        },
+        Some(_) => method_not_allowed("GET,HEAD"),
+    }
+}
+
+fn method_not_allowed(allowed: &'static str) -> Reply {
+    let mut reply = Reply::new(Body::EMPTY);
+    *reply.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    insert(&mut reply, header::ALLOW, allowed);
+    reply
 }
 
 /// Begins a session, if need be after a snapshot.
-async fn begin(State(host): State<Arc<ServerHost>>, RawQuery(query): RawQuery) -> Response {
-    let Some(log) = host.log().cloned() else {
+async fn begin(backups: Arc<Backups>, query: Option<&str>) -> Reply {
+    let Some(log) = backups.log.get().cloned() else {
         let reason = "The server is loading its data; try again when /_up says ok.";
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "loading", reason);
     };
-    if host.awaits_confirmation() {
+    if log.is_frozen() {
         let reason =
             "A forced recovery must be confirmed first; copy the directory of the stopped server instead.";
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "unconfirmed", reason);
     }
     let asked = |name: &str| {
-        let mut pairs = query.as_deref()?.split('&').filter_map(|pair| pair.split_once('='));
+        let mut pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
         pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
     };
     let name = match asked("session") {
-        None => format!("{:016x}{:016x}", host.random_u64(), host.random_u64()),
+        None => format!("{:016x}{:016x}", backups.entropy.random_u64(), backups.entropy.random_u64()),
         Some(name) if is_session_name(name) => name.to_string(),
         Some(_) => {
             let reason =
@@ -65,36 +82,39 @@ async fn begin(State(host): State<Arc<ServerHost>>, RawQuery(query): RawQuery) -
     };
     // Who goes on after a connection has broken does not take up another place. What the earlier session keeps stays as long
     // as it can.
-    let give_way = || host.backups.end(&name).then(|| host.backups.place()).flatten();
-    let unused_gives_way =
-        || host.backups.end_unused(host.monotonic_us()).then(|| host.backups.place()).flatten();
-    let Some(place) = host.backups.place().or_else(give_way).or_else(unused_gives_way) else {
+    let (sessions, now_us) = (&backups.sessions, backups.clock.monotonic_us());
+    let give_way = || sessions.end(&name).then(|| sessions.place()).flatten();
+    let unused_gives_way = || sessions.end_unused(now_us).then(|| sessions.place()).flatten();
+    let Some(place) = sessions.place().or_else(give_way).or_else(unused_gives_way) else {
         let reason =
             format!("There are {SESSIONS_MAX} backups already; one that is abandoned ends after a minute.");
         return refuse(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", &reason);
     };
     let resume = asked("resume").and_then(|lsn| lsn.parse().ok()).map(Lsn::new);
-    match plan(&host, &log, resume).await {
+    match plan(&backups, &log, resume).await {
         Ok(plan) => {
-            let offer = host.backups.open(&host, &log, name, plan, place);
+            let offer = sessions.open((&backups.startup.dir, &*backups.clock), &log, name, plan, place);
             reply(StatusCode::CREATED, &offer)
         }
         Err(reason) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", &reason),
     }
 }
 
-async fn plan(host: &Arc<ServerHost>, log: &Log, resume: Option<Lsn>) -> Result<Plan, String> {
+async fn plan(backups: &Arc<Backups>, log: &Log, resume: Option<Lsn>) -> Result<Plan, String> {
     let mut failures_before = None;
     loop {
-        let (planning, log) = (host.clone(), log.clone());
-        let planned = tokio::task::spawn_blocking(move || Sessions::plan(&planning, &log, resume)).await;
+        let (planning, log) = (backups.clone(), log.clone());
+        let planned = tokio::task::spawn_blocking(move || {
+            Sessions::plan(&planning.startup.dir, &planning.documents, &log, resume)
+        })
+        .await;
         match planned.map_err(|panic| panic.to_string())?.map_err(|error| error.to_string())? {
             Some(plan) => return Ok(plan),
             None if failures_before.is_none() => {
-                failures_before = Some(host.snapshots.figures().failures);
-                host.snapshots.ask(true);
+                failures_before = Some(backups.snapshots.figures().failures);
+                backups.snapshots.ask(true);
             }
-            None if failures_before < Some(host.snapshots.figures().failures) => {
+            None if failures_before < Some(backups.snapshots.figures().failures) => {
                 return Err(
                     "The snapshot failed that the backup starts with; the server's log says why.".into()
                 );
@@ -104,12 +124,12 @@ async fn plan(host: &Arc<ServerHost>, log: &Log, resume: Option<Lsn>) -> Result<
     }
 }
 
-async fn end(State(host): State<Arc<ServerHost>>, Path(session): Path<String>) -> Response {
-    if !host.backups.end(&session) {
+fn end(backups: Arc<Backups>, session: &str) -> Reply {
+    if !backups.sessions.end(session) {
         return no_session();
     }
-    if let Some(log) = host.log().cloned() {
-        tokio::task::spawn_blocking(move || remove_unpinned(&host, &log));
+    if let Some(log) = backups.log.get().cloned() {
+        tokio::task::spawn_blocking(move || backups.remove_unpinned(&log));
     }
     reply(StatusCode::OK, &serde_json::json!({ "ok": true }))
 }
@@ -125,14 +145,10 @@ async fn open(content: Content<'_>) -> std::io::Result<Arc<dyn File>> {
     }
 }
 
-async fn file(
-    State(host): State<Arc<ServerHost>>,
-    Path((session, name)): Path<(String, String)>,
-    headers: HeaderMap,
-) -> Response {
-    let Some(session) = host.backups.find(&session) else { return no_session() };
-    session.touch(host.monotonic_us());
-    let Some(content) = session.content(&name) else {
+async fn file(backups: Arc<Backups>, session: &str, name: &str, headers: &HeaderMap) -> Reply {
+    let Some(session) = backups.sessions.find(session) else { return no_session() };
+    session.touch(backups.clock.monotonic_us());
+    let Some(content) = session.content(name) else {
         return refuse(StatusCode::NOT_FOUND, "not_found", "The session has no file of this name.");
     };
     let length = match &content {
@@ -158,7 +174,7 @@ async fn file(
                 return refuse(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", &reason);
             };
             match open(content).await {
-                Ok(file) => Body::new(FileBody::new(host, session, transfer, file, (from, end))),
+                Ok(file) => Body::boxed(FileBody::new(backups, session, transfer, file, (from, end))),
                 Err(error) => {
                     let reason = format!("cannot open {name}: {error}");
                     return refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", &reason);
@@ -166,7 +182,8 @@ async fn file(
             }
         }
     };
-    let mut response = (status, body).into_response();
+    let mut response = Reply::new(body);
+    *response.status_mut() = status;
     insert(&mut response, header::CONTENT_TYPE, "application/octet-stream");
     insert(&mut response, header::ACCEPT_RANGES, "bytes");
     if status == StatusCode::PARTIAL_CONTENT {
@@ -191,26 +208,29 @@ fn parse_range(text: &str, length: u64) -> Option<Option<(u64, u64)>> {
     Some((first < length).then_some((first, end)))
 }
 
-fn insert(response: &mut Response, name: header::HeaderName, value: &str) {
+fn insert(response: &mut Reply, name: header::HeaderName, value: &str) {
     // Numbers and names: they are always valid.
     if let Ok(value) = value.parse() {
         response.headers_mut().insert(name, value);
     }
 }
 
-fn no_session() -> Response {
+fn no_session() -> Reply {
     let reason = "No such session: it has ended, or the server was restarted.";
     refuse(StatusCode::NOT_FOUND, "not_found", reason)
 }
 
-fn refuse(status: StatusCode, error: &str, reason: &str) -> Response {
+fn refuse(status: StatusCode, error: &str, reason: &str) -> Reply {
     reply(status, &Refusal { error: error.into(), reason: reason.into() })
 }
 
-fn reply(status: StatusCode, content: &impl Serialize) -> Response {
+fn reply(status: StatusCode, content: &impl Serialize) -> Reply {
     let mut text = serde_json::to_string(content).expect("texts and numbers");
     text.push('\n');
-    (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
+    let mut reply = Reply::new(Body::from(text));
+    *reply.status_mut() = status;
+    insert(&mut reply, header::CONTENT_TYPE, "application/json");
+    reply
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use std::{
     },
 };
 
-use engine::Host;
-use env::{File, RealDisk};
+use engine::DocumentsCell;
+use env::{Clock, File, RealDisk};
 use lsn::Lsn;
 use parking_lot::Mutex;
 use recovery::snapshot_task::GENERATIONS;
@@ -26,7 +26,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     documents::{CopiedTree, DocumentsCopy},
-    host::ServerHost,
     pace::Pace,
 };
 use backup::{Offer, OfferedFile, chain_digits};
@@ -118,10 +117,15 @@ impl Sessions {
     }
 
     /// Plans a copy that starts with the snapshot of `resume`, or with the newest. `None` if there is no snapshot. Blocks.
-    pub(crate) fn plan(host: &ServerHost, log: &Log, resume: Option<Lsn>) -> Result<Option<Plan>, PlanError> {
+    pub(crate) fn plan(
+        dir: &Path,
+        documents: &DocumentsCell,
+        log: &Log,
+        resume: Option<Lsn>,
+    ) -> Result<Option<Plan>, PlanError> {
         let plan_from = |begin_lsn: Lsn| -> Result<Option<Plan>, PlanError> {
             // The log comes last: it has what the files have, and more.
-            let documents = DocumentsCopy::plan(host)?;
+            let documents = DocumentsCopy::plan(documents)?;
             let planned = log
                 .plan_copy(begin_lsn, documents.catalog.is_some())?
                 .filter(|_| documents.goes_with_log_from(begin_lsn));
@@ -133,7 +137,7 @@ impl Sessions {
             return Ok(Some(plan));
         }
         for _ in 0..PIN_TRIES {
-            let begins = snapshot::list_begins(&RealDisk, &host.facts.dir)?;
+            let begins = snapshot::list_begins(&RealDisk, dir)?;
             let Some(newest) = begins.into_iter().find(|&begin| begin >= log.start_lsn()) else { break };
             if let Some(plan) = plan_from(newest)? {
                 return Ok(Some(plan));
@@ -145,7 +149,7 @@ impl Sessions {
     /// Opens a session of this name for what was planned, in the place of an earlier one of the same name.
     pub(crate) fn open(
         &self,
-        host: &ServerHost,
+        (dir, clock): (&Path, &dyn Clock),
         log: &Log,
         id: String,
         plan: Plan,
@@ -153,14 +157,14 @@ impl Sessions {
     ) -> Offer {
         let (begin_lsn, end_lsn) = (plan.log.begin_lsn, plan.log.end_lsn);
         tracing::info!(target: "server", session = id, %begin_lsn, %end_lsn, "a backup begins");
-        let session = self.add(Session::new(id, &host.facts.dir, plan, place, host.monotonic_us()));
+        let session = self.add(Session::new(id, dir, plan, place, clock.monotonic_us()));
         Offer {
             session: session.id.clone(),
             log_id: log.id().iter().map(|byte| format!("{byte:02x}")).collect(),
             begin_lsn: begin_lsn.get(),
             end_lsn: end_lsn.get(),
             end_chain: log.chain_at(end_lsn).ok().flatten().map(chain_digits),
-            end_unix_ms: host.unix_ms(),
+            end_unix_ms: clock.unix_ms(),
             files: session.files.clone(),
         }
     }
@@ -311,8 +315,8 @@ impl Session {
 }
 
 /// Removes what only sessions have kept. Blocks.
-pub(crate) fn remove_unpinned(host: &ServerHost, log: &Log) {
-    if let Err(error) = snapshot::retain(&RealDisk, &host.facts.dir, log, GENERATIONS) {
+pub(crate) fn remove_unpinned(dir: &Path, log: &Log) {
+    if let Err(error) = snapshot::retain(&RealDisk, dir, log, GENERATIONS) {
         tracing::warn!(
             target: "server", %error,
             "cannot remove files that a backup has kept; the next snapshot tries again"

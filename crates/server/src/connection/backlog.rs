@@ -103,7 +103,7 @@ impl Connection {
         let kind = client.kind();
         let counts = refused && kind == ClientKind::PubSub;
         self.count_unsent(if counts { self.conversation.borrow().limited_memory_bytes() } else { 0 });
-        if refused && is_above_hard(self.worker.host.output_limit(kind), unsent_bytes) {
+        if refused && is_above_hard(self.worker.parts.config.hot().output_limit(kind), unsent_bytes) {
             self.cut(&client, unsent_bytes, TooSlow::Hard);
         }
     }
@@ -138,7 +138,7 @@ impl Connection {
         if unsent_bytes > 0 {
             let client = self.client().clone();
             let (kind, (_, sent_bytes)) = (client.kind(), client.traffic_bytes());
-            let limit = self.worker.host.output_limit(kind);
+            let limit = self.worker.parts.config.hot().output_limit(kind);
             if let Some(reason) = backlog.look(kind, limit, unsent_bytes, sent_bytes, now_ms) {
                 self.cut(&client, unsent_bytes, reason);
             }
@@ -157,7 +157,7 @@ impl Connection {
             conversation.outbox = Outbox::default();
         }
         self.count_unsent(0);
-        self.worker.host.slow_clients_cut.fetch_add(1, Relaxed);
+        self.worker.parts.counters.slow_clients_cut.fetch_add(1, Relaxed);
         let (id, peer, labels) = (client.id(), client.peer(), client.labels());
         tracing::warn!(
             target: "server", id, peer, name = labels.name.as_str(), unsent_bytes, %reason,

@@ -14,11 +14,14 @@ use std::{
     time::Duration,
 };
 
+use couch::Running;
 use documents::{Compaction, Database, DbId, Step, StoreError};
-use engine::Host;
+use engine::DocumentsCell;
+use env::Clock;
 use parking_lot::{Condvar, Mutex};
 
-use crate::{host::ServerHost, pace::Pace};
+use super::Saver;
+use crate::pace::Pace;
 
 /// How often it is looked which files are worth it.
 const LOOK_PERIOD: Duration = Duration::from_secs(10);
@@ -31,8 +34,10 @@ const CPU_PERCENT: u64 = 20;
 const RETRY_MS: u64 = 600_000;
 
 /// See the module documentation.
-#[derive(Default)]
 pub(crate) struct Compactor {
+    documents: Arc<DocumentsCell>,
+    saver: Arc<Saver>,
+    clock: Arc<dyn Clock>,
     state: Mutex<State>,
     wake: Condvar,
     stopping: AtomicBool,
@@ -46,39 +51,16 @@ struct State {
     failed_at_ms: Option<u64>,
 }
 
-/// What is being compacted.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Running {
-    pub(crate) db: DbId,
-    pub(crate) percent: u8,
-    pub(crate) since_unix_ms: u64,
-}
-
 impl Compactor {
+    pub(crate) fn new(documents: Arc<DocumentsCell>, saver: Arc<Saver>, clock: Arc<dyn Clock>) -> Compactor {
+        let (state, wake, stopping) = Default::default();
+        Compactor { documents, saver, clock, state, wake, stopping }
+    }
+
     /// Starts the thread, once documents are served.
-    pub(crate) fn start(host: &Arc<ServerHost>) -> std::io::Result<JoinHandle<()>> {
-        let host = host.clone();
-        thread::Builder::new().name("compaction".into()).spawn(move || host.compactor.run(&host))
-    }
-
-    /// Has a database compacted soon.
-    pub(crate) fn ask(&self, db: DbId) {
-        let mut state = self.state.lock();
-        if !state.asked.contains(&db) {
-            state.asked.push_back(db);
-        }
-        self.wake.notify_one();
-    }
-
-    /// Whether a database waits for it, or is being compacted.
-    pub(crate) fn is_to_compact(&self, db: DbId) -> bool {
-        let state = self.state.lock();
-        state.asked.contains(&db) || state.running.is_some_and(|running| running.db == db)
-    }
-
-    /// What is being done.
-    pub(crate) fn running(&self) -> Option<Running> {
-        self.state.lock().running
+    pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
+        let compactor = self.clone();
+        thread::Builder::new().name("compaction".into()).spawn(move || compactor.run())
     }
 
     /// Has the thread give up what it is at, and end.
@@ -88,7 +70,7 @@ impl Compactor {
         self.wake.notify_one();
     }
 
-    fn run(&self, host: &ServerHost) {
+    fn run(&self) {
         // Requests come first. Not permitted to everyone, and not needed.
         let _ = env::thread::set_nice(15);
         loop {
@@ -100,16 +82,16 @@ impl Compactor {
                 return;
             }
             let asked = state.asked.front().copied();
-            let rests = state.failed_at_ms.is_some_and(|at_ms| host.unix_ms() < at_ms + RETRY_MS);
+            let rests = state.failed_at_ms.is_some_and(|at_ms| self.clock.unix_ms() < at_ms + RETRY_MS);
             drop(state);
-            let Some(served) = host.served() else { continue };
+            let Some(documents) = self.documents.get() else { continue };
             let database = match asked {
-                Some(db) => served.documents.by_id(db),
+                Some(db) => documents.by_id(db),
                 None if rests => None,
-                None => served.documents.all().into_iter().find(|database| database.wants_compaction()),
+                None => documents.all().into_iter().find(|database| database.wants_compaction()),
             };
             if let Some(database) = &database {
-                self.compact(host, database);
+                self.compact(database);
             }
             let mut state = self.state.lock();
             state.running = None;
@@ -119,14 +101,14 @@ impl Compactor {
         }
     }
 
-    fn compact(&self, host: &ServerHost, database: &Arc<Database>) {
-        let outcome = self.compact_paced(host, database);
+    fn compact(&self, database: &Arc<Database>) {
+        let outcome = self.compact_paced(database);
         let name = &**database.name();
         let failed = match outcome {
             Ok(Some(bytes)) => {
                 tracing::info!(target: "server", database = name, bytes, "compacted");
                 // The catalog names the new file, and the old one goes.
-                host.saver.ask();
+                self.saver.ask();
                 false
             }
             Ok(None) => false,
@@ -138,14 +120,14 @@ impl Compactor {
                 true
             }
         };
-        self.state.lock().failed_at_ms = failed.then(|| host.unix_ms());
+        self.state.lock().failed_at_ms = failed.then(|| self.clock.unix_ms());
     }
 
     /// Gives the bytes of the new file; `None` if there was nothing to do, or it was given up.
-    fn compact_paced(&self, host: &ServerHost, database: &Arc<Database>) -> Result<Option<u64>, StoreError> {
-        let Some(served) = host.served() else { return Ok(None) };
-        let Some(mut compaction) = served.documents.begin_compaction(database)? else { return Ok(None) };
-        let (pace, since_unix_ms) = (Pace::default(), host.unix_ms());
+    fn compact_paced(&self, database: &Arc<Database>) -> Result<Option<u64>, StoreError> {
+        let Some(documents) = self.documents.get() else { return Ok(None) };
+        let Some(mut compaction) = documents.begin_compaction(database)? else { return Ok(None) };
+        let (pace, since_unix_ms) = (Pace::default(), self.clock.unix_ms());
         let mut cpu_us = env::thread::cpu_time_us();
         let mut step = |compaction: &mut Compaction| -> Result<Step, StoreError> {
             let (db, percent) = (database.id(), compaction.percent());
@@ -154,7 +136,7 @@ impl Compactor {
             let used_cpu_us = env::thread::cpu_time_us() - cpu_us;
             cpu_us += used_cpu_us;
             let per_second = CPU_PERCENT * 10_000 * env::process::cores_available() as u64;
-            let pause_us = pace.pause_us(used_cpu_us, per_second, host.monotonic_us());
+            let pause_us = pace.pause_us(used_cpu_us, per_second, self.clock.monotonic_us());
             let mut state = self.state.lock();
             // Who has asked for it waits for it.
             if pause_us > 0 && !self.stopping.load(Relaxed) && state.asked.is_empty() {
@@ -174,5 +156,24 @@ impl Compactor {
             }
         }
         Ok(None)
+    }
+}
+
+impl couch::Compaction for Compactor {
+    fn ask(&self, db: DbId) {
+        let mut state = self.state.lock();
+        if !state.asked.contains(&db) {
+            state.asked.push_back(db);
+        }
+        self.wake.notify_one();
+    }
+
+    fn is_to_compact(&self, db: DbId) -> bool {
+        let state = self.state.lock();
+        state.asked.contains(&db) || state.running.is_some_and(|running| running.db == db)
+    }
+
+    fn running(&self) -> Option<Running> {
+        self.state.lock().running
     }
 }

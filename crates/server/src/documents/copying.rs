@@ -9,7 +9,7 @@ use documents::{StoreError, directory};
 use env::File;
 use lsn::Lsn;
 
-use crate::host::ServerHost;
+use engine::DocumentsCell;
 
 /// See the module documentation.
 #[derive(Default)]
@@ -36,11 +36,11 @@ impl DocumentsCopy {
     ///
     /// # Errors
     /// I/O errors.
-    pub(crate) fn plan(host: &ServerHost) -> Result<DocumentsCopy, StoreError> {
-        let Some(served) = host.served() else { return Ok(DocumentsCopy::default()) };
+    pub(crate) fn plan(documents: &DocumentsCell) -> Result<DocumentsCopy, StoreError> {
+        let Some(documents) = documents.get() else { return Ok(DocumentsCopy::default()) };
         // Before: what is saved meanwhile is in the log as well.
-        let saved_lsn = served.documents.saved_lsn();
-        let Some(plan) = served.documents.plan_copy()? else {
+        let saved_lsn = documents.saved_lsn();
+        let Some(plan) = documents.plan_copy()? else {
             return Ok(DocumentsCopy { saved_lsn, ..DocumentsCopy::default() });
         };
         let below = |name: &str| directory(Path::new("")).join(name).to_string_lossy().into_owned();

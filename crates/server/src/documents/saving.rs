@@ -24,12 +24,13 @@ use std::{
 };
 
 use documents::{Due, StoreError};
-use engine::Host;
+use engine::DocumentsCell;
+use env::Clock;
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
 use storage::Log;
 
-use crate::host::ServerHost;
+use crate::replication::Node;
 
 /// How often it is looked what is due.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
@@ -41,8 +42,10 @@ const RETRY_MS_MIN: u64 = 1_000;
 const RETRY_MS_MAX: u64 = 60_000;
 
 /// See the module documentation.
-#[derive(Default)]
 pub(crate) struct Saver {
+    documents: Arc<DocumentsCell>,
+    node: Arc<Node>,
+    clock: Arc<dyn Clock>,
     turn: Mutex<()>,
     state: Mutex<State>,
     wake: Condvar,
@@ -73,10 +76,15 @@ impl Failing {
 }
 
 impl Saver {
+    pub(crate) fn new(documents: Arc<DocumentsCell>, node: Arc<Node>, clock: Arc<dyn Clock>) -> Saver {
+        let (turn, state, wake, failures) = Default::default();
+        Saver { documents, node, clock, turn, state, wake, failures }
+    }
+
     /// Starts the thread, once documents are served.
-    pub(crate) fn start(host: &Arc<ServerHost>, log: &Log) -> std::io::Result<JoinHandle<()>> {
-        let (host, log) = (host.clone(), log.clone());
-        thread::Builder::new().name("documents".into()).spawn(move || host.saver.run(&host, &log))
+    pub(crate) fn start(self: &Arc<Self>, log: &Log) -> std::io::Result<JoinHandle<()>> {
+        let (saver, log) = (self.clone(), log.clone());
+        thread::Builder::new().name("documents".into()).spawn(move || saver.run(&log))
     }
 
     /// Has everything saved soon.
@@ -100,11 +108,11 @@ impl Saver {
     ///
     /// # Errors
     /// I/O errors, or what is to be saved is not committed yet. The log has all of it.
-    pub(crate) fn save_all(&self, host: &ServerHost, log: &Log) -> Result<Option<Lsn>, StoreError> {
-        self.save(host, log, true)
+    pub(crate) fn save_all(&self, log: &Log) -> Result<Option<Lsn>, StoreError> {
+        self.save(log, true)
     }
 
-    fn run(&self, host: &ServerHost, log: &Log) {
+    fn run(&self, log: &Log) {
         loop {
             let mut state = self.state.lock();
             if !state.wanted && !state.stopping {
@@ -114,41 +122,41 @@ impl Saver {
                 return;
             }
             let everything = std::mem::take(&mut state.wanted);
-            let now_ms = host.monotonic_us() / 1000;
+            let now_ms = self.clock.monotonic_us() / 1000;
             let rests = state.failing.is_some_and(|failing| now_ms < failing.at_ms + failing.retry_ms);
             drop(state);
             // What a forced recovery has left is not written down before it is confirmed.
             if (everything || !rests) && !log.is_frozen() {
                 // It was told, and is tried again.
-                let _ = self.save(host, log, everything);
+                let _ = self.save(log, everything);
             }
         }
     }
 
-    fn save(&self, host: &ServerHost, log: &Log, everything: bool) -> Result<Option<Lsn>, StoreError> {
-        let Some(served) = host.served() else { return Ok(None) };
+    fn save(&self, log: &Log, everything: bool) -> Result<Option<Lsn>, StoreError> {
+        let Some(documents) = self.documents.get() else { return Ok(None) };
         let _turn = self.turn.lock();
-        let due = Due { now_ms: host.monotonic_us() / 1000, upto: host.node.applied(log), everything };
+        let due = Due { now_ms: self.clock.monotonic_us() / 1000, upto: self.node.applied(log), everything };
         let patience_us = if everything { COMMIT_PATIENCE_US } else { 0 };
         let mut committed = |lsn: Lsn| {
             let is_durable = lsn <= log.durable_lsn() || log.make_durable(lsn).is_ok();
-            is_durable && self.await_commit(host, log, lsn, host.monotonic_us() + patience_us)
+            is_durable && self.await_commit(log, lsn, self.clock.monotonic_us() + patience_us)
         };
-        let saved = served.documents.checkpoint(&due, &mut committed);
-        self.note(host, &saved);
-        if served.documents.is_saved()
+        let saved = documents.checkpoint(&due, &mut committed);
+        self.note(&saved);
+        if documents.is_saved()
             && let Err(error) = log.note_documents()
         {
             tracing::warn!(target: "server", %error, "the control file cannot say that there are documents; it is tried again");
         }
-        saved.map(|()| served.documents.saved_lsn())
+        saved.map(|()| documents.saved_lsn())
     }
 
     /// Waits for replicas, if they have to have it.
-    fn await_commit(&self, host: &ServerHost, log: &Log, lsn: Lsn, until_us: u64) -> bool {
+    fn await_commit(&self, log: &Log, lsn: Lsn, until_us: u64) -> bool {
         while lsn > log.committed_lsn() {
             let is_over = log.poison_reason().is_some() || self.state.lock().stopping;
-            if is_over || host.monotonic_us() > until_us {
+            if is_over || self.clock.monotonic_us() > until_us {
                 return false;
             }
             thread::sleep(COMMIT_POLL);
@@ -156,7 +164,7 @@ impl Saver {
         true
     }
 
-    fn note(&self, host: &ServerHost, saved: &Result<(), StoreError>) {
+    fn note(&self, saved: &Result<(), StoreError>) {
         let mut state = self.state.lock();
         match saved {
             // Replicas take their time; they are asked again.
@@ -168,7 +176,7 @@ impl Saver {
             }
             Err(error) => {
                 self.failures.fetch_add(1, Relaxed);
-                let failing = Failing::after(state.failing, host.monotonic_us() / 1000);
+                let failing = Failing::after(state.failing, self.clock.monotonic_us() / 1000);
                 state.failing = Some(failing);
                 let retry_s = failing.retry_ms / 1000;
                 tracing::error!(

@@ -5,6 +5,8 @@
 //! Invariants
 //! - While there are durable channels and the disk has room, the floor is never above what the settings keep.
 
+use std::path::Path;
+
 use env::RealDisk;
 use lsn::Lsn;
 use parking_lot::Mutex;
@@ -12,7 +14,7 @@ use recovery::snapshot_task::GENERATIONS;
 use settings::Key;
 use storage::{Admission, Error, Log, snapshot};
 
-use crate::host::ServerHost;
+use crate::config::Config;
 
 /// What is kept, as the settings have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,17 +39,17 @@ impl Retention {
 
     /// Moves the floor to where it is due, and removes what it alone has kept. To be called once a second, and before the log
     /// can be cut. Blocks.
-    pub(crate) fn renew(&self, host: &ServerHost, log: &Log) {
+    pub(crate) fn renew(&self, config: &Config, dir: &Path, now_ms: u64, log: &Log) {
         if log.is_frozen() {
             return;
         }
-        let is_wanted = host.has_durable_channels() && log.admit(0) != Admission::NoRoom;
+        let is_wanted = config.hot().has_durable_channels() && log.admit(0) != Admission::NoRoom;
         let kept = {
-            let settings = host.settings();
+            let settings = config.current();
             let bytes = settings.integer(Key::DurableChannelsRetentionBytes);
             Kept { bytes, ms: settings.integer(Key::DurableChannelsRetentionMs) }
         };
-        let due = if is_wanted { floor(log, kept, host.unix_ms()).map(Some) } else { Ok(None) };
+        let due = if is_wanted { floor(log, kept, now_ms).map(Some) } else { Ok(None) };
         let due = match due {
             Ok(due) => due,
             Err(error) => {
@@ -59,7 +61,7 @@ impl Retention {
         let before = log.retain_from(due);
         let segment = |lsn: Lsn| lsn.align_down(log.segment_bytes());
         if before.is_some_and(|before| due.is_none_or(|due| segment(before) < segment(due)))
-            && let Err(error) = snapshot::retain(&RealDisk, &host.facts.dir, log, GENERATIONS)
+            && let Err(error) = snapshot::retain(&RealDisk, dir, log, GENERATIONS)
         {
             tracing::warn!(
                 target: "server", %error,

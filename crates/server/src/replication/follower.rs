@@ -27,7 +27,7 @@ use std::{
 };
 
 use backup::fetch::Breaker;
-use engine::{ReplayObservers, replication::Link};
+use engine::{Host, ReplayObservers, replication::Link};
 use env::thread::run_nice;
 use keyspace::{Effect, Item};
 use lsn::Lsn;
@@ -43,7 +43,7 @@ use super::{
     JOINING_NICE, Node, full_copy,
     line::{ask, connect},
 };
-use crate::{host::ServerHost, log_threads::LogThreads, reaper::Reaper};
+use crate::{log_threads::LogThreads, reaper::Reaper, snapshots::Snapshots};
 
 /// The most bytes in one read from the leader.
 const READ_BYTES: usize = 256 << 10;
@@ -482,7 +482,10 @@ impl Intake for LinkIntake<'_> {
 
 /// The state of the applier thread.
 pub(super) struct ApplyParts {
-    pub(super) host: Arc<ServerHost>,
+    pub(super) node: Arc<Node>,
+    pub(super) host: Host,
+    /// A snapshot in progress may have to be given up.
+    pub(super) snapshots: Arc<Snapshots>,
     pub(super) following: Arc<Following>,
     pub(super) log: Log,
     pub(super) replayer: Replayer,
@@ -506,7 +509,7 @@ impl ApplyParts {
         let mut held: Option<Chunk> = None;
         loop {
             let is_draining = self.following.draining.load(SeqCst);
-            if self.following.is_stopping() && !is_draining && self.host.node.is_restarting() {
+            if self.following.is_stopping() && !is_draining && self.node.is_restarting() {
                 return Ok(());
             }
             let committed = if is_draining { Lsn::MAX } else { self.following.committed() };
@@ -519,7 +522,7 @@ impl ApplyParts {
             {
                 self.apply_chunk(chunk, committed)?;
             }
-            self.following.ack(&self.log, self.host.node.now_ms());
+            self.following.ack(&self.log, self.node.now_ms());
             held = chunk.filter(|chunk| chunk.end > self.replayer.applied());
             if held.is_some() {
                 let mut known = self.following.committed.0.lock();
@@ -538,25 +541,25 @@ impl ApplyParts {
     }
 
     fn apply_chunk(&mut self, chunk: &Chunk, until: Lsn) -> Result<(), String> {
-        let now = keyspace::AccessClock { now_ms: self.host.unix_ms(), ..Default::default() };
+        let now = keyspace::AccessClock { now_ms: self.host.clock.unix_ms(), ..Default::default() };
         let replayed = self
             .replayer
             .apply(chunk, until, now, |effect| self.replay_observers.saw(effect))
             .map_err(|error| error.to_string())?;
-        self.replay_observers.tell(&*self.host);
+        self.replay_observers.tell(&self.host);
         self.reaper.free(self.replayer.take_freed());
         if replayed.spoils_snapshot {
-            self.host.snapshots.give_up();
+            self.snapshots.give_up();
         }
         self.following.applied.store(replayed.applied.get(), SeqCst);
         self.following.needed_from.store(self.replayer.needed_from().get(), SeqCst);
-        self.host.node.settle_waits();
+        self.node.settle_waits();
         Ok(())
     }
 
     fn note_caught_up(&self, committed: Lsn) {
         if self.following.link() == Link::Connected && self.replayer.applied() >= committed {
-            self.following.as_of_ms.store(self.host.node.now_ms(), SeqCst);
+            self.following.as_of_ms.store(self.node.now_ms(), SeqCst);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
     rc::Rc,
 };
 
-use engine::{Host, Notice};
+use engine::Notice;
 use pubsub::{Backpressure, SubscriberId};
 
 use super::Worker;

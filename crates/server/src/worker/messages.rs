@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
 
-use engine::{Host, Notice};
+use engine::Notice;
 use lsn::Lsn;
 use pubsub::durable::{Encoded, Feed, Part, Request};
 
@@ -84,7 +84,7 @@ impl Worker {
             return;
         }
         let events = notices.iter().filter(|notice| matches!(notice, Notice::Event(_))).count();
-        self.host.key_events.fetch_add(events as u64, Relaxed);
+        self.parts.counters.key_events.fetch_add(events as u64, Relaxed);
         {
             let mut executor = self.executor.borrow_mut();
             notices.iter().for_each(|notice| executor.publish(notice));
@@ -129,7 +129,7 @@ impl Worker {
         let mut executor = self.executor.borrow_mut();
         let ended = connection.with_session(|session| {
             if let Some(follower) = session.follower.take() {
-                self.host.ask_channels(Request::Leave { follower: follower.id });
+                self.host.durable_channels.request(Request::Leave { follower: follower.id });
             }
             executor.end_subscriptions(session)
         });

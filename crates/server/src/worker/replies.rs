@@ -44,7 +44,7 @@ impl Worker {
 
     /// A round is about to begin: what waits since an earlier millisecond is sent.
     pub(crate) fn send_replies_of_before(&self) {
-        let now_ms = self.host.unix_ms();
+        let now_ms = self.parts.clock.unix_ms();
         if self.replied.now_ms.replace(now_ms) != now_ms {
             self.send_replies();
         }

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use engine::{Host, clients::ClientKind};
+use engine::clients::ClientKind;
 
 use super::Worker;
 use crate::connection::{Connection, UNSENT_BYTES_MAX};
@@ -16,11 +16,11 @@ const SUBSCRIPTIONS_ENDED_MIN: usize = 1 << 16;
 impl Worker {
     /// Closes connections that have been silent for longer than the setting `timeout`.
     pub(super) fn close_idle(&self) {
-        let timeout_seconds = self.host.idle_timeout_seconds();
+        let timeout_seconds = self.parts.config.hot().idle_timeout_seconds();
         if timeout_seconds == 0 {
             return;
         }
-        let now_ms = self.host.unix_ms();
+        let now_ms = self.parts.clock.unix_ms();
         let silent = |connection: &Connection| {
             let client = connection.client();
             // Who listens has nothing to say.
@@ -40,7 +40,7 @@ impl Worker {
         self.limits_due_ms.set(now_ms + LIMITS_PERIOD_MS);
         self.connections.borrow().values().for_each(|connection| connection.enforce_limits(now_ms));
         self.give_back_subscriptions();
-        self.host.inventory.figures(&self.host);
+        self.parts.inventory.figures();
     }
 
     /// Gives memory back after very many subscriptions, and half of all, have ended: by itself the allocator would do so only when

@@ -386,10 +386,10 @@ fn errors_of_functions_leave_what_was_done_unless_told_otherwise() {
 fn a_function_that_does_not_end_is_shown_and_ended() {
     let mut server = TestServer::new();
     load(&mut server, "lib", &["endless=redis.call('SET', keys[1], 1) while true do end"]);
-    let host = std::sync::Arc::new(TestServer::new().host);
+    let TestServer { host: settings, services: host, .. } = TestServer::new();
     host.scripts.settings.set_busy_after(1);
     // Each reading of the clock takes that long.
-    host.command_us.store(2000, std::sync::atomic::Ordering::Relaxed);
+    settings.command_us.store(2000, std::sync::atomic::Ordering::Relaxed);
     let (keyspace, interests) = (server.executor.keyspace().clone(), server.executor.interests().clone());
     let appender = server.log.appender();
     let (shared, client) = (host.clone(), server.session.client.clone());
@@ -397,10 +397,10 @@ fn a_function_that_does_not_end_is_shown_and_ended() {
         let mut other = engine::Executor::new(crate::table(), keyspace, interests, shared.stats.worker(0), 2);
         other.attach(appender);
         other.own_thread();
-        execute(&mut other, &mut engine::Session::new(client, true), &*shared, "FCALL endless 1 a b")
+        execute(&mut other, &mut engine::Session::new(client, true), &shared, "FCALL endless 1 a b")
     });
     let mut session = engine::Session::new(server.session.client.clone(), true);
-    let mut run = |line: &str| execute(&mut server.executor, &mut session, &*host, line);
+    let mut run = |line: &str| execute(&mut server.executor, &mut session, &host, line);
     let shown = loop {
         let stats = run("FUNCTION STATS");
         if stats.contains("endless") {
@@ -427,7 +427,7 @@ fn a_function_that_does_not_end_is_shown_and_ended() {
 fn execute(
     executor: &mut engine::Executor,
     session: &mut engine::Session,
-    host: &dyn engine::Host,
+    host: &engine::Host,
     line: &str,
 ) -> String {
     let args = crate::testing::parse(line);

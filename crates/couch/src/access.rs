@@ -1,0 +1,188 @@
+//! Who may do what.
+//!
+//! Server admins are `admin-user` with `admin-password`, and `default` with `requirepass`. While there is neither, everybody on
+//! this machine is one, and others are refused while `protected-mode` is on. With an admin, a database is open to admins only,
+//! until its `_security` says more, and `/metrics` and `/_backup` are open to admins, in any case.
+//!
+//! Whoever is trusted for being on this machine must have called it by a name of this machine: `localhost`, an address, or one of
+//! `http-hosts`. Else a page of anywhere whose name is made to lead here (DNS rebinding) would be an admin. To its browser this
+//! server is where the page came from, so its requests need no `Origin`, and the name in `Host` is all that tells.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use http::{HeaderMap, header};
+use settings::Key;
+
+use super::thread::HttpThread;
+use super::{failure::Failure, session};
+
+/// The role of server admins.
+pub(super) const ADMIN_ROLE: &str = "_admin";
+
+/// How a user has shown who it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// Not at all.
+    Nothing,
+    /// With name and password.
+    Password,
+    /// With a cookie of a session, which is to be renewed or not.
+    Cookie { session: u64, renew: bool },
+}
+
+/// Who sends a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct User {
+    pub(super) name: Option<String>,
+    pub(super) is_admin: bool,
+    pub(super) shown: Shown,
+}
+
+impl User {
+    const fn anonymous(is_admin: bool) -> User {
+        User { name: None, is_admin, shown: Shown::Nothing }
+    }
+
+    pub(super) fn admin(name: &str, shown: Shown) -> User {
+        User { name: Some(name.into()), is_admin: true, shown }
+    }
+
+    /// As in `userCtx`.
+    pub(super) fn roles(&self) -> &'static [&'static str] {
+        if self.is_admin { &[ADMIN_ROLE] } else { &[] }
+    }
+
+    pub(super) fn require_admin(&self) -> Result<(), Failure> {
+        if self.is_admin { Ok(()) } else { Err(Failure::Unauthorized("You are not a server admin.")) }
+    }
+}
+
+/// Whether `peer` may send requests with these headers at all.
+pub(super) fn admit(thread: &HttpThread, peer: &SocketAddr, headers: &HeaderMap) -> Result<(), Failure> {
+    if !thread.host().access.trusts_this_machine() {
+        return Ok(());
+    }
+    if !peer.ip().to_canonical().is_loopback() {
+        return Err(Failure::Forbidden(
+            "There is no password, so only clients on this machine are served: set admin-password, or turn \
+             protected-mode off.",
+        ));
+    }
+    if !names_this_machine(headers, thread.host().settings().text(Key::HttpHosts)) {
+        return Err(Failure::Forbidden(
+            "There is no password, so this server is called localhost, or by an address: list other names in \
+             http-hosts, or set admin-password.",
+        ));
+    }
+    Ok(())
+}
+
+/// Admits an admin, and nobody else: to what is no database.
+pub(super) fn admit_admin(
+    thread: &HttpThread,
+    peer: &SocketAddr,
+    headers: &HeaderMap,
+) -> Result<(), Failure> {
+    admit(thread, peer, headers)?;
+    identify(thread, headers)?.require_admin()
+}
+
+/// Whether the name that the client has called is one of this machine. `names` are others that it has. Whoever sends no name is
+/// no browser.
+fn names_this_machine(headers: &HeaderMap, names: &str) -> bool {
+    headers.get_all(header::HOST).iter().all(|host| host.to_str().is_ok_and(|host| is_ours(host, names)))
+}
+
+fn is_ours(host: &str, names: &str) -> bool {
+    if let Some((address, _)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return address.parse::<Ipv6Addr>().is_ok();
+    }
+    let name = host.split_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase();
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || name.parse::<Ipv4Addr>().is_ok()
+        || names
+            .split(',')
+            .map(str::trim)
+            .any(|known| known == "*" || !known.is_empty() && known.eq_ignore_ascii_case(&name))
+}
+
+/// Who sends these headers.
+///
+/// # Errors
+/// If a name and a password are given, and wrong.
+pub(super) fn identify(thread: &HttpThread, headers: &HeaderMap) -> Result<User, Failure> {
+    let has_admins = thread.host().access.has_admins();
+    if let Some((name, password)) = credentials(headers) {
+        if thread.host().access.is_admin(&name, &password) {
+            return Ok(User::admin(&name, Shown::Password));
+        }
+        // Without admins a name means nothing: whatever is sent along is as good.
+        if has_admins {
+            return Err(Failure::Unauthorized(session::WRONG_PASSWORD));
+        }
+    }
+    if has_admins && let Some(user) = thread.front.sessions.user(thread.host(), headers) {
+        return Ok(user);
+    }
+    Ok(User::anonymous(!has_admins))
+}
+
+/// Name and password of HTTP Basic, if they are given.
+fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
+    let (scheme, encoded) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let decoded =
+        BASE64_STANDARD.decode(encoded.trim()).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
+    let decoded = String::from_utf8(decoded).ok()?;
+    let (name, password) = decoded.split_once(':')?;
+    Some((name.into(), password.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_ours() {
+        let names_us = |host: &'static str, names: &str| {
+            names_this_machine(&HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]), names)
+        };
+        for host in
+            ["localhost", "LocalHost:5984", "db.localhost", "127.0.0.1:5984", "192.168.1.7", "[::1]:5984"]
+        {
+            assert!(names_us(host, ""), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "evil.example:5984",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "[x]",
+        ] {
+            assert!(!names_us(host, ""), "{host}");
+            assert!(!names_us(host, "db, db.example"), "{host}");
+            assert!(names_us(host, "*") || host == "[x]", "{host}");
+        }
+        assert!(names_us("DB:5984", "db, db.example") && names_us("db.example", "db, db.example"));
+        assert!(names_this_machine(&HeaderMap::new(), ""), "no browser leaves it out");
+        let mut twice = HeaderMap::from_iter([(header::HOST, "localhost".parse().unwrap())]);
+        twice.append(header::HOST, "evil.example".parse().unwrap());
+        assert!(!names_this_machine(&twice, ""));
+    }
+
+    #[test]
+    fn basic_credentials_are_read_and_anything_else_is_none() {
+        let read = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, text.parse().unwrap());
+            credentials(&headers)
+        };
+        // "anna:a:b"
+        assert_eq!(read("Basic YW5uYTphOmI="), Some(("anna".into(), "a:b".into())));
+        for text in ["Bearer YW5uYTphOmI=", "Basic", "Basic ???", "Basic YW5uYQ=="] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}

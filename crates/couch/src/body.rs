@@ -1,0 +1,259 @@
+//! Bodies of replies: whole, or chunk by chunk with back-pressure. Those of requests are in `request_body`.
+
+use std::{
+    fmt,
+    io::{self, Write},
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use documents::DocError;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::sync::mpsc;
+
+use super::{failure::Failure, patience::IdleTimer};
+
+/// Chunks of about this size are sent of a reply that is not whole.
+pub(super) const CHUNK_BYTES: usize = 64 << 10;
+/// How many of them are in memory beside the one that is being rendered.
+const CHUNKS_AHEAD: usize = 1;
+
+/// The client, or the server, has given up on a reply.
+#[derive(Debug)]
+pub(super) struct Broken;
+
+/// The reply has begun: that something is wrong is told by not ending it, and here.
+impl From<Failure> for Broken {
+    fn from(failure: Failure) -> Broken {
+        let (_, _, reason) = failure.parts();
+        tracing::warn!(target: "server", %reason, "a reply over HTTP was broken off");
+        Broken
+    }
+}
+
+impl From<DocError> for Broken {
+    fn from(error: DocError) -> Broken {
+        Failure::Doc(error).into()
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the reply was broken off")
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// An error of a body: the reply breaks off.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of a reply.
+pub struct Body(Content);
+
+enum Content {
+    /// All of it is there.
+    Whole(Option<Bytes>),
+    /// It comes chunk by chunk.
+    Chunks {
+        /// How many bytes are still to come, if that is known.
+        left: Option<u64>,
+        /// Where they come from. One that is an error breaks the reply off, so that the client sees that it is not complete.
+        chunks: mpsc::Receiver<Result<Bytes, Broken>>,
+        /// The connection is not idle until the last has been taken.
+        patience: Rc<IdleTimer>,
+    },
+    /// A body of another part of the server.
+    Other(Pin<Box<dyn HttpBody<Data = Bytes, Error = io::Error>>>),
+}
+
+impl Body {
+    /// No bytes.
+    pub const EMPTY: Body = Body(Content::Whole(None));
+
+    /// A body that another part of the server renders.
+    pub fn boxed(body: impl HttpBody<Data = Bytes, Error = io::Error> + 'static) -> Body {
+        Body(Content::Other(Box::pin(body)))
+    }
+
+    /// Whether it comes chunk by chunk from a handler.
+    pub(super) fn is_chunked(&self) -> bool {
+        matches!(self.0, Content::Chunks { .. })
+    }
+}
+
+impl<B: Into<Bytes>> From<B> for Body {
+    fn from(bytes: B) -> Body {
+        let bytes = bytes.into();
+        Body(Content::Whole((!bytes.is_empty()).then_some(bytes)))
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        if let Content::Chunks { patience, .. } = self {
+            patience.end();
+        }
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.get_mut().0 {
+            Content::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Content::Chunks { chunks, left, .. } => {
+                let chunk = ready!(chunks.poll_recv(context));
+                if let (Some(left), Some(Ok(chunk))) = (left, &chunk) {
+                    *left = left.saturating_sub(chunk.len() as u64);
+                }
+                Poll::Ready(chunk.map(|chunk| chunk.map(Frame::data).map_err(Into::into)))
+            }
+            Content::Other(body) => {
+                body.as_mut().poll_frame(context).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Content::Whole(bytes) => bytes.is_none(),
+            Content::Chunks { .. } => false,
+            Content::Other(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Content::Whole(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            Content::Chunks { left, .. } => left.map_or_else(SizeHint::default, SizeHint::with_exact),
+            Content::Other(body) => body.size_hint(),
+        }
+    }
+}
+
+/// Where a handler writes a reply that is sent chunk by chunk.
+pub(super) struct ChunkWriter {
+    sender: mpsc::Sender<Result<Bytes, Broken>>,
+    /// What is rendered next; write to it, then call [`ChunkWriter::breathe`].
+    pub(super) buffer: Vec<u8>,
+}
+
+impl ChunkWriter {
+    /// Sends what was rendered if it is enough for a chunk. Others of the thread get their turn then, and a client that takes
+    /// slowly is waited for.
+    #[inline]
+    pub(super) async fn breathe(&mut self) -> Result<(), Broken> {
+        if self.buffer.len() < CHUNK_BYTES {
+            return Ok(());
+        }
+        self.send().await
+    }
+
+    /// Gives others of the thread their turn, while nothing is rendered.
+    ///
+    /// # Errors
+    /// If the client has left.
+    pub(super) async fn rest(&self) -> Result<(), Broken> {
+        tokio::task::yield_now().await;
+        if self.sender.is_closed() { Err(Broken) } else { Ok(()) }
+    }
+
+    /// Sends what was rendered.
+    pub(super) async fn send(&mut self) -> Result<(), Broken> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let next = Vec::with_capacity(self.buffer.len());
+        let chunk = std::mem::replace(&mut self.buffer, next);
+        self.sender.send(Ok(chunk.into())).await.map_err(|_| Broken)?;
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    /// Sends bytes as they are, behind what was rendered.
+    pub(super) async fn send_bytes(&mut self, bytes: Bytes) -> Result<(), Broken> {
+        self.send().await?;
+        self.sender.send(Ok(bytes)).await.map_err(|_| Broken)?;
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    /// Appends a text.
+    pub(super) fn put(&mut self, text: fmt::Arguments<'_>) {
+        self.buffer.write_fmt(text).expect("memory takes all");
+    }
+
+    /// Completes when the client has gone.
+    pub(super) async fn gone(&self) {
+        self.sender.closed().await;
+    }
+}
+
+/// A body that `render` writes, on a task of its own.
+pub(super) fn chunks<R, F>(patience: &Rc<IdleTimer>, render: R) -> Body
+where
+    R: FnOnce(ChunkWriter) -> F + 'static,
+    F: Future<Output = Result<(), Broken>> + 'static,
+{
+    start(patience, None, render)
+}
+
+/// As [`chunks`], of a body with so many bytes.
+pub(super) fn chunks_of<R, F>(patience: &Rc<IdleTimer>, bytes: u64, render: R) -> Body
+where
+    R: FnOnce(ChunkWriter) -> F + 'static,
+    F: Future<Output = Result<(), Broken>> + 'static,
+{
+    start(patience, Some(bytes), render)
+}
+
+fn start<R, F>(patience: &Rc<IdleTimer>, left: Option<u64>, render: R) -> Body
+where
+    R: FnOnce(ChunkWriter) -> F + 'static,
+    F: Future<Output = Result<(), Broken>> + 'static,
+{
+    let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
+    let failing = sender.clone();
+    let rendering = render(ChunkWriter { sender, buffer: Vec::new() });
+    tokio::task::spawn_local(async move {
+        if rendering.await.is_err() {
+            // If the client has gone, nobody takes it.
+            let _ = failing.send(Err(Broken)).await;
+        }
+    });
+    Body(Content::Chunks { left, chunks: receiver, patience: patience.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_that_breaks_off_is_an_error_for_who_sends_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let local = tokio::task::LocalSet::new();
+        local.block_on(&runtime, async {
+            let patience = Rc::new(IdleTimer::new(Rc::default()));
+            let mut body = chunks(&patience, |mut writer| async move {
+                writer.buffer.extend_from_slice(b"half");
+                writer.send().await?;
+                Err(Broken)
+            });
+            let mut next =
+                async || std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
+            let half = next().await.unwrap().unwrap();
+            assert_eq!(half.into_data().unwrap().as_ref(), b"half");
+            assert!(next().await.unwrap().is_err());
+        });
+    }
+}

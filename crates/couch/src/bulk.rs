@@ -1,0 +1,361 @@
+//! Many documents in one request: what replication is made of.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use documents::{
+    Database, DocError, DocId, DocRev, Found, NewDocument, ROUND_BYTES_MAX, ROUND_DOCUMENTS_MAX, Rev,
+    Snapshot,
+    json::{Kind, Reader, put_string},
+};
+use http::StatusCode;
+use lsn::Lsn;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    body::{Broken, ChunkWriter, chunks},
+    edit::{Edit, edit_of, limits},
+    failure::Failure,
+    instance::new_uuid,
+    reply::{self, Reply},
+    request::Call,
+    route::only,
+    security,
+    show::{Show, parse_rev, parse_revs, send_document},
+};
+
+/// Documents in one batch: each takes some memory beside its bytes.
+const DOCUMENTS_MAX: usize = 100_000;
+
+/// What a batch says.
+struct Batch {
+    documents: Vec<NewDocument>,
+    new_edits: bool,
+}
+
+impl Batch {
+    fn parse(call: &Call, body: &[u8]) -> Result<Batch, Failure> {
+        let limits = limits(call);
+        let mut reader = Reader::new(body).map_err(DocError::from)?;
+        if reader.peek().map_err(DocError::from)? != Kind::Object {
+            return Err(Failure::bad_request("Request body must be a JSON object"));
+        }
+        let (mut documents, mut new_edits) = (None, true);
+        let mut memory = Vec::new();
+        reader.object::<DocError>(|reader, key| {
+            match (&*key, reader.peek()?) {
+                ("docs", Kind::Array) => {
+                    let mut list = Vec::new();
+                    reader.array::<DocError>(|reader| {
+                        if list.len() == DOCUMENTS_MAX {
+                            return Err(DocError::TooLarge);
+                        }
+                        list.push(NewDocument::read(reader, &limits, &mut memory)?);
+                        Ok(())
+                    })?;
+                    documents = Some(list);
+                }
+                ("docs", _) => return Err(DocError::bad_request("`docs` parameter must be an array.")),
+                ("new_edits", Kind::Bool) => new_edits = reader.boolean()?,
+                ("new_edits", _) => {
+                    return Err(DocError::bad_request("`new_edits` parameter must be a boolean."));
+                }
+                _ => reader.raw().map(drop)?,
+            }
+            Ok(())
+        })?;
+        reader.end().map_err(DocError::from)?;
+        let documents =
+            documents.ok_or_else(|| Failure::bad_request("POST body must include `docs` parameter."))?;
+        Ok(Batch { documents, new_edits })
+    }
+}
+
+/// `POST /DB/_bulk_docs`
+pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
+    only(&call.head, "POST")?;
+    call.require_json()?;
+    let body = call.batch_body().await?;
+    let batch = Batch::parse(call, &body);
+    call.thread.spare.keep(body);
+    let Batch { documents, new_edits } = batch?;
+    let mut ids: Vec<DocId> = Vec::with_capacity(documents.len());
+    let mut outcomes: Vec<Result<DocRev, DocError>> = Vec::with_capacity(documents.len());
+    let mut round = Round::default();
+    for mut document in documents {
+        let id: DocId = document.id.take().unwrap_or_else(|| new_uuid(call.thread.host()).into());
+        security::check_edit(call, database, &id)?;
+        let edit = edit_of(call, database, id.clone(), document, new_edits).await?;
+        ids.push(id);
+        round.add(edit);
+        if round.is_full() {
+            round.run(call, database, &mut outcomes).await?;
+        }
+    }
+    round.run(call, database, &mut outcomes).await?;
+    call.thread.committed(round.last_lsn).await?;
+    let mut out = Vec::with_capacity(96 * ids.len() + 4);
+    out.push(b'[');
+    // Edits of others are told only if they failed.
+    for (id, outcome) in ids.iter().zip(&outcomes).filter(|(_, outcome)| new_edits || outcome.is_err()) {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        put_outcome(&mut out, id, outcome);
+    }
+    out.extend_from_slice(b"]\n");
+    Ok(reply::json(StatusCode::CREATED, out.into()))
+}
+
+/// Edits that go to the log together.
+#[derive(Default)]
+struct Round {
+    edits: Vec<Edit>,
+    bytes: usize,
+    last_lsn: Lsn,
+}
+
+impl Round {
+    fn add(&mut self, edit: Edit) {
+        self.bytes += edit.size_bytes();
+        self.edits.push(edit);
+    }
+
+    fn is_full(&self) -> bool {
+        self.edits.len() >= ROUND_DOCUMENTS_MAX || self.bytes >= ROUND_BYTES_MAX
+    }
+
+    async fn run(
+        &mut self,
+        call: &Call,
+        database: &Arc<Database>,
+        outcomes: &mut Vec<Result<DocRev, DocError>>,
+    ) -> Result<(), Failure> {
+        let edits = std::mem::take(&mut self.edits);
+        let size = (edits.len(), std::mem::take(&mut self.bytes));
+        let make = move |writer: &mut documents::Writer| {
+            writer.look_up(edits.iter().filter_map(Edit::document_id));
+            Ok(edits.into_iter().map(|edit| edit.make(writer)).collect::<Vec<_>>())
+        };
+        let (made, lsn) = call.thread.submit(database, size, make).await?;
+        self.last_lsn = lsn;
+        outcomes.extend(made?);
+        Ok(())
+    }
+}
+
+fn put_outcome(out: &mut Vec<u8>, id: &str, outcome: &Result<DocRev, DocError>) {
+    match outcome {
+        Ok(rev) => {
+            out.extend_from_slice(b"{\"ok\":true,\"id\":");
+            put_string(out, id);
+            out.extend_from_slice(format!(",\"rev\":\"{rev}\"}}").as_bytes());
+        }
+        Err(error) => {
+            out.extend_from_slice(b"{\"id\":");
+            put_string(out, id);
+            out.extend_from_slice(b",\"error\":");
+            put_string(out, error.error());
+            out.extend_from_slice(b",\"reason\":");
+            put_string(out, &error.reason());
+            out.push(b'}');
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    id: String,
+    rev: Option<String>,
+    #[serde(default)]
+    atts_since: Vec<String>,
+}
+
+/// `POST /DB/_bulk_get`
+pub(super) async fn bulk_get(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
+    only(&call.head, "POST")?;
+    call.require_json()?;
+    let show = Show::of(&call.query)?;
+    let latest = call.query.flag("latest")?;
+    let mut body = call.json_object().await?;
+    let missing = || Failure::bad_request("Missing JSON list of 'docs'.");
+    let Some(Value::Array(asked)) = body.remove("docs") else { return Err(missing()) };
+    let snapshot = call.snapshot(database).await?;
+    let body = chunks(&call.patience, async move |mut writer: ChunkWriter| {
+        writer.buffer.extend_from_slice(b"{\"results\":[");
+        for (index, asked) in asked.into_iter().enumerate() {
+            if index > 0 {
+                writer.buffer.push(b',');
+            }
+            send_result(&mut writer, &snapshot, asked, latest, &show).await?;
+        }
+        writer.buffer.extend_from_slice(b"]}\n");
+        writer.send().await
+    });
+    Ok(reply::json(StatusCode::OK, body))
+}
+
+async fn send_result(
+    writer: &mut ChunkWriter,
+    snapshot: &Snapshot,
+    asked: Value,
+    latest: bool,
+    show: &Show,
+) -> Result<(), Broken> {
+    let named = |name: &str| asked.get(name).and_then(Value::as_str).unwrap_or("undefined").to_owned();
+    let (id, rev_text) = (named("id"), named("rev"));
+    writer.buffer.extend_from_slice(b"{\"id\":");
+    put_string(&mut writer.buffer, &id);
+    writer.buffer.extend_from_slice(b",\"docs\":[");
+    match find(snapshot, asked, latest, show) {
+        Err(failure) => put_missing(&mut writer.buffer, &id, &rev_text, &failure),
+        Ok((found, show)) => {
+            for (index, one) in found.iter().enumerate() {
+                if index > 0 {
+                    writer.buffer.push(b',');
+                }
+                match one {
+                    Ok(found) => {
+                        writer.buffer.extend_from_slice(b"{\"ok\":");
+                        send_document(writer, snapshot, found, &show).await?;
+                        writer.buffer.push(b'}');
+                    }
+                    Err(rev) => {
+                        put_missing(&mut writer.buffer, &id, &rev.to_string(), &DocError::Missing.into());
+                    }
+                }
+            }
+        }
+    }
+    writer.buffer.extend_from_slice(b"]}");
+    writer.breathe().await
+}
+
+type FoundRevs = Vec<Result<Found, Rev>>;
+
+fn find(snapshot: &Snapshot, asked: Value, latest: bool, show: &Show) -> Result<(FoundRevs, Show), Failure> {
+    let asked: Asked = serde_json::from_value(asked)
+        .map_err(|_| Failure::bad_request("a document that is asked for has an id, and may have a rev"))?;
+    let atts_since = parse_revs(&asked.atts_since)?;
+    let show = if atts_since.is_empty() { show.clone() } else { Show { atts_since, ..show.clone() } };
+    let found = match asked.rev {
+        Some(rev) => snapshot.open_revs(&asked.id, &[parse_rev(&rev)?], latest)?,
+        None => {
+            let all = snapshot.open_all(&asked.id)?;
+            if all.is_empty() {
+                return Err(DocError::Missing.into());
+            }
+            all.into_iter().map(Ok).collect()
+        }
+    };
+    Ok((found, show))
+}
+
+fn put_missing(out: &mut Vec<u8>, id: &str, rev: &str, failure: &Failure) {
+    let (_, error, reason) = failure.parts();
+    let row = json!({ "error": { "id": id, "rev": rev, "error": error, "reason": reason } });
+    reply::write_json(out, &row);
+}
+
+/// `{"id":["rev",...],...}`
+async fn revs_by_id(call: &mut Call) -> Result<Vec<(String, Vec<Rev>)>, Failure> {
+    only(&call.head, "POST")?;
+    call.require_json()?;
+    let body = call.small_body().await?;
+    let mut reader = Reader::new(&body).map_err(DocError::from)?;
+    if reader.peek().map_err(DocError::from)? != Kind::Object {
+        return Err(Failure::bad_request("Request body must be a JSON object"));
+    }
+    let mut asked = Vec::new();
+    reader.object::<DocError>(|reader, id| {
+        if reader.peek()? != Kind::Array {
+            return Err(DocError::bad_request("Revisions must be a list"));
+        }
+        let mut revs = Vec::new();
+        reader.array::<DocError>(|reader| {
+            if reader.peek()? != Kind::String {
+                return Err(documents::RevError.into());
+            }
+            revs.push(reader.string()?.parse()?);
+            Ok(())
+        })?;
+        asked.push((id.into_owned(), revs));
+        Ok(())
+    })?;
+    reader.end().map_err(DocError::from)?;
+    Ok(asked)
+}
+
+fn put_revs(out: &mut Vec<u8>, revs: &[Rev]) {
+    out.push(b'[');
+    for (index, rev) in revs.iter().enumerate() {
+        out.extend_from_slice(if index == 0 { b"\"" } else { b",\"" });
+        out.extend_from_slice(rev.to_string().as_bytes());
+        out.push(b'"');
+    }
+    out.push(b']');
+}
+
+/// `POST /DB/_revs_diff`
+pub(super) async fn revs_diff(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
+    let asked = revs_by_id(call).await?;
+    let snapshot = call.snapshot(database).await?;
+    let body = chunks(&call.patience, async move |mut writer: ChunkWriter| {
+        writer.buffer.push(b'{');
+        let mut is_first = true;
+        for (id, revs) in asked {
+            let Some(diff) = snapshot.revs_diff(&id, &revs)? else { continue };
+            if !std::mem::take(&mut is_first) {
+                writer.buffer.push(b',');
+            }
+            put_string(&mut writer.buffer, &id);
+            writer.buffer.extend_from_slice(b":{\"missing\":");
+            put_revs(&mut writer.buffer, &diff.missing);
+            if !diff.possible_ancestors.is_empty() {
+                writer.buffer.extend_from_slice(b",\"possible_ancestors\":");
+                put_revs(&mut writer.buffer, &diff.possible_ancestors);
+            }
+            writer.buffer.push(b'}');
+            writer.breathe().await?;
+        }
+        writer.buffer.extend_from_slice(b"}\n");
+        writer.send().await
+    });
+    Ok(reply::json(StatusCode::OK, body))
+}
+
+/// `POST /DB/_missing_revs`
+pub(super) async fn missing_revs(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
+    let asked = revs_by_id(call).await?;
+    let snapshot = call.snapshot(database).await?;
+    let mut out = b"{\"missing_revs\":{".to_vec();
+    let mut is_first = true;
+    for (id, revs) in asked {
+        let Some(diff) = snapshot.revs_diff(&id, &revs)? else { continue };
+        if !std::mem::take(&mut is_first) {
+            out.push(b',');
+        }
+        put_string(&mut out, &id);
+        out.push(b':');
+        put_revs(&mut out, &diff.missing);
+    }
+    out.extend_from_slice(b"}}\n");
+    Ok(reply::json(StatusCode::OK, out.into()))
+}
+
+/// `POST /DB/_purge`
+pub(super) async fn purge(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
+    let asked = revs_by_id(call).await?;
+    security::check_admin(call, database)?;
+    let size = (asked.len(), 64 * asked.len());
+    let purge = move |writer: &mut documents::Writer| {
+        let mut purged: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (id, revs) in asked {
+            let gone = writer.purge(&id, &revs)?;
+            purged.insert(id, gone.iter().map(Rev::to_string).collect());
+        }
+        Ok(purged)
+    };
+    let purged = call.thread.change(database, size, purge).await?;
+    Ok(reply::value(StatusCode::CREATED, &json!({ "purge_seq": null, "purged": purged })))
+}

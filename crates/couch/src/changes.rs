@@ -1,0 +1,300 @@
+//! `_changes`: the feed of a database, in all its forms.
+//!
+//! ```text
+//! subscribe -> read what is behind `since` -> wait until the log has committed it -> send -> wait for news -> read ...
+//! ```
+//!
+//! Invariants
+//! - A row leaves only when the log has committed what it tells.
+//! - Who reads on from `last_seq` misses nothing: the subscription is older than the look.
+
+mod filter;
+mod form;
+
+use std::{rc::Rc, sync::Arc};
+
+use documents::{ChangeRow, Database, DbId, Direction, DocError, Found, Snapshot, json::put_string};
+use http::HeaderName;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+use self::filter::Filter;
+pub(super) use self::form::{Beat, Form};
+use super::{
+    body::{Body, Broken, ChunkWriter, chunks},
+    database::seq_text,
+    failure::Failure,
+    query::Query,
+    reply::Reply,
+    request::Call,
+    route::only,
+    show::{Show, send_document},
+    thread::HttpThread,
+};
+
+/// Rows that a filter leaves out between two looks at the clock and at other connections.
+const SKIPPED_MAX: u32 = 128;
+
+/// Where a feed begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Since {
+    Seq(u64),
+    Now,
+}
+
+impl Since {
+    fn parse(text: &str, db: DbId) -> Result<Since, Failure> {
+        let text = text.trim().trim_matches('"');
+        if matches!(text, "" | "0") {
+            return Ok(Since::Seq(0));
+        }
+        if text == "now" {
+            return Ok(Since::Now);
+        }
+        let malformed = || Failure::bad_request("Malformed sequence supplied in 'since' parameter.");
+        let (number, of) = text.split_once('-').map_or((text, None), |(number, of)| (number, Some(of)));
+        let seq = number.parse().map_err(|_| malformed())?;
+        // Of another database that had the name before: everything here is new.
+        if of.is_some_and(|of| of != db.to_string()) {
+            return Ok(Since::Seq(0));
+        }
+        Ok(Since::Seq(seq))
+    }
+}
+
+/// Behind which row a feed begins. Who has seen more than there is has seen what a crash has taken, where less than `strict` was
+/// asked of it; other edits may have its place by now. So it begins anew.
+fn begin(since: Since, update_seq: u64) -> u64 {
+    match since {
+        Since::Now => update_seq,
+        Since::Seq(seq) if seq > update_seq => 0,
+        Since::Seq(seq) => seq,
+    }
+}
+
+/// What is asked for.
+struct Asked {
+    form: Form,
+    beat: Beat,
+    since: Since,
+    limit: u64,
+    direction: Direction,
+    all_leaves: bool,
+    include_docs: bool,
+    show: Show,
+    filter: Filter,
+}
+
+impl Asked {
+    fn of(call: &Call, database: &Database, filter: Filter) -> Result<Asked, Failure> {
+        let query = &call.query;
+        let event_id = call.header(HeaderName::from_static("last-event-id"));
+        let since = query.text("last-event-id").or(event_id).or(query.text("since"));
+        let since = since.map_or(Ok(Since::Seq(0)), |text| Since::parse(text, database.id()))?;
+        let descending = query.flag("descending")?;
+        Ok(Asked {
+            form: Form::of(query)?,
+            beat: Beat::of(query)?,
+            since,
+            // As in CouchDB: none is asked for as one.
+            limit: query.count("limit")?.unwrap_or(u64::MAX).max(1),
+            direction: if descending { Direction::Descending } else { Direction::Ascending },
+            all_leaves: style(query)?,
+            include_docs: query.flag("include_docs")?,
+            show: Show {
+                conflicts: query.flag("conflicts")?,
+                attachments: query.flag("attachments")?,
+                ..Show::default()
+            },
+            filter,
+        })
+    }
+}
+
+fn style(query: &Query) -> Result<bool, Failure> {
+    match query.text("style") {
+        None | Some("main_only") => Ok(false),
+        Some("all_docs") => Ok(true),
+        Some(_) => Err(Failure::bad_request("Invalid style: only main_only and all_docs are known")),
+    }
+}
+
+/// `/DB/_changes`
+pub(super) async fn changes(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
+    only(&call.head, "GET,HEAD,POST")?;
+    let filter = Filter::of(call, database).await?;
+    let asked = Asked::of(call, database, filter)?;
+    let form = asked.form;
+    if call.method() == "HEAD" {
+        return Ok(form.reply(Body::EMPTY));
+    }
+    // Before the first look, so that nothing is missed.
+    let news = call.thread.feeds().subscribe(database.id());
+    let since = begin(asked.since, call.snapshot(database).await?.update_seq());
+    let (thread, database) = (call.thread.clone(), database.clone());
+    let body = chunks(&call.patience, async move |writer: ChunkWriter| {
+        let feed = Feed { thread, database, asked, writer, since, sent: 0, beat_due: Instant::now() };
+        feed.run(news).await
+    });
+    Ok(form.reply(body))
+}
+
+/// A feed that is being sent.
+struct Feed {
+    thread: Rc<HttpThread>,
+    database: Arc<Database>,
+    asked: Asked,
+    writer: ChunkWriter,
+    /// All up to here was sent or left out.
+    since: u64,
+    sent: u64,
+    /// When the next heartbeat is due.
+    beat_due: Instant,
+}
+
+impl Feed {
+    async fn run(mut self, mut news: watch::Receiver<()>) -> Result<(), Broken> {
+        self.asked.form.open(&mut self.writer);
+        if self.asked.form != Form::Normal {
+            // The head, and that it begins: browsers and proxies give up otherwise.
+            self.writer.send().await?;
+        }
+        self.beat_due = self.asked.beat.next();
+        let deadline = Instant::now() + self.asked.beat.timeout;
+        let mut pending = 0;
+        loop {
+            news.mark_unchanged();
+            let snapshot = self.database.snapshot();
+            self.thread.committed(snapshot.last_lsn()).await?;
+            let is_full = self.send_rows(&snapshot).await?;
+            if is_full {
+                pending = snapshot.pending(self.since);
+                break;
+            }
+            let is_over = match self.asked.form {
+                Form::Normal => true,
+                Form::Longpoll => self.sent > 0,
+                Form::Continuous | Form::EventSource => false,
+            };
+            if is_over {
+                break;
+            }
+            self.writer.send().await?;
+            // A feed may wait for days: what it has read is not kept for it.
+            drop(snapshot);
+            if !self.await_news(&mut news, deadline).await? {
+                break;
+            }
+        }
+        let last_seq = seq_text(self.since, self.database.id());
+        self.asked.form.close(&mut self.writer, &last_seq, pending);
+        self.writer.send().await
+    }
+
+    /// Waits, with heartbeats. Says whether to read on.
+    async fn await_news(
+        &mut self,
+        news: &mut watch::Receiver<()>,
+        deadline: Instant,
+    ) -> Result<bool, Broken> {
+        let has_beat = self.asked.beat.heartbeat.is_some();
+        loop {
+            tokio::select! {
+                changed = news.changed() => return Ok(changed.is_ok()),
+                () = sleep_until(self.beat_due), if has_beat => self.beat().await?,
+                () = sleep_until(deadline), if !has_beat => return Ok(false),
+                () = self.thread.stopping() => return Ok(false),
+                () = self.writer.gone() => return Err(Broken),
+            }
+        }
+    }
+
+    async fn beat(&mut self) -> Result<(), Broken> {
+        self.beat_due = self.asked.beat.next();
+        self.asked.form.put_heartbeat(&mut self.writer);
+        self.writer.send().await
+    }
+
+    /// Sends what is new. Says whether there was as much as was asked for.
+    async fn send_rows(&mut self, snapshot: &Snapshot) -> Result<bool, Broken> {
+        let descending = self.asked.direction == Direction::Descending;
+        let from = if descending { u64::MAX } else { self.since };
+        let mut skipped = 0;
+        for row in snapshot.changes(from, self.asked.direction) {
+            let row = row?;
+            if descending && row.seq <= self.since {
+                break;
+            }
+            if !self.asked.filter.takes(&row, snapshot)? {
+                skipped += 1;
+                if skipped % SKIPPED_MAX == 0 {
+                    self.writer.rest().await?;
+                    if self.asked.beat.heartbeat.is_some() && Instant::now() >= self.beat_due {
+                        self.beat().await?;
+                    }
+                }
+                continue;
+            }
+            let seq = row.seq;
+            self.send_row(snapshot, row).await?;
+            if self.sent >= self.asked.limit {
+                self.since = seq;
+                return Ok(true);
+            }
+        }
+        self.since = self.since.max(snapshot.update_seq());
+        Ok(false)
+    }
+
+    async fn send_row(&mut self, snapshot: &Snapshot, row: ChangeRow) -> Result<(), Broken> {
+        let seq = seq_text(row.seq, snapshot.db());
+        let mut is_first = self.sent == 0;
+        self.sent += 1;
+        self.asked.form.begin_row(&mut self.writer, &mut is_first);
+        self.writer.put(format_args!("{{\"seq\":\"{seq}\",\"id\":"));
+        put_string(&mut self.writer.buffer, &row.id);
+        self.writer.buffer.extend_from_slice(b",\"changes\":[");
+        let shown = if self.asked.all_leaves { row.leaves.len() } else { 1 };
+        for (index, rev) in row.leaves.iter().take(shown).enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            self.writer.put(format_args!("{comma}{{\"rev\":\"{rev}\"}}"));
+        }
+        self.writer.buffer.push(b']');
+        if row.deleted {
+            self.writer.buffer.extend_from_slice(b",\"deleted\":true");
+        }
+        if self.asked.include_docs {
+            self.writer.buffer.extend_from_slice(b",\"doc\":");
+            let info = snapshot.document(&row.id)?.ok_or(DocError::Missing)?;
+            let winner =
+                row.leaves.first().and_then(|rev| Found::new(info, *rev)).ok_or(DocError::Missing)?;
+            send_document(&mut self.writer, snapshot, &winner, &self.asked.show).await?;
+        }
+        self.writer.buffer.push(b'}');
+        self.asked.form.end_row(&mut self.writer, &seq);
+        self.writer.breathe().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lsn::Lsn;
+
+    use super::*;
+
+    #[test]
+    fn a_position_is_of_one_database() {
+        let db = DbId::new(Lsn::new(0xab8));
+        let parse = |text: &str| Since::parse(text, db);
+        assert_eq!(parse("7-0000000000000ab8"), Ok(Since::Seq(7)));
+        assert_eq!(parse("\"7-0000000000000ab8\""), Ok(Since::Seq(7)));
+        assert_eq!(parse("7-0000000000000ab0"), Ok(Since::Seq(0)), "of another that had its name");
+        assert_eq!(parse("7"), Ok(Since::Seq(7)));
+        assert_eq!(parse("now"), Ok(Since::Now));
+        assert_eq!(parse(""), Ok(Since::Seq(0)));
+        assert_eq!((begin(Since::Now, 9), begin(Since::Seq(9), 9), begin(Since::Seq(10), 9)), (9, 9, 0));
+        assert!(parse("x").is_err() && parse("-1").is_err() && parse("x-0000000000000ab8").is_err());
+    }
+}

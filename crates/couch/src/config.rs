@@ -1,0 +1,81 @@
+//! `/_node/_local/_config`: settings under the names that CouchDB has for them.
+//!
+//! Only what has a meaning here is known; the values are those of the settings, so CONFIG GET shows the same. What is changed here
+//! is so after a restart as well, as in CouchDB (see `config::lasting`).
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use serde_json::Value;
+use settings::{Key, Settings};
+
+use super::{
+    failure::Failure,
+    reply::{self, Reply},
+    request::Call,
+};
+
+/// Section and key of CouchDB, and the setting that they are.
+const NAMES: &[(&str, &str, Key)] = &[
+    ("chttpd", "enable_cors", Key::Cors),
+    ("chttpd", "max_http_request_size", Key::HttpBodyBytesMax),
+    ("chttpd", "port", Key::HttpPort),
+    ("cors", "credentials", Key::CorsCredentials),
+    ("cors", "headers", Key::CorsHeaders),
+    ("cors", "methods", Key::CorsMethods),
+    ("cors", "origins", Key::CorsOrigins),
+    ("couchdb", "database_dir", Key::Dir),
+    ("couchdb", "max_document_size", Key::MaxDocumentSize),
+    ("httpd", "enable_cors", Key::Cors),
+    ("log", "level", Key::Loglevel),
+];
+
+/// `/_node/NODE/_config/...`
+pub(super) async fn config(call: &mut Call, path: &[&str]) -> Result<Reply, Failure> {
+    call.user.require_admin()?;
+    let [section, key] = match path {
+        [] if call.is_read() => return Ok(all(&call.thread.host().settings())),
+        [section] if call.is_read() => {
+            let settings = call.thread.host().settings();
+            let rows = NAMES.iter().filter(|row| row.0 == *section);
+            let found: BTreeMap<_, _> = rows.map(|row| (row.1, shown(&settings, row.2))).collect();
+            return Ok(reply::value(StatusCode::OK, &found));
+        }
+        [section, key] => [*section, *key],
+        [] | [_] => return Err(Failure::MethodNotAllowed("GET,HEAD")),
+        _ => return Err(Failure::NotFound("missing")),
+    };
+    let known = NAMES.iter().find(|row| row.0 == section && row.1 == key).map(|row| row.2);
+    let setting = known.ok_or(Failure::NotFound("unknown_config_value"))?;
+    let before = shown(&call.thread.host().settings(), setting);
+    match call.method() {
+        "GET" | "HEAD" => {}
+        "PUT" => match call.json().await? {
+            Value::String(text) => {
+                call.thread.host().config.set_and_keep(setting, Some(&text)).map_err(Failure::bad_request)?
+            }
+            _ => return Err(Failure::bad_request("Config values must be strings")),
+        },
+        "DELETE" => call.thread.host().config.set_and_keep(setting, None).map_err(Failure::bad_request)?,
+        _ => return Err(Failure::MethodNotAllowed("GET,HEAD,PUT,DELETE")),
+    }
+    Ok(reply::value(StatusCode::OK, &before))
+}
+
+fn all(settings: &Settings) -> Reply {
+    let mut sections: BTreeMap<&str, BTreeMap<&str, String>> = BTreeMap::new();
+    for (section, key, setting) in NAMES {
+        sections.entry(section).or_default().insert(key, shown(settings, *setting));
+    }
+    reply::value(StatusCode::OK, &sections)
+}
+
+/// A value as CouchDB would show it: switches are `true` and `false`.
+fn shown(settings: &Settings, setting: Key) -> String {
+    let value = settings.iter().find(|(option, _)| option.key == setting).map(|(_, value)| value);
+    match value.unwrap_or_default().as_str() {
+        "yes" => "true".into(),
+        "no" => "false".into(),
+        other => other.into(),
+    }
+}

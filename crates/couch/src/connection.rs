@@ -1,0 +1,166 @@
+//! One connection: the socket, with a note of when it moved, and the loop of its requests.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use http::Request;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+use super::{patience::IdleTimer, route, thread::HttpThread};
+
+/// Bytes of a head, and bytes of a reply that wait to be sent.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
+/// Header fields of a request.
+const HEADERS_MAX: usize = 100;
+
+/// Serves until the client leaves, its patience with us or ours with it ends, or the thread stops.
+pub(super) async fn serve(
+    thread: Rc<HttpThread>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    patience: Rc<IdleTimer>,
+) {
+    let service = service_fn(|request: Request<Incoming>| {
+        let (thread, patience) = (thread.clone(), patience.clone());
+        async move { Ok::<_, Infallible>(route::answer(thread, request, peer, patience).await) }
+    });
+    let io = TokioIo::new(Socket { stream, patience: patience.clone(), in_first_line: false });
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(BUFFER_BYTES_MAX).max_headers(HEADERS_MAX);
+    let mut connection = pin!(builder.serve_connection(io, service));
+    let mut leaving = false;
+    loop {
+        tokio::select! {
+            biased;
+            // A client that has gone or speaks no HTTP: there is nobody to tell.
+            _ = connection.as_mut() => return,
+            () = patience.ended.notified() => return,
+            () = thread.stopping(), if !leaving => {
+                leaving = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+/// The socket.
+struct Socket {
+    stream: TcpStream,
+    patience: Rc<IdleTimer>,
+    /// The first line of a request has begun, and did not end yet.
+    in_first_line: bool,
+}
+
+impl Socket {
+    fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.patience.wrote(result.is_ready());
+        result
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let result = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.in_first_line |= self.patience.is_idle();
+            self.patience.read();
+            if self.in_first_line {
+                self.in_first_line = escape_quotes(buffer, before);
+            }
+        }
+        result
+    }
+}
+
+/// Quotes in the first line of a request become `%22`, where there is room for that: people who type `?key="a"` send them as
+/// they are, CouchDB takes them, and what parses the line does not. Says whether the line goes on.
+fn escape_quotes(buffer: &mut ReadBuf<'_>, from: usize) -> bool {
+    let new = &buffer.filled()[from..];
+    let end = memchr::memchr(b'\n', new);
+    let (line, rest) = new.split_at(end.unwrap_or(new.len()));
+    let count = memchr::memchr_iter(b'"', line).count();
+    if count > 0 && 2 * count <= buffer.remaining() {
+        let mut escaped = Vec::with_capacity(new.len() + 2 * count);
+        for &byte in line {
+            match byte {
+                b'"' => escaped.extend_from_slice(b"%22"),
+                byte => escaped.push(byte),
+            }
+        }
+        escaped.extend_from_slice(rest);
+        buffer.set_filled(from);
+        buffer.put_slice(&escaped);
+    }
+    end.is_none()
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.wrote(result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        self.wrote(result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn escaped(sent: &[u8], room: usize) -> (Vec<u8>, bool) {
+        let mut memory = vec![0; sent.len() + room];
+        let mut buffer = ReadBuf::new(&mut memory);
+        buffer.put_slice(sent);
+        let goes_on = escape_quotes(&mut buffer, 1);
+        (buffer.filled().to_vec(), goes_on)
+    }
+
+    #[test]
+    fn quotes_are_escaped_in_the_first_line_only() {
+        let sent = b"\"GET /a?key=\"b\" HTTP/1.1\r\nETag: \"x\"\r\n";
+        let expected = b"\"GET /a?key=%22b%22 HTTP/1.1\r\nETag: \"x\"\r\n";
+        assert_eq!(escaped(sent, 4), (expected.to_vec(), false));
+        assert_eq!(escaped(sent, 3), (sent.to_vec(), false), "there is no room");
+        assert_eq!(escaped(b"xGET /a?\"", 9), (b"xGET /a?%22".to_vec(), true), "the line goes on");
+        assert_eq!(escaped(b"x\r\n", 9), (b"x\r\n".to_vec(), false));
+    }
+}

@@ -1,0 +1,144 @@
+//! Edits: from documents that clients send to what the database is asked to do, and back to what the clients are told.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use documents::{
+    AttachmentRequest, AttachmentSource, CHUNK_BYTES, Database, DocError, DocId, DocRev, EditRequest,
+    LOCAL_PREFIX, Limits, NewAttachment, NewContent, NewDocument, Rev, RevError, UploadId, Uploaded, Writer,
+    check_id,
+};
+use settings::Key;
+
+use super::{
+    failure::Failure,
+    request::Call,
+    upload::{Stored, Upload},
+};
+
+/// What is done to one document.
+pub(super) enum Edit {
+    /// One that is listed and replicated, with what keeps attachments of it that are in the log already.
+    Document(EditRequest, Vec<Stored>),
+    /// One that is neither. Its id is without the prefix.
+    Local { id: DocId, rev: Option<u64>, deleted: bool, body: Bytes },
+}
+
+impl Edit {
+    /// About how many bytes it takes in the log.
+    pub(super) fn size_bytes(&self) -> usize {
+        let attachment = |attachment: &AttachmentRequest| match &attachment.source {
+            AttachmentSource::Inline { bytes, .. } => bytes.len(),
+            AttachmentSource::Stub | AttachmentSource::Upload { .. } => 0,
+        };
+        match self {
+            Edit::Document(edit, _) => {
+                edit.body.len() + edit.attachments.iter().map(attachment).sum::<usize>()
+            }
+            Edit::Local { body, .. } => body.len(),
+        }
+    }
+
+    /// The document, if it is one that is listed.
+    pub(super) fn document_id(&self) -> Option<&DocId> {
+        match self {
+            Edit::Document(edit, _) => Some(&edit.id),
+            Edit::Local { .. } => None,
+        }
+    }
+
+    /// Does it.
+    pub(super) fn make(self, writer: &mut Writer) -> Result<DocRev, DocError> {
+        match self {
+            Edit::Document(edit, stored) => {
+                stored.into_iter().for_each(Stored::taken);
+                let uploads: Vec<_> = edit.attachments.iter().filter_map(upload_of).collect();
+                let edited = writer.edit(edit);
+                if edited.is_err() {
+                    uploads.into_iter().try_for_each(|upload| writer.discard_upload(upload))?;
+                }
+                edited.map(DocRev::Tree)
+            }
+            Edit::Local { id, rev, deleted: false, body } => {
+                writer.put_local(&id, rev, body).map(DocRev::Local)
+            }
+            Edit::Local { id, rev, deleted: true, .. } => {
+                writer.remove_local(&id, rev).map(|()| DocRev::Local(0))
+            }
+        }
+    }
+}
+
+fn upload_of(attachment: &AttachmentRequest) -> Option<UploadId> {
+    match attachment.source {
+        AttachmentSource::Upload { upload, .. } => Some(upload),
+        AttachmentSource::Stub | AttachmentSource::Inline { .. } => None,
+    }
+}
+
+/// How large documents may be.
+pub(super) fn limits(call: &Call) -> Limits {
+    let document_bytes_max = call.thread.host().settings().integer(Key::MaxDocumentSize) as usize;
+    Limits { document_bytes_max, ..Limits::default() }
+}
+
+/// What is done to the document `id`, if `document` is sent. Attachments that are too large for one record are stored before.
+pub(super) async fn edit_of(
+    call: &Call,
+    database: &Arc<Database>,
+    id: DocId,
+    mut document: NewDocument,
+    new_edits: bool,
+) -> Result<Edit, Failure> {
+    check_id(&id)?;
+    if let Some(id) = id.strip_prefix(LOCAL_PREFIX) {
+        let rev = document.rev.map(local_rev).transpose()?;
+        return Ok(Edit::Local { id: id.into(), rev, deleted: document.deleted, body: document.body });
+    }
+    let (mut uploads, mut stored) = (Vec::new(), Vec::new());
+    for attachment in &mut document.attachments {
+        if let Some((uploaded, kept)) = store_large(call, database, attachment).await? {
+            uploads.push((attachment.name.clone(), uploaded));
+            stored.push(kept);
+        }
+    }
+    let uploaded =
+        |name: &str| uploads.iter().find(|(known, _)| known == name).map(|(_, uploaded)| *uploaded);
+    Ok(Edit::Document(EditRequest::new(id, document, new_edits, uploaded)?, stored))
+}
+
+/// Stores an attachment that is too large for one record: from then on it follows its document.
+async fn store_large(
+    call: &Call,
+    database: &Arc<Database>,
+    attachment: &mut NewAttachment,
+) -> Result<Option<(Uploaded, Stored)>, Failure> {
+    let bytes = match &mut attachment.content {
+        NewContent::Inline { bytes, .. } if bytes.len() > CHUNK_BYTES => std::mem::take(bytes),
+        NewContent::Inline { .. } | NewContent::Stub { .. } => return Ok(None),
+        NewContent::Follows { .. } => {
+            return Err(Failure::bad_request("Attachments that follow need a multipart/related body"));
+        }
+    };
+    let mut upload = Upload::new(&call.thread, database);
+    upload.push(bytes.into()).await?;
+    let (uploaded, stored) = upload.finish_stored().await?;
+    let Uploaded { length, digest, .. } = uploaded;
+    attachment.content = NewContent::Follows { length, digest: Some(digest) };
+    Ok(Some((uploaded, stored)))
+}
+
+/// The revision of a document that is listed.
+pub(super) fn tree_rev(rev: DocRev) -> Result<Rev, Failure> {
+    match rev {
+        DocRev::Tree(rev) => Ok(rev),
+        DocRev::Local(_) => Err(Failure::Doc(RevError.into())),
+    }
+}
+
+fn local_rev(rev: DocRev) -> Result<u64, Failure> {
+    match rev {
+        DocRev::Local(count) => Ok(count),
+        DocRev::Tree(_) => Err(Failure::Doc(RevError.into())),
+    }
+}

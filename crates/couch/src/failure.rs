@@ -1,0 +1,234 @@
+//! Why a request fails, and how a client is told: the one table of status, error and reason.
+//!
+//! The texts are those of CouchDB, exactly: PouchDB and others compare them.
+
+use std::borrow::Cow;
+
+use documents::DocError;
+use http::{HeaderValue, StatusCode, header};
+
+use super::{
+    body::Body,
+    reply::{self, Reply},
+};
+use super::{commit_gate::LogFailed, refusal::Refusal};
+
+/// When to come back if there is no memory for a body, in seconds.
+const RETRY_AFTER_S: &str = "5";
+
+/// See the module documentation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// What is wrong with documents.
+    Doc(DocError),
+    /// The methods that the path knows.
+    MethodNotAllowed(&'static str),
+    /// Nothing has this path.
+    NotFound(&'static str),
+    /// The client must say who it is. It is not asked to (`WWW-Authenticate`): browsers would show a window of their own.
+    Unauthorized(&'static str),
+    /// The client has said who it is, and may not.
+    Forbidden(&'static str),
+    /// The body is of another type than this one.
+    BadContentType(&'static str),
+    /// The body is compressed in a way that is not taken here.
+    BadContentEncoding,
+    /// The body is larger than `http-body-bytes-max`.
+    TooLarge,
+    /// Bodies of other requests take all memory that there is for them.
+    Busy,
+    /// What an `If-Match` or a `_rev` asks for contradicts another.
+    RevMismatch,
+    /// The range begins behind the end of this many bytes.
+    RangeNotSatisfiable(u64),
+    /// It takes no writes.
+    Refused(Refusal),
+    /// Nothing does this here.
+    NotImplemented(&'static str),
+    /// Too few replicas have acknowledged within `ack-timeout`. It is on this disk.
+    NotReplicated,
+    /// The client has gone in the midst of its request.
+    Gone,
+}
+
+impl Failure {
+    pub(super) fn bad_request(reason: impl Into<Cow<'static, str>>) -> Failure {
+        Failure::Doc(DocError::BadRequest(reason.into()))
+    }
+
+    pub(super) fn query(reason: impl Into<Cow<'static, str>>) -> Failure {
+        Failure::Doc(DocError::QueryParse(reason.into()))
+    }
+
+    /// JSON that is none, also if it is no UTF-8.
+    pub(super) const INVALID_JSON: Failure = Failure::Doc(DocError::bad_request("invalid UTF-8 JSON"));
+
+    fn row(&self) -> (StatusCode, &'static str, Cow<'static, str>) {
+        match self {
+            Failure::Doc(error) => {
+                let status =
+                    StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                (status, error.error(), error.reason().into())
+            }
+            Failure::MethodNotAllowed(methods) => {
+                let reason = format!("Only {methods} allowed");
+                (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", reason.into())
+            }
+            Failure::NotFound(reason) => (StatusCode::NOT_FOUND, "not_found", (*reason).into()),
+            Failure::Unauthorized(reason) => (StatusCode::UNAUTHORIZED, "unauthorized", (*reason).into()),
+            Failure::Forbidden(reason) => (StatusCode::FORBIDDEN, "forbidden", (*reason).into()),
+            Failure::BadContentType(wanted) => {
+                let reason = format!("Content-Type must be {wanted}");
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_content_type", reason.into())
+            }
+            Failure::BadContentEncoding => {
+                let reason = "The Content-Encoding is not supported here".into();
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_ctype", reason)
+            }
+            Failure::TooLarge => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the request entity is too large".into())
+            }
+            Failure::Busy => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "service_unavailable",
+                "Too many requests with large bodies are on their way; try again later.".into(),
+            ),
+            Failure::RevMismatch => {
+                let reason = "Document rev from request body and query string have different values".into();
+                (StatusCode::BAD_REQUEST, "bad_request", reason)
+            }
+            Failure::RangeNotSatisfiable(_) => (
+                StatusCode::RANGE_NOT_SATISFIABLE,
+                "requested_range_not_satisfiable",
+                "Requested range not satisfiable".into(),
+            ),
+            Failure::Refused(refusal) => {
+                let (status, error) = match refusal {
+                    // Not a matter of time: PouchDB goes on without writing checkpoints here.
+                    Refusal::Replica => (StatusCode::FORBIDDEN, "forbidden"),
+                    Refusal::DiskFull(_) => (StatusCode::INSUFFICIENT_STORAGE, "insufficient_storage"),
+                    Refusal::LogFailed => (StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error"),
+                    _ => (StatusCode::SERVICE_UNAVAILABLE, "service_unavailable"),
+                };
+                (status, error, refusal.to_string().into())
+            }
+            Failure::NotImplemented(reason) => {
+                (StatusCode::NOT_IMPLEMENTED, "not_implemented", (*reason).into())
+            }
+            Failure::NotReplicated => {
+                let reason = "Not enough replicas have acknowledged within ack-timeout: what was written is in the log of this \
+                              server, and is lost if another leads that does not have it";
+                (StatusCode::SERVICE_UNAVAILABLE, "not_replicated", reason.into())
+            }
+            Failure::Gone => (StatusCode::BAD_REQUEST, "bad_request", "the request ended too early".into()),
+        }
+    }
+
+    /// Status, error and reason, for a list of results.
+    pub(super) fn parts(&self) -> (u16, &'static str, Cow<'static, str>) {
+        let (status, error, reason) = self.row();
+        (status.as_u16(), error, reason)
+    }
+
+    pub(super) fn into_reply(self) -> Reply {
+        let (status, error, reason) = self.row();
+        let mut body = Vec::with_capacity(48 + reason.len());
+        body.extend_from_slice(b"{\"error\":\"");
+        body.extend_from_slice(error.as_bytes());
+        body.extend_from_slice(b"\",\"reason\":");
+        reply::write_json(&mut body, &*reason);
+        body.extend_from_slice(b"}\n");
+        let mut reply = reply::json(status, Body::from(body));
+        let headers = reply.headers_mut();
+        match self {
+            Failure::MethodNotAllowed(methods) => {
+                headers.insert(header::ALLOW, HeaderValue::from_static(methods));
+            }
+            Failure::Busy => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
+            }
+            Failure::RangeNotSatisfiable(length) => {
+                if let Ok(range) = format!("bytes */{length}").parse() {
+                    headers.insert(header::CONTENT_RANGE, range);
+                }
+            }
+            _ => {}
+        }
+        reply
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::Refused(refusal)
+    }
+}
+
+impl From<LogFailed> for Failure {
+    fn from(LogFailed: LogFailed) -> Failure {
+        Failure::Refused(Refusal::LogFailed)
+    }
+}
+
+impl From<DocError> for Failure {
+    fn from(error: DocError) -> Failure {
+        Failure::Doc(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(failure: Failure) -> String {
+        let (status, error, reason) = failure.parts();
+        format!("{status} {error}: {reason}")
+    }
+
+    #[test]
+    fn texts_are_those_of_couchdb() {
+        for (failure, expected) in [
+            (DocError::Conflict.into(), "409 conflict: Document update conflict."),
+            (DocError::NoDatabase.into(), "404 not_found: Database does not exist."),
+            (Failure::MethodNotAllowed("GET,HEAD"), "405 method_not_allowed: Only GET,HEAD allowed"),
+            (
+                Failure::BadContentType("application/json"),
+                "415 bad_content_type: Content-Type must be application/json",
+            ),
+            (Failure::TooLarge, "413 too_large: the request entity is too large"),
+            (Failure::INVALID_JSON, "400 bad_request: invalid UTF-8 JSON"),
+            (
+                Failure::RangeNotSatisfiable(7),
+                "416 requested_range_not_satisfiable: Requested range not satisfiable",
+            ),
+            (
+                Failure::RevMismatch,
+                "400 bad_request: Document rev from request body and query string have different values",
+            ),
+        ] {
+            assert_eq!(told(failure), expected);
+        }
+    }
+
+    #[test]
+    fn who_cannot_write_here_is_told_whether_it_is_a_matter_of_time() {
+        let status = |refusal: Refusal| Failure::from(refusal).parts().0;
+        assert_eq!(status(Refusal::Loading), 503);
+        assert_eq!(status(Refusal::Replica), 403);
+        assert_eq!(status(Refusal::DiskFull("x".into())), 507);
+        assert_eq!(status(Refusal::LogFailed), 500);
+    }
+
+    #[test]
+    fn some_failures_say_more_in_headers() {
+        let reply = Failure::MethodNotAllowed("PUT,GET").into_reply();
+        assert_eq!(reply.headers()[header::ALLOW], "PUT,GET");
+        let reply = Failure::RangeNotSatisfiable(100).into_reply();
+        assert_eq!(reply.headers()[header::CONTENT_RANGE], "bytes */100");
+        let reply = Failure::Busy.into_reply();
+        assert_eq!(
+            (reply.status().as_u16(), &reply.headers()[header::RETRY_AFTER]),
+            (503, &RETRY_AFTER_S.parse().unwrap())
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! Who waits for news of databases: changes feeds on the threads that serve HTTP.
+//!
+//! What it is: a wake-up per database, and one for all of them. What it is not: the news: who is woken reads the database, and
+//! waits until the log has committed what it has read.
+//!
+//! Invariants
+//! - Who subscribes and then reads misses nothing: a change is in memory before it is told.
+//! - What nobody listens to costs one look at a map.
+
+use std::collections::HashMap;
+
+use documents::{DbId, Notice};
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+/// Forgotten subscriptions are looked for when there are more than twice as many as were left the last time, and this many.
+const SWEEP_MIN: usize = 64;
+
+/// See the module documentation.
+pub struct Feeds {
+    by_database: RwLock<Subscriptions>,
+    /// Counts news of any database.
+    all: watch::Sender<u64>,
+}
+
+struct Subscriptions {
+    senders: HashMap<DbId, watch::Sender<()>>,
+    sweep_at: usize,
+}
+
+impl Default for Feeds {
+    fn default() -> Feeds {
+        let subscriptions = Subscriptions { senders: HashMap::new(), sweep_at: SWEEP_MIN };
+        Feeds { by_database: RwLock::new(subscriptions), all: watch::Sender::new(0) }
+    }
+}
+
+impl Feeds {
+    /// Changes with each change of the database, and ends when it is deleted.
+    pub(crate) fn subscribe(&self, db: DbId) -> watch::Receiver<()> {
+        let mut subscriptions = self.by_database.write();
+        let Subscriptions { senders, sweep_at } = &mut *subscriptions;
+        if senders.len() >= *sweep_at {
+            senders.retain(|_, sender| sender.receiver_count() > 0);
+            *sweep_at = SWEEP_MIN.max(2 * senders.len());
+        }
+        senders.entry(db).or_insert_with(|| watch::Sender::new(())).subscribe()
+    }
+
+    /// Changes with each change of any database.
+    pub(crate) fn subscribe_to_all(&self) -> watch::Receiver<u64> {
+        self.all.subscribe()
+    }
+
+    /// Tells what has happened. Does not wait.
+    pub fn tell(&self, notice: &Notice) {
+        match notice {
+            Notice::Created { .. } => {}
+            Notice::Updated { db, .. } => {
+                if let Some(sender) = self.by_database.read().senders.get(db) {
+                    sender.send_replace(());
+                }
+            }
+            Notice::Deleted { db, .. } => _ = self.by_database.write().senders.remove(db),
+        }
+        if self.all.receiver_count() > 0 {
+            self.all.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lsn::Lsn;
+
+    use super::*;
+
+    fn updated(db: DbId) -> Notice {
+        Notice::Updated { db, update_seq: 1, lsn: Lsn::new(64) }
+    }
+
+    #[test]
+    fn who_listens_is_woken_by_its_database_alone_and_told_of_its_end() {
+        let (feeds, [a, b]) = (Feeds::default(), [8, 16].map(|lsn| DbId::new(Lsn::new(lsn))));
+        let (mut of_a, mut all) = (feeds.subscribe(a), feeds.subscribe_to_all());
+        feeds.tell(&updated(b));
+        assert!(!of_a.has_changed().expect("it is there") && all.has_changed().expect("always"));
+        feeds.tell(&updated(a));
+        assert!(of_a.has_changed().expect("it is there"));
+        of_a.mark_unchanged();
+        all.mark_unchanged();
+        feeds.tell(&Notice::Deleted { db: a, name: "a".into(), lsn: Lsn::new(128) });
+        assert!(of_a.has_changed().is_err() && all.has_changed().expect("always"));
+    }
+
+    #[test]
+    fn subscriptions_that_nobody_has_any_more_are_forgotten() {
+        let feeds = Feeds::default();
+        let kept = feeds.subscribe(DbId::new(Lsn::new(8)));
+        (2..1000).for_each(|n| drop(feeds.subscribe(DbId::new(Lsn::new(8 * n)))));
+        assert!(feeds.by_database.read().senders.len() <= SWEEP_MIN);
+        feeds.tell(&updated(DbId::new(Lsn::new(8))));
+        assert!(kept.has_changed().expect("it is there"));
+    }
+}

@@ -1,0 +1,173 @@
+//! The server around the front: shared parts, and one small interface per concern. The server implements them.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, OnceLock},
+};
+
+use documents::{DbId, Documents, mango::Indexes};
+use engine::replication::Replication;
+use env::{Clock, Entropy};
+use http::Request;
+use hyper::body::Incoming;
+use parking_lot::RwLockReadGuard;
+use settings::{Key, Settings};
+use storage::Log;
+
+use crate::{Feeds, Reply};
+
+/// See the module documentation.
+pub struct Host {
+    /// The clocks.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness for names and secrets.
+    pub entropy: Arc<dyn Entropy + Send + Sync>,
+    /// The settings.
+    pub config: Arc<dyn Config>,
+    /// The admins.
+    pub access: Arc<dyn Access>,
+    /// The state of the server.
+    pub status: Arc<dyn Status>,
+    /// The databases; empty while the server recovers.
+    pub store: Arc<OnceLock<Store>>,
+    /// The changes feeds that are waiting.
+    pub feeds: Arc<Feeds>,
+    /// The compaction in the background.
+    pub compaction: Arc<dyn Compaction>,
+    /// The state of replication.
+    pub replication: Arc<dyn Replication>,
+    /// The limit of waits for replicas.
+    pub acks: Arc<dyn Acks>,
+    /// The paths that are not CouchDB's.
+    pub tools: Arc<dyn Tools>,
+}
+
+impl Host {
+    /// The settings in force.
+    pub(crate) fn settings(&self) -> RwLockReadGuard<'_, Settings> {
+        self.config.current()
+    }
+
+    pub(crate) fn unix_ms(&self) -> u64 {
+        self.clock.unix_ms()
+    }
+
+    pub(crate) fn random_u64(&self) -> u64 {
+        self.entropy.random_u64()
+    }
+}
+
+/// The document databases and the log of their changes.
+pub struct Store {
+    /// All databases.
+    pub documents: Arc<Documents>,
+    /// The indexes of Mango.
+    pub indexes: Arc<Indexes>,
+    /// The log that changes are appended to.
+    pub log: Log,
+    /// The threads of the log.
+    pub driver: Arc<dyn LogDriver>,
+}
+
+/// The threads that flush the log and prepare its segments.
+pub trait LogDriver: Send + Sync {
+    /// Has appended records flushed, without waiting for it.
+    fn wake_if_needed(&self);
+    /// Has a segment prepared if writes wait for one.
+    fn make_segment_if_needed(&self);
+}
+
+/// The settings.
+pub trait Config: Send + Sync {
+    /// The settings in force.
+    fn current(&self) -> RwLockReadGuard<'_, Settings>;
+    /// Gives a setting a value, or its default, for now and for the next start.
+    ///
+    /// # Errors
+    /// In words for a client: the value is not valid, or the change cannot be stored.
+    fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), String>;
+    /// The connections to the HTTP port, at most.
+    fn connections_max(&self) -> u64;
+}
+
+/// The admins of the server.
+pub trait Access: Send + Sync {
+    /// Whether only clients on this machine are served, all of them as admins.
+    fn trusts_this_machine(&self) -> bool;
+    /// Whether anybody has to authenticate.
+    fn has_admins(&self) -> bool;
+    /// The password of the admin of this name, if there is one.
+    fn admin_password(&self, name: &str) -> Option<String>;
+    /// Whether these are the name and the password of an admin.
+    fn is_admin(&self, name: &str, password: &str) -> bool;
+}
+
+/// The progress of recovery.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// 0 to 100.
+    pub percent: f64,
+    /// Seconds until recovery is done at the present rate; `None` before there is a rate.
+    pub eta_seconds: Option<f64>,
+    /// Bytes that were processed.
+    pub bytes: u64,
+    /// Bytes in all.
+    pub total_bytes: u64,
+}
+
+/// A fault for which the server takes no writes.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    /// Its short name.
+    pub name: &'static str,
+    /// What happened, in words.
+    pub reason: String,
+}
+
+/// The state of the server.
+pub trait Status: Send + Sync {
+    /// The progress of recovery; `None` once it is done.
+    fn loading(&self) -> Option<Progress>;
+    /// The fault for which the server takes no writes, if there is one.
+    fn fault(&self) -> Option<Fault>;
+}
+
+/// A compaction in progress.
+#[derive(Debug, Clone, Copy)]
+pub struct Running {
+    /// The database.
+    pub db: DbId,
+    /// 0 to 100.
+    pub percent: u8,
+    /// When it began.
+    pub since_unix_ms: u64,
+}
+
+/// The compaction of databases, in the background.
+pub trait Compaction: Send + Sync {
+    /// Has a database compacted soon.
+    fn ask(&self, db: DbId);
+    /// Whether a database waits for its compaction, or is being compacted.
+    fn is_to_compact(&self, db: DbId) -> bool;
+    /// The compaction in progress.
+    fn running(&self) -> Option<Running>;
+}
+
+/// The limit of waits for replicas (`ack-timeout`).
+pub trait Acks: Send + Sync {
+    /// How long a reply waits for replicas; `None` if it does not wait for any, or without a limit.
+    fn timeout_ms(&self) -> Option<u64>;
+    /// Counts a reply that is an error because the limit has passed.
+    fn timed_out(&self);
+}
+
+/// The future of a reply.
+pub type Answer = Pin<Box<dyn Future<Output = Reply>>>;
+
+/// The paths of the HTTP port that are not CouchDB's, such as `/metrics`; they are for admins.
+pub trait Tools: Send + Sync {
+    /// Whether paths with this first segment are tools.
+    fn serves(&self, first_segment: &str) -> bool;
+    /// Answers the request of an admin.
+    fn answer(&self, request: Request<Incoming>) -> Answer;
+}

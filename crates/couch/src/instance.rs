@@ -1,0 +1,98 @@
+//! What concerns the server as a whole: who it is, whether it serves, what it does.
+
+use http::{HeaderValue, StatusCode, header};
+use serde_json::json;
+
+use super::{
+    body::Body,
+    failure::Failure,
+    mango,
+    reply::{self, Reply},
+    request::Call,
+};
+use crate::{Fault, Host, Progress};
+
+/// The version of CouchDB whose protocol this is.
+const COUCHDB_VERSION: &str = "3.5.0";
+/// Ids given out at once.
+const UUIDS_MAX: u64 = 1000;
+
+/// As CouchDB: 200 `{"status":"ok"}` when requests are served; 404 with progress while the server recovers. 503 with the reason when
+/// it takes no writes for a fault; a replica is as it should be.
+pub(super) fn up(host: &Host) -> Reply {
+    if let Some(Progress { percent, eta_seconds, bytes, total_bytes }) = host.status.loading() {
+        let eta = eta_seconds.map_or("null".into(), |seconds| format!("{seconds:.1}"));
+        let body = format!(
+            "{{\"status\":\"loading\",\"percent\":{percent:.1},\"eta_seconds\":{eta},\"bytes\":{bytes},\"total_bytes\":{total_bytes}}}\n"
+        );
+        return reply::json(StatusCode::NOT_FOUND, Body::from(body));
+    }
+    match host.status.fault() {
+        None => reply::value(StatusCode::OK, &json!({ "status": "ok" })),
+        Some(Fault { name, reason }) => {
+            let told = json!({ "status": "read_only", "error": name, "reason": reason });
+            reply::value(StatusCode::SERVICE_UNAVAILABLE, &told)
+        }
+    }
+}
+
+/// `/`: the greeting by which clients know CouchDB. Its uuid is that of the log, so it stays as long as the data do: PouchDB
+/// begins replication anew when it changes.
+pub(super) fn welcome(host: &Host) -> Reply {
+    let id = host.store.get().map(|store| store.log.id()).unwrap_or_default();
+    let uuid: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let version = env!("CARGO_PKG_VERSION");
+    let welcome = json!({
+        "couchdb": "Welcome",
+        "version": COUCHDB_VERSION,
+        "git_sha": "sheaf",
+        "uuid": uuid,
+        "features": ["pluggable-storage-engines"],
+        "vendor": { "name": "Sheaf", "version": version },
+    });
+    reply::value(StatusCode::OK, &welcome)
+}
+
+/// `/_uuids?count=`
+pub(super) fn uuids(call: &Call) -> Result<Reply, Failure> {
+    let count = call.query.count("count")?.unwrap_or(1);
+    if count > UUIDS_MAX {
+        return Err(Failure::Forbidden("count parameter too large"));
+    }
+    let ids: Vec<String> = (0..count).map(|_| new_uuid(call.thread.host())).collect();
+    let mut reply = reply::value(StatusCode::OK, &json!({ "uuids": ids }));
+    let headers = reply.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("must-revalidate, no-cache"));
+    headers.insert(header::PRAGMA, HeaderValue::from_static("no-cache"));
+    Ok(reply)
+}
+
+/// 128 bits of randomness in hexadecimal.
+pub(super) fn new_uuid(host: &Host) -> String {
+    format!("{:016x}{:016x}", host.random_u64(), host.random_u64())
+}
+
+/// `/_membership`: one node.
+pub(super) fn membership() -> Reply {
+    reply::value(StatusCode::OK, &json!({ "all_nodes": [NODE], "cluster_nodes": [NODE] }))
+}
+
+/// The name of the only node.
+pub(super) const NODE: &str = "nonode@nohost";
+
+/// `/_active_tasks`: indexes that are brought up to date, and the database that is compacted.
+pub(super) fn tasks(call: &Call) -> Vec<serde_json::Value> {
+    let mut tasks = mango::tasks(call);
+    let running = call.thread.host().compaction.running();
+    let compacted = running.and_then(|it| Some((it, call.thread.documents().by_id(it.db)?)));
+    tasks.extend(compacted.map(|(running, database)| {
+        serde_json::json!({
+            "type": "database_compaction",
+            "node": NODE,
+            "database": &**database.name(),
+            "progress": running.percent,
+            "started_on": running.since_unix_ms / 1000,
+        })
+    }));
+    tasks
+}

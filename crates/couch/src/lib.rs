@@ -1,0 +1,69 @@
+//! The CouchDB front: requests of the CouchDB protocol in, changes of document databases and replies out.
+//!
+//! ```text
+//! server: acceptor -> thread "http-n": connection -> route (by hand, on path segments) -> handler -> write batch -> log
+//!                                                 <- reply, whole or chunk by chunk <- commit gate <- committed
+//! ```
+//!
+//! What it is: routes, admission of requests, bodies, write batches, waits for the log, changes feeds.
+//! What it is not: it decides nothing about documents; the crate `documents` does, and its errors become statuses in one
+//! place, `failure`. It owns no thread and accepts no connection; the server does, and calls [`serve_thread`].
+//!
+//! Invariants
+//! - Redis clients are served by other threads: a document that must be read from a disk holds up HTTP clients only.
+//! - A connection takes bounded memory, however large a body or a result: bodies have limits, each and all together
+//!   (`body_memory`), results are rendered in chunks and only as fast as they are taken.
+//! - A reply leaves only when the log has committed all that it shows.
+//! - Nothing is changed for pages of other origins: see `cross_site`.
+//! - An idle connection is closed: see `patience`.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod attachment;
+mod body;
+mod body_memory;
+mod bulk;
+mod changes;
+mod commit_gate;
+mod config;
+mod connection;
+mod cors;
+mod cross_site;
+mod database;
+mod databases;
+mod document;
+mod edit;
+mod failure;
+mod feeds;
+mod front;
+mod host;
+mod instance;
+mod listing;
+mod mango;
+mod patience;
+mod query;
+mod refusal;
+mod reply;
+mod request;
+mod request_body;
+mod route;
+mod security;
+mod session;
+mod show;
+mod thread;
+mod unsupported;
+mod upload;
+mod write_batch;
+
+pub use self::{
+    body::Body,
+    feeds::Feeds,
+    front::{Front, Place},
+    host::{
+        Access, Acks, Answer, Compaction, Config, Fault, Host, LogDriver, Progress, Running, Status, Store,
+        Tools,
+    },
+    reply::Reply,
+    thread::{Message, serve_thread},
+};

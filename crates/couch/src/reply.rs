@@ -1,0 +1,137 @@
+//! Replies: JSON that ends with a newline, and the headers that all replies have.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use serde::Serialize;
+
+use super::body::Body;
+
+/// A reply.
+pub type Reply = Response<Body>;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const SERVER: HeaderValue =
+    HeaderValue::from_static(concat!("Sheaf/", env!("CARGO_PKG_VERSION"), " (CouchDB)"));
+const MUST_REVALIDATE: HeaderValue = HeaderValue::from_static("must-revalidate");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
+
+/// A reply of JSON.
+pub(super) fn json(status: StatusCode, body: Body) -> Reply {
+    let mut reply = Response::new(body);
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    reply
+}
+
+/// A reply that is this value.
+pub(super) fn value(status: StatusCode, value: &impl Serialize) -> Reply {
+    let mut body = Vec::with_capacity(256);
+    write_json(&mut body, value);
+    body.push(b'\n');
+    json(status, Body::from(body))
+}
+
+/// `{"ok":true}`.
+pub(super) fn ok(status: StatusCode) -> Reply {
+    json(status, Body::from(&b"{\"ok\":true}\n"[..]))
+}
+
+/// No body.
+pub(super) fn empty(status: StatusCode) -> Reply {
+    let mut reply = Response::new(Body::EMPTY);
+    *reply.status_mut() = status;
+    reply
+}
+
+/// Appends a value as JSON.
+pub(super) fn write_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    // Values with texts as keys, written to memory: neither can fail.
+    serde_json::to_writer(out, value).expect("memory takes everything");
+}
+
+/// Sets a header whose value is made of client's or our own text; one that no header can have is left out.
+pub(super) fn set(reply: &mut Reply, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        reply.headers_mut().insert(name, value);
+    }
+}
+
+/// Sets `ETag` to a text in quotes.
+pub(super) fn set_etag(reply: &mut Reply, tag: &str) {
+    set(reply, header::ETAG, &format!("\"{tag}\""));
+}
+
+/// What all replies have.
+pub(super) fn finish(reply: &mut Reply, accept: Option<&HeaderValue>, request_id: u64) {
+    let headers = reply.headers_mut();
+    headers.insert(header::SERVER, SERVER);
+    if !headers.contains_key(header::CACHE_CONTROL) {
+        headers.insert(header::CACHE_CONTROL, MUST_REVALIDATE);
+    }
+    let mut id = [0; 16];
+    for (place, digit) in id.iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(request_id >> (60 - 4 * place)) as usize & 15];
+    }
+    // Digits: always valid.
+    if let Ok(id) = HeaderValue::from_bytes(&id) {
+        headers.insert(REQUEST_ID, id);
+    }
+    // Browsers of old show JSON only under another name.
+    if accept.is_some_and(|accept| !accepts_json(accept)) && headers.get(header::CONTENT_TYPE) == Some(&JSON)
+    {
+        headers.insert(header::CONTENT_TYPE, PLAIN_TEXT);
+    }
+}
+
+fn accepts_json(accept: &HeaderValue) -> bool {
+    let accept = accept.as_bytes();
+    [&b"application/json"[..], b"*/*", b"application/*"]
+        .iter()
+        .any(|kind| memchr::memmem::find(accept, kind).is_some())
+}
+
+/// Whether the client has the version with this tag already.
+pub(super) fn has_version(headers: &HeaderMap, tag: &str) -> bool {
+    let Some(tags) = headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok()) else {
+        return false;
+    };
+    tags.split(',').map(|known| known.trim().trim_start_matches("W/")).any(|known| {
+        known == "*" || known.strip_prefix('"').and_then(|known| known.strip_suffix('"')) == Some(tag)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_among_the_tags_a_client_has() {
+        let known = |tags: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::IF_NONE_MATCH, tags.parse().unwrap());
+            has_version(&headers, "1-a")
+        };
+        assert!(known("\"1-a\""));
+        assert!(known("\"2-b\", W/\"1-a\""));
+        assert!(known("*"));
+        assert!(!known("1-a"));
+        assert!(!known("\"1-ab\""));
+        assert!(!has_version(&HeaderMap::new(), "1-a"));
+    }
+
+    #[test]
+    fn json_is_called_plain_text_only_for_who_does_not_accept_it() {
+        for (accept, expected) in [
+            (None, JSON),
+            (Some("*/*"), JSON),
+            (Some("text/html, application/json;q=0.9"), JSON),
+            (Some("text/html"), PLAIN_TEXT),
+        ] {
+            let mut reply = ok(StatusCode::OK);
+            let accept = accept.map(HeaderValue::from_static);
+            finish(&mut reply, accept.as_ref(), 0xab);
+            assert_eq!(reply.headers()[header::CONTENT_TYPE], expected);
+            assert_eq!(reply.headers()[REQUEST_ID], "00000000000000ab");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A request: its head taken apart, who sent it, and its body until it is read.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use documents::{Database, Snapshot};
+use http::{HeaderName, request::Parts};
+use percent_encoding::percent_decode_str;
+use serde::de::DeserializeOwned;
+
+use super::refusal::Refusal;
+use super::{
+    access::User, cross_site, failure::Failure, patience::IdleTimer, query::Query, request_body::RequestBody,
+    thread::HttpThread,
+};
+
+/// The largest body of a request without documents: what it says takes several times its bytes in memory.
+const SMALL_BODY_BYTES_MAX: usize = 8 << 20;
+
+/// See the module documentation.
+pub(super) struct Call {
+    pub(super) thread: Rc<HttpThread>,
+    pub(super) head: Parts,
+    pub(super) query: Query,
+    pub(super) user: User,
+    pub(super) patience: Rc<IdleTimer>,
+    pub(super) body: Option<RequestBody>,
+}
+
+impl Call {
+    pub(super) fn method(&self) -> &str {
+        self.head.method.as_str()
+    }
+
+    /// Whether a reply without changes is asked for.
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self.method(), "GET" | "HEAD")
+    }
+
+    /// A database as it is now, once the log has committed all that is in it.
+    pub(super) async fn snapshot(&self, database: &Database) -> Result<Snapshot, Failure> {
+        if self.thread.host().replication.is_stale() {
+            return Err(Refusal::Stale.into());
+        }
+        let snapshot = database.snapshot();
+        self.thread.committed(snapshot.last_lsn()).await?;
+        Ok(snapshot)
+    }
+
+    /// A header, if it is text.
+    pub(super) fn header(&self, name: HeaderName) -> Option<&str> {
+        self.head.headers.get(name)?.to_str().ok()
+    }
+
+    /// Refuses a POST whose body is not said to be JSON.
+    pub(super) fn require_json(&self) -> Result<(), Failure> {
+        cross_site::require_json(&self.head.method, &self.head.headers)
+    }
+
+    /// The body piece by piece.
+    pub(super) fn take_body(&mut self) -> Option<RequestBody> {
+        self.body.take()
+    }
+
+    /// The whole body, once.
+    pub(super) async fn body(&mut self) -> Result<Bytes, Failure> {
+        match self.body.take() {
+            Some(body) => body.whole(&self.head.headers).await,
+            None => Ok(Bytes::new()),
+        }
+    }
+
+    /// The whole body, once, in memory that goes back to the thread's [`Spare`](super::request_body::Spare).
+    pub(super) async fn batch_body(&mut self) -> Result<Vec<u8>, Failure> {
+        match self.body.take() {
+            Some(body) => body.whole_in(&self.head.headers, self.thread.spare.take()).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The whole body, once, of a request that asks for something and brings no documents.
+    pub(super) async fn small_body(&mut self) -> Result<Bytes, Failure> {
+        match self.body.take() {
+            Some(body) => body.at_most(SMALL_BODY_BYTES_MAX).whole(&self.head.headers).await,
+            None => Ok(Bytes::new()),
+        }
+    }
+
+    /// The whole body as JSON.
+    pub(super) async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
+        let body = self.small_body().await?;
+        serde_json::from_slice(&body).map_err(|_| Failure::INVALID_JSON)
+    }
+
+    /// The whole body as a JSON object.
+    pub(super) async fn json_object(
+        &mut self,
+    ) -> Result<serde_json::Map<String, serde_json::Value>, Failure> {
+        match self.json().await? {
+            serde_json::Value::Object(members) => Ok(members),
+            _ => Err(Failure::bad_request("Request body must be a JSON object")),
+        }
+    }
+}
+
+/// The segments of a path, decoded. Empty ones are left out: of `/db/`, and of `//db` as clients build it from two parts.
+pub(super) fn segments(path: &str) -> Result<Vec<String>, Failure> {
+    let mut segments = Vec::with_capacity(4);
+    for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+        let decoded = percent_decode_str(segment).decode_utf8();
+        segments.push(decoded.map_err(|_| Failure::bad_request("invalid UTF-8 in path"))?.into_owned());
+    }
+    Ok(segments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_taken_apart_before_they_are_decoded() {
+        assert_eq!(segments("/").unwrap(), Vec::<String>::new());
+        assert_eq!(segments("/a%2Fb/_design/x%20y/").unwrap(), ["a/b", "_design", "x y"]);
+        assert_eq!(segments("//x").unwrap(), ["x"]);
+        assert_eq!(segments("/_node/n//_config//x").unwrap(), ["_node", "n", "_config", "x"]);
+        assert!(segments("/%ff").is_err());
+    }
+}

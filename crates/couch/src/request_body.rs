@@ -1,0 +1,278 @@
+//! Bodies of requests: read with a limit, inflated with the same limit.
+//!
+//! What it is: all bytes of a body, or one piece after the other. What it is not: parsed.
+
+use std::{
+    cell::RefCell,
+    io::{self, Write},
+    pin::Pin,
+    rc::Rc,
+};
+
+use bytes::Bytes;
+use flate2::write::GzDecoder;
+use http::{HeaderMap, header};
+use http_body::Body as HttpBody;
+use hyper::body::Incoming;
+
+use super::{body_memory::Claim, failure::Failure, patience::IdleTimer};
+
+/// What is read of a body that nobody wants.
+const DRAINED_BYTES_MAX: u64 = 256 << 10;
+/// What is reserved for a body at once, whatever its length is said to be.
+const RESERVED_BYTES_MAX: usize = 1 << 20;
+/// What is inflated at once, between two looks at how much memory there is: at most a thousand times as much comes of it.
+const INFLATED_PART_BYTES: usize = 4 << 10;
+/// How many times larger the memory of a body becomes when it is full.
+const GROWTH: usize = 4;
+/// How many bodies a thread keeps memory for, and of which size.
+const SPARE_MAX: usize = 4;
+const SPARE_BYTES_MAX: usize = 2 << 20;
+
+/// Memory for bodies of batches, kept from request to request: to get as much from the OS each time costs more than to parse it.
+#[derive(Default)]
+pub(super) struct Spare(RefCell<Vec<Vec<u8>>>);
+
+impl Spare {
+    /// Empty memory.
+    pub(super) fn take(&self) -> Vec<u8> {
+        self.0.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Keeps memory for another body, unless it is too much; what it holds is lost.
+    pub(super) fn keep(&self, mut memory: Vec<u8>) {
+        let mut kept = self.0.borrow_mut();
+        if kept.len() < SPARE_MAX && memory.capacity() <= SPARE_BYTES_MAX {
+            memory.clear();
+            kept.push(memory);
+        }
+    }
+}
+
+/// The body of a request.
+pub(super) struct RequestBody {
+    incoming: Incoming,
+    patience: Rc<IdleTimer>,
+    bytes_max: usize,
+    /// The memory of what was received. Once all is there, the connection has it until the request is answered.
+    claim: Claim,
+}
+
+impl RequestBody {
+    pub(super) fn new(
+        incoming: Incoming,
+        patience: Rc<IdleTimer>,
+        bytes_max: usize,
+        claim: Claim,
+    ) -> RequestBody {
+        RequestBody { incoming, patience, bytes_max, claim }
+    }
+
+    /// The same with the claim of somebody who is known by now.
+    pub(super) fn claimed_by(self, claim: Claim) -> RequestBody {
+        RequestBody { claim, ..self }
+    }
+
+    /// The same, if it is not larger than this.
+    pub(super) fn at_most(self, bytes_max: usize) -> RequestBody {
+        RequestBody { bytes_max: self.bytes_max.min(bytes_max), ..self }
+    }
+
+    /// Makes sure that there is memory for what a caller keeps of the body that takes it piece by piece.
+    pub(super) fn claim(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.claim.cover(bytes)
+    }
+
+    /// The next piece; `None` at the end.
+    pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
+        loop {
+            self.patience.await_body();
+            let frame =
+                std::future::poll_fn(|context| Pin::new(&mut self.incoming).poll_frame(context)).await;
+            match frame {
+                None => {
+                    self.patience.begin();
+                    return Ok(None);
+                }
+                Some(Err(_)) => return Err(Failure::Gone),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.patience.body_came(data.len());
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The length that the client has announced.
+    pub(super) fn announced_bytes(&self) -> Option<u64> {
+        self.incoming.size_hint().exact()
+    }
+
+    /// Takes what nobody has asked for, so that the connection can go on with the next request. Says whether that was done: not
+    /// if it is much.
+    pub(super) async fn drain(mut self) -> bool {
+        if self.announced_bytes().is_some_and(|bytes| bytes > DRAINED_BYTES_MAX) {
+            return false;
+        }
+        let mut bytes = 0;
+        while !self.incoming.is_end_stream() {
+            match self.piece().await {
+                Ok(Some(piece)) if bytes + piece.len() as u64 <= DRAINED_BYTES_MAX => {
+                    bytes += piece.len() as u64
+                }
+                Ok(None) => return true,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// All of it.
+    pub(super) async fn whole(mut self, headers: &HeaderMap) -> Result<Bytes, Failure> {
+        self.require_fits(self.announced_bytes().unwrap_or(0))?;
+        if is_gzip(headers)? {
+            return Ok(self.all_inflated(Vec::new()).await?.into());
+        }
+        let Some(first) = self.piece().await? else { return Ok(Bytes::new()) };
+        if self.incoming.is_end_stream() {
+            self.require_fits(first.len() as u64)?;
+            self.patience.begin();
+            return Ok(first);
+        }
+        Ok(self.all_behind(&first, Vec::new()).await?.into())
+    }
+
+    /// All of it, in this memory, which is empty.
+    pub(super) async fn whole_in(self, headers: &HeaderMap, memory: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.require_fits(self.announced_bytes().unwrap_or(0))?;
+        if is_gzip(headers)? { self.all_inflated(memory).await } else { self.all_behind(&[], memory).await }
+    }
+
+    async fn all_behind(mut self, first: &[u8], memory: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let all = self.behind(first, memory).await?;
+        self.patience.hold(self.claim);
+        Ok(all)
+    }
+
+    async fn all_inflated(mut self, memory: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let all = self.inflated(memory).await?;
+        self.patience.hold(self.claim);
+        Ok(all)
+    }
+
+    /// What begins with `first`, and the rest of it.
+    async fn behind(&mut self, first: &[u8], mut all: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        // It grows in few steps, each of which has old and new memory for a moment, and not beyond what the body is said to have.
+        let bytes_max =
+            self.announced_bytes().map_or(self.bytes_max, |announced| first.len() + announced as usize);
+        self.claim.cover(all.capacity())?;
+        let reserved = bytes_max.min(RESERVED_BYTES_MAX);
+        self.grow(&mut all, first.len(), reserved)?;
+        all.extend_from_slice(first);
+        while let Some(piece) = self.piece().await? {
+            self.require_fits((all.len() + piece.len()) as u64)?;
+            let capacity = (GROWTH * all.capacity()).min(bytes_max);
+            self.grow(&mut all, piece.len(), capacity)?;
+            all.extend_from_slice(&piece);
+        }
+        Ok(all)
+    }
+
+    /// Makes room for `more` bytes, and `capacity` in all if there is no room.
+    fn grow(&mut self, all: &mut Vec<u8>, more: usize, capacity: usize) -> Result<(), Failure> {
+        let needed = all.len() + more;
+        if needed > all.capacity() {
+            let capacity = capacity.max(needed);
+            self.claim.cover(capacity)?;
+            all.reserve_exact(capacity - all.len());
+        }
+        Ok(())
+    }
+
+    fn require_fits(&self, bytes: u64) -> Result<(), Failure> {
+        if bytes > self.bytes_max as u64 { Err(Failure::TooLarge) } else { Ok(()) }
+    }
+
+    async fn inflated(&mut self, memory: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let mut decoder = GzDecoder::new(Bounded { bytes: memory, bytes_max: self.bytes_max });
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::FileTooLarge => Failure::TooLarge,
+            _ => Failure::bad_request("invalid gzip"),
+        };
+        while let Some(piece) = self.piece().await? {
+            // In small parts: one piece may inflate to a thousand times its size.
+            for part in piece.chunks(INFLATED_PART_BYTES) {
+                decoder.write_all(part).map_err(failed)?;
+                self.claim.cover(decoder.get_ref().bytes.capacity())?;
+            }
+        }
+        Ok(decoder.finish().map_err(failed)?.bytes)
+    }
+}
+
+/// Whether the body is compressed with gzip.
+pub(super) fn is_gzip(headers: &HeaderMap) -> Result<bool, Failure> {
+    match headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes()) {
+        None | Some(b"identity" | b"") => Ok(false),
+        Some(b"gzip" | b"x-gzip") => Ok(true),
+        Some(_) => Err(Failure::BadContentEncoding),
+    }
+}
+
+/// What is inflated, up to a limit: a few bytes can be made to inflate to gigabytes.
+struct Bounded {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > self.bytes_max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+
+    #[test]
+    fn memory_is_kept_within_limits() {
+        let spare = Spare::default();
+        spare.keep(Vec::with_capacity(SPARE_BYTES_MAX + 1));
+        assert_eq!(spare.take().capacity(), 0, "too large");
+        (0..=SPARE_MAX).for_each(|_| spare.keep(vec![7; 100]));
+        for _ in 0..SPARE_MAX {
+            let memory = spare.take();
+            assert!(memory.is_empty() && memory.capacity() >= 100);
+        }
+        assert_eq!(spare.take().capacity(), 0, "too many");
+    }
+
+    #[test]
+    fn what_inflates_beyond_the_limit_is_refused_and_not_kept() {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&vec![b'x'; 4 << 20]).unwrap();
+        let bomb = encoder.finish().unwrap();
+        assert!(bomb.len() < 8 << 10);
+        let mut decoder = GzDecoder::new(Bounded { bytes: Vec::new(), bytes_max: 1 << 20 });
+        let error = decoder.write_all(&bomb).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert!(decoder.get_ref().bytes.len() <= 1 << 20);
+
+        let mut decoder = GzDecoder::new(Bounded { bytes: Vec::new(), bytes_max: 4 << 20 });
+        decoder.write_all(&bomb).unwrap();
+        assert_eq!(decoder.finish().unwrap().bytes.len(), 4 << 20, "the limit itself is allowed");
+    }
+}

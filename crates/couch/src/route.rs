@@ -1,0 +1,207 @@
+//! From a request to the handler of its path, by hand on path segments.
+
+use std::{net::SocketAddr, rc::Rc};
+
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header, request::Parts};
+use hyper::body::Incoming;
+use settings::Key;
+
+use super::refusal::Refusal;
+use super::{
+    access::{self, User},
+    body_memory::{ANONYMOUS_BODIES_BYTES_MAX, Claim},
+    config::config,
+    cors, cross_site, database, databases,
+    failure::Failure,
+    instance::{self, NODE},
+    patience::IdleTimer,
+    query::Query,
+    reply::{self, Reply},
+    request::{Call, segments},
+    request_body::RequestBody,
+    session,
+    thread::HttpThread,
+    unsupported,
+};
+
+/// Answers a request.
+pub(super) async fn answer(
+    thread: Rc<HttpThread>,
+    request: Request<Incoming>,
+    peer: SocketAddr,
+    patience: Rc<IdleTimer>,
+) -> Reply {
+    patience.begin();
+    let first = request.uri().path().split('/').find(|segment| !segment.is_empty());
+    let reply = if first.is_some_and(|first| thread.host().tools.serves(first)) {
+        by_tools(&thread, request, peer).await
+    } else {
+        let (head, incoming) = request.into_parts();
+        answer_documents(&thread, head, incoming, peer, &patience).await
+    };
+    // A reply in chunks says itself when it is over.
+    if !reply.body().is_chunked() {
+        patience.end();
+    }
+    reply
+}
+
+/// Metrics and backups, which are for admins.
+async fn by_tools(thread: &HttpThread, mut request: Request<Incoming>, peer: SocketAddr) -> Reply {
+    let (method, headers) = (request.method(), request.headers());
+    let admitted = cross_site::check(&thread.host().settings(), method, headers)
+        .and_then(|()| access::admit_admin(thread, &peer, headers))
+        .and_then(|()| cross_site::require_json(method, headers));
+    if let Err(failure) = admitted {
+        let mut reply = failure.into_reply();
+        if reply.status() == StatusCode::UNAUTHORIZED {
+            reply::set(&mut reply, header::WWW_AUTHENTICATE, "Basic realm=\"sheaf\"");
+        }
+        return reply;
+    }
+    *request.uri_mut() = without_empty_segments(request.uri());
+    thread.host().tools.answer(request).await
+}
+
+/// As [`segments`] sees the path, for a router that goes by it as it is.
+fn without_empty_segments(uri: &Uri) -> Uri {
+    if !uri.path().contains("//") {
+        return uri.clone();
+    }
+    let mut path: String = uri
+        .path()
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .flat_map(|segment| ["/", segment])
+        .collect();
+    if let Some(query) = uri.query() {
+        path.push('?');
+        path.push_str(query);
+    }
+    // Made of parts of one.
+    path.parse().unwrap_or_else(|_| uri.clone())
+}
+
+async fn answer_documents(
+    thread: &Rc<HttpThread>,
+    head: Parts,
+    incoming: Incoming,
+    peer: SocketAddr,
+    patience: &Rc<IdleTimer>,
+) -> Reply {
+    let accept = head.headers.get(header::ACCEPT).cloned();
+    let granted = head
+        .headers
+        .contains_key(header::ORIGIN)
+        .then(|| cors::grant(&thread.host().settings(), &head.headers))
+        .flatten();
+    let asks_first = granted.as_ref().filter(|_| head.method == Method::OPTIONS);
+    let first =
+        asks_first.and_then(|granted| cors::preflight(granted, &thread.host().settings(), &head.headers));
+    let mut reply = match first {
+        Some(reply) => reply,
+        None => {
+            let body_bytes_max = thread.host().settings().integer(Key::HttpBodyBytesMax) as usize;
+            let claim = Claim::new(&thread.front.bodies, true, body_bytes_max as u64);
+            let body = RequestBody::new(incoming, patience.clone(), body_bytes_max, claim);
+            let (answered, unread) = admit_and_route(thread, head, body, peer, patience).await;
+            let mut reply = answered.unwrap_or_else(Failure::into_reply);
+            let is_read = match unread {
+                Some(body) => body.drain().await,
+                None => !patience.is_in_body(),
+            };
+            if !is_read {
+                reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            if let Some(granted) = &granted {
+                cors::expose(granted, &mut reply);
+            }
+            reply
+        }
+    };
+    reply::finish(&mut reply, accept.as_ref(), thread.front.request_id());
+    reply
+}
+
+async fn admit_and_route(
+    thread: &Rc<HttpThread>,
+    head: Parts,
+    body: RequestBody,
+    peer: SocketAddr,
+    patience: &Rc<IdleTimer>,
+) -> (Result<Reply, Failure>, Option<RequestBody>) {
+    let path = match segments(head.uri.path()) {
+        Ok(path) => path,
+        Err(failure) => return (Err(failure), Some(body)),
+    };
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    if path == ["_up"] {
+        return (only(&head, "GET,HEAD").map(|()| instance::up(thread.host())), Some(body));
+    }
+    if let Err(failure) = cross_site::check(&thread.host().settings(), &head.method, &head.headers) {
+        return (Err(failure), Some(body));
+    }
+    let user = match admit(thread, &head.headers, &path, peer) {
+        Ok(user) => user,
+        Err(failure) => return (Err(failure), Some(body)),
+    };
+    let body = if user.name.is_some() || user.is_admin {
+        let body_bytes_max = thread.host().settings().integer(Key::HttpBodyBytesMax);
+        body.claimed_by(Claim::new(&thread.front.bodies, false, body_bytes_max))
+    } else {
+        body.at_most(ANONYMOUS_BODIES_BYTES_MAX as usize)
+    };
+    let query = Query::parse(head.uri.query());
+    let (thread, patience, body) = (thread.clone(), patience.clone(), Some(body));
+    let mut call = Call { thread, head, query, user, patience, body };
+    let mut answered = route(&mut call, &path).await;
+    if let Ok(reply) = &mut answered {
+        call.thread.front.sessions.renew(call.thread.host(), &call.user, reply);
+    }
+    (answered, call.body)
+}
+
+/// Who sends the request, if the server serves it at all.
+fn admit(thread: &HttpThread, headers: &HeaderMap, path: &[&str], peer: SocketAddr) -> Result<User, Failure> {
+    access::admit(thread, &peer, headers)?;
+    if thread.host().status.loading().is_some() {
+        return Err(Failure::from(Refusal::Loading));
+    }
+    thread.require_documents()?;
+    match access::identify(thread, headers) {
+        // The greeting is for everybody, whatever is sent along; so is logging in and out.
+        Err(_) if matches!(path, [] | ["_session"]) => access::identify(thread, &HeaderMap::new()),
+        user => user,
+    }
+}
+
+/// Refuses methods that are not among these.
+pub(super) fn only(head: &Parts, methods: &'static str) -> Result<(), Failure> {
+    let is_known = methods.split(',').any(|known| known == head.method.as_str());
+    if is_known { Ok(()) } else { Err(Failure::MethodNotAllowed(methods)) }
+}
+
+async fn route(call: &mut Call, path: &[&str]) -> Result<Reply, Failure> {
+    match path {
+        [] => only(&call.head, "GET,HEAD").map(|()| instance::welcome(call.thread.host())),
+        ["_session"] => session::session(call).await,
+        ["_uuids"] => {
+            only(&call.head, "GET,HEAD")?;
+            instance::uuids(call)
+        }
+        ["_membership"] => only(&call.head, "GET,HEAD").map(|()| instance::membership()),
+        ["_node", "_local" | NODE, "_config", path @ ..] => config(call, path).await,
+        ["_all_dbs"] => databases::all_dbs(call).await,
+        ["_dbs_info"] => databases::dbs_info(call).await,
+        ["_db_updates"] => databases::db_updates(call).await,
+        ["_active_tasks"] => {
+            only(&call.head, "GET,HEAD")?;
+            call.user.require_admin()?;
+            Ok(reply::value(StatusCode::OK, &instance::tasks(call)))
+        }
+        [name, below @ ..] => match unsupported::of_server(path) {
+            Some(failure) => Err(failure),
+            None => database::database(call, name, below).await,
+        },
+    }
+}

@@ -1,0 +1,111 @@
+//! `_security`: who may use a database.
+//!
+//! Server admins may do everything. Until the object says otherwise nobody else may do anything, as in CouchDB.
+
+use std::sync::Arc;
+
+use documents::{DESIGN_PREFIX, Database, Snapshot};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    access::{ADMIN_ROLE, User},
+    body::Body,
+    failure::Failure,
+    reply::{self, Reply},
+    request::Call,
+};
+
+#[derive(Deserialize)]
+struct Security {
+    #[serde(default)]
+    admins: Group,
+    #[serde(default)]
+    members: Group,
+}
+
+#[derive(Deserialize, Default)]
+struct Group {
+    #[serde(default)]
+    names: Vec<String>,
+    #[serde(default)]
+    roles: Vec<String>,
+}
+
+impl Group {
+    fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.roles.is_empty()
+    }
+
+    fn has(&self, user: &User) -> bool {
+        user.name.as_ref().is_some_and(|name| self.names.contains(name))
+            || user.roles().iter().any(|role| self.roles.iter().any(|known| known == role))
+    }
+}
+
+fn security_of(snapshot: &Snapshot) -> Security {
+    let admins_only = || Group { names: Vec::new(), roles: vec![ADMIN_ROLE.into()] };
+    let unset = || Security { admins: admins_only(), members: admins_only() };
+    // It was checked when it was set.
+    serde_json::from_slice(snapshot.security()).unwrap_or_else(|_| unset())
+}
+
+/// Whether a user may use a database at all.
+pub(super) fn check_member(user: &User, database: &Database) -> Result<(), Failure> {
+    if user.is_admin {
+        return Ok(());
+    }
+    let security = security_of(&database.snapshot());
+    if security.members.is_empty() || security.members.has(user) || security.admins.has(user) {
+        return Ok(());
+    }
+    Err(match user.name {
+        None => Failure::Unauthorized("You are not authorized to access this db."),
+        Some(_) => Failure::Forbidden("You are not allowed to access this db."),
+    })
+}
+
+/// Whether the caller may change what concerns the database as a whole.
+pub(super) fn check_admin(call: &Call, database: &Database) -> Result<(), Failure> {
+    if call.user.is_admin || security_of(&database.snapshot()).admins.has(&call.user) {
+        return Ok(());
+    }
+    Err(Failure::Unauthorized("You are not a db or server admin."))
+}
+
+/// Whether the caller may edit this document.
+pub(super) fn check_edit(call: &Call, database: &Database, id: &str) -> Result<(), Failure> {
+    if id.starts_with(DESIGN_PREFIX) { check_admin(call, database) } else { Ok(()) }
+}
+
+/// `/DB/_security`
+pub(super) async fn security(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
+    match call.method() {
+        "GET" | "HEAD" => {
+            let snapshot = call.snapshot(database).await?;
+            if snapshot.security().is_empty() {
+                let admins = json!({ "roles": [ADMIN_ROLE] });
+                let unset = json!({ "members": admins.clone(), "admins": admins });
+                return Ok(reply::value(StatusCode::OK, &unset));
+            }
+            let mut body = snapshot.security().to_vec();
+            body.push(b'\n');
+            Ok(reply::json(StatusCode::OK, Body::from(body)))
+        }
+        "PUT" => {
+            check_admin(call, database)?;
+            let security = Value::Object(call.json_object().await?);
+            if Security::deserialize(&security).is_err() {
+                return Err(Failure::bad_request(
+                    "admins and members must be objects with lists of names and roles",
+                ));
+            }
+            let text = security.to_string();
+            let size = (0, text.len());
+            call.thread.change(database, size, |writer| writer.set_security(text.into())).await?;
+            Ok(reply::ok(StatusCode::OK))
+        }
+        _ => Err(Failure::MethodNotAllowed("PUT,GET,HEAD")),
+    }
+}

@@ -1,0 +1,242 @@
+//! Write batches: what the requests of one tick of a thread want from one database becomes one record of the log.
+//!
+//! ```text
+//! request: submit(change).await -> queue of its database ... end of the tick: lock -> changes -> reserve (LSN) -> commit -> unlock
+//!    '<-- what came of it, and the position to wait for <------------------------------- publish the record <--'
+//! ```
+//!
+//! What it is: transaction merging. Nothing waits for a round: the requests that the same wake-up of the event loop has brought
+//! are in it, and those that come meanwhile are in the next.
+//! What it is not: durable when it answers. Whoever answers a client waits for the position ([`CommitGate`]).
+//!
+//! Invariants
+//! - A database is locked from the look at what is there to the reservation in the log: the order of its changes is that of the
+//!   log. Nothing that can wait is waited for meanwhile but files of the database and room in the log for a record.
+//! - A change that is refused changes nothing, and takes no other of its round with it. Only if a file cannot be read do all
+//!   changes of the round fail.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
+
+use documents::{CatalogWriter, Database, DocError, Documents, ROUND_BYTES_MAX, ROUND_DOCUMENTS_MAX, Writer};
+use engine::replication::Replication;
+use keyspace::encode_documents_into;
+use lsn::Lsn;
+use storage::Log;
+use tokio::sync::oneshot;
+
+use super::{commit_gate::CommitGate, refusal::Refusal};
+use crate::{LogDriver, Store};
+
+/// A round that has taken more memory does not keep it for the next.
+const KEPT_BYTES_MAX: usize = 4 * ROUND_BYTES_MAX;
+
+/// What came of a change, and the position that an answer that tells it waits for.
+pub(crate) type Settled<T> = (Result<T, DocError>, Lsn);
+
+/// What is done to a database in a round, if the round is made; what it returns is told how that ended.
+type Step = Box<dyn FnOnce(Result<&mut Writer, Ended>) -> Tell>;
+/// Is told how a round has ended: at this position, or so.
+type Tell = Box<dyn FnOnce(Result<Lsn, Ended>)>;
+
+/// How a round ended that made no record.
+#[derive(Clone)]
+enum Ended {
+    /// Not begun, or not written: nothing has changed, unless the log has failed.
+    Refused(Refusal),
+    /// The database is no more, or cannot be read: told once the log has committed this position.
+    Failed(DocError, Lsn),
+}
+
+/// See the module documentation. One per thread that serves documents.
+pub(crate) struct WriteBatches {
+    replication: Arc<dyn Replication>,
+    log: Log,
+    driver: Arc<dyn LogDriver>,
+    gate: CommitGate,
+    queues: RefCell<Vec<Queue>>,
+    /// The end of the tick will see to the queues.
+    is_due: Cell<bool>,
+    /// Memory of changes and of records, kept from round to round.
+    change: RefCell<Vec<u8>>,
+    record: RefCell<Vec<u8>>,
+}
+
+/// What waits for one database.
+struct Queue {
+    database: Arc<Database>,
+    submitted: Vec<Submitted>,
+}
+
+struct Submitted {
+    documents: usize,
+    bytes: usize,
+    step: Step,
+}
+
+impl WriteBatches {
+    /// For the calling thread, which spawns [`CommitGate::run`] of the gate.
+    pub(crate) fn new(store: &Store, replication: Arc<dyn Replication>) -> WriteBatches {
+        let (log, driver) = (store.log.clone(), store.driver.clone());
+        let gate = CommitGate::new(log.appender());
+        let (queues, is_due) = (RefCell::default(), Cell::new(false));
+        let (change, record) = (RefCell::default(), RefCell::default());
+        WriteBatches { replication, log, driver, gate, queues, is_due, change, record }
+    }
+
+    /// Waits for positions of the log.
+    pub(crate) fn gate(&self) -> &CommitGate {
+        &self.gate
+    }
+
+    /// Has a change made to a database, together with what others on this thread have for it. `documents` and `bytes` are about
+    /// how much it is. A change that was begun is made also if nobody waits for it any more.
+    ///
+    /// # Errors
+    /// If nothing can be written: the change was not tried, unless the log has failed.
+    pub(crate) async fn submit<T: 'static>(
+        self: &Rc<Self>,
+        database: &Arc<Database>,
+        (documents, bytes): (usize, usize),
+        change: impl FnOnce(&mut Writer) -> Result<T, DocError> + 'static,
+    ) -> Result<Settled<T>, Refusal> {
+        self.admitted(bytes).await?;
+        let (done, settled) = oneshot::channel();
+        let step = move |writer: Result<&mut Writer, Ended>| -> Tell {
+            let outcome = writer.map(change);
+            let tell = move |ended: Result<Lsn, Ended>| {
+                let settled = match outcome.and_then(|outcome| Ok((outcome, ended?))) {
+                    Ok(settled) => Ok(settled),
+                    Err(Ended::Failed(error, lsn)) => Ok((Err(error), lsn)),
+                    Err(Ended::Refused(refusal)) => Err(refusal),
+                };
+                // Who has gone away meanwhile is told nothing.
+                let _ = done.send(settled);
+            };
+            Box::new(tell)
+        };
+        self.enqueue(database, Submitted { documents, bytes, step: Box::new(step) });
+        settled.await.unwrap_or(Err(Refusal::LogFailed))
+    }
+
+    /// Creates or deletes a database: `prepare` gives the change.
+    ///
+    /// # Errors
+    /// As [`WriteBatches::submit`].
+    pub(crate) async fn change_catalog(
+        &self,
+        documents: &Arc<Documents>,
+        prepare: impl FnOnce(&mut CatalogWriter) -> Result<Vec<u8>, DocError>,
+    ) -> Result<Settled<()>, Refusal> {
+        self.admitted(0).await?;
+        self.permitted()?;
+        let mut writer = documents.lock();
+        let change = match prepare(&mut writer) {
+            Ok(change) => change,
+            // What it says of a database that is, or is not, there: its record may not be durable yet.
+            Err(error) => return Ok((Err(error), self.log.appended_lsn())),
+        };
+        let lsn = self.append(&change, |lsn| writer.commit(lsn))?;
+        self.driver.wake_if_needed();
+        Ok((Ok(()), lsn))
+    }
+
+    async fn admitted(&self, bytes: usize) -> Result<(), Refusal> {
+        self.driver.make_segment_if_needed();
+        let admission = self.gate.admitted(bytes as u64).await;
+        Refusal::of(admission, &self.log).map_or(Ok(()), Err)
+    }
+
+    /// What else can refuse a write; to be asked in the same tick in which it is appended.
+    fn permitted(&self) -> Result<(), Refusal> {
+        let replication = &self.replication;
+        match replication.refuses_writes() {
+            None => Ok(()),
+            Some(_) if replication.is_read_only() => Err(Refusal::Replica),
+            Some(reason) => Err(Refusal::Leader(reason)),
+        }
+    }
+
+    fn enqueue(self: &Rc<Self>, database: &Arc<Database>, submitted: Submitted) {
+        let mut queues = self.queues.borrow_mut();
+        match queues.iter_mut().find(|queue| queue.database.id() == database.id()) {
+            Some(queue) => queue.submitted.push(submitted),
+            None => queues.push(Queue { database: database.clone(), submitted: vec![submitted] }),
+        }
+        if self.is_due.replace(true) {
+            return;
+        }
+        let rounds = self.clone();
+        tokio::task::spawn_local(async move {
+            // Behind all tasks that are ready: what they submit is in the same round.
+            tokio::task::yield_now().await;
+            rounds.is_due.set(false);
+            rounds.run();
+        });
+    }
+
+    /// Makes the rounds that are due.
+    fn run(&self) {
+        let queues = std::mem::take(&mut *self.queues.borrow_mut());
+        for Queue { database, submitted } in queues {
+            let mut submitted = submitted.into_iter().peekable();
+            while submitted.peek().is_some() {
+                let (mut documents, mut bytes) = (0, 0);
+                let round = std::iter::from_fn(|| {
+                    let is_full = documents >= ROUND_DOCUMENTS_MAX || bytes >= ROUND_BYTES_MAX;
+                    let next = if is_full { None } else { submitted.next() }?;
+                    (documents, bytes) = (documents + next.documents, bytes + next.bytes);
+                    Some(next.step)
+                });
+                self.make(&database, round);
+            }
+        }
+        self.driver.wake_if_needed();
+    }
+
+    /// Makes one round.
+    fn make(&self, database: &Arc<Database>, steps: impl Iterator<Item = Step>) {
+        let writer = self
+            .permitted()
+            .map_err(Ended::Refused)
+            .and_then(|()| database.lock().map_err(|error| Ended::Failed(error, self.log.appended_lsn())));
+        let mut writer = match writer {
+            Ok(writer) => writer,
+            Err(ended) => {
+                let told = steps.map(|step| step(Err(ended.clone())));
+                return told.for_each(|tell| tell(Err(ended.clone())));
+            }
+        };
+        writer.encode_in(self.change.take());
+        let told: Vec<Tell> = steps.map(|step| step(Ok(&mut writer))).collect();
+        let ended = match writer.change() {
+            Ok(Some(change)) => {
+                let appended = self.append(&change, |lsn| writer.commit(lsn)).map_err(Ended::Refused);
+                if change.capacity() <= KEPT_BYTES_MAX {
+                    self.change.replace(change);
+                }
+                appended
+            }
+            Ok(None) => Ok(writer.snapshot().last_lsn()),
+            Err(error) => Err(Ended::Failed(error.into(), self.log.appended_lsn())),
+        };
+        told.into_iter().for_each(|tell| tell(ended.clone()));
+    }
+
+    /// Appends a change; `commit` is told where it stands before anything can follow it.
+    fn append(&self, change: &[u8], commit: impl FnOnce(Lsn)) -> Result<Lsn, Refusal> {
+        let mut record = self.record.borrow_mut();
+        record.clear();
+        encode_documents_into(change, &mut record);
+        self.gate.append(|appender| {
+            let pending = appender.reserve(&record).map_err(|_| Refusal::LogFailed)?;
+            let lsn = pending.lsn();
+            commit(lsn);
+            pending.publish();
+            Ok(lsn)
+        })
+    }
+}

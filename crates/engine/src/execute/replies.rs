@@ -1,0 +1,55 @@
+//! Replies that the executor writes or changes itself: refusals, tokens of leases, the position of a write
+//! (CLIENT LSN), and replies that the client does not want (CLIENT REPLY).
+
+use lsn::Lsn;
+use wire::ReplyWriter;
+
+use super::Outcome;
+use crate::{CommandError, ReplyMode, Session, leases::NO_TOKEN};
+
+/// Replies to a command that was refused before it ran.
+#[cold]
+pub fn refuse(error: &CommandError, session: &Session, out: &mut Vec<u8>) -> Outcome {
+    let mut text = Vec::new();
+    error.render(&mut text);
+    ReplyWriter::new(out, session.protocol).error(text);
+    Outcome::Done { gate: Lsn::ZERO }
+}
+
+/// LEASE: writes its token over the placeholder in the reply.
+#[cold]
+pub(super) fn tell_tokens(session: &mut Session, out: &mut Vec<u8>, token: u64) {
+    let token = i64::try_from(token).unwrap_or(i64::MAX);
+    for at in session.granted.drain(..).rev() {
+        out.splice(at..at + NO_TOKEN.len(), format!(":{token}\r\n").into_bytes());
+    }
+}
+
+/// CLIENT LSN ON: puts an attribute before the reply.
+#[cold]
+pub(super) fn tell_lsn(session: &Session, out: &mut Vec<u8>, before: usize) {
+    if session.protocol == wire::Protocol::Resp3 {
+        let attribute = format!("|1\r\n$3\r\nlsn\r\n:{}\r\n", session.last_write);
+        out.splice(before..before, attribute.into_bytes());
+    }
+}
+
+/// CLIENT REPLY OFF and SKIP: removes the reply, but not confirmations of subscriptions, which are no
+/// replies.
+#[cold]
+pub(crate) fn silence(session: &mut Session, out: &mut Vec<u8>, before: usize) {
+    match session.reply_mode {
+        ReplyMode::On => {}
+        ReplyMode::Off => {
+            out.truncate(before);
+            out.append(&mut session.said_anyway);
+        }
+        // CLIENT REPLY SKIP itself, which has no reply.
+        ReplyMode::SkipNext => session.reply_mode = ReplyMode::Skip,
+        ReplyMode::Skip => {
+            out.truncate(before);
+            out.append(&mut session.said_anyway);
+            session.reply_mode = ReplyMode::On;
+        }
+    }
+}

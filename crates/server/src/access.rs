@@ -1,0 +1,89 @@
+//! Passwords, and who may connect at all: one answer for the Redis port and the HTTP port.
+//!
+//! Users: `default` with `requirepass`; over HTTP also `admin-user` with `admin-password`. While no password is set,
+//! protected mode serves only clients on this machine.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use engine::{Authentication, clients::Clients};
+use settings::Key;
+use subtle::ConstantTimeEq;
+
+use crate::config::Config;
+
+/// See the module documentation.
+pub(crate) struct Access {
+    config: Arc<Config>,
+    clients: Arc<Clients>,
+    /// Connections that were refused.
+    pub(crate) rejected_connections: AtomicU64,
+}
+
+impl Access {
+    pub(crate) fn new(config: Arc<Config>, clients: Arc<Clients>) -> Access {
+        Access { config, clients, rejected_connections: AtomicU64::new(0) }
+    }
+
+    /// The reply to a connection from `peer` that is not served; `None` if it is.
+    pub(crate) fn refuse(&self, peer: &SocketAddr) -> Option<&'static [u8]> {
+        let hot = self.config.hot();
+        let reason: &[u8] = if self.clients.count() as u64 >= hot.clients_max() {
+            b"-ERR max number of clients reached\r\n"
+        } else if hot.is_protected() && !hot.needs_password() && !peer.ip().to_canonical().is_loopback() {
+            b"-DENIED Sheaf is running in protected mode: it has no password, so it serves only clients on this \
+              machine. Set one (requirepass), or turn protected-mode off if the network is trusted.\r\n"
+        } else {
+            return None;
+        };
+        self.rejected_connections.fetch_add(1, Relaxed);
+        Some(reason)
+    }
+
+    /// Whether HTTP serves only clients on this machine, all of them as admins.
+    pub(crate) fn trusts_this_machine(&self) -> bool {
+        self.config.hot().is_protected() && !self.has_http_admins()
+    }
+
+    /// Whether anybody has to authenticate over HTTP.
+    pub(crate) fn has_http_admins(&self) -> bool {
+        self.config.hot().needs_password() || self.config.hot().has_admin_password()
+    }
+
+    /// The password of the HTTP admin of this name, if there is one.
+    pub(crate) fn http_admin_password(&self, name: &str) -> Option<String> {
+        let settings = self.config.current();
+        let admins = [("default", Key::Requirepass), (settings.text(Key::AdminUser), Key::AdminPassword)];
+        let mut passwords =
+            admins.into_iter().filter(|(admin, _)| *admin == name).map(|(_, key)| settings.text(key));
+        passwords.find(|password| !password.is_empty()).map(str::to_owned)
+    }
+
+    /// Whether these are the name and the password of an HTTP admin.
+    pub(crate) fn is_http_admin(&self, name: &str, password: &str) -> bool {
+        let wanted = self.http_admin_password(name);
+        wanted.is_some_and(|wanted| are_equal(wanted.as_bytes(), password.as_bytes()))
+    }
+}
+
+impl Authentication for Access {
+    fn is_required(&self) -> bool {
+        self.config.hot().needs_password()
+    }
+
+    fn accepts(&self, user: &[u8], password: &[u8]) -> bool {
+        let settings = self.config.current();
+        let wanted = settings.text(Key::Requirepass).as_bytes();
+        user == b"default" && (wanted.is_empty() || are_equal(wanted, password))
+    }
+}
+
+/// Takes the same time wherever the two differ.
+fn are_equal(wanted: &[u8], given: &[u8]) -> bool {
+    wanted.ct_eq(given).into()
+}

@@ -1,0 +1,28 @@
+//! The log and its threads, from the end of recovery on.
+
+use std::sync::OnceLock;
+
+use storage::Log;
+
+use crate::log_threads::LogThreads;
+
+/// Empty while the server recovers.
+#[derive(Default)]
+pub(crate) struct AttachedLog(OnceLock<LogThreads>);
+
+impl AttachedLog {
+    /// The log takes writes from now on.
+    pub(crate) fn attach(&self, threads: LogThreads) {
+        assert!(self.0.set(threads).is_ok(), "a log is attached once");
+    }
+
+    /// The log.
+    pub(crate) fn get(&self) -> Option<&Log> {
+        self.0.get().map(LogThreads::log)
+    }
+
+    /// Its threads.
+    pub(crate) fn threads(&self) -> Option<&LogThreads> {
+        self.0.get()
+    }
+}

@@ -1,0 +1,160 @@
+//! The settings in force: what they are, who is told of a change, and CONFIG.
+//!
+//! ```text
+//! start | CONFIG SET | /_node/_local/_config | SIGHUP | a record of the data
+//!    -> checked as a whole -> the file, if the change is to last -> hot copies, observers, `settings`
+//! ```
+//!
+//! What it is: one place that a change goes through. Parts that keep a copy of a setting observe it.
+//! What it is not: the table of settings or their files (crate `settings`).
+//!
+//! Invariants
+//! - An observer is called once with the settings in force when it is added, then with every change, one change at a
+//!   time.
+
+pub(crate) mod changing;
+mod clients_max;
+mod data_settings;
+mod hot;
+
+use std::sync::Arc;
+
+use engine::{DebugAccess, EventClass, MemoryLimits};
+use keyspace::Keyspace;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use pubsub::Hub;
+use settings::{Key, Lasting, Settings, setting_named};
+use storage::Log;
+
+use self::data_settings::DataSettingsState;
+pub(crate) use self::{clients_max::ClientsMax, hot::HotSettings};
+use crate::{attached_log::AttachedLog, replication::Node};
+
+/// Takes over the settings that concern a part. It must not read the [`Config`].
+type Observer = Box<dyn Fn(&Settings) + Send + Sync>;
+
+/// See the module documentation.
+pub(crate) struct Config {
+    settings: RwLock<Settings>,
+    hot: HotSettings,
+    observers: RwLock<Vec<Observer>>,
+    /// The files of settings, shared by all incarnations within the process. Locked during every change.
+    files: Arc<Mutex<Lasting>>,
+    data: Mutex<DataSettingsState>,
+    debug_access: DebugAccess,
+    /// Holds the settings of the data.
+    keyspace: Arc<Keyspace>,
+    /// Decides whether settings of the data may be set here.
+    node: Arc<Node>,
+    log: Arc<AttachedLog>,
+    /// Knows whether anybody listens to events.
+    hub: Arc<Hub>,
+}
+
+impl Config {
+    pub(crate) fn new(
+        settings: Settings,
+        files: Arc<Mutex<Lasting>>,
+        (keyspace, node): (Arc<Keyspace>, Arc<Node>),
+        log: Arc<AttachedLog>,
+        hub: Arc<Hub>,
+    ) -> Config {
+        let hot = HotSettings::default();
+        hot.refresh(&settings);
+        let debug_access = settings.debug_access();
+        Config {
+            settings: RwLock::new(settings),
+            hot,
+            observers: RwLock::default(),
+            files,
+            data: Mutex::default(),
+            debug_access,
+            keyspace,
+            node,
+            log,
+            hub,
+        }
+    }
+
+    /// Adds an observer; see the module documentation.
+    pub(crate) fn observe(&self, observer: impl Fn(&Settings) + Send + Sync + 'static) {
+        let settings = self.settings.read();
+        observer(&settings);
+        self.observers.write().push(Box::new(observer));
+    }
+
+    /// The settings in force.
+    pub(crate) fn current(&self) -> RwLockReadGuard<'_, Settings> {
+        self.settings.read()
+    }
+
+    /// The copies for hot paths.
+    pub(crate) fn hot(&self) -> &HotSettings {
+        &self.hot
+    }
+
+    /// Whether a forced recovery has left out damaged data, and no operator has accepted that yet.
+    fn awaits_confirmation(&self) -> bool {
+        self.log.get().is_some_and(Log::is_frozen)
+    }
+}
+
+impl engine::Config for Config {
+    fn memory_limits(&self) -> MemoryLimits {
+        self.hot.memory_limits()
+    }
+
+    fn event_classes(&self) -> EventClass {
+        // Without a subscriber of events, this is all that they cost.
+        if self.hub.hears_of_keys() { self.hot.event_classes() } else { EventClass::NONE }
+    }
+
+    fn debug_access(&self) -> DebugAccess {
+        self.debug_access
+    }
+
+    fn is_durable_channel(&self, channel: &[u8]) -> bool {
+        self.hot.is_durable_channel(channel)
+    }
+
+    fn get(&self, pattern: &[u8]) -> Vec<(&'static str, String)> {
+        let settings = self.settings.read();
+        let matches = |name: &str| wire::glob::matches_ignore_case(pattern, name.as_bytes());
+        let shown = |(name, value): (&'static str, String)| match name {
+            "maxclients" => (name, self.hot.clients_max().to_string()),
+            _ => (name, value),
+        };
+        let known = settings.iter().map(|(option, value)| (option.name, value)).map(shown);
+        let known = known.chain(settings.aliases());
+        let mut found: Vec<_> = known.filter(|(name, _)| matches(name)).collect();
+        if matches("appendfsync") {
+            let policy = match settings.text(Key::Durability) {
+                "strict" | "commit" => "always",
+                "interval" => "everysec",
+                _ => "no",
+            };
+            found.push(("appendfsync", policy.into()));
+        }
+        if matches("force-recovery") {
+            let state = if self.awaits_confirmation() { "unconfirmed" } else { "no" };
+            found.push(("force-recovery", state.into()));
+        }
+        found
+    }
+
+    fn is_of_data(&self, setting: &[u8]) -> bool {
+        setting_named(setting).is_some_and(|option| option.of_data)
+    }
+
+    fn set(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String> {
+        self.set_settings(pairs)
+    }
+
+    fn apply_data_settings(&self) {
+        self.put_data_settings_in_force();
+    }
+
+    fn rewrite(&self) -> Result<(), String> {
+        self.rewrite_file()
+    }
+}

@@ -1,0 +1,157 @@
+//! Changes of settings while the server runs: by CONFIG SET, over HTTP, and by a configuration file that is read again.
+//!
+//! Invariants
+//! - Who changes settings, or a file with settings, holds `lasting` meanwhile: nothing is set that another change undoes unseen.
+//! - What is to last is on disk before it is in force, so that an OK says both. What fails changes nothing.
+
+use std::path::PathBuf;
+
+use settings::{ConfigError, Key, OPTIONS, Settings};
+
+use super::{ClientsMax, Config, data_settings::VALUE_BYTES_MAX};
+
+impl Config {
+    /// Sets all or nothing, but for those that belong to the data: it returns these.
+    pub(super) fn set_settings(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String> {
+        let mut lasting = self.files.lock();
+        let (mut changed, keys) = self.changed(pairs)?;
+        let (of_data, own): (Vec<Key>, Vec<Key>) =
+            keys.into_iter().partition(|key| OPTIONS[*key as usize].of_data);
+        if let Some(first) = of_data.first() {
+            self.require_say_over_data(OPTIONS[*first as usize].name)?;
+        }
+        lasting.keep(&changed, &own).map_err(|reason| format!("ERR CONFIG SET failed - {reason}"))?;
+        let mut recorded = Vec::new();
+        let current = self.current().clone();
+        for key in of_data {
+            recorded.push((OPTIONS[key as usize].name.to_owned(), changed.rendered(key)));
+            recorded.extend(self.data.lock().supersede_given(key));
+            changed.take_from(&current, key);
+        }
+        self.put_in_force(changed);
+        Ok(recorded)
+    }
+
+    /// Whether this server may say what belongs to the data.
+    fn require_say_over_data(&self, name: &str) -> Result<(), String> {
+        if self.node.refuses_changes() {
+            return Err(format!(
+                "READONLY '{name}' belongs to the data: set it on the leader, its replicas have it then"
+            ));
+        }
+        if self.log.get().is_none() {
+            return Err("LOADING Sheaf is loading the dataset in memory".into());
+        }
+        if self.awaits_confirmation() {
+            return Err(
+                "ERR a forced recovery must be confirmed first: CONFIG SET force-recovery confirmed".into()
+            );
+        }
+        Ok(())
+    }
+
+    /// The settings with these values, and which they are.
+    fn changed(&self, pairs: &[(&[u8], &[u8])]) -> Result<(Settings, Vec<Key>), String> {
+        let mut changed = self.current().clone();
+        let mut keys = Vec::with_capacity(pairs.len());
+        for (name, value) in pairs {
+            let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+            let failed = |reason: String| {
+                format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+            };
+            let setting = changed.set_live(&name, &value).map_err(|error| match error {
+                ConfigError::Invalid { reason, .. } => failed(reason),
+                other => failed(other.to_string()),
+            })?;
+            if setting.of_data && value.len() > VALUE_BYTES_MAX {
+                return Err(failed(format!("a value has at most {VALUE_BYTES_MAX} bytes")));
+            }
+            if setting.key == Key::Maxclients {
+                let wanted = changed.integer(Key::Maxclients);
+                let possible = ClientsMax::possible(wanted).redis;
+                if possible < wanted {
+                    return Err(failed(format!(
+                        "The operating system is not able to handle the specified number of clients, try with {possible}"
+                    )));
+                }
+            }
+            keys.push(setting.key);
+        }
+        Ok((changed, keys))
+    }
+
+    pub(super) fn put_in_force(&self, changed: Settings) {
+        let mut settings = self.settings.write();
+        self.hot.refresh(&changed);
+        self.observers.read().iter().for_each(|observe| observe(&changed));
+        *settings = changed;
+    }
+
+    /// Gives a setting a value, or its default, for now and for the next start.
+    ///
+    /// # Errors
+    /// In words for a client.
+    pub(crate) fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), String> {
+        let option = &OPTIONS[key as usize];
+        let mut lasting = self.files.lock();
+        let wanted = value.unwrap_or(option.default);
+        let (changed, _) = self.changed(&[(option.name.as_bytes(), wanted.as_bytes())])?;
+        lasting.keep_one(&changed, key, value.is_none())?;
+        self.put_in_force(changed);
+        Ok(())
+    }
+
+    /// The configuration file, if there is one.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        self.files.lock().config_file().map(Into::into)
+    }
+
+    /// Writes what was set since the start to the configuration file.
+    pub(super) fn rewrite_file(&self) -> Result<(), String> {
+        self.files.lock().rewrite(&self.current())
+    }
+
+    /// Takes over what has changed in the configuration file. One line says what came of it.
+    pub(crate) fn reload(&self) {
+        let mut lasting = self.files.lock();
+        let follows = self.node.refuses_changes();
+        let Some(file) = lasting.config_file().map(|file| file.display().to_string()) else {
+            tracing::info!(target: "server", "SIGHUP: there is no configuration file to read again");
+            return;
+        };
+        let mut reread = match lasting.reread() {
+            Ok(reread) => reread,
+            Err(error) => {
+                tracing::warn!(target: "server", %error, "SIGHUP: the configuration file changes nothing");
+                return;
+            }
+        };
+        let is_of_data = |(key, _): &(Key, String)| OPTIONS[*key as usize].of_data;
+        let (of_data, changed): (Vec<_>, Vec<_>) = reread.changed.into_iter().partition(is_of_data);
+        reread.changed = changed;
+        let given: Vec<&str> = of_data.iter().map(|(key, _)| OPTIONS[*key as usize].name).collect();
+        if follows {
+            reread.overridden.extend(&given);
+        } else if !of_data.is_empty() {
+            self.give(of_data);
+        }
+        let names: Vec<&str> = reread.changed.iter().map(|(key, _)| OPTIONS[*key as usize].name).collect();
+        let pairs: Vec<_> = names
+            .iter()
+            .zip(&reread.changed)
+            .map(|(name, (_, value))| (name.as_bytes(), value.as_bytes()))
+            .collect();
+        let refused = match self.changed(&pairs) {
+            Ok((changed, _)) => {
+                self.put_in_force(changed);
+                String::new()
+            }
+            Err(reason) => reason,
+        };
+        let changed: Vec<&str> = names.iter().chain(given.iter().filter(|_| !follows)).copied().collect();
+        tracing::info!(
+            target: "server", file, changed = changed.join(", "), refused, overridden = reread.overridden.join(", "),
+            needs_restart = reread.needs_restart.join(", "), "SIGHUP: the configuration file was read again"
+        );
+    }
+}

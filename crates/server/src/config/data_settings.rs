@@ -1,0 +1,150 @@
+//! Settings that belong to the data: the log has them, so replicas, backups and a new leader have them as well.
+//!
+//! ```text
+//! CONFIG SET at the leader -> record -> Keyspace::data_settings -> put_data_settings_in_force: in force here
+//! a file, a variable or a flag at the start of a leader -> record_given -> the same
+//! ```
+//!
+//! Invariants
+//! - The log rules: what it says of a setting is in force wherever the data are. Only what is given at the start of a leader
+//!   stands above it until it is a record itself, which is said.
+//! - A log without any record stays so: the settings that are given become a record behind the first of the data.
+//! - A value that is given becomes a record once. Beside it the log has the mark `given:<name>` with the value that was given last, so
+//!   another start with the same value undoes no CONFIG SET.
+
+use std::sync::Arc;
+
+use keyspace::{AccessClock, DataSettings, Effect, Freed, LIBRARIES_SLOT};
+use lsn::Lsn;
+use settings::{Key, OPTIONS, Origin};
+use storage::Log;
+
+use super::Config;
+
+/// Bytes of the value of a setting that belongs to the data, at most: snapshots and FLUSHALL write it again.
+pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// In front of a setting's name: the record of the value that was given last.
+const GIVEN: &str = "given:";
+
+fn mark_of(key: Key) -> String {
+    format!("{GIVEN}{}", OPTIONS[key as usize].name)
+}
+
+/// What of these settings is not in force by the log alone.
+#[derive(Debug, Default)]
+pub(crate) struct DataSettingsState {
+    /// What the log said when it was looked at last.
+    followed: Arc<DataSettings>,
+    /// What was given at the start, or in a file that was read again, and is no record yet.
+    given: Vec<(Key, String)>,
+}
+
+impl DataSettingsState {
+    /// Somebody sets it who comes after what was given. Returns the mark that is to be recorded as well.
+    pub(super) fn supersede_given(&mut self, key: Key) -> Option<(String, String)> {
+        let at = self.given.iter().position(|(given, _)| *given == key)?;
+        let (_, value) = self.given.remove(at);
+        Some((mark_of(key), value))
+    }
+}
+
+impl Config {
+    /// Has a leader record what was given for it at the start.
+    pub(crate) fn give_to_data(&self) {
+        let given = {
+            let (lasting, settings) = (self.files.lock(), self.current());
+            let is_given = |key: Key| lasting.origin(key) != Origin::Default;
+            let keys = OPTIONS.iter().filter(|it| it.of_data).map(|it| it.key).filter(|key| is_given(*key));
+            keys.map(|key| (key, settings.rendered(key))).collect::<Vec<_>>()
+        };
+        self.give(given);
+    }
+
+    /// Has these values become records, where they are not what was given last.
+    pub(super) fn give(&self, mut given: Vec<(Key, String)>) {
+        let said = self.keyspace.data_settings();
+        given.retain(|(key, value)| said.get(mark_of(*key).as_bytes()) != Some(value.as_bytes()));
+        self.data.lock().given = given;
+    }
+
+    /// Makes a record of what was given, once the log has any. Called before anything is served, and once a second.
+    pub(crate) fn record_given(&self, log: &Log) {
+        let mut state = self.data.lock();
+        let is_early = || log.is_mirror() || log.is_frozen() || !log.holds_records(|_| true).unwrap_or(false);
+        if state.given.is_empty() || self.node.refuses_changes() || is_early() {
+            return;
+        }
+        // Who has the slot may have it for long.
+        let Some(mut slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return };
+        let (mut record, mut freed) = (Vec::new(), Freed::new());
+        for (key, value) in std::mem::take(&mut state.given) {
+            let (name, mark) = (OPTIONS[key as usize].name, mark_of(key));
+            let mut put = |name: &str| {
+                let effect = Effect::PutSetting { name: name.as_bytes(), value: value.as_bytes() };
+                let changed = slot.apply(&effect, AccessClock::default(), &mut freed).changed;
+                if changed {
+                    effect.encode_into(&mut record);
+                }
+                changed
+            };
+            let said = self.keyspace.data_settings();
+            put(&mark);
+            if put(name) {
+                let before = said.get(name.as_bytes()).map_or("nothing".into(), String::from_utf8_lossy);
+                tracing::info!(target: "server", setting = name, %before, now = value, "what is given here becomes what the data say");
+            }
+        }
+        drop(state);
+        if record.is_empty() {
+            return;
+        }
+        match log.appender().reserve(&record) {
+            Ok(pending) => {
+                slot.set_last_lsn(pending.lsn());
+                drop(slot);
+                pending.publish();
+            }
+            // The log is poisoned; the server stops.
+            Err(_) => slot.set_last_lsn(Lsn::MAX),
+        }
+        if let Some(threads) = self.log.threads() {
+            threads.wake_if_needed();
+        }
+    }
+
+    /// Puts in force what the data say, if that has changed.
+    pub(crate) fn put_data_settings_in_force(&self) {
+        if Arc::ptr_eq(&self.keyspace.data_settings(), &self.data.lock().followed) {
+            return;
+        }
+        // Looked at under the lock, so that nobody puts an older state in force behind a newer one.
+        let _changing = self.files.lock();
+        let said = self.keyspace.data_settings();
+        let mut changed = self.current().clone();
+        {
+            let mut state = self.data.lock();
+            for (name, value) in said.iter().filter(|(name, _)| !name.starts_with(GIVEN.as_bytes())) {
+                let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+                let known = OPTIONS.iter().find(|it| it.of_data && it.name == name);
+                if known.is_some_and(|it| state.given.iter().any(|(key, _)| *key == it.key)) {
+                    continue;
+                }
+                // A newer version may say more.
+                if known.is_none() || changed.set(&name, &value).is_err() {
+                    tracing::warn!(target: "server", setting = %name, "what the data say of this setting is not understood here");
+                }
+            }
+            state.followed = said;
+        }
+        if changed != *self.current() {
+            let shown = OPTIONS
+                .iter()
+                .filter(|it| it.of_data)
+                .map(|it| format!("{}={}", it.name, changed.rendered(it.key)));
+            let shown = shown.collect::<Vec<_>>().join(" ");
+            tracing::info!(target: "server", settings = shown, "settings that belong to the data");
+            self.put_in_force(changed);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Copies of the settings that are read for every command, tick or connection, without a lock.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
+
+use engine::{EventClass, MemoryLimits, clients::ClientKind};
+use keyspace::EvictionPolicy;
+use parking_lot::RwLock;
+use settings::{Key, OutputLimit, OutputLimits, Settings};
+
+use super::ClientsMax;
+
+/// The eviction policies by the names that `maxmemory-policy` takes.
+const POLICIES: [(&str, EvictionPolicy); 8] = [
+    ("noeviction", EvictionPolicy::NoEviction),
+    ("allkeys-lru", EvictionPolicy::AllKeysLru),
+    ("allkeys-lfu", EvictionPolicy::AllKeysLfu),
+    ("allkeys-random", EvictionPolicy::AllKeysRandom),
+    ("volatile-lru", EvictionPolicy::VolatileLru),
+    ("volatile-lfu", EvictionPolicy::VolatileLfu),
+    ("volatile-random", EvictionPolicy::VolatileRandom),
+    ("volatile-ttl", EvictionPolicy::VolatileTtl),
+];
+
+/// See the module documentation.
+#[derive(Default)]
+pub(crate) struct HotSettings {
+    memory_bytes_max: AtomicU64,
+    eviction_policy: AtomicU8,
+    eviction_samples: AtomicU64,
+    bulk_bytes_max: AtomicU64,
+    request_bytes_max: AtomicU64,
+    clients_max: AtomicU64,
+    http_clients_max: AtomicU64,
+    idle_timeout_seconds: AtomicU64,
+    needs_password: AtomicBool,
+    has_admin_password: AtomicBool,
+    is_protected: AtomicBool,
+    event_classes: AtomicU16,
+    output_limits: RwLock<OutputLimits>,
+    has_durable_channels: AtomicBool,
+    /// Patterns of channels whose messages are kept in the log.
+    durable_channels: RwLock<Vec<Box<[u8]>>>,
+}
+
+impl HotSettings {
+    /// Takes over these settings.
+    pub(super) fn refresh(&self, settings: &Settings) {
+        self.memory_bytes_max.store(settings.integer(Key::Maxmemory), Relaxed);
+        self.eviction_samples.store(settings.integer(Key::MaxmemorySamples), Relaxed);
+        let policy = settings.text(Key::MaxmemoryPolicy);
+        let number =
+            POLICIES.iter().position(|(name, _)| *name == policy).expect("every choice is a policy; tested");
+        self.eviction_policy.store(number as u8, Relaxed);
+        self.bulk_bytes_max.store(settings.integer(Key::ProtoMaxBulkLen), Relaxed);
+        self.request_bytes_max.store(settings.integer(Key::ClientQueryBufferLimit), Relaxed);
+        let clients_max = ClientsMax::possible(settings.integer(Key::Maxclients));
+        self.clients_max.store(clients_max.redis, Relaxed);
+        self.http_clients_max.store(clients_max.http, Relaxed);
+        self.idle_timeout_seconds.store(settings.integer(Key::Timeout), Relaxed);
+        self.needs_password.store(!settings.text(Key::Requirepass).is_empty(), Relaxed);
+        self.has_admin_password.store(!settings.text(Key::AdminPassword).is_empty(), Relaxed);
+        self.is_protected.store(settings.switch(Key::ProtectedMode), Relaxed);
+        let classes = EventClass::parse(settings.text(Key::NotifyKeyspaceEvents)).unwrap_or_default();
+        self.event_classes.store(classes.bits(), Relaxed);
+        *self.output_limits.write() = settings.output_limits();
+        let patterns = settings.text(Key::DurableChannels).split_ascii_whitespace();
+        let patterns: Vec<Box<[u8]>> = patterns.map(|pattern| pattern.as_bytes().into()).collect();
+        self.has_durable_channels.store(!patterns.is_empty(), Relaxed);
+        *self.durable_channels.write() = patterns;
+    }
+
+    pub(super) fn memory_limits(&self) -> MemoryLimits {
+        let (_, policy) = POLICIES[self.eviction_policy.load(Relaxed) as usize];
+        MemoryLimits {
+            memory_bytes_max: self.memory_bytes_max.load(Relaxed),
+            policy,
+            samples: self.eviction_samples.load(Relaxed) as usize,
+        }
+    }
+
+    /// Bytes of one argument of a command, at most.
+    pub(crate) fn bulk_bytes_max(&self) -> usize {
+        self.bulk_bytes_max.load(Relaxed) as usize
+    }
+
+    /// Bytes of one request, at most.
+    pub(crate) fn request_bytes_max(&self) -> usize {
+        self.request_bytes_max.load(Relaxed) as usize
+    }
+
+    /// The unsent bytes at which a client of this kind is disconnected.
+    pub(crate) fn output_limit(&self, kind: ClientKind) -> OutputLimit {
+        self.output_limits.read().of(kind)
+    }
+
+    /// Seconds without commands after which a client is disconnected; 0 for never.
+    pub(crate) fn idle_timeout_seconds(&self) -> u64 {
+        self.idle_timeout_seconds.load(Relaxed)
+    }
+
+    /// Whether clients of the Redis protocol need a password.
+    pub(crate) fn needs_password(&self) -> bool {
+        self.needs_password.load(Relaxed)
+    }
+
+    /// Whether `admin-password` is set.
+    pub(crate) fn has_admin_password(&self) -> bool {
+        self.has_admin_password.load(Relaxed)
+    }
+
+    /// Whether `protected-mode` is on.
+    pub(crate) fn is_protected(&self) -> bool {
+        self.is_protected.load(Relaxed)
+    }
+
+    /// Connections to the Redis port, at most.
+    pub(crate) fn clients_max(&self) -> u64 {
+        self.clients_max.load(Relaxed)
+    }
+
+    /// Connections to the HTTP port, at most.
+    pub(crate) fn http_clients_max(&self) -> u64 {
+        self.http_clients_max.load(Relaxed)
+    }
+
+    pub(super) fn event_classes(&self) -> EventClass {
+        EventClass::from_bits(self.event_classes.load(Relaxed))
+    }
+
+    /// Whether messages of any channel are kept in the log.
+    pub(crate) fn has_durable_channels(&self) -> bool {
+        self.has_durable_channels.load(Relaxed)
+    }
+
+    pub(super) fn is_durable_channel(&self, channel: &[u8]) -> bool {
+        self.has_durable_channels()
+            && self.durable_channels.read().iter().any(|pattern| wire::glob::matches(pattern, channel))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use settings::{Kind, OPTIONS};
+
+    use super::*;
+
+    #[test]
+    fn every_choice_of_the_policy_setting_is_a_policy() {
+        let Kind::Choice(names) = OPTIONS[Key::MaxmemoryPolicy as usize].kind else { panic!("a choice") };
+        assert!(names.iter().eq(POLICIES.iter().map(|(name, _)| name)));
+    }
+}

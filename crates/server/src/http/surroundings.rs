@@ -1,0 +1,101 @@
+//! The server as the CouchDB front sees it: implements the interfaces of [`couch::Host`].
+
+use std::sync::{Arc, OnceLock};
+
+use couch::{Fault, Feeds, Host, Progress, Store};
+use parking_lot::RwLockReadGuard;
+use recovery::progress::LoadProgress;
+use settings::{Key, Settings};
+
+use super::tools::ServerTools;
+use crate::{
+    access::Access,
+    attached_log::AttachedLog,
+    config::Config,
+    parts::Parts,
+    read_only::ReadOnly,
+    replication::{Node, ReplicationHandle},
+};
+
+/// The interfaces of this server.
+pub(super) fn host(parts: &Arc<Parts>, store: Arc<OnceLock<Store>>, feeds: Arc<Feeds>) -> Host {
+    Host {
+        clock: parts.clock.clone(),
+        entropy: parts.data.entropy.clone(),
+        config: parts.config.clone(),
+        access: parts.access.clone(),
+        status: Arc::new(Status {
+            progress: parts.progress.clone(),
+            log: parts.log.clone(),
+            replication: parts.replication.clone(),
+        }),
+        store,
+        feeds,
+        compaction: parts.compactor.clone(),
+        replication: parts.replication.clone(),
+        acks: parts.node.clone(),
+        tools: Arc::new(ServerTools { parts: parts.clone() }),
+    }
+}
+
+impl couch::Config for Config {
+    fn current(&self) -> RwLockReadGuard<'_, Settings> {
+        Config::current(self)
+    }
+
+    fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), String> {
+        Config::set_and_keep(self, key, value)
+    }
+
+    fn connections_max(&self) -> u64 {
+        self.hot().http_clients_max()
+    }
+}
+
+impl couch::Access for Access {
+    fn trusts_this_machine(&self) -> bool {
+        Access::trusts_this_machine(self)
+    }
+
+    fn has_admins(&self) -> bool {
+        self.has_http_admins()
+    }
+
+    fn admin_password(&self, name: &str) -> Option<String> {
+        self.http_admin_password(name)
+    }
+
+    fn is_admin(&self, name: &str, password: &str) -> bool {
+        self.is_http_admin(name, password)
+    }
+}
+
+impl couch::Acks for Node {
+    fn timeout_ms(&self) -> Option<u64> {
+        self.ack_timeout_ms()
+    }
+
+    fn timed_out(&self) {
+        self.acks_timed_out(1);
+    }
+}
+
+struct Status {
+    progress: Arc<LoadProgress>,
+    log: Arc<AttachedLog>,
+    replication: Arc<ReplicationHandle>,
+}
+
+impl couch::Status for Status {
+    fn loading(&self) -> Option<Progress> {
+        let loading = self.progress.loading()?;
+        let (bytes, total_bytes) = self.progress.bytes();
+        Some(Progress { percent: loading.percent, eta_seconds: loading.eta_seconds, bytes, total_bytes })
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        let log = self.log.get();
+        let fault = ReadOnly::of(log, &*self.replication).filter(|reason| reason.is_fault())?;
+        Some(Fault { name: fault.name(), reason: fault.reason(log) })
+    }
+}

@@ -1,0 +1,263 @@
+//! The parts of a server, and how they are wired.
+//!
+//! Each part takes those that it depends on when it is made, so this is the one place that shows the whole. Jobs in
+//! the background hold only what they use; workers, INFO and metrics, which use almost everything, hold [`Parts`].
+//!
+//! Invariants
+//! - No part holds [`Parts`], and no two parts hold each other: when an incarnation of the server ends, its memory is
+//!   freed before the next one begins.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use engine::{
+    CommandStats, DocumentsCell, Executor, Host, Interests, Scripts, clients::Clients, observe::Observer,
+};
+use env::{Clock, Entropy, HeldDisk};
+use keyspace::Keyspace;
+use parking_lot::Mutex;
+use pubsub::Hub;
+use recovery::progress::LoadProgress;
+use settings::{Key, Lasting, Settings};
+use storage::{Durability, Log};
+
+use crate::{
+    access::Access,
+    attached_log::AttachedLog,
+    backup::Backups,
+    config::Config,
+    cross_protocol::CrossProtocol,
+    dead_log::DeadLog,
+    documents::{Compactor, Saver},
+    durable_channels::DurableChannels,
+    inventory::Inventory,
+    long_units::{LONG_UNITS_MAX, LongUnits},
+    mailbox::Mailbox,
+    process::ServerProcess,
+    replication::{Node, ReplicationHandle},
+    scrub::Scrubber,
+    snapshots::{Persistence, Snapshots, Sources},
+    stop::Stop,
+};
+
+/// Facts that are fixed when the server starts.
+pub(crate) struct StartupInfo {
+    pub(crate) dir: PathBuf,
+    /// Changes in the directory go through this.
+    pub(crate) disk: HeldDisk,
+    pub(crate) workers: usize,
+    /// Whether consecutive commands on one key may be merged (`log-merge`).
+    pub(crate) merges: bool,
+    pub(crate) started_unix_ms: u64,
+    pub(crate) run_id: String,
+    /// Set as soon as the server listens.
+    pub(crate) redis_port: OnceLock<u16>,
+}
+
+/// What all executors share.
+#[derive(Clone)]
+pub(crate) struct Data {
+    pub(crate) keyspace: Arc<Keyspace>,
+    pub(crate) interests: Arc<Interests>,
+    /// The channels and their subscribers.
+    pub(crate) hub: Arc<Hub>,
+    /// The counters of the workers, followed by those of the threads of long units.
+    pub(crate) stats: Arc<CommandStats>,
+    pub(crate) entropy: Arc<dyn Entropy + Send + Sync>,
+}
+
+impl Data {
+    /// An executor that counts as thread `thread` and sees the channels of worker `worker`.
+    pub(crate) fn executor(&self, thread: usize, worker: usize) -> Executor {
+        let (keyspace, interests) = (self.keyspace.clone(), self.interests.clone());
+        let (stats, seed) = (self.stats.worker(thread), self.entropy.random_u64() as u32);
+        let mut executor = Executor::new(commands::table(), keyspace, interests, stats, seed);
+        executor.share_channels(self.hub.local(worker));
+        executor
+    }
+}
+
+/// Events that INFO and metrics count, and that no other part counts.
+#[derive(Default)]
+pub(crate) struct Counters {
+    /// Keyspace notifications that were sent.
+    pub(crate) key_events: AtomicU64,
+    /// Clients that were disconnected because of their unsent output.
+    pub(crate) slow_clients_cut: AtomicU64,
+}
+
+/// See the module documentation.
+pub(crate) struct Parts {
+    pub(crate) startup: Arc<StartupInfo>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) config: Arc<Config>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) data: Data,
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) scripts: Arc<Scripts>,
+    pub(crate) observer: Arc<Observer>,
+    pub(crate) counters: Counters,
+    pub(crate) cross_protocol: CrossProtocol,
+    pub(crate) progress: Arc<LoadProgress>,
+    pub(crate) log: Arc<AttachedLog>,
+    pub(crate) dead_log: Arc<DeadLog>,
+    pub(crate) documents: Arc<DocumentsCell>,
+    pub(crate) saver: Arc<Saver>,
+    pub(crate) compactor: Arc<Compactor>,
+    pub(crate) node: Arc<Node>,
+    pub(crate) replication: Arc<ReplicationHandle>,
+    pub(crate) inventory: Inventory,
+    pub(crate) durable_channels: Arc<DurableChannels>,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) scrubber: Arc<Scrubber>,
+    pub(crate) backups: Arc<Backups>,
+    pub(crate) long_units: Arc<LongUnits>,
+    pub(crate) stop: Arc<Stop>,
+    pub(crate) mailboxes: OnceLock<Vec<Mailbox>>,
+}
+
+impl Parts {
+    pub(crate) fn new(
+        (settings, files): (Settings, Arc<Mutex<Lasting>>),
+        startup: StartupInfo,
+        node: Arc<Node>,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy + Send + Sync>,
+    ) -> Parts {
+        let startup = Arc::new(startup);
+        let data = Data {
+            keyspace: Arc::new(Keyspace::new(keyspace::Options { hash_seed: entropy.random_u64() })),
+            interests: Arc::default(),
+            hub: Hub::new(startup.workers, entropy.random_u64()),
+            stats: Arc::new(CommandStats::new(startup.workers + LONG_UNITS_MAX, commands::table())),
+            entropy: entropy.clone(),
+        };
+        let (log, documents) = (Arc::<AttachedLog>::default(), Arc::<DocumentsCell>::default());
+        let of_data = (data.keyspace.clone(), node.clone());
+        let config = Arc::new(Config::new(settings, files, of_data, log.clone(), data.hub.clone()));
+        let (clients, scripts) = (Arc::new(Clients::new()), Arc::<Scripts>::default());
+        let observer = Arc::<Observer>::default();
+        let progress = Arc::new(LoadProgress::new(clock.clone()));
+        let saver = Arc::new(Saver::new(documents.clone(), node.clone(), clock.clone()));
+        let snapshots = Arc::new(Snapshots::new(Sources {
+            startup: startup.clone(),
+            clock: clock.clone(),
+            config: config.clone(),
+            keyspace: data.keyspace.clone(),
+            node: node.clone(),
+            saver: saver.clone(),
+            progress: progress.clone(),
+            log: log.clone(),
+        }));
+        let replication = Arc::new(ReplicationHandle(node.clone()));
+        let parts = Parts {
+            access: Arc::new(Access::new(config.clone(), clients.clone())),
+            counters: Counters::default(),
+            cross_protocol: CrossProtocol::default(),
+            dead_log: Arc::new(DeadLog::new(log.clone(), documents.clone(), saver.clone())),
+            compactor: Arc::new(Compactor::new(documents.clone(), saver.clone(), clock.clone())),
+            inventory: Inventory::new(data.keyspace.clone(), log.clone(), replication.clone(), clock.clone()),
+            durable_channels: Arc::default(),
+            scrubber: Arc::new(Scrubber::new(
+                startup.clone(),
+                clock.clone(),
+                config.clone(),
+                snapshots.clone(),
+            )),
+            backups: Arc::new(Backups::new(&snapshots, documents.clone(), entropy)),
+            long_units: Arc::new(LongUnits::new(
+                data.clone(),
+                startup.workers,
+                clock.clone(),
+                config.clone(),
+                log.clone(),
+            )),
+            stop: Arc::default(),
+            mailboxes: OnceLock::new(),
+            startup,
+            clock,
+            config,
+            data,
+            clients,
+            scripts,
+            observer,
+            progress,
+            log,
+            documents,
+            saver,
+            node,
+            replication,
+            snapshots,
+        };
+        parts.observe_settings();
+        parts
+    }
+
+    /// Has the parts that keep copies of settings follow them.
+    fn observe_settings(&self) {
+        let (interests, keyspace) = (self.data.interests.clone(), self.data.keyspace.clone());
+        let (observer, scripts) = (self.observer.clone(), self.scripts.clone());
+        let (node, log) = (self.node.clone(), self.log.clone());
+        self.config.observe(move |settings| {
+            interests.tracking().set_keys_max(settings.integer(Key::TrackingTableMaxKeys) as usize);
+            keyspace.set_packed_limits(settings.packed_limits());
+        });
+        self.config.observe(move |settings| {
+            let slower_than_us = settings.signed(Key::SlowlogLogSlowerThan);
+            observer.slow_log.configure(slower_than_us, settings.integer(Key::SlowlogMaxLen));
+            observer.latency.set_threshold_ms(settings.integer(Key::LatencyMonitorThreshold));
+        });
+        self.config.observe(move |settings| {
+            scripts.settings.set_memory(settings.integer(Key::ScriptMaxMemory));
+            scripts.settings.set_instructions(settings.integer(Key::ScriptMaxInstructions));
+            scripts.settings.set_busy_after(settings.integer(Key::BusyReplyThreshold));
+            scripts.settings.set_rolls_back(settings.switch(Key::ScriptRollback));
+        });
+        self.config.observe(move |settings| node.configure(settings));
+        self.config.observe(move |settings| {
+            if let (Some(log), Some(durability)) =
+                (log.get(), Durability::parse(settings.text(Key::Durability)))
+            {
+                log.set_durability(durability);
+            }
+        });
+    }
+
+    /// The interfaces that commands use.
+    pub(crate) fn engine_host(self: &Arc<Self>) -> Host {
+        Host {
+            clock: self.clock.clone(),
+            clients: self.clients.clone(),
+            scripts: self.scripts.clone(),
+            stats: self.data.stats.clone(),
+            observer: self.observer.clone(),
+            documents: self.documents.clone(),
+            config: self.config.clone(),
+            authentication: self.access.clone(),
+            persistence: Arc::new(Persistence {
+                snapshots: self.snapshots.clone(),
+                dead_log: self.dead_log.clone(),
+            }),
+            replication: self.replication.clone(),
+            durable_channels: self.durable_channels.clone(),
+            process: Arc::new(ServerProcess(self.clone())),
+        }
+    }
+
+    /// Whether a forced recovery has left out damaged data, and no operator has accepted that yet.
+    pub(crate) fn awaits_confirmation(&self) -> bool {
+        self.log.get().is_some_and(Log::is_frozen)
+    }
+
+    /// Resets the counters of INFO.
+    pub(crate) fn reset_counters(&self) {
+        self.data.stats.reset();
+        self.access.rejected_connections.store(0, Relaxed);
+        self.counters.slow_clients_cut.store(0, Relaxed);
+    }
+}

@@ -1,0 +1,67 @@
+//! The process as commands see it: implements [`engine::Process`].
+
+use std::sync::Arc;
+
+use engine::{Loading, LogLevel, MemoryFigures, Process, ShutdownMode};
+use lsn::Lsn;
+use storage::Log;
+
+use crate::{info, mailbox::Message, parts::Parts, snapshots::AtStop};
+
+/// See the module documentation.
+pub(crate) struct ServerProcess(pub(crate) Arc<Parts>);
+
+impl Process for ServerProcess {
+    fn loading(&self) -> Option<Loading> {
+        self.0.progress.loading()
+    }
+
+    fn info(&self, sections: &[String]) -> (String, Lsn) {
+        info::render(&self.0, sections)
+    }
+
+    fn reset_stats(&self) {
+        self.0.reset_counters();
+    }
+
+    fn memory_figures(&self) -> MemoryFigures {
+        MemoryFigures {
+            resident_bytes: env::process::rss_bytes(),
+            resident_bytes_max: env::process::peak_rss_bytes(),
+            committed_bytes: env::allocator::committed_bytes(),
+            system_bytes: env::process::memory_total_bytes(),
+            log_buffer_bytes: self.0.log.get().map_or(0, Log::ring_bytes),
+        }
+    }
+
+    fn release_unused_memory(&self) {
+        let workers = self.0.mailboxes.get().into_iter().flatten();
+        workers.for_each(|mailbox| mailbox.send(Message::ReleaseMemory));
+    }
+
+    fn allocator_report(&self) -> String {
+        env::allocator::report()
+    }
+
+    fn log_script(&self, level: LogLevel, message: &str) {
+        match level {
+            LogLevel::Debug => tracing::trace!("script: {message}"),
+            LogLevel::Verbose => tracing::debug!("script: {message}"),
+            LogLevel::Notice => tracing::info!("script: {message}"),
+            LogLevel::Warning => tracing::warn!("script: {message}"),
+        }
+    }
+
+    fn shutdown(&self, mode: ShutdownMode) -> Result<(), String> {
+        let stop = &self.0.stop;
+        match mode {
+            // Connections end first, so that by the time an abort can arrive, it is too late.
+            ShutdownMode::Abort => return Err("ERR No shutdown in progress.".into()),
+            ShutdownMode::InOrder => {}
+            ShutdownMode::Save => stop.set_at_stop(AtStop::Take),
+            ShutdownMode::NoSave => stop.set_at_stop(AtStop::Leave),
+        }
+        stop.request();
+        Ok(())
+    }
+}
