@@ -4,11 +4,19 @@
 //! It holds the deferred replies until they can be answered or time out. At most one per client, so
 //! `maxclients` bounds them. It does not track positions; the caller passes a function that looks them up.
 
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use engine::{Responder, replication::Wanted};
 use lsn::Lsn;
 use parking_lot::Mutex;
+
+use super::Node;
 
 /// The condition of a wait.
 #[derive(Debug, Clone, Copy)]
@@ -91,5 +99,35 @@ impl Waits {
                 }
             });
         }
+    }
+}
+
+impl Node {
+    /// Answers the clients whose position has been reached.
+    pub(crate) fn settle_waits(&self) {
+        if !self.waits.is_empty() {
+            self.waits.settle(|awaited| self.look(awaited));
+        }
+    }
+
+    pub(super) fn look(&self, awaited: &Awaited) -> Found {
+        match *awaited {
+            Awaited::Shown(lsn) => Found { replicas: 0, is_local: true, is_enough: lsn <= self.shown_lsn() },
+            Awaited::Flushed(Wanted { lsn, replicas: wanted, local, .. }) => {
+                let (replicas, is_local) = (self.count_flushed(lsn), lsn <= self.durable_lsn());
+                Found { replicas, is_local, is_enough: replicas >= wanted && (is_local || !local) }
+            }
+        }
+    }
+
+    pub(super) fn wait(self: &Arc<Self>, awaited: Awaited, timeout_ms: Option<u64>, responder: Responder) {
+        let number = self.waits.add(awaited, responder);
+        self.settle_waits();
+        let (Some(timeout_ms), Some(runtime)) = (timeout_ms, self.runtime.get()) else { return };
+        let node = self.clone();
+        runtime.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(timeout_ms)).await;
+            node.waits.expire(number, |awaited| node.look(awaited));
+        });
     }
 }

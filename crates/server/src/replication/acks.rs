@@ -1,0 +1,105 @@
+//! The acknowledgements of replicas: the commit position of a leader, and replies that wait for replicas.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use lsn::Lsn;
+use storage::Log;
+
+use super::Node;
+
+impl Node {
+    /// The position up to which replies have waited for replicas longer than allowed. To be called once a
+    /// second.
+    pub(crate) fn overdue(&self) -> Option<Lsn> {
+        let look = || {
+            let (timeout_ms, log) = (self.ack_timeout_ms()?, self.log()?);
+            // Bytes that are not on this disk yet are not waiting for replicas.
+            self.overdue.lock().look(self.now_ms(), log.shippable_lsn(), log.committed_lsn(), timeout_ms)
+        };
+        let overdue = look();
+        if overdue.is_none() {
+            self.logs_ack_timeouts.store(true, SeqCst);
+        }
+        overdue
+    }
+
+    /// Counts replies that are errors because replicas have not acknowledged in time. Logged once, until they
+    /// have caught up.
+    pub(crate) fn acks_timed_out(&self, replies: u64) {
+        if replies == 0 {
+            return;
+        }
+        self.ack_timeouts.fetch_add(replies, SeqCst);
+        if self.logs_ack_timeouts.swap(false, SeqCst) {
+            tracing::warn!(
+                target: "replication",
+                "too few replicas acknowledge: replies to writes are errors (NOREPLICAS). Start replicas, or lower ack-replicas"
+            );
+        }
+    }
+
+    /// The number of these replies since the start.
+    pub(crate) fn ack_timeouts(&self) -> u64 {
+        self.ack_timeouts.load(SeqCst)
+    }
+
+    /// How long a reply waits for replicas; `None` if it does not, or if it waits without a limit.
+    pub(crate) fn ack_timeout_ms(&self) -> Option<u64> {
+        let asks = self.following().is_none() && self.log().is_some_and(Log::awaits_acks);
+        let timeout_ms = self.options.read().ack_timeout_ms;
+        (asks && timeout_ms > 0).then_some(timeout_ms)
+    }
+
+    /// The commit position that this server sends to its replicas.
+    pub(super) fn commit_lsn(&self) -> Lsn {
+        let Some(log) = self.log() else { return Lsn::ZERO };
+        match self.following() {
+            Some(following) => following.committed().min(log.shippable_lsn()),
+            None => self.leader.commit(log.shippable_lsn(), self.options.read().ack_replicas),
+        }
+    }
+
+    /// Re-evaluates commit and waits after replicas have connected, disconnected or acknowledged. On a
+    /// replica, only its leader advances the commit position.
+    pub(super) fn acked(&self) {
+        let acking = self.acking.lock();
+        if let Some(log) = self.log()
+            && self.following().is_none()
+            && log.awaits_acks()
+        {
+            log.set_acked(self.commit_lsn());
+        }
+        drop(acking);
+        self.look_for_replicas();
+        self.settle_waits();
+    }
+
+    /// Makes replies of a leader wait for `ack-replicas` replicas. `begins`: the waiting starts, with a new
+    /// epoch.
+    pub(super) fn ask_for_acks(&self, log: &Log, begins: bool) {
+        let _acking = self.acking.lock();
+        let count = self.options.read().ack_replicas;
+        if count == 0 {
+            return log.set_acked(Lsn::MAX);
+        }
+        if begins {
+            // Nothing is committed until replicas have acknowledged.
+            log.set_acked(Lsn::ZERO);
+            match log.mark_epoch() {
+                Ok(floor) => self.leader.begin_at(floor),
+                // The log is poisoned; the server stops.
+                Err(error) => tracing::error!(target: "replication", %error, "cannot begin an epoch"),
+            }
+        }
+        log.set_acked(self.leader.commit(log.shippable_lsn(), count));
+    }
+
+    pub(super) fn look_for_replicas(&self) {
+        let (min, lag_ms_max) = {
+            let options = self.options.read();
+            (options.replicas_min, options.lag_ms_max)
+        };
+        let lacks = min > 0 && self.leader.count_heard(self.now_ms(), lag_ms_max) < min;
+        self.lacks_replicas.store(lacks, SeqCst);
+    }
+}

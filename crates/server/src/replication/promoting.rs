@@ -1,0 +1,117 @@
+//! The promotion of this server: the steps that [`replication::promote`] orders, with the threads of a replica.
+
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    thread::JoinHandle,
+};
+
+use env::{Disk, RealDisk};
+use lsn::Lsn;
+use replication::{Led, Promotion, promote};
+use storage::{Log, Mirror};
+
+use super::{
+    Node,
+    follower::{Following, Threads},
+    full_copy,
+};
+
+impl Node {
+    /// Promotes this server: it stops following, if it did, and takes writes.
+    pub(super) fn promote(&self) -> Result<Led, String> {
+        let _one_at_a_time = self.promotion.lock();
+        let log = self.log().ok_or("ERR this server is starting")?;
+        if !self.is_read_only.load(SeqCst) {
+            return Ok(Led::Now);
+        }
+        let taken = {
+            let mut following = self.following.lock();
+            following.as_mut().and_then(|(following, threads)| Some((following.clone(), threads.take()?)))
+        };
+        if taken.is_none() && log.is_mirror() {
+            return Err("ERR an earlier promotion of this server has failed: restart it and try again".into());
+        }
+        if promote(&mut Promoting { node: self, log, taken, applier: None, mirror: None })?
+            == Led::AfterRestart
+        {
+            self.is_restarting.store(true, SeqCst);
+            return Ok(Led::AfterRestart);
+        }
+        if let Some(act) = self.before_leading.get() {
+            act();
+        }
+        self.ask_for_acks(log, true);
+        // From here on, acknowledgements of replicas determine the commit position.
+        *self.following.lock() = None;
+        let _ = self.change_role(|role| (role.open(), false));
+        if let Err(error) = full_copy::discard(&RealDisk as &dyn Disk, &self.dir) {
+            tracing::warn!(target: "replication", %error, "cannot remove the copy of a leader's data");
+        }
+        Ok(Led::Now)
+    }
+}
+
+/// The steps of a promotion, with the threads of a replica.
+struct Promoting<'n> {
+    node: &'n Node,
+    log: &'n Log,
+    /// The link and the applier; `None` for a server that was fenced.
+    taken: Option<(Arc<Following>, Threads)>,
+    /// The applier of what the link has received.
+    applier: Option<(Arc<Following>, JoinHandle<()>)>,
+    /// The right to append.
+    mirror: Option<Mirror>,
+}
+
+impl Promoting<'_> {
+    fn failed(error: storage::Error) -> String {
+        format!("ERR cannot lead: {error}")
+    }
+}
+
+impl Promotion for Promoting<'_> {
+    type Error = String;
+
+    fn end_link(&mut self) -> Result<Option<Lsn>, String> {
+        let Some((following, Threads { link, apply })) = self.taken.take() else { return Ok(None) };
+        following.stop();
+        let mirror = link.join().map_err(|_| "ERR the link to the leader has failed")?;
+        if self.node.is_restarting() {
+            return Err("ERR this server is restarting, try again".into());
+        }
+        let end = mirror.position();
+        (self.mirror, self.applier) = (Some(mirror), Some((following, apply)));
+        Ok(Some(end))
+    }
+
+    fn make_durable(&mut self, end: Lsn) -> Result<(), String> {
+        self.log.make_durable(end).map_err(Self::failed)
+    }
+
+    fn apply_all(&mut self, end: Lsn) -> Result<(), String> {
+        let Some((following, apply)) = self.applier.take() else { return Ok(()) };
+        following.drain(self.log);
+        apply.join().map_err(|_| "ERR the received log cannot be applied")?;
+        if following.applied() < end {
+            return Err("ERR the received log cannot be applied, see the server's log".into());
+        }
+        Ok(())
+    }
+
+    fn begin_epoch(&mut self) -> Result<(), String> {
+        let Some(mirror) = &self.mirror else { return Ok(()) };
+        let epoch = mirror.promote().map_err(Self::failed)?;
+        tracing::info!(target: "replication", epoch, at = %mirror.position(), "this server leads now");
+        Ok(())
+    }
+
+    fn stop_following(&mut self) -> Result<u32, String> {
+        let (fenced_by, remembered) = self.node.change_role(|role| (role.lead(), true));
+        remembered.map(|()| fenced_by).map_err(|error| format!("ERR {error}"))
+    }
+
+    fn outbid(&mut self, epoch: u32) -> Result<(), String> {
+        // Until the restart, the other leader fences nobody.
+        self.log.outbid_epoch(epoch).map_err(Self::failed)
+    }
+}
