@@ -81,6 +81,22 @@ pub enum Decision {
     },
 }
 
+impl Decision {
+    /// The line that tells the replica: of a leader in `epoch`, whose full copies are served on `http_port`.
+    pub fn line(&self, epoch: u32, http_port: u16) -> String {
+        let answer = match *self {
+            Decision::Resume(end) => Answer::Resume { end, epoch },
+            Decision::Probe => Answer::Probe,
+            Decision::Full(_) => Answer::Full { http_port },
+            Decision::Refuse(reason) => return format!("-ERR {reason}"),
+            Decision::Fenced { epoch } => {
+                return format!("-ERR epoch {epoch} has begun, this server leads no more");
+            }
+        };
+        format!("+{}", answer.line())
+    }
+}
+
 /// Why a replica has to copy everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Reason {

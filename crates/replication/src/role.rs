@@ -119,6 +119,11 @@ impl<A: PartialEq> Role<A> {
         self.is_read_only
     }
 
+    /// Whether another server leads in a higher epoch.
+    pub fn is_fenced(&self) -> bool {
+        self.remembered.fenced_by > 0
+    }
+
     /// The position up to which the leader must have committed the log before any of it is shown; zero if all may be shown.
     pub fn unconfirmed(&self) -> Lsn {
         self.unconfirmed
@@ -172,6 +177,18 @@ impl<A: PartialEq> Role<A> {
     /// Stops or resumes writes, around a hand-over.
     pub fn set_read_only(&mut self, is_read_only: bool) {
         self.is_read_only = is_read_only;
+    }
+
+    /// A replica is about to be told to lead, in an epoch above `epoch`. From now on this server takes no writes,
+    /// not even after a restart: to be remembered before the replica is told.
+    pub fn yield_to_replica(&mut self, epoch: u32) {
+        self.fence(epoch.saturating_add(1));
+    }
+
+    /// The replica has refused to lead: this server leads on, which is to be remembered.
+    pub fn resume(&mut self) {
+        (self.remembered.fenced_by, self.remembered.is_unconfirmed) = (0, false);
+        self.open();
     }
 
     /// A replica leads in its place: follows it. That is to be remembered.
@@ -262,5 +279,20 @@ mod tests {
         assert!(role.saw_epoch(6));
         assert_eq!(role.follow("c"), Follow::Reconnect);
         assert_eq!(role.remembered().seen_epoch, 6, "one leader after another");
+    }
+
+    #[test]
+    fn a_leader_that_has_told_a_replica_to_lead_takes_no_writes_even_after_a_restart() {
+        let mut role: Role<&str> = Role::start(Remembered::default(), false);
+        role.set_read_only(true);
+        role.yield_to_replica(7);
+        let restarted = Role::start(role.remembered().clone(), false);
+        assert!(restarted.is_read_only() && restarted.is_fenced() && restarted.unconfirmed() == EVERYTHING);
+        role.resume();
+        assert!(!role.is_read_only() && role.unconfirmed() == Lsn::ZERO);
+        assert_eq!(*role.remembered(), Remembered::default(), "as if it had never begun");
+        role.yield_to_replica(7);
+        role.hand_over("b");
+        assert!(role.leader() == Some(&"b") && !role.is_fenced() && role.remembered().is_unconfirmed);
     }
 }

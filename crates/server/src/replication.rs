@@ -56,7 +56,7 @@ use storage::{Log, Mirror};
 use tokio::sync::Notify;
 
 use self::{
-    failover::Handover,
+    failover::Running,
     follower::{ApplyParts, Following, LinkParts, Threads},
     leader::Leader,
     overdue::Overdue,
@@ -113,7 +113,7 @@ pub(crate) struct Node {
     leader: Leader,
     following: Mutex<Option<(Arc<Following>, Option<Threads>)>>,
     waits: Waits,
-    handover: Mutex<Option<Arc<Handover>>>,
+    handover: Mutex<Option<Arc<Running>>>,
     runtime: OnceLock<tokio::runtime::Handle>,
     rounds_end: OnceLock<RoundsEnd>,
     before_leading: OnceLock<Box<dyn Fn() + Send + Sync>>,

@@ -4,7 +4,8 @@
 //! ```text
 //! step = one of: a write | a server processes its input and timers | a flush | time passes | a snapshot |
 //!               the network is disturbed, or heals | a process or a machine stops, starts |
-//!               a disk fails, fills, is lost | the operator promotes another server
+//!               a disk fails, fills, is lost | the operator promotes another server |
+//!               a leader hands over to a replica
 //! ```
 //!
 //! There are many [`Node`]s, each with its own disk and clock, and the [`Truth`], which checks them at every
@@ -22,6 +23,7 @@
 
 mod copying;
 mod following;
+mod hand_over;
 mod history;
 mod leading;
 mod member;
@@ -45,6 +47,7 @@ pub use self::options::{ClusterOptions, ClusterSummary, FaultInjection};
 use self::{
     copying::{Copied, Copying},
     following::{Following, Next},
+    hand_over::HandingOver,
     network::{Network, NodeId, Side},
     node::{Failure, Node, Order, Role},
     operator::Operator,
@@ -60,7 +63,9 @@ pub struct Cluster {
     truth: Truth,
     prng: Prng,
     writes: u64,
+    handing_over: Option<HandingOver>,
     failovers: u64,
+    handovers: u64,
     cuts: u64,
     copies: u64,
 }
@@ -86,7 +91,9 @@ impl Cluster {
             truth: Truth::new(),
             prng,
             writes: 0,
+            handing_over: None,
             failovers: 0,
+            handovers: 0,
             cuts: 0,
             copies: 0,
         }
@@ -108,6 +115,7 @@ impl Cluster {
             acknowledged: self.truth.acknowledged(),
             committed_bytes: self.truth.end().get(),
             failovers: self.failovers,
+            handovers: self.handovers,
             cuts: self.cuts,
             copies: self.copies,
             starts: self.nodes.iter().map(|node| node.life).sum(),
@@ -116,6 +124,7 @@ impl Cluster {
     }
 
     fn step(&mut self) -> Result<(), String> {
+        self.step_hand_over()?;
         let id = self.prng.below(self.nodes.len() as u64) as usize;
         match self.prng.below(1000) {
             0..170 => self.write(id),
@@ -134,7 +143,8 @@ impl Cluster {
             932..938 => self.snapshot(id),
             938..946 => self.trouble(id),
             946..970 if matches!(self.nodes[id].role, Role::Down) => self.start(id),
-            970..985 => self.tell(id),
+            970..979 => self.tell(id),
+            979..985 => self.begin_hand_over(),
             985.. => {
                 let percent = if self.is_led() { 15 } else { 60 };
                 if self.operator.is_busy() || self.prng.chance(percent) { self.operate() } else { Ok(()) }

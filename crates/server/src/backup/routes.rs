@@ -36,11 +36,12 @@ pub(crate) async fn answer(backups: Arc<Backups>, request: Request<Incoming>) ->
     match below.split_once('/') {
         None if below.is_empty() && method == Method::POST => begin(backups, request.uri().query()).await,
         None if below.is_empty() => method_not_allowed("POST"),
-        None | Some((_, "")) if method == Method::DELETE => match decoded(below.trim_end_matches('/')) {
+        None if method == Method::DELETE => match decoded(below) {
             Some(session) => end(backups, &session),
             None => no_session(),
         },
-        None | Some((_, "")) => method_not_allowed("DELETE"),
+        None => method_not_allowed("DELETE"),
+        Some((_, "")) => no_session(),
         Some((session, name)) if reads => match (decoded(session), decoded(name)) {
             (Some(session), Some(name)) => file(backups, &session, &name, headers).await,
             _ => no_session(),

@@ -10,8 +10,7 @@
 //!   FORCE allows the loss of the rest. "Everything" includes the batch that ends this log: it is written
 //!   before, so that the log here holds nothing that the new leader lacks.
 //! - Any failure before the promotion command is sent leaves this server leading. If it is unknown whether
-//!   the replica leads, this server takes no writes: two leaders are worse than none.
-//!   this server takes no writes: two leaders are worse than none.
+//!   the replica leads, this server takes no writes, not even after a restart: two leaders are worse than none.
 
 use std::{
     sync::{
@@ -22,6 +21,7 @@ use std::{
 };
 
 use engine::replication::{Address, Failover};
+use replication::{GaveUp, Handover, HandoverStep};
 use storage::Log;
 
 use super::{
@@ -32,9 +32,9 @@ use super::{
 /// The interval at which the progress of the replica is checked.
 const LOOK_PERIOD: Duration = Duration::from_millis(5);
 
-/// A handover in progress.
+/// A FAILOVER in progress.
 #[derive(Default)]
-pub(super) struct Handover {
+pub(super) struct Running {
     aborted: AtomicBool,
     state: AtomicU8,
 }
@@ -42,7 +42,7 @@ pub(super) struct Handover {
 const WAITING: u8 = 0;
 const IN_PROGRESS: u8 = 1;
 
-impl Handover {
+impl Running {
     /// The state as INFO names it.
     pub(super) fn state(&self) -> &'static str {
         if self.state.load(SeqCst) == WAITING { "waiting-for-sync" } else { "failover-in-progress" }
@@ -66,7 +66,7 @@ pub(super) fn begin(node: &Arc<Node>, failover: Failover) -> Result<(), String> 
     let Some(target) = target.map(|target| target.address.clone()) else {
         return Err("ERR FAILOVER target HOST and PORT is not a replica.".into());
     };
-    let handover = Arc::new(Handover::default());
+    let handover = Arc::new(Running::default());
     {
         let mut current = node.handover.lock();
         if current.is_some() {
@@ -103,7 +103,7 @@ pub(super) fn abort(node: &Node) -> Result<(), String> {
 fn run(
     node: &Node,
     log: &Log,
-    handover: &Handover,
+    handover: &Running,
     target: &Address,
     failover: &Failover,
 ) -> Result<(), String> {
@@ -114,9 +114,9 @@ fn run(
     let gives_up = || handover.aborted.load(SeqCst) || is_over();
     // While writers are still active, nothing can be handed over, not even by force.
     let waited = if node.wait_for_rounds(&gives_up) {
-        wait_for(node, log, handover, target, failover, &is_over)
+        wait_for(node, log, handover, target, failover, until_ms)
     } else if handover.aborted.load(SeqCst) {
-        Err("it was aborted".into())
+        Err(GaveUp::Aborted.to_string())
     } else {
         Err("a script or a command that takes long did not end in time (SCRIPT KILL, FUNCTION KILL)".into())
     };
@@ -132,12 +132,17 @@ fn run(
             return Err(reason);
         }
     };
-    // From here on the replica may lead, even if no answer arrives.
+    // From here on the replica may lead, even if no answer arrives, or this process ends.
+    let epoch = log.epoch();
+    if let Err(error) = node.change_role(|role| (role.yield_to_replica(epoch), true)).1 {
+        let _ = node.change_role(|role| (role.resume(), true));
+        return Err(error);
+    }
     let answer = ask(&mut replica, &["REPLICAOF".into(), "NO".into(), "ONE".into()]);
     match answer {
         Ok(answer) if answer.starts_with("+OK") => {}
         Ok(refused) => {
-            node.set_read_only(false);
+            node.change_role(|role| (role.resume(), true)).1?;
             return Err(format!("the replica refuses to lead: {refused}"));
         }
         Err(error) => {
@@ -158,27 +163,20 @@ fn run(
 fn wait_for(
     node: &Node,
     log: &Log,
-    handover: &Handover,
+    handover: &Running,
     target: &Address,
     failover: &Failover,
-    is_over: &dyn Fn() -> bool,
+    until_ms: Option<u64>,
 ) -> Result<(), String> {
-    let end = log.end_for_handover().map_err(|error| error.to_string())?;
+    log.end_for_handover().map_err(|error| error.to_string())?;
+    let machine = Handover::new(until_ms, failover.force);
     loop {
-        if handover.aborted.load(SeqCst) {
-            return Err("it was aborted".into());
+        let replica = node.leader.replicas().into_iter().find(|replica| replica.address == *target);
+        let flushed = replica.map(|replica| replica.acked.flushed);
+        match machine.step(node.now_ms(), log.appended_lsn(), flushed, handover.aborted.load(SeqCst)) {
+            HandoverStep::Promote => return Ok(()),
+            HandoverStep::GiveUp(reason) => return Err(reason.to_string()),
+            HandoverStep::Wait => std::thread::sleep(LOOK_PERIOD),
         }
-        let flushed = node.leader.replicas().into_iter().find(|replica| replica.address == *target);
-        if flushed.is_some_and(|replica| replica.acked.flushed >= end) {
-            return Ok(());
-        }
-        if is_over() {
-            return if failover.force {
-                Ok(())
-            } else {
-                Err("the replica did not have everything in time".into())
-            };
-        }
-        std::thread::sleep(LOOK_PERIOD);
     }
 }

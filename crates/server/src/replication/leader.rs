@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! REPLICATE -> "replica": decide, answer -> Relay: follow the log, write
-//!              "replica-acks": read -> Acks -> commit, waits
+//!              "replica-acks": read -> Leading -> commit, waits
 //! ```
 //!
-//! These are the sockets and threads around [`Relay`], [`Acks`] and [`Retention`]; decisions about a replica
+//! These are the sockets and threads around [`Relay`] and [`Leading`]; decisions about a replica
 //! are made in the crate `replication`. A replica serves replicas of its own in the same way.
 //!
 //! Invariants
@@ -28,9 +28,9 @@ use engine::replication::{Address, Replica};
 use lsn::Lsn;
 use parking_lot::Mutex;
 use replication::{
-    Acked, Acks, HEARTBEAT_MS, LogHistory, Moment, Outgoing, Relay, RelayError, RelayOptions, ReplicaId,
-    Retention, SILENCE_MS, Session, Tail, Turn,
-    join::{Answer, Claim, Decision, decide},
+    Acked, HEARTBEAT_MS, Leading, LogHistory, Moment, Outgoing, Relay, RelayError, RelayOptions, ReplicaId,
+    SILENCE_MS, Session, Tail, Turn,
+    join::{Claim, Decision},
 };
 use storage::{Log, Pin};
 
@@ -49,9 +49,11 @@ const PIECES_MAX: usize = 512;
 
 /// The connected replicas, and the log retained for replicas.
 pub(super) struct Leader {
-    acks: Mutex<Acks>,
+    /// Lock order everywhere: `connected`, `pin`, `leading`.
+    leading: Mutex<Leading>,
     connected: Mutex<Vec<Connected>>,
-    retention: Mutex<(Retention, Option<Pin>)>,
+    /// Keeps the log that replicas need.
+    pin: Mutex<Option<Pin>>,
     stopping: AtomicBool,
 }
 
@@ -71,9 +73,9 @@ pub(crate) struct ReplicaFigures {
 impl Leader {
     pub(super) fn new(retained_bytes_max: u64, away_ms_max: u64) -> Leader {
         Leader {
-            acks: Mutex::default(),
+            leading: Mutex::new(Leading::new(retained_bytes_max, away_ms_max)),
             connected: Mutex::default(),
-            retention: Mutex::new((Retention::new(retained_bytes_max, away_ms_max), None)),
+            pin: Mutex::default(),
             stopping: false.into(),
         }
     }
@@ -81,33 +83,32 @@ impl Leader {
     /// Sets the end of the first batch of this leader's epoch; nothing is committed before it. Disconnects
     /// all replicas.
     pub(super) fn begin_at(&self, floor: Lsn) {
-        self.acks.lock().begin_at(floor);
+        self.leading.lock().begin_at(floor);
         self.disconnect();
     }
 
     pub(super) fn set_limits(&self, retained_bytes_max: u64, away_ms_max: u64) {
-        self.retention.lock().0.set_limits(retained_bytes_max, away_ms_max);
+        self.leading.lock().set_limits(retained_bytes_max, away_ms_max);
     }
 
     pub(super) fn count_flushed(&self, lsn: Lsn) -> usize {
-        self.acks.lock().count_flushed(lsn)
+        self.leading.lock().acks().count_flushed(lsn)
     }
 
     /// The number of replicas heard from within `silent_ms_max`.
     pub(super) fn count_heard(&self, now_ms: u64, silent_ms_max: u64) -> usize {
-        self.acks.lock().count_heard(now_ms, silent_ms_max)
+        self.leading.lock().acks().count_heard(now_ms, silent_ms_max)
     }
 
     /// The commit position if `count` replicas must have it and the log here may be shown up to `own`.
     pub(super) fn commit(&self, own: Lsn, count: usize) -> Lsn {
-        self.acks.lock().commit(own, count)
+        self.leading.lock().commit(own, count)
     }
 
     pub(super) fn replicas(&self) -> Vec<ReplicaFigures> {
-        // Lock order everywhere: `connected`, then `acks`.
-        let (connected, acks) = (self.connected.lock(), self.acks.lock());
+        let (connected, leading) = (self.connected.lock(), self.leading.lock());
         let figures = |connected: &Connected| {
-            let (_, acked) = acks.replicas().find(|(id, _)| *id == connected.id)?;
+            let (_, acked) = leading.acks().replicas().find(|(id, _)| *id == connected.id)?;
             Some(ReplicaFigures { address: connected.address.clone(), acked: *acked })
         };
         connected.iter().filter_map(figures).collect()
@@ -123,14 +124,14 @@ impl Leader {
         if connected.len() >= REPLICAS_MAX {
             return None;
         }
-        let session = self.acks.lock().join(id, acked);
+        let session = self.leading.lock().join(id, acked);
         connected.push(Connected { session, id, address: address.clone(), socket });
         Some(session)
     }
 
     fn leave(&self, session: Session) {
         self.connected.lock().retain(|other| other.session != session);
-        self.acks.lock().leave(session);
+        self.leading.lock().leave(session);
     }
 
     /// Closes all connections; returns their number.
@@ -148,28 +149,11 @@ impl Leader {
 
     /// Retains as much of the log as replicas need. To be called once a second.
     pub(super) fn keep_log(&self, log: &Log, now_ms: u64) {
-        let (retention, pin) = &mut *self.retention.lock();
-        for (id, acked) in self.acks.lock().replicas() {
-            retention.note(id, acked.flushed);
-        }
+        let mut pin = self.pin.lock();
+        let from = self.leading.lock().keep_from(log.shippable_lsn(), now_ms);
         // The new pin is made before the old one is dropped.
-        let kept = retention
-            .keep_from(log.shippable_lsn(), now_ms)
-            .and_then(|from| log.pin(from.max(log.start_lsn())));
+        let kept = from.and_then(|from| log.pin(from.max(log.start_lsn())));
         *pin = kept;
-    }
-
-    fn keep_for(&self, log: &Log, id: ReplicaId, from: Lsn, now_ms: u64) {
-        self.retention.lock().0.note(id, from);
-        self.keep_log(log, now_ms);
-    }
-
-    fn forget(&self, id: ReplicaId) {
-        self.retention.lock().0.forget(id);
-    }
-
-    fn left(&self, id: ReplicaId, now_ms: u64) {
-        self.retention.lock().0.leave(id, now_ms);
     }
 }
 
@@ -190,7 +174,7 @@ pub(super) fn serve(node: &Arc<Node>, socket: TcpStream, words: &[Vec<u8>]) {
         }
         // In any case, retain the log for a while, in case the replica reconnects.
         if let Some(claim) = claim {
-            node.leader.left(claim.replica, node.now_ms());
+            node.leader.leading.lock().left(claim.replica, node.now_ms());
         }
     };
     if let Err(error) = thread::Builder::new().name("replica".into()).spawn(run) {
@@ -216,30 +200,29 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
             .into());
     }
     // Keeps the log on which the decision depends from being removed meanwhile.
-    node.leader.keep_for(log, claim.replica, claim.mark.end, node.now_ms());
-    let decision =
-        decide(&claim, log.id(), log.epoch(), &LogHistory(log)).map_err(|error| error.to_string())?;
+    node.leader.leading.lock().hear(&claim);
+    node.leader.keep_log(log, node.now_ms());
+    let decision = node.leader.leading.lock().decide(&claim, log, &LogHistory(log));
+    let decision = decision.map_err(|error| error.to_string())?;
+    let line = decision.line(log.epoch(), node.http_port());
     let at = match decision {
         Decision::Resume(at) => at,
         Decision::Probe => {
             tracing::info!(target: "replication", end = %claim.mark.end, "the log of a replica has diverged from ours");
-            return say(format!("+{}", Answer::Probe.line()));
+            return say(line);
         }
         Decision::Full(reason) => {
             tracing::info!(target: "replication", %reason, "a replica copies everything");
-            // The replica will also need the log written during the copy.
-            node.leader.keep_for(log, claim.replica, log.shippable_lsn(), node.now_ms());
-            return say(format!("+{}", Answer::Full { http_port: node.http_port() }.line()));
+            node.leader.keep_log(log, node.now_ms());
+            return say(line);
         }
         Decision::Refuse(reason) => {
             tracing::warn!(target: "replication", %reason, "refused a replica");
-            node.leader.forget(claim.replica);
-            return say(format!("-ERR {reason}"));
+            return say(line);
         }
         Decision::Fenced { epoch } => {
-            node.leader.forget(claim.replica);
             node.fence(epoch);
-            return say(format!("-ERR epoch {epoch} has begun, this server leads no more"));
+            return say(line);
         }
     };
     let epoch = log.epoch();
@@ -247,11 +230,11 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
     let relay = Mutex::new(Relay::new(node.relay_options(), epoch, at, node.now_ms()));
     let acked = relay.lock().acked();
     let Some(session) = node.leader.join(claim.replica, acked, &address, own_socket) else {
-        node.leader.forget(claim.replica);
+        node.leader.leading.lock().forget(claim.replica);
         return say(format!("-ERR {REPLICAS_MAX} replicas are connected, and no more are taken"));
     };
     node.acked();
-    let told = say(format!("+{}", Answer::Resume { end: at, epoch }.line()));
+    let told = say(line);
     let ended = told.and_then(|()| {
         tracing::info!(target: "replication", replica = %address, from = %at, "a replica follows");
         converse(node, log, &socket, &relay, session)
@@ -376,7 +359,7 @@ fn read_acks(
         };
         match received {
             Ok(Some(acked)) => {
-                node.leader.acks.lock().note(session, acked);
+                node.leader.leading.lock().note(session, acked);
                 node.acked();
             }
             Ok(None) => {}

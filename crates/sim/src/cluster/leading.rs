@@ -19,9 +19,8 @@ use env::{Clock, Disk, Prng, SimClock, SimDisk};
 use keyspace::{AccessClock, Freed, Keyspace, slot_of};
 use lsn::Lsn;
 use replication::{
-    Acks, Close, Moment, Outgoing, Relay, RelayError, RelayOptions, ReplicaId, Retention, SILENCE_MS,
-    Session, Tail,
-    join::{Answer, Claim, Decision, decide, newest_common, parse_marks},
+    Close, Moment, Outgoing, Relay, RelayError, RelayOptions, ReplicaId, SILENCE_MS, Session, Tail,
+    join::{Claim, Decision, newest_common, parse_marks},
 };
 use storage::{Admission, Appender, CopyPlan, Followed, Log, LogFollower, Pin, snapshot};
 
@@ -63,6 +62,12 @@ impl From<Close> for End {
     }
 }
 
+impl From<Failure> for End {
+    fn from(failure: Failure) -> End {
+        End::Failed(failure)
+    }
+}
+
 impl From<storage::Error> for End {
     fn from(error: storage::Error) -> End {
         End::Failed(error.into())
@@ -76,8 +81,7 @@ pub(super) struct Leading {
     pub(super) dir: PathBuf,
     appender: Appender,
     record: Vec<u8>,
-    acks: Acks,
-    retention: Retention,
+    account: replication::Leading,
     pin: Option<(Lsn, Pin)>,
     conns: BTreeMap<ConnId, Served>,
     /// Writes that are not acknowledged yet.
@@ -111,16 +115,18 @@ impl Leading {
         acks: usize,
         fault: Option<FaultInjection>,
     ) -> Result<Leading, Failure> {
+        let mut account = replication::Leading::new(RETENTION_BYTES_MAX, AWAY_MS_MAX);
         // An empty log has no earlier leaders. What is committed by this server's disk alone was, too, before it led.
         let is_first = log.written_lsn() == Lsn::ZERO || fault == Some(FaultInjection::CommitLeftovers);
-        let floor = if is_first || acks == 0 { Lsn::ZERO } else { log.mark_epoch()? };
+        if !is_first && acks > 0 {
+            account.begin_at(log.mark_epoch()?);
+        }
         let appender = log.appender();
         let witness = log.follow(log.start_lsn());
         Ok(Leading {
             appender,
             record: Vec::new(),
-            acks: Acks::from(floor),
-            retention: Retention::new(RETENTION_BYTES_MAX, AWAY_MS_MAX),
+            account,
             pin: None,
             conns: BTreeMap::new(),
             waiting: VecDeque::new(),
@@ -202,6 +208,12 @@ impl Leading {
         Ok(begins.filter(|begin| *begin >= self.log.start_lsn()).collect())
     }
 
+    /// The log that a connected replica has on its disk; `None` if it is not connected.
+    pub(super) fn flushed_by(&self, replica: ReplicaId) -> Option<Lsn> {
+        let mut replicas = self.account.acks().replicas();
+        replicas.find(|(id, _)| *id == replica).map(|(_, acked)| acked.flushed)
+    }
+
     /// Whether all writes are acknowledged.
     pub(super) fn has_told_all(&self) -> bool {
         self.waiting.is_empty()
@@ -210,7 +222,7 @@ impl Leading {
     /// Serves every connection once, then acknowledges committed writes.
     pub(super) fn step(&mut self, around: &mut Around<'_>) -> Result<(), Failure> {
         // What it ships is on its disk, and committed where nobody is asked for acks: a replica may show it at once.
-        if !around.member.role().is_read_only() {
+        if !around.member.role().is_fenced() {
             self.commit(around)?;
         }
         for conn in around.network.conns_to(around.number) {
@@ -233,7 +245,7 @@ impl Leading {
                 }
             }
         }
-        if !around.member.role().is_read_only() {
+        if !around.member.role().is_fenced() {
             self.commit(around)?;
             self.retain(around)?;
         }
@@ -242,7 +254,7 @@ impl Leading {
 
     fn serve(&mut self, conn: ConnId, served: &mut Served, around: &mut Around<'_>) -> Result<(), End> {
         let now_ms = around.clock.monotonic_us() / 1000;
-        if around.member.role().is_read_only() {
+        if around.member.role().is_fenced() {
             return Err(End::Closed);
         }
         while let Some(message) = around.network.receive(conn, Side::Leader, now_ms) {
@@ -257,11 +269,10 @@ impl Leading {
                     let line = common.map_or(":-1".into(), |end| format!(":{end}"));
                     around.network.send(conn, Side::Replica, Message::Line(line), now_ms);
                 }
-                (Message::Frames(bytes), Served::Shipping { relay, session, replica, .. }) => {
+                (Message::Frames(bytes), Served::Shipping { relay, session, .. }) => {
                     relay.inbox().extend_from_slice(&bytes);
                     if let Some(acked) = relay.receive(now_ms)? {
-                        self.acks.note(*session, acked);
-                        self.retention.note(*replica, acked.flushed);
+                        self.account.note(*session, acked);
                     }
                 }
                 _ => return Err(End::Closed),
@@ -305,37 +316,39 @@ impl Leading {
         let now_ms = around.clock.monotonic_us() / 1000;
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         let claim = Claim::parse(&words).ok_or(End::Closed)?;
+        self.account.hear(&claim);
+        self.retain(around)?;
+        let history = JudgedHistory::new(&self.log, self.fault);
+        let decision = self.account.decide(&claim, &self.log, &history)?;
         let epoch = self.log.epoch();
-        let answer = match decide(&claim, self.log.id(), epoch, &JudgedHistory::new(&self.log, self.fault))? {
+        match decision {
             Decision::Resume(end) => {
                 let relay = Relay::new(RELAY, epoch, end, now_ms);
-                let session = self.acks.join(claim.replica, relay.acked());
-                self.retention.note(claim.replica, end);
+                let session = self.account.join(claim.replica, relay.acked());
                 let (source, replica) = (Tail(self.log.follow(end)), claim.replica);
                 *served = Served::Shipping { relay: relay.into(), source, session, replica };
-                Answer::Resume { end, epoch }
             }
-            Decision::Probe => Answer::Probe,
-            Decision::Full(_) => Answer::Full { http_port: 80 },
+            Decision::Probe => {}
+            Decision::Full(_) => self.retain(around)?,
             Decision::Refuse(refusal) => return Err(End::Failed(Failure::Breach(refusal.to_string()))),
             Decision::Fenced { epoch } => return Err(End::Fenced(epoch)),
-        };
-        around.network.send(conn, Side::Replica, Message::Line(format!("+{}", answer.line())), now_ms);
+        }
+        around.network.send(conn, Side::Replica, Message::Line(decision.line(epoch, 80)), now_ms);
         Ok(())
     }
 
     fn drop_conn(&mut self, conn: ConnId, served: &Served, around: &mut Around<'_>) {
         let now_ms = around.clock.monotonic_us() / 1000;
         if let Served::Shipping { session, replica, .. } = served {
-            self.acks.leave(*session);
-            self.retention.leave(*replica, now_ms);
+            self.account.leave(*session);
+            self.account.left(*replica, now_ms);
         }
         around.network.close(conn, Side::Leader, now_ms);
     }
 
     /// Determines the commit position, has the newly committed log judged, and acknowledges the writes in it.
     fn commit(&mut self, around: &mut Around<'_>) -> Result<(), Failure> {
-        let commit = self.acks.commit(self.log.durable_lsn(), around.acks);
+        let commit = self.account.commit(self.log.durable_lsn(), around.acks);
         if commit <= self.committed {
             return Ok(());
         }
@@ -379,7 +392,8 @@ impl Leading {
     /// Pins the log that replicas need.
     fn retain(&mut self, around: &Around<'_>) -> Result<(), Failure> {
         let now_ms = around.clock.monotonic_us() / 1000;
-        let keep_from = self.retention.keep_from(self.log.durable_lsn(), now_ms);
+        let keep_from = self.account.keep_from(self.log.shippable_lsn(), now_ms);
+        let keep_from = keep_from.map(|from| from.max(self.log.start_lsn()));
         if keep_from != self.pin.as_ref().map(|(lsn, _)| *lsn) {
             // Take the new pin before dropping the old one.
             self.pin = keep_from.and_then(|lsn| Some((lsn, self.log.pin(lsn)?)));

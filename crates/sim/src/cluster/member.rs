@@ -67,6 +67,12 @@ impl Member {
         Ok(outcome)
     }
 
+    /// A replica leads in its place.
+    pub(super) fn hand_over(&mut self, order: Order) -> Result<(), Failure> {
+        let Some(leader) = address(order) else { return Ok(()) };
+        self.change(|role| (role.hand_over(leader), true))
+    }
+
     /// Is told to follow another server, or to be held.
     pub(super) fn obey(&mut self, order: Order) -> Result<(), Failure> {
         let Some(leader) = address(order) else { return Ok(()) };

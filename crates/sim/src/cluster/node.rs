@@ -205,6 +205,11 @@ impl Node {
         is_open && matches!(self.role, Role::Leader(_))
     }
 
+    /// Whether it knows of a leader in a higher epoch.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.member.as_ref().is_some_and(|member| member.role().is_fenced())
+    }
+
     /// Whether clients are shown what it has applied.
     pub(super) fn shows(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.role().unconfirmed() == Lsn::ZERO)

@@ -71,8 +71,11 @@ impl Operator {
 impl Cluster {
     /// Begins or continues to replace the leader.
     pub(super) fn operate(&mut self) -> Result<(), String> {
-        if self.options.acks == 0 {
+        if self.handing_over.is_some() {
             return Ok(());
+        }
+        if self.options.acks == 0 {
+            return self.reinstate().map(drop);
         }
         if self.operator.held.is_empty() {
             return if self.reinstate()? { Ok(()) } else { self.hold() };
@@ -109,11 +112,11 @@ impl Cluster {
 
     /// A failed promotion may have left a higher epoch behind, which fences the leader. It is still the only
     /// one, and restarts in an epoch above that. Returns whether this was needed.
-    fn reinstate(&mut self) -> Result<bool, String> {
+    pub(super) fn reinstate(&mut self) -> Result<bool, String> {
         let Some(id) = self.operator.leader() else { return Ok(false) };
         let node = &mut self.nodes[id];
         let (Role::Leader(leading), Some(member)) = (&node.role, &mut node.member) else { return Ok(false) };
-        if !member.role().is_read_only() {
+        if !member.role().is_fenced() {
             return Ok(false);
         }
         match promote(&mut Reinstating { log: &leading.log, member }) {
@@ -183,7 +186,7 @@ impl Cluster {
         }
     }
 
-    fn make_leader(&mut self, id: NodeId) -> Result<(), Failure> {
+    pub(super) fn make_leader(&mut self, id: NodeId) -> Result<(), Failure> {
         let epoch = self.truth.epoch();
         let node = &mut self.nodes[id];
         let Role::Replica(following) = &mut node.role else { return Ok(()) };

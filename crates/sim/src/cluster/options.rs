@@ -17,6 +17,8 @@ pub enum FaultInjection {
     ShowLeftovers,
     /// A replica leads before it has applied its log.
     LeadBeforeApplying,
+    /// A leader hands over to a replica that lacks a part of the log.
+    HandOverEarly,
 }
 
 /// The options of a cluster run.
@@ -41,6 +43,8 @@ pub struct ClusterSummary {
     pub committed_bytes: u64,
     /// The number of replaced leaders.
     pub failovers: u64,
+    /// The number of planned hand-overs.
+    pub handovers: u64,
     /// The number of log cuts.
     pub cuts: u64,
     /// The number of completed full copies.

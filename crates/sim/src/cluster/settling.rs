@@ -27,6 +27,7 @@ impl Cluster {
         }
         let mut writes = LAST_WRITES;
         for _ in 0..ROUNDS_MAX {
+            self.step_hand_over()?;
             if !self.is_led() || self.operator.is_busy() {
                 let leader = self.operator.leader().filter(|&id| matches!(self.nodes[id].role, Role::Down));
                 // A leader that is only down is restarted instead of replaced.

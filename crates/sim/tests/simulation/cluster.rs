@@ -19,13 +19,14 @@ fn sweep(first_seed: u64, seeds: u64, nodes: usize, acks: usize) {
         total.acknowledged += summary.acknowledged;
         total.committed_bytes += summary.committed_bytes;
         total.failovers += summary.failovers;
+        total.handovers += summary.handovers;
         total.cuts += summary.cuts;
         total.copies += summary.copies;
         total.starts += summary.starts;
         total.checks += summary.checks;
     }
     println!("{nodes} servers, {acks} acks: {total:?}");
-    let mut rarest = vec![total.acknowledged as u64, total.copies, total.checks];
+    let mut rarest = vec![total.acknowledged as u64, total.handovers, total.copies, total.checks];
     if acks > 0 {
         rarest.extend([total.failovers, total.cuts]);
     }
@@ -111,6 +112,11 @@ fn a_replica_that_shows_what_no_leader_has_committed_is_found() {
 #[test]
 fn a_replica_that_leads_before_it_has_applied_its_log_is_found() {
     assert_found(FaultInjection::LeadBeforeApplying, 1);
+}
+
+#[test]
+fn a_hand_over_to_a_replica_that_lacks_something_is_found() {
+    assert_found(FaultInjection::HandOverEarly, 0);
 }
 
 #[test]

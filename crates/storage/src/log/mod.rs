@@ -338,8 +338,21 @@ impl Log {
 
     /// As [`Log::forget_before`], for a caller that has locked the pins.
     pub(crate) fn forget_before_unpinned(&self, begin_lsn: Lsn, pins: &Pins) -> Result<(), Error> {
-        let kept_from = pins.lowest().map_or(begin_lsn, |pinned| pinned.min(begin_lsn));
+        let kept_from = match pins.lowest().filter(|pinned| *pinned < begin_lsn) {
+            // A replica may have named any position: a log starts with a whole batch.
+            Some(pinned) => self.boundary_before(pinned)?,
+            None => begin_lsn,
+        };
         self.shared.truncate_before(kept_from, true)
+    }
+
+    /// The last batch boundary at or before `position`; the start of the log if there is none behind it.
+    fn boundary_before(&self, position: Lsn) -> Result<Lsn, Error> {
+        Ok(match self.batch_at(position)? {
+            Some(batch) if batch.end == position => position,
+            Some(batch) => batch.start,
+            None => self.start_lsn(),
+        })
     }
 
     /// The identification of a snapshot that begins now: capture slots only after this call.

@@ -43,7 +43,8 @@ impl Pins {
 }
 
 impl Log {
-    /// Keeps the log from `begin_lsn` on, and the snapshot that begins there, until the pin is dropped.
+    /// Keeps the log from `begin_lsn` on, and the snapshot that begins there, until the pin is dropped. Any
+    /// position is allowed: the log is kept from the batch boundary before it.
     /// `None` if that part of the log is already forgotten. The caller must check afterwards that the
     /// snapshot exists.
     pub fn pin(&self, begin_lsn: Lsn) -> Option<Pin> {

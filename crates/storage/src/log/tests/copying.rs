@@ -58,6 +58,28 @@ fn read_to(disk: &Arc<SimDisk>, info: &SnapshotInfo, until: Lsn) -> (Vec<Vec<u8>
 }
 
 #[test]
+fn a_pin_within_a_batch_keeps_the_whole_batch() {
+    for bytes_in in [1, 4096, 4097] {
+        let disk = disk();
+        let (_, log) = recover(&disk).unwrap();
+        write_batches(&log, &large(3));
+        let start = log.durable_lsn();
+        {
+            let mut appender = log.appender();
+            large(3).iter().for_each(|payload| _ = append(&mut appender, payload));
+            log.flush_all().unwrap();
+        }
+        let batch = log.batch_at(start.advance(1)).unwrap().unwrap();
+        assert!(batch.start == start && batch.end > start.advance(bytes_in));
+        let _pin = log.pin(start.advance(bytes_in)).unwrap();
+        publish(&disk, &log);
+        snapshot::retain(&*disk, Path::new(DIR), &log, 1).unwrap();
+        assert_eq!(log.start_lsn(), start, "{bytes_in}");
+        assert!(matches!(log.follow(start).read(1 << 20).unwrap(), Followed::Chunk(_)));
+    }
+}
+
+#[test]
 fn what_is_pinned_is_kept_until_the_pin_goes() {
     let disk = disk();
     let (_, log) = recover(&disk).unwrap();

@@ -1,0 +1,124 @@
+//! Planned hand-overs: a leader that is well gives its place to a replica, as FAILOVER does.
+//!
+//! ```text
+//! leader takes no writes -> `replication::Handover` waits for the replica -> the replica is promoted
+//!    '-- given up, crashed, cut off: writes resume --'      '-- the old leader follows it, or is told so later
+//! ```
+//!
+//! No server is held and none is asked: a replica that has the whole log may lead, however many acknowledgements a
+//! commit needs. The judge checks that nothing that was committed is lost.
+
+use replication::{Handover, HandoverStep};
+
+use super::{
+    Cluster, FaultInjection,
+    network::NodeId,
+    node::{Order, Role},
+};
+
+/// The longest time for which writes are held back.
+const TIMEOUT_MS: u64 = 3_000;
+
+/// A hand-over in progress.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HandingOver {
+    from: NodeId,
+    /// The incarnation of the leader that began it.
+    life: u64,
+    to: NodeId,
+    machine: Handover,
+}
+
+impl Cluster {
+    /// Begins a hand-over if there is a leader with a replica, and nothing else is going on.
+    pub(super) fn begin_hand_over(&mut self) -> Result<(), String> {
+        let Some(from) = self.operator.leader().filter(|id| self.nodes[*id].takes_writes()) else {
+            return Ok(());
+        };
+        let follows = |id: &NodeId| {
+            let node = &self.nodes[*id];
+            node.order == Order::Follow(from) && matches!(node.role, Role::Replica(_))
+        };
+        let replicas: Vec<NodeId> = (0..self.nodes.len()).filter(follows).collect();
+        if replicas.is_empty() || self.operator.is_busy() || self.handing_over.is_some() {
+            return Ok(());
+        }
+        let to = replicas[self.prng.below(replicas.len() as u64) as usize];
+        let node = &mut self.nodes[from];
+        let (Role::Leader(leading), Some(member)) = (&node.role, &mut node.member) else { return Ok(()) };
+        let closed = member
+            .change(|role| (role.set_read_only(true), false))
+            .and_then(|()| Ok(leading.log.end_for_handover()?));
+        match closed {
+            Ok(_) => {
+                let until_ms = node.now_ms() + TIMEOUT_MS;
+                let force = self.options.fault == Some(FaultInjection::HandOverEarly);
+                let until_ms = if force { 0 } else { until_ms };
+                let machine = Handover::new(Some(until_ms), force);
+                self.handing_over = Some(HandingOver { from, life: self.nodes[from].life, to, machine });
+                Ok(())
+            }
+            Err(failure) => self.failed(from, failure),
+        }
+    }
+
+    /// Continues a hand-over.
+    pub(super) fn step_hand_over(&mut self) -> Result<(), String> {
+        let Some(HandingOver { from, life, to, machine }) = self.handing_over else { return Ok(()) };
+        let replica = self.nodes[to].replica_id();
+        let node = &self.nodes[from];
+        let Role::Leader(leading) = &node.role else {
+            self.handing_over = None;
+            return Ok(());
+        };
+        if node.life != life || node.is_fenced() {
+            self.handing_over = None;
+            return Ok(());
+        }
+        match machine.step(node.now_ms(), leading.log.appended_lsn(), leading.flushed_by(replica), false) {
+            HandoverStep::Wait => Ok(()),
+            HandoverStep::GiveUp(_) => self.resume_writes(from),
+            HandoverStep::Promote => self.promote_in_place(from, to),
+        }
+    }
+
+    fn promote_in_place(&mut self, from: NodeId, to: NodeId) -> Result<(), String> {
+        let is_reached = self.network.reaches(from, to)
+            && matches!(self.nodes[to].role, Role::Replica(_))
+            // No operator hands over to a server that has just lost its disk.
+            && self.nodes[to].order == Order::Follow(from);
+        if !is_reached {
+            return self.resume_writes(from);
+        }
+        self.handing_over = None;
+        let epoch = self.truth.epoch();
+        let yielded = self.nodes[from]
+            .member
+            .as_mut()
+            .map_or(Ok(()), |member| member.change(|role| (role.yield_to_replica(epoch), true)));
+        if let Err(failure) = yielded {
+            return self.failed(from, failure);
+        }
+        if let Err(failure) = self.make_leader(to) {
+            // It is not known whether it leads. The operator has the old leader lead after all.
+            self.failed(to, failure)?;
+            return self.reinstate().map(drop);
+        }
+        self.handovers += 1;
+        if self.prng.chance(20) {
+            // The answer is lost; the old leader learns the order later.
+            return Ok(());
+        }
+        let handed_over =
+            self.nodes[from].member.as_mut().map_or(Ok(()), |member| member.hand_over(Order::Follow(to)));
+        self.judge(from, handed_over)?;
+        self.tell(from)
+    }
+
+    fn resume_writes(&mut self, id: NodeId) -> Result<(), String> {
+        self.handing_over = None;
+        let Some(member) = &mut self.nodes[id].member else { return Ok(()) };
+        let resumed = member.change(|role| (role.set_read_only(false), false));
+        self.judge(id, resumed)
+    }
+}
