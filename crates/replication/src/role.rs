@@ -185,10 +185,13 @@ impl<A: PartialEq> Role<A> {
         self.fence(epoch.saturating_add(1));
     }
 
-    /// The replica has refused to lead: this server leads on, which is to be remembered.
-    pub fn resume(&mut self) {
-        (self.remembered.fenced_by, self.remembered.is_unconfirmed) = (0, false);
-        self.open();
+    /// The replica has refused to lead: this server leads on, unless another server has fenced it meanwhile. To be
+    /// remembered. `epoch` is that of [`Role::yield_to_replica`].
+    pub fn resume(&mut self, epoch: u32) {
+        if self.remembered.fenced_by == epoch.saturating_add(1) {
+            (self.remembered.fenced_by, self.remembered.is_unconfirmed) = (0, false);
+            self.open();
+        }
     }
 
     /// A replica leads in its place: follows it. That is to be remembered.
@@ -288,7 +291,12 @@ mod tests {
         role.yield_to_replica(7);
         let restarted = Role::start(role.remembered().clone(), false);
         assert!(restarted.is_read_only() && restarted.is_fenced() && restarted.unconfirmed() == EVERYTHING);
-        role.resume();
+        role.fence(9);
+        role.resume(7);
+        assert!(role.is_fenced(), "another server leads");
+        let mut role = Role::start(Remembered::default(), false);
+        role.yield_to_replica(7);
+        role.resume(7);
         assert!(!role.is_read_only() && role.unconfirmed() == Lsn::ZERO);
         assert_eq!(*role.remembered(), Remembered::default(), "as if it had never begun");
         role.yield_to_replica(7);

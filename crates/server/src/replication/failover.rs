@@ -135,14 +135,14 @@ fn run(
     // From here on the replica may lead, even if no answer arrives, or this process ends.
     let epoch = log.epoch();
     if let Err(error) = node.change_role(|role| (role.yield_to_replica(epoch), true)).1 {
-        let _ = node.change_role(|role| (role.resume(), true));
+        let _ = node.change_role(|role| (role.resume(epoch), true));
         return Err(error);
     }
     let answer = ask(&mut replica, &["REPLICAOF".into(), "NO".into(), "ONE".into()]);
     match answer {
         Ok(answer) if answer.starts_with("+OK") => {}
         Ok(refused) => {
-            node.change_role(|role| (role.resume(), true)).1?;
+            node.change_role(|role| (role.resume(epoch), true)).1?;
             return Err(format!("the replica refuses to lead: {refused}"));
         }
         Err(error) => {
