@@ -94,7 +94,7 @@ pub enum BackupError {
     Damaged {
         /// What is wrong, and where.
         error: storage::Error,
-        /// The file.
+        /// The RDB file.
         path: PathBuf,
     },
     /// What was copied cannot be verified.
@@ -105,7 +105,7 @@ pub enum BackupError {
     Os {
         /// The operation that failed, as a verb.
         doing: &'static str,
-        /// The file.
+        /// The RDB file.
         path: PathBuf,
         /// What the OS said.
         source: io::Error,

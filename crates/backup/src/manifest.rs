@@ -113,7 +113,7 @@ pub enum ManifestError {
     /// A file is not what was copied.
     #[error("the backup is damaged: {}: {reason}. Use another backup", path.display())]
     Damaged {
-        /// The file.
+        /// The RDB file.
         path: PathBuf,
         /// A description of the damage.
         reason: String,
@@ -123,7 +123,7 @@ pub enum ManifestError {
     Os {
         /// The operation that failed, as a verb.
         doing: &'static str,
-        /// The file.
+        /// The RDB file.
         path: PathBuf,
         /// What the OS said.
         source: io::Error,

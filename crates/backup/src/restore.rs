@@ -263,7 +263,7 @@ pub(crate) fn write_snapshot(
             };
             let started: Vec<_> = parts.into_iter().enumerate().map(start).collect();
             let ended = started.into_iter().map(|it| it?.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            // All of them are waited for, also when one has failed.
+            // Join all of them, even if one has failed.
             ended.collect::<Vec<_>>().into_iter().collect()
         })
     };

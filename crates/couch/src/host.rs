@@ -59,7 +59,7 @@ impl Host {
 
 /// The document databases and the log of their changes.
 pub struct Store {
-    /// All databases.
+    /// The document databases.
     pub documents: Arc<Documents>,
     /// The indexes of Mango.
     pub indexes: Arc<Indexes>,
@@ -145,7 +145,7 @@ pub struct Running {
 
 /// The compaction of databases, in the background.
 pub trait Compaction: Send + Sync {
-    /// Has a database compacted soon.
+    /// Requests the compaction of a database.
     fn ask(&self, db: DbId);
     /// Whether a database waits for its compaction, or is being compacted.
     fn is_to_compact(&self, db: DbId) -> bool;

@@ -38,7 +38,6 @@ const CLOSE_GRACE: Duration = Duration::from_secs(5);
 pub enum Message {
     /// Serve this connection.
     Connect {
-        /// The socket.
         stream: std::net::TcpStream,
         /// The address of the client.
         peer: SocketAddr,
@@ -57,7 +56,7 @@ pub(super) struct HttpThread {
     /// For bodies of batches.
     pub(super) spare: Spare,
     connections: RefCell<HashMap<u64, Rc<IdleTimer>>>,
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     one_less: Notify,
     last_connection: Cell<u64>,
     /// Whole seconds since the thread began.
@@ -83,7 +82,7 @@ pub async fn serve_thread(front: Arc<Front>, messages: mpsc::UnboundedReceiver<M
 }
 
 impl HttpThread {
-    /// Handles messages until told to stop.
+    /// Handles messages until [`Message::Stop`], then closes all connections.
     async fn run(self: Rc<Self>, mut messages: mpsc::UnboundedReceiver<Message>) {
         tokio::task::spawn_local(self.clone().look_after_connections());
         while let Some(message) = messages.recv().await {

@@ -58,7 +58,7 @@ pub enum AttachmentSource {
     Inline {
         /// Its media type.
         content_type: Arc<str>,
-        /// Its bytes.
+        /// The bytes of the id.
         bytes: Bytes,
         /// The digest of the bytes.
         digest: Digest,

@@ -34,7 +34,7 @@ pub enum StoreError {
     /// A file has invalid contents.
     #[error("{} is damaged: {what}", path.display())]
     Damaged {
-        /// The file.
+        /// The RDB file.
         path: PathBuf,
         /// A description of the damage.
         what: &'static str,

@@ -525,7 +525,7 @@ impl<'k> Unit<'k> {
         self.effects.len()
     }
 
-    /// The notices of the worker.
+    /// Notices for the worker to publish.
     pub fn events(&self) -> &'k Events {
         self.events
     }

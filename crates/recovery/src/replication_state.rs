@@ -56,7 +56,7 @@ pub struct ReplicationState {
     replica_id: String,
     setting: String,
     leader: String,
-    /// The highest epoch of the leaders that were followed.
+    /// The highest epoch of the leaders followed.
     seen_epoch: u32,
     /// The epoch of another leader that fenced this server; 0 if it is not fenced.
     fenced_by: u32,

@@ -1,25 +1,25 @@
-//! What a replica calls itself, wherever it connects from: 16 random bytes, kept in its directory.
+//! The identity of a replica, independent of its address: 16 random bytes, kept in its data directory.
 
 use std::fmt;
 
 use crate::hex;
 
-/// See the module documentation.
+/// The id of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplicaId([u8; 16]);
 
 impl ReplicaId {
-    /// The id of these bytes.
+    /// An id from its bytes.
     pub const fn new(bytes: [u8; 16]) -> ReplicaId {
         ReplicaId(bytes)
     }
 
-    /// Reads what [`Display`](fmt::Display) writes.
+    /// Parses the output of [`Display`](fmt::Display); `None` if it is invalid.
     pub fn parse(text: &[u8]) -> Option<ReplicaId> {
         hex::parse_bytes(text).map(ReplicaId)
     }
 
-    /// Its bytes.
+    /// The bytes of the id.
     pub const fn bytes(self) -> [u8; 16] {
         self.0
     }

@@ -81,7 +81,7 @@ impl Leading {
         self.acks.note(session, acked);
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub fn leave(&mut self, session: Session) {
         self.acks.leave(session);
     }

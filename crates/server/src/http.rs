@@ -22,7 +22,7 @@ use tokio::{net::TcpListener, sync::mpsc};
 
 use crate::parts::Parts;
 
-/// Pause after a failed accept, which usually means that descriptors have run out.
+/// Pause after a failed accept; the usual cause is a lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The most threads.
 const THREADS_MAX: usize = 32;
@@ -39,7 +39,8 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Starts as many threads as there are workers, up to a limit: each takes one of the appenders of the log.
+    /// Starts as many threads as there are workers, up to a limit: each takes one of the appenders of the
+    /// log.
     ///
     /// # Errors
     /// If the OS refuses a thread.
@@ -77,11 +78,11 @@ impl Http {
     /// Returns when every thread has been between two tasks: writes that were permitted before are in the log.
     pub(crate) fn settle(&self) {
         let finished = self.tell_all(Message::Report);
-        // A thread that has ended does nothing more.
+        // A thread that has ended drops its sender.
         while finished.recv().is_ok() {}
     }
 
-    /// Lets requests that are being answered end, ends feeds, closes all connections, ends the threads. Blocks.
+    /// Lets running requests end, ends feeds, closes all connections, ends the threads. Blocks.
     pub(crate) fn stop(&self) {
         let finished = self.tell_all(Message::Stop);
         let all_ended = self.threads.iter().all(|_| finished.recv_timeout(STOP_GRACE).is_ok());

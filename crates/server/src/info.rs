@@ -1,4 +1,4 @@
-//! INFO: the fields that existing tools parse, and a section of Sheaf's own.
+//! INFO: the fields that existing tools parse, and a section specific to Sheaf.
 
 use std::{fmt::Write, sync::atomic::Ordering::Relaxed};
 
@@ -29,8 +29,8 @@ const SECTIONS: [(&str, &str, bool, Section); 12] = [
     ("keyspace", "Keyspace", true, keyspace),
 ];
 
-/// The text for the given lower-case section names; none: the default ones. And the position that must be committed before it
-/// is told.
+/// The text of the given lower-case sections, or of the default ones if none is given; and the position that
+/// must be committed before it is shown.
 pub(crate) fn render(parts: &Parts, wanted: &[String]) -> (String, Lsn) {
     let named = |name: &str| wanted.iter().any(|it| it == name);
     let everything = named("all") || named("everything");
@@ -269,7 +269,7 @@ fn replication(parts: &Parts, _: &Figures, out: &mut String) {
     }
     fields!(out,
         "master_failover_state": figures.failover_state,
-        // Tools take it for 40 digits.
+        // Tools expect 40 digits.
         "master_replid": format!("{:0<40}", figures.log_id),
         "master_replid2": "0".repeat(40),
         "master_repl_offset": figures.end,

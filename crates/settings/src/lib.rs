@@ -51,7 +51,7 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read the settings of {path}: {reason}")]
     File {
-        /// The file.
+        /// The RDB file.
         path: String,
         /// Why not.
         reason: String,

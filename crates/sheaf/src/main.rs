@@ -17,7 +17,7 @@ use self::cli::Task;
 #[global_allocator]
 static ALLOCATOR: env::allocator::Allocator = env::allocator::Allocator;
 
-/// Wrong usage, as clap exits.
+/// Exit status of wrong usage, as in clap.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what went wrong. Where that cannot be written, the exit status says it.
+/// Prints an error. If that fails, only the exit status reports it.
 fn tell(error: &dyn std::error::Error) {
     let _ = writeln!(std::io::stderr(), "sheaf: {error}");
 }

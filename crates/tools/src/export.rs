@@ -86,7 +86,7 @@ pub enum ExportError {
     /// The file cannot be written.
     #[error("cannot write {}: {error}", path.display())]
     Write {
-        /// The file.
+        /// The RDB file.
         path: PathBuf,
         /// What the OS said.
         error: io::Error,

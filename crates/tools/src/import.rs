@@ -43,7 +43,7 @@ use self::{
     transcript::Transcript,
 };
 
-/// What becomes of keys that the directory holds.
+/// How to treat keys that the directory already holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Existing {
     /// There must be none.
@@ -160,7 +160,7 @@ pub struct Imported {
     pub expired_fields: u64,
     /// Collections without elements, or only with such that have expired.
     pub empty: u64,
-    /// Libraries of functions.
+    /// Number of libraries of functions.
     pub libraries: u64,
     /// Libraries of the file that were left out because there is one of their name.
     pub kept_libraries: u64,

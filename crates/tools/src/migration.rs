@@ -112,7 +112,7 @@ pub enum MigrationError {
     /// A password file.
     #[error("cannot read the password in {}: {source}", path.display())]
     Password {
-        /// The file.
+        /// The RDB file.
         path: PathBuf,
         /// What the OS said.
         source: io::Error,

@@ -88,7 +88,7 @@ pub enum TailError {
     /// The password cannot be read.
     #[error("cannot read the password in {}: {source}", path.display())]
     Password {
-        /// The file.
+        /// The RDB file.
         path: PathBuf,
         /// What the OS said.
         source: io::Error,

@@ -33,7 +33,7 @@ pub trait Work {
 
 /// See the module documentation.
 pub struct Load<W> {
-    /// What is asked for.
+    /// The parameters of a request.
     pub work: W,
     /// Confirmed since the beginning.
     pub documents: u64,

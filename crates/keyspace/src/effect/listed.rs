@@ -25,7 +25,7 @@ pub trait Listable: Copy + Eq + fmt::Debug {
 
 /// The encoding of a record.
 pub(crate) trait Coded: Listable {
-    /// Its bytes.
+    /// The bytes of the id.
     fn encoded_len(&self) -> usize {
         let mut len = 0;
         self.visit(&mut |number| len += number_len(number));

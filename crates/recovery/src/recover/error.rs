@@ -57,7 +57,7 @@ pub enum RecoverError {
         saved: Lsn,
         /// Where the replay begins.
         begin: Lsn,
-        /// Where it ends.
+        /// The position.
         end: Lsn,
     },
     /// A value was moved out of a slot that was captured without it, into one that was captured before.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! "replica-link":  connect -> claim -> RESUME -> frames -> Receiver -> Mirror -> ring -> (log thread) disk
-//!                                 |---> PROBE  -> find the common position -> restart in-process, cut the log
+//!                                 |---> PROBE  -> find the common position -> restart in-process, cut log
 //!                                 '---> FULL   -> copy everything beside the data -> restart with the copy
 //! "replica-apply": durable here and committed by the leader -> Replayer -> keyspace; acks
 //! ```
@@ -320,8 +320,7 @@ impl LinkParts {
             let line = ask(&mut socket, &words)?;
             step = match joining.hear(&line, &history) {
                 Ok(step) => step,
-                // Whatever is said against what is here: it is nothing, or says what is to be done with data that are not there, and
-                // may go.
+                // Without data here, no reason for a refusal matters: discard the log and copy everything.
                 Err(JoinError::Refused(_))
                     if asked == 0
                         && !self.node.copies_anew()
@@ -451,7 +450,7 @@ impl LinkParts {
     }
 }
 
-/// The log here, as it takes in what the leader sends.
+/// The local log, which receives the leader's batches.
 struct LinkIntake<'l> {
     mirror: &'l mut Mirror,
     log: &'l Log,

@@ -57,7 +57,7 @@ struct Promoting<'n> {
     log: &'n Log,
     /// The link and the applier; `None` for a server that was fenced.
     taken: Option<(Arc<Following>, Threads)>,
-    /// The applier of what the link has received.
+    /// The applier of received batches.
     applier: Option<(Arc<Following>, JoinHandle<()>)>,
     /// The right to append.
     mirror: Option<Mirror>,

@@ -16,7 +16,7 @@ impl Node {
         self.role.lock().leader().is_some()
     }
 
-    /// Changes the role; what is new in it is remembered if the second part of what `change` returns says so.
+    /// Changes the role; persists it if the second value that `change` returns is true.
     pub(super) fn change_role<T>(
         &self,
         change: impl FnOnce(&mut NodeRole<Address>) -> (T, bool),

@@ -53,7 +53,7 @@ impl Member {
         &self.role
     }
 
-    /// Changes the role; what is new in it is remembered if the second part of what `change` returns says so.
+    /// Changes the role; persists it if the second value that `change` returns is true.
     pub(super) fn change<T>(
         &mut self,
         change: impl FnOnce(&mut Role<Address>) -> (T, bool),

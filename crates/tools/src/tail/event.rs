@@ -6,7 +6,7 @@ use wire::Value;
 
 use super::TailError;
 
-/// What came.
+/// The position in the frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event<'v> {
     Message(Message<'v>),
