@@ -1,18 +1,22 @@
 //! A worker: one thread, one single-threaded runtime, its connections, its executor, its appender to the log.
 //!
 //! ```text
-//! tick: every ready connection reads and executes; what is free of its replies is sent with that of the next ones, what is
-//!       gated is parked
-//!       -> end of tick (a task that runs behind them): see that the log is flushed, release what is durable, deliver messages
+//! tick: every ready connection reads and executes; sendable replies leave together with those of the next
+//!       connections, gated replies are parked
+//!       -> end of tick (a task that runs after them): start a flush of the log, release durable replies,
+//!          deliver messages
 //! ```
 //!
-//! What it is: the place where gates meet sockets. What it is not: it decides nothing about commands.
+//! A worker connects gates with sockets. It decides nothing about commands.
 //!
 //! Invariants
-//! - Everything here belongs to one thread; `Rc` and `RefCell` are enough, and no borrow lives across an await.
-//! - What waits for the log is in [`Tick`], which decides; the worker acts on the log and on sockets.
-//! - The log is woken at the end of a tick, not at the first append: one wake-up for all connections of the tick, and of the
-//!   few looks at the sockets that follow it while they bring further writes.
+//! - Everything here belongs to one thread; `Rc` and `RefCell` are enough, and no borrow lives across an
+//!   await.
+//! - Everything that waits for the log is in [`Tick`], which decides; the worker acts on the log and on
+//!   sockets.
+//! - The log is woken at the end of a tick, not at the first append: one wake-up for all connections of the
+//!   tick, and for those served by the extra polls of the sockets that follow it (at most
+//!   [`WRITE_LOOKS_MAX`]).
 
 mod held_back;
 mod messages;
@@ -54,51 +58,51 @@ use crate::{
     timeouts::Timeouts,
 };
 
-/// Bytes read from a socket at once, into a buffer all connections of the worker share.
+/// Bytes read from a socket at once, into a buffer that all connections of the worker share.
 pub(crate) const READ_BYTES: usize = 64 << 10;
-/// Active expiry looks for due slots this often.
+/// Period of active expiry.
 const EXPIRY_PERIOD: Duration = Duration::from_millis(100);
-/// Keys removed per look at most, so that a tick stays short.
+/// Keys removed per run of active expiry at most, so that a tick stays short.
 const EXPIRED_KEYS_MAX: usize = 2048;
-/// Leases of a client that has gone are released after so long if the log or a slot could not be had at once.
+/// Delay before the release of an ended connection's leases is retried if the log or a slot was busy.
 const RELEASE_PERIOD: Duration = Duration::from_millis(10);
-/// How often the sockets are looked at for further writes before a batch is begun, at most.
+/// Extra polls of the sockets for further writes before a batch is begun, at most.
 const WRITE_LOOKS_MAX: usize = 3;
-/// How long clients may take to take their last replies.
+/// Time that clients have to receive their last replies.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
-/// How long replies may wait for the disk, or for replicas, when another life is to begin.
+/// Time that replies may wait for the disk, or for replicas, before the server restarts within the process.
 const RESTART_GRACE: Duration = Duration::from_secs(2);
 
-/// See the module documentation.
+/// State of one worker thread.
 pub(crate) struct Worker {
     pub(crate) host: Arc<ServerHost>,
     pub(crate) mailbox: Mailbox,
     executor: RefCell<Executor>,
     batch: RefCell<RequestBatch>,
-    /// Shared by all connections while they read; one at a time.
+    /// One buffer for all connections; each borrows it while it reads.
     pub(crate) read_buffer: RefCell<Vec<u8>>,
-    /// What waits for the log.
+    /// Replies, notices and commands that wait for the log.
     waiting: RefCell<Tick<Rc<Connection>>>,
-    /// Connections whose replies leave together.
+    /// Connections whose replies are sent together.
     replied: Replied,
-    /// Connections that something was pushed to in this tick.
+    /// Connections that got pushed bytes in this tick.
     pushed: RefCell<Vec<Rc<Connection>>>,
-    /// When blocked commands time out.
+    /// Deadlines of blocked commands.
     pub(crate) timeouts: Timeouts,
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
     tick: Arc<Notify>,
     tick_due: Cell<bool>,
-    /// Connections that publish more than is taken.
+    /// Connections that publish faster than subscribers receive.
     held_back: HeldBack,
-    /// Rounds that have published something since messages were last delivered.
+    /// Rounds that published something since messages were last delivered.
     published_rounds: Cell<u32>,
     log: OnceCell<LogThreads>,
     reaper: Reaper,
-    /// Bytes that subscribers have not taken and that no two of them share.
+    /// Unsent bytes of subscribers that lag, without the blocks that several of them share.
     pub(crate) unsent_bytes: Cell<usize>,
-    /// When connections are looked at next for what they have not taken.
+    /// When the output limits are checked next.
     limits_due_ms: Cell<u64>,
-    /// The most subscriptions that were seen since memory was last given back.
+    /// The highest number of subscriptions since memory was last given back.
     subscriptions_most: Cell<usize>,
     stopping: Cell<bool>,
 }
@@ -161,7 +165,7 @@ pub(crate) fn start(
 }
 
 impl Worker {
-    /// Handles messages until told to stop.
+    /// Handles messages until [`Message::Stop`], then closes all connections.
     async fn run(
         self: Rc<Self>,
         mut messages: mpsc::UnboundedReceiver<Message>,
@@ -183,7 +187,7 @@ impl Worker {
         loop {
             tokio::select! {
                 () = &mut stopping => break,
-                // What comes back is waited for.
+                // Long units that still run report their end by a message.
                 Some(message) = messages.recv() => self.handle(message),
             }
         }
@@ -247,7 +251,8 @@ impl Worker {
         });
     }
 
-    /// Passes bytes on to a client; they are sent at the end of the tick, with what else comes for it until then.
+    /// Appends bytes for a client; they are sent at the end of the tick, together with its other pushed
+    /// bytes.
     fn push(&self, client_id: u64, bytes: &[u8], gate: Lsn) {
         let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
         let durable = self.executor.borrow().committed_lsn();
@@ -263,14 +268,14 @@ impl Worker {
         self.send_later(connection, appended);
     }
 
-    /// Has what takes long run on another thread.
+    /// Runs a long unit on another thread, or refuses it.
     pub(crate) fn take_elsewhere(&self, client_id: u64, unit: Box<LongUnit>) {
         let (mailbox, reaper) = (self.mailbox.clone(), self.reaper.clone());
         let refused = LongUnits::take_on(&self.host, Job { client_id, unit, mailbox, reaper });
         refused.into_iter().for_each(|job| self.refuse(job));
     }
 
-    /// What ran elsewhere has ended.
+    /// A long unit has ended: passes its reply and its notices on.
     fn take_back(&self, Done { client_id, reply, notices, wrote }: Done) {
         let backpressure = self.backpressure_of(&notices);
         let told = self.waiting.borrow_mut().hold(notices);
@@ -283,7 +288,7 @@ impl Worker {
         self.send_later(connection, appended);
     }
 
-    /// Tells those BUSY who have waited in vain for a thread.
+    /// Refuses the long units that have waited too long for a thread; their clients get a BUSY error.
     fn refuse_overdue(&self) {
         self.host.long_units.take_overdue(&self.host).into_iter().for_each(|job| self.refuse(job));
     }
@@ -298,8 +303,8 @@ impl Worker {
         })));
     }
 
-    /// Something was appended to what a connection sends: what it waits for, and whether the connection is not to be sent
-    /// already.
+    /// Bytes were appended to a connection's outbox: parks the connection at the gate `held`, if any, and, if
+    /// `first`, adds it to those that are sent at the end of the tick.
     fn send_later(&self, connection: Rc<Connection>, (held, first): (Option<Lsn>, bool)) {
         if let Some(gate) = held {
             self.waiting.borrow_mut().park(gate, connection.clone());
@@ -335,7 +340,7 @@ impl Worker {
         let _ = self.log.set(log);
     }
 
-    /// Lends the worker's tools for one round of a connection's commands.
+    /// Lends the worker's executor and parse buffer for one round of a connection's commands.
     pub(crate) fn with_round<R>(&self, run: impl FnOnce(&mut Round<'_>) -> R) -> R {
         let mut executor = self.executor.borrow_mut();
         let is_congested = self.waiting.borrow().is_congested();
@@ -358,7 +363,7 @@ impl Worker {
         run(&mut round)
     }
 
-    /// With merging off: the write just executed is flushed before anything else happens.
+    /// With merging off: flushes the write just executed before the next command runs.
     fn flush_alone(&self) {
         if let Some(threads) = self.log.get() {
             // A failure shows as replies that never leave; the log thread ends the server.
@@ -366,8 +371,9 @@ impl Worker {
         }
     }
 
-    /// Called by a connection after a round: what it holds, and whether something was appended. Returns what its next command
-    /// is to wait for, if it has published more than is taken.
+    /// Called by a connection after a round: parks it at the gate `held` or until the log has room, and ends
+    /// the tick if it has work. Returns the reason for its next command to wait, if its messages exceed the
+    /// receivers' pace.
     pub(crate) fn after_round(
         &self,
         connection: &Rc<Connection>,
@@ -395,14 +401,15 @@ impl Worker {
         backpressure
     }
 
-    /// Passes on what was detached: it is not freed here.
+    /// Passes detached values to the reaper, which frees them on its own thread.
     fn reap(&self, executor: &mut Executor) {
         if let Some(freed) = executor.take_freed() {
             self.reaper.free(freed);
         }
     }
 
-    /// Runs behind the connections that are ready in the same tick, and whenever the log has moved.
+    /// Runs after the connections that are ready in the same tick, and whenever the log's durable end has
+    /// moved.
     async fn tick_loop(self: Rc<Self>) {
         loop {
             self.tick.notified().await;
@@ -416,9 +423,9 @@ impl Worker {
         }
     }
 
-    /// While several connections wait for a batch that nobody has begun, looks at the sockets a few times more, for as long as
-    /// that brings further ones: to write a batch, and to wake who does it, costs more than many records. Who writes alone waits
-    /// for nobody.
+    /// While several connections wait for a batch that is not begun, polls the sockets a few times more, as
+    /// long as each poll brings further writes: writing a batch, and waking the thread that does it, costs
+    /// more than many records. A single writer is never delayed.
     async fn gather_writes(&self) {
         let Some(log) = self.log.get().map(LogThreads::log) else { return };
         for _ in 0..WRITE_LOOKS_MAX {
@@ -437,7 +444,8 @@ impl Worker {
         }
     }
 
-    /// Nobody may wait for the log longer than for a few looks at the sockets.
+    /// Sees that pending records are flushed: by this thread if it is the only one that waits, else by the
+    /// log thread.
     fn kick_flush(&self) {
         let Some(threads) = self.log.get() else { return };
         let syncs = threads.log().durability() >= Durability::Commit;
@@ -449,7 +457,7 @@ impl Worker {
         self.resume_awaiting();
     }
 
-    /// Sends and tells what has become durable; asks to be woken for the rest.
+    /// Sends replies and publishes notices that are durable; registers a wake-up for the rest.
     fn release(&self) {
         loop {
             let durable = self.executor.borrow().committed_lsn();
@@ -477,7 +485,8 @@ impl Worker {
         if must_wait {
             let mut tick = self.waiting.borrow_mut();
             waiting.into_iter().for_each(|connection| tick.await_log(connection));
-            // The log thread sleeps while nothing is appended.
+            // The log thread sleeps while nothing is appended; it must make the segment that the commands
+            // wait for.
             if let Some(threads) = self.log.get() {
                 threads.make_segment_if_needed();
             }
@@ -509,27 +518,28 @@ impl Worker {
         }
     }
 
-    /// Evicts what is above `maxmemory` since that was lowered, in steps between which connections have their turn.
+    /// Evicts the excess after `maxmemory` was lowered, in steps between which connections are served.
     async fn evict_excess(&self) {
         while self.log.get().is_some() && self.run_own(|executor| executor.evict_excess(&*self.host)) {
             tokio::task::yield_now().await;
         }
     }
 
-    /// A client has gone: releases its leases. Returns whether this is done; if not, this is to be called again.
+    /// Releases the leases of an ended connection. Returns whether this is done; if not, the caller must try
+    /// again.
     fn release_leases(&self, connection: &Connection) -> bool {
         connection.with_session(|session| {
             !session.holds_leases() || self.run_own(|executor| executor.release_leases(session, &*self.host))
         })
     }
 
-    /// A round of changes that no client has asked for.
+    /// Runs the server's own changes (expiry, eviction, leases) as one round.
     fn run_own<R>(&self, run: impl FnOnce(&mut Executor) -> R) -> R {
         let mut executor = self.executor.borrow_mut();
         executor.begin_round(self.host.unix_ms(), &*self.host, self.host.bulk_bytes_max());
         let outcome = run(&mut executor);
         executor.end_round(&*self.host);
-        // Without connections nothing else would.
+        // If no connection runs a round, no other code would free these values.
         self.reap(&mut executor);
         let wrote = executor.take_wrote();
         let told = self.waiting.borrow_mut().hold(executor.take_notices());
@@ -542,7 +552,7 @@ impl Worker {
         outcome
     }
 
-    /// Who waits for replicas up to here learns that they have not acknowledged in time.
+    /// Fails the replies up to this position that replicas have not acknowledged in time.
     fn time_out_acks(&self, up_to: Lsn) {
         let overdue = self.waiting.borrow_mut().take_overdue(up_to);
         let failed = overdue.iter().map(|connection| connection.time_out_acks(up_to)).sum();
@@ -550,7 +560,8 @@ impl Worker {
         self.end_tick_later();
     }
 
-    /// The log failed: those who wait learn that the outcome is unknown, everyone is disconnected.
+    /// The log failed: waiting clients get the error that the outcome is unknown, and all connections are
+    /// closed.
     fn fail_all(&self) {
         self.waiting.borrow_mut().clear();
         self.held_back.clear();
@@ -558,7 +569,7 @@ impl Worker {
         connections.iter().for_each(|connection| connection.fail(&CommandError::LogFailed));
     }
 
-    /// Stops reading, waits until nothing waits for the disk any more, sends what the clients take, closes.
+    /// Stops reading, waits until no reply waits for the disk, sends the last replies, closes.
     async fn stop(&self) {
         self.stopping.set(true);
         for connection in self.connections.borrow().values() {
@@ -567,7 +578,7 @@ impl Worker {
         let give_up_at = tokio::time::Instant::now() + RESTART_GRACE;
         let waits = |connection: &Rc<Connection>| connection.is_holding() || connection.is_away();
         while self.connections.borrow().values().any(waits) {
-            // Who steps down as a leader may wait in vain for what replicas were to acknowledge.
+            // A leader that steps down may wait for ever for acknowledgements of its replicas.
             if self.host.node.is_restarting() && tokio::time::Instant::now() >= give_up_at {
                 break;
             }
@@ -575,8 +586,8 @@ impl Worker {
             tokio::task::yield_now().await;
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // Connections and worker hold each other. If another life begins in this process, a socket that was kept here would never
-        // be closed, and its client would wait for ever.
+        // Connections and worker hold each other. If the server restarts within this process, a socket kept
+        // here would never be closed, and its client would wait for ever.
         let give_up_at = tokio::time::Instant::now() + CLOSE_GRACE;
         while !self.connections.borrow().is_empty() && tokio::time::Instant::now() < give_up_at {
             self.tick.notify_one();

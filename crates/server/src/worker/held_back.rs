@@ -1,10 +1,12 @@
-//! Connections that publish more than is taken: each waits before its next command, and nobody else does.
+//! Held publishers: each waits before its next command; other connections go on.
 //!
 //! Invariants
-//! - What was published is delivered while its publishers wait, so what they wait for goes on.
-//! - Nobody waits longer than [`HELD_BACK_US_MAX`] for subscribers: then the next message is published, whoever takes it. For a
-//!   mailbox that is full a publisher waits until it is not: the worker that empties it waits for no publisher.
-//! - A worker that holds somebody back has entered itself with the channels, and looks at the reasons once more after that.
+//! - Messages are delivered while their publishers wait, so the awaited delivery makes progress.
+//! - Subscribers hold a publisher back for [`HELD_BACK_US_MAX`] at most; then the next message is published
+//!   however far behind they are. A full mailbox holds a publisher back until it is no longer full: the
+//!   worker that empties it never waits for a publisher.
+//! - A worker with held publishers has registered itself with the channels, and checks the reasons once more
+//!   after that.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,16 +19,17 @@ use pubsub::{Backpressure, SubscriberId};
 use super::Worker;
 use crate::connection::{Connection, DISTRUST_US};
 
-/// For how long a connection waits before one of its commands.
+/// The longest that subscribers may delay one command of a publisher.
 const HELD_BACK_US_MAX: u64 = 1_000_000;
 
-/// Connections that wait.
+/// The held publishers of a worker.
 #[derive(Default)]
 pub(super) struct HeldBack {
     waiting: RefCell<Vec<Waiting>>,
-    /// Subscribers of this worker that may be waited for.
+    /// Number of subscribers of this worker that are behind.
     behind: Cell<usize>,
-    /// Until then no subscriber is waited for that has yet to take anything.
+    /// Until then, publishers do not wait for subscribers that have not yet received anything after their
+    /// first refusal.
     distrusts_until_us: Cell<u64>,
 }
 
@@ -37,14 +40,14 @@ struct Waiting {
 }
 
 impl HeldBack {
-    /// Nobody waits any more.
+    /// Drops the held publishers without resuming them.
     pub(super) fn clear(&self) {
         self.waiting.borrow_mut().clear();
     }
 }
 
 impl Worker {
-    /// A round has ended that has these notices to tell once they are durable: why its connection is to wait, if it is.
+    /// Called after a round, with its notices: the reason for its connection to wait, if any.
     pub(super) fn backpressure_of(&self, notices: &[Notice]) -> Option<Backpressure> {
         let mut executor = self.executor.borrow_mut();
         if !notices.is_empty() && executor.channels().may_hold_back() {
@@ -53,7 +56,7 @@ impl Worker {
         executor.channels().take_backpressure()
     }
 
-    /// The connection's next command waits until the reason is gone; it is resumed then.
+    /// Holds the connection's next command back; the connection is resumed when the reason no longer holds.
     pub(crate) fn hold_back(&self, connection: &Rc<Connection>, reason: Backpressure) {
         let until_us = if reason.is_of_subscribers() { self.now_us() + HELD_BACK_US_MAX } else { u64::MAX };
         let mut waiting = self.held_back.waiting.borrow_mut();
@@ -64,7 +67,7 @@ impl Worker {
         self.end_tick_later();
     }
 
-    /// Resumes the connections that need not wait any more.
+    /// Resumes the publishers whose reason no longer holds or whose time is over.
     pub(super) fn resume_held_back(&self) {
         let mut waiting = self.held_back.waiting.borrow_mut();
         if waiting.is_empty() {
@@ -84,14 +87,14 @@ impl Worker {
         }
     }
 
-    /// A subscriber of this worker is behind, or no more.
+    /// Counts a subscriber of this worker as behind, or no longer so.
     pub(crate) fn note_behind(&self, id: SubscriberId, is_behind: bool) {
         let before = self.held_back.behind.get();
         self.held_back.behind.set(if is_behind { before + 1 } else { before - 1 });
         self.executor.borrow_mut().channels().set_behind(id, is_behind);
     }
 
-    /// To be called some times a second: neither subscribers nor publishers are waited for without end.
+    /// Ends overlong waits for subscribers and of publishers. Called several times a second.
     pub(super) fn lose_patience(&self) {
         if self.held_back.behind.get() > 0 {
             let connections = self.connections.borrow();
@@ -100,12 +103,12 @@ impl Worker {
         self.resume_held_back();
     }
 
-    /// Whether subscribers are waited for that have yet to take anything.
+    /// Whether publishers wait for subscribers that have not yet proven that they receive.
     pub(crate) fn trusts_newcomers(&self, now_us: u64) -> bool {
         now_us >= self.held_back.distrusts_until_us.get()
     }
 
-    /// One of them was waited for in vain.
+    /// A wait for such a subscriber was useless: the next ones are not waited for during [`DISTRUST_US`].
     pub(crate) fn distrust_newcomers(&self, now_us: u64) {
         self.held_back.distrusts_until_us.set(now_us + DISTRUST_US);
     }

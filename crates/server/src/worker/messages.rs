@@ -1,4 +1,5 @@
-//! Messages of channels on their way through a worker: from what its clients publish to the connections of those who listen.
+//! The path of channel messages through a worker: from the publishers among its clients to the connections of
+//! subscribers.
 
 use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
 
@@ -9,14 +10,14 @@ use pubsub::durable::{Encoded, Feed, Part, Request};
 use super::Worker;
 use crate::connection::Connection;
 
-/// How often the sockets are looked at before messages are delivered, at most.
+/// Extra polls of the sockets before messages are delivered, at most.
 const LOOKS_MAX: usize = 3;
-/// So many rounds have to have published before more are waited for.
+/// Number of rounds that must have published before the worker polls for more.
 const ROUNDS_MIN: u32 = 2;
 
 impl Worker {
-    /// A round has ended, and its replies have not left: hands over what it has published to other workers. Returns whether
-    /// there is something to deliver at the end of the tick.
+    /// Called after a round, before its replies leave: hands its messages over to other workers. Returns
+    /// whether messages must be delivered at the end of the tick.
     pub(super) fn hand_over(&self) -> bool {
         let (published, must_deliver) = {
             let mut executor = self.executor.borrow_mut();
@@ -29,8 +30,9 @@ impl Worker {
         published
     }
 
-    /// While several clients publish, looks at the sockets a few times more before messages are delivered: what a subscriber gets
-    /// is sent at once, and a send costs far more than anything else about a message. Who publishes alone waits for nobody.
+    /// While several clients publish, polls the sockets a few times more before messages are delivered, so
+    /// that a subscriber gets more with one send: a send costs far more than all other work for a message. A
+    /// single publisher is never delayed.
     pub(super) async fn gather(&self) {
         for _ in 0..LOOKS_MAX {
             let before = self.published_rounds.get();
@@ -45,14 +47,15 @@ impl Worker {
         }
     }
 
-    /// Delivers what was published, and sends it and what else was pushed: one write per connection, unless it is very much.
+    /// Delivers published messages and sends them with other pushed bytes: one write per connection, unless
+    /// memory requires more.
     pub(super) fn deliver(&self) {
         self.published_rounds.set(0);
         while self.deliver_some() {}
     }
 
-    /// Delivers and sends as much as memory should hold at once, and sees that what is left unsent keeps its limits. Returns whether
-    /// there is more.
+    /// Delivers and sends as much as memory should hold at once, and enforces the common limit of unsent
+    /// bytes. Returns whether more is left.
     fn deliver_some(&self) -> bool {
         let has_more = {
             let mut executor = self.executor.borrow_mut();
@@ -77,7 +80,7 @@ impl Worker {
         has_more
     }
 
-    /// The log is durable up to here: tells others what waited for it.
+    /// The log is durable up to here: publishes the notices that waited for it.
     pub(super) fn tell(&self, durable: Lsn) {
         let notices = self.waiting.borrow_mut().release_notices(durable);
         if notices.is_empty() {
@@ -88,14 +91,14 @@ impl Worker {
         {
             let mut executor = self.executor.borrow_mut();
             notices.iter().for_each(|notice| executor.publish(notice));
-            // Who has caused this has been asked to wait when it did.
+            // The originator of these notices was held back, if at all, after its round.
             executor.channels().take_backpressure();
             executor.channels().hand_over();
         }
         self.deliver();
     }
 
-    /// Passes on what followers of durable channels get; it is sent at the end of the tick.
+    /// Passes messages and events on to followers of durable channels; they are sent at the end of the tick.
     pub(super) fn feed(&self, feed: &Feed) {
         for part in feed.parts() {
             match part {
@@ -124,7 +127,8 @@ impl Worker {
         self.end_tick_later();
     }
 
-    /// A client has gone. Returns whether all its subscriptions have ended; if not, this is to be called again.
+    /// Ends the subscriptions of a closed connection. Returns whether all have ended; if not, the caller must
+    /// call it again.
     pub(super) fn end_subscriptions(&self, connection: &Rc<Connection>) -> bool {
         let mut executor = self.executor.borrow_mut();
         let ended = connection.with_session(|session| {

@@ -1,13 +1,13 @@
-//! Replies of several connections that leave together.
+//! Sends the replies of several connections together.
 //!
-//! A client that sleeps is woken by what it is sent, takes it, and sleeps again before the next connection of it has its reply: for
-//! commands that take some microseconds (scripts, above all) the waking is a tenth of what the server does. Replies are therefore
-//! kept while other connections of the tick are served.
+//! A sleeping client is woken by a reply, reads it, and sleeps again before its next connection has a reply:
+//! for commands that take some microseconds (scripts, above all) these wake-ups are a tenth of the server's
+//! work. Replies are therefore kept while other connections of the tick are served.
 //!
 //! Invariants
-//! - Replies wait for no more than [`TOGETHER_MAX`] connections, and not beyond the round in which a millisecond ends: a command that
-//!   takes long holds up what came just before it, as it holds up all that its worker does.
-//! - At the end of a tick none waits: who is alone waits for nobody.
+//! - A reply waits for [`TOGETHER_MAX`] connections at most, and not beyond the round in which a millisecond
+//!   ends: a slow command delays the replies just before it, as it delays everything else on its worker.
+//! - All replies are sent by the end of the tick: a single active connection is never delayed.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,19 +17,19 @@ use std::{
 use super::Worker;
 use crate::connection::Connection;
 
-/// Connections that replies are sent to together, at most.
+/// Replies of this many connections are sent at once.
 const TOGETHER_MAX: usize = 16;
 
-/// The connections whose replies wait.
+/// Connections with unsent replies.
 #[derive(Default)]
 pub(super) struct Replied {
     connections: RefCell<Vec<Rc<Connection>>>,
-    /// When the last round began.
+    /// Unix time at the start of the last round.
     now_ms: Cell<u64>,
 }
 
 impl Worker {
-    /// Sends what is free of the replies of a connection, with those of the next ones.
+    /// Sends the connection's sendable replies, together with those of the next connections.
     pub(crate) fn send_together(&self, connection: &Rc<Connection>) {
         if !connection.has_sendable() {
             return;
@@ -42,7 +42,7 @@ impl Worker {
         }
     }
 
-    /// A round is about to begin: what waits since an earlier millisecond is sent.
+    /// Called before a round: sends the replies of rounds that began in an earlier millisecond.
     pub(crate) fn send_replies_of_before(&self) {
         let now_ms = self.host.unix_ms();
         if self.replied.now_ms.replace(now_ms) != now_ms {
@@ -50,7 +50,7 @@ impl Worker {
         }
     }
 
-    /// Sends all replies that wait.
+    /// Sends all kept replies.
     pub(super) fn send_replies(&self) {
         self.replied.connections.borrow_mut().drain(..).for_each(|connection| connection.send());
     }

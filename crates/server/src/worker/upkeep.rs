@@ -1,5 +1,4 @@
-//! What a worker looks at from time to time: clients that say nothing, clients that do not take what they are sent, and memory
-//! that nobody needs any more.
+//! Periodic checks of a worker: idle clients, clients that receive too slowly, and unused memory.
 
 use std::cmp::Reverse;
 
@@ -8,9 +7,9 @@ use engine::{Host, clients::ClientKind};
 use super::Worker;
 use crate::connection::{Connection, UNSENT_BYTES_MAX};
 
-/// How often connections are looked at for what they have not taken.
+/// Period of the check of unsent bytes.
 const LIMITS_PERIOD_MS: u64 = 1000;
-/// Fewer subscriptions that have ended are not worth giving memory back for, which takes milliseconds per gigabyte.
+/// With fewer ended subscriptions, giving memory back is not worth its milliseconds per gigabyte.
 const SUBSCRIPTIONS_ENDED_MIN: usize = 1 << 16;
 
 impl Worker {
@@ -23,7 +22,7 @@ impl Worker {
         let now_ms = self.host.unix_ms();
         let silent = |connection: &Connection| {
             let client = connection.client();
-            // Who listens has nothing to say.
+            // A subscriber has nothing to send.
             let waits = client.is_blocked() || client.kind() == ClientKind::PubSub;
             client.idle_seconds(now_ms) >= timeout_seconds && !waits && !connection.is_away()
         };
@@ -31,7 +30,7 @@ impl Worker {
         idle.iter().for_each(|connection| connection.kill());
     }
 
-    /// Disconnects clients that take too slowly what they are sent.
+    /// Disconnects clients that receive too slowly.
     pub(super) fn enforce_limits(&self) {
         let now_ms = self.host.monotonic_us() / 1000;
         if now_ms < self.limits_due_ms.get() {
@@ -43,8 +42,8 @@ impl Worker {
         self.host.inventory.figures(&self.host);
     }
 
-    /// Gives memory back after very many subscriptions, and half of all, have ended: by itself the allocator would do so only when
-    /// much more is freed.
+    /// Gives memory back after at least [`SUBSCRIPTIONS_ENDED_MIN`] subscriptions, and half of all, have
+    /// ended: by itself the allocator would do so only after much more was freed.
     fn give_back_subscriptions(&self) {
         let now = self.executor.borrow_mut().channels().total();
         let most = self.subscriptions_most.get().max(now);
@@ -55,7 +54,8 @@ impl Worker {
         }
     }
 
-    /// Disconnects the subscribers that are furthest behind until all together leave no more unsent than they may.
+    /// Disconnects the subscribers that are furthest behind until their unsent bytes together are below
+    /// [`UNSENT_BYTES_MAX`].
     pub(super) fn enforce_common_limit(&self) {
         let is_too_much = || {
             let block_bytes = self.executor.borrow_mut().channels().block_bytes();
