@@ -1,13 +1,16 @@
 //! A connection: one socket and the conversation on it.
 //!
-//! One task per connection polls a small state machine: send what is free, resume what was interrupted, read more. Replies
-//! that become durable are sent by the worker directly, without waking the task.
+//! One task per connection polls a small state machine: send the sendable replies, resume the interrupted
+//! conversation, read more. Replies that become durable are sent by the worker directly, without waking the
+//! task.
 //!
 //! Invariants
-//! - The task sleeps only if something will wake it: the socket (readable, or writable after it refused bytes), the
-//!   worker (the log moved, a blocked command is answered), or a timer (DEBUG SLEEP, a blocked command's).
-//! - While the conversation is interrupted nothing is read from the socket: the client feels it as back-pressure. Only while a
-//!   command is blocked, which can take for ever, a bounded amount is read: so it shows that the client has gone.
+//! - The task sleeps only if one of these will wake it: the socket (readable, or writable after it refused
+//!   bytes), the worker (the log moved, a blocked command is answered), or a timer (DEBUG SLEEP, the deadline
+//!   of a blocked command).
+//! - While the conversation is interrupted the socket is not read: the client feels back-pressure. The
+//!   exception is a blocked command, which may wait for ever: a bounded amount is read, to detect that the
+//!   client has closed the connection.
 
 mod backlog;
 mod keeping_up;
@@ -42,12 +45,12 @@ pub(crate) use self::keeping_up::DISTRUST_US;
 use self::keeping_up::KeepingUp;
 use crate::worker::Worker;
 
-/// Pieces of output that are written at once.
+/// Pieces of output per vectored write.
 const PIECES_MAX: usize = 64;
-/// After so many reads that brought something the others have their turn, however fast a client sends.
+/// Non-empty reads before other connections get their turn, however fast a client sends.
 const READS_PER_TURN_MAX: usize = 2;
 
-/// See the module documentation.
+/// The state of one client connection.
 pub(crate) struct Connection {
     worker: Rc<Worker>,
     conversation: RefCell<Conversation>,
@@ -55,21 +58,21 @@ pub(crate) struct Connection {
     /// Wakes the task; set whenever the task has been polled.
     waker: RefCell<Option<Waker>>,
     turn: Cell<ConversationState>,
-    /// The socket took less than it was given.
+    /// The socket accepted less than it was given.
     refused: Cell<bool>,
-    /// Close now, whatever is unsent.
+    /// Close now, and drop unsent bytes.
     broken: Cell<bool>,
     /// The interrupted conversation may go on.
     resumable: Cell<bool>,
-    /// Something was pushed and not tried to be sent.
+    /// Bytes were pushed, and no send was tried since.
     pushed: Cell<bool>,
-    /// When the blocked command times out.
+    /// Deadline of the blocked command.
     deadline: Cell<Option<Instant>>,
-    /// How the client takes what it is sent.
+    /// State of the checks for a client that receives too slowly.
     backlog: Cell<Backlog>,
-    /// What the worker counts of its unsent bytes.
+    /// Share of this connection in the worker's `unsent_bytes`.
     counted_bytes: Cell<usize>,
-    /// Whether it takes what channels send it as fast as that comes.
+    /// Whether the subscriber receives messages as fast as they are published.
     keeping_up: Cell<KeepingUp>,
 }
 
@@ -105,7 +108,8 @@ impl Connection {
         std::cell::Ref::map(self.conversation.borrow(), |conversation| &conversation.session.client)
     }
 
-    /// One step of the state machine, until the connection has ended and nothing of it is elsewhere.
+    /// One step of the state machine. Ready when the connection has ended and none of its commands runs on
+    /// another thread.
     fn poll(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
         let ended = self.step(cx);
         if ended.is_ready() && self.is_away() {
@@ -115,7 +119,7 @@ impl Connection {
         ended
     }
 
-    /// The client is told at once that the connection has ended, though its command still runs.
+    /// Closes the socket at once, though a command still runs on another thread.
     fn hang_up(&self) {
         if let Ok(socket) = self.stream.as_fd().try_clone_to_owned() {
             let _ = std::net::TcpStream::from(socket).shutdown(std::net::Shutdown::Both);
@@ -124,7 +128,7 @@ impl Connection {
 
     fn step(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
         self.remember(cx.waker());
-        // Until the socket is not ready: only then will it wake the task.
+        // Until the socket is not ready: only then is the waker registered.
         while self.refused.get() && !self.broken.get() {
             match self.stream.poll_write_ready(cx) {
                 Poll::Ready(Ok(())) => self.send(),
@@ -152,7 +156,7 @@ impl Connection {
                     return if sent { Poll::Ready(()) } else { Poll::Pending };
                 }
                 ConversationState::More => {
-                    // The others first: this task goes to the end of the queue.
+                    // Yield first: this task goes to the end of the queue.
                     if !self.resumable.replace(true) {
                         cx.waker().wake_by_ref();
                         return Poll::Pending;
@@ -199,7 +203,8 @@ impl Connection {
             match self.stream.try_read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Ok(count) if (1..buffer.len()).contains(&count) => {
-                    // There was no more, and the socket tells when there is: nothing is read only to learn that there is nothing.
+                    // A short read empties the socket: clear its readiness without a read that would only
+                    // return WouldBlock.
                     let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
                     let _ = self.stream.try_io(Interest::READABLE, nothing);
                     return Poll::Ready(Ok(count));
@@ -209,20 +214,21 @@ impl Connection {
         }
     }
 
-    /// The socket, once more, if a replica takes it over, and what it has said. To be asked when the connection has ended.
+    /// Duplicates the socket, with the request that it sent, if the connection belongs to a replica now. Call
+    /// when it has ended.
     pub(crate) fn take_over(&self) -> Option<(std::net::TcpStream, Box<[Vec<u8>]>)> {
         let claim = self.conversation.borrow_mut().session.claim.take()?;
         let socket = self.stream.as_fd().try_clone_to_owned();
         socket.ok().map(|socket| (socket.into(), claim))
     }
 
-    /// Reads once and executes what came.
+    /// Reads once and executes the received commands.
     fn read(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut buffer = self.worker.read_buffer.borrow_mut();
         let read = std::task::ready!(self.poll_read(cx, &mut buffer))?;
         let input = &buffer[..read];
         if input.is_empty() {
-            // The client will send nothing more; it may still wait for replies.
+            // The client has closed its side for sending; it may still wait for replies.
             self.close_after_replies();
             return Poll::Ready(Ok(()));
         }
@@ -233,7 +239,8 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads while a command is blocked. A client that ends its side has gone, as for Redis.
+    /// Reads while a command is blocked. As in Redis, a client that closes its sending side counts as
+    /// disconnected.
     fn read_ahead(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.conversation.borrow().keeps_more() {
             return Poll::Pending;
@@ -258,7 +265,7 @@ impl Connection {
         self.round(|conversation, round| conversation.resume(round));
     }
 
-    /// Runs commands, sends what is free, hands what is held to the worker.
+    /// Runs commands, sends the sendable replies, hands gated replies to the worker.
     fn round(self: &Rc<Self>, run: impl FnOnce(&mut Conversation, &mut Round<'_>) -> ConversationState) {
         self.worker.send_replies_of_before();
         let (turn, held, pause_ms) = {
@@ -305,28 +312,28 @@ impl Connection {
         }
     }
 
-    /// A command has blocked: has the worker call [`Connection::time_out`] when its time is over.
+    /// A command has blocked: has the worker call [`Connection::time_out`] at its deadline.
     fn await_deadline(self: &Rc<Self>) {
         if self.deadline.get().is_some() {
             return;
         }
         let conversation = self.conversation.borrow();
         let timeout = conversation.wait_timeout_ms().map(Duration::from_millis);
-        // A time so far off that no clock shows it is for ever.
+        // A timeout beyond the range of the clock is for ever.
         self.deadline.set(timeout.and_then(|timeout| Instant::now().checked_add(timeout)));
         if let Some(deadline) = self.deadline.get() {
             self.worker.timeouts.add(deadline, conversation.session.client.id());
         }
     }
 
-    /// The wait of the blocked command is over: its deadline is nobody's any more.
+    /// The blocked command has ended: removes its deadline.
     fn forget_deadline(&self) {
         if let Some(deadline) = self.deadline.take() {
             self.worker.timeouts.remove(deadline, self.client().id());
         }
     }
 
-    /// The time of the blocked command is over.
+    /// The deadline of the blocked command has passed.
     pub(crate) fn time_out(&self) {
         self.deadline.set(None);
         let timed_out = self.conversation.borrow_mut().time_out();
@@ -335,7 +342,7 @@ impl Connection {
         }
     }
 
-    /// The reply to the command that was blocked, as [`Connection::push`].
+    /// Appends the reply to the blocked command; returns the same as [`Connection::push`].
     pub(crate) fn answer(&self, bytes: &[u8], gate: Lsn, durable: Lsn) -> (Option<Lsn>, bool) {
         self.forget_deadline();
         let mut conversation = self.conversation.borrow_mut();
@@ -346,7 +353,8 @@ impl Connection {
         (held, !self.pushed.replace(true))
     }
 
-    /// What ran elsewhere has ended; as [`Connection::push`]. With a reason the next command waits, as behind any other unit.
+    /// A long unit has ended; returns the same as [`Connection::push`]. With a reason, the next command is
+    /// held back, as after any other unit.
     pub(crate) fn come_back(
         self: &Rc<Self>,
         reply: LongReply,
@@ -367,13 +375,13 @@ impl Connection {
         (held, !self.pushed.replace(true))
     }
 
-    /// Whether a command of the client runs elsewhere.
+    /// Whether a command of the client runs on another thread.
     pub(crate) fn is_away(&self) -> bool {
         self.conversation.borrow().is_away()
     }
 
-    /// Sends what is free, as far as the socket takes it. A paused conversation (DEBUG SLEEP) sends nothing: its last
-    /// reply is due when the pause ends.
+    /// Sends the sendable bytes, as far as the socket accepts them. A paused conversation (DEBUG SLEEP) sends
+    /// nothing: its last reply is due when the pause ends.
     pub(crate) fn send(&self) {
         if self.turn.get() == ConversationState::Paused && !self.resumable.get() {
             return;
@@ -427,7 +435,7 @@ impl Connection {
         }
     }
 
-    /// Writes what may be sent in one go, without making it one piece.
+    /// Writes several sendable pieces with one system call, without copying them together.
     fn write_pieces(&self, outbox: &Outbox) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); PIECES_MAX];
         let mut count = 0;
@@ -438,7 +446,7 @@ impl Connection {
         self.stream.try_write_vectored(&slices[..count])
     }
 
-    /// The log is durable up to here: sends what waited for it.
+    /// The log is durable up to here: sends the replies that waited for it.
     pub(crate) fn release(&self, durable: Lsn) {
         self.conversation.borrow_mut().outbox.release(durable);
         if !self.refused.get() {
@@ -446,27 +454,31 @@ impl Connection {
         }
     }
 
-    /// Appends what others send to the client; the worker calls [`Connection::send_pushed`] once it has passed on all it
-    /// has. Returns what the bytes wait for, and whether these are the first since then.
+    /// Appends bytes pushed to the client; the worker calls [`Connection::send_pushed`] after it has passed
+    /// on everything. Returns the gate of the held bytes, if any, and whether these are the first bytes since
+    /// the last `send_pushed`.
     pub(crate) fn push(&self, bytes: &[u8], gate: Lsn, durable: Lsn) -> (Option<Lsn>, bool) {
         let mut conversation = self.conversation.borrow_mut();
         conversation.push(bytes, gate, durable);
         (conversation.outbox.held_in_round(), !self.pushed.replace(true))
     }
 
-    /// Appends what channels have for the client, to be sent as what is pushed is. Returns whether this is the first since then.
+    /// Appends messages of channels; they are sent with pushed bytes. Returns whether these are the first
+    /// since `send_pushed`.
     pub(crate) fn deliver(&self, delivery: &mut Delivery) -> bool {
         self.conversation.borrow_mut().deliver(delivery);
         !self.pushed.replace(true)
     }
 
-    /// Appends messages of durable channels, to be sent as what is pushed is. Returns whether this is the first since then.
+    /// Appends messages of durable channels; they are sent with pushed bytes. Returns whether these are the
+    /// first since `send_pushed`.
     pub(crate) fn feed(&self, id: FollowerId, run: &Run<'_>, encoded: &mut [Option<Encoded>; 2]) -> bool {
         self.conversation.borrow_mut().feed(id, run, encoded);
         !self.pushed.replace(true)
     }
 
-    /// Does what the thread of durable channels tells, with `tell`, and appends what it says, as [`Connection::feed`].
+    /// Applies an event from the thread of durable channels with `tell`, and appends the client's message.
+    /// Returns the same as [`Connection::feed`].
     pub(crate) fn tell(&self, told: &FollowerEvent, tell: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
         if self.conversation.borrow_mut().tell(told, tell) {
             self.resume();
@@ -474,17 +486,17 @@ impl Connection {
         !self.pushed.replace(true)
     }
 
-    /// Whether it is over, whatever is unsent.
+    /// Whether the connection is to be closed with its bytes unsent.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.get()
     }
 
-    /// The session, for the end of its subscriptions.
+    /// Lends the session, to end its subscriptions and leases.
     pub(crate) fn with_session<R>(&self, run: impl FnOnce(&mut Session) -> R) -> R {
         run(&mut self.conversation.borrow_mut().session)
     }
 
-    /// Sends what was pushed, as far as it is free.
+    /// Sends pushed bytes, as far as they are sendable.
     pub(crate) fn send_pushed(&self) {
         self.pushed.set(false);
         if !self.refused.get() {
@@ -499,7 +511,7 @@ impl Connection {
         self.note_taken(0, true);
     }
 
-    /// What interrupted the conversation is over.
+    /// The cause of the interruption is over: the conversation goes on.
     pub(crate) fn resume(&self) {
         self.resumable.set(true);
         self.wake();
@@ -511,7 +523,7 @@ impl Connection {
         self.wake();
     }
 
-    /// What waits can never be told: held replies are replaced by an error, then the connection ends.
+    /// The outcome of held replies will never be known: replaces them by an error, then ends the connection.
     pub(crate) fn fail(&self, error: &CommandError) {
         {
             let mut conversation = self.conversation.borrow_mut();
@@ -524,12 +536,13 @@ impl Connection {
         self.kill();
     }
 
-    /// Replies whose gate is up to `up_to` have waited for replicas for too long. Returns how many are errors now.
+    /// Replicas have not acknowledged in time: turns the replies held up to `up_to` into errors. Returns how
+    /// many.
     pub(crate) fn time_out_acks(&self, up_to: Lsn) -> u64 {
         let error = CommandError::NotReplicated;
         let listens = self.client().kind() == ClientKind::PubSub;
         let failed = match listens {
-            // In RESP2 messages look like replies.
+            // In RESP2 messages look like replies: held replies cannot be told apart.
             true => None,
             false => self.conversation.borrow_mut().outbox.fail_held(up_to, &error_line(&error)),
         };
@@ -549,7 +562,7 @@ impl Connection {
         self.wake();
     }
 
-    /// It has ended: nothing is popped any more for a command that was blocked.
+    /// The connection has ended: cancels a blocked command, so that nothing is popped for it.
     pub(crate) fn end(&self) {
         self.broken.set(true);
         self.forget_deadline();
@@ -558,18 +571,18 @@ impl Connection {
         self.conversation.borrow_mut().close();
     }
 
-    /// Whether there is something to send that waits for nothing.
+    /// Whether any bytes may be sent now.
     pub(crate) fn has_sendable(&self) -> bool {
         !self.conversation.borrow().outbox.sendable().is_empty()
     }
 
-    /// Whether replies wait for the disk.
+    /// Whether replies wait for their gates.
     pub(crate) fn is_holding(&self) -> bool {
         self.conversation.borrow().outbox.is_holding()
     }
 }
 
-/// An error as a client reads it.
+/// An error as a RESP line.
 fn error_line(error: &CommandError) -> Vec<u8> {
     let mut line = vec![b'-'];
     error.render(&mut line);

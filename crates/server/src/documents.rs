@@ -1,11 +1,12 @@
-//! Documents in the server: where their changes go to the log, who is told of them, when they are saved.
+//! Documents in the server: how their changes reach the log, feeds and files.
 //!
 //! ```text
-//! threads "http-n":  Rounds -> Change -> log -> memory           recovery, replicas: log -> Documents::apply -> memory
-//! thread "documents": what is dirty enough -> log durable up to there -> tree file -> the log before is not needed any more
+//! threads "http-n": Rounds -> Change -> log -> memory       recovery, replicas: log -> Documents::apply -> memory
+//! thread "documents": databases due for a save -> log durable up to there -> tree file -> drop the older log
 //! ```
 //!
-//! What it is: the wiring between the crate `documents`, the log and the threads. What it is not: what a document is, nor HTTP.
+//! This module connects the crate `documents`, the log and the threads. Documents themselves are defined in
+//! that crate; HTTP is in `http`.
 
 mod compacting;
 mod copying;
@@ -31,12 +32,12 @@ pub(crate) use self::{
     saving::Saver,
 };
 
-/// What the threads that serve documents need, once the server has recovered.
+/// The state that the threads serving documents need, available once the server has recovered.
 pub(crate) struct Served {
     /// All databases.
     pub(crate) documents: Arc<Documents>,
-    /// Where changes go.
+    /// The threads of the log that takes the changes.
     pub(crate) threads: LogThreads,
-    /// What finds documents by their values.
+    /// The Mango indexes, which find documents by their values.
     pub(crate) indexes: Arc<Indexes>,
 }

@@ -1,17 +1,19 @@
-//! The thread of durable channels: reads the log for all who have XSUBSCRIBEd, and hands workers what their clients get.
+//! The thread of durable channels: reads the log for all clients that have XSUBSCRIBEd, and hands their
+//! messages to the workers.
 //!
 //! ```text
-//! workers -- requests --> thread: place in the log -> Followers::step over LogMessages -> Message::Feed --> workers
-//!    '-------- Flow: what was taken (wakes it) ----------^------ log has moved (wakes it)
+//! workers -- requests --> thread: place in the log -> Followers::step over LogMessages -> Message::Feed
+//!    ^   '-- Flow: sent bytes (wakes it) -^------ log has moved (wakes it)                      |
+//!    '------------------------------------------------------------------------------------------'
 //! ```
 //!
-//! What it is: the thread, its inbox, and how long the log is kept for it (`retention`). What it is not: who gets what when, which
-//! is [`pubsub::durable`]'s, nor the reading, which is [`engine::log_messages`]'.
+//! Here are the thread, its inbox, and the retention of the log for it (`retention`). [`pubsub::durable`]
+//! decides which client gets which message and when; [`engine::log_messages`] reads the messages.
 //!
 //! Invariants
-//! - Everything a follower gets comes from this thread, so it is in order and without gaps.
-//! - It sleeps only if the log, a flow or a request will wake it.
-//! - While nobody follows it neither reads nor wakes with the log.
+//! - All messages of a follower come from this thread, so they are in order and without gaps.
+//! - The thread sleeps only if the log, a flow or a request will wake it.
+//! - Without followers it neither reads nor wakes with the log.
 
 mod retention;
 #[cfg(test)]
@@ -34,22 +36,22 @@ use storage::{Appender, Log};
 pub(crate) use self::retention::Retention;
 use crate::mailbox::{Mailbox, Message};
 
-/// Bytes handed out to a client and not taken above which it is left behind: enough for its socket to be busy, and far below what
-/// a client may leave unsent.
+/// Unsent bytes of one client above which it falls behind: enough to keep its socket busy, and far below the
+/// limits on unsent bytes.
 const WINDOW_BYTES: u64 = 4 << 20;
 
-/// What INFO and metrics show.
+/// Figures for INFO and metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
-    /// Clients that follow.
+    /// Clients that follow durable channels.
     pub(crate) followers: AtomicU64,
-    /// Those of them that have not caught up.
+    /// Followers that have not caught up.
     pub(crate) behind: AtomicU64,
     /// Messages handed out, counted for each client.
     pub(crate) messages: AtomicU64,
 }
 
-/// See the module documentation.
+/// Shared state of the thread and its users.
 #[derive(Default)]
 pub(crate) struct DurableChannels {
     pub(crate) figures: Figures,
@@ -57,7 +59,7 @@ pub(crate) struct DurableChannels {
     inbox: Arc<Inbox>,
 }
 
-/// How others reach the thread.
+/// Requests to the thread, and its wake-up.
 #[derive(Default)]
 struct Inbox {
     requests: Mutex<Vec<Request>>,
@@ -80,19 +82,19 @@ impl DurableChannels {
         self.inbox.wake();
     }
 
-    /// For a client that begins to follow.
+    /// The flow control of a client that begins to follow.
     pub(crate) fn new_flow(&self) -> Arc<Flow> {
         let inbox = self.inbox.clone();
         Arc::new(Flow::new(move || inbox.wake()))
     }
 
-    /// Starts the thread, once there is a log.
+    /// Starts the thread, once the log is open.
     pub(crate) fn start(self: &Arc<Self>, log: &Log, mailboxes: Vec<Mailbox>) -> io::Result<JoinHandle<()>> {
         let (channels, log) = (self.clone(), log.clone());
         thread::Builder::new().name("channels".into()).spawn(move || channels.run(&log, &mailboxes))
     }
 
-    /// Has the thread end.
+    /// Asks the thread to end.
     pub(crate) fn stop(&self) {
         self.inbox.stopping.store(true, Relaxed);
         self.inbox.wake();
@@ -120,7 +122,8 @@ impl DurableChannels {
         }
     }
 
-    /// Nothing is to be done now; asks to be woken when something is. Whether something is by now.
+    /// Called when the thread has nothing to do: asks the log for a wake-up. Returns whether there is work
+    /// already.
     fn has_more(&self, followers: &Followers, messages: &mut LogMessages, appender: &Appender) -> bool {
         if followers.is_empty() {
             messages.rest();
@@ -130,12 +133,11 @@ impl DurableChannels {
                 return true;
             }
         }
-        // What came after the last look has left a token: parking returns at once.
+        // A request or flow after the last check has left a token: parking returns at once.
         false
     }
 }
 
-/// Does what is asked.
 fn answer(request: Request, followers: &mut Followers, messages: &LogMessages) {
     match request {
         Request::Subscribe { follower, worker, flow, channel, from } => {

@@ -1,8 +1,8 @@
-//! How to reach a worker from any thread: messages into its queue.
+//! The message queue of a worker, which any thread can send to.
 //!
-//! The queue is unbounded; what goes into it is bounded by `maxclients` (connections, kills, long units and answers, of which a
-//! client waits for one), by [`engine::clients::PUSHED_BYTES_MAX`] per client (pushes), by the window per follower of durable channels
-//! (feeds) and by the few events in a server's life.
+//! The queue is unbounded; its contents are bounded by `maxclients` (connections, kills, long units and
+//! answers, of which a client waits for one), by [`engine::clients::PUSHED_BYTES_MAX`] per client (pushes),
+//! by the window per follower of durable channels (feeds) and by the few events in a server's life.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::{log_threads::LogThreads, long_units::Done};
 
-/// What a worker is told.
+/// A message for a worker.
 pub(crate) enum Message {
     /// Serve this connection.
     Connect { stream: std::net::TcpStream, peer: SocketAddr, local: SocketAddr },
@@ -22,39 +22,40 @@ pub(crate) enum Message {
     Attach(LogThreads),
     /// CLIENT KILL.
     Kill(u64),
-    /// Append these bytes to what the client is sent, and send them once `gate` is durable.
+    /// Append these bytes to the client's outbox, to be sent once `gate` is durable.
     Push { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
-    /// The client was blocked and is no more: append these bytes in the same way, and let its next command run.
+    /// The blocked command of the client is answered: append these bytes in the same way, and run its next
+    /// command.
     Answer { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
     /// A long unit of a client has ended.
     LongUnit(Box<Done>),
-    /// What followers of durable channels get, in order.
+    /// Messages and events for followers of durable channels, in order.
     Feed(Feed),
-    /// Report: the round that was being executed is over.
+    /// Report back at once, which shows that the current round is over.
     Report(std::sync::mpsc::Sender<()>),
     /// MEMORY PURGE.
     ReleaseMemory,
-    /// Replies whose gate is up to here have waited for replicas for too long.
+    /// Fail the replies with a gate up to this one: replicas have not acknowledged them in time.
     Overdue(Lsn),
-    /// The log failed: answer who waits, close everything, report.
+    /// The log failed: fail the waiting clients, close everything, report.
     Fail(std::sync::mpsc::Sender<()>),
     /// Close everything once replies are sent, report, end.
     Stop(std::sync::mpsc::Sender<()>),
 }
 
-/// How to reach a worker from any thread.
+/// The sending end of a worker's queue.
 #[derive(Clone)]
 pub(crate) struct Mailbox {
     pub(crate) sender: mpsc::UnboundedSender<Message>,
 }
 
 impl Mailbox {
-    /// Sends; a worker that has ended takes nothing more.
+    /// Sends a message; a message to a worker that has ended is dropped.
     pub(crate) fn send(&self, message: Message) {
         let _ = self.sender.send(message);
     }
 
-    /// Passes on what others ask of a connection of this worker.
+    /// Passes a signal of another connection on to a connection of this worker.
     pub(crate) fn signal(&self, client_id: u64, signal: Signal) {
         self.send(match signal {
             Signal::Close => Message::Kill(client_id),

@@ -1,8 +1,9 @@
-//! The body of a reply that is the part of a file: read piece by piece on threads that may block, one piece ahead.
+//! A reply body that is a range of a file, read piece by piece on blocking threads, one piece ahead.
 //!
-//! Commands come first: all bodies together use as much CPU time as taking a snapshot may (`snapshot-cpu-percent`). Most of it is
-//! used where the piece is sent, by the thread that serves the connection; so what that thread uses from one piece to
-//! the next is counted, what it does for others meanwhile among it.
+//! Commands have priority: all bodies together use no more CPU time than a snapshot may
+//! (`snapshot-cpu-percent`). Most of it is used by the thread that serves the connection, which sends the
+//! pieces; therefore all CPU time of that thread from one piece to the next is counted, including its work
+//! for other connections.
 
 use std::{
     future::Future,
@@ -27,19 +28,19 @@ use crate::host::ServerHost;
 /// A body is read in pieces of this size, of which two are in memory.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// See the module documentation.
+/// A body that sends a range of a file and keeps its session and its transfer permit.
 pub(super) struct FileBody {
     host: Arc<ServerHost>,
     session: Arc<Session>,
     _transfer: OwnedSemaphorePermit,
     file: Arc<dyn File>,
-    /// What is still to be read.
+    /// Offset of the next read.
     offset: u64,
     end: u64,
-    /// Bytes that were not handed out yet, those being read among them.
+    /// Bytes not yet handed out, those being read included.
     left: u64,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
-    /// CPU time of the thread that serves the connection, when it was looked at last.
+    /// CPU time of the thread that serves the connection, at the last check.
     cpu_us: u64,
 }
 
@@ -67,7 +68,7 @@ impl FileBody {
         body
     }
 
-    /// Has the next piece read, if there is one.
+    /// Starts the read of the next piece, if any is left.
     fn read_on(&mut self) {
         let bytes = PIECE_BYTES.min(self.end - self.offset);
         if bytes == 0 {
@@ -76,12 +77,13 @@ impl FileBody {
         let (file, session, offset) = (self.file.clone(), self.session.clone(), self.offset);
         let pause = self.pause();
         self.offset += bytes;
-        // Allocated here, where it is freed as well: a thread that only ever allocated would keep what others have freed for it.
+        // Allocated on this thread, which also frees it: a thread that only allocated would keep the memory
+        // that others freed for it.
         let mut piece = vec![0; bytes as usize];
         self.reading = Some(tokio::task::spawn_blocking(move || {
             thread::sleep(pause);
             file.read_exact_at(&mut piece, offset)?;
-            // Only now: what was read before it ended is what was offered.
+            // Checked after the read: if the session is still open, the bytes are those of the offered file.
             if session.has_ended() {
                 return Err(io::Error::other("the session has ended"));
             }
@@ -89,7 +91,7 @@ impl FileBody {
         }));
     }
 
-    /// How long to rest before the next piece.
+    /// The pause before the next piece.
     fn pause(&mut self) -> Duration {
         let used_us = env::thread::cpu_time_us() - self.cpu_us;
         self.cpu_us += used_us;

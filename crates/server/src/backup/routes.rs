@@ -1,6 +1,6 @@
-//! The HTTP side of backups: `POST /_backup`, `GET /_backup/SESSION/FILE`, `DELETE /_backup/SESSION`.
+//! The HTTP routes of backups: `POST /_backup`, `GET /_backup/SESSION/FILE`, `DELETE /_backup/SESSION`.
 //!
-//! They are for admins, which whoever leads requests here sees to.
+//! They are for admins; the caller of this router checks that.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,13 +25,12 @@ use super::{
 };
 use crate::host::ServerHost;
 
-/// How often a session that needs a snapshot looks whether it is there.
+/// Polling period of a session that waits for a snapshot.
 const SNAPSHOT_POLL: Duration = Duration::from_millis(20);
 
-/// Digits of the name of a session, which whoever begins it may choose.
+/// Digits of a session's name, which the client may choose.
 const SESSION_NAME_BYTES: usize = 32;
 
-/// The routes.
 pub(crate) fn routes() -> Router<Arc<ServerHost>> {
     Router::new()
         .route("/_backup", post(begin))
@@ -63,8 +62,8 @@ async fn begin(State(host): State<Arc<ServerHost>>, RawQuery(query): RawQuery) -
             return refuse(StatusCode::BAD_REQUEST, "bad_request", &reason);
         }
     };
-    // Who goes on after a connection has broken does not take up another place. What the earlier session keeps stays as long
-    // as it can.
+    // A client that continues after a broken connection does not take up another place. The earlier session
+    // keeps its files pinned for as long as possible.
     let give_way = || host.backups.end(&name).then(|| host.backups.place()).flatten();
     let unused_gives_way =
         || host.backups.end_unused(host.monotonic_us()).then(|| host.backups.place()).flatten();
@@ -179,8 +178,8 @@ fn is_session_name(name: &str) -> bool {
     name.len() == SESSION_NAME_BYTES && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The first and the last-but-one byte of a `Range`. `None`: it is none that is understood, and is ignored; `Some(None)`: it
-/// lies behind the file.
+/// The first byte of a `Range` and the end after its last byte. `None`: it is not understood, and ignored;
+/// `Some(None)`: it begins behind the end of the file.
 fn parse_range(text: &str, length: u64) -> Option<Option<(u64, u64)>> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     let first: u64 = first.parse().ok()?;
@@ -192,7 +191,7 @@ fn parse_range(text: &str, length: u64) -> Option<Option<(u64, u64)>> {
 }
 
 fn insert(response: &mut Response, name: header::HeaderName, value: &str) {
-    // Numbers and names: they are always valid.
+    // Names and numbers are always valid header values.
     if let Ok(value) = value.parse() {
         response.headers_mut().insert(name, value);
     }

@@ -1,11 +1,11 @@
-//! Sessions: what a running server keeps for backups, and for how long.
+//! Backup sessions: the files that a running server keeps for a backup, and the limits on keeping them.
 //!
 //! Invariants
-//! - A session that has ended hands out nothing any more, not even of a file that is open: what it kept may have become
-//!   another file. So whoever reads asks *after* reading whether it has ended.
-//! - At most [`SESSIONS_MAX`] sessions, of which each ends when nobody asks for anything for [`IDLE_US`], when the log behind
-//!   it has grown by `backup-retention-bytes`, or when the disk has no room for the log.
-//! - A session that was begun and from which nothing was copied locks nobody out and keeps little: after [`GIVE_WAY_US`] it gives
+//! - A session that has ended sends nothing more, not even from an open file: its bytes may have been reused
+//!   for another file. A reader therefore checks *after* each read whether the session has ended.
+//! - There are at most [`SESSIONS_MAX`] sessions. Each ends after [`IDLE_US`] without a request, when the log
+//!   after it has grown by `backup-retention-bytes`, or when the disk has no room for the log.
+//! - A session from which nothing was copied blocks no other and keeps little: after [`GIVE_WAY_US`] it gives
 //!   way to another one, and it ends when the log has grown by a [share](UNUSED_LOG_SHARE) of those bytes.
 
 use std::{
@@ -31,28 +31,28 @@ use crate::{
 };
 use backup::{Offer, OfferedFile, chain_digits};
 
-/// Sessions at most: each keeps old snapshots and log.
+/// Sessions at most: each keeps an old snapshot and its log.
 pub(crate) const SESSIONS_MAX: usize = 4;
-/// Files of a session that are sent at a time: each takes two pieces of memory.
+/// Concurrent transfers of a session: each takes two pieces of memory.
 pub(crate) const TRANSFERS_MAX: usize = 4;
-/// A session that nobody asks for anything ends after this time.
+/// A session without requests ends after this time.
 const IDLE_US: u64 = 60_000_000;
-/// For so long a session that is of no use yet keeps its place when others want it.
+/// An unused session keeps its place for this time when others need one.
 const GIVE_WAY_US: u64 = 10_000_000;
-/// What part of `backup-retention-bytes` the log may grow by behind such a session.
+/// Divisor of `backup-retention-bytes` for unused sessions.
 const UNUSED_LOG_SHARE: u64 = 16;
-/// A snapshot can go between being found and being pinned; not so often.
+/// Attempts to pin the newest snapshot, which may be removed between being found and being pinned.
 const PIN_TRIES: usize = 3;
 
 /// All sessions of a server.
 pub(crate) struct Sessions {
-    /// That of all files that are sent, in CPU time.
+    /// CPU-time pace of all bodies together.
     pub(super) pace: Pace,
     open: Mutex<Vec<Arc<Session>>>,
     places: Arc<Semaphore>,
 }
 
-/// See the module documentation.
+/// One open backup: the offered files, and the pins that keep them.
 pub(crate) struct Session {
     id: String,
     dir: PathBuf,
@@ -61,14 +61,14 @@ pub(crate) struct Session {
     trees: Vec<CopiedTree>,
     catalog: Option<(String, Vec<u8>)>,
     end_lsn: Lsn,
-    /// `None` once it has ended.
+    /// `None` once the session has ended.
     hold: Mutex<Option<Hold>>,
     begun_us: u64,
     last_asked_us: AtomicU64,
     transfers: Arc<Semaphore>,
 }
 
-/// What is copied in a session.
+/// The contents of a copy.
 pub(crate) struct Plan {
     /// Snapshot and log.
     pub(crate) log: CopyPlan,
@@ -85,17 +85,17 @@ pub(crate) enum PlanError {
     Documents(#[from] documents::StoreError),
 }
 
-/// What a session takes up as long as it is open.
+/// The resources of an open session.
 struct Hold {
     _pin: Pin,
     _place: OwnedSemaphorePermit,
 }
 
-/// What a session hands out under a name.
+/// Where the bytes of an offered file come from.
 pub(crate) enum Content<'s> {
-    /// The beginning of a file of the directory.
+    /// The beginning of a file in the data directory.
     File { path: PathBuf, bytes: u64 },
-    /// The same of a file that may have gone from the directory.
+    /// The beginning of an open file, which may have been removed from the directory.
     Open { file: Arc<dyn File>, bytes: u64 },
     /// The control file of the copy, or its catalog of documents.
     Bytes(&'s [u8]),
@@ -112,15 +112,16 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    /// A place for one more session, if there is one.
+    /// A permit for one more session, if fewer than [`SESSIONS_MAX`] are open.
     pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
         self.places.clone().try_acquire_owned().ok()
     }
 
-    /// Plans a copy that starts with the snapshot of `resume`, or with the newest. `None` if there is no snapshot. Blocks.
+    /// Plans a copy that starts with the snapshot at `resume`, or with the newest one. `None` if there is no
+    /// snapshot. Blocks.
     pub(crate) fn plan(host: &ServerHost, log: &Log, resume: Option<Lsn>) -> Result<Option<Plan>, PlanError> {
         let plan_from = |begin_lsn: Lsn| -> Result<Option<Plan>, PlanError> {
-            // The log comes last: it has what the files have, and more.
+            // The log is planned last, so that it covers the document files.
             let documents = DocumentsCopy::plan(host)?;
             let planned = log
                 .plan_copy(begin_lsn, documents.catalog.is_some())?
@@ -142,7 +143,7 @@ impl Sessions {
         Ok(None)
     }
 
-    /// Opens a session of this name for what was planned, in the place of an earlier one of the same name.
+    /// Opens a session of this name for a plan, in place of an earlier session of the same name.
     pub(crate) fn open(
         &self,
         host: &ServerHost,
@@ -180,13 +181,13 @@ impl Sessions {
         self.open.lock().iter().find(|session| session.id == id).cloned()
     }
 
-    /// Ends a session. `false` if there is none of this name.
+    /// Ends a session. `false` if no session has this name.
     pub(crate) fn end(&self, id: &str) -> bool {
         let ended = self.end_those(|session| (session.id == id).then_some("it was asked to"));
         ended > 0
     }
 
-    /// Ends the oldest session from which nothing was copied, if there is one that has had the time. `false` if there is none.
+    /// Ends the oldest unused session that is older than [`GIVE_WAY_US`]. `false` if none is.
     pub(crate) fn end_unused(&self, now_us: u64) -> bool {
         let mut open = self.open.lock();
         let mut unused: Vec<&Arc<Session>> = open.iter().filter(|session| session.is_unused()).collect();
@@ -198,7 +199,7 @@ impl Sessions {
         Sessions::end_among(&mut open, |session| (session.id == oldest.id).then_some(reason)) > 0
     }
 
-    /// Ends the sessions that have to end. `true` if there were any. To be called once a second.
+    /// Ends the sessions that exceed a limit. `true` if there were any. Call once a second.
     pub(crate) fn end_due(&self, now_us: u64, retained_bytes_max: u64, log: &Log) -> bool {
         if self.open.lock().is_empty() {
             return false;
@@ -223,7 +224,7 @@ impl Sessions {
         self.end_those(reason) > 0
     }
 
-    /// Ends the sessions that there is a reason for, and says how many.
+    /// Ends the sessions for which `reason` returns a reason. Returns how many.
     fn end_those(&self, reason: impl Fn(&Session) -> Option<&'static str>) -> usize {
         Sessions::end_among(&mut self.open.lock(), reason)
     }
@@ -268,7 +269,7 @@ impl Session {
         }
     }
 
-    /// What it hands out under this name.
+    /// The contents of an offered file.
     pub(crate) fn content(&self, name: &str) -> Option<Content<'_>> {
         if let Some((_, bytes)) = self.catalog.as_ref().filter(|(catalog, _)| catalog == name) {
             return Some(Content::Bytes(bytes));
@@ -283,34 +284,34 @@ impl Session {
         })
     }
 
-    /// The right to send one more file, if not too many are being sent.
+    /// The permit to send one more file, unless [`TRANSFERS_MAX`] are being sent.
     pub(crate) fn transfer(&self) -> Option<OwnedSemaphorePermit> {
         self.transfers.clone().try_acquire_owned().ok()
     }
 
-    /// Somebody has asked for something.
+    /// Notes a request.
     pub(crate) fn touch(&self, now_us: u64) {
         self.last_asked_us.fetch_max(now_us, Relaxed);
     }
 
-    /// Whether nobody has asked it for anything.
+    /// Whether no request has followed the one that began the session.
     fn is_unused(&self) -> bool {
         self.last_asked_us.load(Relaxed) <= self.begun_us
     }
 
-    /// Whether what was read of its files by now may be something else.
+    /// Whether bytes read from its files by now may belong to another file.
     pub(crate) fn has_ended(&self) -> bool {
         self.hold.lock().is_none()
     }
 
-    /// It has ended before anything that it keeps can go.
+    /// Marks it as ended; only then are the pins dropped.
     fn end(&self) {
         let hold = self.hold.lock().take();
         drop(hold);
     }
 }
 
-/// Removes what only sessions have kept. Blocks.
+/// Removes files that only sessions have kept. Blocks.
 pub(crate) fn remove_unpinned(host: &ServerHost, log: &Log) {
     if let Err(error) = snapshot::retain(&RealDisk, &host.facts.dir, log, GENERATIONS) {
         tracing::warn!(
@@ -332,7 +333,7 @@ mod tests {
 
     const RETAINED_BYTES_MAX: u64 = 100_000;
 
-    /// A log with a snapshot of nothing where it begins.
+    /// A log with an empty snapshot at its start.
     fn log_with_snapshot() -> Log {
         log_on(&SimDisk::new(SimDiskOptions { seed: 1, ..Default::default() }))
     }
@@ -410,7 +411,7 @@ mod tests {
         let (sessions, log) = (Sessions::default(), log_with_snapshot());
         let other = open(&sessions, &log, "other", 0).unwrap();
         let mut earlier = open(&sessions, &log, "name", 0).unwrap();
-        // More often than there are places: who is killed and comes back each time takes up one.
+        // More often than there are places: a client that is killed and returns each time takes up one place.
         for _ in 0..2 * SESSIONS_MAX {
             let later = open(&sessions, &log, "name", 0).expect("a place");
             assert!(earlier.has_ended() && !later.has_ended() && !other.has_ended());
@@ -437,7 +438,7 @@ mod tests {
         assert!(sessions.end_unused(GIVE_WAY_US + 1));
         assert!(!opened[0].has_ended() && opened[1].has_ended(), "one that was used does not give way");
         assert!(open_one("b").is_some());
-        // Also while somebody still holds a session that has ended, its place is free.
+        // The place of an ended session is free even while a reference to the session exists.
         assert!(sessions.end("a"));
         assert!(open_one("e").is_some());
     }

@@ -1,16 +1,16 @@
-//! When a client is disconnected because it takes too slowly what it is sent.
+//! Disconnects clients that receive too slowly.
 //!
-//! What it is: rules over the bytes that are not sent. What it is not: what makes publishers wait (see [`keeping_up`](super::keeping_up)).
+//! These are rules over unsent bytes. The waits of publishers are in [`keeping_up`](super::keeping_up).
 //!
-//! Messages of durable channels from the log do not count: who takes those slowly is left behind instead (see
+//! Messages of durable channels from the log do not count: a slow follower falls behind instead (see
 //! [`pubsub::durable`]).
 //!
-//! - Above the hard limit of its class: at once.
+//! - Above the hard limit of the client's class: at once.
 //! - Above the soft limit for as long as the class allows.
-//! - A subscriber that has not taken a byte of more than [`STALLED_BYTES_MIN`] for [`STALLED_MS_MAX`]: it will not come back, and
-//!   need not grow to the other limits.
-//! - Subscribers of one worker that together leave more than [`UNSENT_BYTES_MAX`] unsent: those furthest behind first. What
-//!   several are sent as one block counts once, as memory has it once.
+//! - A subscriber that has not received a byte of more than [`STALLED_BYTES_MIN`] for [`STALLED_MS_MAX`]: it
+//!   is taken for dead before it reaches the other limits.
+//! - Subscribers of one worker with more than [`UNSENT_BYTES_MAX`] unsent bytes together: the furthest behind
+//!   first. A block sent to several of them counts once, as it is in memory once.
 
 use std::{fmt, sync::atomic::Ordering::Relaxed};
 
@@ -22,14 +22,14 @@ use settings::OutputLimit;
 
 use super::Connection;
 
-/// Less than this can wait for ever.
+/// With fewer unsent bytes a subscriber never counts as stalled.
 const STALLED_BYTES_MIN: u64 = 1 << 20;
-/// For how long a subscriber may take nothing.
+/// Time after which a subscriber that receives nothing is disconnected.
 const STALLED_MS_MAX: u64 = 10_000;
-/// What all subscribers of a worker may leave unsent.
+/// Limit of the unsent bytes of all subscribers of a worker together.
 pub(crate) const UNSENT_BYTES_MAX: usize = 256 << 20;
 
-/// Why a client is disconnected.
+/// The rule by which a client is disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TooSlow {
     Hard,
@@ -49,18 +49,18 @@ impl fmt::Display for TooSlow {
     }
 }
 
-/// What is remembered of one connection between looks.
+/// State of one connection between checks.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Backlog {
-    /// Since when more than the soft limit is unsent.
+    /// Since when the unsent bytes exceed the soft limit.
     above_soft_since_ms: Option<u64>,
-    /// Bytes sent when the client was last seen to take some, and when that was.
+    /// Total of sent bytes at the last progress, and the time of it.
     progress: Option<(u64, u64)>,
 }
 
 impl Backlog {
-    /// Looks at a connection: bytes that are not sent, bytes ever sent, and a monotonic time. To be called about once a second;
-    /// the hard limit is also looked at whenever something is added.
+    /// Checks a connection: unsent bytes, bytes ever sent, and a monotonic time. Called about once a second;
+    /// the hard limit is also checked whenever bytes are added.
     fn look(
         &mut self,
         kind: ClientKind,
@@ -89,14 +89,14 @@ impl Backlog {
     }
 }
 
-/// Whether so much is unsent that it need not be looked at any longer.
+/// Whether the hard limit is exceeded.
 fn is_above_hard(limit: OutputLimit, unsent_bytes: u64) -> bool {
     limit.hard_bytes > 0 && unsent_bytes > limit.hard_bytes
 }
 
 impl Connection {
-    /// The socket takes everything, or it does not: counts what is left, and disconnects a client that leaves more than any
-    /// client of its kind may.
+    /// Called after a send: counts the unsent bytes, and disconnects a client above the hard limit of its
+    /// class.
     pub(super) fn note_unsent(&self, refused: bool) {
         let client = self.client().clone();
         let unsent_bytes = self.limited_bytes();
@@ -108,30 +108,31 @@ impl Connection {
         }
     }
 
-    /// So many bytes are unsent that nobody shares.
+    /// Sets this connection's share in the worker's unsent bytes (those in blocks that subscribers share
+    /// excluded).
     pub(super) fn count_unsent(&self, bytes: usize) {
         let before = self.counted_bytes.replace(bytes);
         self.worker.unsent_bytes.set(self.worker.unsent_bytes.get() - before + bytes);
     }
 
-    /// Bytes that are not sent and count.
+    /// Unsent bytes, as the limits count them.
     pub(crate) fn limited_bytes(&self) -> u64 {
         self.conversation.borrow().limited_bytes()
     }
 
-    /// Whether it is a subscriber whose socket does not take what it is sent.
+    /// Whether it is a subscriber whose socket refuses bytes.
     pub(crate) fn is_behind(&self) -> bool {
         let is_subscriber = !self.broken.get() && self.client().kind() == ClientKind::PubSub;
         self.refused.get() && is_subscriber && self.limited_bytes() > 0
     }
 
-    /// Disconnects a subscriber so that others need not be.
+    /// Disconnects a subscriber for the common limit, so that others can stay.
     pub(crate) fn cut_for_others(&self) {
         let client = self.client().clone();
         self.cut(&client, self.limited_bytes(), TooSlow::Together);
     }
 
-    /// Disconnects a client that takes too slowly what it is sent. Called about once a second.
+    /// Disconnects a client that receives too slowly. Called about once a second.
     pub(crate) fn enforce_limits(&self, now_ms: u64) {
         let unsent_bytes = self.limited_bytes();
         let mut backlog = self.backlog.take();
@@ -151,7 +152,7 @@ impl Connection {
             return;
         }
         {
-            // Its memory is wanted now, not when its task has ended.
+            // Free its memory now, not when its task has ended.
             let mut conversation = self.conversation.borrow_mut();
             conversation.close();
             conversation.outbox = Outbox::default();
@@ -174,7 +175,7 @@ mod tests {
     const LIMIT: OutputLimit = OutputLimit { hard_bytes: 32 << 20, soft_bytes: 8 << 20, soft_seconds: 60 };
     const MIB: u64 = 1 << 20;
 
-    /// Looks at a subscriber at each of (seconds, MiB unsent, bytes sent); returns what each look says.
+    /// Checks a subscriber at each of (seconds, MiB unsent, bytes sent); returns the result of each check.
     fn looks(looks: &[(u64, u64, u64)]) -> Vec<Option<TooSlow>> {
         let mut backlog = Backlog::default();
         let look = |&(s, mib, sent): &(u64, u64, u64)| {

@@ -1,53 +1,57 @@
-//! Whether a subscriber keeps up with what it is sent. If it does not, it is behind, and where most of an audience is, publishers
-//! wait for it (see [`pubsub::Backpressure`]).
+//! Decides whether a subscriber keeps up with its messages. If most subscribers of an audience are behind,
+//! publishers wait for them (see [`pubsub::Backpressure`]).
 //!
-//! - Behind: its socket refuses bytes, more than [`BEHIND_BYTES_MIN`] are not sent, and it is worth waiting for.
-//! - Caught up: no more than [`CAUGHT_UP_BYTES_MAX`] are left, or it is not worth waiting for any more.
-//! - Worth waiting for is who takes something: [`RATE_BYTES_PER_S_MIN`] bytes earn a second of patience, and no more than
-//!   [`PATIENCE_US_MAX`] is saved up. Only what is taken after a refusal counts: before, it is the kernel that takes it.
-//! - Who has yet to show whether it takes anything is given as much once, if its worker has not waited in vain for such a one
-//!   lately ([`DISTRUST_US`]).
+//! - Behind: its socket refuses bytes, more than [`BEHIND_BYTES_MIN`] are unsent, and it is worth waiting
+//!   for.
+//! - Caught up: no more than [`CAUGHT_UP_BYTES_MAX`] are unsent, or it is no longer worth waiting for.
+//! - Worth waiting for: it receives something. [`RATE_BYTES_PER_S_MIN`] received bytes earn a second of
+//!   patience, and no more than [`PATIENCE_US_MAX`] is saved up. Only bytes accepted after a refusal count:
+//!   before, the kernel buffers them.
+//! - A subscriber that has not yet received anything after a refusal gets [`PATIENCE_US_MAX`] once, unless
+//!   such a wait of its worker was useless in the last [`DISTRUST_US`].
 //!
-//! So who never reads, or stops reading, holds up others for a second at most, and many of them no more often than one: they go on
-//! to the limits of [`backlog`](super::backlog), far above the bytes here, and are disconnected there.
+//! A subscriber that never reads, or stops reading, thus delays others for a second at most, and many of them
+//! no more often than one. Its unsent bytes grow to the limits of [`backlog`](super::backlog), far above
+//! those here, where it is disconnected.
 
 use super::Connection;
 
 /// Unsent bytes above which a subscriber is behind.
 const BEHIND_BYTES_MIN: u64 = 256 << 10;
-/// Unsent bytes down to which one that is behind has not caught up.
+/// Unsent bytes above which a subscriber that is behind has not yet caught up.
 const CAUGHT_UP_BYTES_MAX: u64 = 64 << 10;
-/// Who takes less is not waited for all the time.
+/// Receive rate that keeps a subscriber worth waiting for permanently.
 const RATE_BYTES_PER_S_MIN: u64 = 128 << 10;
-/// For how long somebody is waited for who takes nothing any more.
+/// The longest wait for a subscriber that receives nothing any more.
 const PATIENCE_US_MAX: u64 = 1_000_000;
-/// For how long no newcomer is waited for after one that took nothing.
+/// Time without waits for new subscribers after a useless one.
 pub(crate) const DISTRUST_US: u64 = 10_000_000;
 
-/// What is known of a subscriber.
+/// How a subscriber has received after refusals of its socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Standing {
     /// It has never been behind.
     #[default]
     New,
-    /// It has, and has taken nothing since.
+    /// It has been behind, and has received nothing since.
     OnTrial,
-    /// It takes something.
+    /// It has received bytes after a refusal.
     Proven,
 }
 
-/// See the module documentation.
+/// Back-pressure state of a subscriber.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct KeepingUp {
     standing: Standing,
     is_behind: bool,
-    /// It is worth waiting for until then.
+    /// Publishers wait for it until then at most.
     patient_until_us: u64,
 }
 
 impl KeepingUp {
-    /// So many bytes were taken since the last look, after the socket had refused some; so many are left, which it refuses or not.
-    /// `trusts`: newcomers are waited for. Returns whether it was waited for in vain.
+    /// Updates the state after a send. `taken_bytes` were accepted since the last call, after the socket had
+    /// refused some; `unsent_bytes` are left; `refused`: the socket refuses them now. `trusts`: new
+    /// subscribers are waited for. Returns whether a wait for a new subscriber has proven useless.
     fn look(
         &mut self,
         taken_bytes: u64,
@@ -75,7 +79,8 @@ impl KeepingUp {
 }
 
 impl Connection {
-    /// Something was sent, or was to be: `taken_bytes` of a socket that had refused some before, and that refuses more now or not.
+    /// Called after a send: `taken_bytes` were accepted by a socket that had refused some before; `refused`:
+    /// it refuses more now.
     #[inline]
     pub(super) fn note_taken(&self, taken_bytes: usize, refused: bool) {
         if refused || taken_bytes > 0 || self.keeping_up.get().is_behind {
@@ -83,17 +88,17 @@ impl Connection {
         }
     }
 
-    /// Whether publishers may wait for it.
+    /// Whether publishers may wait for this subscriber.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.keeping_up.get().is_behind
     }
 
-    /// To be called from time to time while it is waited for: patience ends.
+    /// Ends the wait for it when its patience is used up. Called from time to time while it is waited for.
     pub(crate) fn lose_patience(&self) {
         self.look_how_it_keeps_up(0, self.refused.get());
     }
 
-    /// It has ended: nobody waits for it any more.
+    /// The connection has ended: publishers no longer wait for it.
     pub(super) fn end_waiting_for_it(&self) {
         self.look_how_it_keeps_up(0, false);
     }
@@ -122,7 +127,8 @@ mod tests {
     const MS: u64 = 1000;
     const KIB: u64 = 1 << 10;
 
-    /// Looks at a subscriber at each of (milliseconds, KiB taken, KiB unsent); what each look says.
+    /// Looks at a subscriber at each of (milliseconds, KiB taken, KiB unsent); returns whether it is behind
+    /// after each.
     fn looks(looks: &[(u64, u64, u64)]) -> Vec<bool> {
         let mut keeping_up = KeepingUp::default();
         let look = |&(ms, taken, unsent): &(u64, u64, u64)| {
@@ -164,7 +170,7 @@ mod tests {
 
     #[test]
     fn who_takes_little_earns_little() {
-        // A KiB a second: about 8 ms of patience each time.
+        // 1 KiB earns about 8 ms of patience.
         let seen = looks(&[(0, 1, 300), (7, 0, 300), (8, 0, 300), (1000, 1, 300), (1100, 0, 300)]);
         assert_eq!(seen, [true, true, false, true, false]);
     }

@@ -1,10 +1,10 @@
-//! The thread "compaction": gives databases whose files hold mostly what is not needed any more new files, one at a time.
+//! The thread "compaction": rewrites the files of databases that are mostly garbage, one at a time.
 //!
-//! What it is: who decides when (a look now and then, `POST /db/_compact`), and how fast. What it is not: the compaction, which the
-//! crate `documents` does in steps.
+//! It decides when a compaction runs (a periodic check, `POST /db/_compact`) and how fast. The crate
+//! `documents` does the compaction itself, in steps.
 //!
 //! Invariants
-//! - It takes at most a share of the processors' time, and rests between two steps.
+//! - It takes at most [`CPU_PERCENT`] of the processors' time, and rests between two steps.
 //! - Stopped in between, it has changed nothing.
 
 use std::{
@@ -20,17 +20,18 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{host::ServerHost, pace::Pace};
 
-/// How often it is looked which files are worth it.
+/// Period of the check for files worth compacting.
 const LOOK_PERIOD: Duration = Duration::from_secs(10);
-/// A compaction that must wait until its database is saved looks so often, and is given up after so many looks.
+/// A compaction that must wait for a save of its database retries at this interval, and is given up after
+/// this many retries.
 const BLOCKED_PAUSE: Duration = Duration::from_millis(100);
 const BLOCKED_MAX: u32 = 600;
-/// Of all processors together.
+/// Share of the CPU time of all processors together.
 const CPU_PERCENT: u64 = 20;
-/// A file that could not be compacted is left alone for so long, unless somebody asks.
+/// Delay of automatic compaction after a failure; requests are not delayed.
 const RETRY_MS: u64 = 600_000;
 
-/// See the module documentation.
+/// State of the compaction thread.
 #[derive(Default)]
 pub(crate) struct Compactor {
     state: Mutex<State>,
@@ -40,13 +41,13 @@ pub(crate) struct Compactor {
 
 #[derive(Default)]
 struct State {
-    /// What was asked for; at most as many as there are databases.
+    /// Requested compactions, without duplicates.
     asked: VecDeque<DbId>,
     running: Option<Running>,
     failed_at_ms: Option<u64>,
 }
 
-/// What is being compacted.
+/// The compaction in progress.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Running {
     pub(crate) db: DbId,
@@ -55,13 +56,13 @@ pub(crate) struct Running {
 }
 
 impl Compactor {
-    /// Starts the thread, once documents are served.
+    /// Starts the thread. Call once documents are served.
     pub(crate) fn start(host: &Arc<ServerHost>) -> std::io::Result<JoinHandle<()>> {
         let host = host.clone();
         thread::Builder::new().name("compaction".into()).spawn(move || host.compactor.run(&host))
     }
 
-    /// Has a database compacted soon.
+    /// Requests the compaction of a database.
     pub(crate) fn ask(&self, db: DbId) {
         let mut state = self.state.lock();
         if !state.asked.contains(&db) {
@@ -70,18 +71,18 @@ impl Compactor {
         self.wake.notify_one();
     }
 
-    /// Whether a database waits for it, or is being compacted.
+    /// Whether a database waits for compaction, or is being compacted.
     pub(crate) fn is_to_compact(&self, db: DbId) -> bool {
         let state = self.state.lock();
         state.asked.contains(&db) || state.running.is_some_and(|running| running.db == db)
     }
 
-    /// What is being done.
+    /// The compaction in progress, if any.
     pub(crate) fn running(&self) -> Option<Running> {
         self.state.lock().running
     }
 
-    /// Has the thread give up what it is at, and end.
+    /// Asks the thread to abandon its work and end.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Relaxed);
         drop(self.state.lock());
@@ -89,7 +90,7 @@ impl Compactor {
     }
 
     fn run(&self, host: &ServerHost) {
-        // Requests come first. Not permitted to everyone, and not needed.
+        // Requests have priority. Without the privilege this fails, which does no harm.
         let _ = env::thread::set_nice(15);
         loop {
             let mut state = self.state.lock();
@@ -125,7 +126,7 @@ impl Compactor {
         let failed = match outcome {
             Ok(Some(bytes)) => {
                 tracing::info!(target: "server", database = name, bytes, "compacted");
-                // The catalog names the new file, and the old one goes.
+                // The catalog must name the new file; then the old one is removed.
                 host.saver.ask();
                 false
             }
@@ -141,7 +142,7 @@ impl Compactor {
         self.state.lock().failed_at_ms = failed.then(|| host.unix_ms());
     }
 
-    /// Gives the bytes of the new file; `None` if there was nothing to do, or it was given up.
+    /// Returns the bytes of the new file; `None` if nothing was to be done, or it was given up.
     fn compact_paced(&self, host: &ServerHost, database: &Arc<Database>) -> Result<Option<u64>, StoreError> {
         let Some(served) = host.served() else { return Ok(None) };
         let Some(mut compaction) = served.documents.begin_compaction(database)? else { return Ok(None) };
@@ -156,7 +157,7 @@ impl Compactor {
             let per_second = CPU_PERCENT * 10_000 * env::process::cores_available() as u64;
             let pause_us = pace.pause_us(used_cpu_us, per_second, host.monotonic_us());
             let mut state = self.state.lock();
-            // Who has asked for it waits for it.
+            // No pause if a client waits for a requested compaction.
             if pause_us > 0 && !self.stopping.load(Relaxed) && state.asked.is_empty() {
                 self.wake.wait_for(&mut state, Duration::from_micros(pause_us));
             }

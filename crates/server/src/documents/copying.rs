@@ -1,7 +1,8 @@
-//! What a copy of a running server's directory has of documents: beginnings of tree files, and the catalog as it is in memory.
+//! The document part of a copy of a running server's directory: beginnings of tree files, and the catalog as
+//! it is in memory.
 //!
 //! Invariants
-//! - The copy is made before that of the log is planned: the log that is copied reaches at least as far as the files.
+//! - The copy is planned before that of the log, so the copied log reaches at least as far as the files.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,14 +12,14 @@ use lsn::Lsn;
 
 use crate::host::ServerHost;
 
-/// See the module documentation.
+/// The document files of one copy.
 #[derive(Default)]
 pub(crate) struct DocumentsCopy {
-    /// The beginnings of files.
+    /// The beginnings of tree files.
     pub(crate) trees: Vec<CopiedTree>,
-    /// The catalog: its name below the data directory and its bytes; `None` if nothing was saved yet, or there is nothing.
+    /// The catalog: its name below the data directory and its bytes; `None` if no documents were saved yet.
     pub(crate) catalog: Option<(String, Vec<u8>)>,
-    /// The log behind this position belongs to the copy; `None`: all that there is.
+    /// The copy needs the log after this position; `None` without documents.
     pub(crate) saved_lsn: Option<Lsn>,
 }
 
@@ -32,13 +33,13 @@ pub(crate) struct CopiedTree {
 }
 
 impl DocumentsCopy {
-    /// Plans a copy of what is saved now.
+    /// Plans a copy of the current saved state.
     ///
     /// # Errors
     /// I/O errors.
     pub(crate) fn plan(host: &ServerHost) -> Result<DocumentsCopy, StoreError> {
         let Some(served) = host.served() else { return Ok(DocumentsCopy::default()) };
-        // Before: what is saved meanwhile is in the log as well.
+        // Read first: changes saved after this read are in the copied log as well.
         let saved_lsn = served.documents.saved_lsn();
         let Some(plan) = served.documents.plan_copy()? else {
             return Ok(DocumentsCopy { saved_lsn, ..DocumentsCopy::default() });
@@ -53,7 +54,7 @@ impl DocumentsCopy {
         Ok(DocumentsCopy { trees, catalog: Some((below(plan.catalog_name), plan.catalog)), saved_lsn })
     }
 
-    /// Whether a copy of the log that begins here has all that the files have not.
+    /// Whether a copy of the log from `begin_lsn` contains all changes that the files lack.
     pub(crate) fn goes_with_log_from(&self, begin_lsn: Lsn) -> bool {
         self.saved_lsn.is_none_or(|saved_lsn| saved_lsn >= begin_lsn)
     }

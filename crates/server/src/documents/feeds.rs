@@ -1,11 +1,11 @@
-//! Who waits for news of databases: changes feeds on the threads that serve HTTP.
+//! Wake-ups for changes feeds, which wait for changes of databases on the threads that serve HTTP.
 //!
-//! What it is: a wake-up per database, and one for all of them. What it is not: the news: who is woken reads the database, and
-//! waits until the log has committed what it has read.
+//! There is a wake-up per database, and one for all of them. It carries no changes: a woken feed reads the
+//! database, and waits until the log has committed the changes that it has read.
 //!
 //! Invariants
-//! - Who subscribes and then reads misses nothing: a change is in memory before it is told.
-//! - What nobody listens to costs one look at a map.
+//! - A feed that subscribes and then reads misses nothing: a change is in memory before its notice is sent.
+//! - A change of a database without feeds costs one look-up in a map.
 
 use std::collections::HashMap;
 
@@ -13,13 +13,14 @@ use documents::{DbId, Notice};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-/// Forgotten subscriptions are looked for when there are more than twice as many as were left the last time, and this many.
+/// Senders without receivers are swept when there are at least this many, and twice as many as after the last
+/// sweep.
 const SWEEP_MIN: usize = 64;
 
-/// See the module documentation.
+/// The subscriptions of changes feeds.
 pub(crate) struct Feeds {
     by_database: RwLock<Subscriptions>,
-    /// Counts news of any database.
+    /// Counts changes of any database.
     all: watch::Sender<u64>,
 }
 
@@ -36,7 +37,7 @@ impl Default for Feeds {
 }
 
 impl Feeds {
-    /// Changes with each change of the database, and ends when it is deleted.
+    /// A receiver that changes with each change of the database, and is closed when it is deleted.
     pub(crate) fn subscribe(&self, db: DbId) -> watch::Receiver<()> {
         let mut subscriptions = self.by_database.write();
         let Subscriptions { senders, sweep_at } = &mut *subscriptions;
@@ -47,12 +48,12 @@ impl Feeds {
         senders.entry(db).or_insert_with(|| watch::Sender::new(())).subscribe()
     }
 
-    /// Changes with each change of any database.
+    /// A receiver that changes with each change of any database.
     pub(crate) fn subscribe_to_all(&self) -> watch::Receiver<u64> {
         self.all.subscribe()
     }
 
-    /// Tells what has happened. Does not wait.
+    /// Wakes the subscribers of the notice's database. Does not block.
     pub(crate) fn tell(&self, notice: &Notice) {
         match notice {
             Notice::Created { .. } => {}

@@ -1,16 +1,18 @@
 //! Waiting, on one thread with an event loop, until the log has committed a position or has room again.
 //!
 //! ```text
-//! task: committed(lsn).await --> waiting, by position --> one gate of the log --(log thread)--> moved --> task `run`: release
+//! task: committed(lsn).await --> waiting, by position --> one gate of the log --(log thread)--> moved
+//!                                                                          --> task `run`: release
 //! ```
 //!
-//! What it is: what workers do for parked replies, for tasks that wait for the log one by one.
-//! What it is not: shared. Each thread has its own, with an appender of its own.
+//! It serves tasks that wait for the log one by one, as [`engine::tick`] serves the parked replies of a
+//! worker. It is not shared: each thread has its own, with an appender of its own.
 //!
 //! Invariants
-//! - A wait ends with success only when its position is committed. When the log fails every wait ends.
-//! - While anybody waits, the log is asked for the lowest of the positions; `release` looks again after it has asked, so no movement
-//!   is missed.
+//! - A wait ends with success only when its position is committed. When the log fails, every wait ends with
+//!   [`LogFailed`].
+//! - While any task waits, the log is asked for the lowest of the positions; `release` checks again after it
+//!   has asked, so no movement is missed.
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,21 +25,21 @@ use lsn::Lsn;
 use storage::{Admission, Appender};
 use tokio::sync::{Notify, oneshot};
 
-/// The log has failed: whether what was waited for will be there after a restart is unknown.
+/// The log has failed: whether the awaited records survive a restart is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogFailed;
 
-/// See the module documentation.
+/// The waits of one thread for its log.
 pub(crate) struct CommitGate {
     appender: RefCell<Appender>,
     waiting: RefCell<BinaryHeap<Reverse<Waiting>>>,
-    /// Tells waits for the same position apart.
+    /// The number of the next wait, which makes waits for equal positions distinct.
     number: Cell<u64>,
-    /// The log has moved.
+    /// Notified when the log has moved.
     moved: Arc<Notify>,
-    /// Who waits for room, by how many.
+    /// Number of tasks that wait for room.
     wanting_room: Cell<usize>,
-    /// There may be room.
+    /// Notified when there may be room.
     room: Notify,
 }
 
@@ -63,12 +65,12 @@ impl CommitGate {
         }
     }
 
-    /// Appends with the thread's own appender. `append` must not wait for anything else.
+    /// Appends with the thread's own appender. `append` must not block.
     pub(crate) fn append<R>(&self, append: impl FnOnce(&mut Appender) -> R) -> R {
         append(&mut self.appender.borrow_mut())
     }
 
-    /// Ends waits as the log moves; to be spawned once on the thread, and ends with its event loop.
+    /// Ends waits as the log moves. Spawned once per thread; it runs until the thread's event loop ends.
     pub(crate) async fn run(&self) {
         loop {
             self.moved.notified().await;
@@ -92,12 +94,12 @@ impl CommitGate {
         waits.await.map_err(|_| LogFailed)
     }
 
-    /// Returns the answer of the log to a write of about so many bytes, once it is not "wait".
+    /// Returns the log's answer to a write of about `bytes`, once it is not [`Admission::Wait`].
     pub(crate) async fn admitted(&self, bytes: u64) -> Admission {
         loop {
             let moves = self.room.notified();
             tokio::pin!(moves);
-            // Before looking, so that no movement between the look and the wait is missed.
+            // Registered before the check, so that no movement between check and wait is missed.
             moves.as_mut().enable();
             match self.appender.borrow().admit(bytes) {
                 Admission::Wait => {}
@@ -109,7 +111,7 @@ impl CommitGate {
         }
     }
 
-    /// Ends the waits that are over, and asks the log for the next.
+    /// Ends the waits whose positions are committed, and asks the log for a wake-up at the next.
     fn release(&self) {
         let appender = self.appender.borrow();
         let mut waiting = self.waiting.borrow_mut();
@@ -122,7 +124,7 @@ impl CommitGate {
             let committed = appender.committed_lsn();
             while waiting.peek().is_some_and(|Reverse(next)| next.lsn <= committed) {
                 if let Some(Reverse(over)) = waiting.pop() {
-                    // Who has gone away meanwhile is told nothing.
+                    // The waiting task may be gone; then the result is dropped.
                     let _ = over.done.send(());
                 }
             }
@@ -140,7 +142,7 @@ impl CommitGate {
     }
 }
 
-/// Counts one who waits, also if the wait is given up.
+/// Counts a task that waits for room, until it is dropped.
 struct Wanting<'g>(&'g Cell<usize>);
 
 impl<'g> Wanting<'g> {
@@ -202,7 +204,7 @@ mod tests {
         })
     }
 
-    /// Runs `work` beside the gate's task on an event loop of one thread.
+    /// Runs `work` beside the gate's task on a single-threaded event loop.
     fn with_gate<F: Future>(work: impl FnOnce(Rc<CommitGate>, Log) -> F) -> F::Output {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let local = tokio::task::LocalSet::new();

@@ -1,19 +1,22 @@
-//! Rounds: what the requests of one tick of a thread want from one database becomes one record of the log.
+//! Rounds: the changes of one database that the requests of one tick of a thread ask for become one record of
+//! the log.
 //!
 //! ```text
-//! request: submit(change).await -> queue of its database ... end of the tick: lock -> changes -> reserve (LSN) -> commit -> unlock
-//!    '<-- what came of it, and the position to wait for <------------------------------- publish the record <--'
+//! request: submit(change).await -> queue of its database ... end of the tick: lock -> changes -> reserve (LSN)
+//!    ^                                                                                  -> commit -> unlock
+//!    '-- the change's result, and the position to wait for <----------------------------- publish the record
 //! ```
 //!
-//! What it is: transaction merging. Nothing waits for a round: the requests that the same wake-up of the event loop has brought
-//! are in it, and those that come meanwhile are in the next.
-//! What it is not: durable when it answers. Whoever answers a client waits for the position ([`CommitGate`]).
+//! This merges transactions without delaying any: a round contains the requests brought by one wake-up of the
+//! event loop; later ones are in the next. A round does not wait until its record is durable: the caller must
+//! wait for the position before it replies ([`CommitGate`]).
 //!
 //! Invariants
-//! - A database is locked from the look at what is there to the reservation in the log: the order of its changes is that of the
-//!   log. Nothing that can wait is waited for meanwhile but files of the database and room in the log for a record.
-//! - A change that is refused changes nothing, and takes no other of its round with it. Only if a file cannot be read do all
-//!   changes of the round fail.
+//! - A database is locked from reading its state to the reservation in the log: the order of its changes is
+//!   that of the log. While it is locked the thread blocks only on files of the database and on room in the
+//!   log for a record.
+//! - A refused change changes nothing, and leaves the other changes of its round alone. Only if a file cannot
+//!   be read do all changes of the round fail.
 
 use std::{
     cell::{Cell, RefCell},
@@ -31,41 +34,42 @@ use tokio::sync::oneshot;
 use super::{gate::CommitGate, refusal::Refusal};
 use crate::{host::ServerHost, log_threads::LogThreads};
 
-/// A round that has taken more memory does not keep it for the next.
+/// Buffers of at most this size are kept for the next round.
 const KEPT_BYTES_MAX: usize = 4 * ROUND_BYTES_MAX;
 
-/// What came of a change, and the position that an answer that tells it waits for.
+/// The result of a change, and the position to wait for before it is reported.
 pub(crate) type Settled<T> = (Result<T, DocError>, Lsn);
 
-/// What is done to a database in a round, if the round is made; what it returns is told how that ended.
+/// The change that a request makes in a round, or the reason why the round was not made; returns its
+/// [`Tell`].
 type Step = Box<dyn FnOnce(Result<&mut Writer, Ended>) -> Tell>;
-/// Is told how a round has ended: at this position, or so.
+/// Reports the end of a round to the request: its position, or the reason of its failure.
 type Tell = Box<dyn FnOnce(Result<Lsn, Ended>)>;
 
-/// How a round ended that made no record.
+/// Why a round made no record.
 #[derive(Clone)]
 enum Ended {
-    /// Not begun, or not written: nothing has changed, unless the log has failed.
+    /// Not begun, or not written: no change was made, unless the log has failed.
     Refused(Refusal),
-    /// The database is no more, or cannot be read: told once the log has committed this position.
+    /// The database was deleted, or cannot be read: reported once the log has committed this position.
     Failed(DocError, Lsn),
 }
 
-/// See the module documentation. One per thread that serves documents.
+/// The rounds of one thread that serves documents.
 pub(crate) struct Rounds {
     host: Arc<ServerHost>,
     log: Log,
     threads: LogThreads,
     gate: CommitGate,
     queues: RefCell<Vec<Queue>>,
-    /// The end of the tick will see to the queues.
+    /// Whether a task is spawned that makes the queued rounds.
     is_due: Cell<bool>,
-    /// Memory of changes and of records, kept from round to round.
+    /// Buffers for changes and records, reused by each round.
     change: RefCell<Vec<u8>>,
     record: RefCell<Vec<u8>>,
 }
 
-/// What waits for one database.
+/// The submitted changes of one database.
 struct Queue {
     database: Arc<Database>,
     submitted: Vec<Submitted>,
@@ -78,7 +82,7 @@ struct Submitted {
 }
 
 impl Rounds {
-    /// For the calling thread, which spawns [`CommitGate::run`] of the gate.
+    /// Creates the rounds of the calling thread, which must spawn [`CommitGate::run`] of the gate.
     pub(crate) fn new(host: Arc<ServerHost>, threads: LogThreads) -> Rounds {
         let log = threads.log().clone();
         let gate = CommitGate::new(log.appender());
@@ -87,16 +91,16 @@ impl Rounds {
         Rounds { host, log, threads, gate, queues, is_due, change, record }
     }
 
-    /// Waits for positions of the log.
+    /// The gate on which to wait for positions of the log.
     pub(crate) fn gate(&self) -> &CommitGate {
         &self.gate
     }
 
-    /// Has a change made to a database, together with what others on this thread have for it. `documents` and `bytes` are about
-    /// how much it is. A change that was begun is made also if nobody waits for it any more.
+    /// Makes a change to a database, in one round with other changes submitted on this thread. `documents`
+    /// and `bytes` are the approximate size. A submitted change is made even if its request is cancelled.
     ///
     /// # Errors
-    /// If nothing can be written: the change was not tried, unless the log has failed.
+    /// If no write is possible: the change was not tried, unless the log has failed.
     pub(crate) async fn submit<T: 'static>(
         self: &Rc<Self>,
         database: &Arc<Database>,
@@ -113,7 +117,7 @@ impl Rounds {
                     Err(Ended::Failed(error, lsn)) => Ok((Err(error), lsn)),
                     Err(Ended::Refused(refusal)) => Err(refusal),
                 };
-                // Who has gone away meanwhile is told nothing.
+                // The request may be cancelled; then the result is dropped.
                 let _ = done.send(settled);
             };
             Box::new(tell)
@@ -122,7 +126,7 @@ impl Rounds {
         settled.await.unwrap_or(Err(Refusal::LogFailed))
     }
 
-    /// Creates or deletes a database: `prepare` gives the change.
+    /// Creates or deletes a database with the change that `prepare` returns.
     ///
     /// # Errors
     /// As [`Rounds::submit`].
@@ -136,7 +140,7 @@ impl Rounds {
         let mut writer = documents.lock();
         let change = match prepare(&mut writer) {
             Ok(change) => change,
-            // What it says of a database that is, or is not, there: its record may not be durable yet.
+            // The error depends on a database that exists or not: the record of that may not be durable yet.
             Err(error) => return Ok((Err(error), self.log.appended_lsn())),
         };
         let lsn = self.append(&change, |lsn| writer.commit(lsn))?;
@@ -150,7 +154,7 @@ impl Rounds {
         Refusal::of(admission, &self.log).map_or(Ok(()), Err)
     }
 
-    /// What else can refuse a write; to be asked in the same tick in which it is appended.
+    /// Other reasons to refuse a write. Must be checked in the tick in which the record is appended.
     fn permitted(&self) -> Result<(), Refusal> {
         let replication = self.host.replication();
         match replication.refuses_writes() {
@@ -171,14 +175,14 @@ impl Rounds {
         }
         let rounds = self.clone();
         tokio::task::spawn_local(async move {
-            // Behind all tasks that are ready: what they submit is in the same round.
+            // Yield to all ready tasks first, so that their changes join this round.
             tokio::task::yield_now().await;
             rounds.is_due.set(false);
             rounds.run();
         });
     }
 
-    /// Makes the rounds that are due.
+    /// Makes the rounds of all queues.
     fn run(&self) {
         let queues = std::mem::take(&mut *self.queues.borrow_mut());
         for Queue { database, submitted } in queues {
@@ -197,7 +201,7 @@ impl Rounds {
         self.threads.wake_if_needed();
     }
 
-    /// Makes one round.
+    /// Makes one round of one database.
     fn make(&self, database: &Arc<Database>, steps: impl Iterator<Item = Step>) {
         let writer = self
             .permitted()
@@ -226,7 +230,7 @@ impl Rounds {
         told.into_iter().for_each(|tell| tell(ended.clone()));
     }
 
-    /// Appends a change; `commit` is told where it stands before anything can follow it.
+    /// Appends a change; calls `commit` with its position before any later record can be published.
     fn append(&self, change: &[u8], commit: impl FnOnce(Lsn)) -> Result<Lsn, Refusal> {
         let mut record = self.record.borrow_mut();
         record.clear();

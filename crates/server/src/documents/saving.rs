@@ -1,18 +1,19 @@
-//! The thread "documents": has databases saved in their files when it is time, and all of them before the log is cut.
+//! The thread "documents": saves databases to their files, when they are due or requested, and all of them
+//! before the log is cut.
 //!
 //! ```text
-//! every second | asked | a snapshot is about to be published -> log durable and committed -> tree files -> catalog
+//! each second | requested | snapshot about to be published -> log durable and committed -> tree files -> catalog
 //! ```
 //!
-//! What it is: when it is done, and what is told of it. What it is not: needed for anything that was acknowledged: that is in the
-//! log, and stays there until it is saved.
+//! It decides when to save, and logs the result. Acknowledged changes do not depend on it: they are in the
+//! log, and stay there until they are saved.
 //!
 //! Invariants
 //! - One save at a time.
-//! - The log before a snapshot's begin is given up only if documents are saved up to there: recovery begins at a snapshot for
-//!   keys and documents alike.
-//! - What could not be saved is tried again for ever, less and less often: there may be room on the disk again. Till then it stays
-//!   in the log, which takes writes as long as there is room for it.
+//! - The log before a snapshot's begin is given up only if documents are saved up to there: recovery begins
+//!   at a snapshot for keys and documents alike.
+//! - A failed save is retried for ever, less and less often: the disk may have room again. Until then its
+//!   changes stay in the log, which takes writes as long as it has room.
 
 use std::{
     sync::{
@@ -31,16 +32,17 @@ use storage::Log;
 
 use crate::host::ServerHost;
 
-/// How often it is looked what is due.
+/// Period of the check for due saves.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// How long a save of everything waits for replicas, and how often it looks.
+/// The longest that a save of everything waits for replicas, and its polling period.
 const COMMIT_PATIENCE_US: u64 = 10_000_000;
 const COMMIT_POLL: Duration = Duration::from_millis(1);
-/// After a failure it is tried again after so long, unless somebody asks, and after twice as long each time it fails again.
+/// Delay after a failure; it doubles with each further failure up to the maximum. Requested saves are not
+/// delayed.
 const RETRY_MS_MIN: u64 = 1_000;
 const RETRY_MS_MAX: u64 = 60_000;
 
-/// See the module documentation.
+/// State of the thread that saves documents.
 #[derive(Default)]
 pub(crate) struct Saver {
     turn: Mutex<()>,
@@ -51,13 +53,13 @@ pub(crate) struct Saver {
 
 #[derive(Default)]
 struct State {
-    /// Everything is to be saved.
+    /// A save of everything is requested.
     wanted: bool,
     stopping: bool,
     failing: Option<Failing>,
 }
 
-/// The last save has failed.
+/// Set while the last save has failed.
 #[derive(Clone, Copy)]
 struct Failing {
     at_ms: u64,
@@ -65,7 +67,7 @@ struct Failing {
 }
 
 impl Failing {
-    /// It has failed now, perhaps again.
+    /// The state after one more failure.
     fn after(before: Option<Failing>, now_ms: u64) -> Failing {
         let retry_ms = before.map_or(RETRY_MS_MIN, |before| (2 * before.retry_ms).min(RETRY_MS_MAX));
         Failing { at_ms: now_ms, retry_ms }
@@ -73,33 +75,34 @@ impl Failing {
 }
 
 impl Saver {
-    /// Starts the thread, once documents are served.
+    /// Starts the thread. Call once documents are served.
     pub(crate) fn start(host: &Arc<ServerHost>, log: &Log) -> std::io::Result<JoinHandle<()>> {
         let (host, log) = (host.clone(), log.clone());
         thread::Builder::new().name("documents".into()).spawn(move || host.saver.run(&host, &log))
     }
 
-    /// Has everything saved soon.
+    /// Requests a save of everything.
     pub(crate) fn ask(&self) {
         self.state.lock().wanted = true;
         self.wake.notify_one();
     }
 
-    /// Has the thread end, when it is done with what it is at.
+    /// Asks the thread to end after its current save.
     pub(crate) fn stop(&self) {
         self.state.lock().stopping = true;
         self.wake.notify_one();
     }
 
-    /// Saves that have failed.
+    /// Number of failed saves.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Relaxed)
     }
 
-    /// Saves everything that was logged so far, and gives the position behind which the log is still needed, if at all. Blocks.
+    /// Saves everything logged so far. Returns the position after which documents still need the log; `None`
+    /// without documents. Blocks.
     ///
     /// # Errors
-    /// I/O errors, or what is to be saved is not committed yet. The log has all of it.
+    /// I/O errors, or records to be saved are not committed yet; the log has all of them.
     pub(crate) fn save_all(&self, host: &ServerHost, log: &Log) -> Result<Option<Lsn>, StoreError> {
         self.save(host, log, true)
     }
@@ -117,9 +120,9 @@ impl Saver {
             let now_ms = host.monotonic_us() / 1000;
             let rests = state.failing.is_some_and(|failing| now_ms < failing.at_ms + failing.retry_ms);
             drop(state);
-            // What a forced recovery has left is not written down before it is confirmed.
+            // The state after a forced recovery is not saved before it is confirmed.
             if (everything || !rests) && !log.is_frozen() {
-                // It was told, and is tried again.
+                // A failure is logged, and the save is retried.
                 let _ = self.save(host, log, everything);
             }
         }
@@ -144,7 +147,7 @@ impl Saver {
         saved.map(|()| served.documents.saved_lsn())
     }
 
-    /// Waits for replicas, if they have to have it.
+    /// Waits until the commit policy has acknowledged `lsn`. Returns false after `until_us`.
     fn await_commit(&self, host: &ServerHost, log: &Log, lsn: Lsn, until_us: u64) -> bool {
         while lsn > log.committed_lsn() {
             let is_over = log.poison_reason().is_some() || self.state.lock().stopping;
@@ -159,7 +162,7 @@ impl Saver {
     fn note(&self, host: &ServerHost, saved: &Result<(), StoreError>) {
         let mut state = self.state.lock();
         match saved {
-            // Replicas take their time; they are asked again.
+            // Acknowledgements of replicas take time; the save is retried.
             Err(StoreError::NotCommitted) => {}
             Ok(()) => {
                 if state.failing.take().is_some() {

@@ -1,9 +1,11 @@
-//! How long the log is kept for durable channels: from a floor on that follows its end, by bytes and by time.
+//! Retention of the log for durable channels: a floor follows the end of the log at a distance in bytes and
+//! in time.
 //!
-//! What it is not: exact. The floor is a place between batches; segments are removed whole.
+//! The floor is not exact: it is a position between batches, and segments are removed whole.
 //!
 //! Invariants
-//! - While there are durable channels and the disk has room, the floor is never above what the settings keep.
+//! - While durable channels are in use and the disk has room, the floor is never above the position that the
+//!   settings require.
 
 use env::RealDisk;
 use lsn::Lsn;
@@ -14,29 +16,29 @@ use storage::{Admission, Error, Log, snapshot};
 
 use crate::host::ServerHost;
 
-/// What is kept, as the settings have it.
+/// The settings of retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kept {
     /// Bytes of log.
     pub(super) bytes: u64,
-    /// Milliseconds; 0 for no limit.
+    /// Milliseconds; 0 means no limit.
     pub(super) ms: u64,
 }
 
-/// See the module documentation.
+/// The current floor.
 #[derive(Debug, Default)]
 pub(crate) struct Retention {
     floor: Mutex<Option<Lsn>>,
 }
 
 impl Retention {
-    /// From where on the log is kept.
+    /// The position from which the log is kept, if durable channels need any of it.
     pub(crate) fn floor(&self) -> Option<Lsn> {
         *self.floor.lock()
     }
 
-    /// Moves the floor to where it is due, and removes what it alone has kept. To be called once a second, and before the log
-    /// can be cut. Blocks.
+    /// Moves the floor, and removes segments that only the old floor has kept. Call once a second, and before
+    /// the log can be cut. Blocks.
     pub(crate) fn renew(&self, host: &ServerHost, log: &Log) {
         if log.is_frozen() {
             return;
@@ -69,17 +71,17 @@ impl Retention {
     }
 }
 
-/// Where the log is kept from.
+/// The position from which the log must be kept.
 pub(super) fn floor(log: &Log, kept: Kept, now_ms: u64) -> Result<Lsn, Error> {
     let (start, end) = (log.start_lsn(), log.durable_lsn());
     let oldest = Lsn::new(end.get().saturating_sub(kept.bytes)).max(start);
-    // Where the batch begins that holds the first byte that is kept.
+    // The start of the batch with the first kept byte.
     let mut floor =
         if oldest == end { end } else { log.batch_at(oldest.advance(1))?.map_or(start, |it| it.start) };
     if kept.ms == 0 {
         return Ok(floor);
     }
-    // The first batch that is young enough lies between both.
+    // The first batch that is young enough lies between `floor` and `young_from`.
     let since_ms = now_ms.saturating_sub(kept.ms);
     let mut young_from = end;
     while floor < young_from {

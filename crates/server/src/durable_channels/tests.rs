@@ -1,4 +1,5 @@
-//! Messages in a log on a simulated disk: each at its position, whatever is between them; and from where on the log is kept.
+//! Messages in a log on a simulated disk, each at its position with any other records between them; and the
+//! floor of retention.
 
 #![allow(clippy::unwrap_used)]
 
@@ -69,7 +70,7 @@ impl Server {
         self.append(&payload, true)
     }
 
-    /// All messages behind a place between batches.
+    /// All messages after a position between batches.
     fn messages(&self, mut from: Lsn) -> Vec<(Position, String, String)> {
         let (mut source, mut found) = (LogMessages::new(&self.log), Vec::new());
         loop {
@@ -169,7 +170,7 @@ fn positions_of_other_logs_are_refused() {
     for foreign in [
         Position { epoch: new.epoch, ..old },
         Position { epoch: old.epoch, ..new },
-        // That of another leader which began in the same epoch.
+        // A position of another leader that began in the same epoch.
         Position { reign: new.reign + 1, ..new },
         server.position(end.advance(1)),
         server.position(Lsn::MAX),
@@ -249,7 +250,7 @@ fn the_floor_follows_the_end_by_bytes_and_by_time() {
     assert_eq!(floor(1, 0), ends[49], "a whole batch");
     assert_eq!(floor(10 * batch, 0), ends[40]);
     assert_eq!(floor(u64::MAX, 1), ends[50]);
-    // The batch with number n, from 0, was closed when 1 + n seconds had passed.
+    // Batch n, from 0, was closed after 1 + n seconds.
     assert_eq!(floor(u64::MAX, 10_000), ends[40]);
     assert_eq!(floor(u64::MAX, 10_001), ends[40]);
     assert_eq!(floor(u64::MAX, 1_000_000), Lsn::ZERO);
