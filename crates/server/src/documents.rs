@@ -1,8 +1,8 @@
 //! Documents in the server: how their changes reach the log, feeds and files.
 //!
 //! ```text
-//! threads "http-n": Rounds -> Change -> log -> memory       recovery, replicas: log -> Documents::apply -> memory
-//! thread "documents": databases due for a save -> log durable up to there -> tree file -> drop the older log
+//! threads "http-n": Rounds -> Change -> log -> memory     recovery, replicas: log -> Documents::apply -> memory
+//! thread "documents": databases to save -> log durable up to there -> tree file -> drop the older log
 //! ```
 //!
 //! This module connects the crate `documents`, the log and the threads. Documents themselves are defined in

@@ -1,19 +1,21 @@
-//! The HTTP port: the protocol of CouchDB, `GET /_up` for probes, `GET /metrics` for Prometheus, `/_backup` for `sheaf backup`.
+//! The HTTP port: the protocol of CouchDB, `GET /_up` for probes, `GET /metrics` for Prometheus, `/_backup`
+//! for `sheaf backup`.
 //!
 //! ```text
 //! acceptor -> thread "http-n": connection -> route (by hand, on path segments) -> handler -> databases, log
 //!                                         <- reply, whole or chunk by chunk <-
 //! ```
 //!
-//! What it is: requests in, replies out. What it is not: it decides nothing about documents; `documents` does, and its errors
-//! become statuses in one place, [`failure`].
+//! This module decides nothing about documents; `documents` does, and its errors become statuses in one
+//! place, [`failure`].
 //!
 //! Invariants
-//! - Redis clients are served by other threads: a document that must be read from a disk holds up HTTP clients only.
-//! - A connection takes bounded memory, however large a body or a result: bodies have limits, each and all together
-//!   ([`body_memory`]), results are rendered in chunks and only as fast as they are taken.
-//! - Nothing is changed for pages of other origins: see [`cross_site`].
-//! - Nobody holds a connection by doing nothing: see [`patience`].
+//! - Redis clients are served by other threads: reading a document from a disk delays HTTP clients only.
+//! - A connection takes bounded memory, however large a body or a result: bodies have limits, each and all
+//!   together ([`body_memory`]); results are rendered in chunks, at the pace at which the client receives
+//!   them.
+//! - Pages of other origins cannot change anything: see [`cross_site`].
+//! - Idle clients do not hold connections: see [`patience`].
 
 mod access;
 mod attachment;
@@ -65,11 +67,11 @@ use self::{
 };
 use crate::host::ServerHost;
 
-/// Pause after a failed accept, which usually means that descriptors have run out.
+/// Pause after a failed accept; the usual cause is a lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Threads at most.
 const THREADS_MAX: usize = 32;
-/// How long the threads may take to end, beyond what they grant replies.
+/// Time for the threads to end, beyond the time granted to replies.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// The threads that serve HTTP.
@@ -81,7 +83,8 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Starts as many threads as there are workers, up to a limit: each takes one of the appenders of the log.
+    /// Starts as many threads as there are workers, up to a limit: each takes one of the appenders of the
+    /// log.
     ///
     /// # Errors
     /// If the OS refuses a thread.
@@ -104,7 +107,7 @@ impl Http {
                     continue;
                 }
             };
-            // In the order in which they come: whoever is one too many gets no more of our time.
+            // In the order of arrival: a connection above the limit is closed without further work.
             let Some(place) = self.shared.place(&self.host) else { continue };
             let _ = stream.set_nodelay(true);
             if let Ok(stream) = stream.into_std() {
@@ -114,16 +117,17 @@ impl Http {
         }
     }
 
-    /// Returns when every thread has been between two tasks: what was permitted to write before is in the log.
+    /// Returns when every thread has been between two tasks: writes permitted before this call are in the
+    /// log.
     pub(crate) fn settle(&self) {
         let (done, finished) = mpsc::channel();
         self.threads.iter().for_each(|thread| thread.send(Message::Report(done.clone())));
         drop(done);
-        // A thread that has ended does nothing more.
+        // A thread that has ended drops its sender.
         while finished.recv().is_ok() {}
     }
 
-    /// Lets requests that are being answered end, ends feeds, closes all connections, ends the threads. Blocks.
+    /// Lets running requests end, ends feeds, closes all connections, ends the threads. Blocks.
     pub(crate) fn stop(&self) {
         let (done, finished) = mpsc::channel();
         self.threads.iter().for_each(|thread| thread.send(Message::Stop(done.clone())));

@@ -2,9 +2,9 @@
 //! the log.
 //!
 //! ```text
-//! request: submit(change).await -> queue of its database ... end of the tick: lock -> changes -> reserve (LSN)
-//!    ^                                                                                  -> commit -> unlock
-//!    '-- the change's result, and the position to wait for <----------------------------- publish the record
+//! request: submit(change).await -> queue of its database ... end of tick: lock -> changes -> reserve (LSN)
+//!    ^                                                                               -> commit -> unlock
+//!    '-- the change's result, and the position to wait for <-------------------------- publish the record
 //! ```
 //!
 //! This merges transactions without delaying any: a round contains the requests brought by one wake-up of the

@@ -2,7 +2,8 @@
 //! before the log is cut.
 //!
 //! ```text
-//! each second | requested | snapshot about to be published -> log durable and committed -> tree files -> catalog
+//! each second | requested | snapshot about to be published
+//!     -> log durable and committed -> tree files -> catalog
 //! ```
 //!
 //! It decides when to save, and logs the result. Acknowledged changes do not depend on it: they are in the

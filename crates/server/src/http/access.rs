@@ -1,12 +1,14 @@
-//! Who may do what.
+//! Authentication and authorisation of HTTP clients.
 //!
-//! Server admins are `admin-user` with `admin-password`, and `default` with `requirepass`. While there is neither, everybody on
-//! this machine is one, and others are refused while `protected-mode` is on. With an admin, a database is open to admins only,
-//! until its `_security` says more, and `/metrics` and `/_backup` are open to admins, in any case.
+//! Server admins are `admin-user` with `admin-password`, and `default` with `requirepass`. While neither
+//! password is set, every client on this machine is an admin, and others are refused while `protected-mode`
+//! is on. With an admin, a database is open to admins only, unless its `_security` permits more; `/metrics`
+//! and `/_backup` are always for admins only.
 //!
-//! Whoever is trusted for being on this machine must have called it by a name of this machine: `localhost`, an address, or one of
-//! `http-hosts`. Else a page of anywhere whose name is made to lead here (DNS rebinding) would be an admin. To its browser this
-//! server is where the page came from, so its requests need no `Origin`, and the name in `Host` is all that tells.
+//! A client that is trusted for being on this machine must have addressed it by a name of this machine:
+//! `localhost`, an address, or one of `http-hosts`. Otherwise a page of any site whose name is made to
+//! resolve to this machine (DNS rebinding) would be an admin. Its browser regards this server as the page's
+//! own origin, so its requests need no `Origin`, and only the name in `Host` reveals it.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -20,18 +22,18 @@ use crate::http::thread::HttpThread;
 /// The role of server admins.
 pub(super) const ADMIN_ROLE: &str = "_admin";
 
-/// How a user has shown who it is.
+/// How a user has authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
     /// Not at all.
     Nothing,
     /// With name and password.
     Password,
-    /// With a cookie of a session, which is to be renewed or not.
+    /// With a session cookie, which the reply renews or not.
     Cookie { session: u64, renew: bool },
 }
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct User {
     pub(super) name: Option<String>,
@@ -48,7 +50,7 @@ impl User {
         User { name: Some(name.into()), is_admin: true, shown }
     }
 
-    /// As in `userCtx`.
+    /// The roles, as in `userCtx`.
     pub(super) fn roles(&self) -> &'static [&'static str] {
         if self.is_admin { &[ADMIN_ROLE] } else { &[] }
     }
@@ -78,7 +80,7 @@ pub(super) fn admit(thread: &HttpThread, peer: &SocketAddr, headers: &HeaderMap)
     Ok(())
 }
 
-/// Admits an admin, and nobody else: to what is no database.
+/// Admits admins only. For resources other than databases.
 pub(super) fn admit_admin(
     thread: &HttpThread,
     peer: &SocketAddr,
@@ -88,8 +90,8 @@ pub(super) fn admit_admin(
     identify(thread, headers)?.require_admin()
 }
 
-/// Whether the name that the client has called is one of this machine. `names` are others that it has. Whoever sends no name is
-/// no browser.
+/// Whether the `Host` header names this machine; `names` are its additional names. A request without `Host`
+/// does not come from a browser.
 fn names_this_machine(headers: &HeaderMap, names: &str) -> bool {
     headers.get_all(header::HOST).iter().all(|host| host.to_str().is_ok_and(|host| is_ours(host, names)))
 }
@@ -108,17 +110,17 @@ fn is_ours(host: &str, names: &str) -> bool {
             .any(|known| known == "*" || !known.is_empty() && known.eq_ignore_ascii_case(&name))
 }
 
-/// Who sends these headers.
+/// Identifies the sender of these headers.
 ///
 /// # Errors
-/// If a name and a password are given, and wrong.
+/// If a name and a password are given, and are wrong.
 pub(super) fn identify(thread: &HttpThread, headers: &HeaderMap) -> Result<User, Failure> {
     let has_admins = thread.host.has_http_admins();
     if let Some((name, password)) = credentials(headers) {
         if thread.host.is_http_admin(&name, &password) {
             return Ok(User::admin(&name, Shown::Password));
         }
-        // Without admins a name means nothing: whatever is sent along is as good.
+        // Without admins any credentials are as good as none.
         if has_admins {
             return Err(Failure::Unauthorized(session::WRONG_PASSWORD));
         }
@@ -129,7 +131,7 @@ pub(super) fn identify(thread: &HttpThread, headers: &HeaderMap) -> Result<User,
     Ok(User::anonymous(!has_admins))
 }
 
-/// Name and password of HTTP Basic, if they are given.
+/// Name and password of HTTP Basic authentication, if given.
 fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     let (scheme, encoded) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     let decoded =

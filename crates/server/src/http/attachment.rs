@@ -1,4 +1,4 @@
-//! One attachment: given as a whole or in part, stored as it comes.
+//! Single attachments: read whole or as a range, and stored chunk by chunk as they arrive.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ async fn read(call: &Call, database: &Arc<Database>, id: &str, name: &str) -> Re
         Some(None) => return Err(Failure::RangeNotSatisfiable(attachment.length)),
     };
     let body = if call.method() == "HEAD" {
-        // Nothing of it is read.
+        // The attachment is not read.
         Body::EMPTY
     } else {
         send(call, &snapshot, attachment, (from, end))
@@ -83,8 +83,8 @@ fn send(call: &Call, snapshot: &Snapshot, attachment: &Attachment, (from, end): 
     })
 }
 
-/// The first byte and the one behind the last of a `Range`. `None`: it is none that is understood, and is ignored;
-/// `Some(None)`: nothing lies in it.
+/// The first byte of a `Range` and the end after its last byte. `None`: it is not understood, and ignored;
+/// `Some(None)`: it contains no byte of the attachment.
 fn parse_range(text: &str, length: u64) -> Option<Option<(u64, u64)>> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     if first.is_empty() {
@@ -100,7 +100,8 @@ fn parse_range(text: &str, length: u64) -> Option<Option<(u64, u64)>> {
     Some((first < length).then_some((first, end)))
 }
 
-/// The revision that an attachment is put to or taken from, if the document is there.
+/// The state that an attachment is put to or deleted from: the snapshot, and the revision if the document
+/// exists.
 async fn parent(
     call: &Call,
     database: &Arc<Database>,
@@ -131,16 +132,16 @@ async fn parent(
 
 async fn put(call: &mut Call, database: &Arc<Database>, id: &str, name: &str) -> Result<Reply, Failure> {
     check_attachment_name(name)?;
-    // It would have to be stored as it is, and given back inflated to who does not accept it.
+    // It would have to be stored compressed, and inflated for clients that do not accept gzip.
     if is_gzip(&call.head.headers)? {
         return Err(Failure::BadContentEncoding);
     }
-    // Before the bytes are taken: who has the wrong revision need not send them all.
+    // Checked before the upload: a client with a wrong revision need not send all bytes.
     let (snapshot, parent) = parent(call, database, id).await?;
     let content_type = call.header(header::CONTENT_TYPE).unwrap_or(DEFAULT_CONTENT_TYPE).into();
     let mut upload = Upload::new(&call.thread, database);
     if let Some(mut body) = call.take_body() {
-        // A chunk, and what has come at once.
+        // Room for one chunk and the bytes received at once.
         body.claim(2 * CHUNK_BYTES)?;
         while let Some(piece) = body.piece().await? {
             upload.push(piece).await?;
@@ -160,7 +161,7 @@ async fn delete(call: &Call, database: &Arc<Database>, id: &str, name: &str) -> 
     save(call, database, id, edit, StatusCode::OK).await
 }
 
-/// The edit that leaves everything as it is but the attachment `name`.
+/// The edit that replaces, adds or removes the attachment `name` and keeps everything else.
 fn with_attachments(
     snapshot: &Snapshot,
     parent: Option<&Found>,

@@ -1,4 +1,4 @@
-//! Bodies of replies: whole, or chunk by chunk with back-pressure. Those of requests are in `request_body`.
+//! Reply bodies: whole, or chunk by chunk with back-pressure. Request bodies are in `request_body`.
 
 use std::{
     fmt,
@@ -15,16 +15,16 @@ use tokio::sync::mpsc;
 
 use super::{failure::Failure, patience::IdleTimer};
 
-/// Chunks of about this size are sent of a reply that is not whole.
+/// Approximate size of the chunks of a reply.
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
-/// How many of them are in memory beside the one that is being rendered.
+/// Finished chunks in memory, beside the one that is being rendered.
 const CHUNKS_AHEAD: usize = 1;
 
-/// The client, or the server, has given up on a reply.
+/// The client has left, or the server has aborted the reply.
 #[derive(Debug)]
 pub(super) struct Broken;
 
-/// The reply has begun: that something is wrong is told by not ending it, and here.
+/// The reply has begun, so an error can only be shown by ending it early, and in the server's log.
 impl From<Failure> for Broken {
     fn from(failure: Failure) -> Broken {
         let (_, _, reason) = failure.parts();
@@ -49,18 +49,18 @@ impl std::error::Error for Broken {}
 
 /// The body of a reply.
 pub(super) enum Body {
-    /// All of it is there.
+    /// The complete body.
     Whole(Option<Bytes>),
-    /// It comes chunk by chunk.
+    /// A body sent chunk by chunk.
     Chunks {
-        /// How many bytes are still to come, if that is known.
+        /// Bytes that are still to come, if known.
         left: Option<u64>,
-        /// Where they come from. One that is an error breaks the reply off, so that the client sees that it is not complete.
+        /// The rendered chunks. An error aborts the reply, so that the client sees that it is incomplete.
         chunks: mpsc::Receiver<Result<Bytes, Broken>>,
-        /// The connection is not idle until the last has been taken.
+        /// The connection is not idle until the body is dropped.
         patience: Rc<IdleTimer>,
     },
-    /// A body of another part of the server.
+    /// The body of a reply from another part of the server (`/_backup`).
     Other(axum::body::Body),
 }
 
@@ -123,16 +123,16 @@ impl HttpBody for Body {
     }
 }
 
-/// Where a handler writes a reply that is sent chunk by chunk.
+/// The writer of a handler whose reply is sent chunk by chunk.
 pub(super) struct ChunkWriter {
     sender: mpsc::Sender<Result<Bytes, Broken>>,
-    /// What is rendered next; write to it, then call [`ChunkWriter::breathe`].
+    /// The next chunk; append to it, then call [`ChunkWriter::breathe`].
     pub(super) buffer: Vec<u8>,
 }
 
 impl ChunkWriter {
-    /// Sends what was rendered if it is enough for a chunk. Others of the thread get their turn then, and a client that takes
-    /// slowly is waited for.
+    /// Sends the buffer if it is large enough for a chunk, and then yields to other tasks of the thread.
+    /// Waits for a slow client.
     #[inline]
     pub(super) async fn breathe(&mut self) -> Result<(), Broken> {
         if self.buffer.len() < CHUNK_BYTES {
@@ -141,7 +141,7 @@ impl ChunkWriter {
         self.send().await
     }
 
-    /// Gives others of the thread their turn, while nothing is rendered.
+    /// Yields to other tasks of the thread while nothing is rendered.
     ///
     /// # Errors
     /// If the client has left.
@@ -150,7 +150,7 @@ impl ChunkWriter {
         if self.sender.is_closed() { Err(Broken) } else { Ok(()) }
     }
 
-    /// Sends what was rendered.
+    /// Sends the buffer, however small.
     pub(super) async fn send(&mut self) -> Result<(), Broken> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -162,7 +162,7 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// Sends bytes as they are, behind what was rendered.
+    /// Sends the buffer, then these bytes without copying them.
     pub(super) async fn send_bytes(&mut self, bytes: Bytes) -> Result<(), Broken> {
         self.send().await?;
         self.sender.send(Ok(bytes)).await.map_err(|_| Broken)?;
@@ -175,13 +175,13 @@ impl ChunkWriter {
         self.buffer.write_fmt(text).expect("memory takes all");
     }
 
-    /// Completes when the client has gone.
+    /// Completes when the client has left.
     pub(super) async fn gone(&self) {
         self.sender.closed().await;
     }
 }
 
-/// A body that `render` writes, on a task of its own.
+/// A body rendered by `render` on a task of its own.
 pub(super) fn chunks<R, F>(patience: &Rc<IdleTimer>, render: R) -> Body
 where
     R: FnOnce(ChunkWriter) -> F + 'static,
@@ -190,7 +190,7 @@ where
     start(patience, None, render)
 }
 
-/// As [`chunks`], of a body with so many bytes.
+/// Like [`chunks`], for a body of exactly `bytes` bytes.
 pub(super) fn chunks_of<R, F>(patience: &Rc<IdleTimer>, bytes: u64, render: R) -> Body
 where
     R: FnOnce(ChunkWriter) -> F + 'static,
@@ -209,7 +209,7 @@ where
     let rendering = render(ChunkWriter { sender, buffer: Vec::new() });
     tokio::task::spawn_local(async move {
         if rendering.await.is_err() {
-            // If the client has gone, nobody takes it.
+            // If the client has left, there is no receiver.
             let _ = failing.send(Err(Broken)).await;
         }
     });

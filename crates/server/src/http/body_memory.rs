@@ -1,10 +1,12 @@
-//! Memory for bodies of requests that are on their way: one limit for all of them together.
+//! Memory for request bodies: one limit for all of them together.
 //!
 //! Invariants
-//! - What is received of bodies and not answered yet takes no more than [`BODIES_BYTES_MAX`], or one body of the largest size that
-//!   is allowed, if that is more. What a connection's own small buffer holds is not counted.
-//! - Who has not shown who it is shares a small part of that: it cannot take the place of those who have.
-//! - Nobody waits for memory: whoever finds none is told to come back, and gives up what it has.
+//! - Bodies that are received and not answered yet take no more than [`BODIES_BYTES_MAX`], or one body of the
+//!   largest permitted size, if that is more. The small buffer of each connection is not counted.
+//! - Clients that have not authenticated share [`ANONYMOUS_BODIES_BYTES_MAX`]: they cannot crowd out the
+//!   others.
+//! - No request waits for memory: without memory it is refused with [`Failure::Busy`], and gives up its
+//!   claim.
 
 use std::sync::{
     Arc,
@@ -13,51 +15,51 @@ use std::sync::{
 
 use super::failure::Failure;
 
-/// Bytes of all bodies.
+/// Limit of all bodies together.
 pub(super) const BODIES_BYTES_MAX: u64 = 256 << 20;
-/// Bytes of those of clients that have not logged in, where there are passwords.
+/// Limit of the bodies of unauthenticated clients, if passwords are set.
 pub(super) const ANONYMOUS_BODIES_BYTES_MAX: u64 = 16 << 20;
-/// A claim grows by as much at once, so that small pieces cost nothing.
+/// A claim grows in steps of this size, so that small pieces are cheap.
 const CLAIM_STEP_BYTES: u64 = 64 << 10;
 
-/// What is used.
+/// Claimed bytes.
 #[derive(Default)]
 pub(super) struct BodyMemory {
     all: AtomicU64,
     anonymous: AtomicU64,
 }
 
-/// What one request uses. It is given back when this is dropped.
+/// The bytes of one request's body. Dropping the claim gives them back.
 pub(super) struct Claim {
     memory: Arc<BodyMemory>,
     is_anonymous: bool,
-    /// How much all may use together.
+    /// The limit for all claims together.
     all_max: u64,
     bytes: u64,
 }
 
 impl Claim {
-    /// A claim of nothing. `body_bytes_max`: how large one body may be.
+    /// An empty claim. `body_bytes_max`: the largest permitted size of one body.
     pub(super) fn new(memory: &Arc<BodyMemory>, is_anonymous: bool, body_bytes_max: u64) -> Claim {
         let all_max = BODIES_BYTES_MAX.max(body_bytes_max);
         Claim { memory: memory.clone(), is_anonymous, all_max, bytes: 0 }
     }
 
-    /// No body of the client can be larger.
+    /// The largest claim that this client can have.
     fn bytes_max(&self) -> u64 {
         if self.is_anonymous { ANONYMOUS_BODIES_BYTES_MAX } else { self.all_max }
     }
 
-    /// Makes sure that the claim covers so many bytes.
+    /// Grows the claim to at least `bytes`.
     ///
     /// # Errors
-    /// If others use too much.
+    /// [`Failure::Busy`] if the limit of all bodies would be exceeded.
     pub(super) fn cover(&mut self, bytes: usize) -> Result<(), Failure> {
         let bytes = bytes as u64;
         if bytes <= self.bytes {
             return Ok(());
         }
-        // No step leads beyond what one body may have.
+        // A step does not exceed the largest claim.
         let wanted = bytes.next_multiple_of(CLAIM_STEP_BYTES).min(self.bytes_max()).max(bytes);
         let more = wanted - self.bytes;
         take(&self.memory.all, more, self.all_max)?;

@@ -1,4 +1,4 @@
-//! Many documents in one request: what replication is made of.
+//! Routes for many documents in one request, as replication uses them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,10 +24,10 @@ use super::{
     show::{Show, parse_rev, parse_revs, send_document},
 };
 
-/// Documents in one batch: each takes some memory beside its bytes.
+/// Documents per batch at most: each takes some memory beside its bytes.
 const DOCUMENTS_MAX: usize = 100_000;
 
-/// What a batch says.
+/// A parsed request of `_bulk_docs`.
 struct Batch {
     documents: Vec<NewDocument>,
     new_edits: bool,
@@ -96,7 +96,7 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
     call.thread.committed(round.last_lsn).await?;
     let mut out = Vec::with_capacity(96 * ids.len() + 4);
     out.push(b'[');
-    // Edits of others are told only if they failed.
+    // For replicated edits (`new_edits` false) only failures are reported.
     for (id, outcome) in ids.iter().zip(&outcomes).filter(|(_, outcome)| new_edits || outcome.is_err()) {
         if out.len() > 1 {
             out.push(b',');
@@ -107,7 +107,7 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
     Ok(reply::json(StatusCode::CREATED, out.into()))
 }
 
-/// Edits that go to the log together.
+/// Edits that are submitted to the log together.
 #[derive(Default)]
 struct Round {
     edits: Vec<Edit>,

@@ -1,12 +1,12 @@
 //! `_changes`: the feed of a database, in all its forms.
 //!
 //! ```text
-//! subscribe -> read what is behind `since` -> wait until the log has committed it -> send -> wait for news -> read ...
+//! subscribe -> read after `since` -> wait until the log has committed it -> send -> await a change -> read ...
 //! ```
 //!
 //! Invariants
-//! - A row leaves only when the log has committed what it tells.
-//! - Who reads on from `last_seq` misses nothing: the subscription is older than the look.
+//! - A row is sent only when the log has committed its change.
+//! - A client that continues from `last_seq` misses nothing: the feed subscribes before it reads.
 
 mod filter;
 mod form;
@@ -34,10 +34,10 @@ use super::{
     thread::HttpThread,
 };
 
-/// Rows that a filter leaves out between two looks at the clock and at other connections.
+/// Filtered-out rows between two checks of the clock and yields to other connections.
 const SKIPPED_MAX: u32 = 128;
 
-/// Where a feed begins.
+/// The start of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Since {
     Seq(u64),
@@ -56,7 +56,7 @@ impl Since {
         let malformed = || Failure::bad_request("Malformed sequence supplied in 'since' parameter.");
         let (number, of) = text.split_once('-').map_or((text, None), |(number, of)| (number, Some(of)));
         let seq = number.parse().map_err(|_| malformed())?;
-        // Of another database that had the name before: everything here is new.
+        // The sequence is of an earlier database of the same name: all rows here are new.
         if of.is_some_and(|of| of != db.to_string()) {
             return Ok(Since::Seq(0));
         }
@@ -64,8 +64,9 @@ impl Since {
     }
 }
 
-/// Behind which row a feed begins. Who has seen more than there is has seen what a crash has taken, where less than `strict` was
-/// asked of it; other edits may have its place by now. So it begins anew.
+/// The sequence after which a feed begins. A `since` above `update_seq` refers to writes that a crash has
+/// lost, with a durability below `strict`; other edits may have those numbers by now. So the feed restarts
+/// from 0.
 fn begin(since: Since, update_seq: u64) -> u64 {
     match since {
         Since::Now => update_seq,
@@ -74,7 +75,7 @@ fn begin(since: Since, update_seq: u64) -> u64 {
     }
 }
 
-/// What is asked for.
+/// The parameters of a request.
 struct Asked {
     form: Form,
     beat: Beat,
@@ -98,7 +99,7 @@ impl Asked {
             form: Form::of(query)?,
             beat: Beat::of(query)?,
             since,
-            // As in CouchDB: none is asked for as one.
+            // As in CouchDB: a limit of 0 counts as 1.
             limit: query.count("limit")?.unwrap_or(u64::MAX).max(1),
             direction: if descending { Direction::Descending } else { Direction::Ascending },
             all_leaves: style(query)?,
@@ -130,7 +131,7 @@ pub(super) async fn changes(call: &mut Call, database: &Arc<Database>) -> Result
     if call.method() == "HEAD" {
         return Ok(form.reply(Body::EMPTY));
     }
-    // Before the first look, so that nothing is missed.
+    // Subscribe before the first read, so that nothing is missed.
     let news = call.thread.feeds().subscribe(database.id());
     let since = begin(asked.since, call.snapshot(database).await?.update_seq());
     let (thread, database) = (call.thread.clone(), database.clone());
@@ -141,13 +142,13 @@ pub(super) async fn changes(call: &mut Call, database: &Arc<Database>) -> Result
     Ok(form.reply(body))
 }
 
-/// A feed that is being sent.
+/// A feed in progress.
 struct Feed {
     thread: Rc<HttpThread>,
     database: Arc<Database>,
     asked: Asked,
     writer: ChunkWriter,
-    /// All up to here was sent or left out.
+    /// All rows up to this sequence were sent or filtered out.
     since: u64,
     sent: u64,
     /// When the next heartbeat is due.
@@ -158,7 +159,7 @@ impl Feed {
     async fn run(mut self, mut news: watch::Receiver<()>) -> Result<(), Broken> {
         self.asked.form.open(&mut self.writer);
         if self.asked.form != Form::Normal {
-            // The head, and that it begins: browsers and proxies give up otherwise.
+            // Send the head and the start of the body now: browsers and proxies give up otherwise.
             self.writer.send().await?;
         }
         self.beat_due = self.asked.beat.next();
@@ -182,7 +183,7 @@ impl Feed {
                 break;
             }
             self.writer.send().await?;
-            // A feed may wait for days: what it has read is not kept for it.
+            // A feed may wait for days: do not keep its snapshot alive.
             drop(snapshot);
             if !self.await_news(&mut news, deadline).await? {
                 break;
@@ -193,7 +194,7 @@ impl Feed {
         self.writer.send().await
     }
 
-    /// Waits, with heartbeats. Says whether to read on.
+    /// Waits for a change, sending heartbeats. Returns whether to read on.
     async fn await_news(
         &mut self,
         news: &mut watch::Receiver<()>,
@@ -217,7 +218,7 @@ impl Feed {
         self.writer.send().await
     }
 
-    /// Sends what is new. Says whether there was as much as was asked for.
+    /// Sends new rows. Returns whether the limit is reached.
     async fn send_rows(&mut self, snapshot: &Snapshot) -> Result<bool, Broken> {
         let descending = self.asked.direction == Direction::Descending;
         let from = if descending { u64::MAX } else { self.since };

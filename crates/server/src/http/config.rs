@@ -1,7 +1,7 @@
 //! `/_node/_local/_config`: settings under the names that CouchDB has for them.
 //!
-//! Only what has a meaning here is known; the values are those of the settings, so CONFIG GET shows the same. What is changed here
-//! is so after a restart as well, as in CouchDB (see `config::lasting`).
+//! Only names with a meaning here are known; their values are those of the settings, as CONFIG GET shows
+//! them. As in CouchDB, a change lasts over a restart (see [`settings::lasting`]).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{
     request::Call,
 };
 
-/// Section and key of CouchDB, and the setting that they are.
+/// Section and key of CouchDB, and the corresponding setting.
 const NAMES: &[(&str, &str, Key)] = &[
     ("chttpd", "enable_cors", Key::Cors),
     ("chttpd", "max_http_request_size", Key::HttpBodyBytesMax),

@@ -1,4 +1,4 @@
-//! One connection: the socket, with a note of when it moved, and the loop of its requests.
+//! One connection: the socket, which reports its progress to the idle timer, and the loop of its requests.
 
 use std::{
     convert::Infallible,
@@ -19,12 +19,12 @@ use tokio::{
 
 use super::{patience::IdleTimer, route, thread::HttpThread};
 
-/// Bytes of a head, and bytes of a reply that wait to be sent.
+/// Limit of the head of a request, and of the buffered bytes of a reply.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
-/// Header fields of a request.
+/// Header fields of a request at most.
 const HEADERS_MAX: usize = 100;
 
-/// Serves until the client leaves, its patience with us or ours with it ends, or the thread stops.
+/// Serves until the client leaves, its idle timer expires, or the thread stops.
 pub(super) async fn serve(
     thread: Rc<HttpThread>,
     stream: TcpStream,
@@ -43,7 +43,7 @@ pub(super) async fn serve(
     loop {
         tokio::select! {
             biased;
-            // A client that has gone or speaks no HTTP: there is nobody to tell.
+            // The client has left, or does not speak HTTP: an error cannot be reported to it.
             _ = connection.as_mut() => return,
             () = patience.ended.notified() => return,
             () = thread.stopping(), if !leaving => {
@@ -54,11 +54,10 @@ pub(super) async fn serve(
     }
 }
 
-/// The socket.
 struct Socket {
     stream: TcpStream,
     patience: Rc<IdleTimer>,
-    /// The first line of a request has begun, and did not end yet.
+    /// Inside the first line of a request.
     in_first_line: bool,
 }
 
@@ -88,8 +87,8 @@ impl AsyncRead for Socket {
     }
 }
 
-/// Quotes in the first line of a request become `%22`, where there is room for that: people who type `?key="a"` send them as
-/// they are, CouchDB takes them, and what parses the line does not. Says whether the line goes on.
+/// Replaces quotes in the first line of a request by `%22`, if the buffer has room: people type `?key="a"`,
+/// CouchDB accepts it, and the parser of that line does not. Returns whether the line continues.
 fn escape_quotes(buffer: &mut ReadBuf<'_>, from: usize) -> bool {
     let new = &buffer.filled()[from..];
     let end = memchr::memchr(b'\n', new);

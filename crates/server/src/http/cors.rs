@@ -1,6 +1,6 @@
-//! Cross-origin requests: what browsers must be told before pages of other origins may read replies.
+//! Cross-origin requests (CORS): the headers with which browsers let pages of other origins read replies.
 //!
-//! Off unless `cors` is on. `cors-origins` lists origins, or is `*`.
+//! Disabled unless `cors` is on. `cors-origins` is a list of origins, or `*`.
 
 use std::collections::HashSet;
 
@@ -18,15 +18,15 @@ const HEADERS: &str = "accept,accept-language,authorization,content-length,conte
 const EXPOSED: &str =
     "content-type,accept-ranges,etag,server,x-couch-request-id,x-couch-update-newrev,x-couchdb-body-time";
 
-/// What a page's origin is told; `None` if nothing.
+/// The permission for one origin.
 pub(super) struct Granted {
     origin: String,
     credentials: bool,
 }
 
-/// Whether the origin of a request is one that is let in.
+/// The permission for the request's origin, if it has one and CORS permits it.
 pub(super) fn grant(settings: &Settings, headers: &HeaderMap) -> Option<Granted> {
-    // Nearly all requests have none.
+    // Nearly all requests have no `Origin`.
     let origin = headers.get(header::ORIGIN)?.to_str().ok()?;
     if !settings.switch(Key::Cors) {
         return None;
@@ -34,12 +34,12 @@ pub(super) fn grant(settings: &Settings, headers: &HeaderMap) -> Option<Granted>
     let credentials = settings.switch(Key::CorsCredentials);
     let mut origins = settings.text(Key::CorsOrigins).split(',').map(str::trim);
     let known = origins.find(|known| *known == "*" || *known == origin)?;
-    // With credentials, `*` is not allowed to stand for anybody.
+    // With credentials, the browser rejects `*`: name the origin.
     let origin = if known == "*" && !credentials { "*" } else { origin };
     Some(Granted { origin: origin.into(), credentials })
 }
 
-/// The reply to a browser that asks before it sends a request, if that is what it does.
+/// The reply to a preflight request; `None` for any other request.
 pub(super) fn preflight(granted: &Granted, settings: &Settings, headers: &HeaderMap) -> Option<Reply> {
     let method = headers.get(header::ACCESS_CONTROL_REQUEST_METHOD)?.to_str().ok()?;
     let mut reply = reply::empty(StatusCode::NO_CONTENT);
@@ -64,7 +64,7 @@ pub(super) fn preflight(granted: &Granted, settings: &Settings, headers: &Header
     Some(reply)
 }
 
-/// Lets the origin's pages read a reply.
+/// Adds the headers that let the origin's pages read the reply.
 pub(super) fn expose(granted: &Granted, reply: &mut Reply) {
     grant_origin(granted, reply);
     reply::set(reply, header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);

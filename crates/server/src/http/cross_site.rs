@@ -1,14 +1,16 @@
-//! Requests that pages of other sites make a browser send.
+//! Protection against requests that pages of other sites make a browser send (CSRF).
 //!
-//! A browser sends them with what it has for this server (cookies, passwords, the place it runs at), also where the page may not
-//! read the answer. What it cannot be made to do is to leave out where the page came from: it says so in `Sec-Fetch-Site`, or, in
-//! the clear and in older ones, in `Origin`. Who says neither is no browser.
+//! A browser sends them with its credentials for this server (cookies, passwords, its network position), even
+//! if the page may not read the reply. But a page cannot hide its origin: the browser sends it in
+//! `Sec-Fetch-Site`, or, over plain HTTP and in older browsers, in `Origin`. A request with neither does not
+//! come from a browser.
 //!
 //! Invariants
-//! - Nothing is changed for a page of another origin, unless CORS lets that origin in. Another port of the same machine is another
-//!   origin.
-//! - POST, the one method that changes things and that browsers send without asking first, is taken with a body of JSON only, for
-//!   which they do ask. The exception is the form that logs in, from pages of this server and from no browser.
+//! - A page of another origin cannot change anything, unless CORS permits that origin. Another port of the
+//!   same machine is another origin.
+//! - POST, the only changing method that browsers send without a preflight, needs a JSON body, which does
+//!   cause a preflight. The exception is the log-in form, for pages of this server and for clients other than
+//!   browsers.
 
 use axum::http::{HeaderMap, HeaderName, Method, header};
 use settings::Settings;
@@ -16,10 +18,10 @@ use settings::Settings;
 use super::{cors, failure::Failure};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// What all JSON is sent as.
+/// The media type of JSON.
 const JSON: &str = "application/json";
 
-/// Refuses what a page of another origin wants changed.
+/// Refuses changes by pages of other origins.
 pub(super) fn check(settings: &Settings, method: &Method, headers: &HeaderMap) -> Result<(), Failure> {
     if is_harmless(method) || !is_foreign(headers) || cors::grant(settings, headers).is_some() {
         return Ok(());
@@ -29,12 +31,12 @@ pub(super) fn check(settings: &Settings, method: &Method, headers: &HeaderMap) -
     ))
 }
 
-/// Refuses a POST that a browser sends for any page without asking first.
+/// Refuses a POST that a browser sends for any page without a preflight.
 pub(super) fn require_json(method: &Method, headers: &HeaderMap) -> Result<(), Failure> {
     if method != Method::POST || is_json(headers) { Ok(()) } else { Err(Failure::BadContentType(JSON)) }
 }
 
-/// Whether the body is said to be JSON.
+/// Whether the content type is JSON.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     media_type(headers).is_some_and(|media_type| media_type.eq_ignore_ascii_case(JSON))
 }
@@ -49,18 +51,18 @@ fn is_harmless(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// Whether a page sends this that did not come from here.
+/// Whether the request comes from a page of another origin.
 fn is_foreign(headers: &HeaderMap) -> bool {
     let mut sites = headers.get_all(SEC_FETCH_SITE).iter().peekable();
     if sites.peek().is_some() {
-        // Proxies may change the name in `Host`, but not this.
+        // Proxies may change `Host`, but not this header.
         return !sites.all(|site| matches!(site.as_bytes(), b"same-origin" | b"none"));
     }
     let host = headers.get(header::HOST).map(|host| host.as_bytes());
     headers.get_all(header::ORIGIN).iter().any(|origin| authority(origin.as_bytes()) != host)
 }
 
-/// Name and port of an origin. `null`, which has none, is everybody's.
+/// Name and port of an origin; `None` for `null`, which is the origin of no server.
 fn authority(origin: &[u8]) -> Option<&[u8]> {
     origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"))
 }

@@ -1,4 +1,4 @@
-//! Which documents a feed tells of.
+//! Filters of a changes feed.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -14,20 +14,20 @@ use super::super::{
     show::{Show, put_document},
 };
 
-/// See the module documentation.
+/// Selects the documents of a feed.
 pub(super) enum Filter {
-    /// All.
+    /// All documents.
     None,
-    /// Those with these ids.
+    /// Documents with these ids.
     Ids(HashSet<String>),
-    /// Those that are as a selector of Mango says.
+    /// Documents that a Mango selector matches.
     Selector(Selector),
-    /// Design documents.
+    /// Design documents only.
     Design,
 }
 
 impl Filter {
-    /// The filter that a request names, with what its body says about it.
+    /// The filter named by a request, with the parameters in its body.
     pub(super) async fn of(call: &mut Call, database: &Arc<Database>) -> Result<Filter, Failure> {
         let body = if call.method() == "POST" {
             call.require_json()?;
@@ -38,7 +38,7 @@ impl Filter {
         let text = std::str::from_utf8(&body).map_err(|_| Failure::INVALID_JSON)?;
         let body = if text.is_empty() { Value::Null } else { Value::parse(text).map_err(DocError::from)? };
         match call.query.text("filter") {
-            // Only by its body: ids without a name are a filter as well.
+            // `doc_ids` in the body are a filter even without its name.
             None if body.get("doc_ids").is_some() => ids(call, &body),
             None | Some("") => Ok(Filter::None),
             Some("_doc_ids") => ids(call, &body),
@@ -61,7 +61,7 @@ impl Filter {
         }
     }
 
-    /// Whether a change is told.
+    /// Whether a change passes the filter.
     pub(super) fn takes(&self, row: &ChangeRow, snapshot: &Snapshot) -> Result<bool, DocError> {
         Ok(match self {
             Filter::None => true,

@@ -1,4 +1,4 @@
-//! The forms in which a feed is sent, and when it says that it is alive.
+//! The output forms of a feed, its heartbeats and its timeout.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use super::super::{
     reply::{self, Reply},
 };
 
-/// Milliseconds between heartbeats if a client asks for them without saying how often, and until a feed without them ends.
+/// Default milliseconds between heartbeats, and until a feed without heartbeats ends.
 const PERIOD_MS: u64 = 60_000;
-/// Heartbeats are not more frequent.
+/// The shortest period of heartbeats.
 const HEARTBEAT_MS_MIN: u64 = 10;
-/// Nor is a timeout longer.
+/// The longest timeout.
 const TIMEOUT_MS_MAX: u64 = 60_000;
 
-/// How a feed is sent.
+/// The output form of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Form {
-    /// What there is.
+    /// The existing changes.
     Normal,
-    /// What there is; if there is nothing, the first that comes.
+    /// The existing changes; if there are none, the next one.
     Longpoll,
-    /// A line for each change, on and on.
+    /// One line per change, without end.
     Continuous,
-    /// An event for each change, on and on.
+    /// One server-sent event per change, without end.
     EventSource,
 }
 
@@ -50,7 +50,7 @@ impl Form {
         matches!(self, Form::Normal | Form::Longpoll)
     }
 
-    /// The reply whose body is a feed of this form.
+    /// The reply with a body of this form.
     pub(in super::super) fn reply(self, body: Body) -> Reply {
         let mut reply = reply::json(StatusCode::OK, body);
         if self == Form::EventSource {
@@ -61,14 +61,14 @@ impl Form {
         reply
     }
 
-    /// Begins a feed.
+    /// Writes the start of the body.
     pub(in super::super) fn open(self, writer: &mut ChunkWriter) {
         if self.is_list() {
             writer.buffer.extend_from_slice(b"{\"results\":[\n");
         }
     }
 
-    /// What comes before a row.
+    /// Writes the text before a row.
     pub(super) fn begin_row(self, writer: &mut ChunkWriter, is_first: &mut bool) {
         match self {
             Form::Normal | Form::Longpoll if !*is_first => writer.buffer.extend_from_slice(b",\n"),
@@ -78,7 +78,7 @@ impl Form {
         *is_first = false;
     }
 
-    /// What comes behind a row.
+    /// Writes the text after a row.
     pub(super) fn end_row(self, writer: &mut ChunkWriter, seq: &str) {
         match self {
             Form::Normal | Form::Longpoll => {}
@@ -87,7 +87,7 @@ impl Form {
         }
     }
 
-    /// A row that was rendered elsewhere.
+    /// Writes a row that is rendered already.
     pub(in super::super) fn put_row(
         self,
         writer: &mut ChunkWriter,
@@ -100,13 +100,13 @@ impl Form {
         self.end_row(writer, seq);
     }
 
-    /// Says that it is alive.
+    /// Writes a heartbeat.
     pub(in super::super) fn put_heartbeat(self, writer: &mut ChunkWriter) {
         let beat: &[u8] = if self == Form::EventSource { b"event: heartbeat\ndata: \n\n" } else { b"\n" };
         writer.buffer.extend_from_slice(beat);
     }
 
-    /// Ends a feed.
+    /// Writes the end of the body.
     pub(in super::super) fn close(self, writer: &mut ChunkWriter, last_seq: &str, pending: u64) {
         match self {
             Form::Normal | Form::Longpoll => {
@@ -120,12 +120,12 @@ impl Form {
     }
 }
 
-/// When a feed without news says that it is alive, or ends.
+/// The behaviour of a feed without changes: heartbeats, or an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Beat {
-    /// Between heartbeats, if there are any; a feed with them does not end by itself.
+    /// Period of heartbeats; a feed with heartbeats has no timeout.
     pub(in super::super) heartbeat: Option<Duration>,
-    /// Until a feed without them ends.
+    /// Time after which a feed without heartbeats ends.
     pub(in super::super) timeout: Duration,
 }
 
@@ -152,13 +152,13 @@ impl Beat {
         };
         let timeout_ms = query.count("timeout")?.unwrap_or(PERIOD_MS).min(TIMEOUT_MS_MAX);
         Ok(Beat {
-            // Nobody waits for years.
+            // Durations beyond 32 bits of milliseconds (49 days) are useless, and could overflow the clock.
             heartbeat: heartbeat_ms.map(|ms| Duration::from_millis(ms.min(u64::from(u32::MAX)))),
             timeout: Duration::from_millis(timeout_ms),
         })
     }
 
-    /// When the next heartbeat is due.
+    /// The time of the next heartbeat, or of the timeout.
     pub(in super::super) fn next(self) -> Instant {
         Instant::now() + self.heartbeat.unwrap_or(self.timeout)
     }
