@@ -1,4 +1,4 @@
-//! What a person sees when the server is ready.
+//! The start-up banner.
 
 use std::{
     io::{IsTerminal, Write},
@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-/// What the banner says.
+/// The figures of the banner.
 pub struct Banner<'a> {
     /// Addresses of the Redis protocol.
     pub redis: &'a [SocketAddr],
@@ -14,13 +14,13 @@ pub struct Banner<'a> {
     pub http: &'a [SocketAddr],
     /// The data directory.
     pub dir: &'a Path,
-    /// The durability and what it promises.
+    /// The name of the durability.
     pub durability: &'a str,
     /// Rows recovered from a snapshot.
     pub rows: u64,
     /// Records recovered from the log.
     pub records: u64,
-    /// Seconds that took.
+    /// Duration of the recovery.
     pub seconds: f64,
     /// Keys in memory.
     pub keys: u64,
@@ -63,10 +63,10 @@ impl Banner<'_> {
         )
     }
 
-    /// Shows it: the drawing to a terminal, one log line otherwise.
+    /// Prints the banner to a terminal, and logs it as one line.
     pub(crate) fn show(&self) {
         if std::io::stderr().is_terminal() {
-            // A terminal that has gone is no reason not to serve.
+            // A closed terminal must not keep the server from starting.
             let _ = std::io::stderr().write_all(self.render().as_bytes());
         }
         tracing::info!(

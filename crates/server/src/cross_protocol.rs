@@ -1,22 +1,23 @@
-//! Browsers that speak HTTP to the Redis port: a page of anywhere can make them post there, and what it posts are commands.
+//! Warnings about browsers that speak HTTP on the Redis port: a page of any site can make them post there,
+//! with commands as the body.
 //!
-//! Invariant: nothing of such a connection is executed. `wire` ends it at the first line of HTTP, without an answer. What is here
-//! only tells the operator, and not so often that it fills the log.
+//! Invariant: nothing on such a connection is executed. `wire` ends it at the first line of HTTP, without a
+//! reply. This module only warns the operator, at a limited rate.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Time between two warnings, whatever comes meanwhile.
+/// The shortest time between two warnings.
 const WARNING_INTERVAL_US: u64 = 60_000_000;
 
-/// When the operator was told last; one for all workers.
+/// Time of the last warning, shared by all workers.
 #[derive(Default)]
 pub(crate) struct CrossProtocol {
-    /// In microseconds of the monotonic clock; 0 before the first time.
+    /// Microseconds of the monotonic clock; 0 before the first warning.
     told_us: AtomicU64,
 }
 
 impl CrossProtocol {
-    /// A client has sent HTTP and is being disconnected.
+    /// Notes a client that has sent HTTP and is being disconnected.
     pub(crate) fn note(&self, now_us: u64, peer: &str) {
         if self.is_to_be_told(now_us) {
             tracing::warn!(
@@ -30,7 +31,7 @@ impl CrossProtocol {
         let now_us = now_us.max(1);
         let told_us = self.told_us.load(Relaxed);
         let is_due = told_us == 0 || now_us.saturating_sub(told_us) >= WARNING_INTERVAL_US;
-        // Whoever comes first of several workers tells it.
+        // Of several workers, the first one warns.
         is_due && self.told_us.compare_exchange(told_us, now_us, Relaxed, Relaxed).is_ok()
     }
 }

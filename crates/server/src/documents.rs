@@ -1,7 +1,7 @@
 //! Documents in the server: how their changes reach the log, feeds and files.
 //!
 //! ```text
-//! threads "http-n": Rounds -> Change -> log -> memory     recovery, replicas: log -> Documents::apply -> memory
+//! threads "http-n": Rounds -> Change -> log -> memory  recovery, replicas: log -> Documents::apply -> memory
 //! thread "documents": databases to save -> log durable up to there -> tree file -> drop the older log
 //! ```
 //!

@@ -1,14 +1,13 @@
-//! How much there is, as INFO and metrics tell it.
+//! The numbers of keys and libraries for INFO and metrics, as of a committed position of the log.
 //!
-//! What it is: the numbers of keys and libraries that belong to a position of the log that is committed.
-//! What it is not: the figures of the process, such as memory, counters of commands and positions of the log. They are those of
-//! the moment.
+//! Figures of the process (memory, counters of commands, positions of the log) are not kept here; those are
+//! always current.
 //!
 //! Invariants
-//! - Nothing is told of what is not committed: either the figures may be told at once, or with the position that the reply must
-//!   wait for.
-//! - Who asks how the server is gets an answer also while nothing is committed, because a disk hangs or replicas are missing: after
-//!   [`STALLED_MS`] the newest figures that are known to be committed.
+//! - Uncommitted data are not shown: figures are either committed, or come with the position that the reply
+//!   must wait for.
+//! - INFO is answered even if nothing is committed because a disk hangs or replicas are missing: after
+//!   [`STALLED_MS`] with the newest figures known to be committed.
 
 use engine::Host;
 use keyspace::DbId;
@@ -17,17 +16,17 @@ use parking_lot::Mutex;
 
 use crate::host::ServerHost;
 
-/// If figures have waited for so long to be committed, older ones are told.
+/// Time without commits after which older, committed figures are shown.
 const STALLED_MS: u64 = 1000;
 
-/// What there is.
+/// Numbers of keys and functions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Figures {
-    /// Of each database that has keys: how many, and how many of them have a deadline.
+    /// For each database with keys: the keys, and those with an expiry time.
     pub(crate) keys: Vec<(DbId, u64, u64)>,
     /// Libraries of functions.
     pub(crate) libraries: usize,
-    /// Functions in them.
+    /// Functions in all libraries.
     pub(crate) functions: usize,
 }
 
@@ -44,7 +43,7 @@ impl Figures {
     }
 }
 
-/// Figures that wait to be committed.
+/// Figures that are not yet committed.
 #[derive(Debug)]
 struct Waiting {
     figures: Figures,
@@ -52,19 +51,19 @@ struct Waiting {
     since_ms: u64,
 }
 
-/// See the module documentation.
+/// Recent figures and their commit state.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The newest that are known to be committed.
+    /// The newest figures known to be committed.
     committed: Figures,
     waiting: Option<Waiting>,
 }
 
 impl Inventory {
-    /// The newest that may be told at once, from time to time a second old.
+    /// The newest figures that may be shown at once; while the log is busy, up to about a second old.
     pub(crate) fn committed_figures(&self, host: &ServerHost) -> Figures {
         match self.figures(host) {
             (figures, Lsn::ZERO) => figures,
@@ -72,10 +71,10 @@ impl Inventory {
         }
     }
 
-    /// What there is, and the position that must be committed before it is told; [`Lsn::ZERO`]: at once. To be called from time
-    /// to time, so that there is something to tell when the log stalls.
+    /// The current figures, and the position that must be committed before they are shown; [`Lsn::ZERO`]: at
+    /// once. Called periodically, so that committed figures are at hand when the log stalls.
     pub(crate) fn figures(&self, host: &ServerHost) -> (Figures, Lsn) {
-        // The figures first: what they show is in the log before its end.
+        // Read the figures first: their records are then before `end`.
         let figures = Figures::of(host);
         let Some(log) = host.log() else { return (figures, Lsn::ZERO) };
         let end = log.appended_lsn().min(host.replication().shown_lsn());

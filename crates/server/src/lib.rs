@@ -1,7 +1,7 @@
 //! The server: sockets, threads and files around the pure crates.
 //!
-//! What it is: workers, connections, HTTP, metrics, the jobs in the background; the wiring.
-//! What it is not: policy. What a command means is in `commands`, what is stored where in `keyspace` and `storage`.
+//! This crate contains workers, connections, HTTP, metrics, background jobs, and connects the other crates.
+//! Commands are implemented in `commands`, data structures and files in `keyspace` and `storage`.
 //!
 //! ```text
 //! acceptor -> worker (one per core): connection -> conversation -> executor -> keyspace, log ring
@@ -10,7 +10,7 @@
 //!
 //! Invariants
 //! - Only this crate owns threads, tasks and sockets.
-//! - A reply is sent only after the position it depends on is durable (`engine::outbox` asserts it).
+//! - A reply is sent only after the position on which it depends is durable (`engine::outbox` asserts it).
 
 #![forbid(unsafe_code)]
 

@@ -14,11 +14,12 @@ use crate::{
     mailbox::{Mailbox, Message},
 };
 
-/// Pause after a failed accept, which usually means that descriptors have run out.
+/// Pause after a failed accept; the usual cause is a lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Binds one port on every address of `bind` (separated by spaces). With port 0, the first address takes a free
-/// port and the others the same. An IPv6 address that the machine does not have is left out. Within a runtime.
+/// Binds one port on every address of `bind` (separated by spaces). With port 0, the first address gets a
+/// free port and the others the same one. An IPv6 address that the machine does not have is skipped, unless
+/// it is the first. Must run within a runtime.
 ///
 /// # Errors
 /// If an address cannot be resolved or bound.
@@ -86,7 +87,7 @@ pub(crate) async fn accept(
             }
         };
         if let Some(reason) = host.refuse(&peer) {
-            // As much as the socket takes: whoever is refused gets no more of our time.
+            // Written only as far as the socket accepts it at once: a refused client gets no further work.
             let _ = stream.try_write(reason);
             continue;
         }
@@ -98,7 +99,7 @@ pub(crate) async fn accept(
     }
 }
 
-/// Whose turn it is; shared by all listeners.
+/// Round-robin choice of a worker, shared by all listeners.
 #[derive(Default)]
 pub(crate) struct Turns(std::sync::atomic::AtomicUsize);
 

@@ -1,7 +1,8 @@
 //! The two threads of the log: one flushes batches, one makes segments ahead of need.
 //!
-//! Both sleep until they are unparked. A wake-up is never lost: an unpark before the park makes the park return at once,
-//! and whoever appends looks, after appending, whether somebody is flushing ([`Log::needs_flusher`]).
+//! Both sleep until they are unparked. A wake-up is never lost: an unpark before the park makes the park
+//! return at once, and an appender checks, after appending, whether the flusher is awake
+//! ([`Log::needs_flusher`]).
 
 use std::{
     sync::{
@@ -19,11 +20,11 @@ use env::Clock;
 use parking_lot::Mutex;
 use storage::{Error, Flush, Log, Prepare};
 
-/// While nobody waits for the disk (durability interval or none), what is appended within this time goes out in one write.
+/// With durability interval or none, records appended within this time are written together.
 const GATHER: Duration = Duration::from_millis(2);
-/// ... unless it is more than this.
+/// Unwritten bytes above which they are written at once.
 const GATHER_BYTES_MAX: u64 = 512 << 10;
-/// Pause before another try to make a segment on a full disk.
+/// Pause before the next attempt to make a segment on a full disk.
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(1);
 
 /// Handles to the threads; clones share them.
@@ -37,7 +38,7 @@ pub struct LogThreads {
 
 #[derive(Default)]
 struct Shared {
-    /// The flusher knows of what is appended and writes it within [`GATHER`].
+    /// The flusher is awake and writes all appended records within [`GATHER`].
     gathering: AtomicBool,
     stopping: AtomicBool,
     running: Mutex<Vec<JoinHandle<()>>>,
@@ -74,7 +75,7 @@ impl LogThreads {
         Ok(LogThreads { log, flusher, maker, shared })
     }
 
-    /// Sees to it that what was appended is flushed, without waiting for it.
+    /// Wakes the flusher if records need it. Does not wait for the flush.
     #[inline]
     pub fn wake_if_needed(&self) {
         let relaxed = self.shared.gathering.load(Relaxed) && self.log.unwritten_bytes() < GATHER_BYTES_MAX;
@@ -83,20 +84,21 @@ impl LogThreads {
         }
     }
 
-    /// Sees to it that segments are made if commands wait for them, also while the log is idle.
+    /// Wakes the maker of segments if commands wait for one, even while the log is idle.
     pub fn make_segment_if_needed(&self) {
         if self.log.needs_segment() {
             self.maker.unpark();
         }
     }
 
-    /// Flushes one batch here, if nobody is flushing: with a single writer this saves two changes of thread.
+    /// Flushes one batch on the calling thread, if no other thread is flushing: with a single writer this
+    /// saves two context switches.
     ///
-    /// A failure is left to the flushing thread, which meets it again at once.
+    /// A failure is left to the flusher, which meets it again at once.
     pub fn flush_here(&self) {
         match self.log.try_flush() {
             Some(Ok(Flush::Idle { .. })) => {}
-            // Something is due, more was appended meanwhile, or it failed: the thread sees to it.
+            // A sync is due later, more was appended meanwhile, or the flush failed: the flusher handles it.
             _ => self.flusher.unpark(),
         }
         self.make_segment_if_needed();
@@ -107,20 +109,21 @@ impl LogThreads {
         self.shared.stopping.store(true, SeqCst);
         for running in self.shared.running.lock().drain(..) {
             running.thread().unpark();
-            // One that has panicked has told so.
+            // A panic was reported when it happened.
             let _ = running.join();
         }
     }
 
-    /// The log they work on.
+    /// The log that the threads serve.
     pub fn log(&self) -> &Log {
         &self.log
     }
 }
 
-/// Flushes for as long as the log works.
+/// Flushes until the threads stop or the log fails.
 fn flush(log: &Log, clock: &dyn Clock, maker: &Thread, shared: &Shared) -> Result<(), Error> {
-    // Higher priority than the workers: everybody waits for it. Not permitted to everyone, and not needed.
+    // Higher priority than the workers, which all wait for it. Without the privilege this fails, which does
+    // no harm.
     let _ = env::thread::set_nice(-5);
     while !shared.stopping.load(SeqCst) {
         if !log.durability().syncs_every_batch() && log.unwritten_bytes() > 0 {
@@ -136,7 +139,7 @@ fn flush(log: &Log, clock: &dyn Clock, maker: &Thread, shared: &Shared) -> Resul
         }
         match flush {
             Flush::Wrote => {}
-            // Whoever makes the segment cannot know this thread; it is a matter of milliseconds.
+            // The maker of segments does not wake this thread; a segment takes milliseconds.
             Flush::NeedSegment => thread::park_timeout(Duration::from_millis(1)),
             Flush::Idle { due_us: None } => thread::park(),
             Flush::Idle { due_us: Some(due_us) } => {

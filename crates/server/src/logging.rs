@@ -1,4 +1,4 @@
-//! The server's log lines (not the log): text for people, JSON for machines, both to standard error.
+//! The server's log lines (not the durable log): text for people, JSON for machines, both on standard error.
 
 use settings::{Key, Settings};
 use tracing_subscriber::{EnvFilter, fmt};
@@ -6,8 +6,8 @@ use tracing_subscriber::{EnvFilter, fmt};
 /// Starts logging as the settings say. A second call changes nothing.
 pub(crate) fn start(settings: &Settings) {
     let filter = EnvFilter::new(settings.text(Key::Loglevel));
-    // What cannot be written, because the disk of the file behind it is full, is let go: to tell of that on standard error fails as
-    // well, and panics.
+    // Lines that cannot be written, because the disk behind standard error is full, are dropped: reporting
+    // that on standard error would fail as well, and panic.
     let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     // Fails only if a test has started logging before.
     let _ = match settings.text(Key::LogFormat) {

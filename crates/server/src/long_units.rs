@@ -1,13 +1,13 @@
-//! The threads that long units run on: see [`engine::LongUnit`].
+//! The threads that run long units: see [`engine::LongUnit`].
 //!
-//! What it is: a bounded number of threads, each of which is there only while there is something to run, and a queue in front of
-//! them. What it is not: what decides that a unit is long (see `engine::long_units`), or what sends its reply, which is up to the
-//! worker of its client.
+//! A bounded number of threads, each started only while units wait, and a queue of units.
+//! `engine::long_units` decides which units are long; the worker of the client sends the reply.
 //!
 //! Invariants
-//! - A unit that was taken on is answered, once, by a message to the worker of its client; the thread keeps nothing of it then.
-//! - A connection has one unit here at most, so `maxclients` bounds the queue. Who waits in it for longer than
-//!   `busy-reply-threshold`, because scripts have all threads, is told BUSY.
+//! - A unit that was accepted is answered exactly once, by a message to the worker of its client; the thread
+//!   keeps nothing of it.
+//! - A connection has at most one unit here, so `maxclients` bounds the queue. A unit that waits for longer
+//!   than `busy-reply-threshold`, because scripts occupy all threads, is answered BUSY.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -21,16 +21,16 @@ use crate::{
     reaper::Reaper,
 };
 
-/// Long units that run at the same time.
+/// Long units that run at the same time, at most.
 pub(crate) const LONG_UNITS_MAX: usize = 32;
 
-/// How often who waits for all that run is asked whether to give up.
+/// Interval at which [`LongUnits::settle`] checks whether to give up.
 const SETTLE_PERIOD: Duration = Duration::from_millis(10);
 
-/// Threads of long units leave more to others, if there is not enough for all: somebody waits for each of those.
+/// Niceness of these threads: workers, which serve all clients, have priority over a single client's unit.
 const NICE: i32 = 5;
 
-/// A unit, and who waits for it.
+/// A unit, and the client that waits for it.
 pub(crate) struct Job {
     pub(crate) client_id: u64,
     pub(crate) unit: Box<LongUnit>,
@@ -38,47 +38,47 @@ pub(crate) struct Job {
     pub(crate) reaper: Reaper,
 }
 
-/// What came of a unit.
+/// The result of a unit.
 pub(crate) struct Done {
     pub(crate) client_id: u64,
     pub(crate) reply: LongReply,
-    /// The notices of the worker.
+    /// Notices for the worker to publish.
     pub(crate) notices: Vec<Notice>,
     /// Whether it has appended to the log.
     pub(crate) wrote: bool,
 }
 
-/// See the module documentation.
+/// The threads and the queue of long units.
 #[derive(Default)]
 pub(crate) struct LongUnits {
     state: Mutex<State>,
-    /// Something has ended.
+    /// Notified when a unit begins or ends.
     ended: Condvar,
-    /// What units append to the log with; a log has only so many.
+    /// Idle appenders of these threads; a log has a limited number.
     appenders: Mutex<Vec<Appender>>,
 }
 
 #[derive(Default)]
 struct State {
     waiting: VecDeque<(u64, Job)>,
-    /// What each thread runs, by its number.
+    /// The unit that each thread runs, by its serial number.
     running: [Option<u64>; LONG_UNITS_MAX],
     begun: u64,
 }
 
 impl LongUnits {
-    /// Runs a unit, now or when a thread is free. Returns those that no thread can be had for.
+    /// Runs a unit, now or when a thread is free. Returns the units for which no thread could be started.
     pub(crate) fn take_on(host: &Arc<ServerHost>, job: Job) -> VecDeque<Job> {
         let mut state = host.long_units.state.lock();
         state.waiting.push_back((host.monotonic_us(), job));
         let Some(free) = state.running.iter().position(Option::is_none) else { return VecDeque::new() };
         let running = host.clone();
         let run = move || {
-            // Where it is refused, the work is done all the same.
+            // A failure does no harm.
             let _ = env::thread::set_nice(NICE);
             running.long_units.run(&running, free);
         };
-        // The thread begins with the lock that is held here.
+        // The new thread waits for the lock held here.
         state.running[free] = Some(state.begun);
         match std::thread::Builder::new().name(format!("long-{free}")).spawn(run) {
             Ok(_) => VecDeque::new(),
@@ -90,7 +90,7 @@ impl LongUnits {
         }
     }
 
-    /// Runs what waits, until nothing does.
+    /// Runs waiting units until the queue is empty.
     fn run(&self, host: &Arc<ServerHost>, thread: usize) {
         loop {
             let mut state = self.state.lock();
@@ -107,7 +107,8 @@ impl LongUnits {
         }
     }
 
-    /// Takes out those that have waited for longer than `busy-reply-threshold`, because scripts have all threads.
+    /// Removes the units that have waited longer than `busy-reply-threshold` because scripts occupy all
+    /// threads.
     pub(crate) fn take_overdue(&self, host: &ServerHost) -> Vec<Job> {
         let mut state = self.state.lock();
         let busy_after_us = host.scripts().settings.busy_after_ms() * 1000;
@@ -119,12 +120,13 @@ impl LongUnits {
         state.waiting.drain(..overdue).map(|(_, job)| job).collect()
     }
 
-    /// How many have begun on these threads since the start.
+    /// Units begun on these threads since the server started.
     pub(crate) fn begun(&self) -> u64 {
         self.state.lock().begun
     }
 
-    /// Waits for all that run now, until it is asked to give up, which an endless script makes necessary. Whether all have ended.
+    /// Waits for all units that run now, until `gives_up` returns true (a script may be endless). Returns
+    /// whether all have ended.
     pub(crate) fn settle(&self, gives_up: &dyn Fn() -> bool) -> bool {
         let mut state = self.state.lock();
         let newest = state.begun;
@@ -143,7 +145,7 @@ fn execute(host: &Arc<ServerHost>, thread: usize, Job { client_id, unit, mailbox
     let stats = host.worker_stats(host.facts.workers + thread);
     let mut executor = Executor::new(commands::table(), keyspace, interests, stats, host.random_u64() as u32);
     executor.own_thread();
-    // It asks who listens, and no more: what the unit publishes is among the notices.
+    // Used only to look up subscribers: messages that the unit publishes are among the notices.
     executor.share_channels(host.channels.local(0));
     let appenders = &host.long_units.appenders;
     let spare = appenders.lock().pop();

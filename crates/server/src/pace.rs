@@ -1,16 +1,17 @@
-//! The pace of those who work in the background: so many bytes, or so much CPU time, a second, all of them together.
+//! A rate limit for background work: bytes, or CPU time, per second, shared by several threads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What was used is paid for with time: who uses something waits until what was used before is paid for. Time in which nothing
-/// was used is not saved up.
+/// Each use costs time at the rate; the next user waits until earlier uses are paid for. Idle time is not
+/// saved up.
 #[derive(Default)]
 pub(crate) struct Pace {
     paid_at_us: AtomicU64,
 }
 
 impl Pace {
-    /// How long to wait at `now_us` after so much was used (bytes, or microseconds of CPU time). A rate of 0 is no limit.
+    /// The pause at `now_us` after using `used` (bytes, or microseconds of CPU time). A rate of 0 is no
+    /// limit.
     pub(crate) fn pause_us(&self, used: u64, per_second: u64, now_us: u64) -> u64 {
         if per_second == 0 {
             return 0;

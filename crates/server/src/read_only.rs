@@ -1,22 +1,22 @@
-//! Why the server takes no writes, if so: one answer for `/_up`, INFO and metrics.
+//! The reason why the server takes no writes, if any: one answer for `/_up`, INFO and metrics.
 //!
-//! What it is: what a write would be told now. What it is not: asked by writes, each of which is admitted where it is made.
+//! It is for display only. Writes do not consult it; each is admitted where it is executed.
 
 use engine::Host;
 use storage::Admission;
 
 use crate::host::ServerHost;
 
-/// See the module documentation.
+/// A state in which the server refuses writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadOnly {
-    /// It follows another server. That is no fault.
+    /// It follows a leader. This is not a fault.
     Replica,
-    /// Fewer replicas are connected than `min-replicas-to-write` asks for.
+    /// Fewer replicas are connected than `min-replicas-to-write` requires.
     TooFewReplicas,
     /// The disk has no room for the log.
     DiskFull,
-    /// Damaged data was left out at the start, and nobody has accepted that yet.
+    /// Damaged data was left out at the start, and the operator has not confirmed that yet.
     Unconfirmed,
     /// The disk has not answered for seconds.
     DiskStalled,
@@ -35,7 +35,7 @@ impl ReadOnly {
         ReadOnly::LogFailed,
     ];
 
-    /// The reason that holds now, the gravest first. `None` also while the log is recovered.
+    /// The current reason, the gravest first. `None` also during recovery.
     pub(crate) fn of(host: &ServerHost) -> Option<ReadOnly> {
         let log = host.log()?;
         match log.admit(0) {
@@ -65,7 +65,7 @@ impl ReadOnly {
         }
     }
 
-    /// The reason in words, for people.
+    /// The reason as a sentence.
     pub(crate) fn reason(self, host: &ServerHost) -> String {
         let log = host.log();
         match self {
@@ -89,12 +89,12 @@ impl ReadOnly {
         }
     }
 
-    /// Whether the disk is to blame.
+    /// Whether a failing disk is the cause.
     pub(crate) fn is_failed_write(self) -> bool {
         matches!(self, ReadOnly::DiskFull | ReadOnly::DiskStalled | ReadOnly::LogFailed)
     }
 
-    /// Whether no load should be sent here: a replica serves what it is for.
+    /// Whether clients should avoid this server; a replica is healthy.
     pub(crate) fn is_fault(self) -> bool {
         self != ReadOnly::Replica
     }

@@ -1,5 +1,6 @@
-//! Frees what commands have detached, on a thread of its own: a flushed database of gigabytes stops nobody. And gives memory back
-//! to the OS after large blocks were freed, here or elsewhere: values, buffers of connections, records.
+//! Frees values that commands have detached, on a thread of its own, so that dropping a flushed database of
+//! gigabytes blocks no worker. It also gives memory back to the OS after large blocks were freed on any
+//! thread: values, buffers of connections, records.
 
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
@@ -9,10 +10,11 @@ use std::{
 
 use keyspace::Freed;
 
-/// How long what was freed is kept for whoever needs as much again.
+/// Time for which freed memory is kept for reuse.
 const KEPT_FOR: Duration = Duration::from_secs(1);
 
-/// Sends memory to be freed. Unbounded: what is in it takes no more memory than before it was detached.
+/// Sends memory to be freed. The queue is unbounded: queued values take no more memory than before they were
+/// detached.
 #[derive(Clone)]
 pub struct Reaper {
     sender: Sender<Freed>,
@@ -29,7 +31,7 @@ impl Reaper {
         Ok(Reaper { sender })
     }
 
-    /// Frees it soon.
+    /// Queues a value to be freed.
     pub fn free(&self, freed: Freed) {
         // Without the thread (at exit) it is freed here.
         let _ = self.sender.send(freed);
@@ -44,7 +46,8 @@ fn reap(receiver: &Receiver<Freed>) {
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 let freed = env::allocator::large_blocks_freed();
-                // None since the last look: a load of large values frees and takes all the time.
+                // Only when no block was freed since the last check: a load of large values frees and
+                // allocates all the time.
                 if freed == seen && freed != given_back {
                     env::allocator::release_unused();
                     given_back = freed;

@@ -1,25 +1,28 @@
-//! This server among others: whom it follows, who follows it, and what commands may ask of that.
+//! The replication of this server: its role, its leader, its replicas, and the commands for them.
 //!
 //! ```text
-//!              recovery::replication_state: replication.json             commands (REPLICAOF, WAIT, ROLE, INFO, ...)
-//!                   |                                                     |
-//! leader's log --> follower --> log here --> keyspace       Node <--------'
+//!              recovery::replication_state: replication.json          commands (REPLICAOF, WAIT, ROLE, INFO, ...)
+//!                   |                                                  |
+//! leader's log --> follower --> log here --> keyspace       Node <-----'
 //!                                 |                           |
 //!                                 '--> leader --> replicas --acks--> commit --> replies (storage), waits
 //! ```
 //!
-//! What it is: the wiring of the machines of the crate `replication` to sockets, threads, the log and the keyspace.
-//! What it is not: a decision of these machines; nor the end of a life of the process (see `serve`), which it can ask for.
+//! This module connects the state machines of the crate `replication` with sockets, threads, the log and the
+//! keyspace. It makes none of their decisions. It can request an in-process restart, which `serve` carries
+//! out.
 //!
 //! Invariants
-//! - A server that follows another appends nothing of its own, from its first record on to its promotion.
-//! - A promotion has stopped taking anything in, and applied everything it had, before its epoch begins; that is on disk before
-//!   a client may write.
-//! - A server follows another, never itself: known by its addresses where one is named, by its id in the handshake, however it was
-//!   reached.
-//! - A server that learns of a higher epoch than its own takes no writes any more, and remembers that, until told otherwise.
-//! - What is here that no leader may ever have committed is not shown: a leader that begins to follow, or is fenced, and with
-//!   `ack-replicas` a replica that starts, show nothing until the leader has committed all that they hold, or it was cut.
+//! - A replica appends nothing of its own, from its first record until its promotion.
+//! - Before the epoch of a promotion begins, the server has stopped receiving and has applied everything
+//!   received; the epoch is on disk before a client may write.
+//! - A server never follows itself: it recognises its own addresses when a leader is named, and its own id in
+//!   the handshake, however the connection was made.
+//! - A server that learns of a higher epoch than its own takes no writes any more, and persists that, until
+//!   an operator decides otherwise.
+//! - Data that no leader may ever have committed are not shown: a leader that begins to follow, or is fenced,
+//!   and with `ack-replicas` a replica that starts, show nothing until the leader has committed all their
+//!   data, or the rest was cut.
 
 mod failover;
 mod figures;
@@ -95,7 +98,7 @@ pub(crate) struct Node {
     dir: PathBuf,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
-    /// The file; it has what the role says is to be remembered.
+    /// `replication.json`: the part of the role that must survive a restart.
     standing: Mutex<ReplicationState>,
     role: Mutex<NodeRole<Address>>,
     /// Serialises promotions; a second caller sees the result of the first.
@@ -103,7 +106,7 @@ pub(crate) struct Node {
     /// Held while the acknowledged position is passed to the log, so that an older position never overwrites
     /// a newer one.
     acking: Mutex<()>,
-    /// Copies of what the role says, for those who ask often.
+    /// Copies of parts of `role`, for frequent readers.
     is_read_only: AtomicBool,
     unconfirmed: AtomicU64,
     lacks_replicas: AtomicBool,
@@ -212,7 +215,7 @@ impl Node {
         self.role.lock().leader().is_some()
     }
 
-    /// Changes the role; what is new in it is remembered if the second part of what `change` returns says so.
+    /// Changes the role; persists it if the second value that `change` returns is true.
     fn change_role<T>(
         &self,
         change: impl FnOnce(&mut NodeRole<Address>) -> (T, bool),
@@ -284,7 +287,7 @@ impl Node {
         let _ = self.rounds_end.set(Box::new(rounds_end));
         if log.is_mirror() {
             let awaits_acks = self.options.read().ack_replicas > 0;
-            // It ends where it was cut by now.
+            // After a divergence the log has been cut by now.
             let _ = self.change_role(|role| (role.recovered(log.appended_lsn(), awaits_acks), false));
             if self.is_stale() {
                 let up_to = self.unconfirmed();
@@ -373,7 +376,7 @@ impl Node {
         *self.diverged_at.lock() = Some(at);
     }
 
-    /// Nothing that is kept here is of use to who follows: everything must be copied.
+    /// Discards the log of this replica: everything must be copied from the leader.
     pub(crate) fn copy_anew(&self) {
         self.copies_anew.store(true, SeqCst);
     }

@@ -1,14 +1,17 @@
-//! The scrubber: a thread that reads again, slowly, what lies on disk, so that damage is found while memory has everything.
+//! The scrubber: a thread that slowly re-reads the files on disk, so that damage is found while memory has
+//! all data.
 //!
 //! ```text
-//! waits for the next round -> storage::scrub, paced -> findings -> told, and made dispensable by a snapshot
+//! waits for the next round -> storage::scrub, paced -> findings -> logged, and replaced by a snapshot
 //! ```
 //!
-//! What it is: when, how fast, and what is done about a finding. What it is not: the reading itself (`storage::scrub`).
+//! This module decides when and how fast to read, and handles findings. `storage::scrub` reads.
 //!
 //! Invariants
-//! - A damaged file is never repaired in place: what memory holds is written anew, and then the file is not needed any more.
-//! - A damaged snapshot stays where it is until there is another one to start from: what is left of it may be all there is.
+//! - A damaged file is never repaired in place: its data are written anew from memory, and then the file is
+//!   not needed any more.
+//! - A damaged snapshot stays in place until another one can replace it at a start: its intact parts may be
+//!   the only copy.
 
 use std::{
     path::Path,
@@ -33,21 +36,21 @@ use storage::{
 
 use crate::{host::ServerHost, pace::Pace};
 
-/// How often it is looked whether a round is due.
+/// Period of the check for a due round.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
-/// The figures of INFO and metrics.
+/// Figures for INFO and metrics.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Figures {
     pub(crate) in_progress: bool,
     pub(crate) rounds: u64,
     /// When the last round ended.
     pub(crate) last_round_unix_ms: u64,
-    /// Findings of all rounds.
+    /// Damaged files found in all rounds.
     pub(crate) damaged_files: u64,
 }
 
-/// See the module documentation.
+/// State of the scrubber.
 #[derive(Default)]
 pub(crate) struct Scrubber {
     state: Mutex<State>,
@@ -66,25 +69,25 @@ impl Scrubber {
         self.state.lock().figures
     }
 
-    /// Bytes read by all rounds.
+    /// Bytes read in all rounds.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
 
-    /// Has the thread end.
+    /// Asks the thread to end.
     pub(crate) fn stop(&self) {
         self.state.lock().stopping = true;
         self.wake.notify_one();
     }
 
-    /// Starts the thread. What recovery has just read needs no look: the first round is due after a pause.
+    /// Starts the thread. Recovery has just read everything, so the first round is due after a pause.
     pub(crate) fn start(host: &Arc<ServerHost>, log: &Log) -> Result<JoinHandle<()>, std::io::Error> {
         let (host, log) = (host.clone(), log.clone());
         thread::Builder::new().name("scrubber".into()).spawn(move || host.scrubber.run(&host, &log))
     }
 
     fn run(&self, host: &ServerHost, log: &Log) {
-        // Commands come first. Not permitted to everyone, and not needed.
+        // Commands have priority. Without the privilege this fails, which does no harm.
         let _ = env::thread::set_nice(10);
         let mut pause_began_ms = host.unix_ms();
         while self.sleep(LOOK_PERIOD) {
@@ -93,7 +96,7 @@ impl Scrubber {
                 (settings.integer(Key::ScrubRateBytes), settings.integer(Key::ScrubIntervalSeconds))
             };
             let paused_ms = host.unix_ms().saturating_sub(pause_began_ms);
-            // A directory with damage that nobody has accepted yet is the operator's to look at.
+            // Damage that the operator has not confirmed yet is left as it is.
             if rate > 0 && paused_ms >= period_s.saturating_mul(1000) && !log.is_frozen() {
                 self.round(host, log);
                 pause_began_ms = host.unix_ms();
@@ -101,7 +104,7 @@ impl Scrubber {
         }
     }
 
-    /// Sleeps for so long; `false` if the thread is to end.
+    /// Sleeps for `pause`; `false` if the thread must end.
     fn sleep(&self, pause: Duration) -> bool {
         let mut state = self.state.lock();
         if !state.stopping {
@@ -142,7 +145,7 @@ impl Scrubber {
         }
     }
 
-    /// Has what was found damaged not be needed any more; whether that was possible.
+    /// Replaces the damaged files, so that they are not needed any more. Returns whether that succeeded.
     fn make_dispensable(&self, host: &ServerHost, log: &Log, disk: &dyn Disk, findings: &[Finding]) -> bool {
         let outcome = self.replace(host, log, disk, findings);
         if let Err(error) = &outcome {
@@ -180,7 +183,8 @@ impl Scrubber {
             }
             Err(error) => Err(in_words(error)),
         };
-        // Where nothing was written since, another snapshot can only take the place of the damaged one.
+        // Without writes since the damaged snapshot, a new one would begin at the same position: move the
+        // damaged one away first.
         let newest = log.written_lsn();
         let (now, later): (Vec<Lsn>, Vec<Lsn>) =
             damaged.drain(..).partition(|&begin| has_other || begin == newest);
@@ -188,16 +192,16 @@ impl Scrubber {
         self.take_snapshot(host)?;
         later.into_iter().try_for_each(set_aside)?;
         if is_log {
-            // One generation is enough where the other needs a log that is damaged.
+            // Keep one generation: the older one needs the damaged log.
             snapshot::retain(disk, dir, log, 1).map_err(in_words)?;
         }
         Ok(())
     }
 
-    /// Has a snapshot taken and waits for it.
+    /// Requests a snapshot and waits for it.
     fn take_snapshot(&self, host: &ServerHost) -> Result<(), String> {
         let (done, outcome) = sync_channel(1);
-        // Nobody listens any more if the server is stopping.
+        // If the server is stopping, there is no receiver.
         host.snapshots.ask_then(Box::new(move |taken| drop(done.send(taken))));
         loop {
             match outcome.recv_timeout(LOOK_PERIOD) {

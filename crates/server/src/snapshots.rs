@@ -1,16 +1,16 @@
-//! Snapshots of a running server: when one is taken, by whom, how fast, and how it went.
+//! Snapshots of a running server: their triggers, threads, pace and figures.
 //!
 //! ```text
-//! "snapshots" thread: waits for a reason -> SnapshotTask -> snapshot-0..n capture and write, paced -> publish -> waits
+//! "snapshots" thread: waits for a trigger -> SnapshotTask -> snapshot-0..n capture, write, paced -> publish
 //! ```
 //!
-//! What it is: the reasons (growth of the log, time, BGSAVE, a clean stop), the threads, the pace, the figures for INFO and
-//! metrics. What it is not: the taking itself (`recovery::snapshot_task`), nor needed for anything that was acknowledged: that is in the log.
+//! The triggers are growth of the log, time, BGSAVE and a clean stop. [`recovery::snapshot_task`] takes the
+//! snapshot. Acknowledged writes never depend on a snapshot: they are in the log.
 //!
 //! Invariants
-//! - One snapshot at a time. One that fails is told and tried again later; the server goes on.
-//! - A snapshot that is asked for while another is being taken is taken after it, not merged with it: what was written
-//!   meanwhile may not be in the first.
+//! - One snapshot at a time. A failure is logged and retried later; the server goes on.
+//! - A snapshot requested while another is being taken is taken after it, not merged with it: the first may
+//!   lack records written meanwhile.
 
 use std::{
     panic::resume_unwind,
@@ -38,16 +38,17 @@ use storage::{
 
 use crate::{host::ServerHost, pace::Pace};
 
-/// Threads that write, at most.
+/// Writer threads of a snapshot at most.
 const WRITERS_MAX: usize = 8;
-/// How often reasons are looked for.
+/// Period of the check of triggers.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// After a failure nothing but a command has another snapshot taken for so long.
+/// After a failure, automatic snapshots pause for this time; commands are not delayed.
 const RETRY_MS: u64 = 60_000;
-/// A clean stop takes a snapshot, unless told otherwise, if the next start had to replay more log than this: about a second.
+/// By default, a clean stop takes a snapshot if the next start had to replay more log than this, which takes
+/// about a second.
 const STOP_REPLAY_BYTES_MAX: u64 = 128 << 20;
 
-/// Why a snapshot was not taken.
+/// Why no snapshot was taken.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -66,61 +67,61 @@ enum Failure {
     Stopping,
 }
 
-/// What is done about a snapshot when the server stops.
+/// Whether the server takes a snapshot when it stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtStop {
-    /// It is taken if that makes the next start noticeably faster.
+    /// Only if the next start has to replay more than [`STOP_REPLAY_BYTES_MAX`] without it.
     IfWorthIt,
     Take,
     Leave,
 }
 
-/// The figures of INFO and metrics.
+/// Figures for INFO and metrics.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Figures {
-    /// One is asked for or being taken.
+    /// A snapshot is requested or in progress.
     pub(crate) in_progress: bool,
-    /// When the one being taken was begun.
+    /// Start time of the snapshot in progress.
     pub(crate) running_since_ms: Option<u64>,
-    /// When the newest was begun.
+    /// Start time of the newest snapshot.
     pub(crate) last_unix_ms: u64,
-    /// Bytes of its files; 0 without one.
+    /// Bytes of the newest snapshot's files; 0 without one.
     pub(crate) last_file_bytes: u64,
-    /// Seconds that the last attempt took.
+    /// Duration of the last attempt.
     pub(crate) last_seconds: Option<u64>,
     pub(crate) last_failed: bool,
     pub(crate) taken: u64,
     pub(crate) failures: u64,
-    /// Records of the log before the newest.
+    /// Total of records in the log when the newest snapshot began.
     records_at_last: u64,
-    /// Where the newest begins.
+    /// Position at which the newest snapshot begins.
     begin_lsn: Option<Lsn>,
-    /// When the last attempt failed.
+    /// Time of the last failure.
     failed_at_ms: u64,
 }
 
-/// See the module documentation.
+/// State of the snapshots of a server.
 pub(crate) struct Snapshots {
     state: Mutex<State>,
     wake: Condvar,
-    /// Bytes written to files of snapshots since the start.
+    /// Bytes written to files of snapshots since the server started.
     written_bytes: AtomicU64,
     /// Bytes that the last snapshot, or the one in progress, has copied because they were about to change.
     copied_bytes: AtomicU64,
     cancelled: AtomicBool,
-    /// The one in progress is of no use.
+    /// The snapshot in progress is to be abandoned.
     given_up: AtomicBool,
 }
 
-/// Is told what came of a snapshot.
+/// Called with the result of a snapshot.
 type OnTaken = Box<dyn FnOnce(Result<(), String>) + Send>;
 
 struct State {
     figures: Figures,
     wanted: bool,
-    /// Who waits for the snapshot that is wanted.
+    /// Called after the wanted snapshot.
     waiting: Vec<OnTaken>,
-    /// Who waits for a forced recovery to be confirmed.
+    /// The answer channel of the command that confirms a forced recovery.
     confirming: Option<Responder>,
     stop: Option<AtStop>,
 }
@@ -132,7 +133,7 @@ impl State {
 }
 
 impl Snapshots {
-    /// None was taken yet; `now_ms` is told as the time of the last until there is one.
+    /// State before the first snapshot; until then `now_ms` is shown as the time of the last.
     pub(crate) fn new(now_ms: u64) -> Snapshots {
         let figures = Figures { last_unix_ms: now_ms, ..Figures::default() };
         Snapshots {
@@ -165,12 +166,12 @@ impl Snapshots {
         self.copied_bytes.load(Relaxed)
     }
 
-    /// Records that were written since the newest was begun.
+    /// Records written since the newest snapshot was begun.
     pub(crate) fn changes(&self, host: &ServerHost) -> u64 {
         records(host).saturating_sub(self.figures().records_at_last)
     }
 
-    /// Asks for a snapshot; while one is being taken, only if it may be `scheduled`.
+    /// Requests a snapshot. If one is in progress, another follows it only if `scheduled`.
     pub(crate) fn ask(&self, scheduled: bool) -> SaveAnswer {
         let mut state = self.state.lock();
         let is_busy = state.is_busy();
@@ -182,7 +183,7 @@ impl Snapshots {
         if is_busy { SaveAnswer::Scheduled } else { SaveAnswer::Started }
     }
 
-    /// Asks for a snapshot, unless one is being taken; the responder is kept when it is taken.
+    /// Requests a snapshot, unless one is in progress; the responder gets its result.
     pub(crate) fn ask_and_tell(&self, responder: Responder) -> Result<(), &'static str> {
         let mut state = self.state.lock();
         if state.is_busy() {
@@ -194,7 +195,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Asks for a snapshot, after the one that is being taken if there is one; `then` is told what came of it.
+    /// Requests a snapshot, after the one in progress if there is one; `then` gets its result.
     pub(crate) fn ask_then(&self, then: OnTaken) {
         let mut state = self.state.lock();
         state.wanted = true;
@@ -202,12 +203,14 @@ impl Snapshots {
         self.wake.notify_one();
     }
 
-    /// Gives up the one in progress, if there is one: something was moved from where it has not been to where it has.
+    /// Abandons the snapshot in progress, if any: entries have moved from a part not yet captured to a
+    /// captured one.
     pub(crate) fn give_up(&self) {
         self.given_up.store(true, Relaxed);
     }
 
-    /// Has a forced recovery confirmed: a snapshot of what is in memory takes the place of what is damaged.
+    /// Confirms a forced recovery: a snapshot of the memory replaces the damaged files. The responder gets
+    /// the result.
     pub(crate) fn confirm(&self, responder: Responder) -> Result<(), &'static str> {
         let mut state = self.state.lock();
         if state.confirming.is_some() || state.is_busy() {
@@ -218,14 +221,14 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Has the thread end, after it has given up what it is at and done what is to be done at a stop.
+    /// Asks the thread to abandon its snapshot, to take one if `at_stop` says so, and to end.
     pub(crate) fn stop(&self, at_stop: AtStop) {
         self.cancelled.store(true, Relaxed);
         self.state.lock().stop = Some(at_stop);
         self.wake.notify_one();
     }
 
-    /// Notes what there is and starts the thread.
+    /// Reads the figures of the newest snapshot and starts the thread.
     pub(crate) fn start(host: &Arc<ServerHost>, log: &Log) -> Result<JoinHandle<()>, std::io::Error> {
         let newest = snapshot::list_begins(&RealDisk, &host.facts.dir)
             .ok()
@@ -254,7 +257,7 @@ impl Snapshots {
                 let is_worth_it = self.changes(host) > 0 && replay_bytes > STOP_REPLAY_BYTES_MAX;
                 let is_wanted = at_stop == AtStop::Take || (at_stop == AtStop::IfWorthIt && is_worth_it);
                 if is_wanted && !log.is_frozen() {
-                    // Told in the log; there is nobody left to answer.
+                    // The result is logged; nobody waits for it.
                     let _ = self.take_and_tell(host, log);
                 }
                 return;
@@ -273,7 +276,7 @@ impl Snapshots {
             }
             let (wanted, waiting) = (std::mem::take(&mut state.wanted), std::mem::take(&mut state.waiting));
             state.figures.running_since_ms = wanted.then(|| host.unix_ms());
-            // The lock is given back first: reasons ask for the figures.
+            // The lock is released first: triggers read the figures.
             drop(state);
             if wanted || self.is_due(host, log, &figures) {
                 let outcome = self.take_and_tell(host, log);
@@ -282,7 +285,7 @@ impl Snapshots {
         }
     }
 
-    /// Replaces what a forced recovery has left of the directory by a snapshot of what is in memory; then writes are taken.
+    /// Replaces the files left by a forced recovery by a snapshot of the memory; then writes are accepted.
     fn take_confirmed(&self, host: &ServerHost, log: &Log) -> Result<(), Failure> {
         let (disk, dir): (Arc<dyn Disk>, _) = (Arc::new(host.facts.disk.clone()), &host.facts.dir);
         let info = match salvage::confirmed_before(&*disk, dir, log)? {
@@ -317,7 +320,7 @@ impl Snapshots {
         has_grown || (period_s > 0 && age_ms >= period_s * 1000)
     }
 
-    /// The error is the reply to who waits for the snapshot.
+    /// The error is the reply to clients that wait for the snapshot.
     fn take_and_tell(&self, host: &ServerHost, log: &Log) -> Result<(), String> {
         let (begun_ms, records_before) = (host.unix_ms(), records(host));
         self.state.lock().figures.running_since_ms = Some(begun_ms);
@@ -386,14 +389,14 @@ impl Snapshots {
             };
             let started: Vec<_> = parts.into_iter().enumerate().map(start).collect();
             let ended = started.into_iter().map(|it| it?.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            // All of them are waited for, also when one has failed.
+            // Join all of them, even if one has failed.
             ended.collect::<Vec<_>>().into_iter().collect()
         });
         let summaries = summaries?;
         if self.given_up.load(Relaxed) {
             return Err(Failure::Moved);
         }
-        // The log before the snapshot will be given up: nothing may need it.
+        // Publishing gives up the log before the snapshot: documents must not need it.
         if host.saver.save_all(host, log)?.is_some_and(|saved_lsn| saved_lsn < task.meta().begin_lsn) {
             return Err(Failure::Unsaved);
         }
@@ -406,7 +409,7 @@ impl Snapshots {
         mut part: PartTask<'_>,
         paces: &Paces,
     ) -> Result<PartSummary, Failure> {
-        // Commands come first. Not permitted to everyone, and not needed.
+        // Commands have priority. Without the privilege this fails, which does no harm.
         let _ = env::thread::set_nice(15);
         let mut cpu_us = env::thread::cpu_time_us();
         while let Some(bytes) = part.step()? {
@@ -429,7 +432,7 @@ impl Snapshots {
     }
 }
 
-/// How fast one snapshot is taken, by all of its writers together.
+/// The pace of one snapshot, shared by its writers.
 #[derive(Default)]
 struct Paces {
     disk: Pace,
@@ -437,7 +440,7 @@ struct Paces {
 }
 
 impl Paces {
-    /// How long a writer is to rest after it has written so many bytes in so much time.
+    /// The pause of a writer after it has written `bytes` with `cpu_us` of CPU time.
     fn pause_us(&self, host: &ServerHost, bytes: u64, cpu_us: u64) -> u64 {
         let (bytes_per_second, cpu_percent) = {
             let settings = host.settings();
@@ -458,7 +461,7 @@ impl Figures {
     }
 }
 
-/// Records that were replayed at the start or written since.
+/// Records replayed at the start and written since.
 fn records(host: &ServerHost) -> u64 {
     host.progress.records() + host.log().map_or(0, |log| log.stats().records.load(Relaxed))
 }

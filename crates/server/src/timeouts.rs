@@ -1,7 +1,8 @@
-//! Deadlines of the commands that are blocked on one worker.
+//! The deadlines of blocked commands of one worker.
 //!
-//! One timer for all of them, set to the first. A deadline is removed as soon as its wait ends for another reason, so there are
-//! never more than connections, however quickly commands block and are served.
+//! One timer serves all of them, set to the first deadline. A deadline is removed as soon as its wait ends
+//! for another reason, so there are never more than connections, however quickly commands block and are
+//! served.
 
 use std::{cell::RefCell, collections::BTreeSet};
 
@@ -10,17 +11,17 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// See the module documentation.
+/// The deadlines of one worker.
 #[derive(Default)]
 pub(crate) struct Timeouts {
-    /// With the ids of the clients.
+    /// Deadlines with client ids.
     deadlines: RefCell<BTreeSet<(Instant, u64)>>,
-    /// The first deadline is another one.
+    /// Notified when the first deadline changes.
     changed: Notify,
 }
 
 impl Timeouts {
-    /// A command of this client times out then.
+    /// Adds the deadline of a client's blocked command.
     pub(crate) fn add(&self, deadline: Instant, client_id: u64) {
         let mut deadlines = self.deadlines.borrow_mut();
         deadlines.insert((deadline, client_id));
@@ -29,12 +30,12 @@ impl Timeouts {
         }
     }
 
-    /// It does not any more. The timer may go off for nothing once.
+    /// Removes a deadline. The timer may fire once without need.
     pub(crate) fn remove(&self, deadline: Instant, client_id: u64) {
         self.deadlines.borrow_mut().remove(&(deadline, client_id));
     }
 
-    /// Completes with the next client whose deadline has passed, and forgets the deadline.
+    /// Completes with the next client whose deadline has passed, and removes the deadline.
     pub(crate) async fn next(&self) -> u64 {
         loop {
             let first = self.deadlines.borrow().first().copied();

@@ -1,7 +1,7 @@
 //! `_changes`: the feed of a database, in all its forms.
 //!
 //! ```text
-//! subscribe -> read after `since` -> wait until the log has committed it -> send -> await a change -> read ...
+//! subscribe -> read after `since` -> wait until the log has committed it -> send -> await a change
 //! ```
 //!
 //! Invariants

@@ -1,4 +1,4 @@
-//! One database: what it is, and the way to everything in it.
+//! Routes of one database: its information and settings, and the dispatch of all paths below it.
 
 use std::sync::Arc;
 
@@ -21,12 +21,13 @@ use crate::host::ServerHost;
 
 const METHODS: &str = "DELETE,GET,HEAD,POST,PUT";
 
-/// How an update sequence is told: with the database that it is of, so that another one under the same name is noticed.
+/// Formats an update sequence with the id of its database, so that a later database of the same name is
+/// detected.
 pub(super) fn seq_text(seq: u64, db: DbId) -> String {
     format!("{seq}-{db}")
 }
 
-/// `/DB` and all below.
+/// `/DB` and all paths below.
 pub(super) async fn database(call: &mut Call, name: &str, path: &[&str]) -> Result<Reply, Failure> {
     match (call.method(), path) {
         ("PUT", []) => return create(call, name).await,
@@ -70,7 +71,7 @@ async fn document_or_below(
     }
 }
 
-/// What begins with an underscore and is no document.
+/// Dispatches paths below a database that begin with an underscore and are not documents.
 async fn special(
     call: &mut Call,
     database: &Arc<Database>,
@@ -110,7 +111,7 @@ async fn special(
         ("_ensure_full_commit", []) => {
             only(&call.head, "POST")?;
             call.require_json()?;
-            // Everything that was acknowledged is durable; and so is all that is there, after this.
+            // Acknowledged changes are durable anyway; the wait makes all changes in memory durable.
             call.snapshot(database).await?;
             let done = json!({ "ok": true, "instance_start_time": "0" });
             Ok(reply::value(StatusCode::CREATED, &done))
@@ -153,7 +154,7 @@ async fn info(call: &Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     Ok(reply::value(StatusCode::OK, &described(&call.thread.host, database, &snapshot)))
 }
 
-/// What is said of a database.
+/// The information on a database, as `GET /DB` returns it.
 pub(super) fn described(
     host: &ServerHost,
     database: &Database,

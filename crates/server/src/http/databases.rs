@@ -1,4 +1,4 @@
-//! All databases: listed, described, followed.
+//! Routes over all databases: lists, information, and the feed of created, changed and deleted databases.
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc, time::Duration};
 
@@ -19,10 +19,10 @@ use super::{
 };
 use crate::host::ServerHost;
 
-/// Databases described in one request.
+/// Databases in one request of `_dbs_info` at most.
 const DESCRIBED_MAX: usize = 100;
 
-/// The names that the parameters of a list ask for.
+/// The databases selected by the parameters of a list.
 fn names(call: &Call) -> Result<Vec<Arc<Database>>, Failure> {
     let text = |names: &[&str]| -> Result<Option<String>, Failure> {
         Ok(call.query.any_json(names)?.and_then(|key| key.as_str().map(str::to_owned)))
@@ -93,10 +93,11 @@ fn row(host: &ServerHost, database: &Arc<Database>) -> Value {
     json!({ "key": &**database.name(), "info": described(host, database, &database.snapshot()) })
 }
 
-/// What was last told of each database.
+/// The id and update sequence of each database, as last reported to the client.
 type Told = BTreeMap<Arc<str>, (DbId, u64)>;
 
-/// `/_db_updates`: which databases were made, changed or removed. A position is one of the log.
+/// `/_db_updates`: the feed of created, changed and deleted databases. Its sequences are positions of the
+/// log.
 pub(super) async fn db_updates(call: &Call) -> Result<Reply, Failure> {
     only(&call.head, "GET,HEAD")?;
     call.user.require_admin()?;
@@ -150,10 +151,11 @@ pub(super) async fn db_updates(call: &Call) -> Result<Reply, Failure> {
     Ok(form.reply(body))
 }
 
-/// News of many databases are gathered for as long, because all are looked at.
+/// Pause after a change before the next scan: each scan visits all databases.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// What has happened since `told`, which follows. At first: what has changed behind `since`.
+/// The events since the state `told`, which is replaced by the current one. In the first call: changes after
+/// `since`.
 fn updates(
     databases: &[Arc<Database>],
     told: &mut Told,

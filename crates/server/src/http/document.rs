@@ -1,4 +1,4 @@
-//! One document: read, written, deleted, copied.
+//! Routes of one document: read, write, delete, copy.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -65,7 +65,7 @@ enum OpenRevs {
     All(String),
 }
 
-/// All leaves, or the revisions that are asked for.
+/// All leaves, or the requested revisions.
 fn read_revs(
     call: &Call,
     snapshot: Snapshot,
@@ -119,7 +119,7 @@ async fn put(call: &mut Call, database: &Arc<Database>, id: &str) -> Result<Repl
     save(call, database, id, edit, StatusCode::CREATED).await
 }
 
-/// `POST /DB`: as PUT, with an id that the document brings or gets.
+/// `POST /DB`: like PUT, with the id in the document or a generated one.
 pub(super) async fn post(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     call.require_json()?;
     let body = call.body().await?;
@@ -135,7 +135,7 @@ pub(super) async fn post(call: &mut Call, database: &Arc<Database>) -> Result<Re
 async fn delete(call: &Call, database: &Arc<Database>, id: &str) -> Result<Reply, Failure> {
     security::check_edit(call, database, id)?;
     if !id.starts_with(LOCAL_PREFIX) {
-        // Who deletes what is not there is told so, whatever revision is given.
+        // Deleting a missing document is 404, whatever revision is given.
         call.snapshot(database).await?.open(id, Pick::Winner)?;
     }
     let document = NewDocument::deletion(id.into(), based_on(call, None)?);
@@ -182,7 +182,7 @@ fn destination(call: &Call) -> Result<(String, Option<Rev>), Failure> {
     Ok((id.into_owned(), rev))
 }
 
-/// The revision that an edit is based on: as the document, the query or `If-Match` says it.
+/// The revision on which an edit is based: from the document, the query or `If-Match`.
 pub(super) fn based_on(call: &Call, in_document: Option<DocRev>) -> Result<Option<DocRev>, Failure> {
     let parse = |text: &str| text.parse().map_err(|error| Failure::Doc(DocError::from(error)));
     let in_query: Option<DocRev> = call.query.text("rev").map(parse).transpose()?;
@@ -198,12 +198,12 @@ pub(super) fn based_on(call: &Call, in_document: Option<DocRev>) -> Result<Optio
     Ok(beside.or(in_document))
 }
 
-/// As [`based_on`], for documents that are listed.
+/// Like [`based_on`], for all documents but `_local` ones.
 pub(super) fn based_on_tree(call: &Call) -> Result<Option<Rev>, Failure> {
     based_on(call, None)?.map(tree_rev).transpose()
 }
 
-/// A document that is too large is told by the id under which it was sent.
+/// Puts the id of the path into the error for a too large document.
 fn named(error: DocError, id: &str) -> DocError {
     match error {
         DocError::DocumentTooLarge(_) => DocError::DocumentTooLarge(id.into()),
@@ -211,7 +211,7 @@ fn named(error: DocError, id: &str) -> DocError {
     }
 }
 
-/// Makes an edit, and says so once it is durable.
+/// Makes an edit, and replies once it is durable.
 pub(super) async fn save(
     call: &Call,
     database: &Arc<Database>,
@@ -221,7 +221,7 @@ pub(super) async fn save(
 ) -> Result<Reply, Failure> {
     let size = (1, edit.size_bytes());
     let rev = call.thread.change(database, size, |writer| edit.make(writer)).await?;
-    // `batch=ok` asks for less than there is: the edit is durable all the same.
+    // `batch=ok` permits a reply before the edit is durable; only its status is different here.
     let is_batch = call.query.text("batch") == Some("ok") && status == StatusCode::CREATED;
     let status = if is_batch { StatusCode::ACCEPTED } else { status };
     let rev = rev.to_string();
@@ -240,13 +240,13 @@ pub(super) async fn save(
     Ok(reply)
 }
 
-/// Where what was made is found.
+/// Sets `Location` to the URL of the new resource.
 pub(super) fn set_location(call: &Call, reply: &mut Reply, path: &str) {
     let host = call.header(header::HOST).unwrap_or("localhost");
     reply::set(reply, header::LOCATION, &format!("http://{host}{path}"));
 }
 
-/// What stays as it is in a segment of a path.
+/// The characters that are percent-encoded in a segment of a path.
 const UNRESERVED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -264,7 +264,7 @@ pub(super) fn encoded(segment: &str) -> Cow<'_, str> {
     utf8_percent_encode(segment, UNRESERVED).into()
 }
 
-/// The slash of `_design/` and `_local/` stays.
+/// Encodes an id, but keeps the slash of `_design/` and `_local/`.
 fn encoded_id(id: &str) -> String {
     match ["_design/", "_local/"].iter().find_map(|prefix| Some((prefix, id.strip_prefix(prefix)?))) {
         Some((prefix, rest)) => format!("{prefix}{}", encoded(rest)),

@@ -1,4 +1,4 @@
-//! Edits: from documents that clients send to what the database is asked to do, and back to what the clients are told.
+//! Converts documents sent by clients into edits of a database, and makes the edits.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use super::{
     upload::{Stored, Upload},
 };
 
-/// What is done to one document.
+/// A change of one document.
 pub(super) enum Edit {
-    /// One that is listed and replicated, with what keeps attachments of it that are in the log already.
+    /// A replicated document; [`Stored`] keeps its uploaded attachments until the edit is made.
     Document(EditRequest, Vec<Stored>),
-    /// One that is neither. Its id is without the prefix.
+    /// A `_local` document, which is neither listed nor replicated. The id is without the prefix.
     Local { id: DocId, rev: Option<u64>, deleted: bool, body: Bytes },
 }
 
 impl Edit {
-    /// About how many bytes it takes in the log.
+    /// Approximate bytes of the edit in the log.
     pub(super) fn size_bytes(&self) -> usize {
         let attachment = |attachment: &AttachmentRequest| match &attachment.source {
             AttachmentSource::Inline { bytes, .. } => bytes.len(),
@@ -39,7 +39,7 @@ impl Edit {
         }
     }
 
-    /// The document, if it is one that is listed.
+    /// The id of a document that is not `_local`.
     pub(super) fn document_id(&self) -> Option<&DocId> {
         match self {
             Edit::Document(edit, _) => Some(&edit.id),
@@ -47,7 +47,7 @@ impl Edit {
         }
     }
 
-    /// Does it.
+    /// Makes the edit in a round. A failed edit discards its uploads.
     pub(super) fn make(self, writer: &mut Writer) -> Result<DocRev, DocError> {
         match self {
             Edit::Document(edit, stored) => {
@@ -76,13 +76,13 @@ fn upload_of(attachment: &AttachmentRequest) -> Option<UploadId> {
     }
 }
 
-/// How large documents may be.
+/// The limits on documents.
 pub(super) fn limits(call: &Call) -> Limits {
     let document_bytes_max = call.thread.host.settings().integer(Key::MaxDocumentSize) as usize;
     Limits { document_bytes_max, ..Limits::default() }
 }
 
-/// What is done to the document `id`, if `document` is sent. Attachments that are too large for one record are stored before.
+/// The edit that stores `document` under `id`. Uploads attachments that are too large for one record.
 pub(super) async fn edit_of(
     call: &Call,
     database: &Arc<Database>,
@@ -107,7 +107,7 @@ pub(super) async fn edit_of(
     Ok(Edit::Document(EditRequest::new(id, document, new_edits, uploaded)?, stored))
 }
 
-/// Stores an attachment that is too large for one record: from then on it follows its document.
+/// Uploads an attachment larger than [`CHUNK_BYTES`], and turns it into [`NewContent::Follows`].
 async fn store_large(
     call: &Call,
     database: &Arc<Database>,
@@ -128,7 +128,7 @@ async fn store_large(
     Ok(Some((uploaded, stored)))
 }
 
-/// The revision of a document that is listed.
+/// The revision of a document that is not `_local`.
 pub(super) fn tree_rev(rev: DocRev) -> Result<Rev, Failure> {
     match rev {
         DocRev::Tree(rev) => Ok(rev),

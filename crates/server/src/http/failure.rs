@@ -1,4 +1,4 @@
-//! Why a request fails, and how a client is told: the one table of status, error and reason.
+//! Failed requests, and the one table of their status, error and reason.
 //!
 //! The texts are those of CouchDB, exactly: PouchDB and others compare them.
 
@@ -13,41 +13,42 @@ use super::{
 };
 use crate::documents::{LogFailed, Refusal};
 
-/// When to come back if there is no memory for a body, in seconds.
+/// `Retry-After`, in seconds, if memory for a body is lacking.
 const RETRY_AFTER_S: &str = "5";
 
-/// See the module documentation.
+/// Why a request fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// What is wrong with documents.
+    /// An error of documents or databases.
     Doc(DocError),
-    /// The methods that the path knows.
+    /// The method is not among these, which the path supports.
     MethodNotAllowed(&'static str),
-    /// Nothing has this path.
+    /// The path does not exist; with the reason in the reply.
     NotFound(&'static str),
-    /// The client must say who it is. It is not asked to (`WWW-Authenticate`): browsers would show a window of their own.
+    /// The client must authenticate. There is no `WWW-Authenticate` header: browsers would open their own
+    /// log-in window.
     Unauthorized(&'static str),
-    /// The client has said who it is, and may not.
+    /// The authenticated client lacks the permission.
     Forbidden(&'static str),
-    /// The body is of another type than this one.
+    /// The body does not have this required content type.
     BadContentType(&'static str),
-    /// The body is compressed in a way that is not taken here.
+    /// The body's `Content-Encoding` is not supported.
     BadContentEncoding,
     /// The body is larger than `http-body-bytes-max`.
     TooLarge,
-    /// Bodies of other requests take all memory that there is for them.
+    /// Bodies of other requests take all memory for bodies.
     Busy,
-    /// What an `If-Match` or a `_rev` asks for contradicts another.
+    /// The revisions given in the body and in the query or `If-Match` differ.
     RevMismatch,
-    /// The range begins behind the end of this many bytes.
+    /// The range does not contain any of the attachment's bytes, of which there are this many.
     RangeNotSatisfiable(u64),
-    /// It takes no writes.
+    /// The server does not take writes now.
     Refused(Refusal),
-    /// Nothing does this here.
+    /// A function of CouchDB that this server does not have.
     NotImplemented(&'static str),
-    /// Too few replicas have acknowledged within `ack-timeout`. It is on this disk.
+    /// Too few replicas have acknowledged within `ack-timeout`; the change is on this server's disk.
     NotReplicated,
-    /// The client has gone in the midst of its request.
+    /// The client left before the end of its request.
     Gone,
 }
 
@@ -60,7 +61,7 @@ impl Failure {
         Failure::Doc(DocError::QueryParse(reason.into()))
     }
 
-    /// JSON that is none, also if it is no UTF-8.
+    /// The body is not valid JSON, or not UTF-8.
     pub(super) const INVALID_JSON: Failure = Failure::Doc(DocError::bad_request("invalid UTF-8 JSON"));
 
     fn row(&self) -> (StatusCode, &'static str, Cow<'static, str>) {
@@ -104,7 +105,8 @@ impl Failure {
             ),
             Failure::Refused(refusal) => {
                 let (status, error) = match refusal {
-                    // Not a matter of time: PouchDB goes on without writing checkpoints here.
+                    // Permanent, unlike the other refusals: with 403, PouchDB goes on without checkpoints
+                    // here.
                     Refusal::Replica => (StatusCode::FORBIDDEN, "forbidden"),
                     Refusal::DiskFull(_) => (StatusCode::INSUFFICIENT_STORAGE, "insufficient_storage"),
                     Refusal::LogFailed => (StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error"),
@@ -124,7 +126,7 @@ impl Failure {
         }
     }
 
-    /// Status, error and reason, for a list of results.
+    /// Status, error and reason, for rows of a list of results.
     pub(super) fn parts(&self) -> (u16, &'static str, Cow<'static, str>) {
         let (status, error, reason) = self.row();
         (status.as_u16(), error, reason)

@@ -1,4 +1,4 @@
-//! What concerns the server as a whole: who it is, whether it serves, what it does.
+//! Routes of the server as a whole: identity, health, metrics, ids, tasks.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use crate::{
     read_only::ReadOnly,
 };
 
-/// The version of CouchDB whose protocol this is.
+/// The version of CouchDB whose protocol is served.
 const COUCHDB_VERSION: &str = "3.5.0";
-/// Ids given out at once.
+/// Limit of `count` in `/_uuids`.
 const UUIDS_MAX: u64 = 1000;
 
-/// As CouchDB: 200 `{"status":"ok"}` when requests are served; 404 with progress while the server recovers. 503 with the reason when
-/// it takes no writes for a fault; a replica is as it should be.
+/// `/_up`. As in CouchDB: 200 `{"status":"ok"}` when requests are served, and 404 (with progress) while the
+/// server recovers. 503 with the reason when a fault prevents writes; a replica is healthy.
 pub(super) fn up(host: &ServerHost) -> Reply {
     if let Some(loading) = host.loading() {
         let (done, total) = host.progress.bytes();
@@ -64,8 +64,8 @@ pub(super) async fn metrics_text(
     }
 }
 
-/// `/`: the greeting by which clients know CouchDB. Its uuid is that of the log, so it stays as long as the data do: PouchDB
-/// begins replication anew when it changes.
+/// `/`: the greeting by which clients detect CouchDB. Its uuid is that of the log, which stays with the data:
+/// PouchDB restarts replication when it changes.
 pub(super) fn welcome(host: &ServerHost) -> Reply {
     let id = host.log().map(|log| log.id()).unwrap_or_default();
     let uuid: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -108,7 +108,7 @@ pub(super) fn membership() -> Reply {
 /// The name of the only node.
 pub(super) const NODE: &str = "nonode@nohost";
 
-/// `/_active_tasks`: indexes that are brought up to date, and the database that is compacted.
+/// `/_active_tasks`: index updates, and the running compaction.
 pub(super) fn tasks(call: &Call) -> Vec<serde_json::Value> {
     let mut tasks = mango::tasks(call);
     let running = call.thread.host.compactor.running();

@@ -1,4 +1,4 @@
-//! `_all_docs` and its relatives: documents in the order of their ids, in ranges or by keys.
+//! `_all_docs` and similar routes: documents in the order of their ids, in ranges or by keys.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -22,10 +22,10 @@ use super::{
 /// Queries in one request to `_all_docs/queries`.
 const QUERIES_MAX: usize = 1000;
 
-/// Rows that are passed over between two turns of other connections.
+/// Skipped rows between two yields to other connections.
 const SKIPPED_MAX: u64 = 1024;
 
-/// Members of a body that are parameters, which a query string has as well.
+/// Parameters that may be given in a body as well as in the query string.
 const PARAMETERS: &[&str] = &[
     "conflicts",
     "descending",
@@ -43,7 +43,7 @@ const PARAMETERS: &[&str] = &[
     "update_seq",
 ];
 
-/// What is to be listed.
+/// The parameters of a list.
 struct Listing {
     range: IdRange,
     keys: Option<Vec<Value>>,
@@ -56,7 +56,7 @@ struct Listing {
 }
 
 impl Listing {
-    /// `prefix` is what all ids begin with.
+    /// `prefix`: list only ids with this prefix.
     fn of(query: &Query, prefix: &str) -> Result<Listing, Failure> {
         let descending = query.flag("descending")?;
         let direction = if descending { Direction::Descending } else { Direction::Ascending };
@@ -92,11 +92,11 @@ impl Listing {
     }
 }
 
-/// The lower end of a range. What is no text stands before all ids, or, if it is a list or an object, behind them.
+/// The lower end of a range. Keys other than strings sort before all ids; arrays and objects after them.
 fn lowest(key: Option<Value>, included: bool) -> Bound<Arc<str>> {
     match key {
         Some(Value::String(id)) => bound(&id, included),
-        // No id is empty, and none comes behind this.
+        // No id is empty, and none sorts after this one.
         Some(Value::Array(_) | Value::Object(_)) => Bound::Excluded(char::MAX.to_string().repeat(512).into()),
         _ => Bound::Unbounded,
     }
@@ -114,7 +114,8 @@ fn bound(id: &str, included: bool) -> Bound<Arc<str>> {
     if included { Bound::Included(id.into()) } else { Bound::Excluded(id.into()) }
 }
 
-/// The part of a range with ids that begin so. A prefix ends with a slash, and a zero follows the slash.
+/// The part of a range with ids of this prefix. A non-empty prefix ends with a slash, and `0` is the
+/// character after the slash.
 fn within(range: IdRange, prefix: &str) -> IdRange {
     let Some(rest) = prefix.strip_suffix('/') else { return range };
     let IdRange { from, to } = range;
@@ -162,7 +163,7 @@ fn not_an_object() -> Failure {
     Failure::bad_request("Request body must be a JSON object")
 }
 
-/// What a body says counts before what the query string says.
+/// Parameters in the body take precedence over the query string.
 fn take_parameters(query: &mut Query, body: &Map<String, Value>) {
     for (name, value) in body.iter().filter(|(name, _)| PARAMETERS.contains(&name.as_str())) {
         query.put_first(name, value.to_string());
@@ -208,7 +209,7 @@ async fn send_listing(writer: &mut ChunkWriter, snapshot: &Snapshot, listing: Li
     if listing.update_seq {
         writer.put(format_args!(",\"update_seq\":\"{}\"", seq_text(snapshot.update_seq(), snapshot.db())));
     }
-    // How many rows are before a range is not known, and with keys there is no such number.
+    // The number of rows before a range is unknown, and with keys it is undefined.
     let is_from_start = listing.keys.is_none() && listing.range == IdRange::ALL;
     match listing.skip.min(total) {
         skip if is_from_start => writer.put(format_args!(",\"offset\":{skip}")),

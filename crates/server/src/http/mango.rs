@@ -1,7 +1,7 @@
-//! Queries by selectors: `_find`, `_explain`, `_index`.
+//! Mango queries: `_find`, `_explain`, `_index`.
 //!
-//! What it is: requests to `documents::mango`, and its answers piece by piece. Whoever asks brings the index up to date that the
-//! query uses, in steps between which other connections have their turn.
+//! This module translates between HTTP and `documents::mango`, and sends results in chunks. A query updates
+//! its index first, in steps between which other connections are served.
 
 use std::sync::Arc;
 
@@ -26,10 +26,10 @@ use super::{
     security,
 };
 
-/// How often an answer is begun: an index that is damaged fails one try, and is there again for the next.
+/// Attempts to begin a reply: a damaged index fails one attempt, and is rebuilt for the next.
 const INDEX_TRIES: usize = 3;
 
-/// The body of a request, as `documents` reads values.
+/// The body of a request that must be JSON.
 async fn text(call: &mut Call) -> Result<Bytes, Failure> {
     call.require_json()?;
     call.small_body().await
@@ -63,7 +63,7 @@ pub(super) async fn find(call: &mut Call, database: &Arc<Database>) -> Result<Re
             Ok((query, first, has_more))
         });
         match begun {
-            // An index that is found damaged is made again: whoever asks learns of it only if the reply has begun.
+            // A damaged index is rebuilt: the client sees an error only if the reply has begun.
             Err(Failure::Doc(DocError::Storage(_))) if tries_left > 0 => {}
             begun => break begun?,
         }
@@ -80,7 +80,7 @@ pub(super) async fn find(call: &mut Call, database: &Arc<Database>) -> Result<Re
     Ok(reply::json(StatusCode::OK, body))
 }
 
-/// A query that can be answered: its index is there and as it should be.
+/// A query that is ready to run: its index exists and is up to date, if that is requested.
 async fn begin(call: &Call, database: &Arc<Database>, request: FindRequest) -> Result<Query, Failure> {
     let snapshot = call.snapshot(database).await?;
     let plan = Plan::choose(&request, &Indexes::definitions(&snapshot)?).map_err(query_error)?;
@@ -98,7 +98,7 @@ async fn begin(call: &Call, database: &Arc<Database>, request: FindRequest) -> R
     Ok(Query::new(snapshot, request, plan, index)?)
 }
 
-/// An index that has the documents of a snapshot: of this one, or of a newer one.
+/// The index with all documents of this snapshot, or of a newer one, which is returned with it.
 async fn up_to_date(
     call: &Call,
     database: &Arc<Database>,
@@ -204,7 +204,7 @@ fn design_document(snapshot: &Snapshot, id: &str) -> Result<Option<Found>, DocEr
     }
 }
 
-/// Writes a design document; without a body it is deleted.
+/// Writes a design document, or deletes it without a body.
 async fn replace(
     call: &Call,
     database: &Arc<Database>,
@@ -230,7 +230,7 @@ async fn replace(
     Ok(())
 }
 
-/// What is being brought up to date, for `_active_tasks`.
+/// The index updates in progress, for `_active_tasks`.
 pub(super) fn tasks(call: &Call) -> Vec<serde_json::Value> {
     let documents = call.thread.documents();
     let tasks = call.thread.indexes().progress().into_iter().filter_map(|progress| {

@@ -1,11 +1,12 @@
-//! How long a client may do nothing.
+//! Timeouts of HTTP clients.
 //!
-//! Every connection notes what it waits for, in whole seconds of its thread's clock; the thread looks at all of them once a
-//! second. So a request costs no timer, and whoever sends a head, a body or takes a reply too slowly is disconnected.
+//! Every connection records the phase that it is in, in whole seconds of its thread's clock; the thread
+//! checks all connections once a second. So a request needs no timer of its own. A client that sends a head
+//! or a body too slowly, or receives a reply too slowly, is disconnected.
 //!
 //! Invariants
-//! - What came fast before does not excuse what comes slowly now: a body holds memory as long as it is on its way.
-//! - Time in which the server does not read is not the client's.
+//! - A fast start does not excuse a slow rest: a body holds memory until it is complete.
+//! - Time in which the server does not read is not counted against the client.
 
 use std::{
     cell::{Cell, RefCell},
@@ -16,42 +17,43 @@ use tokio::sync::Notify;
 
 use super::body_memory::Claim;
 
-/// Seconds for which a connection may be idle between requests.
+/// Seconds that a connection may be idle between requests.
 const IDLE_S_MAX: u32 = 120;
 /// Seconds that the head of a request may take.
 const HEAD_S_MAX: u32 = 30;
-/// Seconds that a body may stand still.
+/// Seconds without a byte of the body.
 const BODY_STALL_S_MAX: u32 = 30;
-/// Seconds over which it is measured how fast a body comes.
+/// Seconds over which the rate of a body is measured.
 const BODY_WINDOW_S: u32 = 30;
-/// Bytes a second that a body must come with, in every such time.
+/// Bytes per second that a body must have in every such window.
 const BODY_RATE_BYTES_MIN: u64 = 4 << 10;
-/// Seconds for which a client may take nothing of a reply.
+/// Seconds without progress in sending a reply.
 const TAKE_STALL_S_MAX: u32 = 60;
 
 #[derive(Clone, Copy)]
 enum Phase {
     /// Between requests.
     Idle,
-    /// Bytes of a request's head have come.
+    /// Bytes of a request's head have arrived.
     Head,
-    /// Bytes of its body are awaited, or have come and are being taken care of. So many have come since a time.
+    /// Waiting for the body (`came_s` is None), or processing a piece that arrived at `came_s`. `bytes` have
+    /// arrived since `window_s`.
     Body { window_s: u32, bytes: u64, came_s: Option<u32> },
-    /// The server is at work.
+    /// The server works on the request.
     Busy,
 }
 
-/// What one connection waits for.
+/// The timeouts of one connection.
 pub(super) struct IdleTimer {
     /// The thread's clock.
     now_s: Rc<Cell<u32>>,
     phase: Cell<Phase>,
     since_s: Cell<u32>,
-    /// Since when the socket takes no more.
+    /// Since when the socket refuses bytes of the reply.
     stalled_since_s: Cell<Option<u32>>,
-    /// The memory of the body of the request that is being answered.
+    /// The memory claim of the request's body, until it is answered.
     held: RefCell<Option<Claim>>,
-    /// The connection is to end.
+    /// Notified when the connection must end.
     pub(super) ended: Notify,
 }
 
@@ -68,34 +70,34 @@ impl IdleTimer {
         self.since_s.set(self.now_s.get());
     }
 
-    /// Bytes have come from the socket.
+    /// Bytes were read from the socket.
     pub(super) fn read(&self) {
         if matches!(self.phase.get(), Phase::Idle) {
             self.enter(Phase::Head);
         }
     }
 
-    /// The socket took bytes, or it did not.
+    /// A write to the socket was accepted, or not.
     pub(super) fn wrote(&self, took: bool) {
         if took && self.is_idle() {
-            // A reply that is handed over and still taken is no silence.
+            // A finished reply that is still being sent counts as activity.
             self.since_s.set(self.now_s.get());
         }
         let stalled = (!took).then(|| self.stalled_since_s.get().unwrap_or(self.now_s.get()));
         self.stalled_since_s.set(stalled);
     }
 
-    /// A request's head is complete.
+    /// The head of a request, or its body, is complete.
     pub(super) fn begin(&self) {
         self.enter(Phase::Busy);
     }
 
-    /// More of a request's body is awaited.
+    /// The server waits for more of the body.
     pub(super) fn await_body(&self) {
         let now_s = self.now_s.get();
         match self.phase.get() {
             Phase::Body { window_s, bytes, came_s: Some(came_s) } => {
-                // What came was taken care of meanwhile.
+                // The time for processing the last piece is not counted.
                 let window_s = window_s + now_s.saturating_sub(came_s);
                 self.enter(Phase::Body { window_s, bytes, came_s: None });
             }
@@ -104,7 +106,7 @@ impl IdleTimer {
         }
     }
 
-    /// So much of it has come.
+    /// A piece of the body with `more` bytes has arrived.
     pub(super) fn body_came(&self, more: usize) {
         if let Phase::Body { window_s, bytes, .. } = self.phase.get() {
             let now_s = self.now_s.get();
@@ -120,23 +122,23 @@ impl IdleTimer {
         *self.held.borrow_mut() = Some(claim);
     }
 
-    /// Whether no byte of the next request has come.
+    /// Whether no byte of the next request has arrived.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.phase.get(), Phase::Idle)
     }
 
-    /// Whether more of a request's body was awaited, and did not come to its end.
+    /// Whether the server began to read the body and has not reached its end.
     pub(super) fn is_in_body(&self) -> bool {
         matches!(self.phase.get(), Phase::Body { .. })
     }
 
-    /// The reply was handed to the connection.
+    /// The reply is complete.
     pub(super) fn end(&self) {
         self.held.take();
         self.enter(Phase::Idle);
     }
 
-    /// Whether the client has had its time.
+    /// Whether a timeout has expired.
     pub(super) fn is_over(&self) -> bool {
         let now_s = self.now_s.get();
         let waited_s = now_s.saturating_sub(self.since_s.get());
@@ -165,7 +167,7 @@ fn is_too_slow(bytes: u64, elapsed_s: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// The clock, and a connection that goes by it.
+    /// A clock, and a connection that uses it.
     fn connection() -> (Rc<Cell<u32>>, IdleTimer) {
         let clock = Rc::new(Cell::new(1000));
         (clock.clone(), IdleTimer::new(clock))

@@ -1,4 +1,4 @@
-//! The parameters of a query string, typed. Wrong values are told in CouchDB's words.
+//! Typed access to the parameters of a query string. Errors have the texts of CouchDB.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::failure::Failure;
 
-/// Parameters beyond this many are not looked at.
+/// Further parameters are ignored.
 const PARAMETERS_MAX: usize = 100;
 
-/// See the module documentation.
+/// The parameters of a request, in order.
 #[derive(Default)]
 pub(super) struct Query(Vec<(String, String)>);
 
@@ -20,17 +20,17 @@ impl Query {
         Query(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
     }
 
-    /// Puts a parameter before all others, as one that a body gives does.
+    /// Adds a parameter with precedence over all others, such as one from the body.
     pub(super) fn put_first(&mut self, name: &str, value: String) {
         self.0.insert(0, (name.into(), value));
     }
 
-    /// The text of the first of these names that is given.
+    /// The value of the first parameter of this name.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// `true` or `false`; false if it is not given.
+    /// The value of a boolean parameter; false if absent.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Failure> {
         self.flag_or(name, false)
     }
@@ -44,7 +44,7 @@ impl Query {
         }
     }
 
-    /// A number that is not negative.
+    /// The value of a non-negative integer parameter.
     pub(super) fn count(&self, name: &str) -> Result<Option<u64>, Failure> {
         let Some(text) = self.text(name) else { return Ok(None) };
         match text.trim().parse::<i64>() {
@@ -58,18 +58,18 @@ impl Query {
         }
     }
 
-    /// A value of JSON.
+    /// The value of a JSON parameter.
     pub(super) fn json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
         self.text(name).map(parse_json).transpose()
     }
 
-    /// A value of JSON under any of these names.
+    /// The value of a JSON parameter with several names; the first name present counts.
     pub(super) fn any_json(&self, names: &[&str]) -> Result<Option<Value>, Failure> {
         names.iter().find_map(|name| self.text(name)).map(parse_json).transpose()
     }
 }
 
-/// A text, as Erlang shows it in the reasons of CouchDB.
+/// A quoted text as in CouchDB's reasons, which Erlang formats.
 pub(super) fn quoted(text: &str) -> Cow<'static, str> {
     format!("\"{}\"", text.escape_debug()).into()
 }

@@ -1,11 +1,10 @@
-//! Replies: JSON that ends with a newline, and the headers that all replies have.
+//! Replies: JSON with a final newline, and the headers of all replies.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
 use super::body::Body;
 
-/// A reply.
 pub(super) type Reply = Response<Body>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -23,7 +22,7 @@ pub(super) fn json(status: StatusCode, body: Body) -> Reply {
     reply
 }
 
-/// A reply that is this value.
+/// A reply with this value as its JSON body.
 pub(super) fn value(status: StatusCode, value: &impl Serialize) -> Reply {
     let mut body = Vec::with_capacity(256);
     write_json(&mut body, value);
@@ -36,7 +35,7 @@ pub(super) fn ok(status: StatusCode) -> Reply {
     json(status, Body::from(&b"{\"ok\":true}\n"[..]))
 }
 
-/// No body.
+/// A reply without a body.
 pub(super) fn empty(status: StatusCode) -> Reply {
     let mut reply = Response::new(Body::EMPTY);
     *reply.status_mut() = status;
@@ -45,11 +44,11 @@ pub(super) fn empty(status: StatusCode) -> Reply {
 
 /// Appends a value as JSON.
 pub(super) fn write_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
-    // Values with texts as keys, written to memory: neither can fail.
+    // Writing values with string keys to memory cannot fail.
     serde_json::to_writer(out, value).expect("memory takes everything");
 }
 
-/// Sets a header whose value is made of client's or our own text; one that no header can have is left out.
+/// Sets a header. A text that is not a valid header value is left out.
 pub(super) fn set(reply: &mut Reply, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         reply.headers_mut().insert(name, value);
@@ -61,7 +60,7 @@ pub(super) fn set_etag(reply: &mut Reply, tag: &str) {
     set(reply, header::ETAG, &format!("\"{tag}\""));
 }
 
-/// What all replies have.
+/// Adds the headers of all replies.
 pub(super) fn finish(reply: &mut Reply, accept: Option<&HeaderValue>, request_id: u64) {
     let headers = reply.headers_mut();
     headers.insert(header::SERVER, SERVER);
@@ -72,11 +71,11 @@ pub(super) fn finish(reply: &mut Reply, accept: Option<&HeaderValue>, request_id
     for (place, digit) in id.iter_mut().enumerate() {
         *digit = b"0123456789abcdef"[(request_id >> (60 - 4 * place)) as usize & 15];
     }
-    // Digits: always valid.
+    // Hexadecimal digits are always a valid value.
     if let Ok(id) = HeaderValue::from_bytes(&id) {
         headers.insert(REQUEST_ID, id);
     }
-    // Browsers of old show JSON only under another name.
+    // Old browsers display JSON only as plain text.
     if accept.is_some_and(|accept| !accepts_json(accept)) && headers.get(header::CONTENT_TYPE) == Some(&JSON)
     {
         headers.insert(header::CONTENT_TYPE, PLAIN_TEXT);
@@ -90,7 +89,7 @@ fn accepts_json(accept: &HeaderValue) -> bool {
         .any(|kind| memchr::memmem::find(accept, kind).is_some())
 }
 
-/// Whether the client has the version with this tag already.
+/// Whether `If-None-Match` contains this tag.
 pub(super) fn has_version(headers: &HeaderMap, tag: &str) -> bool {
     let Some(tags) = headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok()) else {
         return false;

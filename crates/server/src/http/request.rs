@@ -1,4 +1,4 @@
-//! A request: its head taken apart, who sent it, and its body until it is read.
+//! A request: its parsed head, its sender, and its unread body.
 
 use std::rc::Rc;
 
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::documents::Refusal;
 
-/// The largest body of a request without documents: what it says takes several times its bytes in memory.
+/// Limit of bodies without documents: parsed, they take several times their bytes in memory.
 const SMALL_BODY_BYTES_MAX: usize = 8 << 20;
 
-/// See the module documentation.
+/// A request in progress, as handlers get it.
 pub(super) struct Call {
     pub(super) thread: Rc<HttpThread>,
     pub(super) head: Parts,
@@ -35,12 +35,12 @@ impl Call {
         self.head.method.as_str()
     }
 
-    /// Whether a reply without changes is asked for.
+    /// Whether the method only reads.
     pub(super) fn is_read(&self) -> bool {
         matches!(self.method(), "GET" | "HEAD")
     }
 
-    /// A database as it is now, once the log has committed all that is in it.
+    /// The current state of a database, after the log has committed all of it.
     pub(super) async fn snapshot(&self, database: &Database) -> Result<Snapshot, Failure> {
         if self.thread.host.replication().is_stale() {
             return Err(Refusal::Stale.into());
@@ -55,17 +55,17 @@ impl Call {
         self.head.headers.get(name)?.to_str().ok()
     }
 
-    /// Refuses a POST whose body is not said to be JSON.
+    /// Refuses a POST without JSON content type.
     pub(super) fn require_json(&self) -> Result<(), Failure> {
         cross_site::require_json(&self.head.method, &self.head.headers)
     }
 
-    /// The body piece by piece.
+    /// The body, to be read piece by piece. `None` if it was taken before.
     pub(super) fn take_body(&mut self) -> Option<RequestBody> {
         self.body.take()
     }
 
-    /// The whole body, once.
+    /// The whole body; empty if it was taken before.
     pub(super) async fn body(&mut self) -> Result<Bytes, Failure> {
         match self.body.take() {
             Some(body) => body.whole(&self.head.headers).await,
@@ -73,7 +73,8 @@ impl Call {
         }
     }
 
-    /// The whole body, once, in memory that goes back to the thread's [`Spare`](super::request_body::Spare).
+    /// The whole body, in a buffer that the caller gives back to the thread's
+    /// [`Spare`](super::request_body::Spare). Empty if it was taken before.
     pub(super) async fn batch_body(&mut self) -> Result<Vec<u8>, Failure> {
         match self.body.take() {
             Some(body) => body.whole_in(&self.head.headers, self.thread.spare.take()).await,
@@ -81,7 +82,8 @@ impl Call {
         }
     }
 
-    /// The whole body, once, of a request that asks for something and brings no documents.
+    /// The whole body of a request without documents, at most [`SMALL_BODY_BYTES_MAX`] bytes. Empty if it was
+    /// taken before.
     pub(super) async fn small_body(&mut self) -> Result<Bytes, Failure> {
         match self.body.take() {
             Some(body) => body.at_most(SMALL_BODY_BYTES_MAX).whole(&self.head.headers).await,
@@ -106,7 +108,8 @@ impl Call {
     }
 }
 
-/// The segments of a path, decoded. Empty ones are left out: of `/db/`, and of `//db` as clients build it from two parts.
+/// The decoded segments of a path. Empty segments are left out: the end of `/db/`, and the start of `//db`,
+/// which clients build from two parts.
 pub(super) fn segments(path: &str) -> Result<Vec<String>, Failure> {
     let mut segments = Vec::with_capacity(4);
     for segment in path.split('/').filter(|segment| !segment.is_empty()) {

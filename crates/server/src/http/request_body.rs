@@ -1,6 +1,5 @@
-//! Bodies of requests: read with a limit, inflated with the same limit.
-//!
-//! What it is: all bytes of a body, or one piece after the other. What it is not: parsed.
+//! Request bodies: read and decompressed within a limit, as a whole or piece by piece. Nothing is parsed
+//! here.
 
 use std::{
     cell::RefCell,
@@ -18,29 +17,31 @@ use hyper::body::Incoming;
 
 use super::{body_memory::Claim, failure::Failure, patience::IdleTimer};
 
-/// What is read of a body that nobody wants.
+/// Limit for reading and dropping an unwanted body.
 const DRAINED_BYTES_MAX: u64 = 256 << 10;
-/// What is reserved for a body at once, whatever its length is said to be.
+/// First allocation for a body at most, whatever length is announced.
 const RESERVED_BYTES_MAX: usize = 1 << 20;
-/// What is inflated at once, between two looks at how much memory there is: at most a thousand times as much comes of it.
+/// Compressed bytes between two checks of the memory limit: they inflate to a thousand times their size at
+/// most.
 const INFLATED_PART_BYTES: usize = 4 << 10;
-/// How many times larger the memory of a body becomes when it is full.
+/// Growth factor of a full buffer.
 const GROWTH: usize = 4;
-/// How many bodies a thread keeps memory for, and of which size.
+/// Buffers that a thread keeps, and their largest capacity.
 const SPARE_MAX: usize = 4;
 const SPARE_BYTES_MAX: usize = 2 << 20;
 
-/// Memory for bodies of batches, kept from request to request: to get as much from the OS each time costs more than to parse it.
+/// Buffers for batch bodies, kept between requests: allocating them from the OS each time would cost more
+/// than parsing the body.
 #[derive(Default)]
 pub(super) struct Spare(RefCell<Vec<Vec<u8>>>);
 
 impl Spare {
-    /// Empty memory.
+    /// An empty buffer.
     pub(super) fn take(&self) -> Vec<u8> {
         self.0.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Keeps memory for another body, unless it is too much; what it holds is lost.
+    /// Keeps a buffer for another body, unless it is too large or there are enough. Its contents are dropped.
     pub(super) fn keep(&self, mut memory: Vec<u8>) {
         let mut kept = self.0.borrow_mut();
         if kept.len() < SPARE_MAX && memory.capacity() <= SPARE_BYTES_MAX {
@@ -50,12 +51,13 @@ impl Spare {
     }
 }
 
-/// The body of a request.
+/// The unread body of a request.
 pub(super) struct RequestBody {
     incoming: Incoming,
     patience: Rc<IdleTimer>,
     bytes_max: usize,
-    /// The memory of what was received. Once all is there, the connection has it until the request is answered.
+    /// Memory of the received bytes. Once the body is complete, the connection keeps the claim until the
+    /// reply.
     claim: Claim,
 }
 
@@ -69,17 +71,17 @@ impl RequestBody {
         RequestBody { incoming, patience, bytes_max, claim }
     }
 
-    /// The same with the claim of somebody who is known by now.
+    /// Replaces the claim, after the client has been identified.
     pub(super) fn claimed_by(self, claim: Claim) -> RequestBody {
         RequestBody { claim, ..self }
     }
 
-    /// The same, if it is not larger than this.
+    /// Lowers the limit of the body.
     pub(super) fn at_most(self, bytes_max: usize) -> RequestBody {
         RequestBody { bytes_max: self.bytes_max.min(bytes_max), ..self }
     }
 
-    /// Makes sure that there is memory for what a caller keeps of the body that takes it piece by piece.
+    /// Claims memory for bytes that the caller of [`RequestBody::piece`] keeps.
     pub(super) fn claim(&mut self, bytes: usize) -> Result<(), Failure> {
         self.claim.cover(bytes)
     }
@@ -106,13 +108,13 @@ impl RequestBody {
         }
     }
 
-    /// The length that the client has announced.
+    /// The announced length, if any.
     pub(super) fn announced_bytes(&self) -> Option<u64> {
         self.incoming.size_hint().exact()
     }
 
-    /// Takes what nobody has asked for, so that the connection can go on with the next request. Says whether that was done: not
-    /// if it is much.
+    /// Reads and drops an unwanted body, so that the connection can be reused. Returns false if the body is
+    /// longer than [`DRAINED_BYTES_MAX`], or broken.
     pub(super) async fn drain(mut self) -> bool {
         if self.announced_bytes().is_some_and(|bytes| bytes > DRAINED_BYTES_MAX) {
             return false;
@@ -130,7 +132,7 @@ impl RequestBody {
         true
     }
 
-    /// All of it.
+    /// The whole body.
     pub(super) async fn whole(mut self, headers: &HeaderMap) -> Result<Bytes, Failure> {
         self.require_fits(self.announced_bytes().unwrap_or(0))?;
         if is_gzip(headers)? {
@@ -145,7 +147,7 @@ impl RequestBody {
         Ok(self.all_behind(&first, Vec::new()).await?.into())
     }
 
-    /// All of it, in this memory, which is empty.
+    /// The whole body, in this empty buffer.
     pub(super) async fn whole_in(self, headers: &HeaderMap, memory: Vec<u8>) -> Result<Vec<u8>, Failure> {
         self.require_fits(self.announced_bytes().unwrap_or(0))?;
         if is_gzip(headers)? { self.all_inflated(memory).await } else { self.all_behind(&[], memory).await }
@@ -163,9 +165,10 @@ impl RequestBody {
         Ok(all)
     }
 
-    /// What begins with `first`, and the rest of it.
+    /// `first` and the rest of the body after it.
     async fn behind(&mut self, first: &[u8], mut all: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        // It grows in few steps, each of which has old and new memory for a moment, and not beyond what the body is said to have.
+        // The buffer grows in few steps, each with the old and the new buffer in memory, and not beyond the
+        // announced length.
         let bytes_max =
             self.announced_bytes().map_or(self.bytes_max, |announced| first.len() + announced as usize);
         self.claim.cover(all.capacity())?;
@@ -181,7 +184,7 @@ impl RequestBody {
         Ok(all)
     }
 
-    /// Makes room for `more` bytes, and `capacity` in all if there is no room.
+    /// Makes room for `more` bytes; a full buffer gets at least `capacity` in all.
     fn grow(&mut self, all: &mut Vec<u8>, more: usize, capacity: usize) -> Result<(), Failure> {
         let needed = all.len() + more;
         if needed > all.capacity() {
@@ -203,7 +206,7 @@ impl RequestBody {
             _ => Failure::bad_request("invalid gzip"),
         };
         while let Some(piece) = self.piece().await? {
-            // In small parts: one piece may inflate to a thousand times its size.
+            // In small parts: a piece may inflate to a thousand times its size.
             for part in piece.chunks(INFLATED_PART_BYTES) {
                 decoder.write_all(part).map_err(failed)?;
                 self.claim.cover(decoder.get_ref().bytes.capacity())?;
@@ -222,7 +225,7 @@ pub(super) fn is_gzip(headers: &HeaderMap) -> Result<bool, Failure> {
     }
 }
 
-/// What is inflated, up to a limit: a few bytes can be made to inflate to gigabytes.
+/// The output of decompression, with a limit: a few bytes can inflate to gigabytes.
 struct Bounded {
     bytes: Vec<u8>,
     bytes_max: usize,

@@ -1,6 +1,6 @@
-//! `_security`: who may use a database.
+//! `_security`: the permissions of a database.
 //!
-//! Server admins may do everything. Until the object says otherwise nobody else may do anything, as in CouchDB.
+//! Server admins may do everything. As in CouchDB, nobody else may do anything until the object permits it.
 
 use std::sync::Arc;
 
@@ -47,11 +47,11 @@ impl Group {
 fn security_of(snapshot: &Snapshot) -> Security {
     let admins_only = || Group { names: Vec::new(), roles: vec![ADMIN_ROLE.into()] };
     let unset = || Security { admins: admins_only(), members: admins_only() };
-    // It was checked when it was set.
+    // It was validated when it was set.
     serde_json::from_slice(snapshot.security()).unwrap_or_else(|_| unset())
 }
 
-/// Whether a user may use a database at all.
+/// Checks that a user may use a database at all.
 pub(super) fn check_member(user: &User, database: &Database) -> Result<(), Failure> {
     if user.is_admin {
         return Ok(());
@@ -66,7 +66,7 @@ pub(super) fn check_member(user: &User, database: &Database) -> Result<(), Failu
     })
 }
 
-/// Whether the caller may change what concerns the database as a whole.
+/// Checks that the caller may change settings and design documents of the database.
 pub(super) fn check_admin(call: &Call, database: &Database) -> Result<(), Failure> {
     if call.user.is_admin || security_of(&database.snapshot()).admins.has(&call.user) {
         return Ok(());
@@ -74,7 +74,7 @@ pub(super) fn check_admin(call: &Call, database: &Database) -> Result<(), Failur
     Err(Failure::Unauthorized("You are not a db or server admin."))
 }
 
-/// Whether the caller may edit this document.
+/// Checks that the caller may edit this document.
 pub(super) fn check_edit(call: &Call, database: &Database, id: &str) -> Result<(), Failure> {
     if id.starts_with(DESIGN_PREFIX) { check_admin(call, database) } else { Ok(()) }
 }

@@ -1,12 +1,14 @@
-//! Sessions: a cookie that says who has logged in and when, signed with a key of this process. Only those that were logged out are
-//! remembered.
+//! Log-in sessions: a signed cookie names the user and the time. The server only remembers sessions that were
+//! logged out.
 //!
-//! The cookie is the URL-safe base64 of `NAME:SESSION:TIME:SIGNATURE`: a random number and the time in seconds, both hexadecimal,
-//! and HMAC-SHA-256 of `NAME:SESSION:TIME`, a zero byte and the password under the key. A session ends after ten minutes without
-//! requests, with a logout, with the process, and when the password changes. Pages of other sites do not have the cookie sent
-//! (`SameSite=Strict`), and no page reads it (`HttpOnly`).
+//! The cookie is the URL-safe base64 of `NAME:SESSION:TIME:SIGNATURE`: a random number and the time in
+//! seconds, both hexadecimal, and HMAC-SHA-256 of `NAME:SESSION:TIME`, a zero byte and the password, with a
+//! key of this process. A session ends after [`SESSION_S`] without requests, with a logout, with the process,
+//! and when the password changes. Browsers do not send the cookie for pages of other sites
+//! (`SameSite=Strict`), and no page can read it (`HttpOnly`).
 //!
-//! Invariant: no cookie of a session that was logged out is taken, neither its last nor an earlier one, and it gets no other.
+//! Invariant: after a logout no cookie of the session is accepted, neither its last nor an earlier one, and
+//! no new one is issued for it.
 
 use std::collections::HashMap;
 
@@ -34,33 +36,34 @@ pub(super) const WRONG_PASSWORD: &str = "Name or password is incorrect.";
 
 /// Seconds without requests after which a session ends.
 const SESSION_S: u64 = 600;
-/// Bytes of a request with a name and a password.
+/// Limit of the body of a log-in request.
 const LOGIN_BYTES_MAX: usize = 16 << 10;
 /// Seconds after which a cookie is renewed.
 const RENEW_S: u64 = SESSION_S / 10;
-/// Sessions that were logged out and are remembered as such. With one more, all sessions end that have begun by then.
+/// Limit of remembered logouts. Above it they are forgotten, and all sessions with cookies issued until then
+/// end.
 const LOGGED_OUT_MAX: usize = 1 << 16;
 const COOKIE: &str = "AuthSession";
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// Signs cookies and knows its own.
+/// Issues and verifies cookies.
 pub(super) struct Sessions {
     key: [u8; 32],
     logged_out: Mutex<LoggedOut>,
 }
 
-/// Sessions that have ended before their time.
+/// Logged-out sessions whose cookies have not yet expired.
 #[derive(Default)]
 struct LoggedOut {
-    /// When each was logged out, in seconds.
+    /// Session number and time of its logout, in seconds.
     at_s: HashMap<u64, u64>,
-    /// No cookie from then or before is taken.
+    /// Cookies issued at this time or before are rejected.
     all_until_s: u64,
 }
 
 impl LoggedOut {
     fn add(&mut self, session: u64, now_s: u64) {
-        // None of their cookies is young enough any more.
+        // Their cookies have expired by now.
         self.at_s.retain(|_, at_s| now_s.saturating_sub(*at_s) < SESSION_S);
         if self.at_s.len() >= LOGGED_OUT_MAX {
             self.at_s.clear();
@@ -74,12 +77,12 @@ impl LoggedOut {
     }
 }
 
-/// What a cookie of ours says.
+/// The contents of a valid cookie.
 #[derive(Debug, PartialEq, Eq)]
 struct Token {
     name: String,
     session: u64,
-    /// When it was made, in seconds.
+    /// When the cookie was issued, in seconds.
     begun_s: u64,
 }
 
@@ -98,7 +101,7 @@ impl Sessions {
         mac
     }
 
-    /// What the cookie of a session is that begins or goes on now.
+    /// A signed cookie for this token.
     fn token(&self, token: &Token, password: &str) -> String {
         let Token { name, session, begun_s } = token;
         let signed = format!("{name}:{session:X}:{begun_s:X}");
@@ -108,7 +111,8 @@ impl Sessions {
         BASE64_URL_SAFE_NO_PAD.encode(token)
     }
 
-    /// What a cookie says, if it is ours and its session has not ended. `password_of` a name.
+    /// The contents of a cookie with a valid signature whose session has not ended. `password_of` returns the
+    /// password of a user.
     fn read(&self, token: &str, now_s: u64, password_of: impl Fn(&str) -> Option<String>) -> Option<Token> {
         let token = BASE64_URL_SAFE_NO_PAD.decode(token).ok()?;
         let (signed, signature) = token.split_at_checked(token.len().checked_sub(32)?)?;
@@ -123,7 +127,7 @@ impl Sessions {
         (!has_ended).then(|| Token { name: name.into(), session, begun_s })
     }
 
-    /// What the cookie among these headers says, if one is ours.
+    /// The contents of the first session cookie among these headers, if it is valid.
     fn token_of(&self, host: &ServerHost, headers: &HeaderMap) -> Option<Token> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
         let mut pairs =
@@ -132,27 +136,27 @@ impl Sessions {
         self.read(token, host.unix_ms() / 1000, |name| host.http_admin_password(name))
     }
 
-    /// Who sends a cookie of ours.
+    /// The user of a valid session cookie.
     pub(super) fn user(&self, host: &ServerHost, headers: &HeaderMap) -> Option<User> {
         let Token { name, session, begun_s } = self.token_of(host, headers)?;
         let renew = (host.unix_ms() / 1000).saturating_sub(begun_s) >= RENEW_S;
         Some(User::admin(&name, Shown::Cookie { session, renew }))
     }
 
-    /// Gives the client of a session a cookie that lasts longer, if its own is not new.
+    /// Sets a new cookie if the user's is older than [`RENEW_S`].
     pub(super) fn renew(&self, host: &ServerHost, user: &User, reply: &mut Reply) {
         if let (Shown::Cookie { session, renew: true }, Some(name)) = (user.shown, &user.name)
             && let Some(password) = host.http_admin_password(name)
         {
             let token = Token { name: name.clone(), session, begun_s: host.unix_ms() / 1000 };
-            // It may have been logged out while the request was answered.
+            // A concurrent logout may have ended the session.
             if !self.logged_out.lock().has(session, token.begun_s) {
                 set_cookie(reply, &self.token(&token, &password));
             }
         }
     }
 
-    /// Ends the session whose cookie is among these headers, if there is one.
+    /// Ends the session of the cookie among these headers, if any.
     fn log_out(&self, host: &ServerHost, headers: &HeaderMap) {
         if let Some(token) = self.token_of(host, headers) {
             self.logged_out.lock().add(token.session, host.unix_ms() / 1000);
@@ -172,14 +176,14 @@ struct Login {
     password: String,
 }
 
-/// `/_session`: who am I, log in, log out.
+/// `/_session`: the current user, log-in, logout.
 pub(super) async fn session(call: &mut Call) -> Result<Reply, Failure> {
     match call.method() {
         "GET" | "HEAD" => Ok(who_am_i(call)),
         "POST" => log_in(call).await,
         "DELETE" => {
             call.thread.shared.sessions.log_out(&call.thread.host, &call.head.headers);
-            // The cookie that the client has is not to be made longer.
+            // Do not renew the client's cookie.
             call.user.shown = Shown::Nothing;
             let mut reply = reply::ok(StatusCode::OK);
             set_cookie(&mut reply, "");
@@ -204,7 +208,7 @@ fn who_am_i(call: &Call) -> Reply {
 async fn log_in(call: &mut Call) -> Result<Reply, Failure> {
     let is_form = cross_site::media_type(&call.head.headers) == Some(FORM);
     let body = match call.take_body() {
-        // Anybody may ask: no more is taken than a name and a password need.
+        // The route is open to everybody: limit the body to the size of a log-in.
         Some(body) => body.at_most(LOGIN_BYTES_MAX).whole(&call.head.headers).await?,
         None => Bytes::new(),
     };

@@ -1,4 +1,4 @@
-//! Documents in replies: with what was asked for beside their content.
+//! Documents in replies, with the requested additional fields.
 
 use axum::http::StatusCode;
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -12,7 +12,7 @@ use super::{
     request::Call,
 };
 
-/// What is shown of a document beside its content.
+/// The fields to add to a document.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Show {
     pub(super) revs: bool,
@@ -20,9 +20,9 @@ pub(super) struct Show {
     pub(super) conflicts: bool,
     pub(super) deleted_conflicts: bool,
     pub(super) local_seq: bool,
-    /// The bytes of attachments.
+    /// Include the contents of attachments.
     pub(super) attachments: bool,
-    /// But not of those that came with these revisions, or before: the client has them.
+    /// Except attachments that these revisions or their ancestors have: the client has them.
     pub(super) atts_since: Vec<Rev>,
 }
 
@@ -41,7 +41,7 @@ impl Show {
         })
     }
 
-    /// Whether only the content is shown, so that the revision says all about the reply.
+    /// Whether no fields are added, so that the revision determines the reply and can be its `ETag`.
     pub(super) fn is_plain(&self) -> bool {
         *self == Show::default()
     }
@@ -55,7 +55,7 @@ pub(super) fn parse_rev(text: &str) -> Result<Rev, Failure> {
     text.parse().map_err(|error| Failure::Doc(DocError::from(error)))
 }
 
-/// The parts of a document that its view borrows.
+/// Values that the view of a document borrows.
 struct Parts {
     path: Option<RevPath>,
     revs_info: Vec<(Rev, documents::RevStatus)>,
@@ -86,7 +86,7 @@ impl Parts {
     }
 }
 
-/// Appends a document, without the bytes of its attachments.
+/// Appends a document with stubs of its attachments.
 pub(super) fn put_document(
     out: &mut Vec<u8>,
     snapshot: &Snapshot,
@@ -102,7 +102,7 @@ pub(super) fn put_document(
     Ok(())
 }
 
-/// Writes a document, with the bytes of its attachments piece by piece if they are asked for.
+/// Writes a document, with the contents of its attachments piece by piece if `show` requests them.
 pub(super) async fn send_document(
     writer: &mut ChunkWriter,
     snapshot: &Snapshot,
@@ -124,7 +124,7 @@ pub(super) async fn send_document(
             AttachmentView::stub(attachment).render(&mut writer.buffer);
             continue;
         }
-        // Without bytes, and then without what ends them: they come in between.
+        // Render it without contents and cut the closing `"}`; the contents follow.
         AttachmentView { content: ContentView::Inline(b""), ..AttachmentView::stub(attachment) }
             .render(&mut writer.buffer);
         writer.buffer.truncate(writer.buffer.len() - b"\"}".len());
@@ -135,7 +135,8 @@ pub(super) async fn send_document(
     writer.breathe().await
 }
 
-/// Three bytes are four letters: what is left over of a part is written with the next.
+/// Writes an attachment as base64. Three bytes are four letters: the rest of each part is encoded with the
+/// next part.
 async fn send_base64(
     writer: &mut ChunkWriter,
     snapshot: &Snapshot,
@@ -168,7 +169,7 @@ async fn send_base64(
     Ok(())
 }
 
-/// A reply that is one document.
+/// The reply for one document.
 pub(super) fn document_reply(
     call: &Call,
     snapshot: Snapshot,

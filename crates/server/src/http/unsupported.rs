@@ -1,11 +1,11 @@
-//! Paths that CouchDB has and this server has not: whoever asks is told so, and what to use instead. What is stored and would not
-//! be honoured is refused in `documents`.
+//! Paths of CouchDB that this server does not support: the reply names an alternative. Documents with stored
+//! functions that would have no effect are refused in `documents`.
 
 use documents::DESIGN_PREFIX;
 
 use super::failure::Failure;
 
-/// Of the server as a whole.
+/// Paths below `/`.
 const OF_SERVER: &[(&str, &str)] = &[
     (
         "_replicate",
@@ -22,7 +22,7 @@ const OF_SERVER: &[(&str, &str)] = &[
     ("_nouveau_analyze", TEXT_SEARCH),
 ];
 
-/// Below `/_node/NODE`.
+/// Paths below `/_node/NODE`.
 const OF_NODE: &[(&str, &str)] = &[
     ("_stats", "Use /metrics."),
     ("_prometheus", "Use /metrics."),
@@ -31,7 +31,7 @@ const OF_NODE: &[(&str, &str)] = &[
     ("_restart", "Use SHUTDOWN on the port for Redis, and start the server again."),
 ];
 
-/// Below a database.
+/// Paths below a database.
 const OF_DATABASE: &[(&str, &str)] = &[
     ("_partition", PARTITIONS),
     ("_temp_view", VIEWS),
@@ -46,7 +46,7 @@ const OF_DATABASE: &[(&str, &str)] = &[
     ("_nouveau_cleanup", TEXT_SEARCH),
 ];
 
-/// Below a design document.
+/// Paths below a design document.
 const OF_DESIGN: &[(&str, &str)] = &[
     ("_view", VIEWS),
     ("_queries", VIEWS),
@@ -68,7 +68,7 @@ const MULTIPART: &str =
 const PARTITIONS: &str =
     "Databases have no partitions: create it without `partitioned`, and query ranges of ids with _all_docs.";
 
-/// What `/NAME/...` is told that is no database, if CouchDB has something there.
+/// The failure for `/NAME/...`, if NAME is a path of CouchDB.
 pub(super) fn of_server(path: &[&str]) -> Option<Failure> {
     match path {
         ["_node", _, name, ..] => find(OF_NODE, name),
@@ -77,10 +77,10 @@ pub(super) fn of_server(path: &[&str]) -> Option<Failure> {
     }
 }
 
-/// Of the body of a document with this content type.
+/// Checks the content type of a document's body.
 ///
 /// # Errors
-/// If it has several parts.
+/// If it is a multipart type.
 pub(super) fn of_body(content_type: Option<&str>) -> Result<(), Failure> {
     let is_multipart = |it: &str| it.get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/"));
     match content_type.is_some_and(is_multipart) {
@@ -89,17 +89,17 @@ pub(super) fn of_body(content_type: Option<&str>) -> Result<(), Failure> {
     }
 }
 
-/// The same of `/DB/NAME/...`.
+/// The failure for `/DB/NAME/...`, if NAME is a path of CouchDB.
 pub(super) fn of_database(name: &str) -> Option<Failure> {
     find(OF_DATABASE, name)
 }
 
-/// The same of `/DB/ID/NAME/...`.
+/// The failure for `/DB/ID/NAME/...`, if ID is a design document and NAME a path of CouchDB.
 pub(super) fn of_document(id: &str, name: &str) -> Option<Failure> {
     if id.starts_with(DESIGN_PREFIX) { find(OF_DESIGN, name) } else { None }
 }
 
-/// A database that is to be created with partitions.
+/// The failure for creating a partitioned database.
 pub(super) fn partitioned() -> Failure {
     Failure::NotImplemented(PARTITIONS)
 }

@@ -1,8 +1,8 @@
-//! An attachment on its way in: in memory while it is small, and in chunks in the log from where it is not.
+//! An attachment upload: kept in memory up to [`CHUNK_BYTES`], else stored in the log chunk by chunk.
 //!
 //! Invariants
-//! - No more than a chunk and what has come at once is in memory.
-//! - Who goes away in the midst leaves nothing: chunks that belong to no edit are given up.
+//! - No more than one chunk and the bytes received at once is in memory.
+//! - An aborted upload leaves nothing: chunks without an edit are discarded.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -15,18 +15,18 @@ use md5::{Digest as _, Md5};
 use super::{failure::Failure, thread::HttpThread};
 use crate::documents::LogFailed;
 
-/// See the module documentation.
+/// An upload in progress.
 pub(super) struct Upload {
     thread: Rc<HttpThread>,
     database: Arc<Database>,
-    /// What is not stored yet, of which there is always less than a chunk between calls, or all there is.
+    /// Bytes not yet stored; at most one chunk between calls.
     buffer: Vec<u8>,
     stored: Option<Stored>,
     length: u64,
     digest: Md5,
 }
 
-/// Chunks that are in the log. They are given up when this is dropped, unless an edit has [taken](Stored::taken) them.
+/// Chunks in the log. Dropping this discards them, unless an edit has [taken](Stored::taken) them.
 pub(super) struct Stored {
     thread: Rc<HttpThread>,
     database: Arc<Database>,
@@ -40,7 +40,7 @@ impl Upload {
         Upload { thread, database, buffer: Vec::new(), stored: None, length: 0, digest: Md5::new() }
     }
 
-    /// Takes more bytes.
+    /// Appends bytes to the upload.
     pub(super) async fn push(&mut self, mut bytes: Bytes) -> Result<(), Failure> {
         self.length += bytes.len() as u64;
         if self.length > ATTACHMENT_BYTES_MAX {
@@ -56,7 +56,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Where all of it is, and what keeps it there until an edit refers to it.
+    /// The source of the attachment, and the guard of its chunks until an edit refers to them.
     pub(super) async fn finish(
         mut self,
         content_type: Arc<str>,
@@ -71,14 +71,14 @@ impl Upload {
         Ok((AttachmentSource::Upload { content_type, upload, length, digest, revpos }, Some(stored)))
     }
 
-    /// As [`Upload::finish`], with all of it in the log.
+    /// Like [`Upload::finish`], with all bytes in the log.
     pub(super) async fn finish_stored(mut self) -> Result<(Uploaded, Stored), Failure> {
         self.store().await?;
         let stored = self.stored.take().ok_or(LogFailed)?;
         Ok((Uploaded { upload: stored.upload, length: self.length, digest: self.digest() }, stored))
     }
 
-    /// Of all that was pushed; to be asked once.
+    /// The digest of all bytes. Call once.
     fn digest(&mut self) -> Digest {
         Digest(std::mem::take(&mut self.digest).finalize().into())
     }
@@ -103,7 +103,7 @@ impl Upload {
 }
 
 impl Stored {
-    /// An edit decides what becomes of it.
+    /// Leaves the chunks to an edit, which keeps or discards them.
     pub(super) fn taken(mut self) {
         self.is_taken = true;
     }
@@ -117,11 +117,11 @@ impl Drop for Stored {
     }
 }
 
-/// Gives up what an edit was to refer to that was not made.
+/// Discards chunks to which no edit refers.
 pub(super) fn discard(thread: &Rc<HttpThread>, database: &Arc<Database>, upload: UploadId) {
     let (thread, database) = (thread.clone(), database.clone());
     tokio::task::spawn_local(async move {
-        // If nothing can be written, the next life gives it up.
+        // If nothing can be written, the server discards them after its next start.
         let _ = thread.submit(&database, (1, 0), move |writer| writer.discard_upload(upload)).await;
     });
 }

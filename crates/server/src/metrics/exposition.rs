@@ -1,10 +1,10 @@
-//! The two texts in which metrics are given: OpenMetrics 1.0.0, which is what is rendered, and the text format 0.0.4 of Prometheus,
-//! which is made of it and is what a client gets that does not ask for OpenMetrics.
+//! The two text formats of metrics: OpenMetrics 1.0.0, which is rendered, and the Prometheus text format
+//! 0.0.4, which is derived from it and is the default for clients that do not ask for OpenMetrics.
 //!
-//! They differ in this: in 0.0.4 a counter's `# TYPE` and `# HELP` name it with `_total`, there is no `# UNIT` and no `# EOF`, a
-//! type that is not known is `untyped`, and there are no exemplars (nobody gives any here).
+//! The differences: in 0.0.4 `# TYPE` and `# HELP` name a counter with `_total`, there is no `# UNIT` and no
+//! `# EOF`, an unknown type is `untyped`, and there are no exemplars (no metric here has any).
 
-/// The form of a text.
+/// A text format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exposition {
     /// `text/plain; version=0.0.4`
@@ -14,7 +14,7 @@ pub(crate) enum Exposition {
 }
 
 impl Exposition {
-    /// What a client wants that sends this `Accept`: OpenMetrics if it likes that no less than plain text.
+    /// The format for this `Accept` header: OpenMetrics if it is preferred at least as much as plain text.
     pub(crate) fn of(accept: Option<&str>) -> Exposition {
         let accept = accept.unwrap_or_default();
         let openmetrics = quality(accept, &["application/openmetrics-text"]);
@@ -22,7 +22,7 @@ impl Exposition {
         if openmetrics > 0.0 && openmetrics >= text { Exposition::OpenMetrics } else { Exposition::Text }
     }
 
-    /// What it is sent as.
+    /// The value of `Content-Type`.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Exposition::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -30,7 +30,7 @@ impl Exposition {
         }
     }
 
-    /// The text in this form, of the one in OpenMetrics.
+    /// Converts a text in OpenMetrics to this format.
     pub(crate) fn text(self, openmetrics: String) -> String {
         match self {
             Exposition::Text => text_of(&openmetrics),
@@ -53,7 +53,7 @@ fn quality(accept: &str, names: &[&str]) -> f32 {
 
 fn text_of(openmetrics: &str) -> String {
     let mut out = String::with_capacity(openmetrics.len() + openmetrics.len() / 16);
-    // HELP comes before TYPE, which alone says that it is a counter.
+    // HELP precedes TYPE, and only TYPE identifies a counter.
     let mut help = None;
     for line in openmetrics.lines() {
         let mut words = line.splitn(4, ' ');

@@ -11,7 +11,6 @@
 //!   before, so that the log here holds nothing that the new leader lacks.
 //! - Any failure before the promotion command is sent leaves this server leading. If it is unknown whether
 //!   the replica leads, this server takes no writes: two leaders are worse than none.
-//!   this server takes no writes: two leaders are worse than none.
 
 use std::{
     sync::{

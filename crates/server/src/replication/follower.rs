@@ -320,8 +320,7 @@ impl LinkParts {
             let line = ask(&mut socket, &words)?;
             step = match joining.hear(&line, &history) {
                 Ok(step) => step,
-                // Whatever is said against what is here: it is nothing, or says what is to be done with data that are not there, and
-                // may go.
+                // Without data here, no reason for a refusal matters: discard the log and copy everything.
                 Err(JoinError::Refused(_))
                     if asked == 0
                         && !self.node.copies_anew()
