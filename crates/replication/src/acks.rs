@@ -1,29 +1,32 @@
-//! What the acks of all replicas amount to: what is committed, how many have what, who lags.
+//! The acknowledgements of all replicas: the commit position, the number of replicas that have a position,
+//! and their lag.
 //!
-//! What it is: one row per connected replica, small enough to be looked through for every question.
-//! What it is not: who is asked to wait; that is the server's.
+//! It keeps one row per connected replica, few enough to be scanned for every question. Which clients wait is
+//! decided in `server`.
 //!
 //! Invariants
-//! - One replica counts once, however often it is connected: what an older connection of it still says is ignored.
-//! - `commit` never goes back: a replica that has gone still has what it acknowledged, and what was promised stays promised.
-//! - Nothing is committed before the first batch of the leader's own epoch is, and all before it with that: of two logs the one
-//!   whose last batch has the higher epoch is taken for the newer one. If only batches of earlier leaders were on the replicas,
-//!   a log with less in it but with a batch of an epoch between could be promoted after this leader, and they would be lost.
+//! - A replica counts once, however often it connects: acknowledgements on its older connections are ignored.
+//! - `commit` never goes back: a disconnected replica still has the log that it acknowledged.
+//! - Nothing is committed before the first batch of the leader's own epoch, and everything before that batch
+//!   is committed with it. Reason: of two logs, the one whose last batch has the higher epoch counts as
+//!   newer. If replicas had only batches of earlier leaders, a shorter log with a batch of an epoch in
+//!   between could be promoted after this leader, and those batches would be lost.
 
 use lsn::Lsn;
 
 use crate::ReplicaId;
 
-/// How far one replica is.
+/// The progress of one replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Acked {
     /// Durable on its disk.
     pub flushed: Lsn,
     /// In its memory.
     pub applied: Lsn,
-    /// It has applied all that was committed at this time here; 0 if it has not said.
+    /// It has applied everything that was committed here at this time of the leader; 0 if it has not reported
+    /// a time.
     pub as_of_ms: u64,
-    /// When this was heard.
+    /// When the acknowledgement arrived.
     pub heard_ms: u64,
 }
 
@@ -33,12 +36,12 @@ impl Acked {
         end.get().saturating_sub(self.applied.get())
     }
 
-    /// How old what it shows can be; `None` if it has not caught up since it connected.
+    /// The maximum age of the data that the replica shows; `None` if it has not caught up since it connected.
     pub fn lag_ms(&self, now_ms: u64) -> Option<u64> {
         (self.as_of_ms > 0).then(|| now_ms.saturating_sub(self.as_of_ms))
     }
 
-    /// How long ago it was heard.
+    /// Milliseconds since its last acknowledgement.
     pub fn silent_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.heard_ms)
     }
@@ -51,7 +54,7 @@ pub struct Session {
     number: u64,
 }
 
-/// See the module documentation.
+/// The acknowledgements of the connected replicas.
 #[derive(Default, Debug)]
 pub struct Acks {
     replicas: Vec<(Session, Acked)>,
@@ -67,13 +70,13 @@ impl Acks {
         Acks { floor, ..Acks::default() }
     }
 
-    /// Begins anew, for an epoch whose first batch ends at `floor`: nobody is connected. Connections of before are still told from later
-    /// ones.
+    /// Restarts without replicas, in an epoch whose first batch ends at `floor`. Earlier connections remain
+    /// distinguishable from later ones.
     pub fn begin_at(&mut self, floor: Lsn) {
         *self = Acks { sessions: self.sessions, ..Acks::from(floor) };
     }
 
-    /// A replica has connected; it takes the place of an older connection of the same.
+    /// Adds a connected replica, in place of an older connection of the same replica.
     pub fn join(&mut self, id: ReplicaId, acked: Acked) -> Session {
         self.sessions += 1;
         let session = Session { id, number: self.sessions };
@@ -82,14 +85,14 @@ impl Acks {
         session
     }
 
-    /// A replica has said how far it is.
+    /// Notes an acknowledgement; ignored if the session is not the replica's newest.
     pub fn note(&mut self, session: Session, acked: Acked) {
         if let Some((_, known)) = self.replicas.iter_mut().find(|(other, _)| *other == session) {
             *known = acked;
         }
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub fn leave(&mut self, session: Session) {
         self.replicas.retain(|(other, _)| *other != session);
     }
@@ -99,7 +102,8 @@ impl Acks {
         self.replicas.iter().map(|(session, acked)| (session.id, acked))
     }
 
-    /// What at least `count` replicas have on their disks; [`Lsn::MAX`] for none, [`Lsn::ZERO`] if there are not so many.
+    /// The position up to which at least `count` replicas have the log on disk; [`Lsn::MAX`] if `count` is 0,
+    /// [`Lsn::ZERO`] if there are fewer replicas.
     pub fn flushed_by(&self, count: usize) -> Lsn {
         let Some(nth) = count.checked_sub(1) else { return Lsn::MAX };
         let mut flushed: Vec<Lsn> = self.replicas.iter().map(|(_, acked)| acked.flushed).collect();
@@ -107,7 +111,8 @@ impl Acks {
         flushed.get(nth).copied().unwrap_or(Lsn::ZERO)
     }
 
-    /// What is committed if `count` replicas have to have it besides this server, on whose disk the log is up to `durable`.
+    /// The commit position if `count` replicas besides this server must have the log on disk; here it is
+    /// durable up to `durable`.
     pub fn commit(&mut self, durable: Lsn, count: usize) -> Lsn {
         let reached = durable.min(self.flushed_by(count));
         if reached >= self.floor {
@@ -116,17 +121,17 @@ impl Acks {
         self.commit
     }
 
-    /// How many have the log up to `lsn` on their disks.
+    /// The number of replicas with the log up to `lsn` on disk.
     pub fn count_flushed(&self, lsn: Lsn) -> usize {
         self.replicas.iter().filter(|(_, acked)| acked.flushed >= lsn).count()
     }
 
-    /// How many show the log up to `lsn`.
+    /// The number of replicas with the log up to `lsn` in memory.
     pub fn count_applied(&self, lsn: Lsn) -> usize {
         self.replicas.iter().filter(|(_, acked)| acked.applied >= lsn).count()
     }
 
-    /// How many were heard within `silent_ms_max`.
+    /// The number of replicas heard from within `silent_ms_max`.
     pub fn count_heard(&self, now_ms: u64, silent_ms_max: u64) -> usize {
         self.replicas.iter().filter(|(_, acked)| acked.silent_ms(now_ms) <= silent_ms_max).count()
     }
@@ -151,7 +156,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Join(u8, u64),
-        /// The connection is chosen among all there ever were, those that have ended as well.
+        /// The connection is chosen from all connections so far, including ended ones.
         Note(prop::sample::Index, u64, u64),
         Leave(prop::sample::Index),
         Commit(u64, usize),
@@ -193,7 +198,7 @@ mod tests {
         fn each_replica_counts_once_and_commit_never_goes_back(steps in prop::collection::vec(some_step(), 1..60)) {
             let (mut acks, mut commit) = (Acks::default(), 0);
             let mut sessions: Vec<(u8, Session)> = Vec::new();
-            // Which of the connections of a replica is its newest, and what it has said.
+            // The newest connection of each replica, and its last acknowledgement.
             let mut model: BTreeMap<u8, (Session, u64, u64)> = BTreeMap::new();
             for step in steps {
                 match step {

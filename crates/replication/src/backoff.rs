@@ -1,11 +1,12 @@
-//! How long a replica waits before it tries its leader again: longer each time, and never in step with others.
+//! The delays between a replica's attempts to reach its leader: they grow, with random differences between
+//! replicas.
 
-/// The first wait.
+/// The first delay.
 const FIRST_MS: u64 = 100;
-/// The longest.
+/// The longest delay.
 const LONGEST_MS: u64 = 5_000;
 
-/// See the module documentation.
+/// The state of the delays.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     next_ms: u64,
@@ -18,14 +19,15 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// How long to wait now: between half of the time that it is the turn of and all of it, as `random` says.
+    /// The next delay: between half of the current maximum and all of it, chosen by `random`. The maximum
+    /// doubles up to 5 seconds.
     pub fn wait_ms(&mut self, random: u64) -> u64 {
         let longest = self.next_ms;
         self.next_ms = (longest * 2).min(LONGEST_MS);
         longest / 2 + random % (longest / 2 + 1)
     }
 
-    /// The connection works: the next wait is a short one.
+    /// Restarts with short delays, once a connection works.
     pub fn reset(&mut self) {
         *self = Backoff::default();
     }

@@ -1,51 +1,51 @@
-//! Why a connection between a leader and a replica ends, in words for the log.
+//! The reasons for closing a connection between a leader and a replica, as texts for the log.
 
 use lsn::Lsn;
 
 use crate::{frame::FrameError, timing::SILENCE_MS};
 
-/// See the module documentation.
+/// Why a connection was closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Close {
-    /// What came makes no sense.
+    /// The bytes received are not a valid frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// A frame that only the other side sends.
     #[error("a frame that does not come from this side")]
     Direction,
-    /// A frame for another position than the one that comes next.
+    /// A frame for another position than the next one.
     #[error("the frame is for lsn {found}, but lsn {expected} comes next")]
     Gap {
-        /// Where the log ends here.
+        /// The end of the log here.
         expected: Lsn,
-        /// What came.
+        /// The position in the frame.
         found: Lsn,
     },
-    /// A replica says that it has what it was never sent.
+    /// A replica acknowledges more than it was sent.
     #[error("lsn {acked} was acknowledged, only lsn {shipped} was reached")]
     NotShipped {
-        /// What it says.
+        /// The acknowledged position.
         acked: Lsn,
-        /// Where what was shipped ends.
+        /// The end of the shipped log.
         shipped: Lsn,
     },
-    /// The peer knows a higher epoch than the leader's: that is none any more.
+    /// The peer knows a higher epoch than the leader's: the leader is deposed.
     #[error("epoch {epoch} has begun: the leader of epoch {own} is deposed")]
     Fenced {
         /// The higher epoch.
         epoch: u32,
-        /// The leader's.
+        /// The leader's epoch.
         own: u32,
     },
-    /// The peer speaks of an epoch that nobody can have reached.
+    /// The peer names an epoch that no leader can have reached.
     #[error("epoch {epoch} is too far ahead of epoch {own} to be believed")]
     Epoch {
-        /// What it says.
+        /// The epoch in the frame.
         epoch: u32,
-        /// What is known here.
+        /// The highest epoch known here.
         own: u32,
     },
-    /// Nothing came for too long.
+    /// Nothing was received for [`SILENCE_MS`].
     #[error("nothing was heard for {} s", SILENCE_MS / 1000)]
     Silent,
 }

@@ -1,13 +1,14 @@
-//! How far an epoch may be ahead of those that are known.
+//! The limit on how far an epoch may be ahead of the known ones.
 //!
-//! An epoch rises by one with each start of a leader and by 2^16 with each promotion (`storage`), and whoever meets a higher one
-//! believes it for ever: a single false word, or a flipped bit, would shut the real leader out. So what no group of servers
-//! reaches while one of them is away is not believed.
+//! An epoch rises by one with each start of a leader and by 2^16 with each promotion (`storage`), and a
+//! server that meets a higher one believes it for ever: a single false message, or a flipped bit, would shut
+//! the real leader out. Therefore an epoch that no group of servers can reach while one of them is away is
+//! not believed.
 
-/// An epoch further ahead is not believed: 256 promotions, or millions of starts.
+/// The largest credible advance: 256 promotions, or millions of starts.
 pub const EPOCH_JUMP_MAX: u32 = 1 << 24;
 
-/// Whether somebody who knows `known` has to take `epoch` for a mistake or a lie.
+/// Whether `epoch` must be a mistake or a lie, given the highest `known` epoch.
 pub fn is_too_far(epoch: u32, known: u32) -> bool {
     epoch > known.saturating_add(EPOCH_JUMP_MAX)
 }

@@ -1,4 +1,5 @@
-//! The frames between a leader and a replica, once a connection carries the log. This is their only description.
+//! The frames between a leader and a replica, once a connection carries the log. This is the only description
+//! of the format.
 //!
 //! A frame is a header of 48 bytes and, only in LOG, a payload. Little-endian throughout.
 //!
@@ -17,23 +18,25 @@
 //!
 //! | kind | from | 16 | 24 | 32 | payload |
 //! |---|---|---|---|---|---|
-//! | 1 LOG | leader | where the payload starts | commit | when it was sent | whole batches of the log, as on disk |
-//! | 2 HEARTBEAT | leader | where what was shipped ends | commit | when it was sent | |
+//! | 1 LOG | leader | start of the payload | commit | time of sending | whole batches of the log as on disk |
+//! | 2 HEARTBEAT | leader | end of the shipped log | commit | time of sending | |
 //! | 3 FENCED | leader | 0 | 0 | 0 | |
 //! | 4 ACK | replica | flushed | applied | as of which leader time | |
 //!
-//! - Times are milliseconds of the leader's monotonic clock; only the leader compares them. The time in an ACK is that of the
-//!   newest frame up to whose commit the replica has applied, 0 before the first: how old a read of it can be.
-//! - The payload carries no checksum of its own: every record and every batch in it does, and who mirrors them verifies all.
-//! - FENCED says: the epoch that is named has begun, this leader is none any more. In an ACK, a higher epoch says the same to
-//!   the leader.
+//! - Times are milliseconds of the leader's monotonic clock; only the leader compares them. The time in an
+//!   ACK is that of the newest frame up to whose commit the replica has applied, 0 before the first: it
+//!   bounds the age of a read on the replica.
+//! - The payload has no checksum of its own: every record and every batch in it has one, and the receiver
+//!   verifies all of them.
+//! - FENCED means: the epoch in the header has begun, and this server is no longer a leader. In an ACK, a
+//!   higher epoch says the same to the leader.
 //! - Positions are below 2^62, so that sums of them do not overflow.
 
 use lsn::Lsn;
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 48;
-/// The largest payload: more than the largest batch, which a ring of the log bounds.
+/// The largest payload: larger than the largest batch, which the log's ring bounds.
 pub const PAYLOAD_BYTES_MAX: usize = 8 << 20;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SREP");
@@ -44,61 +47,61 @@ const HEARTBEAT: u8 = 2;
 const FENCED: u8 = 3;
 const ACK: u8 = 4;
 
-/// A header; see the module documentation.
+/// A decoded header; see the module documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame {
     /// Whole batches of the log follow.
     Log {
         /// The highest epoch that the leader has seen: its own.
         epoch: u32,
-        /// Where they start.
+        /// Start of the batches.
         start: Lsn,
-        /// Bytes of the intact nodes.
+        /// Bytes of the payload.
         bytes: u32,
-        /// What is committed.
+        /// The leader's commit position.
         commit: Lsn,
-        /// When they were sent.
+        /// Time of sending.
         sent_ms: u64,
     },
-    /// The leader lives and has nothing to ship.
+    /// The leader is alive and has nothing to ship.
     Heartbeat {
-        /// As in `Log`.
+        /// The highest epoch that the leader has seen: its own.
         epoch: u32,
-        /// Where what it has shipped ends.
+        /// End of the shipped log.
         end: Lsn,
-        /// What is committed.
+        /// The leader's commit position.
         commit: Lsn,
-        /// When it was sent.
+        /// Time of sending.
         sent_ms: u64,
     },
-    /// The sender is no leader any more.
+    /// The sender is no longer a leader.
     Fenced {
         /// The epoch that has begun.
         epoch: u32,
     },
-    /// How far a replica is.
+    /// The progress of a replica.
     Ack {
-        /// The highest epoch that it has seen.
+        /// The highest epoch that the replica has seen.
         epoch: u32,
         /// Durable on its disk.
         flushed: Lsn,
         /// In its memory.
         applied: Lsn,
-        /// It has applied all that was committed at this time of the leader.
+        /// It has applied everything that was committed at this time of the leader.
         as_of_ms: u64,
     },
 }
 
-/// Why bytes are no frame.
+/// Why bytes are not a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
-    /// Something else is spoken here.
+    /// The peer speaks another protocol.
     #[error("the bytes are not a frame of replication")]
     Magic,
-    /// Bytes have changed on their way.
+    /// Bytes were changed in transit.
     #[error("the checksum of a frame does not match")]
     Checksum,
-    /// A newer version, perhaps.
+    /// A kind that this version does not know.
     #[error("a frame of unknown kind {0}")]
     Kind(u8),
     /// A length, a position or a reserved field that no sender writes.
@@ -133,7 +136,7 @@ impl Frame {
         out
     }
 
-    /// The header at the front of `bytes`; `None` if more bytes are needed to tell.
+    /// Decodes the header at the front of `bytes`; `None` if it is incomplete.
     ///
     /// # Errors
     /// If no frame begins with these bytes.
@@ -162,7 +165,8 @@ impl Frame {
             ACK => Frame::Ack { epoch, flushed: first, applied: second, as_of_ms: time_ms },
             kind => return Err(FrameError::Kind(kind)),
         };
-        // What is not encoded again as it was holds fields that its kind does not have, or a LOG without a log.
+        // A header that is not encoded to the same bytes has values in fields that its kind does not use. A
+        // LOG needs a payload.
         let is_empty_log = header[4] == LOG && bytes == 0;
         if is_empty_log || frame.encode() != *header { Err(FrameError::Fields) } else { Ok(Some(frame)) }
     }
@@ -172,7 +176,7 @@ impl Frame {
         if let Frame::Log { bytes, .. } = *self { bytes as usize } else { 0 }
     }
 
-    /// The highest epoch that its sender has seen.
+    /// The highest epoch that the sender has seen.
     pub fn epoch(&self) -> u32 {
         match *self {
             Frame::Log { epoch, .. }
@@ -228,7 +232,7 @@ mod tests {
         }
     }
 
-    /// A header that has its checksum, whatever it says.
+    /// A header with a valid checksum and arbitrary fields.
     fn sealed(change: impl FnOnce(&mut [u8; HEADER_BYTES])) -> [u8; HEADER_BYTES] {
         let mut header = Frame::Fenced { epoch: 1 }.encode();
         change(&mut header);

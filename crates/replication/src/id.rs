@@ -1,10 +1,10 @@
-//! What a replica calls itself, wherever it connects from: 16 random bytes, kept in its directory.
+//! The identity of a replica, independent of its address: 16 random bytes, kept in its data directory.
 
 use std::fmt;
 
 use crate::hex;
 
-/// See the module documentation.
+/// The id of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplicaId([u8; 16]);
 
@@ -14,7 +14,7 @@ impl ReplicaId {
         ReplicaId(bytes)
     }
 
-    /// Reads what [`Display`](fmt::Display) writes.
+    /// Parses the output of [`Display`](fmt::Display); `None` if it is invalid.
     pub fn parse(text: &[u8]) -> Option<ReplicaId> {
         hex::parse_bytes(text).map(ReplicaId)
     }

@@ -1,20 +1,20 @@
-//! Bytes of a peer, cut into frames.
+//! Cuts the bytes received from a peer into frames.
 //!
 //! Invariants
-//! - It holds at most what was read at once behind one frame of the largest size: it is read into only when no whole frame is
-//!   left in it.
-//! - Whole payloads are handed out where they lie, without a copy.
+//! - It holds at most one frame of the largest size and the bytes of one read after it: it is read into only
+//!   when it contains no whole frame.
+//! - Payloads are lent in place, without a copy.
 
 use std::ops::Range;
 
 use crate::frame::{Frame, FrameError, HEADER_BYTES};
 
-/// Room for at least so many bytes is offered to a read: small reads would cost more than what they read.
+/// Space for a read at least: small reads would cost more than their data.
 const READ_BYTES: usize = 256 << 10;
-/// Memory that is kept when there is nothing in it.
+/// Memory kept while it is empty.
 const KEPT_BYTES_MAX: usize = 2 << 20;
 
-/// See the module documentation.
+/// Received bytes that are not yet processed.
 #[derive(Default)]
 pub struct Inbox {
     bytes: Vec<u8>,
@@ -22,14 +22,14 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Where bytes of the peer are to be appended, up to its capacity.
+    /// The buffer to which received bytes are appended, up to its capacity.
     pub fn space(&mut self) -> &mut Vec<u8> {
         self.bytes.drain(..self.consumed);
         self.consumed = 0;
         if self.bytes.is_empty() && self.bytes.capacity() > KEPT_BYTES_MAX {
             self.bytes = Vec::new();
         }
-        // All that is missing of a large frame can come with one read.
+        // Room for the whole rest of a large frame, so that one read can complete it.
         let frame = Frame::decode(&self.bytes).ok().flatten();
         let missing =
             frame.map_or(0, |it| (HEADER_BYTES + it.payload_bytes()).saturating_sub(self.bytes.len()));
@@ -37,7 +37,7 @@ impl Inbox {
         &mut self.bytes
     }
 
-    /// The next whole frame and where its payload lies; `None` if more bytes are needed.
+    /// The next whole frame, and the range of its payload; `None` if more bytes are needed.
     pub(crate) fn next(&mut self) -> Result<Option<(Frame, Range<usize>)>, FrameError> {
         let rest = &self.bytes[self.consumed..];
         let Some(frame) = Frame::decode(rest)? else { return Ok(None) };
@@ -50,7 +50,7 @@ impl Inbox {
         Ok(Some((frame, payload)))
     }
 
-    /// A payload that [`Inbox::next`] has named last.
+    /// The payload at the range that [`Inbox::next`] returned last.
     pub(crate) fn payload(&self, place: Range<usize>) -> &[u8] {
         &self.bytes[place]
     }

@@ -1,28 +1,29 @@
-//! How a replica joins: what it says of its log, and what the leader makes of it.
+//! The join of a replica: its claim about its log, and the leader's decision.
 //!
 //! ```text
-//! replica                                                                         leader
-//! REPLICATE <version> <log id> <epoch> <end> <chain> <port> <replica id> --------> decide
-//!    +RESUME <end> <epoch>     frames follow                                       the end of its log is one of ours
-//!    +PROBE                    asks with MARKS, cuts its tail, begins anew         its log goes on otherwise than ours
-//!    +FULL <http port>         copies everything                                   what it needs is forgotten, or it is empty
-//!    -ERR ...                  gives up, or waits                                  another log
-//! REPLICATE MARKS <end> <chain> <end> <chain> ... -------------------------------> newest_common
+//! replica                                                                       leader
+//! REPLICATE <version> <log id> <epoch> <end> <chain> <port> <replica id> ---> decide
+//!    +RESUME <end> <epoch>     frames follow                          its log ends with a batch of ours
+//!    +PROBE                    sends MARKS, cuts its tail, rejoins    its log differs from ours
+//!    +FULL <http port>         copies everything                      its end is not kept, or its log is empty
+//!    -ERR ...                  gives up, or waits                     another log
+//! REPLICATE MARKS <end> <chain> <end> <chain> ... -------------------------> newest_common
 //!    :<end>, :-1 for none
 //! ```
 //!
-//! What it is: the words of both sides, and the decisions.
-//! What it is not: who reads the log or cuts it. Both sides show theirs as a [`History`].
+//! This module contains the messages of both sides, and the decisions. It neither reads nor cuts a log: each
+//! side provides its own as a [`History`].
 //!
-//! The chain value of a batch stands for its bytes and for all batches before it (`storage`, `log/footer.rs`): two logs that have the
-//! same chain value at the same position are the same up to there. Nothing else says so: two servers that both were made leaders
-//! write different batches to the same positions, in the same epoch, at the same time. The newest batch whose chain value both have
-//! is where two logs part, and it is found by asking for the ends of the replica's last batches, newest first.
+//! The chain value of a batch covers its bytes and all batches before it (`storage`, `log/footer.rs`): two
+//! logs with the same chain value at the same position are equal up to there. Nothing else proves that: two
+//! servers that both became leaders write different batches at the same positions, in the same epoch, at the
+//! same time. Two logs are equal up to the newest batch whose chain value both have. It is found by asking
+//! for the ends of the replica's last batches, newest first.
 //!
 //! Invariants
-//! - Nothing is resumed unless the chain value of the batch before is known to both sides and the same.
-//! - A replica that has never written anything fits every log; another log's never does.
-//! - Decisions are made from what the leader has on its disk, never from what it is about to write.
+//! - Nothing is resumed unless both sides know the chain value of the preceding batch, and it is the same.
+//! - An empty log fits every leader; a log with another id never does.
+//! - Decisions depend only on the log on the leader's disk, never on unwritten records.
 
 mod claim;
 mod joining;
@@ -36,45 +37,45 @@ use lsn::Lsn;
 
 use crate::epoch::is_too_far;
 
-/// A log as the other side of a join wants to know it.
+/// A server's log, as the decisions of a join need it.
 pub trait History {
-    /// Why it cannot be read.
+    /// Why the log cannot be read.
     type Error;
 
-    /// The first position that is kept.
+    /// The first position of the log that is kept.
     fn start(&self) -> Lsn;
 
-    /// Where what is durable ends: a batch boundary.
+    /// The end of the durable log: a batch boundary.
     fn end(&self) -> Lsn;
 
-    /// The batch that ends there, if one does and it is kept.
+    /// The batch that ends at `end`; `None` if no batch ends there, or it is not kept.
     ///
     /// # Errors
     /// If the log cannot be read.
     fn batch_ending_at(&self, end: Lsn) -> Result<Option<Ending>, Self::Error>;
 }
 
-/// A batch of a log, from behind.
+/// A batch, found by its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ending {
-    /// Where it starts; where it ends, if nothing is known of it but its chain value.
+    /// Its start; equal to its end if only its chain value is known.
     pub start: Lsn,
-    /// Stands for this batch and all before it.
+    /// The chain value: covers this batch and all before it.
     pub chain: u64,
 }
 
 /// How a replica may join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// The log is shipped from here on.
+    /// The log is shipped from this position.
     Resume(Lsn),
-    /// Its log goes on otherwise than ours: it is to find out where they part.
+    /// Its log differs from the leader's: it must find the last common position.
     Probe,
-    /// It has to copy everything.
+    /// It must copy everything.
     Full(Reason),
     /// It must not join.
     Refuse(Refusal),
-    /// It knows a higher epoch: this server is no leader any more.
+    /// It knows a higher epoch: this server is no longer a leader.
     Fenced {
         /// The higher epoch.
         epoch: u32,
@@ -84,15 +85,15 @@ pub enum Decision {
 /// Why a replica has to copy everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Reason {
-    /// It has nothing yet.
+    /// Its log is empty.
     #[error("its log is empty")]
     Empty,
-    /// The log that it needs is not kept.
+    /// The part of the log that it needs is not kept.
     #[error("its log ends at lsn {end}, the log here is kept from lsn {start} on")]
     Forgotten {
-        /// Where its log ends.
+        /// The end of its log.
         end: Lsn,
-        /// Where ours starts.
+        /// The start of the leader's log.
         start: Lsn,
     },
 }
@@ -100,22 +101,22 @@ pub enum Reason {
 /// Why a replica must not join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// Of another version.
+    /// It speaks another version of the protocol.
     #[error(
         "replication protocol version {0} is not supported, this server speaks version {PROTOCOL_VERSION}"
     )]
     Version(u32),
-    /// Its data is something else.
+    /// It has another log.
     #[error("the replica holds another log; start it on an empty directory to have it copy this one")]
     OtherLog,
-    /// It speaks of an epoch that nobody can have reached.
+    /// It names an epoch that no leader can have reached.
     #[error(
         "the replica has seen epoch {epoch}, too far ahead of epoch {own} to be believed; start it on an empty directory"
     )]
     Epoch {
-        /// What it says.
+        /// The epoch that it names.
         epoch: u32,
-        /// Ours.
+        /// The leader's epoch.
         own: u32,
     },
 }
@@ -158,7 +159,7 @@ pub fn decide<H: History>(
     Ok(if end <= start { Decision::Full(Reason::Forgotten { end, start }) } else { Decision::Probe })
 }
 
-/// The newest of these ends of a replica's batches that is one of ours.
+/// The newest of these marks of a replica that is also in the leader's log.
 ///
 /// # Errors
 /// If the log cannot be read.

@@ -1,28 +1,31 @@
-//! Replication: how the log of one server becomes that of others, as machines without sockets, threads, clocks or files.
+//! Replication of one server's log to others, as state machines without sockets, threads, clocks or files.
 //!
 //! ```text
 //! replica                                            leader
 //! Claim: my log ends here, with this hash ---------> decide: resume | probe | full | refuse
-//! marks: ends of my last batches ------------------> newest_common        (probe; then the tail is cut, and again)
+//! marks: ends of my last batches ------------------> newest_common   (probe; then cut the tail, join again)
 //!                                                    Relay: batches of the log, unchanged
 //! Receiver <--- LOG, HEARTBEAT, FENCED ------------- flush rule, heartbeats
 //!   mirror -> own disk -> apply up to commit
-//!   '---------- ACK (flushed, applied) ------------> Acks: commit, WAIT, lag       Retention: what the disk keeps
+//!   '---------- ACK (flushed, applied) ------------> Acks: commit, WAIT, lag     Retention: log kept on disk
 //! ```
 //!
-//! What it is: the frames between a leader and a replica, what each side does at which moment, what the acks of all replicas
-//! amount to, and how a replica joins.
-//! What it is not: it decodes no record and applies nothing, it moves bytes of the log that are opaque here; a position is
-//! all it knows of them. Sockets, threads and the log belong to `server` and `storage`.
+//! The crate contains the frames between a leader and a replica, the actions of each side, the evaluation of
+//! acknowledgements, and the join of a replica. It neither decodes nor applies records: the bytes of the log
+//! are opaque here, with a position. Sockets, threads and the log belong to `server` and `storage`.
 //!
 //! Invariants
-//! - Disk, wire and the replica's disk hold the same bytes at the same positions.
-//! - A leader ships what is durable on its own disk and nothing else, so a replica is never ahead of it.
-//! - A replica acknowledges as flushed what is durable on its own disk, and applies what is committed and durable here.
-//! - `commit` never goes back while a leader lives.
-//! - Who meets a higher epoch stops; who meets a lower one says so. Epochs are compared before positions are. One that is further
-//!   ahead than [`epoch::EPOCH_JUMP_MAX`] is nobody's: it ends the connection and nothing else.
-//! - Whatever a peer sends: no panic, no memory beyond the limits of [`frame`], and a reason that can be logged.
+//! - The leader's disk, the wire and the replica's disk hold the same bytes at the same positions.
+//! - A leader ships only the part of the log that is durable on its own disk, so a replica is never ahead of
+//!   it.
+//! - A replica acknowledges as flushed only the part that is durable on its own disk, and applies only
+//!   records that are committed, and durable here.
+//! - `commit` never goes back during the reign of a leader.
+//! - A server that meets a higher epoch stops; one that meets a lower epoch reports its own. Epochs are
+//!   compared before positions. An epoch further ahead than [`epoch::EPOCH_JUMP_MAX`] is invalid: it ends the
+//!   connection and nothing else.
+//! - No input of a peer causes a panic, or takes memory beyond the limits of [`frame`]; each error has a
+//!   reason for the log.
 
 #![forbid(unsafe_code)]
 

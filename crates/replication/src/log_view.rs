@@ -1,7 +1,7 @@
-//! The log of a server as joins ([`History`]) and relays ([`Source`]) read it.
+//! The views of a server's log that joins ([`History`]) and relays ([`Source`]) need.
 //!
-//! A log that was copied begins behind a batch of which nothing but the chain value may be known: its footer is in an earlier
-//! segment. That is enough for a replica that ends there as well to go on from there.
+//! A copied log begins after a batch of which only the chain value may be known: its footer is in an earlier
+//! segment. That is enough for a replica whose log ends at the same position to resume.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     join::{Ending, History},
 };
 
-/// A log as both sides of a join look at it.
+/// A log as a [`History`], for both sides of a join.
 pub struct LogHistory<'l>(pub &'l Log);
 
 impl History for LogHistory<'_> {
@@ -38,7 +38,7 @@ impl History for LogHistory<'_> {
     }
 }
 
-/// A log as a relay reads it.
+/// A reader of the log as the [`Source`] of a relay.
 pub struct Tail(pub LogFollower);
 
 impl Source for Tail {

@@ -1,15 +1,17 @@
-//! Making a replica, or a fenced leader, the leader: the order of the steps.
+//! The promotion of a replica, or of a fenced leader: the order of its steps.
 //!
 //! ```text
-//! end the link -> make the log durable -> apply all of it -> begin an epoch -> remember -> (fenced: outbid) -> lead
+//! end the link -> make the log durable -> apply all of it -> begin an epoch -> persist
+//!     -> (fenced: outbid) -> lead
 //! ```
 //!
-//! What it is: one order for the server and the simulation. What it is not: the steps; their owner knows threads and files.
+//! The server and the simulation share this order; they implement the steps, with their threads and files.
 //!
 //! Invariants
 //! - Nothing more is received, and everything received is applied, before the epoch begins.
-//! - The epoch, and that nobody is followed any more, are on disk before a client may write.
-//! - A fenced leader leads in an epoch above the one that fenced it, after a restart: its memory may hold what is lost.
+//! - The epoch, and the end of following, are on disk before a client may write.
+//! - A fenced leader leads only after a restart, in an epoch above the one that fenced it: its memory may
+//!   hold lost records.
 
 use lsn::Lsn;
 
@@ -27,7 +29,8 @@ pub trait Promotion {
     /// Why a step has failed: the server does not lead.
     type Error;
 
-    /// Ends the link to the leader. Returns the end of what was received; `None` if there was no link, as with a fenced leader.
+    /// Ends the link to the leader. Returns the end of the received log; `None` if there was no link, as with
+    /// a fenced leader.
     ///
     /// # Errors
     /// The link cannot be ended.
@@ -51,13 +54,13 @@ pub trait Promotion {
     /// The log has failed.
     fn begin_epoch(&mut self) -> Result<(), Self::Error>;
 
-    /// Follows nobody any more, and remembers it durably. Returns the epoch that has fenced this server, or 0.
+    /// Stops following, durably. Returns the epoch that has fenced this server, or 0.
     ///
     /// # Errors
-    /// It cannot be remembered.
+    /// If this cannot be persisted.
     fn stop_following(&mut self) -> Result<u32, Self::Error>;
 
-    /// Has the next start lead in an epoch above `epoch`, durably.
+    /// Makes the next start lead in an epoch above `epoch`, durably.
     ///
     /// # Errors
     /// The log has failed.

@@ -1,19 +1,20 @@
-//! The replica's side of its connection to the leader: takes the log in, says how far it is, notices when the leader is gone.
+//! The replica's side of its connection to the leader: receives the log, acknowledges it, and detects a dead
+//! leader.
 //!
 //! ```text
-//! bytes of the leader --> next --> whole batches, for the log here       committed: what of it may be applied
+//! bytes of the leader --> next --> whole batches, for the log here     committed: the limit of application
 //! flushed, applied, time --------> ack --> bytes for the leader
 //! ```
 //!
-//! What it is: the position that comes next, the highest epoch, the commit of the leader, and when an ack is due.
-//! What it is not: the log. Whoever takes batches out hands them to it, which verifies every record, before asking for
-//! the next; if the log refuses them, the connection ends.
+//! It holds the next position, the highest epoch, the leader's commit position, and the time of the next ack.
+//! It is not the log: the caller appends each batch to the log, which verifies every record, before it asks
+//! for the next; if the log refuses a batch, the connection ends.
 //!
 //! Invariants
-//! - Batches come without a gap, from the position on that was agreed, or not at all.
-//! - A leader of a lower epoch than the highest seen is never listened to; it is told.
-//! - `committed` never goes back, and what it says is only ever applied as far as it is durable here.
-//! - Flushed is acknowledged after each flush; the rest at least every [`ACK_BUSY_MS`] while data flows.
+//! - Batches arrive without a gap, from the agreed position on, or not at all.
+//! - Frames of a leader whose epoch is lower than the highest seen are ignored; it is told the higher epoch.
+//! - `committed` never goes back; records are applied only as far as they are committed and durable here.
+//! - Each flush is acknowledged at once, other progress at least every [`ACK_BUSY_MS`] while data flows.
 
 use lsn::Lsn;
 
@@ -27,64 +28,64 @@ use crate::{
 /// Whole batches of the leader's log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogBytes<'b> {
-    /// Where they start: where the log here ends.
+    /// Their start: the end of the log here.
     pub start: Lsn,
     /// Their bytes, unchanged.
     pub bytes: &'b [u8],
-    /// A batch of a later epoch is not believed: what the leader says in frames is bounded, and so is what is in its bytes.
+    /// The highest credible epoch of these batches: epochs in the bytes are bounded like those in frames.
     pub epoch_max: u32,
 }
 
-/// Where batches go.
+/// The destination of received batches.
 pub trait Intake {
-    /// Why it takes nothing more.
+    /// Why it refuses batches.
     type Error;
 
-    /// Appends as many of these bytes as there is room for, and returns how many.
+    /// Appends as many of these bytes as fit, and returns how many.
     ///
     /// # Errors
-    /// The log refuses them, or has failed.
+    /// If the log refuses them, or has failed.
     fn append(&mut self, batches: &[u8], epoch_max: u32) -> Result<usize, Self::Error>;
 
-    /// Makes room for more, by writing what was appended.
+    /// Makes room by writing appended batches.
     ///
     /// # Errors
-    /// There is none.
+    /// If no room can be made.
     fn make_room(&mut self) -> Result<(), Self::Error>;
 
-    /// Keeps an epoch, durably, before anything is acknowledged in it.
+    /// Persists an epoch, before anything in it is acknowledged.
     ///
     /// # Errors
-    /// It cannot be kept.
+    /// If it cannot be persisted.
     fn saw_epoch(&mut self, epoch: u32) -> Result<(), Self::Error>;
 }
 
 /// Why [`Receiver::take_in`] has ended.
 #[derive(Debug)]
 pub enum TakeError<E> {
-    /// The connection is to be closed, after [`Receiver::farewell`] was sent.
+    /// The connection must be closed, after [`Receiver::farewell`] was sent.
     Close(Close),
-    /// Of the [`Intake`].
+    /// The error of the [`Intake`].
     Intake(E),
 }
 
-/// A commit, and when the leader told it.
+/// A commit position, and the leader's time when it was sent.
 type Told = (Lsn, u64);
 
-/// See the module documentation.
+/// The state of a replica's connection to its leader.
 pub struct Receiver {
     inbox: Inbox,
-    /// The highest that was seen, here or on the wire.
+    /// The highest epoch seen, here or on the wire.
     epoch: u32,
-    /// What comes next starts here.
+    /// The start of the next batch.
     position: Lsn,
     committed: Lsn,
     heard_ms: u64,
-    /// The oldest commit that is not applied yet, and the newest.
+    /// The oldest commit position that is not applied yet, and the newest.
     awaited: Option<Told>,
     newest: Option<Told>,
     as_of_ms: u64,
-    /// What the last ack said, and when it was sent.
+    /// The contents and the time of the last ack.
     flushed_acked: Lsn,
     applied_acked: Lsn,
     acked_ms: u64,
@@ -92,7 +93,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Goes on at `start`, where the log here ends, durably; `epoch` is the highest that was ever seen here.
+    /// Continues at `start`, the end of the durable log here; `epoch` is the highest ever seen here.
     pub fn new(epoch: u32, start: Lsn, now_ms: u64) -> Receiver {
         Receiver {
             inbox: Inbox::default(),
@@ -106,20 +107,21 @@ impl Receiver {
             flushed_acked: Lsn::ZERO,
             applied_acked: Lsn::ZERO,
             acked_ms: now_ms,
-            // The first ack says where the replica stands, without delay.
+            // The first ack reports the replica's position without delay.
             has_news: true,
         }
     }
 
-    /// Where what the leader sends is to be appended; then [`Receiver::next`] until it has nothing.
+    /// The buffer to which bytes of the leader are appended; then call [`Receiver::next`] until it returns
+    /// `None`.
     pub fn inbox(&mut self) -> &mut Vec<u8> {
         self.inbox.space()
     }
 
-    /// The next batches for the log here, if they came whole.
+    /// The next whole batches for the log here, if any.
     ///
     /// # Errors
-    /// If the connection is to be closed, after [`Receiver::farewell`] was sent.
+    /// If the connection must be closed, after [`Receiver::farewell`] was sent.
     pub fn next(&mut self, now_ms: u64) -> Result<Option<LogBytes<'_>>, Close> {
         while let Some((frame, payload)) = self.inbox.next()? {
             let (epoch, own) = (frame.epoch(), self.epoch);
@@ -153,7 +155,7 @@ impl Receiver {
         Ok(None)
     }
 
-    /// Hands all batches that came whole to the log here.
+    /// Appends all whole batches received to the log here.
     ///
     /// # Errors
     /// See [`TakeError`].
@@ -172,7 +174,7 @@ impl Receiver {
                     }
                 }
             }
-            // A heartbeat raises the epoch as well.
+            // A heartbeat may raise the epoch too.
             if self.epoch > known {
                 intake.saw_epoch(self.epoch).map_err(TakeError::Intake)?;
             }
@@ -182,17 +184,17 @@ impl Receiver {
         }
     }
 
-    /// The highest epoch that was seen. To be kept before anything is acknowledged in it.
+    /// The highest epoch seen. It must be persisted before anything in it is acknowledged.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// Where what was handed out ends.
+    /// The end of the batches returned so far.
     pub fn position(&self) -> Lsn {
         self.position
     }
 
-    /// Up to where the log here may be applied, if so much of it is durable here.
+    /// The position up to which records may be applied, given the durable end of the log here.
     pub fn applicable(&self, durable: Lsn) -> Lsn {
         self.committed.min(durable)
     }
@@ -214,21 +216,21 @@ impl Receiver {
         })
     }
 
-    /// What a leader that is left is told: the same as with every ack, above all the highest epoch that was seen.
+    /// The last message to a leader that is abandoned: an ack, whose main purpose is the highest epoch seen.
     pub fn farewell(&self) -> [u8; HEADER_BYTES] {
         let (flushed, applied) = (self.flushed_acked, self.applied_acked);
         Frame::Ack { epoch: self.epoch, flushed, applied, as_of_ms: self.as_of_ms }.encode()
     }
 
-    /// When [`Receiver::ack`] or [`Receiver::check`] has something to do, if nothing comes and nothing is flushed before.
+    /// When [`Receiver::ack`] or [`Receiver::check`] is due, if nothing is received or flushed before.
     pub fn due_ms(&self) -> u64 {
         self.ack_due_ms().min(self.heard_ms + SILENCE_MS)
     }
 
-    /// Whether the leader lives, as far as can be told.
+    /// Checks that the leader is alive.
     ///
     /// # Errors
-    /// [`Close::Silent`] if it has said nothing for too long.
+    /// [`Close::Silent`] if nothing was received for [`SILENCE_MS`].
     pub fn check(&self, now_ms: u64) -> Result<(), Close> {
         if now_ms >= self.heard_ms + SILENCE_MS { Err(Close::Silent) } else { Ok(()) }
     }

@@ -1,22 +1,21 @@
-//! The leader's side of one replica: ships the log, hears how far the replica is, notices when it is gone.
+//! The leader's side of one replica: ships the log, receives acknowledgements, and detects a dead replica.
 //!
 //! ```text
-//! log grows | socket drained | tick of the log thread ended | time --> step --> headers and payloads, to be written in order
-//! bytes of the replica -------------------------------------------> receive --> Acked, for `Acks`
+//! log grows | socket drained | log thread's tick ended | time --> step --> headers and payloads, in order
+//! bytes of the replica ----------------------------------------> receive --> Acked, for `Acks`
 //! ```
 //!
-//! What it is: a position, a few times and the rule when something is sent.
-//! What it is not: a buffer. Payloads are the bytes that the log hands out, passed on unchanged; what a replica is too slow for
-//! stays on disk.
+//! It holds a position, a few times and the rule when to send. It does not buffer: payloads are the log's own
+//! bytes, passed on unchanged; the part for which a replica is too slow stays on disk.
 //!
 //! Invariants
-//! - What is shipped are whole batches, each byte once, in order, from the position on that was agreed, and only up to
+//! - Whole batches are shipped, each byte once, in order, from the agreed position on, and only up to
 //!   `shippable`, which is durable here.
-//! - A step ships at most [`RelayOptions::round_bytes_max`], or one batch, however fast the log grows meanwhile; then it is
-//!   others' turn.
-//! - Nothing is read from the log while the socket holds [`RelayOptions::unsent_bytes_max`].
-//! - What is pending waits for nothing but more of it: it goes out when there is enough, when the socket has nothing to do, or
-//!   when the log thread has ended its tick, whichever comes first.
+//! - A step ships at most [`RelayOptions::round_bytes_max`], or one batch, however fast the log grows; then
+//!   other work gets its turn.
+//! - The log is not read while the socket holds [`RelayOptions::unsent_bytes_max`].
+//! - Pending bytes are held only to gather more: they are sent when there are enough, when the socket is
+//!   idle, or when the log thread has ended its tick, whichever comes first.
 
 use lsn::Lsn;
 
@@ -27,39 +26,39 @@ use crate::{
     timing::{HEARTBEAT_MS, SILENCE_MS},
 };
 
-/// Where a relay reads the log, from its own position on.
+/// The source of a relay's log, read from the relay's position on.
 pub trait Source {
     /// Bytes of the log.
     type Bytes;
-    /// Why it cannot be read.
+    /// Why the log cannot be read.
     type Error;
 
-    /// The next whole batches, about `bytes_max` or one batch; `None` if there is nothing to ship.
+    /// The next whole batches, about `bytes_max` or one batch; `None` if nothing is to be shipped.
     ///
     /// # Errors
-    /// If the log cannot be read, or is forgotten already.
+    /// If the log cannot be read, or is not kept any more.
     fn read(&mut self, bytes_max: u64) -> Result<Option<Chunk<Self::Bytes>>, Self::Error>;
 }
 
 /// Whole batches of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chunk<B> {
-    /// Where they start.
+    /// Their start.
     pub start: Lsn,
-    /// Where they end.
+    /// Their end.
     pub end: Lsn,
     /// Their bytes, from start to end.
     pub bytes: B,
 }
 
-/// When a relay ships.
+/// The rule when a relay ships.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RelayOptions {
-    /// So many pending bytes are enough.
+    /// Pending bytes that are sent without waiting for more.
     pub flush_bytes: u64,
-    /// A step ships no more than this, or one batch.
+    /// The most that one step ships, unless a single batch is larger.
     pub round_bytes_max: u64,
-    /// A socket that holds so many bytes is given no more.
+    /// A socket with this many unsent bytes gets no more.
     pub unsent_bytes_max: u64,
 }
 
@@ -69,16 +68,16 @@ impl Default for RelayOptions {
     }
 }
 
-/// How things stand when a step is taken.
+/// The conditions at the time of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
     /// Monotonic milliseconds.
     pub now_ms: u64,
-    /// Bytes that were handed out and that the socket has not taken.
+    /// Bytes handed to the socket's owner that the socket has not accepted.
     pub unsent_bytes: u64,
-    /// What may be shipped ends here.
+    /// The end of the log that may be shipped.
     pub shippable: Lsn,
-    /// What is committed ends here.
+    /// The commit position.
     pub commit: Lsn,
     /// The epoch of the log here.
     pub epoch: u32,
@@ -86,21 +85,22 @@ pub struct Moment {
     pub has_tick_ended: bool,
 }
 
-/// What is to be written: a header, then what belongs to it.
+/// A frame to be written: a header, then its payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outgoing<B> {
-    /// Header of a frame.
+    /// The encoded header.
     pub header: [u8; HEADER_BYTES],
     /// Its payload, if it has one.
     pub payload: Option<B>,
 }
 
-/// What comes after a step.
+/// When to take the next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// There is more to ship: another step, once others have had their turn.
+    /// There is more to ship: after other work has had its turn.
     Again,
-    /// A step is due then, or before when the log has grown, the socket is empty, or the log thread's tick has ended.
+    /// At this time, or earlier if the log has grown, the socket is empty, or the log thread's tick has
+    /// ended.
     Wait {
         /// Monotonic milliseconds.
         until_ms: u64,
@@ -110,7 +110,7 @@ pub enum Turn {
 /// Why a step failed; the connection is to be closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RelayError<E> {
-    /// Because of the replica.
+    /// The replica caused it.
     #[error(transparent)]
     Close(#[from] Close),
     /// The log cannot be read.
@@ -121,11 +121,11 @@ pub enum RelayError<E> {
     Batch(u64),
 }
 
-/// See the module documentation.
+/// The state of a leader's connection to one replica.
 pub struct Relay {
     options: RelayOptions,
     epoch: u32,
-    /// Where what was shipped ends.
+    /// The end of the shipped log.
     position: Lsn,
     commit_sent: Lsn,
     sent_ms: u64,
@@ -134,7 +134,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Ships from `start` on, where the log of the replica ends.
+    /// Ships from `start`, the end of the replica's log.
     pub fn new(options: RelayOptions, epoch: u32, start: Lsn, now_ms: u64) -> Relay {
         let acked = Acked { flushed: start, applied: Lsn::ZERO, as_of_ms: 0, heard_ms: now_ms };
         Relay {
@@ -148,25 +148,25 @@ impl Relay {
         }
     }
 
-    /// Where what was shipped ends.
+    /// The end of the shipped log.
     pub fn position(&self) -> Lsn {
         self.position
     }
 
-    /// How far the replica is.
+    /// The progress of the replica.
     pub fn acked(&self) -> Acked {
         self.acked
     }
 
-    /// Where what the replica sends is to be appended; then [`Relay::receive`].
+    /// The buffer to which bytes of the replica are appended; then call [`Relay::receive`].
     pub fn inbox(&mut self) -> &mut Vec<u8> {
         self.inbox.space()
     }
 
-    /// Looks at what the replica has sent. Returns how far it is, if it has said so.
+    /// Processes received bytes. Returns the replica's progress if it has acknowledged any.
     ///
     /// # Errors
-    /// If the connection is to be closed. For [`Close::Fenced`] the caller stops being a leader as well.
+    /// If the connection must be closed. After [`Close::Fenced`] the caller must also stop being a leader.
     pub fn receive(&mut self, now_ms: u64) -> Result<Option<Acked>, Close> {
         let mut has_acked = false;
         while let Some((frame, _)) = self.inbox.next()? {
@@ -194,10 +194,10 @@ impl Relay {
         Ok(has_acked.then_some(self.acked))
     }
 
-    /// Appends to `out` what is to be written now.
+    /// Appends the frames to be written now to `out`.
     ///
     /// # Errors
-    /// If the connection is to be closed.
+    /// If the connection must be closed.
     ///
     /// # Panics
     /// If the source is not at the position of this relay.
@@ -217,7 +217,7 @@ impl Relay {
             self.ship(&moment, source, out)?;
         }
         let has_shipped = out.len() > frames_before;
-        // A commit that has moved is told as soon as there is nothing to tell it with.
+        // A new commit position is sent as soon as the socket is idle and no batches carry it.
         let has_news = moment.commit > self.commit_sent && moment.unsent_bytes == 0;
         if !has_shipped && (has_news || moment.now_ms >= self.sent_ms + HEARTBEAT_MS) {
             let (epoch, end, commit) = (self.epoch, self.position, moment.commit);
@@ -232,7 +232,7 @@ impl Relay {
         })
     }
 
-    /// The flush rule.
+    /// Whether pending batches are shipped now (the flush rule).
     fn is_due(&self, moment: &Moment) -> bool {
         let pending_bytes = moment.shippable.get().saturating_sub(self.position.get());
         let is_enough =

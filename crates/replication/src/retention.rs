@@ -1,11 +1,13 @@
-//! From where on the log is kept for replicas: those that are connected, and those that will soon be back.
+//! The part of the log that is kept for replicas: those connected, and those that may return soon.
 //!
-//! What it is: a position per replica and when it went away.
-//! What it is not: a pin. The server pins what this says, and asks again as the log grows.
+//! It holds a position per replica and the time of its disconnection. It does not pin the log; the server
+//! pins the position that it computes, and asks again as the log grows.
 //!
 //! Invariants
-//! - No replica keeps more than `bytes_max` of log: one that is further behind is given up, and is copied anew when it comes.
-//! - One that has gone is waited for `away_ms_max`, and of those only the [`AWAY_MAX`] that went last.
+//! - No replica causes more than `bytes_max` of log to be kept: one that is further behind is dropped, and
+//!   needs a full sync when it returns.
+//! - The log is kept for a disconnected replica for `away_ms_max`, and only for the last [`AWAY_MAX`] of
+//!   them.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +15,17 @@ use lsn::Lsn;
 
 use crate::ReplicaId;
 
-/// Replicas that are waited for.
+/// Disconnected replicas for which the log is kept, at most.
 const AWAY_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Need {
     position: Lsn,
-    /// When it went away; `None` while it is connected.
+    /// When it disconnected; `None` while it is connected.
     left_ms: Option<u64>,
 }
 
-/// See the module documentation.
+/// The positions that replicas need.
 #[derive(Debug)]
 pub struct Retention {
     bytes_max: u64,
@@ -32,22 +34,22 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Keeps so much for each replica, and for so long once it has gone.
+    /// Limits per replica: bytes of log, and milliseconds after its disconnection.
     pub fn new(bytes_max: u64, away_ms_max: u64) -> Retention {
         Retention { bytes_max, away_ms_max, needs: BTreeMap::new() }
     }
 
-    /// Other limits hold from now on.
+    /// Changes the limits.
     pub fn set_limits(&mut self, bytes_max: u64, away_ms_max: u64) {
         (self.bytes_max, self.away_ms_max) = (bytes_max, away_ms_max);
     }
 
-    /// A connected replica has the log up to here on its disk.
+    /// Notes that a connected replica has the log up to `position` on disk.
     pub fn note(&mut self, id: ReplicaId, position: Lsn) {
         self.needs.insert(id, Need { position, left_ms: None });
     }
 
-    /// A replica has gone, and may come back.
+    /// Notes that a replica has disconnected; it may return.
     pub fn leave(&mut self, id: ReplicaId, now_ms: u64) {
         if let Some(need) = self.needs.get_mut(&id) {
             need.left_ms = Some(now_ms);
@@ -60,13 +62,13 @@ impl Retention {
         }
     }
 
-    /// Nobody waits for this replica any more.
+    /// Keeps nothing for this replica any more.
     pub fn forget(&mut self, id: ReplicaId) {
         self.needs.remove(&id);
     }
 
-    /// The first position to keep of a log that ends at `end`; `None` if no replica needs any of it. Who is too far behind, or
-    /// has been away for too long, is given up.
+    /// The first position to keep of a log that ends at `end`; `None` if no replica needs any of it. Drops
+    /// replicas that are too far behind, or have been away for too long.
     pub fn keep_from(&mut self, end: Lsn, now_ms: u64) -> Option<Lsn> {
         let (bytes_max, away_ms_max) = (self.bytes_max, self.away_ms_max);
         self.needs.retain(|_, need| {

@@ -1,33 +1,35 @@
-//! What a server is among others: it leads, follows, or was fenced; and what of its data may be shown.
+//! The role of a server in its group: leader, replica or fenced; and the part of its data that may be shown.
 //!
 //! ```text
-//!             follow                      confirm: the leader has committed all that was here
-//! leads -----------------> follows, shows nothing ------------------------> follows, shows what is committed
+//!             follow                      confirm: the leader has committed the whole log here
+//! leads -----------------> follows, shows nothing ------------------------> follows, shows committed data
 //!   |  ^                         |                                                |
 //!   |  '------- lead, open ------+------------------------------------------------'
 //!   '--fence--> takes no writes, shows nothing --lead--> leads after a restart, in a higher epoch
 //! ```
 //!
-//! What it is: the rules. What it is not: the file that remembers them, or the order of a promotion ([`crate::promote`]).
+//! These are the rules. The file that persists them is elsewhere, as is the order of a promotion
+//! ([`crate::promote`]).
 //!
 //! Invariants
-//! - A server that follows another, or was fenced, takes no writes.
-//! - A log that may hold more than any leader has committed is not shown. A leader that begins to follow, or is fenced, has such
-//!   a log; so has a starting replica whose group waits for acknowledgements.
+//! - A replica or a fenced leader takes no writes.
+//! - A log that may hold more than any leader has committed is not shown. A leader that begins to follow, or
+//!   is fenced, has such a log; so has a starting replica whose group waits for acknowledgements.
 //! - The epochs that a server saw as a leader say nothing about the leaders that it follows later.
-//! - Whoever changes a role keeps [`Role::remembered`] on disk where the change says so, before it acts on it.
+//! - The caller must persist [`Role::remembered`], where a change of the role says so, before it acts on the
+//!   change.
 
 use lsn::Lsn;
 
 /// A position that no log reaches: nothing is confirmed.
 const EVERYTHING: Lsn = Lsn::MAX;
 
-/// The facts that outlive a restart.
+/// The persistent part of a role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remembered<A> {
-    /// The leader that is followed.
+    /// The leader to follow; `None` if this server leads or is fenced.
     pub leader: Option<A>,
-    /// The highest epoch of the leaders that were followed.
+    /// The highest epoch of the leaders followed.
     pub seen_epoch: u32,
     /// The epoch that has begun elsewhere, so that this server takes no writes; 0 for none.
     pub fenced_by: u32,
@@ -42,13 +44,13 @@ impl<A> Default for Remembered<A> {
 }
 
 impl<A> Remembered<A> {
-    /// The server follows another leader, or leads, from now on.
+    /// Changes the leader to follow; `None` if this server leads.
     pub fn set_leader(&mut self, leader: Option<A>) {
         if self.leader.is_none() {
             self.seen_epoch = 0;
             self.is_unconfirmed = true;
         }
-        // The log of a leader is confirmed by itself.
+        // A leader's own log is confirmed.
         self.is_unconfirmed &= leader.is_some();
         self.leader = leader;
         self.fenced_by = 0;
@@ -58,36 +60,36 @@ impl<A> Remembered<A> {
 /// The outcome of [`Role::follow`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follow {
-    /// It followed this leader before.
+    /// It follows this leader already.
     Already,
-    /// It followed another: the link is to be made anew.
+    /// It followed another leader: reconnect.
     Reconnect,
-    /// It led: it must start anew, with an empty memory.
+    /// It was the leader: restart with an empty memory.
     Restart,
 }
 
 /// The outcome of [`Role::confirm`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Confirmed {
-    /// The leader has yet to commit a part of the log here.
+    /// The leader has not yet committed all of the log here.
     NotYet,
-    /// All of it may be shown, as before.
+    /// All of it could be shown before.
     Known,
     /// All of it may be shown from now on.
     Now,
 }
 
-/// See the module documentation.
+/// The current role of a server.
 #[derive(Debug, Clone)]
 pub struct Role<A> {
     remembered: Remembered<A>,
     is_read_only: bool,
-    /// Nothing is shown until the leader has committed the log up to here.
+    /// Nothing is shown until the leader has committed the log up to this position.
     unconfirmed: Lsn,
 }
 
 impl<A: PartialEq> Role<A> {
-    /// The role of a server that starts; `awaits_acks`: its group waits for acknowledgements of replicas.
+    /// The role of a starting server; `awaits_acks`: its group waits for acknowledgements of replicas.
     pub fn start(remembered: Remembered<A>, awaits_acks: bool) -> Role<A> {
         let follows = remembered.leader.is_some();
         let is_read_only = follows || remembered.fenced_by > 0;
@@ -96,7 +98,7 @@ impl<A: PartialEq> Role<A> {
         Role { remembered, is_read_only, unconfirmed }
     }
 
-    /// The log of a replica is recovered and ends at `end`: there is no more to be confirmed than that.
+    /// The log of a replica is recovered and ends at `end`: no more than that needs to be confirmed.
     pub fn recovered(&mut self, end: Lsn, awaits_acks: bool) {
         if awaits_acks {
             self.unconfirmed = EVERYTHING;
@@ -104,27 +106,28 @@ impl<A: PartialEq> Role<A> {
         self.unconfirmed = self.unconfirmed.min(end);
     }
 
-    /// What is to be on disk.
+    /// The part to persist.
     pub fn remembered(&self) -> &Remembered<A> {
         &self.remembered
     }
 
-    /// The leader that is followed.
+    /// The leader to follow, if any.
     pub fn leader(&self) -> Option<&A> {
         self.remembered.leader.as_ref()
     }
 
-    /// Whether clients may not write.
+    /// Whether clients are refused writes.
     pub fn is_read_only(&self) -> bool {
         self.is_read_only
     }
 
-    /// The position up to which the leader must have committed the log before any of it is shown; zero if all may be shown.
+    /// The position up to which the leader must have committed the log before any of it is shown; zero if all
+    /// may be shown.
     pub fn unconfirmed(&self) -> Lsn {
         self.unconfirmed
     }
 
-    /// Follows `leader`. Unless it did already, that is to be remembered.
+    /// Follows `leader`. Must be persisted, unless the result is [`Follow::Already`].
     pub fn follow(&mut self, leader: A) -> Follow {
         if self.leader() == Some(&leader) {
             return Follow::Already;
@@ -139,7 +142,8 @@ impl<A: PartialEq> Role<A> {
         Follow::Restart
     }
 
-    /// The leader has committed the log here up to `committed`. The second part: whether there is news to remember.
+    /// The leader has committed the log here up to `committed`. The second value: whether the change must be
+    /// persisted.
     pub fn confirm(&mut self, committed: Lsn) -> (Confirmed, bool) {
         if committed < self.unconfirmed {
             return (Confirmed::NotYet, false);
@@ -151,14 +155,16 @@ impl<A: PartialEq> Role<A> {
         (confirmed, is_news)
     }
 
-    /// A leader is in this epoch. Whether that is to be remembered, before anything is acknowledged in it.
+    /// Notes the epoch of a leader. Returns whether it must be persisted, before anything in it is
+    /// acknowledged.
     pub fn saw_epoch(&mut self, epoch: u32) -> bool {
         let is_news = self.remembered.seen_epoch < epoch;
         self.remembered.seen_epoch = self.remembered.seen_epoch.max(epoch);
         is_news
     }
 
-    /// Another server leads in a higher epoch. Whether this one led until now; then that is to be remembered.
+    /// Another server leads in a higher epoch. Returns true if this server is not a replica and did not know;
+    /// then that must be persisted.
     pub fn fence(&mut self, epoch: u32) -> bool {
         if self.leader().is_some() || self.remembered.fenced_by >= epoch {
             return false;
@@ -169,26 +175,26 @@ impl<A: PartialEq> Role<A> {
         true
     }
 
-    /// Stops or resumes writes, around a hand-over.
+    /// Stops or resumes writes during a handover.
     pub fn set_read_only(&mut self, is_read_only: bool) {
         self.is_read_only = is_read_only;
     }
 
-    /// A replica leads in its place: follows it. That is to be remembered.
+    /// Follows the replica that was promoted in its place. Must be persisted.
     pub fn hand_over(&mut self, to: A) {
         self.remembered.set_leader(Some(to));
         self.unconfirmed = EVERYTHING;
     }
 
-    /// Follows nobody any more, which is to be remembered. Returns the epoch that it was fenced by, or 0. It takes writes
-    /// after [`Role::open`].
+    /// Stops following, which must be persisted. Returns the epoch that fenced this server, or 0. It takes
+    /// writes after [`Role::open`].
     pub fn lead(&mut self) -> u32 {
         let fenced_by = self.remembered.fenced_by;
         self.remembered.set_leader(None);
         fenced_by
     }
 
-    /// Takes writes and shows everything.
+    /// Accepts writes and shows all data.
     pub fn open(&mut self) {
         self.is_read_only = false;
         self.unconfirmed = Lsn::ZERO;

@@ -29,8 +29,8 @@ const SECTIONS: [(&str, &str, bool, Section); 12] = [
     ("keyspace", "Keyspace", true, keyspace),
 ];
 
-/// The text for the given lower-case section names; none: the default ones. And the position that must be committed before it
-/// is told.
+/// The text of the given lower-case sections, or of the default ones if none is given; and the position that
+/// must be committed before it is shown.
 pub(crate) fn render(host: &ServerHost, wanted: &[String]) -> (String, Lsn) {
     let named = |name: &str| wanted.iter().any(|it| it == name);
     let everything = named("all") || named("everything");

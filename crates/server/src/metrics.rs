@@ -1,6 +1,7 @@
 //! Metrics for Prometheus, read at the moment of the scrape from the same counters that INFO shows.
 //!
-//! Names start with `sheaf_`, units are base units, labels come from closed sets (families and outcomes), never from keys.
+//! Names start with `sheaf_`, units are base units, labels come from closed sets (families and outcomes),
+//! never from keys.
 
 mod exposition;
 

@@ -1,7 +1,7 @@
 //! The replication of this server: its role, its leader, its replicas, and the commands for them.
 //!
 //! ```text
-//!              recovery::replication_state: replication.json          commands (REPLICAOF, WAIT, ROLE, INFO, ...)
+//!             recovery::replication_state: replication.json          commands (REPLICAOF, WAIT, ROLE, ...)
 //!                   |                                                  |
 //! leader's log --> follower --> log here --> keyspace       Node <-----'
 //!                                 |                           |
@@ -642,7 +642,7 @@ struct Promoting<'n> {
     log: &'n Log,
     /// The link and the applier; `None` for a server that was fenced.
     taken: Option<(Arc<Following>, Threads)>,
-    /// The applier of what the link has received.
+    /// The applier of received batches.
     applier: Option<(Arc<Following>, JoinHandle<()>)>,
     /// The right to append.
     mirror: Option<Mirror>,

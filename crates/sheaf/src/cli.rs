@@ -1,6 +1,6 @@
-//! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`, `sheaf import FILE`, `sheaf import --from URL`,
-//! `sheaf export FILE`, `sheaf backup DIR`, `sheaf restore BACKUP`,
-//! `sheaf tail CHANNEL...`.
+//! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`, `sheaf import FILE`,
+//! `sheaf import --from URL`, `sheaf export FILE`, `sheaf backup DIR`, `sheaf restore BACKUP`, `sheaf tail
+//! CHANNEL...`.
 //!
 //! The flags of `serve` and their environment variables come from the table of settings.
 
@@ -16,16 +16,16 @@ use recovery::{recover::Mode, unix_time};
 use settings::{ConfigError, Given, Key, Lasting, OPTIONS, Origin, Settings, variable};
 use tools::{export::Format, inspect::Selection, migration, tail::Options};
 
-/// What the command line asks for.
+/// The requested task, with its arguments.
 #[derive(Debug)]
 pub enum Task {
     /// Run a server.
     Serve {
-        /// With these settings.
+        /// Its settings.
         settings: Settings,
-        /// Where they come from.
+        /// The files and flags from which the settings come.
         lasting: Lasting,
-        /// What this start recovers from.
+        /// The parts of the directory from which it recovers.
         mode: Mode,
     },
     /// Verify a directory.
@@ -37,7 +37,7 @@ pub enum Task {
     Log {
         /// The directory.
         dir: PathBuf,
-        /// Which records.
+        /// The records to print.
         selection: Selection,
     },
     /// Read an RDB file into a directory.
@@ -46,48 +46,49 @@ pub enum Task {
         file: PathBuf,
         /// The directory.
         dir: PathBuf,
-        /// What becomes of keys that the directory holds.
+        /// How to treat keys that the directory already holds.
         existing: tools::import::Existing,
     },
-    /// Copy a running server of another kind.
+    /// Copy the data of a running Redis-compatible server.
     Migrate(migration::Options),
-    /// Write what a directory holds to an RDB file.
+    /// Write the keys of a directory to an RDB file.
     Export {
         /// The file.
         file: PathBuf,
         /// The directory.
         dir: PathBuf,
-        /// How it is written.
+        /// The format of the file.
         format: Format,
     },
-    /// Copy what a running server holds.
+    /// Copy the data of a running server.
     Backup {
-        /// To this directory.
+        /// The directory of the backup.
         dir: PathBuf,
-        /// From its HTTP port.
+        /// The URL of its HTTP port.
         url: String,
-        /// Who asks.
+        /// The user that authenticates.
         user: String,
         /// A file with the password.
         password_file: Option<PathBuf>,
     },
-    /// Make a data directory of a backup.
+    /// Make a data directory from a backup.
     Restore {
         /// The backup.
         source: PathBuf,
         /// The directory.
         dir: PathBuf,
-        /// The state that is wanted.
+        /// The position or time to restore.
         target: Target,
     },
     /// Follow channels of a running server.
     Tail(Options),
 }
 
-/// Understands the command line. Prints help and exits, or prints what is wrong and exits with 2, as clap does.
+/// Parses the command line. Prints help and exits, or prints a usage error and exits with status 2, as clap
+/// does.
 ///
 /// # Errors
-/// Settings that are unknown or out of range.
+/// If a setting is unknown or out of range.
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, ConfigError> {
     let matches = command().get_matches_from(arguments);
     match matches.subcommand() {
@@ -187,7 +188,7 @@ fn command() -> Command {
         .subcommand(tail::command())
 }
 
-/// The directory of a stopped server, which is the one that `serve` would take.
+/// The directory of a stopped server; the default is that of `serve`.
 fn data_dir() -> Arg {
     let default = OPTIONS[Key::Dir as usize].default;
     Arg::new("dir").long("dir").value_name("DIR").env("SHEAF_DIR").hide_env(true).default_value(default)
@@ -271,7 +272,7 @@ fn restore_command() -> Command {
         )
 }
 
-/// What `serve` takes: the settings, and what concerns one start and is never kept.
+/// The arguments of `serve`: the settings, and options of a single start, which are not saved.
 fn serving(command: Command) -> Command {
     let recover_from = Arg::new("recover-from")
         .long("recover-from")
@@ -305,7 +306,7 @@ fn with_settings(command: Command) -> Command {
             .env(Str::from(variable(option.name)))
             .hide_env(true)
             .help(help);
-        // A secret on the command line is seen by every user of the machine; it still works.
+        // Every user of the machine can see a secret on the command line; it is accepted anyway.
         command.arg(if option.is_secret() { flag.hide_env_values(true) } else { flag })
     })
 }

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what went wrong. Where that cannot be written, the exit status says it.
+/// Prints an error. If that fails, only the exit status reports it.
 fn tell(error: &dyn std::error::Error) {
     let _ = writeln!(std::io::stderr(), "sheaf: {error}");
 }

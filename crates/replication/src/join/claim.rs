@@ -1,44 +1,45 @@
-//! The words of a join: arguments of REPLICATE and the lines that answer it.
+//! The texts of a join: the arguments of REPLICATE and the lines that answer it.
 //!
-//! Numbers are decimal; chain values and ids are digits of fixed width, see `hex`. Whatever comes instead is refused.
+//! Numbers are decimal; chain values and ids are hexadecimal of fixed width, see `hex`. Anything else is
+//! refused.
 
 use lsn::Lsn;
 
 use super::MARKS_MAX;
 use crate::{ReplicaId, hex};
 
-/// What a replica and a leader must agree on: frames, words, the format of the log. Version 1 compared ends of batches by sums of
-/// their footers, which said nothing of what is in them.
+/// The version of frames, texts and the log format, on which a replica and its leader must agree. Version 1
+/// compared ends of batches by sums of their footers, which did not depend on the contents of the batches.
 pub const PROTOCOL_VERSION: u32 = 2;
 
-/// The end of a batch.
+/// The end of a batch, with its chain value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
-    /// Where it ends.
+    /// The position.
     pub end: Lsn,
-    /// Stands for this batch and all before it.
+    /// The chain value: covers this batch and all before it.
     pub chain: u64,
 }
 
-/// What a replica says of itself.
+/// The arguments of a REPLICATE command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
-    /// What it speaks.
+    /// The version of the protocol.
     pub version: u32,
-    /// The log that it holds.
+    /// The id of the replica's log.
     pub log_id: [u8; 16],
-    /// The highest epoch that it has seen.
+    /// The highest epoch that the replica has seen.
     pub epoch: u32,
-    /// The end of its last batch that is durable there; of an empty log, [`Lsn::ZERO`] and 0.
+    /// The end of its last durable batch; [`Lsn::ZERO`] and 0 if the log is empty.
     pub mark: Mark,
-    /// The port that it serves clients on.
+    /// The port on which it serves clients.
     pub port: u16,
-    /// Who it is.
+    /// The id of the replica.
     pub replica: ReplicaId,
 }
 
 impl Claim {
-    /// Arguments of REPLICATE that say this.
+    /// Formats the arguments of REPLICATE.
     pub fn arguments(&self) -> [String; 7] {
         [
             self.version.to_string(),
@@ -51,8 +52,8 @@ impl Claim {
         ]
     }
 
-    /// Reads the arguments of REPLICATE; `None` if they are something else. Those of another version are not known: of them
-    /// only the version counts.
+    /// Parses the arguments of REPLICATE; `None` if they are invalid. For another version, whose arguments
+    /// are unknown, only `version` is meaningful.
     pub fn parse(arguments: &[&[u8]]) -> Option<Claim> {
         let version = parse_number(arguments.first()?)?;
         if version != PROTOCOL_VERSION {
@@ -78,27 +79,27 @@ impl Claim {
     }
 }
 
-/// What a leader answers, besides errors.
+/// The answer of a leader, except errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// Frames follow, from here on.
+    /// Frames follow, from this position.
     Resume {
-        /// Where the replica's log ends.
+        /// The end of the replica's log.
         end: Lsn,
         /// The leader's epoch.
         epoch: u32,
     },
-    /// The replica is to find out where the logs part.
+    /// The replica must find the last common position.
     Probe,
-    /// The replica is to copy everything, from here.
+    /// The replica must copy everything.
     Full {
-        /// Of the same host.
+        /// From this port of the leader's host.
         http_port: u16,
     },
 }
 
 impl Answer {
-    /// The simple string that says this, without what frames it.
+    /// Formats the simple string, without its prefix and terminator.
     pub fn line(&self) -> String {
         match self {
             Answer::Resume { end, epoch } => format!("RESUME {end} {epoch}"),
@@ -107,7 +108,7 @@ impl Answer {
         }
     }
 
-    /// Reads what [`Answer::line`] has written; `None` if it is something else.
+    /// Parses the output of [`Answer::line`]; `None` if it is invalid.
     pub fn parse(line: &[u8]) -> Option<Answer> {
         let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
         match words.as_slice() {
@@ -121,12 +122,12 @@ impl Answer {
     }
 }
 
-/// Arguments of REPLICATE MARKS that say these.
+/// Formats the arguments of REPLICATE MARKS.
 pub fn format_marks(marks: &[Mark]) -> Vec<String> {
     marks.iter().flat_map(|mark| [mark.end.to_string(), hex::of_u64(mark.chain)]).collect()
 }
 
-/// Reads arguments of REPLICATE MARKS; `None` if they are something else.
+/// Parses the arguments of REPLICATE MARKS; `None` if they are invalid or more than [`MARKS_MAX`] marks.
 pub fn parse_marks(arguments: &[&[u8]]) -> Option<Vec<Mark>> {
     let (pairs, []) = arguments.as_chunks::<2>() else { return None };
     if pairs.is_empty() || pairs.len() > MARKS_MAX {
@@ -138,7 +139,7 @@ pub fn parse_marks(arguments: &[&[u8]]) -> Option<Vec<Mark>> {
         .collect()
 }
 
-/// Positions have room above them, as in frames.
+/// Positions are below 2^62, as in frames.
 fn parse_lsn(text: &[u8]) -> Option<Lsn> {
     let position: u64 = parse_number(text)?;
     (position < 1 << 62).then_some(Lsn::new(position))

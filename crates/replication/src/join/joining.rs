@@ -1,4 +1,4 @@
-//! The replica's side of a join: what each answer of the leader means, and what is asked next.
+//! The replica's side of a join: interprets each answer of the leader, and determines the next request.
 //!
 //! ```text
 //! claim --> +RESUME ------------------------> Follow
@@ -7,11 +7,11 @@
 //!       '-> +FULL ---------------------------> Copy
 //! ```
 //!
-//! What it is not: the connection. The questions go out, and the lines come in, as their owner likes: over one connection or
-//! several.
+//! It does not own the connection: its owner sends the requests and receives the lines, over one connection
+//! or several.
 //!
 //! Invariants
-//! - A leader of a lower epoch than one that was followed is not followed.
+//! - A leader whose epoch is lower than one already followed is not followed.
 //! - Nothing is cut at a position where no batch of the log here ends.
 
 use lsn::Lsn;
@@ -19,7 +19,7 @@ use lsn::Lsn;
 use super::{Answer, History, Mark, PROTOCOL_VERSION, Probe, Probed, claim::Claim, format_marks};
 use crate::{ReplicaId, epoch::is_too_far};
 
-/// What a replica knows of itself when it joins.
+/// The state of a replica when it joins.
 #[derive(Debug, Clone, Copy)]
 pub struct Joiner {
     /// The identity of its log.
@@ -30,24 +30,24 @@ pub struct Joiner {
     pub port: u16,
     /// The highest epoch that it has followed.
     pub seen_epoch: u32,
-    /// The highest epoch that its log has had.
+    /// The highest epoch in its log.
     pub log_epoch: u32,
-    /// Where its log ends, durably.
+    /// The end of its durable log.
     pub end: Lsn,
-    /// Its log is of no use: it asks for a copy of everything.
+    /// Its log is unusable: it asks for a copy of everything.
     pub copies_anew: bool,
 }
 
-/// The type of the next value, without consuming it.
+/// The next step of a join.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// The leader is to be sent REPLICATE with these arguments.
+    /// Send REPLICATE with these arguments to the leader.
     Ask(Vec<String>),
     /// The join has ended.
     Settled(Verdict),
 }
 
-/// How a join has ended.
+/// The outcome of a join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Frames follow on the connection of the answer.
@@ -55,21 +55,21 @@ pub enum Verdict {
         /// The leader's epoch.
         epoch: u32,
     },
-    /// The logs are the same up to here: the rest is to be cut.
+    /// The logs are equal up to this position: cut the rest.
     Cut(Lsn),
-    /// The logs have nothing in common that is still kept: join again, as one that copies anew.
+    /// The kept parts of the logs have nothing in common: join again with [`Joiner::copies_anew`].
     CopyAnew,
-    /// Everything is to be copied.
+    /// Copy everything.
     Copy {
         /// From this port of the leader's host.
         http_port: u16,
     },
 }
 
-/// Why a leader is not followed, as the rest of a sentence that begins with its address.
+/// Why a leader is not followed; formatted as the rest of a sentence that begins with its address.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError<E> {
-    /// Its answer is an error, or none that is known.
+    /// Its answer is an error, or not understood.
     #[error("refuses: {0}")]
     Refused(String),
     /// It leads in an earlier epoch.
@@ -80,18 +80,18 @@ pub enum JoinError<E> {
         /// The higher one.
         seen: u32,
     },
-    /// It speaks of an epoch that nobody can have reached.
+    /// It names an epoch that no leader can have reached.
     #[error(
         "leads in epoch {epoch}, it says: too far ahead of epoch {known} to be believed. If it is true, start this server on an \
          empty directory"
     )]
     TooFar {
-        /// What it says.
+        /// The epoch that it names.
         epoch: u32,
-        /// The highest that is known here.
+        /// The highest epoch known here.
         known: u32,
     },
-    /// It names a position that is no batch boundary here.
+    /// It names a position that is not a batch boundary here.
     #[error("names lsn {0}, where no batch ends here")]
     NoBatch(Lsn),
     /// The log here cannot be read.
@@ -99,7 +99,7 @@ pub enum JoinError<E> {
     Log(E),
 }
 
-/// See the module documentation.
+/// A join in progress.
 #[derive(Debug)]
 pub struct Joining {
     joiner: Joiner,
@@ -107,10 +107,10 @@ pub struct Joining {
 }
 
 impl Joining {
-    /// Begins to join: the first step asks to be let in.
+    /// Begins a join: the first step sends the claim.
     ///
     /// # Errors
-    /// The log cannot be read.
+    /// If the log cannot be read.
     pub fn begin<H: History>(joiner: Joiner, history: &H) -> Result<(Joining, Step), H::Error> {
         let mark = if joiner.copies_anew {
             Mark { end: Lsn::ZERO, chain: 0 }
@@ -123,7 +123,7 @@ impl Joining {
         Ok((Joining { joiner, probe: None }, Step::Ask(claim.arguments().to_vec())))
     }
 
-    /// The leader has answered with this line, without what ends it.
+    /// Processes a line of the leader, without its terminator.
     ///
     /// # Errors
     /// See [`JoinError`].

@@ -1,44 +1,45 @@
-//! How a replica finds where its log parts from the leader's: it names the ends of its last batches, newest first, until the
-//! leader knows one of them.
+//! The replica's search for the last position at which its log equals the leader's: it names the ends of its
+//! last batches, newest first, until the leader has one of them.
 //!
-//! Batch after batch rather than by bisection: what has to be cut is what a leader wrote that nobody took over, a few batches
-//! as a rule, and from behind they are found one by one anyway.
+//! It walks batch by batch instead of bisecting: the tail to cut consists of records of an old leader that no
+//! replica received, usually a few batches, and batches are only found one by one from the end anyway.
 
 use lsn::Lsn;
 
 use super::{History, Mark};
 
-/// Ends that are named at once.
+/// Marks per request at most.
 pub const MARKS_MAX: usize = 256;
 
-/// The type of the next value, without consuming it.
+/// The next step of the search.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Probed {
-    /// The leader is to be asked about these.
+    /// Ask the leader about these marks.
     Ask(Vec<Mark>),
-    /// The logs are the same up to here; the rest is to be cut.
+    /// The logs are equal up to this position; cut the rest.
     Common(Lsn),
-    /// Nothing that is kept here is known there: everything must be copied.
+    /// The leader has none of the kept batches: everything must be copied.
     Nothing,
 }
 
-/// See the module documentation.
+/// A search in progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
-    /// Everything that ends at or behind this is known to differ, or is the end of the log here.
+    /// The end of the next batch to name; all later ends have been named.
     next: Lsn,
     has_asked: bool,
-    /// What lies before is not kept here.
+    /// Earlier batches are not kept here.
     is_at_start: bool,
 }
 
 impl Probe {
-    /// Of a log that ends at `end`.
+    /// A search in a log that ends at `end`.
     pub fn new(end: Lsn) -> Probe {
         Probe { next: end, has_asked: false, is_at_start: false }
     }
 
-    /// What to do after the leader has answered, with the newest end that it knows; `None` before the first question as well.
+    /// The next step after the leader's answer: the newest mark that it has, or `None`. Before the first
+    /// request the answer is `None` too.
     ///
     /// # Errors
     /// If the log here cannot be read.

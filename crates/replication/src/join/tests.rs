@@ -8,7 +8,7 @@ use crate::ReplicaId;
 const LOG_ID: [u8; 16] = [7; 16];
 const EPOCH: u32 = 9;
 
-/// A log: the chain values of its batches, each a position long, of which some of the first are forgotten.
+/// A log, as the chain values of its batches, each one position long; the first of them may not be kept.
 #[derive(Clone, Debug)]
 struct Batches {
     chains: Vec<u64>,
@@ -35,7 +35,7 @@ impl History for Batches {
     }
 }
 
-/// What a replica with this log says.
+/// The claim of a replica with this log.
 fn claim_of(log: &Batches) -> Claim {
     let mark = Mark { end: log.end(), chain: log.chains.last().copied().unwrap_or(0) };
     Claim {
@@ -108,7 +108,7 @@ fn what_ends_in_the_middle_of_a_batch_is_probed() {
 
 #[test]
 fn a_copy_of_which_only_the_chain_value_of_the_end_is_known_goes_on_from_there() {
-    /// Nothing is kept; the last batch of these is known by its chain value.
+    /// No batch is kept; only the chain value of the last is known.
     struct Copy(Batches);
     impl History for Copy {
         type Error = Infallible;
@@ -125,14 +125,14 @@ fn a_copy_of_which_only_the_chain_value_of_the_end_is_known_goes_on_from_there()
     }
     let (mine, other) = (batches(0..5, 0), Copy(batches(0..5, 0)));
     assert_eq!(decide(&claim_of(&mine,), LOG_ID, EPOCH, &other), Ok(Decision::Resume(Lsn::new(5))));
-    // Where it has parted from the leader, its only mark is asked about, and then nothing is left.
+    // A replica of another history: it asks about its only mark, and then has none left.
     let mut probe = Probe::new(Lsn::new(5));
     let Ok(Probed::Ask(marks)) = probe.next(None, &other) else { panic!("it has a mark") };
     assert_eq!(marks.len(), 1);
     assert_eq!(probe.next(None, &other), Ok(Probed::Nothing));
 }
 
-/// Asks until it is known, as a replica does. Returns how often it asked.
+/// Asks until the outcome is known, as a replica does. Returns the number of requests.
 fn probe(replica: &Batches, leader: &Batches) -> (Probed, usize) {
     let (mut probe, mut answer, mut questions) = (Probe::new(replica.end()), None, 0);
     loop {
@@ -164,7 +164,7 @@ proptest! {
         };
         prop_assert_eq!(found, expected);
         prop_assert!(questions <= (common + theirs) / MARKS_MAX + 1);
-        // What is left joins.
+        // After the cut the replica can resume.
         if common > forgotten_there {
             let cut = batches(0..common as u64, 0);
             prop_assert_eq!(decided(&claim_of(&cut), &leader), Decision::Resume(cut.end()));

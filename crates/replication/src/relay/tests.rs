@@ -2,7 +2,7 @@ use super::*;
 
 const BATCH_BYTES: u64 = 4096;
 
-/// A log of batches of one size, that ends where the test says.
+/// A log of equal batches with a given end.
 struct Batches {
     position: u64,
     end: u64,
@@ -21,7 +21,7 @@ impl Source for Batches {
     }
 }
 
-/// A relay with the log that it ships.
+/// A relay, and the log that it ships.
 struct Setting {
     relay: Relay,
     log: Batches,
@@ -122,7 +122,7 @@ fn silence_is_filled_with_heartbeats_and_a_commit_that_moves_is_told() {
         sent_ms,
     };
     assert_eq!(setting.step(), (vec![heartbeat(0, 0, 250)], Turn::Wait { until_ms: 500 }));
-    // What is shipped says it as well.
+    // A LOG frame replaces the heartbeat.
     setting.grow(4096);
     setting.moment.commit = Lsn::ZERO;
     setting.moment.now_ms = 400;
@@ -172,7 +172,7 @@ fn a_higher_epoch_ends_a_leader() {
         Err(Close::Epoch { epoch: u32::MAX, own: 3 }),
         "and fences nobody"
     );
-    // A server that follows another one itself goes on with that one's epoch.
+    // A leader that is itself a replica continues with the epoch of its own leader.
     let mut setting = Setting::new();
     setting.moment.epoch = 4;
     setting.step();

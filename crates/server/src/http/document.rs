@@ -135,7 +135,7 @@ pub(super) async fn post(call: &mut Call, database: &Arc<Database>) -> Result<Re
 async fn delete(call: &Call, database: &Arc<Database>, id: &str) -> Result<Reply, Failure> {
     security::check_edit(call, database, id)?;
     if !id.starts_with(LOCAL_PREFIX) {
-        // Deleting a missing document is 404, whatever revision is given.
+        // Deleting a missing document is 404, even if a revision is given.
         call.snapshot(database).await?.open(id, Pick::Winner)?;
     }
     let document = NewDocument::deletion(id.into(), based_on(call, None)?);

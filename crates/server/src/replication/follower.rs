@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! "replica-link":  connect -> claim -> RESUME -> frames -> Receiver -> Mirror -> ring -> (log thread) disk
-//!                                 |---> PROBE  -> find the common position -> restart in-process, cut the log
+//!                                 |---> PROBE  -> find the common position -> restart in-process, cut log
 //!                                 '---> FULL   -> copy everything beside the data -> restart with the copy
 //! "replica-apply": durable here and committed by the leader -> Replayer -> keyspace; acks
 //! ```
@@ -450,7 +450,7 @@ impl LinkParts {
     }
 }
 
-/// The log here, as it takes in what the leader sends.
+/// The local log, which receives the leader's batches.
 struct LinkIntake<'l> {
     mirror: &'l mut Mirror,
     log: &'l Log,
