@@ -21,7 +21,7 @@ use crate::ReplicaId;
 pub struct Acked {
     /// Durable on its disk.
     pub flushed: Lsn,
-    /// In its memory.
+    /// Applied to its memory.
     pub applied: Lsn,
     /// It has applied everything that was committed here at this time of the leader; 0 if it has not reported
     /// a time.

@@ -20,7 +20,7 @@ impl Default for Backoff {
 
 impl Backoff {
     /// The next delay: between half of the current maximum and all of it, chosen by `random`. The maximum
-    /// doubles up to 5 seconds.
+    /// doubles up to `LONGEST_MS`.
     pub fn wait_ms(&mut self, random: u64) -> u64 {
         let longest = self.next_ms;
         self.next_ms = (longest * 2).min(LONGEST_MS);

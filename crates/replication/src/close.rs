@@ -10,7 +10,7 @@ pub enum Close {
     /// The bytes received are not a valid frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// A frame that only the other side sends.
+    /// A frame of a kind that the peer must not send.
     #[error("a frame that does not come from this side")]
     Direction,
     /// A frame for another position than the next one.

@@ -8,7 +8,7 @@
 //!  4  u8   kind
 //!  5  u8 x 3  zero
 //!  8  u32  epoch: the highest that the sender has seen
-//! 12  u32  bytes of payload behind the header
+//! 12  u32  bytes of payload after the header
 //! 16  u64  position  |
 //! 24  u64  position  |  see below
 //! 32  u64  time      |
@@ -85,7 +85,7 @@ pub enum Frame {
         epoch: u32,
         /// Durable on its disk.
         flushed: Lsn,
-        /// In its memory.
+        /// Applied to its memory.
         applied: Lsn,
         /// It has applied everything that was committed at this time of the leader.
         as_of_ms: u64,
@@ -139,7 +139,7 @@ impl Frame {
     /// Decodes the header at the front of `bytes`; `None` if it is incomplete.
     ///
     /// # Errors
-    /// If no frame begins with these bytes.
+    /// If these bytes are not the beginning of a frame.
     pub fn decode(bytes: &[u8]) -> Result<Option<Frame>, FrameError> {
         let magic = MAGIC.to_le_bytes();
         if bytes.iter().zip(&magic).any(|(found, wanted)| found != wanted) {

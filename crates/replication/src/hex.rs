@@ -1,21 +1,21 @@
-//! Ids and chain values as digits: two for each byte, small letters, no more and no fewer.
+//! Ids and chain values in lower-case hexadecimal of fixed width.
 
-/// The digits of 16 bytes.
+/// Formats 16 bytes as 32 digits.
 pub(crate) fn of_bytes(bytes: &[u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(*bytes))
 }
 
-/// The bytes of 32 digits.
+/// Parses 32 digits; `None` for anything else.
 pub(crate) fn parse_bytes(text: &[u8]) -> Option<[u8; 16]> {
     Some(parse(text, 32)?.to_be_bytes())
 }
 
-/// The digits of a number.
+/// Formats a number as 16 digits.
 pub(crate) fn of_u64(number: u64) -> String {
     format!("{number:016x}")
 }
 
-/// The number of 16 digits.
+/// Parses 16 digits; `None` for anything else.
 pub(crate) fn parse_u64(text: &[u8]) -> Option<u64> {
     parse(text, 16)?.try_into().ok()
 }

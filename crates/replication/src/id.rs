@@ -9,7 +9,7 @@ use crate::hex;
 pub struct ReplicaId([u8; 16]);
 
 impl ReplicaId {
-    /// The id of these bytes.
+    /// An id from its bytes.
     pub const fn new(bytes: [u8; 16]) -> ReplicaId {
         ReplicaId(bytes)
     }
@@ -19,7 +19,7 @@ impl ReplicaId {
         hex::parse_bytes(text).map(ReplicaId)
     }
 
-    /// Its bytes.
+    /// The bytes of the id.
     pub const fn bytes(self) -> [u8; 16] {
         self.0
     }

@@ -5,7 +5,7 @@
 //! REPLICATE <version> <log id> <epoch> <end> <chain> <port> <replica id> ---> decide
 //!    +RESUME <end> <epoch>     frames follow                          its log ends with a batch of ours
 //!    +PROBE                    sends MARKS, cuts its tail, rejoins    its log differs from ours
-//!    +FULL <http port>         copies everything                      its end is not kept, or its log is empty
+//!    +FULL <http port>         copies everything                      its end is not kept, or it is empty
 //!    -ERR ...                  gives up, or waits                     another log
 //! REPLICATE MARKS <end> <chain> <end> <chain> ... -------------------------> newest_common
 //!    :<end>, :-1 for none
@@ -64,14 +64,14 @@ pub struct Ending {
     pub chain: u64,
 }
 
-/// How a replica may join.
+/// The leader's decision on a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
     /// The log is shipped from this position.
     Resume(Lsn),
     /// Its log differs from the leader's: it must find the last common position.
     Probe,
-    /// It must copy everything.
+    /// It needs a full sync.
     Full(Reason),
     /// It must not join.
     Refuse(Refusal),
@@ -82,7 +82,7 @@ pub enum Decision {
     },
 }
 
-/// Why a replica has to copy everything.
+/// Why a full sync is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Reason {
     /// Its log is empty.

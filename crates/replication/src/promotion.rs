@@ -33,25 +33,25 @@ pub trait Promotion {
     /// a fenced leader.
     ///
     /// # Errors
-    /// The link cannot be ended.
+    /// If the link cannot be ended.
     fn end_link(&mut self) -> Result<Option<Lsn>, Self::Error>;
 
     /// Makes the log durable up to `end`.
     ///
     /// # Errors
-    /// The log has failed.
+    /// If the log has failed.
     fn make_durable(&mut self, end: Lsn) -> Result<(), Self::Error>;
 
     /// Applies the log up to `end`, committed or not.
     ///
     /// # Errors
-    /// Some of it cannot be applied.
+    /// If some of it cannot be applied.
     fn apply_all(&mut self, end: Lsn) -> Result<(), Self::Error>;
 
     /// Begins an epoch above every epoch seen, durably.
     ///
     /// # Errors
-    /// The log has failed.
+    /// If the log has failed.
     fn begin_epoch(&mut self) -> Result<(), Self::Error>;
 
     /// Stops following, durably. Returns the epoch that has fenced this server, or 0.
@@ -63,14 +63,14 @@ pub trait Promotion {
     /// Makes the next start lead in an epoch above `epoch`, durably.
     ///
     /// # Errors
-    /// The log has failed.
+    /// If the log has failed.
     fn outbid(&mut self, epoch: u32) -> Result<(), Self::Error>;
 }
 
-/// Makes a server the leader.
+/// Makes a server the leader, by the steps of [`Promotion`] in order.
 ///
 /// # Errors
-/// The first step that fails. The server does not lead then.
+/// The error of the first failed step. The server does not lead then.
 pub fn promote<P: Promotion>(server: &mut P) -> Result<Led, P::Error> {
     if let Some(end) = server.end_link()? {
         server.make_durable(end)?;

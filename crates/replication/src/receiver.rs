@@ -60,7 +60,7 @@ pub trait Intake {
     fn saw_epoch(&mut self, epoch: u32) -> Result<(), Self::Error>;
 }
 
-/// Why [`Receiver::take_in`] has ended.
+/// Why [`Receiver::take_in`] failed.
 #[derive(Debug)]
 pub enum TakeError<E> {
     /// The connection must be closed, after [`Receiver::farewell`] was sent.

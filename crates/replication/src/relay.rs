@@ -90,7 +90,7 @@ pub struct Moment {
 pub struct Outgoing<B> {
     /// The encoded header.
     pub header: [u8; HEADER_BYTES],
-    /// Its payload, if it has one.
+    /// The payload of a LOG frame.
     pub payload: Option<B>,
 }
 
@@ -107,7 +107,7 @@ pub enum Turn {
     },
 }
 
-/// Why a step failed; the connection is to be closed.
+/// Why a step failed; the connection must be closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RelayError<E> {
     /// The replica caused it.

@@ -75,7 +75,7 @@ pub enum Confirmed {
     NotYet,
     /// All of it could be shown before.
     Known,
-    /// All of it may be shown from now on.
+    /// All of it may be shown now, and could not before.
     Now,
 }
 

@@ -103,7 +103,7 @@ impl Connection {
         (connection, async move { poll_fn(|cx| served.poll(cx)).await })
     }
 
-    /// The entry in the list of clients.
+    /// The connection's entry in the list of clients.
     pub(crate) fn client(&self) -> std::cell::Ref<'_, Arc<Client>> {
         std::cell::Ref::map(self.conversation.borrow(), |conversation| &conversation.session.client)
     }
@@ -554,7 +554,7 @@ impl Connection {
         failed.unwrap_or(1)
     }
 
-    /// Takes no more commands; ends when the replies are sent.
+    /// Accepts no more commands; ends when the replies are sent.
     pub(crate) fn close_after_replies(&self) {
         self.forget_deadline();
         self.conversation.borrow_mut().close();

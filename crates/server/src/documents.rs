@@ -34,7 +34,7 @@ pub(crate) use self::{
 
 /// The state that the threads serving documents need, available once the server has recovered.
 pub(crate) struct Served {
-    /// All databases.
+    /// The document databases.
     pub(crate) documents: Arc<Documents>,
     /// The threads of the log that takes the changes.
     pub(crate) threads: LogThreads,

@@ -47,7 +47,7 @@ pub(crate) struct Figures {
     pub(crate) followers: AtomicU64,
     /// Followers that have not caught up.
     pub(crate) behind: AtomicU64,
-    /// Messages handed out, counted for each client.
+    /// Deliveries of messages: one message to two clients counts twice.
     pub(crate) messages: AtomicU64,
 }
 

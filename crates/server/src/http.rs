@@ -69,7 +69,7 @@ use crate::host::ServerHost;
 
 /// Pause after a failed accept; the usual cause is a lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Threads at most.
+/// Limit of the number of HTTP threads.
 const THREADS_MAX: usize = 32;
 /// Time for the threads to end, beyond the time granted to replies.
 const STOP_GRACE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! INFO: the fields that existing tools parse, and a section of Sheaf's own.
+//! INFO: the fields that existing tools parse, and a section specific to Sheaf.
 
 use std::{fmt::Write, sync::atomic::Ordering::Relaxed};
 
@@ -268,7 +268,7 @@ fn replication(host: &ServerHost, _: &Figures, out: &mut String) {
     }
     fields!(out,
         "master_failover_state": figures.failover_state,
-        // Tools take it for 40 digits.
+        // Tools expect 40 digits.
         "master_replid": format!("{:0<40}", figures.log_id),
         "master_replid2": "0".repeat(40),
         "master_repl_offset": figures.end,

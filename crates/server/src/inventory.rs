@@ -24,9 +24,9 @@ const STALLED_MS: u64 = 1000;
 pub(crate) struct Figures {
     /// For each database with keys: the keys, and those with an expiry time.
     pub(crate) keys: Vec<(DbId, u64, u64)>,
-    /// Libraries of functions.
+    /// Number of libraries of functions.
     pub(crate) libraries: usize,
-    /// Functions in all libraries.
+    /// Number of functions in all libraries.
     pub(crate) functions: usize,
 }
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Invariants
-//! - Only this crate owns threads, tasks and sockets.
+//! - Of a running server, only this crate owns long-lived threads, tasks and sockets.
 //! - A reply is sent only after the position on which it depends is durable (`engine::outbox` asserts it).
 
 #![forbid(unsafe_code)]

@@ -104,7 +104,7 @@ impl LogThreads {
         self.make_segment_if_needed();
     }
 
-    /// Ends both threads, once the log is closed. Blocks.
+    /// Ends both threads; the log must be closed. Blocks.
     pub fn stop(&self) {
         self.shared.stopping.store(true, SeqCst);
         for running in self.shared.running.lock().drain(..) {

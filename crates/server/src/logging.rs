@@ -3,7 +3,7 @@
 use settings::{Key, Settings};
 use tracing_subscriber::{EnvFilter, fmt};
 
-/// Starts logging as the settings say. A second call changes nothing.
+/// Starts logging with the level and format of the settings. A second call has no effect.
 pub(crate) fn start(settings: &Settings) {
     let filter = EnvFilter::new(settings.text(Key::Loglevel));
     // Lines that cannot be written, because the disk behind standard error is full, are dropped: reporting

@@ -44,7 +44,7 @@ pub(crate) struct Done {
     pub(crate) reply: LongReply,
     /// Notices for the worker to publish.
     pub(crate) notices: Vec<Notice>,
-    /// Whether it has appended to the log.
+    /// Whether the unit has appended to the log.
     pub(crate) wrote: bool,
 }
 

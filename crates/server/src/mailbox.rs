@@ -20,7 +20,7 @@ pub(crate) enum Message {
     Connect { stream: std::net::TcpStream, peer: SocketAddr, local: SocketAddr },
     /// Recovery is done: all commands may run.
     Attach(LogThreads),
-    /// CLIENT KILL.
+    /// Close the connection of this client (CLIENT KILL).
     Kill(u64),
     /// Append these bytes to the client's outbox, to be sent once `gate` is durable.
     Push { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
@@ -33,7 +33,7 @@ pub(crate) enum Message {
     Feed(Feed),
     /// Report back at once, which shows that the current round is over.
     Report(std::sync::mpsc::Sender<()>),
-    /// MEMORY PURGE.
+    /// Give unused memory back to the OS (MEMORY PURGE).
     ReleaseMemory,
     /// Fail the replies with a gate up to this one: replicas have not acknowledged them in time.
     Overdue(Lsn),

@@ -260,7 +260,7 @@ impl Worker {
         self.send_later(connection, appended);
     }
 
-    /// Passes the reply to a blocked command on to its client.
+    /// Appends the reply to a blocked command.
     fn answer(&self, client_id: u64, bytes: &[u8], gate: Lsn) {
         let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
         let durable = self.executor.borrow().committed_lsn();
@@ -315,7 +315,7 @@ impl Worker {
         self.end_tick_later();
     }
 
-    /// Ends blocked commands whose time is over.
+    /// Ends blocked commands at their deadlines.
     async fn timeout_loop(self: Rc<Self>) {
         loop {
             let client_id = self.timeouts.next().await;
@@ -366,7 +366,7 @@ impl Worker {
     /// With merging off: flushes the write just executed before the next command runs.
     fn flush_alone(&self) {
         if let Some(threads) = self.log.get() {
-            // A failure shows as replies that never leave; the log thread ends the server.
+            // After a failure the replies are never released, and the log thread ends the server.
             while threads.log().unwritten_bytes() > 0 && threads.log().flush().is_ok() {}
         }
     }
@@ -475,7 +475,7 @@ impl Worker {
         }
     }
 
-    /// Lets the commands that waited for the log try again.
+    /// Retries the commands that waited for room in the log.
     fn resume_awaiting(&self) {
         let waiting = self.waiting.borrow_mut().take_awaiting_log();
         if waiting.is_empty() {

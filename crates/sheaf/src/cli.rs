@@ -42,7 +42,7 @@ pub enum Task {
     },
     /// Read an RDB file into a directory.
     Import {
-        /// The file.
+        /// The RDB file.
         file: PathBuf,
         /// The directory.
         dir: PathBuf,
@@ -53,7 +53,7 @@ pub enum Task {
     Migrate(migration::Options),
     /// Write the keys of a directory to an RDB file.
     Export {
-        /// The file.
+        /// The RDB file.
         file: PathBuf,
         /// The directory.
         dir: PathBuf,
@@ -71,16 +71,16 @@ pub enum Task {
         /// A file with the password.
         password_file: Option<PathBuf>,
     },
-    /// Make a data directory from a backup.
+    /// Make a data directory from a backup or another data directory.
     Restore {
-        /// The backup.
+        /// The backup or data directory.
         source: PathBuf,
         /// The directory.
         dir: PathBuf,
         /// The position or time to restore.
         target: Target,
     },
-    /// Follow channels of a running server.
+    /// Follow durable channels of a running server.
     Tail(Options),
 }
 

@@ -17,7 +17,7 @@ use self::cli::Task;
 #[global_allocator]
 static ALLOCATOR: env::allocator::Allocator = env::allocator::Allocator;
 
-/// Wrong usage, as clap exits.
+/// Exit status of wrong usage, as in clap.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {

@@ -38,7 +38,7 @@ pub(crate) fn routes() -> Router<Arc<ServerHost>> {
         .route("/_backup/{session}/{*file}", get(file))
 }
 
-/// Begins a session, if need be after a snapshot.
+/// Begins a session; takes a snapshot first if none can be used.
 async fn begin(State(host): State<Arc<ServerHost>>, RawQuery(query): RawQuery) -> Response {
     let Some(log) = host.log().cloned() else {
         let reason = "The server is loading its data; try again when /_up says ok.";

@@ -44,7 +44,7 @@ const UNUSED_LOG_SHARE: u64 = 16;
 /// Attempts to pin the newest snapshot, which may be removed between being found and being pinned.
 const PIN_TRIES: usize = 3;
 
-/// All sessions of a server.
+/// The open sessions of a server.
 pub(crate) struct Sessions {
     /// CPU-time pace of all bodies together.
     pub(super) pace: Pace,
@@ -176,7 +176,7 @@ impl Sessions {
         session
     }
 
-    /// The open session of this name.
+    /// The open session with this id.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Session>> {
         self.open.lock().iter().find(|session| session.id == id).cloned()
     }

@@ -7,8 +7,8 @@
 //!
 //! - Above the hard limit of the client's class: at once.
 //! - Above the soft limit for as long as the class allows.
-//! - A subscriber that has not received a byte of more than [`STALLED_BYTES_MIN`] for [`STALLED_MS_MAX`]: it
-//!   is taken for dead before it reaches the other limits.
+//! - A subscriber with more than [`STALLED_BYTES_MIN`] unsent that has received nothing for
+//!   [`STALLED_MS_MAX`]: it is taken for dead before it reaches the other limits.
 //! - Subscribers of one worker with more than [`UNSENT_BYTES_MAX`] unsent bytes together: the furthest behind
 //!   first. A block sent to several of them counts once, as it is in memory once.
 

@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! - It takes at most [`CPU_PERCENT`] of the processors' time, and rests between two steps.
-//! - Stopped in between, it has changed nothing.
+//! - An interrupted compaction changes nothing.
 
 use std::{
     collections::VecDeque,

@@ -23,9 +23,9 @@ pub(crate) struct DocumentsCopy {
     pub(crate) saved_lsn: Option<Lsn>,
 }
 
-/// The beginning of a file that never changes.
+/// A tree file to copy, up to a length within which it never changes.
 pub(crate) struct CopiedTree {
-    /// Its name below the data directory.
+    /// Path below the data directory.
     pub(crate) name: String,
     pub(crate) bytes: u64,
     /// Stays readable when the file is replaced or removed.

@@ -1,4 +1,4 @@
-//! Waiting, on one thread with an event loop, until the log has committed a position or has room again.
+//! Waits, on one thread with an event loop, until the log has committed a position or has room again.
 //!
 //! ```text
 //! task: committed(lsn).await --> waiting, by position --> one gate of the log --(log thread)--> moved
@@ -43,7 +43,7 @@ pub(crate) struct CommitGate {
     room: Notify,
 }
 
-/// Ordered by position.
+/// A wait for a position; ordered by position, then by number.
 struct Waiting {
     lsn: Lsn,
     number: u64,

@@ -129,7 +129,7 @@ impl Rounds {
     /// Creates or deletes a database with the change that `prepare` returns.
     ///
     /// # Errors
-    /// As [`Rounds::submit`].
+    /// Like [`Rounds::submit`].
     pub(crate) async fn change_catalog(
         &self,
         documents: &Arc<Documents>,

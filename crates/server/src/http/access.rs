@@ -25,7 +25,7 @@ pub(super) const ADMIN_ROLE: &str = "_admin";
 /// How a user has authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// Not at all.
+    /// Not authenticated.
     Nothing,
     /// With name and password.
     Password,
@@ -60,7 +60,7 @@ impl User {
     }
 }
 
-/// Whether `peer` may send requests with these headers at all.
+/// Checks that `peer` may send requests with these headers at all.
 pub(super) fn admit(thread: &HttpThread, peer: &SocketAddr, headers: &HeaderMap) -> Result<(), Failure> {
     if !thread.host.trusts_its_machine() {
         return Ok(());

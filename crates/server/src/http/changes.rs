@@ -151,7 +151,7 @@ struct Feed {
     /// All rows up to this sequence were sent or filtered out.
     since: u64,
     sent: u64,
-    /// When the next heartbeat is due.
+    /// Time of the next heartbeat.
     beat_due: Instant,
 }
 

@@ -47,7 +47,7 @@ pub(super) async fn database(call: &mut Call, name: &str, path: &[&str]) -> Resu
             let id = format!("{prefix}/{id}");
             document_or_below(call, database, &id, below).await
         }
-        // The slash was encoded.
+        // The slash of the id was percent-encoded.
         [id, below @ ..] if id.starts_with(DESIGN_PREFIX) || id.starts_with(LOCAL_PREFIX) => {
             document_or_below(call, database, id, below).await
         }

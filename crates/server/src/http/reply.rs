@@ -14,7 +14,7 @@ const SERVER: HeaderValue =
 const MUST_REVALIDATE: HeaderValue = HeaderValue::from_static("must-revalidate");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 
-/// A reply of JSON.
+/// A reply with a JSON body.
 pub(super) fn json(status: StatusCode, body: Body) -> Reply {
     let mut reply = Response::new(body);
     *reply.status_mut() = status;

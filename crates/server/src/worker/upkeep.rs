@@ -13,7 +13,7 @@ const LIMITS_PERIOD_MS: u64 = 1000;
 const SUBSCRIPTIONS_ENDED_MIN: usize = 1 << 16;
 
 impl Worker {
-    /// Closes connections that have been silent for longer than the setting `timeout`.
+    /// Closes connections without a request for longer than the setting `timeout`.
     pub(super) fn close_idle(&self) {
         let timeout_seconds = self.host.idle_timeout_seconds();
         if timeout_seconds == 0 {

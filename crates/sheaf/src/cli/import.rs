@@ -1,4 +1,4 @@
-//! `sheaf import` on the command line: of a file, or of a running server.
+//! The arguments of `sheaf import`: from a file, or from a running server.
 
 use std::path::PathBuf;
 
@@ -68,7 +68,7 @@ pub(super) fn command() -> Command {
         .after_help(AFTER_HELP)
 }
 
-/// Arguments for a running server, not for a file.
+/// Arguments that apply only to an import from a running server.
 const OF_A_SERVER: [&str; 7] =
     ["from", "from-password-file", "into", "password-file", "flush", "skip-unsupported", "spool"];
 

@@ -1,4 +1,4 @@
-//! `sheaf tail` on the command line.
+//! The arguments of `sheaf tail`.
 
 use std::path::PathBuf;
 
