@@ -70,6 +70,14 @@ mod tests {
     use crate::DbId;
 
     #[test]
+    fn the_bytes_of_both_opcodes_are_pinned() {
+        let mut bytes = Vec::new();
+        LoggedMessage { channel: b"news", payload: b"xy" }.encode_into(&mut bytes);
+        encode_documents_into(b"abc", &mut bytes);
+        assert_eq!(bytes, b"\x70\x04news\x02xy\x71\x03abc");
+    }
+
+    #[test]
     fn messages_stand_between_effects_and_are_passed_over_by_who_applies() {
         let (first, second) = (Effect::FlushAll, Effect::Delete { db: DbId::ZERO, key: b"k" });
         let messages = [("a", "1"), ("", ""), ("b", "a longer payload")].map(|(channel, payload)| {
