@@ -4,7 +4,9 @@
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
-use keyspace::{AccessClock, Effect, Freed, Item, Keyspace, Options, Scope, ValueType, slot_of};
+use keyspace::{
+    AccessClock, Effect, Freed, GlobalOp, Item, KeyOp, Keyspace, Options, Scope, ValueType, slot_of,
+};
 use libfuzzer_sys::fuzz_target;
 
 /// Whoever makes effects bounds what a string grows to.
@@ -12,11 +14,12 @@ const OFFSET_MAX: u64 = 1 << 20;
 
 /// Whether somebody who makes effects could have made this one: bytes are written into strings only, and not far behind them.
 fn is_plausible(keyspace: &Keyspace, effect: &Effect<'_>) -> bool {
-    let (db, key) = match *effect {
-        Effect::SetRange { offset, .. } if offset > OFFSET_MAX => return false,
-        Effect::SetRange { db, key, .. } | Effect::Append { db, key, .. } => (db, key),
+    let Effect::Key { db, key, op } = *effect else { return true };
+    match op {
+        KeyOp::SetRange { offset, .. } if offset > OFFSET_MAX => return false,
+        KeyOp::SetRange { .. } | KeyOp::Append { .. } => {}
         _ => return true,
-    };
+    }
     let slot = keyspace.lock(slot_of(key));
     slot.get_raw(db, &keyspace.hash(key), key).is_none_or(|entry| entry.value_type() == ValueType::String)
 }
@@ -59,7 +62,7 @@ fuzz_target!(|input: &[u8]| {
         touched.iter().for_each(|&slot| KEYSPACE.lock(slot).check());
     }
     for slot in touched {
-        KEYSPACE.lock(slot).apply(&Effect::FlushAll, clock, &mut freed);
+        KEYSPACE.lock(slot).apply(&Effect::Global(GlobalOp::FlushAll), clock, &mut freed);
     }
     assert!(KEYSPACE.is_empty() && KEYSPACE.bytes() == 0, "something was changed that no effect has named");
 });

@@ -3,8 +3,8 @@
 #![no_main]
 
 use keyspace::{
-    AccessClock, DbId, Effect, Freed, Items, Keyspace, Listed, Options, StreamBlock, StreamHead, StreamId,
-    StreamView, Value, View, slot_of,
+    AccessClock, DbId, Effect, Freed, Items, KeyOp, Keyspace, Listed, Options, StreamBlock, StreamHead,
+    StreamId, StreamView, Value, View, slot_of,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -30,9 +30,9 @@ fuzz_target!(|bytes: &[u8]| {
         keyspace.lock(slot_of(KEY)).apply(effect, AccessClock::default(), &mut Freed::new())
     };
     let head = StreamHead { last_id: ids[ids.len() - 1], ..StreamHead::default() };
-    apply(&Effect::Put { db: DB, key: KEY, value: Value::Stream(head), expire_at_ms: None });
-    assert_eq!(apply(&Effect::StreamAddBlock { db: DB, key: KEY, block }).added, ids.len() as u64);
-    assert!(!apply(&Effect::StreamAddBlock { db: DB, key: KEY, block }).changed, "it is there");
+    apply(&KeyOp::Put { value: Value::Stream(head), expire_at_ms: None }.on(DB, KEY));
+    assert_eq!(apply(&KeyOp::StreamAddBlock { block }.on(DB, KEY)).added, ids.len() as u64);
+    assert!(!apply(&KeyOp::StreamAddBlock { block }.on(DB, KEY)).changed, "it is there");
     let all = StreamId::ZERO..=StreamId::MAX;
     with_stream(&keyspace, |stream| {
         assert!(stream.range_back(all.clone()).map(|entry| entry.id).eq(ids.iter().rev().copied()));
@@ -41,10 +41,10 @@ fuzz_target!(|bytes: &[u8]| {
     let next = head.last_id.next().into_iter();
     let pairs = Items::Slices(&[b"field", b"value"]);
     let added: Vec<StreamId> =
-        next.filter(|&id| apply(&Effect::StreamAdd { db: DB, key: KEY, id, pairs }).changed).collect();
+        next.filter(|&id| apply(&KeyOp::StreamAdd { id, pairs }.on(DB, KEY)).changed).collect();
     let middle = ids[ids.len() / 2];
-    assert_eq!(apply(&Effect::StreamDelete { db: DB, key: KEY, ids: Listed::Slices(&[middle]) }).removed, 1);
-    let trimmed = apply(&Effect::StreamTrim { db: DB, key: KEY, through: middle }).removed as usize;
+    assert_eq!(apply(&KeyOp::StreamDelete { ids: Listed::Slices(&[middle]) }.on(DB, KEY)).removed, 1);
+    let trimmed = apply(&KeyOp::StreamTrim { through: middle }.on(DB, KEY)).removed as usize;
     assert_eq!(trimmed, ids.len() / 2);
     let rest: Vec<StreamId> = ids[trimmed + 1..].iter().chain(&added).copied().collect();
     with_stream(&keyspace, |stream| {

@@ -6,7 +6,7 @@
 //! Neither works in scripts: a script that is undone would leave a connection bound to what it does not have.
 
 use engine::{CommandError, Context, EventClass, Family, Flags, Keys, Row, leases::NO_TOKEN};
-use keyspace::{Effect, Value, View};
+use keyspace::{KeyOp, Value, View};
 use wire::Args;
 
 use crate::{deadline::Form, expiry_option::positive_deadline_ms};
@@ -72,7 +72,7 @@ fn lease(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
         return Ok(());
     }
     cx.session.leases.require_room(db, key)?;
-    cx.apply(&Effect::Put { db, key, value: Value::String(owner), expire_at_ms: Some(deadline_ms) });
+    cx.apply(key, KeyOp::Put { value: Value::String(owner), expire_at_ms: Some(deadline_ms) });
     cx.notify(EventClass::GENERIC, "lease", key);
     cx.session.leases.hold(&cx.unit, db, key);
     cx.session.granted.push(cx.reply.position());
@@ -85,7 +85,7 @@ fn unlease(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError>
     let (db, key) = (cx.db(), args.at(1));
     let gives_back = matches!(holder(cx, key, args.at(2))?, Holder::Asker);
     if gives_back {
-        cx.apply(&Effect::Delete { db, key });
+        cx.apply(key, KeyOp::Delete);
         cx.notify(EventClass::GENERIC, "unlease", key);
         cx.session.leases.forget(db, key);
     }

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::body::Body;
 
+/// A reply.
 pub type Reply = Response<Body>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

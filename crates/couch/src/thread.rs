@@ -38,6 +38,7 @@ const CLOSE_GRACE: Duration = Duration::from_secs(5);
 pub enum Message {
     /// Serve this connection.
     Connect {
+        /// The socket.
         stream: std::net::TcpStream,
         /// The address of the client.
         peer: SocketAddr,

@@ -5,7 +5,7 @@
 //! gives the event, after the effect that makes it true:
 //!
 //! ```text
-//! cx.apply(&Effect::ListPush { .. });
+//! cx.apply(key, KeyOp::ListPush { .. });
 //! cx.notify(EventClass::LIST, "lpush", key);
 //! ```
 //!
@@ -18,7 +18,7 @@
 //!   by itself, as Redis does.
 //! - An error reports no event: a failed command has changed nothing.
 
-use keyspace::{Applied, DbId, Effect, Keyspace};
+use keyspace::{Applied, DbId, KeyOp, Keyspace};
 use pubsub::Local;
 use storage::{CHAIN_BYTES_MAX, Durability};
 use wire::{Args, ReplyWriter};
@@ -172,19 +172,19 @@ impl Context<'_, '_> {
         if bytes <= self.admitted_bytes { Ok(()) } else { Err(CommandError::NeedsRoom(bytes)) }
     }
 
-    /// Makes a change; see [`Unit::apply`].
+    /// Changes a key of the selected database; see [`Unit::apply`], which makes all other changes.
     #[inline]
-    pub fn apply(&mut self, effect: &Effect<'_>) -> Applied {
-        self.unit.apply(effect)
+    pub fn apply(&mut self, key: &[u8], op: KeyOp<'_>) -> Applied {
+        self.unit.apply(&op.on(self.session.db, key))
     }
 
-    /// Makes a change of a collection without looking at its type first.
+    /// As [`Context::apply`], for a collection whose type was not looked at first.
     ///
     /// # Errors
     /// The key holds another type; nothing was changed.
     #[inline]
-    pub fn try_apply(&mut self, effect: &Effect<'_>) -> Result<Applied, CommandError> {
-        let applied = self.unit.apply(effect);
+    pub fn try_apply(&mut self, key: &[u8], op: KeyOp<'_>) -> Result<Applied, CommandError> {
+        let applied = self.apply(key, op);
         if applied.wrong_type { Err(CommandError::WrongType) } else { Ok(applied) }
     }
 

@@ -3,7 +3,7 @@
 //! Eviction is not expiry: it removes live keys because memory is short. Commands that only free memory never
 //! run it. Data above a lowered limit is evicted without waiting for a command ([`Executor::evict_excess`]).
 
-use keyspace::{Effect, EvictionPolicy};
+use keyspace::{EvictionPolicy, KeyOp};
 use storage::Admission;
 
 use crate::{CommandError, EventClass, Executor, Host, observe::LatencyEvent, unit::LockPolicy};
@@ -69,7 +69,7 @@ impl Executor {
             return Ok(false);
         };
         self.run_on_slot(keyspace::slot_of(&victim.key), host, |unit| {
-            unit.apply(&Effect::Delete { db: victim.db, key: &victim.key });
+            unit.apply(&KeyOp::Delete.on(victim.db, &victim.key));
             unit.notify(EventClass::EVICTED, "evicted", victim.db, &victim.key);
         })?;
         self.stats().evicted();

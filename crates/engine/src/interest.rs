@@ -25,7 +25,7 @@ use std::{
     },
 };
 
-use keyspace::{DbId, Effect, SlotId, slot_of};
+use keyspace::{DbId, GlobalOp, SlotId, slot_of};
 use parking_lot::Mutex;
 
 use crate::{CommandError, Tracking, Unit, blocking::Waiter};
@@ -158,12 +158,12 @@ impl Interests {
 
     /// Databases are about to be emptied or exchanged, with all slots locked: reports all watched keys of
     /// these databases.
-    pub(crate) fn report_global(&self, effect: &Effect<'_>, unit: &Unit<'_>) {
+    pub(crate) fn report_global(&self, op: GlobalOp, unit: &Unit<'_>) {
         // In an exchange both databases count: a key loses the value in one and gets that in the other.
-        let affected = |db: DbId| match *effect {
-            Effect::FlushAll => Some([db, db]),
-            Effect::FlushDb { db: flushed } if flushed == db => Some([db, db]),
-            Effect::SwapDb { a, b } if a == db || b == db => Some([a, b]),
+        let affected = |db: DbId| match op {
+            GlobalOp::FlushAll => Some([db, db]),
+            GlobalOp::FlushDb { db: flushed } if flushed == db => Some([db, db]),
+            GlobalOp::SwapDb { a, b } if a == db || b == db => Some([a, b]),
             _ => None,
         };
         for shard in &self.shards {

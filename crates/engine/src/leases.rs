@@ -21,7 +21,7 @@
 
 use std::collections::BTreeMap;
 
-use keyspace::{DbId, Effect, slot_of};
+use keyspace::{DbId, KeyOp, slot_of};
 
 use crate::{
     CommandError, EventClass, Executor, Host, Session, Unit, Watches,
@@ -81,7 +81,7 @@ impl Leases {
     fn release(&mut self, unit: &mut Unit<'_>) {
         for ((db, key), watch) in std::mem::take(&mut self.held) {
             if !watch.is_broken(unit) {
-                unit.apply(&Effect::Delete { db, key: &key });
+                unit.apply(&KeyOp::Delete.on(db, &key));
                 unit.notify(EventClass::GENERIC, "leaselost", db, &key);
             }
         }

@@ -20,8 +20,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 use documents::{DocError, Writer};
 use keyspace::{
-    AccessClock, Applied, DataSettings, DbId, DueFields, Effect, EntryRef, Freed, Items, KeyHash, Keyspace,
-    LIBRARIES_SLOT, Libraries, LoggedMessage, PublishedLibraries, Scope, SlotId, slot_of,
+    AccessClock, Applied, DataSettings, DbId, DueFields, Effect, EntryRef, Freed, GlobalOp, Items, KeyHash,
+    KeyOp, Keyspace, LIBRARIES_SLOT, Libraries, LoggedMessage, PublishedLibraries, Scope, SlotId, slot_of,
 };
 use lsn::Lsn;
 use pubsub::Kind;
@@ -284,13 +284,10 @@ impl<'k> Unit<'k> {
     /// depend on the time.
     #[inline]
     pub fn apply(&mut self, effect: &Effect<'_>) -> Applied {
-        match *effect {
-            Effect::Put { .. } | Effect::Delete { .. } | Effect::Move { .. } => {}
-            _ => {
-                if let Some((db, key)) = effect.target() {
-                    self.bury_expired(db, key);
-                }
-            }
+        if let Effect::Key { db, key, ref op } = *effect
+            && !matches!(op, KeyOp::Put { .. } | KeyOp::Delete)
+        {
+            self.bury_expired(db, key);
         }
         self.apply_alone(effect)
     }
@@ -309,7 +306,7 @@ impl<'k> Unit<'k> {
         if slot.has_due(self.as_of_ms)
             && slot.get_raw(db, &hash, key).is_some_and(|entry| entry.is_expired(self.as_of_ms))
         {
-            self.apply_alone(&Effect::Delete { db, key });
+            self.apply_alone(&KeyOp::Delete.on(db, key));
         }
     }
 
@@ -324,18 +321,12 @@ impl<'k> Unit<'k> {
     /// As [`Unit::change`], with reports to interested clients.
     #[cold]
     fn apply_observed(&mut self, effect: &Effect<'_>) -> Applied {
-        let (db, key) = match (effect.target(), *effect) {
-            (Some(target), _) => target,
-            (None, Effect::Move { to_db, to_key, .. }) => (to_db, to_key),
+        let (db, key) = match *effect {
+            Effect::Key { db, key, .. } => (db, key),
+            Effect::Move { to_db, to_key, .. } => (to_db, to_key),
             // No client waits for libraries or settings, and no client caches them.
-            (
-                None,
-                Effect::PutLibrary { .. }
-                | Effect::DropLibrary { .. }
-                | Effect::PutSetting { .. }
-                | Effect::DropSetting { .. },
-            ) => return self.change(effect),
-            (None, _) => return self.apply_global_observed(effect),
+            Effect::Library { .. } | Effect::Setting { .. } => return self.change(effect),
+            Effect::Global(op) => return self.apply_global_observed(op),
         };
         let (hash, as_of_ms) = (self.hash(key), self.as_of_ms);
         let entry = self.locked.slot(hash.slot()).get_raw(db, &hash, key);
@@ -344,7 +335,7 @@ impl<'k> Unit<'k> {
         if !applied.changed {
             return applied;
         }
-        let buries = was_expired && matches!(effect, Effect::Delete { .. });
+        let buries = was_expired && matches!(effect, Effect::Key { op: KeyOp::Delete, .. });
         if self.interests.any() {
             let change = if buries { Change::Buried } else { Change::Value };
             self.report(hash.slot(), db, key, change);
@@ -369,14 +360,14 @@ impl<'k> Unit<'k> {
         applied
     }
 
-    fn apply_global_observed(&mut self, effect: &Effect<'_>) -> Applied {
-        self.interests.report_global(effect, self);
+    fn apply_global_observed(&mut self, op: GlobalOp) -> Applied {
+        self.interests.report_global(op, self);
         self.interests.tracking().all_changed(self.invalidations);
-        let applied = self.change(effect);
-        let affected = |db: DbId| match *effect {
-            Effect::SwapDb { a, b } => db == a || db == b,
-            Effect::FlushDb { db: flushed } => db == flushed,
-            _ => true,
+        let applied = self.change(&Effect::Global(op));
+        let affected = |db: DbId| match op {
+            GlobalOp::SwapDb { a, b } => db == a || db == b,
+            GlobalOp::FlushDb { db: flushed } => db == flushed,
+            GlobalOp::FlushAll => true,
         };
         self.ready.extend(self.interests.awaited_keys_of(affected));
         applied
@@ -478,7 +469,7 @@ impl<'k> Unit<'k> {
                 Locked::None => panic!("the slots of all keys of a command are locked"),
             },
             Scope::Global => {
-                self.flushes_all |= matches!(effect, Effect::FlushAll);
+                self.flushes_all |= matches!(effect, Effect::Global(GlobalOp::FlushAll));
                 match &mut self.locked {
                     Locked::Many(slots) => slots.apply(effect, clock, self.freed),
                     _ => panic!("a global effect needs every slot locked"),
@@ -499,12 +490,12 @@ impl<'k> Unit<'k> {
             _ => panic!("expiry works on one slot at a time"),
         }
         for (db, key) in &due {
-            self.apply_alone(&Effect::Delete { db: *db, key });
+            self.apply_alone(&KeyOp::Delete.on(*db, key));
         }
         for DueFields { db, key, fields } in &due_fields {
             let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
             let applied =
-                self.apply_alone(&Effect::HashRemove { db: *db, key, fields: Items::Slices(&fields) });
+                self.apply_alone(&KeyOp::HashRemove { fields: Items::Slices(&fields) }.on(*db, key));
             self.notify(EventClass::HASH, "hexpired", *db, key);
             if applied.key_removed {
                 self.notify(EventClass::GENERIC, "del", *db, key);

@@ -11,7 +11,7 @@
 
 use std::hint::black_box;
 
-use keyspace::{AccessClock, DbId, Effect, Freed, KeyHash, Keyspace, Options, Value};
+use keyspace::{AccessClock, DbId, Freed, KeyHash, KeyOp, Keyspace, Options, Value};
 
 #[global_allocator]
 static ALLOCATOR: env::allocator::Allocator = env::allocator::Allocator;
@@ -119,7 +119,7 @@ fn get(keyspace: &Keyspace, key: &Key, hash: &KeyHash) {
 
 fn set(keyspace: &Keyspace, key: &Key, hash: &KeyHash) {
     let value = Value::String(&VALUE);
-    let effect = Effect::Put { db: DbId::ZERO, key: key.bytes(), value, expire_at_ms: None };
+    let effect = KeyOp::Put { value, expire_at_ms: None }.on(DbId::ZERO, key.bytes());
     keyspace.lock(hash.slot()).apply_hashed(&effect, hash, CLOCK, &mut Freed::new());
 }
 

@@ -18,7 +18,7 @@ use std::mem;
 
 use crate::access::{AccessClock, AccessStamp};
 use crate::collection::{self, Rules};
-use crate::effect::{Effect, Scope};
+use crate::effect::{Effect, GlobalOp, KeyOp};
 use crate::entry::{Entry, EntryRef};
 use crate::expiry::{ExpiryHeap, Item};
 use crate::freed::Freed;
@@ -101,11 +101,8 @@ impl SlotGuard<'_> {
     /// # Panics
     /// If a key belongs to another slot.
     pub fn apply(&mut self, effect: &Effect<'_>, clock: AccessClock, freed: &mut Freed) -> Applied {
-        match effect.scope() {
-            Scope::Slot(key) => self.apply_hashed(effect, &self.keyspace.hash(key), clock, freed),
-            Scope::Two(..) => self.apply_move(effect, freed),
-            Scope::Global => self.apply_global(effect, freed),
-        }
+        let hash = self.keyspace.hash(effect.key().unwrap_or_default());
+        self.apply_hashed(effect, &hash, clock, freed)
     }
 
     /// As `apply`, with the hash of the effect's key (ignored for an effect that has not one key) given.
@@ -120,100 +117,63 @@ impl SlotGuard<'_> {
         clock: AccessClock,
         freed: &mut Freed,
     ) -> Applied {
-        let slot = self.slot();
-        let target = |db, key| {
-            assert_eq!(hash.slot(), slot, "effect applied to a slot that is not its key's");
-            Target { db, hash: *hash, key }
+        let (db, key, op) = match *effect {
+            Effect::Key { db, key, ref op } => (db, key, op),
+            Effect::Move { .. } => return self.apply_move(effect, freed),
+            Effect::Library { name, content } => return self.change_library(name, content),
+            Effect::Setting { name, value } => return self.change_data_setting(name, value),
+            Effect::Global(op) => return self.apply_global(op, freed),
         };
-        match *effect {
-            Effect::Put { db, key, value: Value::String(bytes), expire_at_ms } => {
+        assert_eq!(hash.slot(), self.slot(), "effect applied to a slot that is not its key's");
+        let target = Target { db, hash: *hash, key };
+        match *op {
+            KeyOp::Put { value: Value::String(bytes), expire_at_ms } => {
                 let create = |stamp| Entry::new(key, bytes, expire_at_ms, stamp);
                 let update = |entry: &mut Entry, stamp| entry.put(key, bytes, expire_at_ms, stamp);
-                self.upsert(target(db, key), clock, freed, create, update)
+                self.upsert(target, clock, freed, create, update)
             }
-            Effect::Put { db, key, value, expire_at_ms } => {
+            KeyOp::Put { value, expire_at_ms } => {
                 let rules = self.keyspace.rules();
                 let create = |stamp| collection::create(key, value, expire_at_ms, stamp, &rules);
                 let update = |entry: &mut Entry, stamp| Some(mem::replace(entry, create(stamp)));
-                self.upsert(target(db, key), clock, freed, create, update)
+                self.upsert(target, clock, freed, create, update)
             }
-            Effect::Append { db, key, suffix } => {
+            KeyOp::Append { suffix } => {
                 let create = |stamp| Entry::new(key, suffix, None, stamp);
                 let update = |entry: &mut Entry, stamp| entry.append(suffix, stamp);
-                self.upsert(target(db, key), clock, freed, create, update)
+                self.upsert(target, clock, freed, create, update)
             }
-            Effect::SetRange { db, key, offset, bytes } => {
+            KeyOp::SetRange { offset, bytes } => {
                 let create = |stamp| {
                     let mut entry = Entry::new(key, b"", None, stamp);
                     entry.set_range(offset, bytes, stamp);
                     entry
                 };
                 let update = |entry: &mut Entry, stamp| entry.set_range(offset, bytes, stamp);
-                self.upsert(target(db, key), clock, freed, create, update)
+                self.upsert(target, clock, freed, create, update)
             }
-            Effect::SetExpiry { db, key, expire_at_ms } => {
-                self.change(target(db, key), |state, target| state.set_expiry(target, expire_at_ms, freed))
+            KeyOp::SetExpiry { expire_at_ms } => {
+                self.change(target, |state, target| state.set_expiry(target, expire_at_ms, freed))
             }
-            Effect::Delete { db, key } => {
-                self.change(target(db, key), |state, target| state.delete(target, freed))
-            }
-            Effect::Move { .. } => self.apply_move(effect, freed),
-            Effect::PutLibrary { .. } | Effect::DropLibrary { .. } => {
-                assert_eq!(slot, LIBRARIES_SLOT, "libraries changed under the lock of another slot");
-                Applied { changed: self.apply_to_libraries(effect), ..Applied::default() }
-            }
-            Effect::PutSetting { .. } | Effect::DropSetting { .. } => {
-                assert_eq!(slot, LIBRARIES_SLOT, "settings changed under the lock of another slot");
-                Applied { changed: self.apply_to_data_settings(effect), ..Applied::default() }
-            }
-            Effect::FlushDb { .. } | Effect::FlushAll | Effect::SwapDb { .. } => {
-                self.apply_global(effect, freed)
-            }
-            Effect::ListPush { db, key, .. }
-            | Effect::ListPop { db, key, .. }
-            | Effect::ListSet { db, key, .. }
-            | Effect::ListInsert { db, key, .. }
-            | Effect::ListRemove { db, key, .. }
-            | Effect::SetAdd { db, key, .. }
-            | Effect::SetRemove { db, key, .. }
-            | Effect::ZsetPut { db, key, .. }
-            | Effect::ZsetRemove { db, key, .. }
-            | Effect::ZsetRemoveRanks { db, key, .. }
-            | Effect::HashPut { db, key, .. }
-            | Effect::HashUpdate { db, key, .. }
-            | Effect::HashRemove { db, key, .. }
-            | Effect::HashSetExpiry { db, key, .. }
-            | Effect::StreamAdd { db, key, .. }
-            | Effect::StreamAddBlock { db, key, .. }
-            | Effect::StreamTrim { db, key, .. }
-            | Effect::StreamDelete { db, key, .. }
-            | Effect::StreamSetHead { db, key, .. }
-            | Effect::StreamPutGroup { db, key, .. }
-            | Effect::StreamDropGroup { db, key, .. }
-            | Effect::StreamPutConsumer { db, key, .. }
-            | Effect::StreamDropConsumer { db, key, .. }
-            | Effect::StreamPend { db, key, .. }
-            | Effect::StreamUnpend { db, key, .. } => {
+            KeyOp::Delete => self.change(target, |state, target| state.delete(target, freed)),
+            _ => {
                 let rules = self.keyspace.rules();
-                self.change(target(db, key), |state, target| {
-                    state.edit_collection(target, effect, clock, freed, &rules)
-                })
+                self.change(target, |state, target| state.edit_collection(target, op, clock, freed, &rules))
             }
         }
     }
 
-    fn apply_global(&mut self, effect: &Effect<'_>, freed: &mut Freed) -> Applied {
-        match *effect {
-            Effect::FlushDb { db } => self.flush(db, freed),
-            Effect::FlushAll => {
+    fn apply_global(&mut self, op: GlobalOp, freed: &mut Freed) -> Applied {
+        match op {
+            GlobalOp::FlushDb { db } => self.flush(db, freed),
+            GlobalOp::FlushAll => {
                 DbId::all().for_each(|db| self.flush(db, freed));
                 if self.slot() == LIBRARIES_SLOT {
-                    self.apply_to_libraries(effect);
-                    self.apply_to_data_settings(effect);
+                    self.clear_libraries();
+                    self.clear_data_settings();
                 }
             }
-            Effect::SwapDb { a, b } => self.swap(a, b),
-            _ => unreachable!("effects with a key go through apply_hashed"),
+            GlobalOp::SwapDb { a, b } => self.swap(a, b),
         }
         Applied { changed: true, ..Applied::default() }
     }
@@ -413,12 +373,12 @@ impl SlotState {
     fn edit_collection(
         &mut self,
         target: Target<'_>,
-        effect: &Effect<'_>,
+        op: &KeyOp<'_>,
         clock: AccessClock,
         freed: &mut Freed,
         rules: &Rules,
     ) -> (Applied, Deadlines) {
-        let (value_type, creates) = collection::edited_type(effect).expect("an effect on a collection");
+        let (value_type, creates) = collection::edited_type(op).expect("an operation on a collection");
         if !creates && self.table(target.db).is_none() {
             return Default::default();
         }
@@ -428,7 +388,7 @@ impl SlotState {
                 return Default::default();
             }
             let mut entry = collection::empty(value_type, target.key, None, clock.initial());
-            let mut applied = collection::edit(&mut entry, effect, rules, freed);
+            let mut applied = collection::edit(&mut entry, op, rules, freed);
             applied.len = entry.as_ref().view().len() as u64;
             if applied.changed && !entry.as_ref().view().is_gone() {
                 applied.key_created = true;
@@ -442,7 +402,7 @@ impl SlotState {
         }
         let old = Due::of(occupied.entry());
         occupied.touch(clock);
-        let mut applied = occupied.update(|entry| collection::edit(entry, effect, rules, freed));
+        let mut applied = occupied.update(|entry| collection::edit(entry, op, rules, freed));
         applied.len = occupied.entry().view().len() as u64;
         if !occupied.entry().view().is_gone() {
             let new = Due::of(occupied.entry());

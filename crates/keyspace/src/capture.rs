@@ -43,7 +43,7 @@ use lsn::Lsn;
 pub(crate) use slot::SlotCapture;
 
 use crate::collection::LongList;
-use crate::effect::{Effect, ItemsBuf};
+use crate::effect::{ItemsBuf, KeyOp};
 use crate::id::{DbId, SlotId};
 use crate::keyspace::Keyspace;
 use crate::libraries::LIBRARIES_SLOT;
@@ -263,8 +263,8 @@ impl SharedList {
         }
         let (db, key, items) = (self.db, &*self.key, items.as_items());
         let effect = match self.done {
-            0 => Effect::Put { db, key, value: Value::List(items), expire_at_ms: self.expire_at_ms },
-            _ => Effect::ListPush { db, key, end: crate::ListEnd::Tail, items },
+            0 => KeyOp::Put { value: Value::List(items), expire_at_ms: self.expire_at_ms }.on(db, key),
+            _ => KeyOp::ListPush { end: crate::ListEnd::Tail, items }.on(db, key),
         };
         effect.encode_into(stream);
         self.done += taken;

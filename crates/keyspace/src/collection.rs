@@ -54,7 +54,7 @@ use zset::RankedMap;
 
 use crate::access::AccessStamp;
 use crate::apply::Applied;
-use crate::effect::{Effect, ItemsBuf, ScoredItemsBuf};
+use crate::effect::{ItemsBuf, KeyOp, ScoredItemsBuf};
 use crate::entry::Entry;
 use crate::freed::Freed;
 use crate::value::{Value, ValueType};
@@ -267,78 +267,57 @@ pub(crate) fn empty(
     entry
 }
 
-/// The type that an effect on a collection works on and whether it creates the key; `None` for other effects.
+/// The type that an operation on a collection works on and whether it creates the key; `None` for other operations.
 #[inline]
-pub(crate) fn edited_type(effect: &Effect<'_>) -> Option<(ValueType, bool)> {
-    match effect {
-        Effect::ListPush { .. } => Some((ValueType::List, true)),
-        Effect::ListPop { .. }
-        | Effect::ListSet { .. }
-        | Effect::ListInsert { .. }
-        | Effect::ListRemove { .. } => Some((ValueType::List, false)),
-        Effect::SetAdd { .. } => Some((ValueType::Set, true)),
-        Effect::SetRemove { .. } => Some((ValueType::Set, false)),
-        Effect::ZsetPut { .. } => Some((ValueType::Zset, true)),
-        Effect::ZsetRemove { .. } | Effect::ZsetRemoveRanks { .. } => Some((ValueType::Zset, false)),
-        Effect::HashPut { .. } | Effect::HashUpdate { .. } => Some((ValueType::Hash, true)),
-        Effect::HashRemove { .. } | Effect::HashSetExpiry { .. } => Some((ValueType::Hash, false)),
-        Effect::StreamAdd { .. } | Effect::StreamPutGroup { .. } => Some((ValueType::Stream, true)),
-        Effect::StreamAddBlock { .. }
-        | Effect::StreamTrim { .. }
-        | Effect::StreamDelete { .. }
-        | Effect::StreamSetHead { .. }
-        | Effect::StreamDropGroup { .. }
-        | Effect::StreamPutConsumer { .. }
-        | Effect::StreamDropConsumer { .. }
-        | Effect::StreamPend { .. }
-        | Effect::StreamUnpend { .. } => Some((ValueType::Stream, false)),
-        Effect::Put { .. }
-        | Effect::Delete { .. }
-        | Effect::SetExpiry { .. }
-        | Effect::Move { .. }
-        | Effect::Append { .. }
-        | Effect::SetRange { .. }
-        | Effect::PutLibrary { .. }
-        | Effect::DropLibrary { .. }
-        | Effect::PutSetting { .. }
-        | Effect::DropSetting { .. }
-        | Effect::FlushDb { .. }
-        | Effect::FlushAll
-        | Effect::SwapDb { .. } => None,
+pub(crate) fn edited_type(op: &KeyOp<'_>) -> Option<(ValueType, bool)> {
+    match op {
+        KeyOp::ListPush { .. } => Some((ValueType::List, true)),
+        KeyOp::ListPop { .. }
+        | KeyOp::ListSet { .. }
+        | KeyOp::ListInsert { .. }
+        | KeyOp::ListRemove { .. } => Some((ValueType::List, false)),
+        KeyOp::SetAdd { .. } => Some((ValueType::Set, true)),
+        KeyOp::SetRemove { .. } => Some((ValueType::Set, false)),
+        KeyOp::ZsetPut { .. } => Some((ValueType::Zset, true)),
+        KeyOp::ZsetRemove { .. } | KeyOp::ZsetRemoveRanks { .. } => Some((ValueType::Zset, false)),
+        KeyOp::HashPut { .. } | KeyOp::HashUpdate { .. } => Some((ValueType::Hash, true)),
+        KeyOp::HashRemove { .. } | KeyOp::HashSetExpiry { .. } => Some((ValueType::Hash, false)),
+        KeyOp::StreamAdd { .. } | KeyOp::StreamPutGroup { .. } => Some((ValueType::Stream, true)),
+        KeyOp::StreamAddBlock { .. }
+        | KeyOp::StreamTrim { .. }
+        | KeyOp::StreamDelete { .. }
+        | KeyOp::StreamSetHead { .. }
+        | KeyOp::StreamDropGroup { .. }
+        | KeyOp::StreamPutConsumer { .. }
+        | KeyOp::StreamDropConsumer { .. }
+        | KeyOp::StreamPend { .. }
+        | KeyOp::StreamUnpend { .. } => Some((ValueType::Stream, false)),
+        KeyOp::Put { .. }
+        | KeyOp::Delete
+        | KeyOp::SetExpiry { .. }
+        | KeyOp::Append { .. }
+        | KeyOp::SetRange { .. } => None,
     }
 }
 
-/// Does what an effect says to an entry of its type. What would take long to free goes to `freed`.
+/// Does an operation to an entry of its type. What would take long to free goes to `freed`.
 #[inline]
-pub(crate) fn edit(entry: &mut Entry, effect: &Effect<'_>, rules: &Rules, freed: &mut Freed) -> Applied {
-    match *effect {
-        Effect::ListPush { end, items, .. } => list::push(entry, end, items, rules),
-        Effect::ListPop { end, count, .. } => list::pop(entry, end, count, freed),
-        Effect::ListSet { index, item, .. } => list::set(entry, index, item, rules),
-        Effect::ListInsert { index, item, .. } => list::insert(entry, index, item, rules),
-        Effect::ListRemove { end, count, item, .. } => list::remove(entry, end, count, item),
-        Effect::SetAdd { members, .. } => set::add(entry, members, rules),
-        Effect::SetRemove { members, .. } => set::remove(entry, members),
-        Effect::ZsetPut { members, .. } => zset::put(entry, members, rules),
-        Effect::ZsetRemove { members, .. } => zset::remove(entry, members),
-        Effect::ZsetRemoveRanks { first, count, .. } => zset::remove_ranks(entry, first, count),
-        Effect::HashPut { pairs, .. } => hash::put(entry, pairs, false, rules, freed),
-        Effect::HashUpdate { pairs, .. } => hash::put(entry, pairs, true, rules, freed),
-        Effect::HashRemove { fields, .. } => hash::remove(entry, fields),
-        Effect::HashSetExpiry { fields, expire_at_ms, .. } => {
-            hash::set_expiry(entry, fields, expire_at_ms, rules)
-        }
-        Effect::StreamAdd { .. }
-        | Effect::StreamAddBlock { .. }
-        | Effect::StreamTrim { .. }
-        | Effect::StreamDelete { .. }
-        | Effect::StreamSetHead { .. }
-        | Effect::StreamPutGroup { .. }
-        | Effect::StreamDropGroup { .. }
-        | Effect::StreamPutConsumer { .. }
-        | Effect::StreamDropConsumer { .. }
-        | Effect::StreamPend { .. }
-        | Effect::StreamUnpend { .. } => stream::edit(entry, effect, freed),
-        _ => unreachable!("only effects with an edited type come here"),
+pub(crate) fn edit(entry: &mut Entry, op: &KeyOp<'_>, rules: &Rules, freed: &mut Freed) -> Applied {
+    match *op {
+        KeyOp::ListPush { end, items } => list::push(entry, end, items, rules),
+        KeyOp::ListPop { end, count } => list::pop(entry, end, count, freed),
+        KeyOp::ListSet { index, item } => list::set(entry, index, item, rules),
+        KeyOp::ListInsert { index, item } => list::insert(entry, index, item, rules),
+        KeyOp::ListRemove { end, count, item } => list::remove(entry, end, count, item),
+        KeyOp::SetAdd { members } => set::add(entry, members, rules),
+        KeyOp::SetRemove { members } => set::remove(entry, members),
+        KeyOp::ZsetPut { members } => zset::put(entry, members, rules),
+        KeyOp::ZsetRemove { members } => zset::remove(entry, members),
+        KeyOp::ZsetRemoveRanks { first, count } => zset::remove_ranks(entry, first, count),
+        KeyOp::HashPut { pairs } => hash::put(entry, pairs, false, rules, freed),
+        KeyOp::HashUpdate { pairs } => hash::put(entry, pairs, true, rules, freed),
+        KeyOp::HashRemove { fields } => hash::remove(entry, fields),
+        KeyOp::HashSetExpiry { fields, expire_at_ms } => hash::set_expiry(entry, fields, expire_at_ms, rules),
+        _ => stream::edit(entry, op, freed),
     }
 }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::apply::Applied;
 use crate::effect::Effect;
 use crate::keyspace::Keyspace;
 use crate::libraries::LIBRARIES_SLOT;
@@ -47,7 +48,7 @@ impl DataSettings {
 
     /// The effects that put them.
     pub fn effects(&self) -> impl Iterator<Item = Effect<'_>> {
-        self.iter().map(|(name, value)| Effect::PutSetting { name, value })
+        self.iter().map(|(name, value)| Effect::Setting { name, value: Some(value) })
     }
 
     /// Whether there is none.
@@ -60,19 +61,15 @@ impl DataSettings {
         self.iter().map(|(name, value)| name.len() + value.len() + ENCODING_BYTES).sum()
     }
 
-    /// What an effect makes of it; `None`: the same.
-    fn after(&self, effect: &Effect<'_>) -> Option<DataSettings> {
+    /// What an effect on one setting makes of them; `None`: the same.
+    fn after(&self, name: &[u8], value: Option<&[u8]>) -> Option<DataSettings> {
+        if self.get(name) == value {
+            return None;
+        }
         let mut by_name = self.by_name.clone();
-        match *effect {
-            Effect::PutSetting { name, value } => {
-                if self.get(name) == Some(value) {
-                    return None;
-                }
-                by_name.insert(name.into(), value.into());
-            }
-            Effect::DropSetting { name } => _ = by_name.remove(name)?,
-            Effect::FlushAll if !by_name.is_empty() => by_name.clear(),
-            _ => return None,
+        match value {
+            Some(value) => _ = by_name.insert(name.into(), value.into()),
+            None => _ = by_name.remove(name),
         }
         Some(DataSettings { by_name })
     }
@@ -103,13 +100,26 @@ impl SlotGuard<'_> {
         self.keyspace.data_settings.ahead.lock().clone()
     }
 
-    /// Does to settings what an effect does to them. Returns whether anything is different now.
+    /// Gives a setting a value, or takes it back.
+    ///
+    /// # Panics
+    /// If this is not the slot of the settings.
     #[cold]
-    pub(crate) fn apply_to_data_settings(&mut self, effect: &Effect<'_>) -> bool {
+    pub(crate) fn change_data_setting(&mut self, name: &[u8], value: Option<&[u8]>) -> Applied {
+        assert_eq!(self.slot(), LIBRARIES_SLOT, "settings changed under the lock of another slot");
         let mut ahead = self.keyspace.data_settings.ahead.lock();
-        let Some(changed) = ahead.after(effect) else { return false };
+        let Some(changed) = ahead.after(name, value) else { return Applied::default() };
         *ahead = Arc::new(changed);
-        true
+        Applied { changed: true, ..Applied::default() }
+    }
+
+    /// Takes back all settings.
+    #[cold]
+    pub(crate) fn clear_data_settings(&mut self) {
+        let mut ahead = self.keyspace.data_settings.ahead.lock();
+        if !ahead.is_empty() {
+            *ahead = Arc::default();
+        }
     }
 
     /// What was done to settings is in the log: everybody may see it.
@@ -127,7 +137,7 @@ mod tests {
     use lsn::Lsn;
 
     use super::*;
-    use crate::{AccessClock, Capture, Freed, Loader, Options, SlotId};
+    use crate::{AccessClock, Capture, Freed, GlobalOp, Loader, Options, SlotId};
 
     fn keyspace() -> Keyspace {
         Keyspace::new(Options { hash_seed: 1 })
@@ -137,7 +147,7 @@ mod tests {
         guard.apply(effect, AccessClock::default(), &mut Freed::new()).changed
     }
 
-    const PUT: Effect<'static> = Effect::PutSetting { name: b"ack-replicas", value: b"2" };
+    const PUT: Effect<'static> = Effect::Setting { name: b"ack-replicas", value: Some(b"2") };
 
     #[test]
     fn a_change_is_seen_by_others_once_it_has_an_lsn() {
@@ -152,8 +162,8 @@ mod tests {
         assert_eq!(published.get(b"ack-replicas"), Some(&b"2"[..]));
         guard.set_last_lsn(Lsn::new(9));
         assert!(Arc::ptr_eq(&published, &keyspace.data_settings()), "a record of something else");
-        assert!(apply(&mut guard, &Effect::DropSetting { name: b"ack-replicas" }));
-        assert!(!apply(&mut guard, &Effect::DropSetting { name: b"ack-replicas" }));
+        assert!(apply(&mut guard, &Effect::Setting { name: b"ack-replicas", value: None }));
+        assert!(!apply(&mut guard, &Effect::Setting { name: b"ack-replicas", value: None }));
         guard.set_last_lsn(Lsn::new(11));
         assert!(keyspace.data_settings().is_empty());
     }
@@ -168,7 +178,7 @@ mod tests {
         drop(guard);
         assert_ne!(keyspace.digest(), empty);
         let mut guard = keyspace.lock(LIBRARIES_SLOT);
-        apply(&mut guard, &Effect::FlushAll);
+        apply(&mut guard, &Effect::Global(GlobalOp::FlushAll));
         guard.set_last_lsn(Lsn::new(9));
         drop(guard);
         assert_eq!(keyspace.digest(), empty);

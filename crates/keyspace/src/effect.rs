@@ -14,6 +14,13 @@
 //! - An effect on a collection does nothing to a key of another type. A collection that becomes empty goes with its key.
 //! - Decoding arbitrary bytes never panics and never reads past them; every value has exactly one encoding.
 //!
+//! ```text
+//! KeyOp::Append { suffix }.on(db, key)  =  Effect::Key { db, key, op: KeyOp::Append { suffix } }
+//! ```
+//!
+//! An operation on a key is named in [`KeyOp`], encoded and decoded in `codec`, and applied in `apply` or, on a
+//! collection, in `collection`.
+//!
 //! # Encoding
 //! An effect is an opcode byte followed by the fields below; `db` is one byte 0..=15, numbers are LEB128
 //! (shortest form), `bytes` is a length (LEB128) and that many bytes. A SET of a small value costs 4 bytes
@@ -63,8 +70,10 @@
 //! | 0x6a | StreamUnpend | db, key bytes, group bytes, ids |
 //! | 0x70 | no effect but a [message](LoggedMessage) to a durable channel | channel bytes, payload bytes |
 //! | 0x71 | no effect but a [change of documents](Item::Documents) | bytes |
-//! | 0x78 | PutLibrary | name bytes, code bytes, items: three for each function |
-//! | 0x79 | DropLibrary | name bytes |
+//! | 0x78 | Library | name bytes, code bytes, items: three for each function |
+//! | 0x79 | Library, removed | name bytes |
+//! | 0x7a | Setting | name bytes, value bytes |
+//! | 0x7b | Setting, taken back | name bytes |
 //! | 0xf0 | FlushDb | db |
 //! | 0xf1 | FlushAll | |
 //! | 0xf2 | SwapDb | db, db |
@@ -90,32 +99,14 @@ use crate::value::Value;
 /// One deterministic change. See the module documentation for what applying does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect<'a> {
-    /// Creates the key or replaces it whatever its type, with its expiry.
-    Put {
+    /// Changes what is at a key.
+    Key {
         /// Database of the key.
         db: DbId,
         /// The key.
         key: &'a [u8],
-        /// The new value.
-        value: Value<'a>,
-        /// Unix time in milliseconds at which the key expires; `None` for never.
-        expire_at_ms: Option<u64>,
-    },
-    /// Removes the key.
-    Delete {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
-    },
-    /// Sets or removes the deadline of the key.
-    SetExpiry {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
-        /// Unix time in milliseconds at which the key expires; `None` for never.
-        expire_at_ms: Option<u64>,
+        /// What is done.
+        op: KeyOp<'a>,
     },
     /// Gives what is at the key another key, with its deadline and those of its fields, and replaces what is there. Nothing
     /// if the key is absent, or if both are the same. As long as the names and not as the value.
@@ -129,21 +120,48 @@ pub enum Effect<'a> {
         /// The new key.
         to_key: &'a [u8],
     },
+    /// Keeps a library of functions, and replaces the one of this name; or removes it.
+    Library {
+        /// Its name.
+        name: &'a [u8],
+        /// What it holds from now on; `None` to remove it.
+        content: Option<LibraryContent<'a>>,
+    },
+    /// Gives a setting that belongs to the data a value; or takes back what the data say of it.
+    Setting {
+        /// Its name.
+        name: &'a [u8],
+        /// Its value, as text; `None` to take it back.
+        value: Option<&'a [u8]>,
+    },
+    /// Changes whole databases.
+    Global(GlobalOp),
+}
+
+/// What an effect does to one key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyOp<'a> {
+    /// Creates the key or replaces it whatever its type, with its expiry.
+    Put {
+        /// The new value.
+        value: Value<'a>,
+        /// Unix time in milliseconds at which the key expires; `None` for never.
+        expire_at_ms: Option<u64>,
+    },
+    /// Removes the key.
+    Delete,
+    /// Sets or removes the deadline of the key.
+    SetExpiry {
+        /// Unix time in milliseconds at which the key expires; `None` for never.
+        expire_at_ms: Option<u64>,
+    },
     /// Adds bytes to the end of a string. Keeps the expiry.
     Append {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// What is added.
         suffix: &'a [u8],
     },
     /// Overwrites part of a string, padded with zero bytes up to `offset`. Keeps the expiry.
     SetRange {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// Where the bytes go, in bytes from the start of the value.
         offset: u64,
         /// What is written.
@@ -151,10 +169,6 @@ pub enum Effect<'a> {
     },
     /// Adds elements to one end of a list, one after the other: the last one ends up at the end. Keeps the expiry.
     ListPush {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// Where they are added.
         end: ListEnd,
         /// What is added.
@@ -162,10 +176,6 @@ pub enum Effect<'a> {
     },
     /// Removes elements from one end of a list.
     ListPop {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// Where they are removed.
         end: ListEnd,
         /// How many; all if there are fewer.
@@ -173,10 +183,6 @@ pub enum Effect<'a> {
     },
     /// Replaces the element at an index of a list; nothing if there is none.
     ListSet {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// Counted from the head, which is 0.
         index: u64,
         /// The new element.
@@ -184,10 +190,6 @@ pub enum Effect<'a> {
     },
     /// Adds an element to a list, before the one at an index; nothing if the list is shorter.
     ListInsert {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The index that the element will have.
         index: u64,
         /// The new element.
@@ -195,10 +197,6 @@ pub enum Effect<'a> {
     },
     /// Removes the elements of a list that equal an item.
     ListRemove {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The end at which the search begins.
         end: ListEnd,
         /// How many at most; 0 for all.
@@ -208,46 +206,26 @@ pub enum Effect<'a> {
     },
     /// Adds members to a set. Keeps the expiry.
     SetAdd {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The members.
         members: Items<'a>,
     },
     /// Removes members from a set.
     SetRemove {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The members.
         members: Items<'a>,
     },
     /// Adds members to a sorted set, or gives them other scores. Keeps the expiry.
     ZsetPut {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The members with their new scores.
         members: ScoredItems<'a>,
     },
     /// Removes members from a sorted set.
     ZsetRemove {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The members.
         members: Items<'a>,
     },
     /// Removes the members of a sorted set that have these ranks, lowest score first.
     ZsetRemoveRanks {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The first rank.
         first: u64,
         /// How many; fewer if there are fewer.
@@ -255,37 +233,21 @@ pub enum Effect<'a> {
     },
     /// Sets fields of a hash; they do not expire any more. Keeps the expiry of the key.
     HashPut {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// Fields and values in turn.
         pairs: Items<'a>,
     },
     /// Sets fields of a hash and keeps their expiry.
     HashUpdate {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// Fields and values in turn.
         pairs: Items<'a>,
     },
     /// Removes fields from a hash.
     HashRemove {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The fields.
         fields: Items<'a>,
     },
     /// Sets or removes the deadline of fields that a hash has.
     HashSetExpiry {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The fields.
         fields: Items<'a>,
         /// Unix time in milliseconds at which they expire; `None` for never.
@@ -293,10 +255,6 @@ pub enum Effect<'a> {
     },
     /// Adds an entry to a stream, unless there was one with this id or a higher one.
     StreamAdd {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// Its id.
         id: StreamId,
         /// Fields and values in turn.
@@ -304,46 +262,26 @@ pub enum Effect<'a> {
     },
     /// Adds entries that the head of a stream knows of already, unless there are others among them.
     StreamAddBlock {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The entries.
         block: StreamBlock<'a>,
     },
     /// Removes the first entries of a stream.
     StreamTrim {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The highest id that goes.
         through: StreamId,
     },
     /// Removes entries of a stream that are there.
     StreamDelete {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// Their ids.
         ids: Listed<'a, StreamId>,
     },
     /// Sets what a stream knows of the entries that it had; a last id below that of an entry is not taken.
     StreamSetHead {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// What it knows.
         head: StreamHead,
     },
     /// Makes a group of a stream, or changes where it stands; makes the stream where there is none.
     StreamPutGroup {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The group.
         group: &'a [u8],
         /// Where it stands.
@@ -351,19 +289,11 @@ pub enum Effect<'a> {
     },
     /// Removes a group of a stream.
     StreamDropGroup {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The group.
         group: &'a [u8],
     },
     /// Makes a consumer of a group that is there, or sets its times.
     StreamPutConsumer {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The group.
         group: &'a [u8],
         /// The consumer.
@@ -373,10 +303,6 @@ pub enum Effect<'a> {
     },
     /// Removes a consumer of a group, with all that is pending for it.
     StreamDropConsumer {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The group.
         group: &'a [u8],
         /// The consumer.
@@ -384,10 +310,6 @@ pub enum Effect<'a> {
     },
     /// Makes entries pending for a consumer that is there, and for nobody else, or changes when and how often they were delivered.
     StreamPend {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The group.
         group: &'a [u8],
         /// The consumer.
@@ -397,42 +319,16 @@ pub enum Effect<'a> {
     },
     /// Makes entries of a group pending no more.
     StreamUnpend {
-        /// Database of the key.
-        db: DbId,
-        /// The key.
-        key: &'a [u8],
         /// The group.
         group: &'a [u8],
         /// Their ids.
         ids: Listed<'a, StreamId>,
     },
-    /// Keeps a library of functions, and replaces the one of this name.
-    PutLibrary {
-        /// Its name.
-        name: &'a [u8],
-        /// Its source.
-        code: &'a [u8],
-        /// Of each function its name; a byte of [flags](crate::FunctionFlags) and one that is 1 if it has a description, else
-        /// 0; its description.
-        functions: Items<'a>,
-    },
-    /// Removes a library of functions.
-    DropLibrary {
-        /// Its name.
-        name: &'a [u8],
-    },
-    /// Gives a setting that belongs to the data a value.
-    PutSetting {
-        /// Its name.
-        name: &'a [u8],
-        /// Its value, as text.
-        value: &'a [u8],
-    },
-    /// Takes back what the data say of a setting.
-    DropSetting {
-        /// Its name.
-        name: &'a [u8],
-    },
+}
+
+/// What an effect does to whole databases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GlobalOp {
     /// Removes every key of a database.
     FlushDb {
         /// The database.
@@ -447,6 +343,16 @@ pub enum Effect<'a> {
         /// The other one.
         b: DbId,
     },
+}
+
+/// What a library of functions holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LibraryContent<'a> {
+    /// Its source.
+    pub code: &'a [u8],
+    /// Of each function its name; a byte of [flags](crate::FunctionFlags) and one that is 1 if it has a description, else
+    /// 0; its description.
+    pub functions: Items<'a>,
 }
 
 /// An end of a list.
@@ -469,62 +375,34 @@ pub enum Scope<'a> {
     Global,
 }
 
+impl<'a> KeyOp<'a> {
+    /// The effect of doing this to a key.
+    #[inline]
+    pub const fn on(self, db: DbId, key: &'a [u8]) -> Effect<'a> {
+        Effect::Key { db, key, op: self }
+    }
+}
+
 impl<'a> Effect<'a> {
     /// Database and key of an effect on one key: not of a Move.
     #[inline]
     pub const fn target(&self) -> Option<(DbId, &'a [u8])> {
         match *self {
-            Effect::Put { db, key, .. }
-            | Effect::Delete { db, key, .. }
-            | Effect::SetExpiry { db, key, .. }
-            | Effect::Append { db, key, .. }
-            | Effect::SetRange { db, key, .. }
-            | Effect::ListPush { db, key, .. }
-            | Effect::ListPop { db, key, .. }
-            | Effect::ListSet { db, key, .. }
-            | Effect::ListInsert { db, key, .. }
-            | Effect::ListRemove { db, key, .. }
-            | Effect::SetAdd { db, key, .. }
-            | Effect::SetRemove { db, key, .. }
-            | Effect::ZsetPut { db, key, .. }
-            | Effect::ZsetRemove { db, key, .. }
-            | Effect::ZsetRemoveRanks { db, key, .. }
-            | Effect::HashPut { db, key, .. }
-            | Effect::HashUpdate { db, key, .. }
-            | Effect::HashRemove { db, key, .. }
-            | Effect::HashSetExpiry { db, key, .. }
-            | Effect::StreamAdd { db, key, .. }
-            | Effect::StreamAddBlock { db, key, .. }
-            | Effect::StreamTrim { db, key, .. }
-            | Effect::StreamDelete { db, key, .. }
-            | Effect::StreamSetHead { db, key, .. }
-            | Effect::StreamPutGroup { db, key, .. }
-            | Effect::StreamDropGroup { db, key, .. }
-            | Effect::StreamPutConsumer { db, key, .. }
-            | Effect::StreamDropConsumer { db, key, .. }
-            | Effect::StreamPend { db, key, .. }
-            | Effect::StreamUnpend { db, key, .. } => Some((db, key)),
-            Effect::Move { .. }
-            | Effect::PutLibrary { .. }
-            | Effect::DropLibrary { .. }
-            | Effect::PutSetting { .. }
-            | Effect::DropSetting { .. }
-            | Effect::FlushDb { .. }
-            | Effect::FlushAll
-            | Effect::SwapDb { .. } => None,
+            Effect::Key { db, key, .. } => Some((db, key)),
+            _ => None,
         }
     }
 
     /// Whether it can make a key hold something that somebody waits for, where there was nothing before.
     #[inline]
     pub const fn fills(&self) -> bool {
-        match self {
-            Effect::ListPush { .. }
-            | Effect::ZsetPut { .. }
-            | Effect::StreamAdd { .. }
-            | Effect::StreamAddBlock { .. }
-            | Effect::Move { .. } => true,
-            Effect::Put { value, .. } => matches!(value, Value::List(_) | Value::Zset(_) | Value::Stream(_)),
+        let Effect::Key { op, .. } = self else { return matches!(self, Effect::Move { .. }) };
+        match op {
+            KeyOp::ListPush { .. }
+            | KeyOp::ZsetPut { .. }
+            | KeyOp::StreamAdd { .. }
+            | KeyOp::StreamAddBlock { .. } => true,
+            KeyOp::Put { value, .. } => matches!(value, Value::List(_) | Value::Zset(_) | Value::Stream(_)),
             _ => false,
         }
     }
@@ -532,40 +410,36 @@ impl<'a> Effect<'a> {
     /// Whether it can take away what somebody waits in: a key, or a group of a stream.
     #[inline]
     pub const fn takes_away(&self) -> bool {
-        matches!(self, Effect::Put { .. } | Effect::Delete { .. } | Effect::StreamDropGroup { .. })
+        use KeyOp::{Delete, Put, StreamDropGroup};
+        matches!(self, Effect::Key { op: Put { .. } | Delete | StreamDropGroup { .. }, .. })
     }
 
     /// What the effect touches.
     #[inline]
     pub const fn scope(&self) -> Scope<'a> {
         match *self {
+            Effect::Key { key, .. } => Scope::Slot(key),
             Effect::Move { key, to_key, .. } => Scope::Two(key, to_key),
-            Effect::PutLibrary { .. }
-            | Effect::DropLibrary { .. }
-            | Effect::PutSetting { .. }
-            | Effect::DropSetting { .. } => Scope::Slot(LIBRARIES_KEY),
-            _ => match self.target() {
-                Some((_, key)) => Scope::Slot(key),
-                None => Scope::Global,
-            },
+            Effect::Library { .. } | Effect::Setting { .. } => Scope::Slot(LIBRARIES_KEY),
+            Effect::Global(_) => Scope::Global,
         }
     }
 
     /// The database of an effect on one key.
     #[inline]
     pub const fn db(&self) -> Option<DbId> {
-        match self.target() {
-            Some((db, _)) => Some(db),
-            None => None,
+        match *self {
+            Effect::Key { db, .. } => Some(db),
+            _ => None,
         }
     }
 
     /// The key of an effect on one key.
     #[inline]
     pub const fn key(&self) -> Option<&'a [u8]> {
-        match self.target() {
-            Some((_, key)) => Some(key),
-            None => None,
+        match *self {
+            Effect::Key { key, .. } => Some(key),
+            _ => None,
         }
     }
 }

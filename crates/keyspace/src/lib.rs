@@ -15,7 +15,7 @@
 //!
 //! # A SET
 //! ```
-//! use keyspace::{AccessClock, DbId, Effect, Freed, Keyspace, Options, Value};
+//! use keyspace::{AccessClock, DbId, Freed, KeyOp, Keyspace, Options, Value};
 //!
 //! let keyspace = Keyspace::new(Options { hash_seed: 7 });
 //! let clock = AccessClock { now_ms: 1_700_000_000_000, ..AccessClock::default() };
@@ -24,7 +24,7 @@
 //! {
 //!     let mut slot = keyspace.lock(hash.slot());
 //!     let value = Value::String(b"hello");
-//!     let effect = Effect::Put { db: DbId::ZERO, key: b"greeting", value, expire_at_ms: None };
+//!     let effect = KeyOp::Put { value, expire_at_ms: None }.on(DbId::ZERO, b"greeting");
 //!     slot.apply_hashed(&effect, &hash, clock, &mut freed);
 //!     // Here the server reserves log space and calls `slot.set_last_lsn(lsn)`.
 //!     let entry = slot.get(DbId::ZERO, &hash, b"greeting", clock.now_ms).expect("just put");
@@ -70,8 +70,8 @@ pub use collection::{
 pub use data_settings::DataSettings;
 pub use digest::Digest;
 pub use effect::{
-    Effect, EffectError, EncodedItems, Item, Items, ItemsBuf, ListEnd, Listable, Listed, LoggedMessage,
-    Scope, ScoredItems, ScoredItemsBuf, encode_documents_into,
+    Effect, EffectError, EncodedItems, GlobalOp, Item, Items, ItemsBuf, KeyOp, LibraryContent, ListEnd,
+    Listable, Listed, LoggedMessage, Scope, ScoredItems, ScoredItemsBuf, encode_documents_into,
 };
 pub use entry::EntryRef;
 pub use eviction::{Candidate, EvictionPolicy};

@@ -26,7 +26,8 @@ use std::sync::{Arc, OnceLock};
 use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
 
-use crate::effect::{Effect, Items, ItemsBuf};
+use crate::apply::Applied;
+use crate::effect::{Effect, ItemsBuf, LibraryContent};
 use crate::id::SlotId;
 use crate::keyspace::Keyspace;
 use crate::slot::SlotGuard;
@@ -125,11 +126,12 @@ impl Library {
             functions.push(&[function.flags.0, u8::from(function.description.is_some())]);
             functions.push(function.description.as_deref().unwrap_or_default());
         }
-        apply(&Effect::PutLibrary { name: &self.name, code: &self.code, functions: functions.as_items() })
+        let content = LibraryContent { code: &self.code, functions: functions.as_items() };
+        apply(&Effect::Library { name: &self.name, content: Some(content) })
     }
 
     /// What an effect puts. An odd item at the end is left out.
-    fn of_effect(name: &[u8], code: &[u8], functions: Items<'_>) -> Library {
+    fn of_effect(name: &[u8], LibraryContent { code, functions }: LibraryContent<'_>) -> Library {
         let mut items = functions.iter();
         let next = || {
             let (name, marks, text) = (items.next()?, items.next()?, items.next()?);
@@ -196,20 +198,18 @@ impl Libraries {
         self.bytes() + ENCODING_BYTES * (self.len() + self.functions_len())
     }
 
-    /// What an effect makes of it; `None`: the same.
-    fn after(&self, effect: &Effect<'_>) -> Option<Libraries> {
+    /// What an effect on one library makes of them; `None`: the same.
+    fn after(&self, name: &[u8], content: Option<LibraryContent<'_>>) -> Option<Libraries> {
         let mut by_name = self.by_name.clone();
-        match *effect {
-            Effect::PutLibrary { name, code, functions } => {
-                let library = Library::of_effect(name, code, functions);
+        match content {
+            Some(content) => {
+                let library = Library::of_effect(name, content);
                 if by_name.get(name).is_some_and(|known| **known == library) {
                     return None;
                 }
                 by_name.insert(name.into(), Arc::new(library));
             }
-            Effect::DropLibrary { name } => _ = by_name.remove(name)?,
-            Effect::FlushAll if !by_name.is_empty() => by_name.clear(),
-            _ => return None,
+            None => _ = by_name.remove(name)?,
         }
         Some(Libraries { by_name, functions: OnceLock::new() })
     }
@@ -288,13 +288,26 @@ impl SlotGuard<'_> {
         self.keyspace.shelf.ahead.lock().clone()
     }
 
-    /// Does to libraries what an effect does to them. Returns whether anything is different now.
+    /// Puts a library, or removes it.
+    ///
+    /// # Panics
+    /// If this is not the slot of libraries.
     #[cold]
-    pub(crate) fn apply_to_libraries(&mut self, effect: &Effect<'_>) -> bool {
+    pub(crate) fn change_library(&mut self, name: &[u8], content: Option<LibraryContent<'_>>) -> Applied {
+        assert_eq!(self.slot(), LIBRARIES_SLOT, "libraries changed under the lock of another slot");
         let mut ahead = self.keyspace.shelf.ahead.lock();
-        let Some(changed) = ahead.after(effect) else { return false };
+        let Some(changed) = ahead.after(name, content) else { return Applied::default() };
         *ahead = Arc::new(changed);
-        true
+        Applied { changed: true, ..Applied::default() }
+    }
+
+    /// Removes all libraries.
+    #[cold]
+    pub(crate) fn clear_libraries(&mut self) {
+        let mut ahead = self.keyspace.shelf.ahead.lock();
+        if !ahead.is_empty() {
+            *ahead = Arc::default();
+        }
     }
 
     /// What was done to libraries is in the log: everybody may see it.

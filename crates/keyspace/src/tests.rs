@@ -8,7 +8,10 @@ mod relocate;
 mod scan;
 mod threads;
 
-use crate::{AccessClock, DbId, Effect, Freed, IndexBytes, Keyspace, Options, Scope, SlotId, Value, slot_of};
+use crate::{
+    AccessClock, DbId, Effect, Freed, GlobalOp, IndexBytes, KeyOp, Keyspace, Options, Scope, SlotId, Value,
+    slot_of,
+};
 
 /// A keyspace whose positions only have these bits.
 fn narrow(hash_seed: u64, position_mask: u32) -> Keyspace {
@@ -41,11 +44,11 @@ fn apply(keyspace: &Keyspace, effect: &Effect<'_>, now_ms: u64) {
 }
 
 fn put(keyspace: &Keyspace, db: DbId, key: &[u8], value: &[u8], expire_at_ms: Option<u64>) {
-    apply(keyspace, &Effect::Put { db, key, value: Value::String(value), expire_at_ms }, 0);
+    apply(keyspace, &KeyOp::Put { value: Value::String(value), expire_at_ms }.on(db, key), 0);
 }
 
 fn delete(keyspace: &Keyspace, db: DbId, key: &[u8]) {
-    apply(keyspace, &Effect::Delete { db, key }, 0);
+    apply(keyspace, &KeyOp::Delete.on(db, key), 0);
 }
 
 fn get(keyspace: &Keyspace, db: DbId, key: &[u8], now_ms: u64) -> Option<Vec<u8>> {
@@ -77,16 +80,16 @@ fn what_is_not_entries_is_index() {
 fn keys_count_when_their_slot_is_unlocked() {
     let (keyspace, mut freed) = (keyspace(), Freed::new());
     put(&keyspace, db(0), b"{a}kept", b"1", None);
-    let effect = |key, expire_at_ms| Effect::Put { db: db(0), key, value: Value::String(b"1"), expire_at_ms };
+    let effect = |key, expire_at_ms| KeyOp::Put { value: Value::String(b"1"), expire_at_ms }.on(db(0), key);
     let counts = || (keyspace.len(db(0)), keyspace.len(db(1)), keyspace.expiring_len(db(0)));
     let mut slots = keyspace.lock_all();
     slots.apply(&effect(b"{a}new", Some(9)), clock(0), &mut freed);
     slots.apply(&effect(b"{b}new", None), clock(0), &mut freed);
     assert_eq!((counts(), slots.uncounted_keys(db(0))), ((1, 0, 0), 2));
-    slots.apply(&Effect::Delete { db: db(0), key: b"{b}new" }, clock(0), &mut freed);
-    slots.apply(&Effect::SwapDb { a: db(0), b: db(1) }, clock(0), &mut freed);
+    slots.apply(&KeyOp::Delete.on(db(0), b"{b}new"), clock(0), &mut freed);
+    slots.apply(&Effect::Global(GlobalOp::SwapDb { a: db(0), b: db(1) }), clock(0), &mut freed);
     assert_eq!((slots.uncounted_keys(db(0)), slots.uncounted_keys(db(1))), (-1, 2));
-    slots.apply(&Effect::SwapDb { a: db(0), b: db(1) }, clock(0), &mut freed);
+    slots.apply(&Effect::Global(GlobalOp::SwapDb { a: db(0), b: db(1) }), clock(0), &mut freed);
     assert_eq!((counts(), slots.uncounted_keys(db(0))), ((1, 0, 0), 1));
     drop(slots);
     assert_eq!(counts(), (2, 0, 1));

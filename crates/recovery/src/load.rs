@@ -19,7 +19,7 @@ use std::{
 };
 
 use env::Disk;
-use keyspace::{AccessClock, Effect, Keyspace, LoadError, Loader, Scope, SlotId, slot_of};
+use keyspace::{AccessClock, Effect, KeyOp, Keyspace, LoadError, Loader, Scope, SlotId, slot_of};
 use lsn::Lsn;
 use storage::{
     Error, Recovery,
@@ -77,7 +77,7 @@ impl Loaded {
             (Scope::Slot(key), _) => Ok((!has(key)).then_some(effect)),
             (Scope::Two(from, to), &Effect::Move { db, key, .. }) => match (has(from), has(to)) {
                 (false, false) => Ok(Some(effect)),
-                (false, true) => Ok(Some(Effect::Delete { db, key })),
+                (false, true) => Ok(Some(KeyOp::Delete.on(db, key))),
                 (true, true) => Ok(None),
                 (true, false) => Err(RecoverError::Moved { lsn }),
             },
@@ -262,7 +262,7 @@ impl<'a> Loading<'a> {
 
 #[cfg(test)]
 mod tests {
-    use keyspace::{DbId, SLOT_COUNT};
+    use keyspace::{DbId, GlobalOp, SLOT_COUNT};
 
     use super::*;
 
@@ -278,14 +278,14 @@ mod tests {
     #[test]
     fn of_an_effect_is_left_what_its_slots_were_captured_without() {
         let (db, key, to_key) = (DbId::ZERO, &b"a"[..], &b"b"[..]);
-        let (delete, moved) = (Effect::Delete { db, key }, Effect::Move { db, key, to_db: db, to_key });
+        let (delete, moved) = (KeyOp::Delete.on(db, key), Effect::Move { db, key, to_db: db, to_key });
         let cases = [
             (delete, 9, 20, Some(delete)),
             (delete, 10, 20, None),
             (moved, 9, 9, Some(moved)),
             (moved, 9, 10, Some(delete)),
             (moved, 10, 10, None),
-            (Effect::FlushAll, 20, 20, Some(Effect::FlushAll)),
+            (Effect::Global(GlobalOp::FlushAll), 20, 20, Some(Effect::Global(GlobalOp::FlushAll))),
         ];
         for (effect, a, b, expected) in cases {
             let found = left(effect, a, b).expect("possible");

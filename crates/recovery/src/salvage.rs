@@ -27,7 +27,8 @@ use std::{
 use documents::Documents;
 use env::Disk;
 use keyspace::{
-    AccessClock, Effect, Freed, Item, Keyspace, SLOT_COUNT, Scope, SlotGuard, SlotId, ValueType, slot_of,
+    AccessClock, Effect, Freed, GlobalOp, Item, KeyOp, Keyspace, SLOT_COUNT, Scope, SlotGuard, SlotId,
+    ValueType, slot_of,
 };
 use lsn::Lsn;
 use storage::{
@@ -196,7 +197,7 @@ impl Slots<'_> {
     fn lose(&mut self, slots: RangeInclusive<usize>) {
         self.lost[slots.clone()].fill(true);
         for slot in SlotId::all().skip(*slots.start()).take(slots.count()) {
-            self.keyspace.lock(slot).apply(&Effect::FlushAll, self.now, &mut self.freed);
+            self.keyspace.lock(slot).apply(&Effect::Global(GlobalOp::FlushAll), self.now, &mut self.freed);
         }
     }
 
@@ -261,7 +262,7 @@ impl Slots<'_> {
                     guard.apply(effect, self.now, &mut self.freed);
                     reach(&mut guard, lsn);
                     // Of a slot that is empty everything is known.
-                    self.lost[slot.index()] &= !matches!(effect, Effect::FlushAll);
+                    self.lost[slot.index()] &= !matches!(effect, Effect::Global(GlobalOp::FlushAll));
                 }
             }
         }
@@ -272,7 +273,7 @@ impl Slots<'_> {
         self.left_out += 1;
         if let &Effect::Move { to_db: db, to_key: key, .. } = effect {
             let mut slot = self.keyspace.lock(slot_of(key));
-            slot.apply(&Effect::Delete { db, key }, self.now, &mut self.freed);
+            slot.apply(&KeyOp::Delete.on(db, key), self.now, &mut self.freed);
             reach(&mut slot, lsn);
         }
     }
@@ -280,16 +281,11 @@ impl Slots<'_> {
 
 /// Whether an effect on one key, where such a value was found, means what it meant when it was logged.
 fn is_applicable(effect: &Effect<'_>, found: Option<ValueType>, is_lost: bool) -> bool {
-    match effect {
-        Effect::Put { .. }
-        | Effect::Delete { .. }
-        | Effect::SetExpiry { .. }
-        | Effect::PutLibrary { .. }
-        | Effect::DropLibrary { .. }
-        | Effect::PutSetting { .. }
-        | Effect::DropSetting { .. } => true,
+    let Effect::Key { op, .. } = effect else { return true };
+    match op {
+        KeyOp::Put { .. } | KeyOp::Delete | KeyOp::SetExpiry { .. } => true,
         // A string is changed without a look at its type.
-        Effect::Append { .. } | Effect::SetRange { .. } => match found {
+        KeyOp::Append { .. } | KeyOp::SetRange { .. } => match found {
             Some(value_type) => value_type == ValueType::String,
             None => !is_lost,
         },

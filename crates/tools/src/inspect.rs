@@ -11,7 +11,8 @@ use backup::ManifestError;
 use documents::{Listener, StoreError};
 use env::{Access, DirLock, Disk, RealClock, RealDisk, RealEntropy, Untouched};
 use keyspace::{
-    Effect, Item, Items, ListEnd, Listed, LoggedMessage, Scope, ScoredItems, StreamHead, StreamId, Value,
+    Effect, GlobalOp, Item, Items, KeyOp, ListEnd, Listed, LoggedMessage, Scope, ScoredItems, StreamHead,
+    StreamId, Value,
 };
 use lsn::Lsn;
 use recovery::{
@@ -312,105 +313,100 @@ struct Readable<'a>(&'a Effect<'a>);
 
 impl std::fmt::Display for Readable<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let until = |deadline: &Option<u64>| deadline.map_or(String::new(), |ms| format!(" expires {ms}"));
-        match self.0 {
-            Effect::PutLibrary { name, code, .. } => {
-                return write!(f, "library {} = {}", quoted(name), quoted(code));
+        match *self.0 {
+            Effect::Key { db, key, ref op } => {
+                write!(f, "db{db} ")?;
+                write_op(f, &quoted(key), op)
             }
-            Effect::DropLibrary { name } => return write!(f, "drop library {}", quoted(name)),
-            Effect::PutSetting { name, value } => {
-                return write!(f, "setting {} = {}", quoted(name), quoted(value));
-            }
-            Effect::DropSetting { name } => return write!(f, "drop setting {}", quoted(name)),
-            Effect::FlushAll => return f.write_str("flush all"),
-            Effect::FlushDb { db } => return write!(f, "db{db} flush"),
-            Effect::SwapDb { a, b } => return write!(f, "swap db{a} db{b}"),
             Effect::Move { db, key, to_db, to_key } => {
-                return write!(f, "db{db} move {} to db{to_db} {}", quoted(key), quoted(to_key));
+                write!(f, "db{db} move {} to db{to_db} {}", quoted(key), quoted(to_key))
             }
-            _ => {}
+            Effect::Library { name, content: Some(content) } => {
+                write!(f, "library {} = {}", quoted(name), quoted(content.code))
+            }
+            Effect::Library { name, content: None } => write!(f, "drop library {}", quoted(name)),
+            Effect::Setting { name, value: Some(value) } => {
+                write!(f, "setting {} = {}", quoted(name), quoted(value))
+            }
+            Effect::Setting { name, value: None } => write!(f, "drop setting {}", quoted(name)),
+            Effect::Global(GlobalOp::FlushAll) => f.write_str("flush all"),
+            Effect::Global(GlobalOp::FlushDb { db }) => write!(f, "db{db} flush"),
+            Effect::Global(GlobalOp::SwapDb { a, b }) => write!(f, "swap db{a} db{b}"),
         }
-        let Some((db, key)) = self.0.target() else { return Ok(()) };
-        let key = quoted(key);
-        write!(f, "db{db} ")?;
-        match self.0 {
-            Effect::Put { value: Value::String(value), expire_at_ms, .. } => {
-                write!(f, "put {key} = {}{}", quoted(value), until(expire_at_ms))
-            }
-            Effect::Put { value, expire_at_ms, .. } => {
-                let type_name = value.value_type().name();
-                write!(f, "put {key} = {type_name} {}{}", shown_value(value), until(expire_at_ms))
-            }
-            Effect::Delete { .. } => write!(f, "delete {key}"),
-            Effect::SetExpiry { expire_at_ms: None, .. } => write!(f, "persist {key}"),
-            Effect::SetExpiry { expire_at_ms, .. } => write!(f, "expiry of {key}:{}", until(expire_at_ms)),
-            Effect::Append { suffix, .. } => write!(f, "append to {key}: {}", quoted(suffix)),
-            Effect::SetRange { offset, bytes, .. } => {
-                write!(f, "overwrite {key} at {offset}: {}", quoted(bytes))
-            }
-            Effect::ListPush { end, items, .. } => {
-                write!(f, "push at {} of {key}: {}", end_name(*end), shown(*items))
-            }
-            Effect::ListPop { end, count, .. } => write!(f, "pop {count} at {} of {key}", end_name(*end)),
-            Effect::ListSet { index, item, .. } => write!(f, "set {key}[{index}] = {}", quoted(item)),
-            Effect::ListInsert { index, item, .. } => write!(f, "insert {key}[{index}] = {}", quoted(item)),
-            Effect::ListRemove { end, count, item, .. } => {
-                write!(f, "remove {count} (0: all) from {} of {key}: {}", end_name(*end), quoted(item))
-            }
-            Effect::SetAdd { members, .. } => write!(f, "add to {key}: {}", shown(*members)),
-            Effect::SetRemove { members, .. }
-            | Effect::ZsetRemove { members, .. }
-            | Effect::HashRemove { fields: members, .. } => {
-                write!(f, "remove from {key}: {}", shown(*members))
-            }
-            Effect::ZsetPut { members, .. } => write!(f, "add to {key}: {}", shown_scored(*members)),
-            Effect::ZsetRemoveRanks { first, count, .. } => {
-                write!(f, "remove from {key} {count} by rank from {first}")
-            }
-            Effect::HashPut { pairs, .. } => write!(f, "set in {key}: {}", shown(*pairs)),
-            Effect::HashUpdate { pairs, .. } => write!(f, "set in {key}, keeping expiry: {}", shown(*pairs)),
-            Effect::HashSetExpiry { fields, expire_at_ms: None, .. } => {
-                write!(f, "persist in {key}: {}", shown(*fields))
-            }
-            Effect::HashSetExpiry { fields, expire_at_ms, .. } => {
-                write!(f, "expiry in {key}: {}{}", shown(*fields), until(expire_at_ms))
-            }
-            Effect::StreamAdd { id, pairs, .. } => write!(f, "add to {key}: {id} {}", shown(*pairs)),
-            Effect::StreamAddBlock { block, .. } => {
-                let entries = block.entries().map(|entry| entry.id.to_string());
-                write!(f, "add to {key}: {}", joined(block.entries().count(), entries))
-            }
-            Effect::StreamTrim { through, .. } => write!(f, "trim {key} through {through}"),
-            Effect::StreamDelete { ids, .. } => write!(f, "delete from {key}: {}", shown_ids(*ids)),
-            Effect::StreamSetHead { head, .. } => write!(f, "head of {key}: {}", shown_head(head)),
-            Effect::StreamPutGroup { group, position, .. } => {
-                let read = position.entries_read.map_or(String::new(), |read| format!(", {read} read"));
-                write!(f, "group {} of {key} at {}{read}", quoted(group), position.last_id)
-            }
-            Effect::StreamDropGroup { group, .. } => write!(f, "drop group {} of {key}", quoted(group)),
-            Effect::StreamPutConsumer { group, consumer, times, .. } => {
-                let active = times.active_ms.map_or(String::new(), |ms| format!(", active {ms}"));
-                let (consumer, group) = (quoted(consumer), quoted(group));
-                write!(f, "consumer {consumer} in {group} of {key}: seen {}{active}", times.seen_ms)
-            }
-            Effect::StreamDropConsumer { group, consumer, .. } => {
-                write!(f, "drop consumer {} in {} of {key}", quoted(consumer), quoted(group))
-            }
-            Effect::StreamPend { group, consumer, deliveries, .. } => {
-                let ids = joined(deliveries.len(), deliveries.iter().map(|delivery| delivery.id.to_string()));
-                write!(f, "pending for {} in {} of {key}: {ids}", quoted(consumer), quoted(group))
-            }
-            Effect::StreamUnpend { group, ids, .. } => {
-                write!(f, "pending no more in {} of {key}: {}", quoted(group), shown_ids(*ids))
-            }
-            Effect::Move { .. }
-            | Effect::PutLibrary { .. }
-            | Effect::DropLibrary { .. }
-            | Effect::PutSetting { .. }
-            | Effect::DropSetting { .. }
-            | Effect::FlushAll
-            | Effect::FlushDb { .. }
-            | Effect::SwapDb { .. } => Ok(()),
+    }
+}
+
+fn write_op(f: &mut std::fmt::Formatter<'_>, key: &str, op: &KeyOp<'_>) -> std::fmt::Result {
+    let until = |deadline: &Option<u64>| deadline.map_or(String::new(), |ms| format!(" expires {ms}"));
+    match op {
+        KeyOp::Put { value: Value::String(value), expire_at_ms, .. } => {
+            write!(f, "put {key} = {}{}", quoted(value), until(expire_at_ms))
+        }
+        KeyOp::Put { value, expire_at_ms } => {
+            let type_name = value.value_type().name();
+            write!(f, "put {key} = {type_name} {}{}", shown_value(value), until(expire_at_ms))
+        }
+        KeyOp::Delete => write!(f, "delete {key}"),
+        KeyOp::SetExpiry { expire_at_ms: None } => write!(f, "persist {key}"),
+        KeyOp::SetExpiry { expire_at_ms } => write!(f, "expiry of {key}:{}", until(expire_at_ms)),
+        KeyOp::Append { suffix } => write!(f, "append to {key}: {}", quoted(suffix)),
+        KeyOp::SetRange { offset, bytes } => {
+            write!(f, "overwrite {key} at {offset}: {}", quoted(bytes))
+        }
+        KeyOp::ListPush { end, items } => {
+            write!(f, "push at {} of {key}: {}", end_name(*end), shown(*items))
+        }
+        KeyOp::ListPop { end, count } => write!(f, "pop {count} at {} of {key}", end_name(*end)),
+        KeyOp::ListSet { index, item } => write!(f, "set {key}[{index}] = {}", quoted(item)),
+        KeyOp::ListInsert { index, item } => write!(f, "insert {key}[{index}] = {}", quoted(item)),
+        KeyOp::ListRemove { end, count, item } => {
+            write!(f, "remove {count} (0: all) from {} of {key}: {}", end_name(*end), quoted(item))
+        }
+        KeyOp::SetAdd { members } => write!(f, "add to {key}: {}", shown(*members)),
+        KeyOp::SetRemove { members }
+        | KeyOp::ZsetRemove { members }
+        | KeyOp::HashRemove { fields: members } => {
+            write!(f, "remove from {key}: {}", shown(*members))
+        }
+        KeyOp::ZsetPut { members } => write!(f, "add to {key}: {}", shown_scored(*members)),
+        KeyOp::ZsetRemoveRanks { first, count } => {
+            write!(f, "remove from {key} {count} by rank from {first}")
+        }
+        KeyOp::HashPut { pairs } => write!(f, "set in {key}: {}", shown(*pairs)),
+        KeyOp::HashUpdate { pairs } => write!(f, "set in {key}, keeping expiry: {}", shown(*pairs)),
+        KeyOp::HashSetExpiry { fields, expire_at_ms: None } => {
+            write!(f, "persist in {key}: {}", shown(*fields))
+        }
+        KeyOp::HashSetExpiry { fields, expire_at_ms } => {
+            write!(f, "expiry in {key}: {}{}", shown(*fields), until(expire_at_ms))
+        }
+        KeyOp::StreamAdd { id, pairs } => write!(f, "add to {key}: {id} {}", shown(*pairs)),
+        KeyOp::StreamAddBlock { block } => {
+            let entries = block.entries().map(|entry| entry.id.to_string());
+            write!(f, "add to {key}: {}", joined(block.entries().count(), entries))
+        }
+        KeyOp::StreamTrim { through } => write!(f, "trim {key} through {through}"),
+        KeyOp::StreamDelete { ids } => write!(f, "delete from {key}: {}", shown_ids(*ids)),
+        KeyOp::StreamSetHead { head } => write!(f, "head of {key}: {}", shown_head(head)),
+        KeyOp::StreamPutGroup { group, position } => {
+            let read = position.entries_read.map_or(String::new(), |read| format!(", {read} read"));
+            write!(f, "group {} of {key} at {}{read}", quoted(group), position.last_id)
+        }
+        KeyOp::StreamDropGroup { group } => write!(f, "drop group {} of {key}", quoted(group)),
+        KeyOp::StreamPutConsumer { group, consumer, times } => {
+            let active = times.active_ms.map_or(String::new(), |ms| format!(", active {ms}"));
+            let (consumer, group) = (quoted(consumer), quoted(group));
+            write!(f, "consumer {consumer} in {group} of {key}: seen {}{active}", times.seen_ms)
+        }
+        KeyOp::StreamDropConsumer { group, consumer } => {
+            write!(f, "drop consumer {} in {} of {key}", quoted(consumer), quoted(group))
+        }
+        KeyOp::StreamPend { group, consumer, deliveries } => {
+            let ids = joined(deliveries.len(), deliveries.iter().map(|delivery| delivery.id.to_string()));
+            write!(f, "pending for {} in {} of {key}: {ids}", quoted(consumer), quoted(group))
+        }
+        KeyOp::StreamUnpend { group, ids } => {
+            write!(f, "pending no more in {} of {key}: {}", quoted(group), shown_ids(*ids))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Which positions and times a source can be restored to, and which position a target is.
 
 use env::Access;
-use keyspace::Effect;
+use keyspace::{Effect, GlobalOp};
 use lsn::Lsn;
 use recovery::{
     offline::{Place, Report, Stage},
@@ -120,7 +120,7 @@ fn first_flush(source: &Place<'_>) -> Result<Lsn, storage::Error> {
     let mut recovery = Recovery::open_to_read(source.disk.clone(), source.dir)?;
     let search = |lsn, mut payload: &[u8]| {
         while let Ok(Some(effect)) = Effect::decode_next(&mut payload) {
-            if effect == Effect::FlushAll {
+            if effect == Effect::Global(GlobalOp::FlushAll) {
                 return Err(Search::Found(lsn));
             }
         }

@@ -6,7 +6,7 @@ use env::{
     Clock, SimClock, SimDisk, SimEntropy,
     sim::{CrashMode, FaultPlan, SimDiskOptions},
 };
-use keyspace::{AccessClock, Digest, Effect, Freed, SlotId, Value, slot_of};
+use keyspace::{AccessClock, Digest, Effect, Freed, GlobalOp, KeyOp, SlotId, Value, slot_of};
 use recovery::unfinished::refuse_unfinished;
 use storage::Appender;
 
@@ -62,7 +62,7 @@ impl History {
         self.clock.advance_ms(1000);
         let (key, value) = (format!("key {}", number % 40), vec![number as u8; 3000]);
         let (db, key, value) = (DbId::ZERO, key.as_bytes(), Value::String(&value));
-        let effect = Effect::Put { db, key, value, expire_at_ms: None };
+        let effect = KeyOp::Put { value, expire_at_ms: None }.on(db, key);
         let mut payload = Vec::new();
         effect.encode_into(&mut payload);
         let mut slot = self.keyspace.lock(slot_of(key));
@@ -80,12 +80,12 @@ impl History {
         let boundary = self.log.durable_lsn();
         self.put(7);
         let mut payload = Vec::new();
-        Effect::FlushAll.encode_into(&mut payload);
+        Effect::Global(GlobalOp::FlushAll).encode_into(&mut payload);
         self.clock.advance_ms(1000);
         let lsn = append(&mut self.appender, &payload);
         for slot in SlotId::all() {
             let mut slot = self.keyspace.lock(slot);
-            slot.apply(&Effect::FlushAll, AccessClock::default(), &mut Freed::new());
+            slot.apply(&Effect::Global(GlobalOp::FlushAll), AccessClock::default(), &mut Freed::new());
             slot.set_last_lsn(lsn);
         }
         self.log.flush_all().unwrap();

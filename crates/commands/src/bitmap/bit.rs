@@ -1,7 +1,7 @@
 //! Single bits: SETBIT, GETBIT.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::Effect;
+use keyspace::KeyOp;
 use wire::Args;
 
 use super::bit_offset;
@@ -24,7 +24,7 @@ pub(super) fn setbit(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     let changed = if sets { byte | mask } else { byte & !mask };
     // A string that is too short grows, even if the bit stays 0.
     if old != Some(changed) {
-        cx.apply(&Effect::SetRange { db, key, offset: offset as u64, bytes: &[changed] });
+        cx.apply(key, KeyOp::SetRange { offset: offset as u64, bytes: &[changed] });
         cx.notify(EventClass::STRING, "setbit", key);
     }
     cx.reply.integer((byte & mask != 0).into());

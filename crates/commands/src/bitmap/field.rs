@@ -1,7 +1,7 @@
 //! Integers in strings: BITFIELD, BITFIELD_RO.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::Effect;
+use keyspace::KeyOp;
 use wire::{Args, number::parse_i64};
 
 use super::{
@@ -56,7 +56,7 @@ pub(super) fn bitfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     // Nothing fails from here on. The string grows even if no number changes, as in Redis.
     let mut changed = len < end;
     if changed {
-        cx.apply(&Effect::SetRange { db, key, offset: end - 1, bytes: &[0] });
+        cx.apply(key, KeyOp::SetRange { offset: end - 1, bytes: &[0] });
     }
     cx.reply.array(operations.len());
     for operation in &operations {
@@ -108,7 +108,7 @@ fn run(cx: &mut Context<'_, '_>, key: &[u8], operation: &Operation, changed: &mu
         }
     };
     if let Some(patch) = encoding.write(bytes, offset, new) {
-        cx.apply(&Effect::SetRange { db, key, offset: patch.offset, bytes: patch.bytes() });
+        cx.apply(key, KeyOp::SetRange { offset: patch.offset, bytes: patch.bytes() });
         *changed = true;
     }
     Some(reply)

@@ -1,7 +1,7 @@
 //! BITOP: bitwise operations on whole strings.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{Effect, Value};
+use keyspace::{KeyOp, Value};
 use wire::Args;
 
 use crate::string::string;
@@ -68,10 +68,10 @@ pub(super) fn bitop(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
         }
     }
     if !result.is_empty() {
-        cx.apply(&Effect::Put { db, key, value: Value::String(&result), expire_at_ms: None });
+        cx.apply(key, KeyOp::Put { value: Value::String(&result), expire_at_ms: None });
         cx.notify(EventClass::STRING, "set", key);
     } else if cx.unit.exists(db, key) {
-        cx.apply(&Effect::Delete { db, key });
+        cx.apply(key, KeyOp::Delete);
         cx.notify(EventClass::GENERIC, "del", key);
     }
     cx.reply.count(len);

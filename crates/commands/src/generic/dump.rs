@@ -7,7 +7,7 @@ mod stream;
 pub use stream::stream_effect;
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{DbId, Effect, Items, ItemsBuf, ScoredItemsBuf, Value, View};
+use keyspace::{DbId, Items, ItemsBuf, KeyOp, ScoredItemsBuf, Value, View};
 use rdb::{Output, PayloadError, Writer};
 use wire::{Args, number::parse_i64};
 
@@ -137,7 +137,7 @@ pub(super) fn restore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         ttl_ms => Some(ttl_ms.saturating_add(now_ms)),
     };
     if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= cx.as_of_ms()) {
-        if cx.apply(&Effect::Delete { db, key }).changed {
+        if cx.apply(key, KeyOp::Delete).changed {
             cx.notify(EventClass::GENERIC, "del", key);
         }
     } else {
@@ -187,12 +187,12 @@ fn put(
         }
         rdb::Value::Stream(stream) => return stream::put(cx, db, key, stream, expire_at_ms),
     };
-    let effect = Effect::Put { db, key, value, expire_at_ms };
+    let effect = KeyOp::Put { value, expire_at_ms }.on(db, key);
     cx.require_room(effect.encoded_len() as u64 + deadlines.len() as u64 * (64 + key.len() as u64))?;
-    cx.apply(&effect);
+    cx.unit.apply(&effect);
     for (name, deadline_ms) in deadlines {
         let fields = Items::Slices(&[name]);
-        cx.apply(&Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(deadline_ms) });
+        cx.unit.apply(&KeyOp::HashSetExpiry { fields, expire_at_ms: Some(deadline_ms) }.on(db, key));
     }
     Ok(())
 }

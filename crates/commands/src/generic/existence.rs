@@ -1,7 +1,7 @@
 //! Existence of keys: DEL, UNLINK, EXISTS, TOUCH, TYPE.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::Effect;
+use keyspace::KeyOp;
 use wire::Args;
 
 /// `DEL key [key ...]`, `UNLINK key [key ...]`
@@ -10,7 +10,7 @@ pub(super) fn del(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
     let mut removed = 0;
     for key in args.skip(1) {
         if cx.unit.exists(db, key) {
-            cx.apply(&Effect::Delete { db, key });
+            cx.apply(key, KeyOp::Delete);
             cx.notify(EventClass::GENERIC, "del", key);
             removed += 1;
         }

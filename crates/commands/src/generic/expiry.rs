@@ -1,7 +1,7 @@
 //! Expiry of keys: EXPIRE and TTL in all their forms, PERSIST.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::Effect;
+use keyspace::KeyOp;
 use wire::{Args, number::parse_i64};
 
 use crate::{deadline::Form, expiry_condition::Conditions};
@@ -85,10 +85,10 @@ fn set_deadline(
     let deadline_ms = u64::try_from(deadline_ms).unwrap_or(0);
     let sets = cx.unit.get(db, key).is_some_and(|entry| conditions.allow(entry.expire_at_ms(), deadline_ms));
     if sets && deadline_ms <= cx.as_of_ms() {
-        cx.apply(&Effect::Delete { db, key });
+        cx.apply(key, KeyOp::Delete);
         cx.notify(EventClass::GENERIC, "del", key);
     } else if sets {
-        cx.apply(&Effect::SetExpiry { db, key, expire_at_ms: Some(deadline_ms) });
+        cx.apply(key, KeyOp::SetExpiry { expire_at_ms: Some(deadline_ms) });
         cx.notify(EventClass::GENERIC, "expire", key);
     }
     cx.reply.integer(sets.into());
@@ -100,7 +100,7 @@ pub(super) fn persist(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     let (db, key) = (cx.db(), args.at(1));
     let expires = cx.unit.get(db, key).is_some_and(|entry| entry.expire_at_ms().is_some());
     if expires {
-        cx.apply(&Effect::SetExpiry { db, key, expire_at_ms: None });
+        cx.apply(key, KeyOp::SetExpiry { expire_at_ms: None });
         cx.notify(EventClass::GENERIC, "persist", key);
     }
     cx.reply.integer(expires.into());

@@ -5,7 +5,7 @@
 //! the new key and deleted at the old one, in one record, which replays slot by slot.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{DbId, Effect, ValueBuf, slot_of};
+use keyspace::{DbId, Effect, KeyOp, ValueBuf, slot_of};
 use wire::Args;
 
 use crate::database::parse_db;
@@ -44,7 +44,7 @@ impl Copied {
     fn put(&self, cx: &mut Context<'_, '_>, db: DbId, key: &[u8]) {
         put_at(cx, db, key, |cx| {
             self.value.for_each_effect(db, key, self.expire_at_ms, |effect| {
-                cx.apply(effect);
+                cx.unit.apply(effect);
             });
         });
     }
@@ -98,13 +98,13 @@ fn move_value(
 ) -> Result<bool, CommandError> {
     if moves_as_it_is(cx, db, key, to_key) {
         put_at(cx, to_db, to_key, |cx| {
-            cx.apply(&Effect::Move { db, key, to_db, to_key });
+            cx.unit.apply(&Effect::Move { db, key, to_db, to_key });
         });
         return Ok(true);
     }
     let Some(copied) = Copied::of(cx, db, key)? else { return Ok(false) };
     copied.put(cx, to_db, to_key);
-    cx.apply(&Effect::Delete { db, key });
+    cx.unit.apply(&KeyOp::Delete.on(db, key));
     Ok(true)
 }
 

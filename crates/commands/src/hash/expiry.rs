@@ -1,7 +1,7 @@
 //! Expiry of fields: HEXPIRE and HTTL in all their forms, HPERSIST, HGETDEL, HGETEX, HSETEX.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{Effect, HashField, Items};
+use keyspace::{HashField, Items, KeyOp};
 use wire::{Args, ArgsIter, number::parse_i64};
 
 use super::{hash, set::notify_removed};
@@ -61,7 +61,7 @@ pub(super) fn bury<'a>(
     let expired = |name: &&[u8]| hash.field(name).is_some_and(|field| field.is_expired(as_of_ms));
     let expired: Slices<'_> = names.filter(expired).collect();
     if !expired.is_empty() {
-        let applied = cx.apply(&Effect::HashRemove { db, key, fields: Items::Slices(&expired) });
+        let applied = cx.apply(key, KeyOp::HashRemove { fields: Items::Slices(&expired) });
         notify_removed(cx, "hexpired", key, applied);
     }
     Ok(())
@@ -69,8 +69,7 @@ pub(super) fn bury<'a>(
 
 /// Removes fields and notifies the removal.
 fn remove(cx: &mut Context<'_, '_>, key: &[u8], fields: Items<'_>) {
-    let db = cx.db();
-    let applied = cx.apply(&Effect::HashRemove { db, key, fields });
+    let applied = cx.apply(key, KeyOp::HashRemove { fields });
     notify_removed(cx, "hdel", key, applied);
 }
 
@@ -134,7 +133,7 @@ fn set_deadlines(
         if deadline_ms <= as_of_ms {
             remove(cx, key, fields);
         } else {
-            cx.apply(&Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(deadline_ms) });
+            cx.apply(key, KeyOp::HashSetExpiry { fields, expire_at_ms: Some(deadline_ms) });
             cx.notify(EventClass::HASH, "hexpire", key);
         }
     }
@@ -208,7 +207,7 @@ pub(super) fn hpersist(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     }
     if !changed.is_empty() {
         let fields = Items::Slices(&changed);
-        cx.apply(&Effect::HashSetExpiry { db, key, fields, expire_at_ms: None });
+        cx.apply(key, KeyOp::HashSetExpiry { fields, expire_at_ms: None });
         cx.notify(EventClass::HASH, "hpersist", key);
     }
     Ok(())
@@ -254,7 +253,7 @@ fn parse_options<'a>(
 
 /// `HGETEX key [EX seconds | PX ms | EXAT s | PXAT ms | PERSIST] FIELDS count field [field ...]`
 pub(super) fn hgetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, key, now_ms, as_of_ms) = (cx.db(), args.at(1), cx.now_ms(), cx.as_of_ms());
+    let (key, now_ms, as_of_ms) = (args.at(1), cx.now_ms(), cx.as_of_ms());
     let mut expiry = ExpiryOption::Unsaid;
     let names = parse_options(args.skip(2), |word, rest| expiry.read(word, rest))?;
     if matches!(expiry, ExpiryOption::Keep) {
@@ -269,8 +268,8 @@ pub(super) fn hgetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     match (expiry, deadline_ms) {
         (_, Some(deadline_ms)) if deadline_ms <= as_of_ms => remove(cx, key, fields),
         (ExpiryOption::Persist, _) | (_, Some(_)) => {
-            let effect = Effect::HashSetExpiry { db, key, fields, expire_at_ms: deadline_ms };
-            if cx.apply(&effect).changed {
+            let applied = cx.apply(key, KeyOp::HashSetExpiry { fields, expire_at_ms: deadline_ms });
+            if applied.changed {
                 let event = if deadline_ms.is_some() { "hexpire" } else { "hpersist" };
                 cx.notify(EventClass::HASH, event, key);
             }
@@ -317,13 +316,14 @@ pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     } else {
         let mut slices = Slices::new();
         let pairs = gather(pairs, &mut slices);
-        cx.apply(&match expiry {
-            ExpiryOption::Keep => Effect::HashUpdate { db, key, pairs },
-            _ => Effect::HashPut { db, key, pairs },
-        });
+        let op = match expiry {
+            ExpiryOption::Keep => KeyOp::HashUpdate { pairs },
+            _ => KeyOp::HashPut { pairs },
+        };
+        cx.apply(key, op);
         cx.notify(EventClass::HASH, "hset", key);
         if deadline_ms.is_some() {
-            cx.apply(&Effect::HashSetExpiry { db, key, fields, expire_at_ms: deadline_ms });
+            cx.apply(key, KeyOp::HashSetExpiry { fields, expire_at_ms: deadline_ms });
             cx.notify(EventClass::HASH, "hexpire", key);
         }
     }

@@ -3,7 +3,7 @@
 //! Every sum is logged as its result; the field keeps its expiry.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{Effect, Items};
+use keyspace::{Items, KeyOp};
 use wire::{
     Args,
     decimal::{self, AddError},
@@ -28,7 +28,7 @@ pub(super) fn hincrby(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     let mut digits = itoa::Buffer::new();
     let pairs = [name, digits.format(sum).as_bytes()];
     bury(cx, key, std::iter::once(name))?;
-    cx.apply(&Effect::HashUpdate { db, key, pairs: Items::Slices(&pairs) });
+    cx.apply(key, KeyOp::HashUpdate { pairs: Items::Slices(&pairs) });
     cx.notify(EventClass::HASH, "hincrby", key);
     cx.reply.integer(sum);
     Ok(())
@@ -53,7 +53,7 @@ pub(super) fn hincrbyfloat(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
         })?;
     }
     bury(cx, key, std::iter::once(name))?;
-    cx.apply(&Effect::HashUpdate { db, key, pairs: Items::Slices(&[name, &sum]) });
+    cx.apply(key, KeyOp::HashUpdate { pairs: Items::Slices(&[name, &sum]) });
     cx.notify(EventClass::HASH, "hincrbyfloat", key);
     cx.reply.bulk(&sum);
     Ok(())

@@ -1,7 +1,7 @@
 //! Changing hash fields: HSET, HMSET, HSETNX, HDEL.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{Applied, Effect, Items};
+use keyspace::{Applied, Items, KeyOp};
 use wire::Args;
 
 use super::{expiry::bury, hash};
@@ -22,14 +22,14 @@ pub(super) fn hmset(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
 }
 
 fn put(cx: &mut Context<'_, '_>, args: Args<'_>, name: &'static str) -> Result<Applied, CommandError> {
-    let (db, key, pairs) = (cx.db(), args.at(1), args.skip(2));
+    let (key, pairs) = (args.at(1), args.skip(2));
     if !pairs.len().is_multiple_of(2) {
         return Err(CommandError::WrongArity(name));
     }
     bury(cx, key, pairs.iter().step_by(2))?;
     let mut slices = Slices::new();
     let pairs = gather(pairs, &mut slices);
-    let applied = cx.try_apply(&Effect::HashPut { db, key, pairs })?;
+    let applied = cx.try_apply(key, KeyOp::HashPut { pairs })?;
     cx.notify(EventClass::HASH, "hset", key);
     Ok(applied)
 }
@@ -42,7 +42,7 @@ pub(super) fn hsetnx(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
         hash.and_then(|hash| hash.field(args.at(2))).is_some_and(|field| !field.is_expired(as_of_ms));
     if !exists {
         let pairs = [args.at(2), args.at(3)];
-        cx.apply(&Effect::HashPut { db, key, pairs: Items::Slices(&pairs) });
+        cx.apply(key, KeyOp::HashPut { pairs: Items::Slices(&pairs) });
         cx.notify(EventClass::HASH, "hset", key);
     }
     cx.reply.integer((!exists).into());
@@ -51,11 +51,11 @@ pub(super) fn hsetnx(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
 
 /// `HDEL key field [field ...]`
 pub(super) fn hdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, key) = (cx.db(), args.at(1));
+    let key = args.at(1);
     bury(cx, key, args.skip(2).iter())?;
     let mut slices = Slices::new();
     let fields = gather(args.skip(2), &mut slices);
-    let applied = cx.try_apply(&Effect::HashRemove { db, key, fields })?;
+    let applied = cx.try_apply(key, KeyOp::HashRemove { fields })?;
     notify_removed(cx, "hdel", key, applied);
     cx.reply.count(applied.removed as usize);
     Ok(())

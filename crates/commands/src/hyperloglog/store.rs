@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use engine::{CommandError, Context};
-use keyspace::{Effect, Value};
+use keyspace::{KeyOp, Value};
 
 /// Differences separated by at most this many equal bytes are written together: about the overhead of another
 /// effect, apart from its key.
@@ -43,17 +43,17 @@ impl Change {
     /// # Errors
     /// As [`Context::require_room`]; nothing has changed then.
     pub(super) fn apply(&self, cx: &mut Context<'_, '_>, key: &[u8]) -> Result<(), CommandError> {
-        let (db, value) = (cx.db(), self.value.as_slice());
+        let value = self.value.as_slice();
         cx.require_room((key.len() + value.len()) as u64)?;
         match &self.how {
             How::Replace { expire_at_ms } => {
                 let (value, expire_at_ms) = (Value::String(value), *expire_at_ms);
-                cx.apply(&Effect::Put { db, key, value, expire_at_ms });
+                cx.apply(key, KeyOp::Put { value, expire_at_ms });
             }
             How::Overwrite(parts) => {
                 for part in parts {
                     let (offset, bytes) = (part.start as u64, &value[part.clone()]);
-                    cx.apply(&Effect::SetRange { db, key, offset, bytes });
+                    cx.apply(key, KeyOp::SetRange { offset, bytes });
                 }
             }
         }

@@ -25,7 +25,7 @@ use engine::{
     context::EFFECT_BYTES_BESIDE_ARGS,
     row::{ResolvedCommand, WRAPPED_AT},
 };
-use keyspace::{Effect, Value, View};
+use keyspace::{KeyOp, Value, View};
 use storage::CHAIN_BYTES_MAX;
 use wire::Args;
 
@@ -98,7 +98,7 @@ fn idemp(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     // That it has no room for, the reply has said.
     if run(cx, key, found, call)? && has_room(cx.unit.record_bytes(), key, cx.reply.since(start)) {
         let value = Stored::encode(digest, cx.reply.protocol(), cx.reply.since(start));
-        cx.apply(&Effect::Put { db, key, value: Value::String(&value), expire_at_ms });
+        cx.apply(key, KeyOp::Put { value: Value::String(&value), expire_at_ms });
         cx.notify(EventClass::STRING, "idemp", key);
     }
     Ok(())

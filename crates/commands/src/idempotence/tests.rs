@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use engine::{EventClass, Flags, context::EFFECT_BYTES_BESIDE_ARGS};
-use keyspace::{DbId, Effect};
+use keyspace::{DbId, KeyOp};
 use lsn::Lsn;
 use proptest::prelude::*;
 use storage::{CHAIN_BYTES_MAX, Durability};
@@ -282,7 +282,7 @@ fn a_record_has_room_for_the_key_beside_the_reply() {
     let digest = Digest::of(parse("INCR c").as_args());
     let value = Stored::encode(digest, Protocol::Resp2, &reply);
     let value = keyspace::Value::String(&value);
-    let put = Effect::Put { db: DbId::ZERO, key: &key, value, expire_at_ms: Some(u64::MAX) };
+    let put = KeyOp::Put { value, expire_at_ms: Some(u64::MAX) }.on(DbId::ZERO, &key);
     let most = CHAIN_BYTES_MAX - put.encoded_len();
     assert!(!has_room(most + 1, &key, &reply), "it would be longer than a record can be");
     assert!(has_room(most - EFFECT_BYTES_BESIDE_ARGS, &key, &reply));

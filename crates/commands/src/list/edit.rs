@@ -4,7 +4,7 @@
 //! positions, because it may match anywhere.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{Applied, Effect, ListEnd};
+use keyspace::{Applied, KeyOp, ListEnd};
 use wire::{Args, number::parse_i64};
 
 use super::{list, notify_shrunk, resolve_index, resolve_range};
@@ -15,7 +15,7 @@ pub(super) fn lset(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let list = list(cx.unit.peek(db, key))?.ok_or(CommandError::NoSuchKey)?;
     let index = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
     let index = resolve_index(index, list.len()).ok_or(CommandError::Text("ERR index out of range"))?;
-    cx.apply(&Effect::ListSet { db, key, index: index as u64, item });
+    cx.apply(key, KeyOp::ListSet { index: index as u64, item });
     cx.notify(EventClass::LIST, "lset", key);
     cx.reply.ok();
     Ok(())
@@ -38,7 +38,7 @@ pub(super) fn linsert(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         cx.reply.integer(-1);
         return Ok(());
     };
-    let applied = cx.apply(&Effect::ListInsert { db, key, index: (pivot + offset) as u64, item });
+    let applied = cx.apply(key, KeyOp::ListInsert { index: (pivot + offset) as u64, item });
     cx.notify(EventClass::LIST, "linsert", key);
     cx.reply.count(len + applied.added as usize);
     Ok(())
@@ -50,7 +50,7 @@ pub(super) fn lrem(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let count = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
     let end = if count < 0 { ListEnd::Tail } else { ListEnd::Head };
     list(cx.unit.peek(db, key))?;
-    let applied = cx.apply(&Effect::ListRemove { db, key, end, count: count.unsigned_abs(), item });
+    let applied = cx.apply(key, KeyOp::ListRemove { end, count: count.unsigned_abs(), item });
     if applied.removed > 0 {
         notify_shrunk(cx, "lrem", key, applied);
     }
@@ -72,7 +72,7 @@ pub(super) fn ltrim(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
         // If nothing is kept, the first pop removes the whole list.
         for (end, count) in [(ListEnd::Tail, len - kept.end), (ListEnd::Head, kept.start)] {
             if count > 0 {
-                applied = cx.apply(&Effect::ListPop { db, key, end, count: count as u64 });
+                applied = cx.apply(key, KeyOp::ListPop { end, count: count as u64 });
             }
         }
         notify_shrunk(cx, "ltrim", key, applied);

@@ -1,7 +1,7 @@
 //! Removing from the ends: LPOP, RPOP, LMPOP.
 
 use engine::{CommandError, Context, row::counted_keys};
-use keyspace::{Effect, ListEnd, ListView};
+use keyspace::{KeyOp, ListEnd, ListView};
 use wire::{Args, ReplyWriter, number::parse_i64};
 
 use super::{list, notify_shrunk, parse_end, pop_event};
@@ -66,9 +66,8 @@ fn write_popped(reply: &mut ReplyWriter<'_>, list: ListView<'_>, end: ListEnd, c
 
 /// Removes elements from an end of a list.
 fn remove(cx: &mut Context<'_, '_>, key: &[u8], end: ListEnd, count: u64) {
-    let db = cx.db();
     if count > 0 {
-        let applied = cx.apply(&Effect::ListPop { db, key, end, count });
+        let applied = cx.apply(key, KeyOp::ListPop { end, count });
         notify_shrunk(cx, pop_event(end), key, applied);
     }
 }

@@ -1,7 +1,7 @@
 //! Adding to the ends: LPUSH, RPUSH, LPUSHX, RPUSHX.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{Effect, ListEnd};
+use keyspace::{KeyOp, ListEnd};
 use wire::Args;
 
 use super::{list, push_event};
@@ -35,7 +35,7 @@ fn push(cx: &mut Context<'_, '_>, args: Args<'_>, end: ListEnd, creates: bool) -
     }
     let mut slices = Slices::new();
     let items = gather(args.skip(2), &mut slices);
-    let applied = cx.try_apply(&Effect::ListPush { db, key, end, items })?;
+    let applied = cx.try_apply(key, KeyOp::ListPush { end, items })?;
     cx.notify(EventClass::LIST, push_event(end), key);
     cx.reply.count(applied.len as usize);
     Ok(())

@@ -4,7 +4,7 @@
 //! the other list.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{Effect, Items, ListEnd};
+use keyspace::{Items, KeyOp, ListEnd};
 use smallvec::SmallVec;
 use wire::Args;
 
@@ -59,11 +59,11 @@ pub(crate) fn move_element(
     let item: SmallVec<[u8; 64]> = SmallVec::from_slice(&element);
     let applied = if source == destination && len == 1 {
         // Removing the only element would also remove the expiry of the list.
-        cx.apply(&Effect::ListSet { db, key: source, index: 0, item: &item })
+        cx.apply(source, KeyOp::ListSet { index: 0, item: &item })
     } else {
-        let applied = cx.apply(&Effect::ListPop { db, key: source, end: from, count: 1 });
+        let applied = cx.apply(source, KeyOp::ListPop { end: from, count: 1 });
         let items = Items::Slices(&[&item]);
-        cx.apply(&Effect::ListPush { db, key: destination, end: to, items });
+        cx.apply(destination, KeyOp::ListPush { end: to, items });
         applied
     };
     cx.notify(EventClass::LIST, push_event(to), destination);

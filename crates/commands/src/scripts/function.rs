@@ -36,7 +36,7 @@ pub(super) fn load(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
         forget(cx, id);
         return Err(problem);
     }
-    library.with_effect(|effect| cx.apply(effect));
+    library.with_effect(|effect| cx.unit.apply(effect));
     keep(cx, &library.name, id);
     cx.reply.bulk(&library.name);
     Ok(())
@@ -44,7 +44,7 @@ pub(super) fn load(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 
 /// `FUNCTION DELETE library`
 pub(super) fn delete(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    if !cx.apply(&Effect::DropLibrary { name: args.at(2) }).changed {
+    if !cx.unit.apply(&Effect::Library { name: args.at(2), content: None }).changed {
         return Err(CommandError::Text("ERR Library not found"));
     }
     cx.reply.ok();
@@ -206,7 +206,7 @@ pub(super) fn restore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         drop_all(cx);
     }
     for (library, id) in restored.libraries.iter().zip(restored.ids) {
-        library.with_effect(|effect| cx.apply(effect));
+        library.with_effect(|effect| cx.unit.apply(effect));
         keep(cx, &library.name, id);
     }
     cx.reply.ok();
@@ -345,7 +345,7 @@ fn forget(cx: &mut Context<'_, '_>, id: LibraryId) {
 
 fn drop_all(cx: &mut Context<'_, '_>) {
     for library in cx.unit.libraries().iter() {
-        cx.apply(&Effect::DropLibrary { name: &library.name });
+        cx.unit.apply(&Effect::Library { name: &library.name, content: None });
     }
 }
 

@@ -97,7 +97,7 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
         cx.require_room(args.size_bytes() as u64)?;
     }
     for (name, value) in cx.host.config.set(&pairs).map_err(CommandError::Composed)? {
-        cx.apply(&Effect::PutSetting { name: name.as_bytes(), value: value.as_bytes() });
+        cx.unit.apply(&Effect::Setting { name: name.as_bytes(), value: Some(value.as_bytes()) });
     }
     cx.reply.ok();
     Ok(())

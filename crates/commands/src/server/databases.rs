@@ -1,7 +1,7 @@
 //! Commands on whole databases: DBSIZE, FLUSHDB, FLUSHALL, SWAPDB.
 
 use engine::{CommandError, Context};
-use keyspace::{DbId, Effect};
+use keyspace::{DbId, Effect, GlobalOp};
 use wire::{Args, number::parse_i64};
 
 use crate::database::parse_db;
@@ -16,7 +16,7 @@ pub(super) fn dbsize(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Co
 pub(super) fn flushdb(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     check_flush_mode(args)?;
     let db = cx.db();
-    cx.apply(&Effect::FlushDb { db });
+    cx.unit.apply(&Effect::Global(GlobalOp::FlushDb { db }));
     cx.reply.ok();
     Ok(())
 }
@@ -30,11 +30,11 @@ pub(super) fn flushall(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     if !libraries.is_empty() || !settings.is_empty() {
         cx.require_room((libraries.encoded_bytes() + settings.encoded_bytes()) as u64)?;
     }
-    cx.apply(&Effect::FlushAll);
+    cx.unit.apply(&Effect::Global(GlobalOp::FlushAll));
     for library in libraries.iter() {
-        library.with_effect(|effect| cx.apply(effect));
+        library.with_effect(|effect| cx.unit.apply(effect));
     }
-    settings.effects().for_each(|effect| _ = cx.apply(&effect));
+    settings.effects().for_each(|effect| _ = cx.unit.apply(&effect));
     cx.reply.ok();
     Ok(())
 }
@@ -54,7 +54,7 @@ pub(super) fn swapdb(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     let b = parse_swapped_db(args.at(2), "second")?;
     let (a, b) = (a?, b?);
     if a != b {
-        cx.apply(&Effect::SwapDb { a, b });
+        cx.unit.apply(&Effect::Global(GlobalOp::SwapDb { a, b }));
     }
     cx.reply.ok();
     Ok(())

@@ -1,7 +1,7 @@
 //! Commands on several sets: intersections, unions and differences, with a reply or a destination.
 
 use engine::{CommandError, Context, EventClass, Unit, counted_keys};
-use keyspace::{DbId, Effect, ItemsBuf, Value};
+use keyspace::{DbId, ItemsBuf, KeyOp, Value};
 use wire::{Aggregate, Args, number::parse_i64};
 
 use super::{
@@ -93,13 +93,13 @@ fn store(
     members(operation, sets).for_each(|member| stored.push(&member));
     if stored.is_empty() {
         if cx.unit.exists(db, key) {
-            cx.apply(&Effect::Delete { db, key });
+            cx.apply(key, KeyOp::Delete);
             cx.notify(EventClass::GENERIC, "del", key);
         }
     } else {
         cx.require_room(stored.size_bytes() as u64)?;
         let value = Value::Set(stored.as_items());
-        cx.apply(&Effect::Put { db, key, value, expire_at_ms: None });
+        cx.apply(key, KeyOp::Put { value, expire_at_ms: None });
         cx.notify(EventClass::SET, event, key);
     }
     cx.reply.count(stored.len());

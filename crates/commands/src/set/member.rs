@@ -1,7 +1,7 @@
 //! Members of one set: adding, removing, moving, testing, listing.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{Applied, Effect, Items};
+use keyspace::{Applied, Items, KeyOp};
 use wire::Args;
 
 use super::set;
@@ -12,10 +12,10 @@ use crate::{
 
 /// `SADD key member [member ...]`
 pub(super) fn sadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, key) = (cx.db(), args.at(1));
+    let key = args.at(1);
     let mut slices = Slices::new();
     let members = gather(args.skip(2), &mut slices);
-    let applied = cx.try_apply(&Effect::SetAdd { db, key, members })?;
+    let applied = cx.try_apply(key, KeyOp::SetAdd { members })?;
     if applied.added > 0 {
         cx.notify(EventClass::SET, "sadd", key);
     }
@@ -33,7 +33,7 @@ pub(super) fn srem(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 
 /// Removes members, and notifies it.
 fn remove(cx: &mut Context<'_, '_>, key: &[u8], members: Items<'_>) -> Result<Applied, CommandError> {
-    let applied = cx.try_apply(&Effect::SetRemove { db: cx.db(), key, members })?;
+    let applied = cx.try_apply(key, KeyOp::SetRemove { members })?;
     if applied.removed > 0 {
         cx.notify(EventClass::SET, "srem", key);
     }
@@ -55,7 +55,7 @@ pub(super) fn smove(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     if is_member && source != destination {
         let members = Items::Slices(&[member]);
         remove(cx, source, members)?;
-        if cx.apply(&Effect::SetAdd { db, key: destination, members }).added > 0 {
+        if cx.apply(destination, KeyOp::SetAdd { members }).added > 0 {
             cx.notify(EventClass::SET, "sadd", destination);
         }
     }

@@ -3,7 +3,7 @@
 //! The chosen members themselves are logged: a replay removes the same members.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{Effect, Items, ItemsBuf};
+use keyspace::{Items, ItemsBuf, KeyOp};
 use smallvec::SmallVec;
 use wire::{Args, number::parse_i64};
 
@@ -29,7 +29,7 @@ fn pop_one(cx: &mut Context<'_, '_>, key: &[u8]) -> Result<(), CommandError> {
         return Ok(());
     };
     let member: SmallVec<[u8; 64]> = SmallVec::from_slice(&member);
-    let applied = cx.apply(&Effect::SetRemove { db, key, members: Items::Slices(&[&member]) });
+    let applied = cx.apply(key, KeyOp::SetRemove { members: Items::Slices(&[&member]) });
     cx.notify(EventClass::SET, "spop", key);
     if applied.key_removed {
         cx.notify(EventClass::GENERIC, "del", key);
@@ -48,7 +48,7 @@ fn pop_many(cx: &mut Context<'_, '_>, key: &[u8], count: usize) -> Result<(), Co
     }
     if count >= set.len() {
         set.iter().for_each(|member| cx.reply.bulk(&member));
-        cx.apply(&Effect::Delete { db, key });
+        cx.apply(key, KeyOp::Delete);
         cx.notify(EventClass::SET, "spop", key);
         cx.notify(EventClass::GENERIC, "del", key);
         return Ok(());
@@ -59,7 +59,7 @@ fn pop_many(cx: &mut Context<'_, '_>, key: &[u8], count: usize) -> Result<(), Co
         members.push(&member);
     });
     cx.require_room(members.size_bytes() as u64)?;
-    cx.apply(&Effect::SetRemove { db, key, members: members.as_items() });
+    cx.apply(key, KeyOp::SetRemove { members: members.as_items() });
     cx.notify(EventClass::SET, "spop", key);
     Ok(())
 }

@@ -12,7 +12,7 @@ mod pattern;
 use std::cmp::Ordering;
 
 use engine::{CommandError, Context, EventClass, Family, Flags, Keys, Row, Unit};
-use keyspace::{DbId, Effect, Element, ItemsBuf, Value, View};
+use keyspace::{DbId, Element, ItemsBuf, KeyOp, Value, View};
 use wire::{Args, number::parse_f64};
 
 use options::Options;
@@ -116,13 +116,13 @@ fn store(
     for_each_shown(&cx.unit, db, &elements, options, |value| items.push(value.unwrap_or_default()))?;
     if items.is_empty() {
         if cx.unit.exists(db, destination) {
-            cx.apply(&Effect::Delete { db, key: destination });
+            cx.apply(destination, KeyOp::Delete);
             cx.notify(EventClass::GENERIC, "del", destination);
         }
     } else {
         cx.require_room(items.size_bytes() as u64)?;
         let value = Value::List(items.as_items());
-        cx.apply(&Effect::Put { db, key: destination, value, expire_at_ms: None });
+        cx.apply(destination, KeyOp::Put { value, expire_at_ms: None });
         cx.notify(EventClass::LIST, "sortstore", destination);
     }
     cx.reply.count(items.len());

@@ -1,7 +1,7 @@
 //! Acknowledging deliveries: XACK, XACKDEL.
 
 use engine::{CommandError, Context};
-use keyspace::{Effect, Listed};
+use keyspace::{KeyOp, Listed};
 use wire::Args;
 
 use super::{
@@ -16,7 +16,7 @@ pub(super) fn xack(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let mut removed = 0;
     if stream(cx.unit.get(db, key))?.is_some_and(|stream| stream.group(group).is_some()) {
         let ids = parse_ids(args.skip(3))?;
-        removed = cx.apply(&Effect::StreamUnpend { db, key, group, ids: Listed::Slices(&ids) }).removed;
+        removed = cx.apply(key, KeyOp::StreamUnpend { group, ids: Listed::Slices(&ids) }).removed;
     }
     cx.reply.count(removed as usize);
     Ok(())
@@ -40,7 +40,7 @@ pub(super) fn xackdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
         }
     }
     let acknowledged: Vec<_> = pending.iter().map(|(_, id)| *id).collect();
-    cx.apply(&Effect::StreamUnpend { db, key, group, ids: Listed::Slices(&acknowledged) });
+    cx.apply(key, KeyOp::StreamUnpend { group, ids: Listed::Slices(&acknowledged) });
     let deleted = delete_referred(cx, key, references, &acknowledged);
     for ((at, _), fate) in pending.iter().zip(deleted) {
         // Acknowledged entries that no longer exist count as deleted.

@@ -1,7 +1,7 @@
 //! Adding entries: XADD.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{Effect, StreamId};
+use keyspace::{KeyOp, StreamId};
 use wire::Args;
 
 use super::{id::NewId, reply::write_id, stream, trim::TrimWords};
@@ -49,7 +49,7 @@ pub(super) fn xadd(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let id = new_id.after(last_id, cx.now_ms())?;
     let mut slices = Slices::new();
     let pairs = gather(fields, &mut slices);
-    cx.apply(&Effect::StreamAdd { db, key, id, pairs });
+    cx.apply(key, KeyOp::StreamAdd { id, pairs });
     cx.notify(EventClass::STREAM, "xadd", key);
     if let Some(trim) = trim {
         trim.make(cx, key)?;

@@ -1,7 +1,7 @@
 //! Taking over the deliveries of other consumers: XCLAIM, XAUTOCLAIM.
 
 use engine::{CommandError, Context};
-use keyspace::{ConsumerTimes, Delivery, Effect, GroupPosition, GroupView, Listed, StreamId, StreamView};
+use keyspace::{ConsumerTimes, Delivery, GroupPosition, GroupView, KeyOp, Listed, StreamId, StreamView};
 use wire::{Args, number::parse_i64};
 
 use super::{
@@ -32,15 +32,14 @@ impl Claimed {
         (group, consumer): (&[u8], &[u8]),
         before: Option<ConsumerTimes>,
     ) -> Result<(), CommandError> {
-        let db = cx.db();
         cx.require_room((self.deliveries.len() + self.gone.len()) as u64 * DELIVERY_BYTES)?;
         see_consumer(cx, key, group, consumer, before, !self.deliveries.is_empty());
         if !self.gone.is_empty() {
-            cx.apply(&Effect::StreamUnpend { db, key, group, ids: Listed::Slices(&self.gone) });
+            cx.apply(key, KeyOp::StreamUnpend { group, ids: Listed::Slices(&self.gone) });
         }
         if !self.deliveries.is_empty() {
             let deliveries = Listed::Slices(&self.deliveries);
-            cx.apply(&Effect::StreamPend { db, key, group, consumer, deliveries });
+            cx.apply(key, KeyOp::StreamPend { group, consumer, deliveries });
         }
         Ok(())
     }
@@ -152,7 +151,7 @@ pub(super) fn xclaim(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     claimed.apply(cx, key, (name, consumer), before)?;
     if options.last_id > position.last_id {
         let position = GroupPosition { last_id: options.last_id, ..position };
-        cx.apply(&Effect::StreamPutGroup { db, key, group: name, position });
+        cx.apply(key, KeyOp::StreamPutGroup { group: name, position });
     }
     claimed.write(cx, key, options.only_ids);
     Ok(())

@@ -2,7 +2,7 @@
 
 use engine::{CommandError, Context, blocking::Nothing};
 use keyspace::{
-    ConsumerTimes, Delivery, Effect, GroupPosition, GroupView, Listed, PendingView, StreamEntry, StreamId,
+    ConsumerTimes, Delivery, GroupPosition, GroupView, KeyOp, Listed, PendingView, StreamEntry, StreamId,
     StreamOrder, StreamView,
 };
 use wire::{Args, ReplyWriter};
@@ -207,7 +207,7 @@ pub(super) fn deliver_new(
     let moved = delivered.position != found.position();
     see_consumer(cx, key, group, reader.consumer, delivered.consumer, !delivered.deliveries.is_empty());
     if moved {
-        cx.apply(&Effect::StreamPutGroup { db, key, group, position: delivered.position });
+        cx.apply(key, KeyOp::StreamPutGroup { group, position: delivered.position });
     }
     pend(cx, key, reader, &delivered.deliveries);
     Ok(())
@@ -277,8 +277,8 @@ fn deliver_again(
 
 fn pend(cx: &mut Context<'_, '_>, key: &[u8], reader: &Reader<'_>, deliveries: &[Delivery]) {
     if !deliveries.is_empty() {
-        let (db, group, consumer) = (cx.db(), reader.group, reader.consumer);
+        let (group, consumer) = (reader.group, reader.consumer);
         let deliveries = Listed::Slices(deliveries);
-        cx.apply(&Effect::StreamPend { db, key, group, consumer, deliveries });
+        cx.apply(key, KeyOp::StreamPend { group, consumer, deliveries });
     }
 }

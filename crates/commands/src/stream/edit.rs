@@ -1,7 +1,7 @@
 //! Removing entries and changing the metadata of streams: XDEL, XDELEX, XSETID.
 
 use engine::{CommandError, Context, EventClass, row::counted_keys};
-use keyspace::{Effect, Listed, StreamHead, StreamId};
+use keyspace::{KeyOp, Listed, StreamHead, StreamId};
 use wire::{Args, number::parse_i64};
 
 use super::{id, references::References, stream};
@@ -12,7 +12,7 @@ pub(super) fn xdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     let mut removed = 0;
     if stream(cx.unit.get(db, key))?.is_some() {
         let ids = parse_ids(args.skip(2))?;
-        removed = cx.apply(&Effect::StreamDelete { db, key, ids: Listed::Slices(&ids) }).removed;
+        removed = cx.apply(key, KeyOp::StreamDelete { ids: Listed::Slices(&ids) }).removed;
     }
     if removed > 0 {
         cx.notify(EventClass::STREAM, "xdel", key);
@@ -97,7 +97,7 @@ pub(super) fn delete_referred(
     if references == References::Deleted {
         References::drop_to(cx, key, ids);
     }
-    if cx.apply(&Effect::StreamDelete { db, key, ids: Listed::Slices(&going) }).removed > 0 {
+    if cx.apply(key, KeyOp::StreamDelete { ids: Listed::Slices(&going) }).removed > 0 {
         cx.notify(EventClass::STREAM, "xdel", key);
     }
     fates
@@ -151,7 +151,7 @@ pub(super) fn xsetid(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     if max_deleted_id > StreamId::ZERO {
         head.max_deleted_id = max_deleted_id;
     }
-    cx.apply(&Effect::StreamSetHead { db, key, head });
+    cx.apply(key, KeyOp::StreamSetHead { head });
     cx.notify(EventClass::STREAM, "xsetid", key);
     cx.reply.ok();
     Ok(())

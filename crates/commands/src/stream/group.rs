@@ -1,7 +1,7 @@
 //! Creating and removing groups and consumers: XGROUP.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{ConsumerTimes, Effect, GroupPosition, StreamId, StreamView};
+use keyspace::{ConsumerTimes, GroupPosition, KeyOp, StreamId, StreamView};
 use wire::{Args, number::parse_i64};
 
 use super::{id, named_group, see_consumer, stream};
@@ -77,7 +77,7 @@ pub(super) fn create(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     if stream.is_some_and(|stream| stream.group(group).is_some()) {
         return Err(CommandError::Text("BUSYGROUP Consumer Group name already exists"));
     }
-    cx.apply(&Effect::StreamPutGroup { db, key, group, position });
+    cx.apply(key, KeyOp::StreamPutGroup { group, position });
     cx.notify(EventClass::STREAM, "xgroup-create", key);
     cx.reply.ok();
     Ok(())
@@ -94,7 +94,7 @@ pub(super) fn setid(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
         return Err(wrong_number(args));
     }
     let position = position_at(Some(stream), args.at(4), id::parse_bound, entries_read)?;
-    cx.apply(&Effect::StreamPutGroup { db, key, group, position });
+    cx.apply(key, KeyOp::StreamPutGroup { group, position });
     cx.notify(EventClass::STREAM, "xgroup-setid", key);
     cx.reply.ok();
     Ok(())
@@ -104,7 +104,7 @@ pub(super) fn setid(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
 pub(super) fn destroy(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, group) = (cx.db(), args.at(2), args.at(3));
     stream(cx.unit.get(db, key))?.ok_or(NO_KEY)?;
-    let removed = cx.apply(&Effect::StreamDropGroup { db, key, group }).changed;
+    let removed = cx.apply(key, KeyOp::StreamDropGroup { group }).changed;
     if removed {
         cx.notify(EventClass::STREAM, "xgroup-destroy", key);
     }
@@ -130,7 +130,7 @@ pub(super) fn delconsumer(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<()
     let (db, key, group, consumer) = (cx.db(), args.at(2), args.at(3), args.at(4));
     let stream = stream(cx.unit.get(db, key))?.ok_or(NO_KEY)?;
     named_group(stream, key, group)?;
-    let applied = cx.apply(&Effect::StreamDropConsumer { db, key, group, consumer });
+    let applied = cx.apply(key, KeyOp::StreamDropConsumer { group, consumer });
     if applied.changed {
         cx.notify(EventClass::STREAM, "xgroup-delconsumer", key);
     }

@@ -27,7 +27,7 @@ mod rows;
 mod trim;
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{ConsumerTimes, Effect, EntryRef, GroupView, StreamView, View};
+use keyspace::{ConsumerTimes, EntryRef, GroupView, KeyOp, StreamView, View};
 
 pub(crate) use rows::ROWS;
 
@@ -82,12 +82,12 @@ fn see_consumer(
     before: Option<ConsumerTimes>,
     is_active: bool,
 ) {
-    let (db, seen_ms) = (cx.db(), cx.now_ms());
+    let seen_ms = cx.now_ms();
     let is_due = before.is_none_or(|before| seen_ms >= before.seen_ms.saturating_add(SEEN_PERIOD_MS));
     if is_active || is_due {
         let active_ms = if is_active { Some(seen_ms) } else { before.and_then(|before| before.active_ms) };
         let times = ConsumerTimes { seen_ms, active_ms };
-        cx.apply(&Effect::StreamPutConsumer { db, key, group, consumer, times });
+        cx.apply(key, KeyOp::StreamPutConsumer { group, consumer, times });
     }
     if before.is_none() {
         cx.notify(EventClass::STREAM, "xgroup-createconsumer", key);

@@ -1,7 +1,7 @@
 //! The treatment of groups' references to an entry that is removed (KEEPREF, DELREF, ACKED).
 
 use engine::Context;
-use keyspace::{Effect, Listed, StreamHead, StreamId, StreamView};
+use keyspace::{KeyOp, Listed, StreamHead, StreamId, StreamView};
 
 use super::stream;
 
@@ -46,7 +46,7 @@ impl References {
             }
         }
         for (group, ids) in &pending {
-            cx.apply(&Effect::StreamUnpend { db, key, group, ids: Listed::Slices(ids) });
+            cx.apply(key, KeyOp::StreamUnpend { group, ids: Listed::Slices(ids) });
         }
     }
 
@@ -58,9 +58,9 @@ impl References {
             _ => StreamHead::default(),
         };
         let before = head(cx);
-        let removed = cx.apply(&Effect::StreamDelete { db, key, ids: Listed::Slices(ids) }).removed;
+        let removed = cx.apply(key, KeyOp::StreamDelete { ids: Listed::Slices(ids) }).removed;
         if head(cx) != before {
-            cx.apply(&Effect::StreamSetHead { db, key, head: before });
+            cx.apply(key, KeyOp::StreamSetHead { head: before });
         }
         removed as usize
     }

@@ -1,7 +1,7 @@
 //! Trimming by MAXLEN and MINID, for XADD and XTRIM.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{Effect, StreamId, StreamView};
+use keyspace::{KeyOp, StreamId, StreamView};
 use wire::{Args, number::parse_i64};
 
 use super::{id, references::References, stream};
@@ -157,7 +157,7 @@ impl Trim {
                     let ids: Vec<_> = stream.range(StreamId::ZERO..=through).map(|entry| entry.id).collect();
                     References::drop_to(cx, key, &ids);
                 }
-                cx.apply(&Effect::StreamTrim { db, key, through }).removed as usize
+                cx.apply(key, KeyOp::StreamTrim { through }).removed as usize
             }
         };
         if removed > 0 {

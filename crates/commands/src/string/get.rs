@@ -4,7 +4,7 @@ use engine::{
     CommandError, Context, EventClass,
     long_units::{BYTES_PER_ELEMENT, LONG_ELEMENTS},
 };
-use keyspace::Effect;
+use keyspace::KeyOp;
 use wire::Args;
 
 use super::string;
@@ -38,9 +38,9 @@ pub(super) fn reply_string(cx: &mut Context<'_, '_>, key: &[u8]) -> Result<bool,
 
 /// `GETDEL key`
 pub(super) fn getdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, key) = (cx.db(), args.at(1));
+    let key = args.at(1);
     if reply_string(cx, key)? {
-        cx.apply(&Effect::Delete { db, key });
+        cx.apply(key, KeyOp::Delete);
         cx.notify(EventClass::GENERIC, "del", key);
     }
     Ok(())
@@ -69,15 +69,15 @@ pub(super) fn getex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     let had_deadline = entry.expire_at_ms().is_some();
     let event = match (expiry, deadline_ms) {
         (_, Some(deadline_ms)) if deadline_ms <= as_of_ms => {
-            cx.apply(&Effect::Delete { db, key });
+            cx.apply(key, KeyOp::Delete);
             "del"
         }
         (_, Some(_)) => {
-            cx.apply(&Effect::SetExpiry { db, key, expire_at_ms: deadline_ms });
+            cx.apply(key, KeyOp::SetExpiry { expire_at_ms: deadline_ms });
             "expire"
         }
         (ExpiryOption::Persist, None) if had_deadline => {
-            cx.apply(&Effect::SetExpiry { db, key, expire_at_ms: None });
+            cx.apply(key, KeyOp::SetExpiry { expire_at_ms: None });
             "persist"
         }
         _ => return Ok(()),

@@ -1,7 +1,7 @@
 //! Several strings at once: MGET, MSET, MSETNX.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{Effect, Value};
+use keyspace::{KeyOp, Value};
 use wire::Args;
 
 /// `MGET key [key ...]`
@@ -42,10 +42,9 @@ fn require_pairs(args: Args<'_>, command: &'static str) -> Result<(), CommandErr
 }
 
 fn put_all(cx: &mut Context<'_, '_>, args: Args<'_>) {
-    let db = cx.db();
     for index in (1..args.len()).step_by(2) {
         let (key, value) = (args.at(index), Value::String(args.at(index + 1)));
-        cx.apply(&Effect::Put { db, key, value, expire_at_ms: None });
+        cx.apply(key, KeyOp::Put { value, expire_at_ms: None });
         cx.notify(EventClass::STRING, "set", key);
     }
 }

@@ -7,7 +7,7 @@
 //! 1570.71999999999999997 there.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{Effect, Value};
+use keyspace::{KeyOp, Value};
 use wire::{
     Args,
     decimal::{self, AddError},
@@ -53,7 +53,7 @@ fn add(cx: &mut Context<'_, '_>, key: &[u8], increment: i64) -> Result<(), Comma
     let sum = value.checked_add(increment).ok_or(CommandError::IncrementOverflow)?;
     let mut digits = itoa::Buffer::new();
     let value = Value::String(digits.format(sum).as_bytes());
-    cx.apply(&Effect::Put { db, key, value, expire_at_ms });
+    cx.apply(key, KeyOp::Put { value, expire_at_ms });
     cx.notify(EventClass::STRING, "incrby", key);
     cx.reply.integer(sum);
     Ok(())
@@ -73,7 +73,7 @@ pub(super) fn incrbyfloat(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<()
             None
         }
     };
-    cx.apply(&Effect::Put { db, key, value: Value::String(&sum), expire_at_ms });
+    cx.apply(key, KeyOp::Put { value: Value::String(&sum), expire_at_ms });
     cx.notify(EventClass::STRING, "incrbyfloat", key);
     cx.reply.bulk(&sum);
     Ok(())

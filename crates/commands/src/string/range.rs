@@ -5,14 +5,14 @@
 use std::ops::Range;
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::Effect;
+use keyspace::KeyOp;
 use wire::{Args, number::parse_i64};
 
 use super::string;
 
 /// `APPEND key value`
 pub(super) fn append(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, key, suffix) = (cx.db(), args.at(1), args.at(2));
+    let (key, suffix) = (args.at(1), args.at(2));
     let (exists, len) = string_len(cx, key)?;
     let grown_len = len + suffix.len();
     // `value` itself is already limited by the size of a request.
@@ -21,7 +21,7 @@ pub(super) fn append(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     }
     // An absent key is created even if nothing is appended.
     if !exists || !suffix.is_empty() {
-        cx.apply(&Effect::Append { db, key, suffix });
+        cx.apply(key, KeyOp::Append { suffix });
     }
     cx.notify(EventClass::STRING, "append", key);
     cx.reply.count(grown_len);
@@ -74,7 +74,7 @@ fn clamp(start: i64, end: i64, len: usize) -> Range<usize> {
 
 /// `SETRANGE key offset value`
 pub(super) fn setrange(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, key, bytes) = (cx.db(), args.at(1), args.at(3));
+    let (key, bytes) = (args.at(1), args.at(3));
     let offset = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
     let offset = u64::try_from(offset).map_err(|_| CommandError::OffsetOutOfRange)?;
     let (_, len) = string_len(cx, key)?;
@@ -87,7 +87,7 @@ pub(super) fn setrange(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     if end > cx.bulk_bytes_max as u64 {
         return Err(CommandError::StringTooLong);
     }
-    cx.apply(&Effect::SetRange { db, key, offset, bytes });
+    cx.apply(key, KeyOp::SetRange { offset, bytes });
     cx.notify(EventClass::STRING, "setrange", key);
     cx.reply.count(len.max(end as usize));
     Ok(())

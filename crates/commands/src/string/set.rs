@@ -1,7 +1,7 @@
 //! Replacing one string: SET and the older commands that are special cases of it.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{Effect, Value};
+use keyspace::{KeyOp, Value};
 use wire::Args;
 
 use super::get::reply_string;
@@ -24,8 +24,7 @@ pub(super) fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
 /// Stores a string with this expiry, and notifies `set`.
 #[inline]
 fn put(cx: &mut Context<'_, '_>, key: &[u8], value: &[u8], expire_at_ms: Option<u64>) {
-    let db = cx.db();
-    cx.apply(&Effect::Put { db, key, value: Value::String(value), expire_at_ms });
+    cx.apply(key, KeyOp::Put { value: Value::String(value), expire_at_ms });
     cx.notify(EventClass::STRING, "set", key);
 }
 
@@ -38,7 +37,7 @@ fn put_until(cx: &mut Context<'_, '_>, key: &[u8], value: &[u8], deadline_ms: u6
     }
     let db = cx.db();
     if cx.unit.exists(db, key) {
-        cx.apply(&Effect::Delete { db, key });
+        cx.apply(key, KeyOp::Delete);
     }
     cx.notify(EventClass::STRING, "set", key);
     cx.notify(EventClass::GENERIC, "expire", key);

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{Effect, ScoredItems};
+use keyspace::{KeyOp, ScoredItems};
 use smallvec::SmallVec;
 use wire::{Args, number::parse_f64};
 
@@ -174,8 +174,7 @@ fn put(
     if members.is_empty() {
         return Ok((0, 0));
     }
-    let db = cx.db();
-    let applied = cx.try_apply(&Effect::ZsetPut { db, key, members: ScoredItems::Slices(members) })?;
+    let applied = cx.try_apply(key, KeyOp::ZsetPut { members: ScoredItems::Slices(members) })?;
     if applied.changed {
         cx.notify(EventClass::ZSET, event, key);
     }

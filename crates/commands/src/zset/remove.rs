@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::Effect;
+use keyspace::KeyOp;
 use wire::Args;
 
 use super::{
@@ -14,10 +14,10 @@ use crate::{Slices, gather};
 
 /// `ZREM key member [member ...]`
 pub(super) fn zrem(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, key) = (cx.db(), args.at(1));
+    let key = args.at(1);
     let mut slices = Slices::new();
     let members = gather(args.skip(2), &mut slices);
-    let applied = cx.try_apply(&Effect::ZsetRemove { db, key, members })?;
+    let applied = cx.try_apply(key, KeyOp::ZsetRemove { members })?;
     if applied.changed {
         cx.notify(EventClass::ZSET, "zrem", key);
     }
@@ -73,14 +73,13 @@ pub(super) fn remove_ranks(
     if ranks.is_empty() {
         return;
     }
-    let db = cx.db();
     if ranks.len() == len {
-        cx.apply(&Effect::Delete { db, key });
+        cx.apply(key, KeyOp::Delete);
         cx.notify(EventClass::ZSET, event, key);
         cx.notify(EventClass::GENERIC, "del", key);
     } else {
         let (first, count) = (ranks.start as u64, ranks.len() as u64);
-        cx.apply(&Effect::ZsetRemoveRanks { db, key, first, count });
+        cx.apply(key, KeyOp::ZsetRemoveRanks { first, count });
         cx.notify(EventClass::ZSET, event, key);
     }
 }

@@ -1,7 +1,7 @@
 //! Storing the result of a command at a key, whatever the key held.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{Effect, ScoredItemsBuf, Value};
+use keyspace::{KeyOp, ScoredItemsBuf, Value};
 
 /// Makes members the value of a key, or removes the key if there are none, and replies with how many there are.
 pub(crate) fn store(
@@ -13,12 +13,12 @@ pub(crate) fn store(
     let db = cx.db();
     if members.is_empty() {
         if cx.unit.exists(db, key) {
-            cx.apply(&Effect::Delete { db, key });
+            cx.apply(key, KeyOp::Delete);
             cx.notify(EventClass::GENERIC, "del", key);
         }
     } else {
         cx.require_room((key.len() + members.size_bytes()) as u64)?;
-        cx.apply(&Effect::Put { db, key, value: Value::Zset(members.as_items()), expire_at_ms: None });
+        cx.apply(key, KeyOp::Put { value: Value::Zset(members.as_items()), expire_at_ms: None });
         cx.notify(EventClass::ZSET, event, key);
     }
     cx.reply.count(members.len());

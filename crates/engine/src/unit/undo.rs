@@ -19,7 +19,9 @@ mod streams;
 
 use std::collections::HashSet;
 
-use keyspace::{DbId, Effect, EntryRef, Items, ItemsBuf, ListEnd, Scope, ScoredItemsBuf, ValueBuf, View};
+use keyspace::{
+    DbId, Effect, EntryRef, GlobalOp, Items, ItemsBuf, KeyOp, ListEnd, ScoredItemsBuf, ValueBuf, View,
+};
 use smallvec::SmallVec;
 
 use super::Unit;
@@ -185,27 +187,14 @@ impl Unit<'_> {
             let hash = unit.hash(key);
             note(unit.locked.slot(hash.slot()).get_raw(db, &hash, key));
         };
-        match (effect.scope(), *effect) {
-            (_, Effect::PutLibrary { name, .. } | Effect::DropLibrary { name }) => {
-                match self.libraries().get(name) {
-                    Some(library) => library.with_effect(|effect| undo.add(effect)),
-                    None => undo.add(&Effect::DropLibrary { name }),
-                }
+        match *effect {
+            Effect::Key { db, key, ref op } => {
+                entry(self, db, key, &mut |entry| undo.note(op, db, key, entry));
             }
-            (_, Effect::PutSetting { name, .. } | Effect::DropSetting { name }) => {
-                match self.data_settings().get(name) {
-                    Some(value) => undo.add(&Effect::PutSetting { name, value }),
-                    None => undo.add(&Effect::DropSetting { name }),
-                }
-            }
-            (Scope::Slot(key), _) => {
-                let db = effect.target().map_or(DbId::ZERO, |(db, _)| db);
-                entry(self, db, key, &mut |entry| undo.note(effect, db, key, entry));
-            }
-            (_, Effect::Move { db, key, to_db, to_key }) if (db, key) != (to_db, to_key) => {
+            Effect::Move { db, key, to_db, to_key } => {
                 let mut exists = false;
                 entry(self, db, key, &mut |entry| exists = entry.is_some());
-                if exists {
+                if exists && (db, key) != (to_db, to_key) {
                     undo.forget_names();
                     undo.add(&Effect::Move { db: to_db, key: to_key, to_db: db, to_key: key });
                     entry(self, to_db, to_key, &mut |entry| {
@@ -215,12 +204,18 @@ impl Unit<'_> {
                     });
                 }
             }
-            (_, Effect::SwapDb { .. }) => {
+            Effect::Library { name, .. } => match self.libraries().get(name) {
+                Some(library) => library.with_effect(|effect| undo.add(effect)),
+                None => undo.add(&Effect::Library { name, content: None }),
+            },
+            Effect::Setting { name, .. } => {
+                undo.add(&Effect::Setting { name, value: self.data_settings().get(name) });
+            }
+            Effect::Global(GlobalOp::SwapDb { .. }) => {
                 undo.forget_names();
                 undo.add(effect);
             }
-            (_, Effect::FlushDb { .. } | Effect::FlushAll) => undo.lose(),
-            _ => {}
+            Effect::Global(GlobalOp::FlushDb { .. } | GlobalOp::FlushAll) => undo.lose(),
         }
         if undo.effects.len() > start {
             undo.steps.push(start);
@@ -282,36 +277,36 @@ impl Undo {
 
     /// Notes effects that restore the present state of a key.
     fn restore(&mut self, db: DbId, key: &[u8], entry: Option<EntryRef<'_>>) {
-        let Some(entry) = entry else { return self.add(&Effect::Delete { db, key }) };
+        let Some(entry) = entry else { return self.add(&KeyOp::Delete.on(db, key)) };
         let value = ValueBuf::of(entry);
         value.for_each_effect(db, key, entry.expire_at_ms(), |effect| self.add(effect));
     }
 
-    /// Notes how to undo an effect on one key with this entry.
-    fn note(&mut self, effect: &Effect<'_>, db: DbId, key: &[u8], entry: Option<EntryRef<'_>>) {
+    /// Notes how to undo an operation on one key with this entry.
+    fn note(&mut self, op: &KeyOp<'_>, db: DbId, key: &[u8], entry: Option<EntryRef<'_>>) {
         if self.whole.contains(db, key) {
             return;
         }
         let large = entry.filter(|entry| entry.allocated_bytes() > COPIED_BYTES_MAX);
-        let is_noted = large.is_some_and(|entry| self.note_elements(effect, db, key, entry));
+        let is_noted = large.is_some_and(|entry| self.note_elements(op, db, key, entry));
         if !is_noted {
             self.restore(db, key, entry);
             self.whole.insert(db, key);
         }
     }
 
-    /// Notes only the elements of a large value that the effect names; `false`: nothing was noted, all of it
+    /// Notes only the elements of a large value that the operation names; `false`: nothing was noted, all of it
     /// must be copied.
-    fn note_elements(&mut self, effect: &Effect<'_>, db: DbId, key: &[u8], entry: EntryRef<'_>) -> bool {
-        if let Effect::SetExpiry { .. } = effect {
-            self.add(&Effect::SetExpiry { db, key, expire_at_ms: entry.expire_at_ms() });
+    fn note_elements(&mut self, op: &KeyOp<'_>, db: DbId, key: &[u8], entry: EntryRef<'_>) -> bool {
+        if let KeyOp::SetExpiry { .. } = op {
+            self.add(&KeyOp::SetExpiry { expire_at_ms: entry.expire_at_ms() }.on(db, key));
             return true;
         }
-        match (effect, entry.view()) {
-            (Effect::ListPush { end, items, .. }, View::List(_)) => {
-                self.add(&Effect::ListPop { db, key, end: *end, count: items.len() as u64 });
+        match (op, entry.view()) {
+            (KeyOp::ListPush { end, items }, View::List(_)) => {
+                self.add(&KeyOp::ListPop { end: *end, count: items.len() as u64 }.on(db, key));
             }
-            (Effect::ListPop { end, count, .. }, View::List(list)) if *count < list.len() as u64 => {
+            (KeyOp::ListPop { end, count }, View::List(list)) if *count < list.len() as u64 => {
                 let (len, count) = (list.len(), *count as usize);
                 let mut items = ItemsBuf::new();
                 match end {
@@ -321,14 +316,14 @@ impl Undo {
                     }
                     ListEnd::Tail => list.range(len - count..len).for_each(|it| items.push(&it)),
                 }
-                self.add(&Effect::ListPush { db, key, end: *end, items: items.as_items() });
+                self.add(&KeyOp::ListPush { end: *end, items: items.as_items() }.on(db, key));
             }
-            (Effect::ListSet { index, .. }, View::List(list)) => {
+            (KeyOp::ListSet { index, .. }, View::List(list)) => {
                 if let Some(item) = usize::try_from(*index).ok().and_then(|at| list.get(at)) {
-                    self.add(&Effect::ListSet { db, key, index: *index, item: &item });
+                    self.add(&KeyOp::ListSet { index: *index, item: &item }.on(db, key));
                 }
             }
-            (Effect::ListRemove { end, count, item, .. }, View::List(list)) => {
+            (KeyOp::ListRemove { end, count, item }, View::List(list)) => {
                 let limit =
                     if *count == 0 { usize::MAX } else { usize::try_from(*count).unwrap_or(usize::MAX) };
                 let equal =
@@ -343,51 +338,49 @@ impl Undo {
                 }
                 // In ascending order, so that each returns to its index.
                 for index in removed {
-                    self.add(&Effect::ListInsert { db, key, index: index as u64, item });
+                    self.add(&KeyOp::ListInsert { index: index as u64, item }.on(db, key));
                 }
             }
-            (Effect::SetAdd { members, .. }, View::Set(set)) => {
+            (KeyOp::SetAdd { members }, View::Set(set)) => {
                 let mut added = ItemsBuf::new();
                 members.iter().filter(|member| !set.contains(member)).for_each(|it| added.push(it));
                 if !added.is_empty() {
-                    self.add(&Effect::SetRemove { db, key, members: added.as_items() });
+                    self.add(&KeyOp::SetRemove { members: added.as_items() }.on(db, key));
                 }
             }
-            (Effect::SetRemove { members, .. }, View::Set(set)) if members.len() < set.len() => {
+            (KeyOp::SetRemove { members }, View::Set(set)) if members.len() < set.len() => {
                 let mut removed = ItemsBuf::new();
                 members.iter().filter(|member| set.contains(member)).for_each(|it| removed.push(it));
                 if !removed.is_empty() {
-                    self.add(&Effect::SetAdd { db, key, members: removed.as_items() });
+                    self.add(&KeyOp::SetAdd { members: removed.as_items() }.on(db, key));
                 }
             }
-            (Effect::ZsetPut { members, .. }, View::Zset(zset)) => {
+            (KeyOp::ZsetPut { members }, View::Zset(zset)) => {
                 let names = members.iter().map(|(_, member)| member);
                 self.note_members(db, key, names, |member| zset.score(member));
             }
-            (Effect::ZsetRemove { members, .. }, View::Zset(zset)) if members.len() < zset.len() => {
+            (KeyOp::ZsetRemove { members }, View::Zset(zset)) if members.len() < zset.len() => {
                 self.note_members(db, key, members.iter(), |member| zset.score(member));
             }
-            (Effect::ZsetRemoveRanks { first, count, .. }, View::Zset(zset))
-                if *count < zset.len() as u64 =>
-            {
+            (KeyOp::ZsetRemoveRanks { first, count }, View::Zset(zset)) if *count < zset.len() as u64 => {
                 let first = usize::try_from(*first).unwrap_or(usize::MAX).min(zset.len());
                 let end = first.saturating_add(*count as usize).min(zset.len());
                 let mut removed = ScoredItemsBuf::new();
                 zset.range(first..end).for_each(|(member, score)| removed.push(score, &member));
                 if !removed.is_empty() {
-                    self.add(&Effect::ZsetPut { db, key, members: removed.as_items() });
+                    self.add(&KeyOp::ZsetPut { members: removed.as_items() }.on(db, key));
                 }
             }
-            (Effect::HashPut { pairs, .. } | Effect::HashUpdate { pairs, .. }, View::Hash(_)) => {
+            (KeyOp::HashPut { pairs } | KeyOp::HashUpdate { pairs }, View::Hash(_)) => {
                 self.note_fields(db, key, pairs.pairs().map(|(field, _)| field), entry);
             }
-            (Effect::HashRemove { fields, .. }, View::Hash(hash)) if fields.len() < hash.len() => {
+            (KeyOp::HashRemove { fields }, View::Hash(hash)) if fields.len() < hash.len() => {
                 self.note_fields(db, key, fields.iter(), entry);
             }
-            (Effect::HashSetExpiry { fields, .. }, View::Hash(_)) => {
+            (KeyOp::HashSetExpiry { fields, .. }, View::Hash(_)) => {
                 self.note_fields(db, key, fields.iter(), entry);
             }
-            (_, View::Stream(stream)) => return streams::note(self, effect, db, key, stream),
+            (_, View::Stream(stream)) => return streams::note(self, op, db, key, stream),
             _ => return false,
         }
         true
@@ -409,10 +402,10 @@ impl Undo {
             }
         }
         if !known.is_empty() {
-            self.add(&Effect::ZsetPut { db, key, members: known.as_items() });
+            self.add(&KeyOp::ZsetPut { members: known.as_items() }.on(db, key));
         }
         if !new.is_empty() {
-            self.add(&Effect::ZsetRemove { db, key, members: new.as_items() });
+            self.add(&KeyOp::ZsetRemove { members: new.as_items() }.on(db, key));
         }
     }
 
@@ -438,14 +431,14 @@ impl Undo {
             }
         }
         if !known.is_empty() {
-            self.add(&Effect::HashPut { db, key, pairs: known.as_items() });
+            self.add(&KeyOp::HashPut { pairs: known.as_items() }.on(db, key));
         }
         for (field, deadline_ms) in deadlines {
             let fields = Items::Slices(&[field]);
-            self.add(&Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(deadline_ms) });
+            self.add(&KeyOp::HashSetExpiry { fields, expire_at_ms: Some(deadline_ms) }.on(db, key));
         }
         if !new.is_empty() {
-            self.add(&Effect::HashRemove { db, key, fields: new.as_items() });
+            self.add(&KeyOp::HashRemove { fields: new.as_items() }.on(db, key));
         }
     }
 }

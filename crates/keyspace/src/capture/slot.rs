@@ -18,7 +18,7 @@ use super::row::Row;
 use super::{STRING_PIECE_BYTES, SharedList};
 use crate::collection::part::Part;
 use crate::collection::{Big, View};
-use crate::effect::Effect;
+use crate::effect::{Effect, KeyOp};
 use crate::entry::{Entry, EntryRef};
 use crate::hash::KeyHash;
 use crate::id::{DB_COUNT, DbId};
@@ -348,8 +348,8 @@ impl LongString {
         let (key, rest) = (&*self.key, &entry.payload()[self.done..]);
         let piece = &rest[..rest.len().min(STRING_PIECE_BYTES)];
         let effect = match self.done {
-            0 => Effect::Put { db, key, value: Value::String(piece), expire_at_ms: entry.expire_at_ms() },
-            _ => Effect::Append { db, key, suffix: piece },
+            0 => KeyOp::Put { value: Value::String(piece), expire_at_ms: entry.expire_at_ms() }.on(db, key),
+            _ => KeyOp::Append { suffix: piece }.on(db, key),
         };
         effect.encode_into(stream);
         self.done += piece.len();

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::{Capture, Loader};
 use crate::{
-    AccessClock, ConsumerTimes, DbId, Delivery, Effect, Freed, GroupPosition, Items, Keyspace, ListEnd,
-    Listed, Options, PackedLimits, ScoredItems, SlotId, StreamId, Value, ValueBuf,
+    AccessClock, ConsumerTimes, DbId, Delivery, Effect, Freed, GlobalOp, GroupPosition, Items, KeyOp,
+    Keyspace, ListEnd, Listed, Options, PackedLimits, ScoredItems, SlotId, StreamId, Value, ValueBuf,
 };
 
 /// The only group of streams.
@@ -107,13 +107,13 @@ fn apply(keyspace: &Keyspace, (db_number, key_number, change): &(u8, u8, Change)
     match *change {
         Change::String(len) => {
             let bytes = vec![b'x'; len.into()];
-            run(Effect::Put { db, key, value: Value::String(&bytes), expire_at_ms: None });
+            run(KeyOp::Put { value: Value::String(&bytes), expire_at_ms: None }.on(db, key));
         }
         Change::Fill(count) => {
             for number in *key_number..key_number.saturating_add(count) {
                 let (key, text) = (self::key(number), lsn.to_string());
                 let value = Value::String(text.as_bytes());
-                run(Effect::Put { db, key: &key, value, expire_at_ms: (number % 5 == 0).then_some(lsn) });
+                run(KeyOp::Put { value, expire_at_ms: (number % 5 == 0).then_some(lsn) }.on(db, &key));
             }
         }
         Change::Append(count) => {
@@ -123,21 +123,23 @@ fn apply(keyspace: &Keyspace, (db_number, key_number, change): &(u8, u8, Change)
                 slot.get_raw(db, &keyspace.hash(key), key).is_none_or(is_string)
             };
             match is_possible {
-                true => run(Effect::Append { db, key, suffix: &vec![b'y'; count.into()] }),
-                false => run(Effect::Delete { db, key }),
+                true => run(KeyOp::Append { suffix: &vec![b'y'; count.into()] }.on(db, key)),
+                false => run(KeyOp::Delete.on(db, key)),
             }
         }
-        Change::Push(end, count) => add(0, count, &mut |items| run(Effect::ListPush { db, key, end, items })),
-        Change::Pop(end, count) => run(Effect::ListPop { db, key, end, count: count.into() }),
-        Change::ListSet(index) => run(Effect::ListSet { db, key, index: index.into(), item: b"another" }),
+        Change::Push(end, count) => {
+            add(0, count, &mut |items| run(KeyOp::ListPush { end, items }.on(db, key)))
+        }
+        Change::Pop(end, count) => run(KeyOp::ListPop { end, count: count.into() }.on(db, key)),
+        Change::ListSet(index) => run(KeyOp::ListSet { index: index.into(), item: b"another" }.on(db, key)),
         Change::ListInsert(index) => {
-            run(Effect::ListInsert { db, key, index: index.into(), item: b"between" })
+            run(KeyOp::ListInsert { index: index.into(), item: b"between" }.on(db, key))
         }
         Change::SetAdd(from, count) => {
-            add(from, count, &mut |members| run(Effect::SetAdd { db, key, members }))
+            add(from, count, &mut |members| run(KeyOp::SetAdd { members }.on(db, key)))
         }
         Change::SetRemove(from, count) => {
-            add(from, count, &mut |members| run(Effect::SetRemove { db, key, members }));
+            add(from, count, &mut |members| run(KeyOp::SetRemove { members }.on(db, key)));
         }
         Change::ZsetPut(from, count, score) => {
             let names = members(from, count);
@@ -146,36 +148,36 @@ fn apply(keyspace: &Keyspace, (db_number, key_number, change): &(u8, u8, Change)
                 .enumerate()
                 .map(|(n, name)| (f64::from(score) + n as f64, name.as_slice()))
                 .collect();
-            run(Effect::ZsetPut { db, key, members: ScoredItems::Slices(&scored) });
+            run(KeyOp::ZsetPut { members: ScoredItems::Slices(&scored) }.on(db, key));
         }
         Change::ZsetRemove(from, count) => {
-            add(from, count, &mut |members| run(Effect::ZsetRemove { db, key, members }));
+            add(from, count, &mut |members| run(KeyOp::ZsetRemove { members }.on(db, key)));
         }
         Change::ZsetRemoveRanks(first, count) => {
-            run(Effect::ZsetRemoveRanks { db, key, first: first.into(), count: count.into() });
+            run(KeyOp::ZsetRemoveRanks { first: first.into(), count: count.into() }.on(db, key));
         }
         Change::HashPut(from, count) => {
-            add(from, count * 2, &mut |pairs| run(Effect::HashPut { db, key, pairs }));
+            add(from, count * 2, &mut |pairs| run(KeyOp::HashPut { pairs }.on(db, key)));
         }
         Change::HashRemove(from, count) => {
-            add(from, count, &mut |fields| run(Effect::HashRemove { db, key, fields }));
+            add(from, count, &mut |fields| run(KeyOp::HashRemove { fields }.on(db, key)));
         }
         Change::HashExpire(from, count, at_ms) => add(from, count, &mut |fields| {
-            run(Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(at_ms) });
+            run(KeyOp::HashSetExpiry { fields, expire_at_ms: Some(at_ms) }.on(db, key));
         }),
         Change::StreamAdd(count) => {
             for seq in 0..count.into() {
                 let (id, value) = (StreamId::new(lsn, seq), seq.to_string());
                 let pairs = Items::Slices(&[b"field", value.as_bytes()]);
-                run(Effect::StreamAdd { db, key, id, pairs });
+                run(KeyOp::StreamAdd { id, pairs }.on(db, key));
             }
         }
         Change::StreamTrim(seq) => {
-            run(Effect::StreamTrim { db, key, through: StreamId::new(lsn / 2, seq.into()) });
+            run(KeyOp::StreamTrim { through: StreamId::new(lsn / 2, seq.into()) }.on(db, key));
         }
         Change::StreamDelete(step) => {
             let ids: Vec<_> = (0..lsn).map(|ms| StreamId::new(ms, step.into())).collect();
-            run(Effect::StreamDelete { db, key, ids: Listed::Slices(&ids) });
+            run(KeyOp::StreamDelete { ids: Listed::Slices(&ids) }.on(db, key));
         }
         Change::StreamPend(count) => {
             let (group, consumer) = (GROUP, if count % 2 == 0 { b"one" } else { b"two" });
@@ -184,24 +186,24 @@ fn apply(keyspace: &Keyspace, (db_number, key_number, change): &(u8, u8, Change)
                 .collect();
             let position = GroupPosition { last_id: StreamId::new(lsn, 0), entries_read: Some(lsn) };
             let times = ConsumerTimes { seen_ms: lsn, active_ms: None };
-            run(Effect::StreamPutGroup { db, key, group, position });
-            run(Effect::StreamPutConsumer { db, key, group, consumer, times });
-            run(Effect::StreamPend { db, key, group, consumer, deliveries: Listed::Slices(&deliveries) });
+            run(KeyOp::StreamPutGroup { group, position }.on(db, key));
+            run(KeyOp::StreamPutConsumer { group, consumer, times }.on(db, key));
+            run(KeyOp::StreamPend { group, consumer, deliveries: Listed::Slices(&deliveries) }.on(db, key));
         }
         Change::StreamUnpend(count) => {
             let ids: Vec<_> = (0..count.into()).map(|seq| StreamId::new(1, seq * 2)).collect();
-            run(Effect::StreamUnpend { db, key, group: GROUP, ids: Listed::Slices(&ids) });
+            run(KeyOp::StreamUnpend { group: GROUP, ids: Listed::Slices(&ids) }.on(db, key));
         }
-        Change::StreamDropGroup => run(Effect::StreamDropGroup { db, key, group: GROUP }),
-        Change::Expire(at_ms) => run(Effect::SetExpiry { db, key, expire_at_ms: Some(at_ms) }),
-        Change::Delete => run(Effect::Delete { db, key }),
+        Change::StreamDropGroup => run(KeyOp::StreamDropGroup { group: GROUP }.on(db, key)),
+        Change::Expire(at_ms) => run(KeyOp::SetExpiry { expire_at_ms: Some(at_ms) }.on(db, key)),
+        Change::Delete => run(KeyOp::Delete.on(db, key)),
         Change::MoveTo(to_db, other) => {
             let to_key = self::key(other);
             run(Effect::Move { db, key, to_db: self::db(to_db), to_key: &to_key });
         }
-        Change::FlushDb => run(Effect::FlushDb { db }),
-        Change::FlushAll => run(Effect::FlushAll),
-        Change::Swap(a, b) => run(Effect::SwapDb { a: self::db(a), b: self::db(b) }),
+        Change::FlushDb => run(Effect::Global(GlobalOp::FlushDb { db })),
+        Change::FlushAll => run(Effect::Global(GlobalOp::FlushAll)),
+        Change::Swap(a, b) => run(Effect::Global(GlobalOp::SwapDb { a: self::db(a), b: self::db(b) })),
     }
 }
 
@@ -325,8 +327,7 @@ fn every_slot_comes_once_with_its_keys() {
     for number in 0..2000u64 {
         let key = format!("key:{number}").into_bytes();
         let mut slot = keyspace.lock(crate::slot_of(&key));
-        let effect =
-            Effect::Put { db: DbId::ZERO, key: &key, value: Value::String(b"v"), expire_at_ms: None };
+        let effect = KeyOp::Put { value: Value::String(b"v"), expire_at_ms: None }.on(DbId::ZERO, &key);
         slot.apply(&effect, AccessClock::default(), &mut Freed::new());
         slot.set_last_lsn(slot.last_lsn().max(Lsn::new(number + 1)));
     }

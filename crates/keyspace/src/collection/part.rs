@@ -1,7 +1,7 @@
 //! Parts: some members of a big collection, copied, in the form in which effects carry them.
 
 use super::stream::StreamImage;
-use crate::effect::{Effect, Items, ItemsBuf, ScoredItemsBuf};
+use crate::effect::{Effect, Items, ItemsBuf, KeyOp, ScoredItemsBuf};
 use crate::entry::EntryRef;
 use crate::id::DbId;
 use crate::value::Value;
@@ -69,21 +69,21 @@ impl Part {
         expire_at_ms: Option<u64>,
         mut visit: impl FnMut(&Effect<'_>),
     ) {
-        let put = |value| Effect::Put { db, key, value, expire_at_ms };
+        let put = |value| KeyOp::Put { value, expire_at_ms }.on(db, key);
         let effect = match self {
             Part::Hash(pairs, _) if is_new => put(Value::Hash(pairs.as_items())),
             Part::Set(members) if is_new => put(Value::Set(members.as_items())),
             Part::Zset(members) if is_new => put(Value::Zset(members.as_items())),
-            Part::Hash(pairs, _) => Effect::HashPut { db, key, pairs: pairs.as_items() },
-            Part::Set(members) => Effect::SetAdd { db, key, members: members.as_items() },
-            Part::Zset(members) => Effect::ZsetPut { db, key, members: members.as_items() },
+            Part::Hash(pairs, _) => KeyOp::HashPut { pairs: pairs.as_items() }.on(db, key),
+            Part::Set(members) => KeyOp::SetAdd { members: members.as_items() }.on(db, key),
+            Part::Zset(members) => KeyOp::ZsetPut { members: members.as_items() }.on(db, key),
             Part::Stream(image) => return image.for_each_effect(db, key, expire_at_ms, visit),
         };
         visit(&effect);
         let Part::Hash(_, deadlines) = self else { return };
         for (field, deadline_ms) in deadlines {
             let fields = Items::Slices(&[field]);
-            visit(&Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(*deadline_ms) });
+            visit(&KeyOp::HashSetExpiry { fields, expire_at_ms: Some(*deadline_ms) }.on(db, key));
         }
     }
 }

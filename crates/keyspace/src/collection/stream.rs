@@ -38,7 +38,7 @@ pub use view::StreamView;
 
 use super::Big;
 use crate::apply::Applied;
-use crate::effect::{Effect, Items, Listed};
+use crate::effect::{Items, KeyOp, Listed};
 use crate::entry::Entry;
 use crate::freed::Freed;
 use block::Block;
@@ -295,43 +295,43 @@ fn stream_mut(entry: &mut Entry) -> &mut Stream {
     }
 }
 
-/// Does what an effect on a stream says.
-pub(super) fn edit(entry: &mut Entry, effect: &Effect<'_>, freed: &mut Freed) -> Applied {
+/// Does an operation on a stream.
+pub(super) fn edit(entry: &mut Entry, op: &KeyOp<'_>, freed: &mut Freed) -> Applied {
     let stream = stream_mut(entry);
     let added = |added: usize| Applied { changed: added > 0, added: added as u64, ..Applied::default() };
     let removed =
         |removed: usize| Applied { changed: removed > 0, removed: removed as u64, ..Applied::default() };
-    match *effect {
-        Effect::StreamAdd { id, pairs, .. } => added(stream.add(id, pairs).into()),
-        Effect::StreamAddBlock { block, .. } => added(stream.add_block(block)),
-        Effect::StreamTrim { through, .. } => removed(stream.trim(through, freed)),
-        Effect::StreamDelete { ids, .. } => removed(ids.iter().filter(|&id| stream.delete(id)).count()),
-        Effect::StreamSetHead { head, .. } => {
+    match *op {
+        KeyOp::StreamAdd { id, pairs } => added(stream.add(id, pairs).into()),
+        KeyOp::StreamAddBlock { block } => added(stream.add_block(block)),
+        KeyOp::StreamTrim { through } => removed(stream.trim(through, freed)),
+        KeyOp::StreamDelete { ids } => removed(ids.iter().filter(|&id| stream.delete(id)).count()),
+        KeyOp::StreamSetHead { head } => {
             let changed = stream.set_head(head);
             Applied { changed, ..Applied::default() }
         }
-        Effect::StreamPutGroup { group, position, .. } => stream.put_group(group, position),
-        Effect::StreamDropGroup { group, .. } => removed(stream.drop_group(group, freed).into()),
-        Effect::StreamPutConsumer { group, consumer, times, .. } => {
+        KeyOp::StreamPutGroup { group, position } => stream.put_group(group, position),
+        KeyOp::StreamDropGroup { group } => removed(stream.drop_group(group, freed).into()),
+        KeyOp::StreamPutConsumer { group, consumer, times } => {
             let is_new = stream.change_group(group, |group, _| group.put_consumer(consumer, times));
             let added = u64::from(is_new == Some(true));
             Applied { changed: is_new.is_some(), added, ..Applied::default() }
         }
-        Effect::StreamDropConsumer { group, consumer, .. } => {
+        KeyOp::StreamDropConsumer { group, consumer } => {
             let dropped =
                 stream.change_group(group, |group, capture| group.remove_consumer(consumer, capture));
             let removed = dropped.flatten();
             let (changed, removed) = (removed.is_some(), removed.unwrap_or_default() as u64);
             Applied { changed, removed, ..Applied::default() }
         }
-        Effect::StreamPend { group, consumer, deliveries, .. } => stream.pend(group, consumer, deliveries),
-        Effect::StreamUnpend { group, ids, .. } => {
+        KeyOp::StreamPend { group, consumer, deliveries } => stream.pend(group, consumer, deliveries),
+        KeyOp::StreamUnpend { group, ids } => {
             let count = stream.change_group(group, |group, capture| {
                 ids.iter().filter(|&id| group.unpend(id, &mut *capture)).count()
             });
             removed(count.unwrap_or_default())
         }
-        _ => unreachable!("only effects on streams come here"),
+        _ => unreachable!("only operations on streams come here"),
     }
 }
 

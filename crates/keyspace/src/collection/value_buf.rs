@@ -6,7 +6,7 @@
 
 use super::View;
 use super::stream::StreamImage;
-use crate::effect::{Effect, Items, ItemsBuf, ScoredItemsBuf};
+use crate::effect::{Effect, Items, ItemsBuf, KeyOp, ScoredItemsBuf};
 use crate::entry::EntryRef;
 use crate::id::DbId;
 use crate::value::{Value, ValueType};
@@ -99,10 +99,10 @@ impl ValueBuf {
         if let Form::Stream(image) = &self.form {
             return image.for_each_effect(db, key, expire_at_ms, visit);
         }
-        visit(&Effect::Put { db, key, value: self.as_value(), expire_at_ms });
+        visit(&KeyOp::Put { value: self.as_value(), expire_at_ms }.on(db, key));
         for (field, deadline_ms) in self.field_deadlines() {
             let fields = Items::Slices(&[field]);
-            visit(&Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(deadline_ms) });
+            visit(&KeyOp::HashSetExpiry { fields, expire_at_ms: Some(deadline_ms) }.on(db, key));
         }
     }
 }

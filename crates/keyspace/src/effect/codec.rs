@@ -1,7 +1,10 @@
 //! Bytes of effects. The byte map is documented at the parent module and pinned by a golden test.
 
 use super::listed::Coded;
-use super::{Effect, EffectError, Item, Items, ListEnd, Listed, LoggedMessage, ScoredItems};
+use super::{
+    Effect, EffectError, GlobalOp, Item, Items, KeyOp, LibraryContent, ListEnd, Listed, LoggedMessage,
+    ScoredItems,
+};
 use crate::collection::{ConsumerTimes, GroupPosition, StreamBlock, StreamHead, StreamId};
 use crate::id::DbId;
 use crate::value::Value;
@@ -64,210 +67,32 @@ const FLUSH_ALL: u8 = 0xf1;
 const SWAP_DB: u8 = 0xf2;
 
 impl<'a> Effect<'a> {
-    /// The first byte of the encoding.
-    fn opcode(&self) -> u8 {
-        let at = |end: ListEnd, head, tail| if end == ListEnd::Head { head } else { tail };
-        let expiring =
-            |deadline: Option<u64>, never, expiring| if deadline.is_some() { expiring } else { never };
-        match *self {
-            Effect::Put { value, expire_at_ms, .. } => match value {
-                Value::String(_) => expiring(expire_at_ms, PUT_STRING, PUT_STRING_EXPIRING),
-                Value::List(_) => expiring(expire_at_ms, PUT_LIST, PUT_LIST_EXPIRING),
-                Value::Set(_) => expiring(expire_at_ms, PUT_SET, PUT_SET_EXPIRING),
-                Value::Zset(_) => expiring(expire_at_ms, PUT_ZSET, PUT_ZSET_EXPIRING),
-                Value::Hash(_) => expiring(expire_at_ms, PUT_HASH, PUT_HASH_EXPIRING),
-                Value::Stream(_) => expiring(expire_at_ms, PUT_STREAM, PUT_STREAM_EXPIRING),
-            },
-            Effect::Delete { .. } => DELETE,
-            Effect::SetExpiry { expire_at_ms, .. } => expiring(expire_at_ms, PERSIST, SET_EXPIRY),
-            Effect::Move { .. } => MOVE,
-            Effect::Append { .. } => APPEND,
-            Effect::SetRange { .. } => SET_RANGE,
-            Effect::ListPush { end, .. } => at(end, LIST_PUSH_HEAD, LIST_PUSH_TAIL),
-            Effect::ListPop { end, .. } => at(end, LIST_POP_HEAD, LIST_POP_TAIL),
-            Effect::ListSet { .. } => LIST_SET,
-            Effect::ListInsert { .. } => LIST_INSERT,
-            Effect::ListRemove { end, .. } => at(end, LIST_REMOVE_HEAD, LIST_REMOVE_TAIL),
-            Effect::SetAdd { .. } => SET_ADD,
-            Effect::SetRemove { .. } => SET_REMOVE,
-            Effect::ZsetPut { .. } => ZSET_PUT,
-            Effect::ZsetRemove { .. } => ZSET_REMOVE,
-            Effect::ZsetRemoveRanks { .. } => ZSET_REMOVE_RANKS,
-            Effect::HashPut { .. } => HASH_PUT,
-            Effect::HashUpdate { .. } => HASH_UPDATE,
-            Effect::HashRemove { .. } => HASH_REMOVE,
-            Effect::HashSetExpiry { expire_at_ms, .. } => {
-                expiring(expire_at_ms, HASH_PERSIST, HASH_SET_EXPIRY)
-            }
-            Effect::StreamAdd { .. } => STREAM_ADD,
-            Effect::StreamAddBlock { .. } => STREAM_ADD_BLOCK,
-            Effect::StreamTrim { .. } => STREAM_TRIM,
-            Effect::StreamDelete { .. } => STREAM_DELETE,
-            Effect::StreamSetHead { .. } => STREAM_SET_HEAD,
-            Effect::StreamPutGroup { .. } => STREAM_PUT_GROUP,
-            Effect::StreamDropGroup { .. } => STREAM_DROP_GROUP,
-            Effect::StreamPutConsumer { .. } => STREAM_PUT_CONSUMER,
-            Effect::StreamDropConsumer { .. } => STREAM_DROP_CONSUMER,
-            Effect::StreamPend { .. } => STREAM_PEND,
-            Effect::StreamUnpend { .. } => STREAM_UNPEND,
-            Effect::PutLibrary { .. } => PUT_LIBRARY,
-            Effect::DropLibrary { .. } => DROP_LIBRARY,
-            Effect::PutSetting { .. } => PUT_SETTING,
-            Effect::DropSetting { .. } => DROP_SETTING,
-            Effect::FlushDb { .. } => FLUSH_DB,
-            Effect::FlushAll => FLUSH_ALL,
-            Effect::SwapDb { .. } => SWAP_DB,
-        }
-    }
-
     /// Exactly how many bytes `encode_into` adds.
     pub fn encoded_len(&self) -> usize {
-        let deadline_len = |deadline: Option<u64>| deadline.map_or(0, number_len);
-        let fields = match *self {
-            Effect::Put { value, expire_at_ms, .. } => value.encoded_len() + deadline_len(expire_at_ms),
-            Effect::Delete { .. } => 0,
-            Effect::SetExpiry { expire_at_ms, .. } => deadline_len(expire_at_ms),
-            Effect::Append { suffix, .. } => bytes_len(suffix),
-            Effect::SetRange { offset, bytes, .. } => number_len(offset) + bytes_len(bytes),
-            Effect::ListPop { count, .. } => number_len(count),
-            Effect::ListSet { index, item, .. } | Effect::ListInsert { index, item, .. } => {
-                number_len(index) + bytes_len(item)
-            }
-            Effect::ListRemove { count, item, .. } => number_len(count) + bytes_len(item),
-            Effect::ListPush { items, .. }
-            | Effect::SetAdd { members: items, .. }
-            | Effect::SetRemove { members: items, .. }
-            | Effect::ZsetRemove { members: items, .. }
-            | Effect::HashPut { pairs: items, .. }
-            | Effect::HashUpdate { pairs: items, .. }
-            | Effect::HashRemove { fields: items, .. } => items.encoded_len(),
-            Effect::ZsetPut { members, .. } => members.encoded_len(),
-            Effect::ZsetRemoveRanks { first, count, .. } => number_len(first) + number_len(count),
-            Effect::HashSetExpiry { fields, expire_at_ms, .. } => {
-                fields.encoded_len() + deadline_len(expire_at_ms)
-            }
-            Effect::StreamAdd { id, pairs, .. } => id.encoded_len() + pairs.encoded_len(),
-            Effect::StreamAddBlock { block, .. } => bytes_len(block.bytes()),
-            Effect::StreamTrim { through, .. } => through.encoded_len(),
-            Effect::StreamDelete { ids, .. } => ids.encoded_len(),
-            Effect::StreamSetHead { head, .. } => head.encoded_len(),
-            Effect::StreamPutGroup { group, position, .. } => bytes_len(group) + position.encoded_len(),
-            Effect::StreamDropGroup { group, .. } => bytes_len(group),
-            Effect::StreamPutConsumer { group, consumer, times, .. } => {
-                bytes_len(group) + bytes_len(consumer) + times.encoded_len()
-            }
-            Effect::StreamDropConsumer { group, consumer, .. } => bytes_len(group) + bytes_len(consumer),
-            Effect::StreamPend { group, consumer, deliveries, .. } => {
-                bytes_len(group) + bytes_len(consumer) + deliveries.encoded_len()
-            }
-            Effect::StreamUnpend { group, ids, .. } => bytes_len(group) + ids.encoded_len(),
-            Effect::Move { key, to_key, .. } => return 3 + bytes_len(key) + bytes_len(to_key),
-            Effect::PutLibrary { name, code, functions } => {
-                return 1 + bytes_len(name) + bytes_len(code) + functions.encoded_len();
-            }
-            Effect::PutSetting { name, value } => return 1 + bytes_len(name) + bytes_len(value),
-            Effect::DropLibrary { name } | Effect::DropSetting { name } => return 1 + bytes_len(name),
-            Effect::FlushDb { .. } => return 2,
-            Effect::FlushAll => return 1,
-            Effect::SwapDb { .. } => return 3,
-        };
-        2 + self.key().map_or(0, bytes_len) + fields
+        let mut len = Length(0);
+        self.write(&mut len);
+        len.0
     }
 
     /// Adds the encoding to `out`.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
-        out.push(self.opcode());
-        if let Some((db, key)) = self.target() {
-            out.push(db.get());
-            put_bytes(out, key);
-        }
+        self.write(out);
+    }
+
+    fn write(&self, out: &mut impl Writer) {
         match *self {
-            Effect::Put { value, expire_at_ms, .. } => {
-                value.encode_into(out);
-                put_deadline(out, expire_at_ms);
+            Effect::Key { db, key, ref op } => op.write(db, key, out),
+            Effect::Move { db, key, to_db, to_key } => out.target(MOVE, db, key).db(to_db).bytes(to_key),
+            Effect::Library { name, content: Some(LibraryContent { code, functions }) } => {
+                out.byte(PUT_LIBRARY).bytes(name).bytes(code).add(&functions)
             }
-            Effect::Delete { .. } | Effect::FlushAll => {}
-            Effect::SetExpiry { expire_at_ms, .. } => put_deadline(out, expire_at_ms),
-            Effect::Move { db, key, to_db, to_key } => {
-                for (db, key) in [(db, key), (to_db, to_key)] {
-                    out.push(db.get());
-                    put_bytes(out, key);
-                }
-            }
-            Effect::Append { suffix, .. } => put_bytes(out, suffix),
-            Effect::SetRange { offset, bytes, .. } => {
-                put_number(out, offset);
-                put_bytes(out, bytes);
-            }
-            Effect::ListPop { count, .. } => put_number(out, count),
-            Effect::ListSet { index, item, .. } | Effect::ListInsert { index, item, .. } => {
-                put_number(out, index);
-                put_bytes(out, item);
-            }
-            Effect::ListRemove { count, item, .. } => {
-                put_number(out, count);
-                put_bytes(out, item);
-            }
-            Effect::ListPush { items, .. }
-            | Effect::SetAdd { members: items, .. }
-            | Effect::SetRemove { members: items, .. }
-            | Effect::ZsetRemove { members: items, .. }
-            | Effect::HashPut { pairs: items, .. }
-            | Effect::HashUpdate { pairs: items, .. }
-            | Effect::HashRemove { fields: items, .. } => items.encode_into(out),
-            Effect::ZsetPut { members, .. } => members.encode_into(out),
-            Effect::ZsetRemoveRanks { first, count, .. } => {
-                put_number(out, first);
-                put_number(out, count);
-            }
-            Effect::HashSetExpiry { fields, expire_at_ms, .. } => {
-                fields.encode_into(out);
-                put_deadline(out, expire_at_ms);
-            }
-            Effect::StreamAdd { id, pairs, .. } => {
-                id.put(out);
-                pairs.encode_into(out);
-            }
-            Effect::StreamAddBlock { block, .. } => put_bytes(out, block.bytes()),
-            Effect::StreamTrim { through, .. } => through.put(out),
-            Effect::StreamDelete { ids, .. } => ids.encode_into(out),
-            Effect::StreamSetHead { head, .. } => head.put(out),
-            Effect::StreamPutGroup { group, position, .. } => {
-                put_bytes(out, group);
-                position.put(out);
-            }
-            Effect::StreamDropGroup { group, .. } => put_bytes(out, group),
-            Effect::StreamPutConsumer { group, consumer, times, .. } => {
-                put_bytes(out, group);
-                put_bytes(out, consumer);
-                times.put(out);
-            }
-            Effect::StreamDropConsumer { group, consumer, .. } => {
-                put_bytes(out, group);
-                put_bytes(out, consumer);
-            }
-            Effect::StreamPend { group, consumer, deliveries, .. } => {
-                put_bytes(out, group);
-                put_bytes(out, consumer);
-                deliveries.encode_into(out);
-            }
-            Effect::StreamUnpend { group, ids, .. } => {
-                put_bytes(out, group);
-                ids.encode_into(out);
-            }
-            Effect::PutLibrary { name, code, functions } => {
-                put_bytes(out, name);
-                put_bytes(out, code);
-                functions.encode_into(out);
-            }
-            Effect::PutSetting { name, value } => {
-                put_bytes(out, name);
-                put_bytes(out, value);
-            }
-            Effect::DropLibrary { name } | Effect::DropSetting { name } => put_bytes(out, name),
-            Effect::FlushDb { db } => out.push(db.get()),
-            Effect::SwapDb { a, b } => out.extend_from_slice(&[a.get(), b.get()]),
-        }
+            Effect::Library { name, content: None } => out.byte(DROP_LIBRARY).bytes(name),
+            Effect::Setting { name, value: Some(value) } => out.byte(PUT_SETTING).bytes(name).bytes(value),
+            Effect::Setting { name, value: None } => out.byte(DROP_SETTING).bytes(name),
+            Effect::Global(GlobalOp::FlushDb { db }) => out.byte(FLUSH_DB).db(db),
+            Effect::Global(GlobalOp::FlushAll) => out.byte(FLUSH_ALL),
+            Effect::Global(GlobalOp::SwapDb { a, b }) => out.byte(SWAP_DB).db(a).db(b),
+        };
     }
 
     /// Decodes the first effect of `input` and moves `input` past it; `None` at the end of the input. What is no effect
@@ -284,35 +109,166 @@ impl<'a> Effect<'a> {
     }
 }
 
-impl Value<'_> {
-    fn encoded_len(&self) -> usize {
-        match self {
-            Value::String(bytes) => bytes_len(bytes),
-            Value::List(items) | Value::Set(items) | Value::Hash(items) => items.encoded_len(),
-            Value::Zset(members) => members.encoded_len(),
-            Value::Stream(head) => head.encoded_len(),
-        }
-    }
-
-    fn encode_into(&self, out: &mut Vec<u8>) {
-        match self {
-            Value::String(bytes) => put_bytes(out, bytes),
-            Value::List(items) | Value::Set(items) | Value::Hash(items) => items.encode_into(out),
-            Value::Zset(members) => members.encode_into(out),
-            Value::Stream(head) => head.put(out),
+impl KeyOp<'_> {
+    fn write<'w, W: Writer>(&self, db: DbId, key: &[u8], out: &'w mut W) -> &'w mut W {
+        let begin = move |opcode| {
+            // Moved, so that what the closure returns outlives it.
+            let out = out;
+            out.target(opcode, db, key)
+        };
+        let at = |end: ListEnd, head, tail| if end == ListEnd::Head { head } else { tail };
+        let expiring =
+            |deadline: Option<u64>, never, expiring| if deadline.is_some() { expiring } else { never };
+        match *self {
+            KeyOp::Put { value, expire_at_ms } => {
+                let opcode = match value {
+                    Value::String(_) => expiring(expire_at_ms, PUT_STRING, PUT_STRING_EXPIRING),
+                    Value::List(_) => expiring(expire_at_ms, PUT_LIST, PUT_LIST_EXPIRING),
+                    Value::Set(_) => expiring(expire_at_ms, PUT_SET, PUT_SET_EXPIRING),
+                    Value::Zset(_) => expiring(expire_at_ms, PUT_ZSET, PUT_ZSET_EXPIRING),
+                    Value::Hash(_) => expiring(expire_at_ms, PUT_HASH, PUT_HASH_EXPIRING),
+                    Value::Stream(_) => expiring(expire_at_ms, PUT_STREAM, PUT_STREAM_EXPIRING),
+                };
+                begin(opcode).add(&value).deadline(expire_at_ms)
+            }
+            KeyOp::Delete => begin(DELETE),
+            KeyOp::SetExpiry { expire_at_ms } => {
+                begin(expiring(expire_at_ms, PERSIST, SET_EXPIRY)).deadline(expire_at_ms)
+            }
+            KeyOp::Append { suffix } => begin(APPEND).bytes(suffix),
+            KeyOp::SetRange { offset, bytes } => begin(SET_RANGE).number(offset).bytes(bytes),
+            KeyOp::ListPush { end, items } => begin(at(end, LIST_PUSH_HEAD, LIST_PUSH_TAIL)).add(&items),
+            KeyOp::ListPop { end, count } => begin(at(end, LIST_POP_HEAD, LIST_POP_TAIL)).number(count),
+            KeyOp::ListSet { index, item } => begin(LIST_SET).number(index).bytes(item),
+            KeyOp::ListInsert { index, item } => begin(LIST_INSERT).number(index).bytes(item),
+            KeyOp::ListRemove { end, count, item } => {
+                begin(at(end, LIST_REMOVE_HEAD, LIST_REMOVE_TAIL)).number(count).bytes(item)
+            }
+            KeyOp::SetAdd { members } => begin(SET_ADD).add(&members),
+            KeyOp::SetRemove { members } => begin(SET_REMOVE).add(&members),
+            KeyOp::ZsetPut { members } => begin(ZSET_PUT).add(&members),
+            KeyOp::ZsetRemove { members } => begin(ZSET_REMOVE).add(&members),
+            KeyOp::ZsetRemoveRanks { first, count } => begin(ZSET_REMOVE_RANKS).number(first).number(count),
+            KeyOp::HashPut { pairs } => begin(HASH_PUT).add(&pairs),
+            KeyOp::HashUpdate { pairs } => begin(HASH_UPDATE).add(&pairs),
+            KeyOp::HashRemove { fields } => begin(HASH_REMOVE).add(&fields),
+            KeyOp::HashSetExpiry { fields, expire_at_ms } => {
+                let opcode = expiring(expire_at_ms, HASH_PERSIST, HASH_SET_EXPIRY);
+                begin(opcode).add(&fields).deadline(expire_at_ms)
+            }
+            KeyOp::StreamAdd { id, pairs } => begin(STREAM_ADD).add(&id).add(&pairs),
+            KeyOp::StreamAddBlock { block } => begin(STREAM_ADD_BLOCK).bytes(block.bytes()),
+            KeyOp::StreamTrim { through } => begin(STREAM_TRIM).add(&through),
+            KeyOp::StreamDelete { ids } => begin(STREAM_DELETE).add(&ids),
+            KeyOp::StreamSetHead { head } => begin(STREAM_SET_HEAD).add(&head),
+            KeyOp::StreamPutGroup { group, position } => begin(STREAM_PUT_GROUP).bytes(group).add(&position),
+            KeyOp::StreamDropGroup { group } => begin(STREAM_DROP_GROUP).bytes(group),
+            KeyOp::StreamPutConsumer { group, consumer, times } => {
+                begin(STREAM_PUT_CONSUMER).bytes(group).bytes(consumer).add(&times)
+            }
+            KeyOp::StreamDropConsumer { group, consumer } => {
+                begin(STREAM_DROP_CONSUMER).bytes(group).bytes(consumer)
+            }
+            KeyOp::StreamPend { group, consumer, deliveries } => {
+                begin(STREAM_PEND).bytes(group).bytes(consumer).add(&deliveries)
+            }
+            KeyOp::StreamUnpend { group, ids } => begin(STREAM_UNPEND).bytes(group).add(&ids),
         }
     }
 }
 
-#[inline]
-pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_number(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
+impl Encode for Value<'_> {
+    fn write(&self, out: &mut impl Writer) {
+        match self {
+            Value::String(bytes) => out.bytes(bytes),
+            Value::List(items) | Value::Set(items) | Value::Hash(items) => out.add(items),
+            Value::Zset(members) => out.add(members),
+            Value::Stream(head) => out.add(head),
+        };
+    }
 }
 
-fn put_deadline(out: &mut Vec<u8>, expire_at_ms: Option<u64>) {
-    if let Some(deadline_ms) = expire_at_ms {
-        put_number(out, deadline_ms);
+/// Part of an effect.
+pub(super) trait Encode {
+    fn write(&self, out: &mut impl Writer);
+}
+
+/// Takes what effects are made of: adds it to a record, or counts its bytes.
+pub(super) trait Writer: Sized {
+    fn byte(&mut self, byte: u8) -> &mut Self;
+
+    fn number(&mut self, number: u64) -> &mut Self;
+
+    /// Bytes whose length stands elsewhere.
+    fn raw(&mut self, bytes: &[u8]) -> &mut Self;
+
+    #[inline]
+    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.number(bytes.len() as u64).raw(bytes)
+    }
+
+    #[inline]
+    fn db(&mut self, db: DbId) -> &mut Self {
+        self.byte(db.get())
+    }
+
+    /// How every effect on a key begins.
+    fn target(&mut self, opcode: u8, db: DbId, key: &[u8]) -> &mut Self {
+        self.byte(opcode).db(db).bytes(key)
+    }
+
+    /// The deadline of an effect whose opcode says whether there is one.
+    fn deadline(&mut self, expire_at_ms: Option<u64>) -> &mut Self {
+        match expire_at_ms {
+            Some(deadline_ms) => self.number(deadline_ms),
+            None => self,
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, part: &impl Encode) -> &mut Self {
+        part.write(self);
+        self
+    }
+}
+
+impl Writer for Vec<u8> {
+    #[inline]
+    fn byte(&mut self, byte: u8) -> &mut Self {
+        self.push(byte);
+        self
+    }
+
+    #[inline]
+    fn number(&mut self, number: u64) -> &mut Self {
+        put_number(self, number);
+        self
+    }
+
+    #[inline]
+    fn raw(&mut self, bytes: &[u8]) -> &mut Self {
+        self.extend_from_slice(bytes);
+        self
+    }
+}
+
+/// How many bytes there would be.
+struct Length(usize);
+
+impl Writer for Length {
+    fn byte(&mut self, _: u8) -> &mut Self {
+        self.0 += 1;
+        self
+    }
+
+    fn number(&mut self, number: u64) -> &mut Self {
+        self.0 += number_len(number);
+        self
+    }
+
+    fn raw(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0 += bytes.len();
+        self
     }
 }
 
@@ -330,10 +286,6 @@ pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
 pub(crate) fn number_len(number: u64) -> usize {
     let bits = 64 - (number | 1).leading_zeros() as usize;
     bits.div_ceil(7)
-}
-
-pub(super) fn bytes_len(bytes: &[u8]) -> usize {
-    number_len(bytes.len() as u64) + bytes.len()
 }
 
 /// Reads what effects are made of.
@@ -356,96 +308,90 @@ impl<'a> Reader<'a> {
 
     pub(super) fn effect(&mut self) -> Result<Effect<'a>, EffectError> {
         let opcode = self.byte()?;
-        match opcode {
+        Ok(match opcode {
+            MOVE => {
+                let (db, key) = (self.db()?, self.bytes()?);
+                Effect::Move { db, key, to_db: self.db()?, to_key: self.bytes()? }
+            }
+            DELETE..=STREAM_UNPEND => {
+                let (db, key) = (self.db()?, self.bytes()?);
+                Effect::Key { db, key, op: self.key_op(opcode)? }
+            }
             PUT_LIBRARY => {
                 let (name, code, functions) = (self.bytes()?, self.bytes()?, self.items()?);
-                return Ok(Effect::PutLibrary { name, code, functions });
+                Effect::Library { name, content: Some(LibraryContent { code, functions }) }
             }
-            DROP_LIBRARY => return Ok(Effect::DropLibrary { name: self.bytes()? }),
-            PUT_SETTING => return Ok(Effect::PutSetting { name: self.bytes()?, value: self.bytes()? }),
-            DROP_SETTING => return Ok(Effect::DropSetting { name: self.bytes()? }),
-            FLUSH_DB => return Ok(Effect::FlushDb { db: self.db()? }),
-            FLUSH_ALL => return Ok(Effect::FlushAll),
-            SWAP_DB => return Ok(Effect::SwapDb { a: self.db()?, b: self.db()? }),
-            DELETE..=STREAM_UNPEND => {}
+            DROP_LIBRARY => Effect::Library { name: self.bytes()?, content: None },
+            PUT_SETTING => Effect::Setting { name: self.bytes()?, value: Some(self.bytes()?) },
+            DROP_SETTING => Effect::Setting { name: self.bytes()?, value: None },
+            FLUSH_DB => Effect::Global(GlobalOp::FlushDb { db: self.db()? }),
+            FLUSH_ALL => Effect::Global(GlobalOp::FlushAll),
+            SWAP_DB => Effect::Global(GlobalOp::SwapDb { a: self.db()?, b: self.db()? }),
             _ => return Err(EffectError::UnknownOpcode(opcode)),
-        }
-        let (db, key) = (self.db()?, self.bytes()?);
-        let effect = match opcode {
-            DELETE => Effect::Delete { db, key },
-            PERSIST => Effect::SetExpiry { db, key, expire_at_ms: None },
-            SET_EXPIRY => Effect::SetExpiry { db, key, expire_at_ms: Some(self.number()?) },
+        })
+    }
+
+    #[inline]
+    fn key_op(&mut self, opcode: u8) -> Result<KeyOp<'a>, EffectError> {
+        Ok(match opcode {
+            DELETE => KeyOp::Delete,
+            PERSIST => KeyOp::SetExpiry { expire_at_ms: None },
+            SET_EXPIRY => KeyOp::SetExpiry { expire_at_ms: Some(self.number()?) },
             PUT_STRING | PUT_LIST | PUT_SET | PUT_ZSET | PUT_HASH | PUT_STREAM => {
-                Effect::Put { db, key, value: self.value(opcode)?, expire_at_ms: None }
+                KeyOp::Put { value: self.value(opcode)?, expire_at_ms: None }
             }
             PUT_STRING_EXPIRING | PUT_LIST_EXPIRING | PUT_SET_EXPIRING | PUT_ZSET_EXPIRING
             | PUT_HASH_EXPIRING | PUT_STREAM_EXPIRING => {
-                let value = self.value(opcode - 1)?;
-                Effect::Put { db, key, value, expire_at_ms: Some(self.number()?) }
+                KeyOp::Put { value: self.value(opcode - 1)?, expire_at_ms: Some(self.number()?) }
             }
-            MOVE => Effect::Move { db, key, to_db: self.db()?, to_key: self.bytes()? },
-            APPEND => Effect::Append { db, key, suffix: self.bytes()? },
-            SET_RANGE => Effect::SetRange { db, key, offset: self.number()?, bytes: self.bytes()? },
-            LIST_PUSH_HEAD => Effect::ListPush { db, key, end: ListEnd::Head, items: self.items()? },
-            LIST_PUSH_TAIL => Effect::ListPush { db, key, end: ListEnd::Tail, items: self.items()? },
-            LIST_POP_HEAD => Effect::ListPop { db, key, end: ListEnd::Head, count: self.number()? },
-            LIST_POP_TAIL => Effect::ListPop { db, key, end: ListEnd::Tail, count: self.number()? },
-            LIST_SET => Effect::ListSet { db, key, index: self.number()?, item: self.bytes()? },
-            LIST_INSERT => Effect::ListInsert { db, key, index: self.number()?, item: self.bytes()? },
+            APPEND => KeyOp::Append { suffix: self.bytes()? },
+            SET_RANGE => KeyOp::SetRange { offset: self.number()?, bytes: self.bytes()? },
+            LIST_PUSH_HEAD => KeyOp::ListPush { end: ListEnd::Head, items: self.items()? },
+            LIST_PUSH_TAIL => KeyOp::ListPush { end: ListEnd::Tail, items: self.items()? },
+            LIST_POP_HEAD => KeyOp::ListPop { end: ListEnd::Head, count: self.number()? },
+            LIST_POP_TAIL => KeyOp::ListPop { end: ListEnd::Tail, count: self.number()? },
+            LIST_SET => KeyOp::ListSet { index: self.number()?, item: self.bytes()? },
+            LIST_INSERT => KeyOp::ListInsert { index: self.number()?, item: self.bytes()? },
             LIST_REMOVE_HEAD | LIST_REMOVE_TAIL => {
                 let end = if opcode == LIST_REMOVE_HEAD { ListEnd::Head } else { ListEnd::Tail };
-                Effect::ListRemove { db, key, end, count: self.number()?, item: self.bytes()? }
+                KeyOp::ListRemove { end, count: self.number()?, item: self.bytes()? }
             }
-            SET_ADD => Effect::SetAdd { db, key, members: self.items()? },
-            SET_REMOVE => Effect::SetRemove { db, key, members: self.items()? },
-            ZSET_PUT => Effect::ZsetPut { db, key, members: ScoredItems::decode(self)? },
-            ZSET_REMOVE => Effect::ZsetRemove { db, key, members: self.items()? },
-            ZSET_REMOVE_RANKS => {
-                Effect::ZsetRemoveRanks { db, key, first: self.number()?, count: self.number()? }
-            }
-            HASH_PUT => Effect::HashPut { db, key, pairs: self.pairs()? },
-            HASH_UPDATE => Effect::HashUpdate { db, key, pairs: self.pairs()? },
-            HASH_REMOVE => Effect::HashRemove { db, key, fields: self.items()? },
-            HASH_PERSIST => Effect::HashSetExpiry { db, key, fields: self.items()?, expire_at_ms: None },
+            SET_ADD => KeyOp::SetAdd { members: self.items()? },
+            SET_REMOVE => KeyOp::SetRemove { members: self.items()? },
+            ZSET_PUT => KeyOp::ZsetPut { members: ScoredItems::decode(self)? },
+            ZSET_REMOVE => KeyOp::ZsetRemove { members: self.items()? },
+            ZSET_REMOVE_RANKS => KeyOp::ZsetRemoveRanks { first: self.number()?, count: self.number()? },
+            HASH_PUT => KeyOp::HashPut { pairs: self.pairs()? },
+            HASH_UPDATE => KeyOp::HashUpdate { pairs: self.pairs()? },
+            HASH_REMOVE => KeyOp::HashRemove { fields: self.items()? },
+            HASH_PERSIST => KeyOp::HashSetExpiry { fields: self.items()?, expire_at_ms: None },
             HASH_SET_EXPIRY => {
-                let fields = self.items()?;
-                Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(self.number()?) }
+                KeyOp::HashSetExpiry { fields: self.items()?, expire_at_ms: Some(self.number()?) }
             }
-            STREAM_ADD..=STREAM_UNPEND => self.stream_effect(opcode, db, key)?,
-            _ => return Err(EffectError::UnknownOpcode(opcode)),
-        };
-        Ok(effect)
-    }
-
-    fn stream_effect(&mut self, opcode: u8, db: DbId, key: &'a [u8]) -> Result<Effect<'a>, EffectError> {
-        Ok(match opcode {
-            STREAM_ADD => Effect::StreamAdd { db, key, id: StreamId::read(self)?, pairs: self.pairs()? },
+            STREAM_ADD => KeyOp::StreamAdd { id: StreamId::read(self)?, pairs: self.pairs()? },
             STREAM_ADD_BLOCK => {
                 let block = StreamBlock::verify(self.bytes()?).ok_or(EffectError::MalformedBlock)?;
-                Effect::StreamAddBlock { db, key, block }
+                KeyOp::StreamAddBlock { block }
             }
-            STREAM_TRIM => Effect::StreamTrim { db, key, through: StreamId::read(self)? },
-            STREAM_DELETE => Effect::StreamDelete { db, key, ids: Listed::decode(self)? },
-            STREAM_SET_HEAD => Effect::StreamSetHead { db, key, head: StreamHead::read(self)? },
+            STREAM_TRIM => KeyOp::StreamTrim { through: StreamId::read(self)? },
+            STREAM_DELETE => KeyOp::StreamDelete { ids: Listed::decode(self)? },
+            STREAM_SET_HEAD => KeyOp::StreamSetHead { head: StreamHead::read(self)? },
             STREAM_PUT_GROUP => {
-                let (group, position) = (self.bytes()?, GroupPosition::read(self)?);
-                Effect::StreamPutGroup { db, key, group, position }
+                KeyOp::StreamPutGroup { group: self.bytes()?, position: GroupPosition::read(self)? }
             }
-            STREAM_DROP_GROUP => Effect::StreamDropGroup { db, key, group: self.bytes()? },
+            STREAM_DROP_GROUP => KeyOp::StreamDropGroup { group: self.bytes()? },
             STREAM_PUT_CONSUMER => {
-                let (group, consumer, times) = (self.bytes()?, self.bytes()?, ConsumerTimes::read(self)?);
-                Effect::StreamPutConsumer { db, key, group, consumer, times }
+                let (group, consumer) = (self.bytes()?, self.bytes()?);
+                KeyOp::StreamPutConsumer { group, consumer, times: ConsumerTimes::read(self)? }
             }
             STREAM_DROP_CONSUMER => {
-                Effect::StreamDropConsumer { db, key, group: self.bytes()?, consumer: self.bytes()? }
+                KeyOp::StreamDropConsumer { group: self.bytes()?, consumer: self.bytes()? }
             }
             STREAM_PEND => {
-                let (group, consumer, deliveries) = (self.bytes()?, self.bytes()?, Listed::decode(self)?);
-                Effect::StreamPend { db, key, group, consumer, deliveries }
+                let (group, consumer) = (self.bytes()?, self.bytes()?);
+                KeyOp::StreamPend { group, consumer, deliveries: Listed::decode(self)? }
             }
-            STREAM_UNPEND => {
-                Effect::StreamUnpend { db, key, group: self.bytes()?, ids: Listed::decode(self)? }
-            }
+            STREAM_UNPEND => KeyOp::StreamUnpend { group: self.bytes()?, ids: Listed::decode(self)? },
             _ => return Err(EffectError::UnknownOpcode(opcode)),
         })
     }

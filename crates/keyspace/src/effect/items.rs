@@ -9,7 +9,7 @@
 //! its score before that, a little-endian IEEE 754 double. Scores are never NaN.
 
 use super::EffectError;
-use super::codec::{Reader, bytes_len, number_len, put_bytes, put_number};
+use super::codec::{Encode, Reader, Writer};
 
 /// Byte strings: elements, members, fields, or fields and values in turn.
 #[derive(Clone, Copy)]
@@ -75,22 +75,6 @@ impl<'a> Items<'a> {
         Pairs { slices: slices.as_chunks().0.iter(), encoded }
     }
 
-    pub(super) fn encoded_len(&self) -> usize {
-        let bytes = match *self {
-            Items::Slices(slices) => slices.iter().map(|item| bytes_len(item)).sum(),
-            Items::Encoded(encoded) => encoded.bytes.len(),
-        };
-        number_len(self.len() as u64) + bytes
-    }
-
-    pub(super) fn encode_into(&self, out: &mut Vec<u8>) {
-        put_number(out, self.len() as u64);
-        match *self {
-            Items::Slices(slices) => slices.iter().for_each(|item| put_bytes(out, item)),
-            Items::Encoded(encoded) => out.extend_from_slice(encoded.bytes),
-        }
-    }
-
     pub(super) fn decode(reader: &mut Reader<'a>) -> Result<Self, EffectError> {
         EncodedItems::decode(reader, |reader| reader.bytes().map(drop)).map(Items::Encoded)
     }
@@ -122,22 +106,6 @@ impl<'a> ScoredItems<'a> {
         ScoredItemsIter { slices: slices.iter(), encoded }
     }
 
-    pub(super) fn encoded_len(&self) -> usize {
-        let bytes = match *self {
-            ScoredItems::Slices(slices) => slices.iter().map(|(_, item)| 8 + bytes_len(item)).sum(),
-            ScoredItems::Encoded(encoded) => encoded.bytes.len(),
-        };
-        number_len(self.len() as u64) + bytes
-    }
-
-    pub(super) fn encode_into(&self, out: &mut Vec<u8>) {
-        put_number(out, self.len() as u64);
-        match *self {
-            ScoredItems::Slices(slices) => slices.iter().for_each(|item| put_scored(out, *item)),
-            ScoredItems::Encoded(encoded) => out.extend_from_slice(encoded.bytes),
-        }
-    }
-
     pub(super) fn decode(reader: &mut Reader<'a>) -> Result<Self, EffectError> {
         let scored = |reader: &mut Reader<'a>| {
             if reader.score()?.is_nan() {
@@ -149,9 +117,28 @@ impl<'a> ScoredItems<'a> {
     }
 }
 
-fn put_scored(out: &mut Vec<u8>, (score, item): (f64, &[u8])) {
-    out.extend_from_slice(&score.to_le_bytes());
-    put_bytes(out, item);
+impl Encode for Items<'_> {
+    fn write(&self, out: &mut impl Writer) {
+        out.number(self.len() as u64);
+        match *self {
+            Items::Slices(slices) => slices.iter().for_each(|item| _ = out.bytes(item)),
+            Items::Encoded(encoded) => _ = out.raw(encoded.bytes),
+        }
+    }
+}
+
+impl Encode for ScoredItems<'_> {
+    fn write(&self, out: &mut impl Writer) {
+        out.number(self.len() as u64);
+        match *self {
+            ScoredItems::Slices(slices) => slices.iter().for_each(|item| put_scored(out, *item)),
+            ScoredItems::Encoded(encoded) => _ = out.raw(encoded.bytes),
+        }
+    }
+}
+
+fn put_scored(out: &mut impl Writer, (score, item): (f64, &[u8])) {
+    out.raw(&score.to_le_bytes()).bytes(item);
 }
 
 impl<'a> EncodedItems<'a> {
@@ -296,7 +283,7 @@ impl ItemsBuf {
 
     /// Adds an item.
     pub fn push(&mut self, item: &[u8]) {
-        put_bytes(&mut self.bytes, item);
+        self.bytes.bytes(item);
         self.count += 1;
     }
 

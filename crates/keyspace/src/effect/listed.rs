@@ -7,7 +7,7 @@
 use std::fmt;
 
 use super::EffectError;
-use super::codec::{Reader, number_len, put_number};
+use super::codec::{Encode, Reader, Writer};
 use super::items::EncodedItems;
 use crate::collection::{ConsumerTimes, Delivery, GroupPosition, StreamHead, StreamId};
 
@@ -23,20 +23,8 @@ pub trait Listable: Copy + Eq + fmt::Debug {
     fn make(next: &mut dyn FnMut() -> Result<u64, EffectError>) -> Result<Self, EffectError>;
 }
 
-/// The encoding of a record.
+/// Reading a record.
 pub(crate) trait Coded: Listable {
-    /// The bytes of the id.
-    fn encoded_len(&self) -> usize {
-        let mut len = 0;
-        self.visit(&mut |number| len += number_len(number));
-        len
-    }
-
-    /// Adds it to `out`.
-    fn put(&self, out: &mut Vec<u8>) {
-        self.visit(&mut |number| put_number(out, number));
-    }
-
     /// Reads one.
     fn read(reader: &mut Reader<'_>) -> Result<Self, EffectError> {
         Self::make(&mut || reader.number())
@@ -44,6 +32,12 @@ pub(crate) trait Coded: Listable {
 }
 
 impl<T: Listable> Coded for T {}
+
+impl<T: Listable> Encode for T {
+    fn write(&self, out: &mut impl Writer) {
+        self.visit(&mut |number| _ = out.number(number));
+    }
+}
 
 impl Listable for StreamId {
     #[inline]
@@ -144,24 +138,18 @@ impl<'a, T: Listable> Listed<'a, T> {
         slices.iter().copied().chain(std::iter::from_fn(move || encoded.take(T::read)))
     }
 
-    pub(super) fn encoded_len(&self) -> usize {
-        let records = match self {
-            Listed::Slices(slices) => slices.iter().map(T::encoded_len).sum(),
-            Listed::Encoded(encoded) => encoded.bytes.len(),
-        };
-        number_len(self.len() as u64) + records
-    }
-
-    pub(super) fn encode_into(&self, out: &mut Vec<u8>) {
-        put_number(out, self.len() as u64);
-        match self {
-            Listed::Slices(slices) => slices.iter().for_each(|record| record.put(out)),
-            Listed::Encoded(encoded) => out.extend_from_slice(encoded.bytes),
-        }
-    }
-
     pub(super) fn decode(reader: &mut Reader<'a>) -> Result<Self, EffectError> {
         EncodedItems::decode(reader, |reader| T::read(reader).map(drop)).map(Listed::Encoded)
+    }
+}
+
+impl<T: Listable> Encode for Listed<'_, T> {
+    fn write(&self, out: &mut impl Writer) {
+        out.number(self.len() as u64);
+        match self {
+            Listed::Slices(slices) => slices.iter().for_each(|record| _ = out.add(record)),
+            Listed::Encoded(encoded) => _ = out.raw(encoded.bytes),
+        }
     }
 }
 

@@ -7,7 +7,8 @@
 //! A message is [`codec::MESSAGE`], the channel and the payload; a change of documents [`codec::DOCUMENTS`] and its bytes, which
 //! mean something to the crate `documents` alone. Byte strings have their length (LEB128) before them.
 
-use super::{Effect, EffectError, Reader, codec};
+use super::codec::{self, Writer};
+use super::{Effect, EffectError, Reader};
 
 /// A message as it stands in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,8 +32,7 @@ pub enum Item<'a> {
 
 /// Adds a change of documents to a record.
 pub fn encode_documents_into(change: &[u8], out: &mut Vec<u8>) {
-    out.push(codec::DOCUMENTS);
-    codec::put_bytes(out, change);
+    out.byte(codec::DOCUMENTS).bytes(change);
 }
 
 impl<'a> LoggedMessage<'a> {
@@ -41,9 +41,7 @@ impl<'a> LoggedMessage<'a> {
 
     /// Adds the encoding to `out`.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
-        out.push(codec::MESSAGE);
-        codec::put_bytes(out, self.channel);
-        codec::put_bytes(out, self.payload);
+        out.byte(codec::MESSAGE).bytes(self.channel).bytes(self.payload);
     }
 }
 
@@ -67,11 +65,19 @@ impl<'a> Item<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::DbId;
+    use crate::{DbId, GlobalOp, KeyOp};
+
+    #[test]
+    fn the_bytes_of_both_opcodes_are_pinned() {
+        let mut bytes = Vec::new();
+        LoggedMessage { channel: b"news", payload: b"xy" }.encode_into(&mut bytes);
+        encode_documents_into(b"abc", &mut bytes);
+        assert_eq!(bytes, b"\x70\x04news\x02xy\x71\x03abc");
+    }
 
     #[test]
     fn messages_stand_between_effects_and_are_passed_over_by_who_applies() {
-        let (first, second) = (Effect::FlushAll, Effect::Delete { db: DbId::ZERO, key: b"k" });
+        let (first, second) = (Effect::Global(GlobalOp::FlushAll), KeyOp::Delete.on(DbId::ZERO, b"k"));
         let messages = [("a", "1"), ("", ""), ("b", "a longer payload")].map(|(channel, payload)| {
             LoggedMessage { channel: channel.as_bytes(), payload: payload.as_bytes() }
         });

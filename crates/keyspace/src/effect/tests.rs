@@ -22,30 +22,30 @@ fn the_bytes_of_every_opcode_are_pinned() {
     let deadline_ms = Some(1_700_000_000_000);
     let functions = Items::Slices(&[b"f", b"\x01\x00", b""]);
     let golden: [(Effect<'_>, &[u8]); 15] = [
-        (Effect::Delete { db: db(1), key }, b"\x01\x01\x03key"),
-        (Effect::SetExpiry { db: db(2), key, expire_at_ms: None }, b"\x02\x02\x03key"),
+        (KeyOp::Delete.on(db(1), key), b"\x01\x01\x03key"),
+        (KeyOp::SetExpiry { expire_at_ms: None }.on(db(2), key), b"\x02\x02\x03key"),
         (
-            Effect::SetExpiry { db: db(0), key, expire_at_ms: deadline_ms },
+            KeyOp::SetExpiry { expire_at_ms: deadline_ms }.on(db(0), key),
             b"\x03\x00\x03key\x80\xd0\x95\xff\xbc\x31",
         ),
         (Effect::Move { db: db(1), key, to_db: db(2), to_key: b"new" }, b"\x04\x01\x03key\x02\x03new"),
-        (Effect::Put { db: db(0), key, value, expire_at_ms: None }, b"\x10\x00\x03key\x01v"),
+        (KeyOp::Put { value, expire_at_ms: None }.on(db(0), key), b"\x10\x00\x03key\x01v"),
         (
-            Effect::Put { db: db(15), key, value, expire_at_ms: deadline_ms },
+            KeyOp::Put { value, expire_at_ms: deadline_ms }.on(db(15), key),
             b"\x11\x0f\x03key\x01v\x80\xd0\x95\xff\xbc\x31",
         ),
-        (Effect::Append { db: db(0), key, suffix: b"xy" }, b"\x12\x00\x03key\x02xy"),
-        (Effect::SetRange { db: db(0), key, offset: 300, bytes: b"" }, b"\x13\x00\x03key\xac\x02\x00"),
+        (KeyOp::Append { suffix: b"xy" }.on(db(0), key), b"\x12\x00\x03key\x02xy"),
+        (KeyOp::SetRange { offset: 300, bytes: b"" }.on(db(0), key), b"\x13\x00\x03key\xac\x02\x00"),
         (
-            Effect::PutLibrary { name: b"lib", code: b"xy", functions },
+            Effect::Library { name: b"lib", content: Some(LibraryContent { code: b"xy", functions }) },
             b"\x78\x03lib\x02xy\x03\x01f\x02\x01\x00\x00",
         ),
-        (Effect::DropLibrary { name: b"lib" }, b"\x79\x03lib"),
-        (Effect::PutSetting { name: b"name", value: b"x" }, b"\x7a\x04name\x01x"),
-        (Effect::DropSetting { name: b"name" }, b"\x7b\x04name"),
-        (Effect::FlushDb { db: db(3) }, b"\xf0\x03"),
-        (Effect::FlushAll, b"\xf1"),
-        (Effect::SwapDb { a: db(4), b: db(5) }, b"\xf2\x04\x05"),
+        (Effect::Library { name: b"lib", content: None }, b"\x79\x03lib"),
+        (Effect::Setting { name: b"name", value: Some(b"x") }, b"\x7a\x04name\x01x"),
+        (Effect::Setting { name: b"name", value: None }, b"\x7b\x04name"),
+        (Effect::Global(GlobalOp::FlushDb { db: db(3) }), b"\xf0\x03"),
+        (Effect::Global(GlobalOp::FlushAll), b"\xf1"),
+        (Effect::Global(GlobalOp::SwapDb { a: db(4), b: db(5) }), b"\xf2\x04\x05"),
     ];
     for (effect, bytes) in golden.into_iter().chain(collections()).chain(streams()) {
         assert_eq!(encoded(&effect), bytes, "{effect:?}");
@@ -60,7 +60,7 @@ fn collections() -> Vec<(Effect<'static>, &'static [u8])> {
     const ITEMS: Items<'static> = Items::Slices(&[b"a", b"bc"]);
     const SCORED: ScoredItems<'static> = ScoredItems::Slices(&[(1.0, b"a")]);
     let (db, key) = (DbId::new(2).expect("a database"), b"k".as_slice());
-    let put = |value, expire_at_ms| Effect::Put { db, key, value, expire_at_ms };
+    let put = |value, expire_at_ms| KeyOp::Put { value, expire_at_ms }.on(db, key);
     let (head, tail) = (ListEnd::Head, ListEnd::Tail);
     vec![
         (put(Value::List(ITEMS), None), b"\x14\x02\x01k\x02\x01a\x02bc"),
@@ -71,28 +71,28 @@ fn collections() -> Vec<(Effect<'static>, &'static [u8])> {
         (put(Value::Zset(SCORED), Some(5)), b"\x19\x02\x01k\x01\0\0\0\0\0\0\xf0\x3f\x01a\x05"),
         (put(Value::Hash(ITEMS), None), b"\x1a\x02\x01k\x02\x01a\x02bc"),
         (put(Value::Hash(ITEMS), Some(5)), b"\x1b\x02\x01k\x02\x01a\x02bc\x05"),
-        (Effect::ListPush { db, key, end: head, items: ITEMS }, b"\x20\x02\x01k\x02\x01a\x02bc"),
-        (Effect::ListPush { db, key, end: tail, items: ITEMS }, b"\x21\x02\x01k\x02\x01a\x02bc"),
-        (Effect::ListPop { db, key, end: head, count: 3 }, b"\x22\x02\x01k\x03"),
-        (Effect::ListPop { db, key, end: tail, count: 300 }, b"\x23\x02\x01k\xac\x02"),
-        (Effect::ListSet { db, key, index: 1, item: b"x" }, b"\x24\x02\x01k\x01\x01x"),
-        (Effect::ListInsert { db, key, index: 1, item: b"x" }, b"\x25\x02\x01k\x01\x01x"),
-        (Effect::ListRemove { db, key, end: head, count: 0, item: b"x" }, b"\x26\x02\x01k\x00\x01x"),
-        (Effect::ListRemove { db, key, end: tail, count: 1, item: b"x" }, b"\x27\x02\x01k\x01\x01x"),
-        (Effect::SetAdd { db, key, members: ITEMS }, b"\x30\x02\x01k\x02\x01a\x02bc"),
-        (Effect::SetRemove { db, key, members: ITEMS }, b"\x31\x02\x01k\x02\x01a\x02bc"),
-        (Effect::ZsetPut { db, key, members: SCORED }, b"\x40\x02\x01k\x01\0\0\0\0\0\0\xf0\x3f\x01a"),
-        (Effect::ZsetRemove { db, key, members: ITEMS }, b"\x41\x02\x01k\x02\x01a\x02bc"),
-        (Effect::ZsetRemoveRanks { db, key, first: 1, count: 2 }, b"\x42\x02\x01k\x01\x02"),
-        (Effect::HashPut { db, key, pairs: ITEMS }, b"\x50\x02\x01k\x02\x01a\x02bc"),
-        (Effect::HashUpdate { db, key, pairs: ITEMS }, b"\x51\x02\x01k\x02\x01a\x02bc"),
-        (Effect::HashRemove { db, key, fields: ITEMS }, b"\x52\x02\x01k\x02\x01a\x02bc"),
+        (KeyOp::ListPush { end: head, items: ITEMS }.on(db, key), b"\x20\x02\x01k\x02\x01a\x02bc"),
+        (KeyOp::ListPush { end: tail, items: ITEMS }.on(db, key), b"\x21\x02\x01k\x02\x01a\x02bc"),
+        (KeyOp::ListPop { end: head, count: 3 }.on(db, key), b"\x22\x02\x01k\x03"),
+        (KeyOp::ListPop { end: tail, count: 300 }.on(db, key), b"\x23\x02\x01k\xac\x02"),
+        (KeyOp::ListSet { index: 1, item: b"x" }.on(db, key), b"\x24\x02\x01k\x01\x01x"),
+        (KeyOp::ListInsert { index: 1, item: b"x" }.on(db, key), b"\x25\x02\x01k\x01\x01x"),
+        (KeyOp::ListRemove { end: head, count: 0, item: b"x" }.on(db, key), b"\x26\x02\x01k\x00\x01x"),
+        (KeyOp::ListRemove { end: tail, count: 1, item: b"x" }.on(db, key), b"\x27\x02\x01k\x01\x01x"),
+        (KeyOp::SetAdd { members: ITEMS }.on(db, key), b"\x30\x02\x01k\x02\x01a\x02bc"),
+        (KeyOp::SetRemove { members: ITEMS }.on(db, key), b"\x31\x02\x01k\x02\x01a\x02bc"),
+        (KeyOp::ZsetPut { members: SCORED }.on(db, key), b"\x40\x02\x01k\x01\0\0\0\0\0\0\xf0\x3f\x01a"),
+        (KeyOp::ZsetRemove { members: ITEMS }.on(db, key), b"\x41\x02\x01k\x02\x01a\x02bc"),
+        (KeyOp::ZsetRemoveRanks { first: 1, count: 2 }.on(db, key), b"\x42\x02\x01k\x01\x02"),
+        (KeyOp::HashPut { pairs: ITEMS }.on(db, key), b"\x50\x02\x01k\x02\x01a\x02bc"),
+        (KeyOp::HashUpdate { pairs: ITEMS }.on(db, key), b"\x51\x02\x01k\x02\x01a\x02bc"),
+        (KeyOp::HashRemove { fields: ITEMS }.on(db, key), b"\x52\x02\x01k\x02\x01a\x02bc"),
         (
-            Effect::HashSetExpiry { db, key, fields: ITEMS, expire_at_ms: None },
+            KeyOp::HashSetExpiry { fields: ITEMS, expire_at_ms: None }.on(db, key),
             b"\x53\x02\x01k\x02\x01a\x02bc",
         ),
         (
-            Effect::HashSetExpiry { db, key, fields: ITEMS, expire_at_ms: Some(5) },
+            KeyOp::HashSetExpiry { fields: ITEMS, expire_at_ms: Some(5) }.on(db, key),
             b"\x54\x02\x01k\x02\x01a\x02bc\x05",
         ),
     ]
@@ -109,35 +109,35 @@ fn streams() -> Vec<(Effect<'static>, &'static [u8])> {
     let (group, consumer) = (b"g".as_slice(), b"c".as_slice());
     let head =
         StreamHead { last_id: StreamId::new(7, 8), max_deleted_id: StreamId::new(5, 6), entries_added: 300 };
-    let put = |expire_at_ms| Effect::Put { db, key, value: Value::Stream(head), expire_at_ms };
+    let put = |expire_at_ms| KeyOp::Put { value: Value::Stream(head), expire_at_ms }.on(db, key);
     let id = StreamId::new(300, 1);
     let at = |entries_read| GroupPosition { last_id: id, entries_read };
     let seen = |active_ms| ConsumerTimes { seen_ms: 9, active_ms };
     let block = StreamBlock::verify(BLOCK).expect("a block");
-    let put_group = |position| Effect::StreamPutGroup { db, key, group, position };
-    let put_consumer = |times| Effect::StreamPutConsumer { db, key, group, consumer, times };
+    let put_group = |position| KeyOp::StreamPutGroup { group, position }.on(db, key);
+    let put_consumer = |times| KeyOp::StreamPutConsumer { group, consumer, times }.on(db, key);
     vec![
         (put(None), b"\x1c\x02\x01k\x07\x08\x05\x06\xac\x02"),
         (put(Some(5)), b"\x1d\x02\x01k\x07\x08\x05\x06\xac\x02\x05"),
-        (Effect::StreamAdd { db, key, id, pairs: PAIRS }, b"\x60\x02\x01k\xac\x02\x01\x02\x01f\x0212"),
+        (KeyOp::StreamAdd { id, pairs: PAIRS }.on(db, key), b"\x60\x02\x01k\xac\x02\x01\x02\x01f\x0212"),
         (
-            Effect::StreamAddBlock { db, key, block },
+            KeyOp::StreamAddBlock { block }.on(db, key),
             b"\x61\x02\x01k\x11\x05\x01\x01\x01f\x06\x00\x00\x0c\x0f\x02\x03\x01\x01g\x81x",
         ),
-        (Effect::StreamTrim { db, key, through: id }, b"\x62\x02\x01k\xac\x02\x01"),
-        (Effect::StreamDelete { db, key, ids: IDS }, b"\x63\x02\x01k\x02\x01\x02\xac\x02\x00"),
-        (Effect::StreamSetHead { db, key, head }, b"\x64\x02\x01k\x07\x08\x05\x06\xac\x02"),
+        (KeyOp::StreamTrim { through: id }.on(db, key), b"\x62\x02\x01k\xac\x02\x01"),
+        (KeyOp::StreamDelete { ids: IDS }.on(db, key), b"\x63\x02\x01k\x02\x01\x02\xac\x02\x00"),
+        (KeyOp::StreamSetHead { head }.on(db, key), b"\x64\x02\x01k\x07\x08\x05\x06\xac\x02"),
         (put_group(at(None)), b"\x65\x02\x01k\x01g\xac\x02\x01\x00"),
         (put_group(at(Some(0))), b"\x65\x02\x01k\x01g\xac\x02\x01\x01"),
-        (Effect::StreamDropGroup { db, key, group }, b"\x66\x02\x01k\x01g"),
+        (KeyOp::StreamDropGroup { group }.on(db, key), b"\x66\x02\x01k\x01g"),
         (put_consumer(seen(None)), b"\x67\x02\x01k\x01g\x01c\x09\x00"),
         (put_consumer(seen(Some(9))), b"\x67\x02\x01k\x01g\x01c\x09\x0a"),
-        (Effect::StreamDropConsumer { db, key, group, consumer }, b"\x68\x02\x01k\x01g\x01c"),
+        (KeyOp::StreamDropConsumer { group, consumer }.on(db, key), b"\x68\x02\x01k\x01g\x01c"),
         (
-            Effect::StreamPend { db, key, group, consumer, deliveries: DELIVERIES },
+            KeyOp::StreamPend { group, consumer, deliveries: DELIVERIES }.on(db, key),
             b"\x69\x02\x01k\x01g\x01c\x01\x01\x02\xac\x02\x04",
         ),
-        (Effect::StreamUnpend { db, key, group, ids: IDS }, b"\x6a\x02\x01k\x01g\x02\x01\x02\xac\x02\x00"),
+        (KeyOp::StreamUnpend { group, ids: IDS }.on(db, key), b"\x6a\x02\x01k\x01g\x02\x01\x02\xac\x02\x00"),
     ]
 }
 
@@ -189,10 +189,10 @@ fn malformed_effects_are_named_and_leave_the_input_alone() {
 
 #[test]
 fn scopes_name_the_key() {
-    assert_eq!(Effect::Delete { db: db(0), key: b"k" }.scope(), Scope::Slot(b"k"));
-    assert_eq!(Effect::SwapDb { a: db(0), b: db(1) }.scope(), Scope::Global);
-    assert_eq!(Effect::FlushAll.key(), None);
-    let drop = Effect::DropLibrary { name: b"lib" };
+    assert_eq!(KeyOp::Delete.on(db(0), b"k").scope(), Scope::Slot(b"k"));
+    assert_eq!(Effect::Global(GlobalOp::SwapDb { a: db(0), b: db(1) }).scope(), Scope::Global);
+    assert_eq!(Effect::Global(GlobalOp::FlushAll).key(), None);
+    let drop = Effect::Library { name: b"lib", content: None };
     assert_eq!((drop.scope(), drop.target()), (Scope::Slot(b""), None));
     let renames = Effect::Move { db: db(0), key: b"a", to_db: db(1), to_key: b"b" };
     assert_eq!((renames.scope(), renames.target()), (Scope::Two(b"a", b"b"), None));
@@ -214,19 +214,22 @@ impl Owned {
         let (db, key, bytes) = (self.db, &self.key[..], &self.bytes[..]);
         let expire_at_ms = (!self.number.is_multiple_of(3)).then_some(self.number);
         match self.kind {
-            0 => Effect::Put { db, key, value: Value::String(bytes), expire_at_ms },
-            1 => Effect::Delete { db, key },
-            2 => Effect::SetExpiry { db, key, expire_at_ms },
-            3 => Effect::Append { db, key, suffix: bytes },
-            4 => Effect::SetRange { db, key, offset: self.number, bytes },
-            5 => Effect::FlushDb { db },
-            6 => Effect::FlushAll,
+            0 => KeyOp::Put { value: Value::String(bytes), expire_at_ms }.on(db, key),
+            1 => KeyOp::Delete.on(db, key),
+            2 => KeyOp::SetExpiry { expire_at_ms }.on(db, key),
+            3 => KeyOp::Append { suffix: bytes }.on(db, key),
+            4 => KeyOp::SetRange { offset: self.number, bytes }.on(db, key),
+            5 => Effect::Global(GlobalOp::FlushDb { db }),
+            6 => Effect::Global(GlobalOp::FlushAll),
             7 => Effect::Move { db, key, to_db: self.other, to_key: bytes },
-            8 => Effect::PutLibrary { name: key, code: bytes, functions: Items::EMPTY },
-            9 => Effect::DropLibrary { name: key },
-            10 => Effect::PutSetting { name: key, value: bytes },
-            11 => Effect::DropSetting { name: key },
-            _ => Effect::SwapDb { a: db, b: self.other },
+            8 => Effect::Library {
+                name: key,
+                content: Some(LibraryContent { code: bytes, functions: Items::EMPTY }),
+            },
+            9 => Effect::Library { name: key, content: None },
+            10 => Effect::Setting { name: key, value: Some(bytes) },
+            11 => Effect::Setting { name: key, value: None },
+            _ => Effect::Global(GlobalOp::SwapDb { a: db, b: self.other }),
         }
     }
 }

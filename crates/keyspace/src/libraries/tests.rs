@@ -1,7 +1,7 @@
 //! What effects make of libraries, who sees it when, and that captures carry them.
 
 use super::*;
-use crate::{AccessClock, Capture, Freed, Loader, Options, slot_of};
+use crate::{AccessClock, Capture, Freed, GlobalOp, Loader, Options, slot_of};
 
 fn keyspace() -> Keyspace {
     Keyspace::new(Options { hash_seed: 1 })
@@ -49,10 +49,15 @@ fn a_change_is_seen_by_others_once_it_has_an_lsn() {
     assert_eq!((keyspace.libraries().generation, keyspace.libraries().lsn), (1, Lsn::new(7)));
 }
 
+fn after(set: &Libraries, effect: &Effect<'_>) -> Option<Libraries> {
+    let Effect::Library { name, content } = *effect else { unreachable!("the effect of a library") };
+    set.after(name, content)
+}
+
 #[test]
 fn functions_are_found_whatever_their_case() {
     let none = Libraries::default();
-    let loaded = library("lib", "code", &["Mixed"]).with_effect(|effect| none.after(effect)).expect("new");
+    let loaded = library("lib", "code", &["Mixed"]).with_effect(|effect| after(&none, effect)).expect("new");
     let (found, function) = loaded.function(b"mIXED").expect("there");
     assert_eq!((&*found.name, &*function.name), (&b"lib"[..], &b"Mixed"[..]));
     assert!(loaded.function(b"mixe").is_none() && loaded.get(b"LIB").is_none());
@@ -65,16 +70,14 @@ fn functions_are_found_whatever_their_case() {
 #[test]
 fn a_library_goes_with_its_functions() {
     let set =
-        |set: Libraries, library: Library| library.with_effect(|effect| set.after(effect)).expect("new");
+        |set: Libraries, library: Library| library.with_effect(|effect| after(&set, effect)).expect("new");
     let two = set(set(Libraries::default(), library("a", "1", &["f"])), library("b", "2", &["g"]));
-    let replaced = library("a", "3", &["h"]).with_effect(|effect| two.after(effect)).expect("another");
+    let replaced = library("a", "3", &["h"]).with_effect(|effect| after(&two, effect)).expect("another");
     assert!(replaced.function(b"f").is_none() && replaced.function(b"h").is_some());
-    let dropped = replaced.after(&Effect::DropLibrary { name: b"a" }).expect("less");
+    let dropped = replaced.after(b"a", None).expect("less");
     assert_eq!(names(&dropped), ["b"]);
     assert!(dropped.function(b"h").is_none() && dropped.function(b"g").is_some());
-    assert!(dropped.after(&Effect::DropLibrary { name: b"a" }).is_none());
-    let flushed = dropped.after(&Effect::FlushAll).expect("less");
-    assert!(flushed.is_empty() && flushed.after(&Effect::FlushAll).is_none());
+    assert!(dropped.after(b"a", None).is_none());
 }
 
 #[test]
@@ -92,7 +95,7 @@ fn captured_libraries_are_those_of_the_moment_of_their_slot() {
     while capture.fill(&mut piece, 100, 1000).is_some() {
         pieces.push(piece.clone());
         let mut guard = keyspace.lock(LIBRARIES_SLOT);
-        apply(&mut guard, &Effect::DropLibrary { name: b"old" });
+        apply(&mut guard, &Effect::Library { name: b"old", content: None });
         guard.set_last_lsn(Lsn::new(4));
     }
     assert!(pieces.len() > 3, "{} pieces", pieces.len());
@@ -114,9 +117,13 @@ fn flushall_leaves_no_library() {
         guard.set_last_lsn(Lsn::new(3));
     }
     let mut all = keyspace.lock_all();
-    all.apply(&Effect::FlushAll, AccessClock::default(), &mut Freed::new());
-    all.iter_mut().for_each(|guard| guard.set_last_lsn(Lsn::new(4)));
+    for lsn in [4, 5] {
+        all.apply(&Effect::Global(GlobalOp::FlushAll), AccessClock::default(), &mut Freed::new());
+        all.iter_mut().for_each(|guard| guard.set_last_lsn(Lsn::new(lsn)));
+        let published = keyspace.libraries();
+        assert!(published.libraries.is_empty());
+        assert_eq!((published.generation, published.lsn), (2, Lsn::new(4)), "the second changes nothing");
+    }
     drop(all);
-    assert!(keyspace.libraries().libraries.is_empty());
     assert_eq!(keyspace.libraries().lsn, Lsn::new(4));
 }

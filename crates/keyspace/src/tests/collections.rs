@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 
 use crate::{
-    AccessClock, DbId, Effect, Freed, Items, Keyspace, ListEnd, Options, PackedLimits, Scope, ScoredItems,
-    SlotId, Value, slot_of,
+    AccessClock, DbId, Effect, Freed, GlobalOp, Items, KeyOp, Keyspace, ListEnd, Options, PackedLimits,
+    Scope, ScoredItems, SlotId, Value, slot_of,
 };
 
 /// An effect on one of a few keys, or on all, with its own bytes.
@@ -52,38 +52,38 @@ fn with_effect(step: &Step, visit: impl FnOnce(&Effect<'_>)) {
     let members = ScoredItems::Slices(&scored);
     let (number, expire_at_ms) = (u64::from(step.number), step.deadline_ms);
     let end = if step.number.is_multiple_of(2) { ListEnd::Head } else { ListEnd::Tail };
-    let put = |value| Effect::Put { db, key, value, expire_at_ms };
+    let put = |value| KeyOp::Put { value, expire_at_ms }.on(db, key);
     // The other key of the same type.
     let to_key = format!("key-{}", (step.key + 5) % 10);
     let effect = match (step.kind, step.key % 5) {
         (60.., _) => Effect::Move { db, key, to_db: db, to_key: to_key.as_bytes() },
         (59, _) => Effect::Move { db, key, to_db: DbId::ZERO, to_key: key },
-        (0, _) => Effect::Delete { db, key },
-        (1, _) => Effect::SetExpiry { db, key, expire_at_ms },
-        (2, _) if step.number < 8 => Effect::FlushDb { db },
-        (2, _) if step.number < 10 => Effect::FlushAll,
-        (2, _) => Effect::SwapDb { a: db, b: DbId::ZERO },
+        (0, _) => KeyOp::Delete.on(db, key),
+        (1, _) => KeyOp::SetExpiry { expire_at_ms }.on(db, key),
+        (2, _) if step.number < 8 => Effect::Global(GlobalOp::FlushDb { db }),
+        (2, _) if step.number < 10 => Effect::Global(GlobalOp::FlushAll),
+        (2, _) => Effect::Global(GlobalOp::SwapDb { a: db, b: DbId::ZERO }),
         (3..8, 0) => put(Value::String(slices[0])),
-        (8..24, 0) => Effect::Append { db, key, suffix: slices[0] },
-        (_, 0) => Effect::SetRange { db, key, offset: number, bytes: slices[0] },
+        (8..24, 0) => KeyOp::Append { suffix: slices[0] }.on(db, key),
+        (_, 0) => KeyOp::SetRange { offset: number, bytes: slices[0] }.on(db, key),
         (3, 1) => put(Value::List(items)),
-        (4..16, 1) => Effect::ListPop { db, key, end, count: number % 5 },
-        (16..20, 1) => Effect::ListSet { db, key, index: number % 8, item: slices[0] },
-        (20..24, 1) => Effect::ListInsert { db, key, index: number % 8, item: slices[0] },
-        (24..28, 1) => Effect::ListRemove { db, key, end, count: number % 3, item: slices[0] },
-        (_, 1) => Effect::ListPush { db, key, end, items },
+        (4..16, 1) => KeyOp::ListPop { end, count: number % 5 }.on(db, key),
+        (16..20, 1) => KeyOp::ListSet { index: number % 8, item: slices[0] }.on(db, key),
+        (20..24, 1) => KeyOp::ListInsert { index: number % 8, item: slices[0] }.on(db, key),
+        (24..28, 1) => KeyOp::ListRemove { end, count: number % 3, item: slices[0] }.on(db, key),
+        (_, 1) => KeyOp::ListPush { end, items }.on(db, key),
         (3, 2) => put(Value::Set(items)),
-        (4..20, 2) => Effect::SetRemove { db, key, members: items },
-        (_, 2) => Effect::SetAdd { db, key, members: items },
+        (4..20, 2) => KeyOp::SetRemove { members: items }.on(db, key),
+        (_, 2) => KeyOp::SetAdd { members: items }.on(db, key),
         (3, 3) => put(Value::Zset(members)),
-        (4..16, 3) => Effect::ZsetRemove { db, key, members: items },
-        (16..20, 3) => Effect::ZsetRemoveRanks { db, key, first: number % 8, count: number % 3 },
-        (_, 3) => Effect::ZsetPut { db, key, members },
+        (4..16, 3) => KeyOp::ZsetRemove { members: items }.on(db, key),
+        (16..20, 3) => KeyOp::ZsetRemoveRanks { first: number % 8, count: number % 3 }.on(db, key),
+        (_, 3) => KeyOp::ZsetPut { members }.on(db, key),
         (3, _) => put(Value::Hash(pairs)),
-        (4..16, _) => Effect::HashRemove { db, key, fields: items },
-        (16..24, _) => Effect::HashUpdate { db, key, pairs },
-        (24..36, _) => Effect::HashSetExpiry { db, key, fields: items, expire_at_ms },
-        (_, _) => Effect::HashPut { db, key, pairs },
+        (4..16, _) => KeyOp::HashRemove { fields: items }.on(db, key),
+        (16..24, _) => KeyOp::HashUpdate { pairs }.on(db, key),
+        (24..36, _) => KeyOp::HashSetExpiry { fields: items, expire_at_ms }.on(db, key),
+        (_, _) => KeyOp::HashPut { pairs }.on(db, key),
     };
     visit(&effect);
 }
@@ -147,7 +147,7 @@ proptest! {
 fn every_difference_shows_in_the_digest() {
     let put = |key: &str, value| {
         let keyspace = Keyspace::new(Options { hash_seed: 1 });
-        apply(&keyspace, &Effect::Put { db: DbId::ZERO, key: key.as_bytes(), value, expire_at_ms: None });
+        apply(&keyspace, &KeyOp::Put { value, expire_at_ms: None }.on(DbId::ZERO, key.as_bytes()));
         keyspace
     };
     let (ab, ba) = (Items::Slices(&[b"a", b"b"]), Items::Slices(&[b"b", b"a"]));
@@ -170,6 +170,6 @@ fn every_difference_shows_in_the_digest() {
     }
     assert_eq!(put("k", Value::Set(ab)).digest(), put("k", Value::Set(ba)).digest());
     let expiring = put("k", Value::Set(ab));
-    apply(&expiring, &Effect::SetExpiry { db: DbId::ZERO, key: b"k", expire_at_ms: Some(5) });
+    apply(&expiring, &KeyOp::SetExpiry { expire_at_ms: Some(5) }.on(DbId::ZERO, b"k"));
     assert_ne!(expiring.digest(), put("k", Value::Set(ab)).digest());
 }

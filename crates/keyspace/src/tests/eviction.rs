@@ -1,14 +1,14 @@
 //! Random keys and candidates for eviction.
 
 use super::{clock, db, get, keyspace, put};
-use crate::{AccessClock, AccessPolicy, Candidate, DbId, Effect, EvictionPolicy, Freed, Keyspace, Value};
+use crate::{AccessClock, AccessPolicy, Candidate, DbId, EvictionPolicy, Freed, KeyOp, Keyspace, Value};
 
 /// Enough samples to look at every one of a handful of keys, whatever the seed.
 const MANY: usize = 200;
 
 fn put_at(keyspace: &Keyspace, key: &str, expire_at_ms: Option<u64>, clock: AccessClock) {
     let (db, key, value) = (DbId::ZERO, key.as_bytes(), Value::String(b""));
-    let effect = Effect::Put { db, key, value, expire_at_ms };
+    let effect = KeyOp::Put { value, expire_at_ms }.on(db, key);
     keyspace.lock(keyspace.hash(key).slot()).apply(&effect, clock, &mut Freed::new());
 }
 

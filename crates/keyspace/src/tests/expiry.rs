@@ -1,7 +1,7 @@
 //! Active expiry: what is due, and that stale items do no harm.
 
 use super::{apply, db, delete, get, keyspace, narrow, put};
-use crate::{DbId, Effect, Keyspace, SlotId};
+use crate::{DbId, Effect, GlobalOp, KeyOp, Keyspace, SlotId};
 
 fn due(keyspace: &Keyspace, now_ms: u64) -> Vec<SlotId> {
     keyspace.due_slots(now_ms, SlotId::FIRST, SlotId::LAST).collect()
@@ -54,7 +54,7 @@ fn changed_and_removed_deadlines_leave_nothing_that_is_due() {
         put(&keyspace, DbId::ZERO, b"k", b"", Some(deadline_ms));
     }
     let set = |expire_at_ms| {
-        apply(&keyspace, &Effect::SetExpiry { db: DbId::ZERO, key: b"k", expire_at_ms }, 0);
+        apply(&keyspace, &KeyOp::SetExpiry { expire_at_ms }.on(DbId::ZERO, b"k"), 0);
         keyspace.check();
     };
     set(Some(500));
@@ -68,7 +68,7 @@ fn changed_and_removed_deadlines_leave_nothing_that_is_due() {
 fn a_deadline_that_is_put_off_costs_nothing_until_its_item_is_due() {
     let keyspace = keyspace();
     let set = |key: &[u8], deadline_ms| {
-        apply(&keyspace, &Effect::SetExpiry { db: DbId::ZERO, key, expire_at_ms: Some(deadline_ms) }, 0);
+        apply(&keyspace, &KeyOp::SetExpiry { expire_at_ms: Some(deadline_ms) }.on(DbId::ZERO, key), 0);
     };
     put(&keyspace, DbId::ZERO, b"{k}", b"", Some(10));
     put(&keyspace, DbId::ZERO, b"{k}other", b"", Some(25));
@@ -120,7 +120,7 @@ fn swapping_databases_takes_deadlines_along() {
     let keyspace = keyspace();
     put(&keyspace, DbId::ZERO, b"k", b"zero", Some(10));
     put(&keyspace, db(1), b"k", b"one", Some(20));
-    apply(&keyspace, &Effect::SwapDb { a: DbId::ZERO, b: db(1) }, 0);
+    apply(&keyspace, &Effect::Global(GlobalOp::SwapDb { a: DbId::ZERO, b: db(1) }), 0);
     keyspace.check();
     assert_eq!(get(&keyspace, DbId::ZERO, b"k", 0), Some(b"one".to_vec()));
     assert_eq!(expire(&keyspace, 10, 10), [(db(1), b"k".to_vec())]);

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::{clock, db, get, narrow};
 use crate::{
-    AccessClock, AccessPolicy, DbId, Effect, Freed, Keyspace, ScanCursor, Scope, SlotId, Value, slot_of,
+    AccessClock, AccessPolicy, DbId, Effect, Freed, GlobalOp, KeyOp, Keyspace, ScanCursor, Scope, SlotId,
+    Value, slot_of,
 };
 
 type Content = BTreeMap<(DbId, Vec<u8>), (Vec<u8>, Option<u64>)>;
@@ -111,32 +112,36 @@ impl World {
     fn model(&mut self, effect: &Effect<'_>) {
         let content = &mut self.content;
         match *effect {
-            Effect::Put { db, key, value: Value::String(value), expire_at_ms } => {
-                content.insert((db, key.to_vec()), (value.to_vec(), expire_at_ms));
-            }
-            Effect::Delete { db, key } => {
-                content.remove(&(db, key.to_vec()));
-            }
-            Effect::SetExpiry { db, key, expire_at_ms } => {
-                content.entry((db, key.to_vec())).and_modify(|(_, deadline)| *deadline = expire_at_ms);
-            }
-            Effect::Append { db, key, suffix } => {
-                content.entry((db, key.to_vec())).or_default().0.extend_from_slice(suffix);
-            }
-            Effect::SetRange { db, key, offset, bytes } => {
-                let (value, _) = content.entry((db, key.to_vec())).or_default();
-                let (start, end) = (offset as usize, offset as usize + bytes.len());
-                value.resize(value.len().max(end), 0);
-                value[start..end].copy_from_slice(bytes);
+            Effect::Key { db, key, op } => {
+                let place = (db, key.to_vec());
+                match op {
+                    KeyOp::Put { value: Value::String(value), expire_at_ms } => {
+                        content.insert(place, (value.to_vec(), expire_at_ms));
+                    }
+                    KeyOp::Delete => _ = content.remove(&place),
+                    KeyOp::SetExpiry { expire_at_ms } => {
+                        content.entry(place).and_modify(|(_, deadline)| *deadline = expire_at_ms);
+                    }
+                    KeyOp::Append { suffix } => {
+                        content.entry(place).or_default().0.extend_from_slice(suffix);
+                    }
+                    KeyOp::SetRange { offset, bytes } => {
+                        let (value, _) = content.entry(place).or_default();
+                        let (start, end) = (offset as usize, offset as usize + bytes.len());
+                        value.resize(value.len().max(end), 0);
+                        value[start..end].copy_from_slice(bytes);
+                    }
+                    _ => unreachable!("this model knows strings"),
+                }
             }
             Effect::Move { db, key, to_db, to_key } => {
                 if let Some(held) = content.remove(&(db, key.to_vec())) {
                     content.insert((to_db, to_key.to_vec()), held);
                 }
             }
-            Effect::FlushDb { db } => content.retain(|(in_db, _), _| *in_db != db),
-            Effect::FlushAll => content.clear(),
-            Effect::SwapDb { a, b } => {
+            Effect::Global(GlobalOp::FlushDb { db }) => content.retain(|(in_db, _), _| *in_db != db),
+            Effect::Global(GlobalOp::FlushAll) => content.clear(),
+            Effect::Global(GlobalOp::SwapDb { a, b }) => {
                 let swapped = |db| {
                     if db == a {
                         b
@@ -151,7 +156,7 @@ impl World {
                     .map(|((db, key), held)| ((swapped(db), key), held))
                     .collect();
             }
-            _ => unreachable!("this model knows strings"),
+            Effect::Library { .. } | Effect::Setting { .. } => unreachable!("this model knows keys"),
         }
     }
 
@@ -161,25 +166,25 @@ impl World {
             Step::Put { db, key, len, expire_at_ms } => {
                 let value = vec![fill; *len];
                 let expire_at_ms = expire_at_ms.map(|after_ms| self.clock.now_ms + after_ms);
-                self.apply(&Effect::Put { db: *db, key, value: Value::String(&value), expire_at_ms });
+                self.apply(&KeyOp::Put { value: Value::String(&value), expire_at_ms }.on(*db, key));
             }
-            Step::Delete { db, key } => self.apply(&Effect::Delete { db: *db, key }),
+            Step::Delete { db, key } => self.apply(&KeyOp::Delete.on(*db, key)),
             Step::SetExpiry { db, key, expire_at_ms } => {
                 let expire_at_ms = expire_at_ms.map(|after_ms| self.clock.now_ms + after_ms);
-                self.apply(&Effect::SetExpiry { db: *db, key, expire_at_ms });
+                self.apply(&KeyOp::SetExpiry { expire_at_ms }.on(*db, key));
             }
             Step::Append { db, key, len } => {
-                self.apply(&Effect::Append { db: *db, key, suffix: &vec![fill; *len] });
+                self.apply(&KeyOp::Append { suffix: &vec![fill; *len] }.on(*db, key));
             }
             Step::SetRange { db, key, offset, len } => {
-                self.apply(&Effect::SetRange { db: *db, key, offset: *offset, bytes: &vec![fill; *len] });
+                self.apply(&KeyOp::SetRange { offset: *offset, bytes: &vec![fill; *len] }.on(*db, key));
             }
             Step::Move { from: (db, key), to: (to_db, to_key) } => {
                 self.apply(&Effect::Move { db: *db, key, to_db: *to_db, to_key });
             }
-            Step::FlushDb(db) => self.apply(&Effect::FlushDb { db: *db }),
-            Step::FlushAll => self.apply(&Effect::FlushAll),
-            Step::SwapDb(a, b) => self.apply(&Effect::SwapDb { a: *a, b: *b }),
+            Step::FlushDb(db) => self.apply(&Effect::Global(GlobalOp::FlushDb { db: *db })),
+            Step::FlushAll => self.apply(&Effect::Global(GlobalOp::FlushAll)),
+            Step::SwapDb(a, b) => self.apply(&Effect::Global(GlobalOp::SwapDb { a: *a, b: *b })),
             Step::Touch { db, key } => self.touch(*db, key),
             Step::Advance(ms) => self.clock.now_ms += ms,
             Step::DeleteExpired => self.delete_expired(),
@@ -208,7 +213,7 @@ impl World {
             for (db, key) in keys {
                 let (_, deadline) = self.content[&(db, key.clone())];
                 assert!(deadline.is_some_and(|ms| ms <= now_ms), "{key:?} was not due");
-                self.apply(&Effect::Delete { db, key: &key });
+                self.apply(&KeyOp::Delete.on(db, &key));
             }
         }
         assert!(self.content.values().all(|(_, deadline)| deadline.is_none_or(|ms| ms > now_ms)));
@@ -286,7 +291,7 @@ proptest! {
 
         // Nothing is left when nothing is left.
         for (db, key) in world.content.clone().into_keys() {
-            world.apply(&Effect::Delete { db, key: &key });
+            world.apply(&KeyOp::Delete.on(db, &key));
         }
         world.keyspace.check();
         prop_assert_eq!(world.keyspace.bytes(), 0);

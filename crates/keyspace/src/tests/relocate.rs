@@ -1,7 +1,7 @@
 //! Moves of what is too large for the model: nothing is copied, nothing is lost, deadlines go along.
 
 use super::{apply, db, keyspace};
-use crate::{DbId, Effect, EntryRef, Items, Keyspace, SlotId, Value, View, slot_of};
+use crate::{DbId, Effect, EntryRef, Items, KeyOp, Keyspace, SlotId, Value, View, slot_of};
 
 /// Fields of the hash that is moved: far more than the packed form holds.
 const FIELDS: usize = 2_000;
@@ -21,9 +21,9 @@ fn put_hash(keyspace: &Keyspace, key: &[u8], expire_at_ms: u64, field_expires_at
     let fields: Vec<String> = (0..FIELDS).map(|number| format!("field-{number}")).collect();
     let pairs: Vec<&[u8]> = fields.iter().flat_map(|field| [field.as_bytes(), b"value"]).collect();
     let (db, value) = (DbId::ZERO, Value::Hash(Items::Slices(&pairs)));
-    apply(keyspace, &Effect::Put { db, key, value, expire_at_ms: Some(expire_at_ms) }, 0);
+    apply(keyspace, &KeyOp::Put { value, expire_at_ms: Some(expire_at_ms) }.on(db, key), 0);
     let fields = Items::Slices(&pairs[..1]);
-    let effect = Effect::HashSetExpiry { db, key, fields, expire_at_ms: Some(field_expires_at_ms) };
+    let effect = KeyOp::HashSetExpiry { fields, expire_at_ms: Some(field_expires_at_ms) }.on(db, key);
     apply(keyspace, &effect, 0);
 }
 
@@ -73,7 +73,7 @@ fn what_moves_to_another_database_is_in_none_but_that() {
     keyspace.check();
     assert_eq!((keyspace.len(DbId::ZERO), keyspace.len(db(7))), (0, 1));
     assert_eq!(with_entry(&keyspace, db(7), b"k", field_address), address);
-    apply(&keyspace, &Effect::Delete { db: db(7), key: b"k" }, 0);
+    apply(&keyspace, &KeyOp::Delete.on(db(7), b"k"), 0);
     assert_eq!(keyspace.bytes(), 0);
     assert!(keyspace.is_empty());
 }

@@ -1,7 +1,7 @@
 //! Threads that meet: nothing is lost, nothing deadlocks, the totals add up.
 
 use super::{clock, get, keyspace};
-use crate::{DbId, Effect, Freed, Keyspace, ScanCursor, SlotId, Value};
+use crate::{DbId, Effect, Freed, GlobalOp, KeyOp, Keyspace, ScanCursor, SlotId, Value};
 
 const THREADS: u32 = 4;
 const ROUNDS: u32 = if cfg!(miri) { 20 } else { 4_000 };
@@ -16,9 +16,9 @@ fn work(keyspace: &Keyspace, thread: u32) {
         keyspace.prefetch_bucket(DbId::ZERO, &hash);
         keyspace.prefetch_entry(DbId::ZERO, &hash);
         let effect = if round % 3 == 2 {
-            Effect::Delete { db: DbId::ZERO, key: &own }
+            KeyOp::Delete.on(DbId::ZERO, &own)
         } else {
-            Effect::Put { db: DbId::ZERO, key: &own, value: Value::String(&own), expire_at_ms: None }
+            KeyOp::Put { value: Value::String(&own), expire_at_ms: None }.on(DbId::ZERO, &own)
         };
         keyspace.lock(hash.slot()).apply_hashed(&effect, &hash, clock(0), &mut freed);
         append_to_two(keyspace, &shared, round);
@@ -36,7 +36,7 @@ fn append_to_two(keyspace: &Keyspace, shared: &[u8], round: u32) {
     slots.rotate_left(round as usize % 2);
     let mut locked = keyspace.lock_many(slots);
     for key in [shared, &counter] {
-        locked.apply(&Effect::Append { db: DbId::ZERO, key, suffix: b"+" }, clock(0), &mut Freed::new());
+        locked.apply(&KeyOp::Append { suffix: b"+" }.on(DbId::ZERO, key), clock(0), &mut Freed::new());
     }
 }
 
@@ -57,7 +57,7 @@ fn what_threads_do_at_once_adds_up() {
     let appended = (THREADS * ROUNDS) as usize;
     assert_eq!((total("{shared}", 7), total("counter", 5)), (appended, appended));
     let mut freed = Freed::new();
-    keyspace.lock_all().apply(&Effect::FlushAll, clock(0), &mut freed);
+    keyspace.lock_all().apply(&Effect::Global(GlobalOp::FlushAll), clock(0), &mut freed);
     assert!(!freed.is_empty());
     assert_eq!((keyspace.len(DbId::ZERO), keyspace.bytes()), (0, 0));
     keyspace.check();

@@ -1,5 +1,7 @@
 use env::{SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
-use keyspace::{DbId, Effect, Freed, Items, ListEnd, Options, Scope, SlotId, Value, slot_of};
+use keyspace::{
+    DbId, Effect, Freed, GlobalOp, Items, KeyOp, ListEnd, Options, Scope, SlotId, Value, slot_of,
+};
 use storage::snapshot::{self, Compression};
 
 use super::*;
@@ -37,10 +39,10 @@ pub fn history(count: u64, mut visit: impl FnMut(&Effect<'_>)) {
         let items = [&number[..], &filling];
         visit(&match mixed / 2000 % 12 {
             0..2 => Effect::Move { db, key: &key, to_db: db, to_key: &to_key },
-            2 => Effect::Put { db, key: &key, value: Value::String(&number), expire_at_ms: Some(step) },
-            3 => Effect::Delete { db, key: &key },
-            4 if step % 50 == 0 => Effect::FlushAll,
-            _ => Effect::ListPush { db, key: &key, end: ListEnd::Tail, items: Items::Slices(&items) },
+            2 => KeyOp::Put { value: Value::String(&number), expire_at_ms: Some(step) }.on(db, &key),
+            3 => KeyOp::Delete.on(db, &key),
+            4 if step % 50 == 0 => Effect::Global(GlobalOp::FlushAll),
+            _ => KeyOp::ListPush { end: ListEnd::Tail, items: Items::Slices(&items) }.on(db, &key),
         });
     }
 }

@@ -81,7 +81,7 @@ impl Config {
         for (key, value) in std::mem::take(&mut state.given) {
             let (name, mark) = (OPTIONS[key as usize].name, mark_of(key));
             let mut put = |name: &str| {
-                let effect = Effect::PutSetting { name: name.as_bytes(), value: value.as_bytes() };
+                let effect = Effect::Setting { name: name.as_bytes(), value: Some(value.as_bytes()) };
                 let changed = slot.apply(&effect, AccessClock::default(), &mut freed).changed;
                 if changed {
                     effect.encode_into(&mut record);

@@ -569,7 +569,7 @@ fn holds_data(record: &Record<'_>) -> bool {
     loop {
         match decode(&mut rest, record.lsn) {
             Ok(None) => return false,
-            Ok(Some(Item::Effect(Effect::PutSetting { .. } | Effect::DropSetting { .. }))) => {}
+            Ok(Some(Item::Effect(Effect::Setting { .. }))) => {}
             _ => return true,
         }
     }

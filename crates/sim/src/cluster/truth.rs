@@ -14,7 +14,7 @@ use std::{
     rc::Rc,
 };
 
-use keyspace::{DbId, Effect, Keyspace, Value, slot_of};
+use keyspace::{DbId, Effect, GlobalOp, KeyOp, Keyspace, Value, slot_of};
 use lsn::Lsn;
 use storage::{Chains, Chunk};
 
@@ -151,13 +151,13 @@ fn apply(state: &mut State, payload: &[u8]) -> Vec<u64> {
     let (mut rest, mut numbers) = (payload, Vec::new());
     while let Some(effect) = Effect::decode_next(&mut rest).expect("written by the same code") {
         match effect {
-            Effect::FlushAll => state.clear(),
-            Effect::Delete { key, .. } => drop(state.remove(key)),
-            Effect::Append { key, suffix, .. } => {
+            Effect::Global(GlobalOp::FlushAll) => state.clear(),
+            Effect::Key { key, op: KeyOp::Delete, .. } => drop(state.remove(key)),
+            Effect::Key { key, op: KeyOp::Append { suffix }, .. } => {
                 let value = state.entry(key.to_vec()).or_insert_with(|| Rc::new([]));
                 *value = [&**value, suffix].concat().into();
             }
-            Effect::Put { key, value: Value::String(value), .. } => {
+            Effect::Key { key, op: KeyOp::Put { value: Value::String(value), .. }, .. } => {
                 state.insert(key.to_vec(), value.into());
                 if key == NUMBER_KEY {
                     numbers.extend(value.first_chunk().map(|it| u64::from_be_bytes(*it)));

@@ -1,7 +1,7 @@
 //! The writes of clients of a cluster: a few keys, records with one or several effects, values of all sizes.
 
 use env::Prng;
-use keyspace::{DbId, Effect, Value};
+use keyspace::{DbId, Effect, GlobalOp, KeyOp, Value};
 
 /// The number of keys.
 pub(super) const KEYS: u64 = 8;
@@ -16,7 +16,7 @@ pub(super) fn key(index: u64) -> Vec<u8> {
 pub(super) fn write(number: u64, prng: &mut Prng, mut visit: impl FnMut(&Effect<'_>)) {
     let db = DbId::ZERO;
     if prng.below(300) == 0 {
-        visit(&Effect::FlushAll);
+        visit(&Effect::Global(GlobalOp::FlushAll));
     }
     for _ in 0..prng.below(4) {
         let key = key(prng.below(KEYS));
@@ -24,11 +24,11 @@ pub(super) fn write(number: u64, prng: &mut Prng, mut visit: impl FnMut(&Effect<
         let bytes = [10, 10, 10, 300, 3_000, 3_000, 20_000][prng.below(7) as usize];
         let text = vec![prng.next_u64() as u8; bytes];
         visit(&match prng.below(10) {
-            0 => Effect::Delete { db, key: &key },
-            1..3 => Effect::Append { db, key: &key, suffix: &text[..10] },
-            _ => Effect::Put { db, key: &key, value: Value::String(&text), expire_at_ms: None },
+            0 => KeyOp::Delete.on(db, &key),
+            1..3 => KeyOp::Append { suffix: &text[..10] }.on(db, &key),
+            _ => KeyOp::Put { value: Value::String(&text), expire_at_ms: None }.on(db, &key),
         });
     }
     let value = Value::String(&number.to_be_bytes());
-    visit(&Effect::Put { db, key: NUMBER_KEY, value, expire_at_ms: None });
+    visit(&KeyOp::Put { value, expire_at_ms: None }.on(db, NUMBER_KEY));
 }

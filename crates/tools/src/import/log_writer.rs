@@ -1,6 +1,6 @@
 //! Where the effects of an import go: into large records of the log, or, in the rehearsal, nowhere.
 
-use keyspace::{DataSettings, Effect, Libraries};
+use keyspace::{DataSettings, Effect, GlobalOp, Libraries};
 use storage::{Admission, Appender, Log};
 
 use super::ImportError;
@@ -54,7 +54,7 @@ impl LogWriter {
     ) -> Result<(), ImportError> {
         self.log.flush_all()?;
         let dead_before = self.log.durable_lsn();
-        self.put(&Effect::FlushAll);
+        self.put(&Effect::Global(GlobalOp::FlushAll));
         libraries.iter().for_each(|library| library.with_effect(|effect| self.put(effect)));
         settings.effects().for_each(|effect| self.put(&effect));
         self.sync()?;

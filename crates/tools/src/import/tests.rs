@@ -7,8 +7,8 @@ use env::{
     sim::{CrashMode, FaultPlan, SimDiskOptions},
 };
 use keyspace::{
-    AccessClock, ConsumerTimes, Delivery, Digest, Effect, Freed, GroupPosition, Items, Listed, StreamHead,
-    StreamId, Value, View,
+    AccessClock, ConsumerTimes, Delivery, Digest, Effect, Freed, GroupPosition, Items, KeyOp, Listed,
+    StreamHead, StreamId, Value, View,
 };
 use proptest::prelude::*;
 use rdb::FileWriter;
@@ -352,12 +352,12 @@ fn put(keyspace: &Keyspace, (db, key, deadline, kind, elements): &Drawn) {
         4 => Value::Hash(Items::Slices(&doubled)),
         _ => Value::Stream(StreamHead::default()),
     };
-    let mut effects = vec![Effect::Put { db, key, value, expire_at_ms: deadline_ms }];
+    let mut effects = vec![KeyOp::Put { value, expire_at_ms: deadline_ms }.on(db, key)];
     let expiring: Vec<_> = elements.iter().filter(|(_, number)| *number > 0).collect();
     let fields: Vec<Vec<&[u8]>> = expiring.iter().map(|(name, _)| vec![name.as_slice()]).collect();
     for (fields, (_, number)) in fields.iter().zip(&expiring).filter(|_| *kind == 4) {
         let expire_at_ms = Some(NOW_MS + *number as u64);
-        effects.push(Effect::HashSetExpiry { db, key, fields: Items::Slices(fields), expire_at_ms });
+        effects.push(KeyOp::HashSetExpiry { fields: Items::Slices(fields), expire_at_ms }.on(db, key));
     }
     let pairs: Vec<[&[u8]; 2]> = names.iter().map(|name| [*name, *name]).collect();
     if *kind == 5 {
@@ -375,19 +375,18 @@ fn stream_effects<'a>(db: DbId, key: &'a [u8], pairs: &'a [[&'a [u8]; 2]], effec
     const DELIVERED: &[Delivery] = &[Delivery { id: StreamId::new(1, 1), time_ms: 77, count: 2 }];
     let id = |number: usize| StreamId::new(1 + number as u64 / 3, number as u64 % 3);
     let (group, consumer) = (&b"group"[..], &b"consumer"[..]);
-    effects.extend(pairs.iter().enumerate().map(|(number, pair)| Effect::StreamAdd {
-        db,
-        key,
-        id: id(number),
-        pairs: Items::Slices(pair),
-    }));
+    effects.extend(
+        pairs.iter().enumerate().map(|(number, pair)| {
+            KeyOp::StreamAdd { id: id(number), pairs: Items::Slices(pair) }.on(db, key)
+        }),
+    );
     let position = GroupPosition { last_id: id(1), entries_read: Some(2) };
     let times = ConsumerTimes { seen_ms: 78, active_ms: None };
     effects.extend([
-        Effect::StreamDelete { db, key, ids: Listed::Slices(DELETED) },
-        Effect::StreamPutGroup { db, key, group, position },
-        Effect::StreamPutConsumer { db, key, group, consumer, times },
-        Effect::StreamPend { db, key, group, consumer, deliveries: Listed::Slices(DELIVERED) },
+        KeyOp::StreamDelete { ids: Listed::Slices(DELETED) }.on(db, key),
+        KeyOp::StreamPutGroup { group, position }.on(db, key),
+        KeyOp::StreamPutConsumer { group, consumer, times }.on(db, key),
+        KeyOp::StreamPend { group, consumer, deliveries: Listed::Slices(DELIVERED) }.on(db, key),
     ]);
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use commands::stream_effect;
 use engine::{LibraryReader, require_few_libraries};
 use keyspace::{
-    DB_COUNT, DbId, Effect, Items, ItemsBuf, Keyspace, Libraries, Library, ListEnd, ScoredItemsBuf,
+    DB_COUNT, DbId, Items, ItemsBuf, KeyOp, Keyspace, Libraries, Library, ListEnd, ScoredItemsBuf,
     StreamHead, Value,
 };
 use rdb::{Element, FileError, Key, Kind, PassedOver, StreamElement, Visitor};
@@ -145,17 +145,17 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
             Fate::LeftOut => return Ok(()),
             Fate::Wanted { replaces } => {
                 let expire_at_ms = if is_last { self.expire_at_ms } else { Some(UNFINISHED_MS) };
-                self.sink.put(&Effect::Put { db, key, value, expire_at_ms });
+                self.sink.put(&KeyOp::Put { value, expire_at_ms }.on(db, key));
                 replaces
             }
             // The rest may have been fields that have expired.
             Fate::Begun { replaces } if self.items.is_empty() && self.scored.is_empty() => replaces,
             Fate::Begun { replaces } => {
                 self.sink.put(&match value {
-                    Value::List(items) => Effect::ListPush { db, key, end: ListEnd::Tail, items },
-                    Value::Set(members) => Effect::SetAdd { db, key, members },
-                    Value::Hash(pairs) => Effect::HashPut { db, key, pairs },
-                    Value::Zset(members) => Effect::ZsetPut { db, key, members },
+                    Value::List(items) => KeyOp::ListPush { end: ListEnd::Tail, items }.on(db, key),
+                    Value::Set(members) => KeyOp::SetAdd { members }.on(db, key),
+                    Value::Hash(pairs) => KeyOp::HashPut { pairs }.on(db, key),
+                    Value::Zset(members) => KeyOp::ZsetPut { members }.on(db, key),
                     Value::String(_) | Value::Stream(_) => unreachable!("its elements are effects"),
                 });
                 replaces
@@ -164,7 +164,7 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
         self.write_deadlines();
         if is_last && matches!(self.fate, Fate::Begun { .. }) {
             let (key, expire_at_ms) = (self.key.as_slice(), self.expire_at_ms);
-            self.sink.put(&Effect::SetExpiry { db, key, expire_at_ms });
+            self.sink.put(&KeyOp::SetExpiry { expire_at_ms }.on(db, key));
         }
         self.fate = Fate::Begun { replaces };
         self.items.clear();
@@ -177,7 +177,7 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
         let (db, key) = (self.db, self.key.as_slice());
         if let Fate::Wanted { replaces } = self.fate {
             let value = Value::Stream(StreamHead::default());
-            self.sink.put(&Effect::Put { db, key, value, expire_at_ms: Some(UNFINISHED_MS) });
+            self.sink.put(&KeyOp::Put { value, expire_at_ms: Some(UNFINISHED_MS) }.on(db, key));
             self.fate = Fate::Begun { replaces };
         }
         let OpenStream { group, consumer, bytes } = &mut self.stream;
@@ -201,7 +201,7 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
     fn finish_stream(&mut self) -> Result<(), ImportError> {
         self.stream = OpenStream::default();
         let (db, key, expire_at_ms) = (self.db, self.key.as_slice(), self.expire_at_ms);
-        self.sink.put(&Effect::SetExpiry { db, key, expire_at_ms });
+        self.sink.put(&KeyOp::SetExpiry { expire_at_ms }.on(db, key));
         self.sink.boundary()
     }
 
@@ -212,7 +212,7 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
             let fields: Vec<&[u8]> = group.iter().map(|(_, field)| field.as_slice()).collect();
             let (fields, expire_at_ms) =
                 (Items::Slices(&fields), group.first().map(|(deadline, _)| *deadline));
-            self.sink.put(&Effect::HashSetExpiry { db: self.db, key: &self.key, fields, expire_at_ms });
+            self.sink.put(&KeyOp::HashSetExpiry { fields, expire_at_ms }.on(self.db, &self.key));
         }
         self.deadlines.clear();
         self.deadline_bytes = 0;
@@ -257,7 +257,7 @@ impl<S: EffectSink> Visitor for Transcript<'_, S> {
         match element {
             Element::String(bytes) => {
                 let (db, key, expire_at_ms) = (self.db, self.key.as_slice(), self.expire_at_ms);
-                self.sink.put(&Effect::Put { db, key, value: Value::String(bytes), expire_at_ms });
+                self.sink.put(&KeyOp::Put { value: Value::String(bytes), expire_at_ms }.on(db, key));
             }
             Element::Stream(element) => self.write_stream(&element)?,
             Element::Item(item) | Element::Member(item) => self.items.push(item),

@@ -15,7 +15,7 @@ use env::{
     Clock, Prng, SimClock, SimDisk, SimEntropy,
     sim::{CrashMode, FaultPlan, SimDiskOptions},
 };
-use keyspace::{AccessClock, DbId, Digest, Effect, Freed, Keyspace, Value, slot_of};
+use keyspace::{AccessClock, DbId, Digest, Freed, KeyOp, Keyspace, Value, slot_of};
 use lsn::Lsn;
 use recovery::{offline::Place, snapshot_task::GENERATIONS};
 use storage::{Appender, CopyPlan, Log, LogOptions, Pin};
@@ -134,7 +134,7 @@ impl Server {
     fn put(&self, key: u64, byte: u8) {
         let (key, value) = (format!("key {key}"), vec![byte; VALUE_BYTES]);
         let (db, key, value) = (DbId::ZERO, key.as_bytes(), Value::String(&value));
-        let effect = Effect::Put { db, key, value, expire_at_ms: None };
+        let effect = KeyOp::Put { value, expire_at_ms: None }.on(db, key);
         let mut payload = Vec::new();
         effect.encode_into(&mut payload);
         let mut slot = self.keyspace.lock(slot_of(key));

@@ -2,8 +2,8 @@
 
 use engine::{CommandError, Context};
 use keyspace::{
-    ConsumerTimes, DbId, Delivery, Effect, GroupPosition, GroupView, Items, Listed, StreamHead, StreamId,
-    StreamView, Value,
+    ConsumerTimes, DbId, Delivery, Effect, GroupPosition, GroupView, Items, KeyOp, Listed, StreamHead,
+    StreamId, StreamView, Value,
 };
 use rdb::{Output, StreamElement, StreamNode, Writer};
 
@@ -62,7 +62,7 @@ pub(super) fn put(
     let mut bytes = 0;
     each_effect(db, key, stream, expire_at_ms, |effect| bytes += effect.encoded_len() as u64);
     cx.require_room(bytes)?;
-    each_effect(db, key, stream, expire_at_ms, |effect| _ = cx.apply(effect));
+    each_effect(db, key, stream, expire_at_ms, |effect| _ = cx.unit.apply(effect));
     Ok(())
 }
 
@@ -73,7 +73,7 @@ fn each_effect(
     expire_at_ms: Option<u64>,
     mut visit: impl FnMut(&Effect<'_>),
 ) {
-    visit(&Effect::Put { db, key, value: Value::Stream(StreamHead::default()), expire_at_ms });
+    visit(&KeyOp::Put { value: Value::Stream(StreamHead::default()), expire_at_ms }.on(db, key));
     for (id, pairs) in &stream.entries {
         stream_effect(db, key, (&[], &[]), &StreamElement::Entry { id: *id, pairs }, &mut visit);
     }
@@ -105,28 +105,25 @@ pub fn stream_effect(
     match *element {
         StreamElement::Entry { id: own, pairs } => {
             let pairs: Vec<&[u8]> = pairs.iter().map(Vec::as_slice).collect();
-            visit(&Effect::StreamAdd { db, key, id: id(own), pairs: Items::Slices(&pairs) });
+            visit(&KeyOp::StreamAdd { id: id(own), pairs: Items::Slices(&pairs) }.on(db, key));
         }
         StreamElement::Head(rdb::StreamHead { last_id, max_deleted_id, entries_added }) => {
             let (last_id, max_deleted_id) = (id(last_id), id(max_deleted_id));
-            visit(&Effect::StreamSetHead {
-                db,
-                key,
-                head: StreamHead { last_id, max_deleted_id, entries_added },
-            });
+            let head = StreamHead { last_id, max_deleted_id, entries_added };
+            visit(&KeyOp::StreamSetHead { head }.on(db, key));
         }
         StreamElement::Group { name: group, last_id, entries_read } => {
             let position = GroupPosition { last_id: id(last_id), entries_read };
-            visit(&Effect::StreamPutGroup { db, key, group, position });
+            visit(&KeyOp::StreamPutGroup { group, position }.on(db, key));
         }
         StreamElement::Consumer { name: consumer, seen_ms, active_ms } => {
             let times = ConsumerTimes { seen_ms, active_ms };
-            visit(&Effect::StreamPutConsumer { db, key, group, consumer, times });
+            visit(&KeyOp::StreamPutConsumer { group, consumer, times }.on(db, key));
         }
         StreamElement::Pending { id: own, time_ms, count } => {
             let count = u32::try_from(count).unwrap_or(u32::MAX);
             let deliveries = Listed::Slices(&[Delivery { id: id(own), time_ms, count }]);
-            visit(&Effect::StreamPend { db, key, group, consumer, deliveries });
+            visit(&KeyOp::StreamPend { group, consumer, deliveries }.on(db, key));
         }
     }
 }

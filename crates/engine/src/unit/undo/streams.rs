@@ -5,58 +5,50 @@
 //! This module is not for streams that are replaced or removed: these are copied as a whole, as every value
 //! is.
 
-use keyspace::{
-    ConsumerView, DbId, Effect, GroupView, Listed, StreamBlock, StreamHead, StreamId, StreamView,
-};
+use keyspace::{ConsumerView, DbId, GroupView, KeyOp, Listed, StreamBlock, StreamHead, StreamId, StreamView};
 
 use super::Undo;
 
-/// Notes how to undo the effect; `false`: nothing was noted, all of the stream must be copied.
-pub(super) fn note(
-    undo: &mut Undo,
-    effect: &Effect<'_>,
-    db: DbId,
-    key: &[u8],
-    stream: StreamView<'_>,
-) -> bool {
+/// Notes how to undo the operation; `false`: nothing was noted, all of the stream must be copied.
+pub(super) fn note(undo: &mut Undo, op: &KeyOp<'_>, db: DbId, key: &[u8], stream: StreamView<'_>) -> bool {
     let head: StreamHead = stream.head();
-    let set_head = Effect::StreamSetHead { db, key, head };
-    match *effect {
-        Effect::StreamAdd { id, .. } if id > head.last_id => {
-            undo.add(&Effect::StreamDelete { db, key, ids: Listed::Slices(&[id]) });
+    let set_head = KeyOp::StreamSetHead { head }.on(db, key);
+    match *op {
+        KeyOp::StreamAdd { id, .. } if id > head.last_id => {
+            undo.add(&KeyOp::StreamDelete { ids: Listed::Slices(&[id]) }.on(db, key));
             undo.add(&set_head);
         }
-        Effect::StreamAdd { .. } | Effect::StreamSetHead { .. } => undo.add(&set_head),
-        Effect::StreamTrim { through, .. } => note_trim(undo, db, key, stream, through),
-        Effect::StreamDelete { ids, .. } => note_delete(undo, db, key, stream, ids),
-        Effect::StreamDropGroup { group, .. } => {
+        KeyOp::StreamAdd { .. } | KeyOp::StreamSetHead { .. } => undo.add(&set_head),
+        KeyOp::StreamTrim { through } => note_trim(undo, db, key, stream, through),
+        KeyOp::StreamDelete { ids } => note_delete(undo, db, key, stream, ids),
+        KeyOp::StreamDropGroup { group } => {
             let Some(found) = stream.group(group) else { return true };
-            undo.add(&Effect::StreamPutGroup { db, key, group, position: found.position() });
+            undo.add(&KeyOp::StreamPutGroup { group, position: found.position() }.on(db, key));
             found.consumers().for_each(|consumer| put_consumer(undo, db, key, (group, found), consumer));
         }
-        Effect::StreamDropConsumer { group, consumer, .. } => {
+        KeyOp::StreamDropConsumer { group, consumer } => {
             let found = stream.group(group).and_then(|found| Some((found, found.consumer(consumer)?)));
             if let Some((found, consumer)) = found {
                 put_consumer(undo, db, key, (group, found), consumer);
             }
         }
-        Effect::StreamPutGroup { group, .. } => match stream.group(group) {
+        KeyOp::StreamPutGroup { group, .. } => match stream.group(group) {
             Some(found) => {
-                undo.add(&Effect::StreamPutGroup { db, key, group, position: found.position() });
+                undo.add(&KeyOp::StreamPutGroup { group, position: found.position() }.on(db, key));
             }
-            None => undo.add(&Effect::StreamDropGroup { db, key, group }),
+            None => undo.add(&KeyOp::StreamDropGroup { group }.on(db, key)),
         },
-        Effect::StreamPutConsumer { group, consumer, .. } => {
+        KeyOp::StreamPutConsumer { group, consumer, .. } => {
             let Some(found) = stream.group(group) else { return true };
             undo.add(&match found.consumer(consumer).map(|consumer| consumer.times()) {
-                Some(times) => Effect::StreamPutConsumer { db, key, group, consumer, times },
-                None => Effect::StreamDropConsumer { db, key, group, consumer },
+                Some(times) => KeyOp::StreamPutConsumer { group, consumer, times }.on(db, key),
+                None => KeyOp::StreamDropConsumer { group, consumer }.on(db, key),
             });
         }
-        Effect::StreamPend { group, deliveries, .. } => {
+        KeyOp::StreamPend { group, deliveries, .. } => {
             note_pending(undo, db, key, (stream, group), deliveries.iter().map(|delivery| delivery.id));
         }
-        Effect::StreamUnpend { group, ids, .. } => note_pending(undo, db, key, (stream, group), ids.iter()),
+        KeyOp::StreamUnpend { group, ids } => note_pending(undo, db, key, (stream, group), ids.iter()),
         _ => return false,
     }
     true
@@ -75,9 +67,9 @@ fn note_trim(undo: &mut Undo, db: DbId, key: &[u8], stream: StreamView<'_>, thro
         blocks.push(block);
     }
     if let Some(through) = last {
-        undo.add(&Effect::StreamTrim { db, key, through });
+        undo.add(&KeyOp::StreamTrim { through }.on(db, key));
     }
-    blocks.into_iter().for_each(|block| undo.add(&Effect::StreamAddBlock { db, key, block }));
+    blocks.into_iter().for_each(|block| undo.add(&KeyOp::StreamAddBlock { block }.on(db, key)));
 }
 
 /// Notes the blocks that lose entries. The remaining entries of a block are removed before it is restored as
@@ -95,12 +87,12 @@ fn note_delete(undo: &mut Undo, db: DbId, key: &[u8], stream: StreamView<'_>, id
         let stays = block.entries().map(|entry| entry.id).filter(|id| ids.binary_search(id).is_err());
         let stays: Vec<StreamId> = stays.collect();
         if !stays.is_empty() {
-            undo.add(&Effect::StreamDelete { db, key, ids: Listed::Slices(&stays) });
+            undo.add(&KeyOp::StreamDelete { ids: Listed::Slices(&stays) }.on(db, key));
         }
-        undo.add(&Effect::StreamAddBlock { db, key, block });
+        undo.add(&KeyOp::StreamAddBlock { block }.on(db, key));
     }
     if !blocks.is_empty() {
-        undo.add(&Effect::StreamSetHead { db, key, head: stream.head() });
+        undo.add(&KeyOp::StreamSetHead { head: stream.head() }.on(db, key));
     }
 }
 
@@ -113,12 +105,12 @@ fn put_consumer(
     consumer: ConsumerView<'_>,
 ) {
     let (name, times) = (consumer.name(), consumer.times());
-    undo.add(&Effect::StreamPutConsumer { db, key, group, consumer: name, times });
+    undo.add(&KeyOp::StreamPutConsumer { group, consumer: name, times }.on(db, key));
     let pending = consumer.pending_ids(StreamId::ZERO..=StreamId::MAX).filter_map(|id| found.pending(id));
     let deliveries: Vec<_> = pending.map(|pending| pending.delivery).collect();
     if !deliveries.is_empty() {
         let deliveries = Listed::Slices(&deliveries);
-        undo.add(&Effect::StreamPend { db, key, group, consumer: name, deliveries });
+        undo.add(&KeyOp::StreamPend { group, consumer: name, deliveries }.on(db, key));
     }
 }
 
@@ -135,9 +127,9 @@ fn note_pending(
         match found.pending(id) {
             Some(pending) => {
                 let (consumer, deliveries) = (pending.consumer, Listed::Slices(&[pending.delivery]));
-                undo.add(&Effect::StreamPend { db, key, group, consumer, deliveries });
+                undo.add(&KeyOp::StreamPend { group, consumer, deliveries }.on(db, key));
             }
-            None => undo.add(&Effect::StreamUnpend { db, key, group, ids: Listed::Slices(&[id]) }),
+            None => undo.add(&KeyOp::StreamUnpend { group, ids: Listed::Slices(&[id]) }.on(db, key)),
         }
     }
 }
@@ -163,23 +155,23 @@ mod tests {
         let keyspace = Keyspace::new(Options { hash_seed: 1 });
         let mut slot = keyspace.lock(slot_of(KEY));
         let mut freed = Freed::default();
-        let mut apply = |effect: Effect<'_>| {
-            slot.apply(&effect, AccessClock::default(), &mut freed);
+        let mut apply = |op: KeyOp<'_>| {
+            slot.apply(&op.on(DB, KEY), AccessClock::default(), &mut freed);
         };
         for seq in 1..=ENTRIES {
             let value = format!("value-{seq}");
             let pairs: [&[u8]; 2] = [b"field", value.as_bytes()];
-            apply(Effect::StreamAdd { db: DB, key: KEY, id: id(seq), pairs: Items::Slices(&pairs) });
+            apply(KeyOp::StreamAdd { id: id(seq), pairs: Items::Slices(&pairs) });
         }
         for (group, first) in [(&b"small"[..], ENTRIES - 9), (&b"large"[..], 1)] {
             let position = GroupPosition { last_id: id(ENTRIES), ..GroupPosition::default() };
             let times = ConsumerTimes::default();
-            apply(Effect::StreamPutGroup { db: DB, key: KEY, group, position });
-            apply(Effect::StreamPutConsumer { db: DB, key: KEY, group, consumer: b"a", times });
+            apply(KeyOp::StreamPutGroup { group, position });
+            apply(KeyOp::StreamPutConsumer { group, consumer: b"a", times });
             let deliveries: Vec<Delivery> =
                 (first..=ENTRIES).map(|seq| Delivery { id: id(seq), time_ms: 1, count: 1 }).collect();
             let deliveries = Listed::Slices(&deliveries);
-            apply(Effect::StreamPend { db: DB, key: KEY, group, consumer: b"a", deliveries });
+            apply(KeyOp::StreamPend { group, consumer: b"a", deliveries });
         }
         drop(slot);
         keyspace
@@ -192,16 +184,16 @@ mod tests {
         let slot = keyspace.lock(slot_of(key));
         let entry = slot.get(db, &keyspace.hash(key), key, 0).expect("it is there");
         let View::Stream(stream) = entry.view() else { panic!("a stream") };
-        let undo_bytes = |effect: Effect<'_>| {
+        let undo_bytes = |op: KeyOp<'_>| {
             let mut undo = Undo::default();
-            assert!(note(&mut undo, &effect, db, key, stream), "all would be copied for {effect:?}");
+            assert!(note(&mut undo, &op, db, key, stream), "all would be copied for {op:?}");
             undo.effects.len()
         };
         let ids = [id(2500), id(2501)];
-        let deleted = undo_bytes(Effect::StreamDelete { db, key, ids: Listed::Slices(&ids) });
-        let dropped = undo_bytes(Effect::StreamDropGroup { db, key, group: b"small" });
-        let removed = undo_bytes(Effect::StreamDropConsumer { db, key, group: b"small", consumer: b"a" });
-        let all = undo_bytes(Effect::StreamDropGroup { db, key, group: b"large" });
+        let deleted = undo_bytes(KeyOp::StreamDelete { ids: Listed::Slices(&ids) });
+        let dropped = undo_bytes(KeyOp::StreamDropGroup { group: b"small" });
+        let removed = undo_bytes(KeyOp::StreamDropConsumer { group: b"small", consumer: b"a" });
+        let all = undo_bytes(KeyOp::StreamDropGroup { group: b"large" });
         assert!(deleted < 8192, "{deleted} bytes for two neighbours");
         assert!(
             removed < dropped && dropped < 300 && all > 20_000,

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use crate::{
-    AccessClock, Applied, DbId, Effect, Freed, Items, Keyspace, ListEnd, Options, PackedLimits, ValueBuf,
-    View,
+    AccessClock, Applied, DbId, Effect, Freed, Items, KeyOp, Keyspace, ListEnd, Options, PackedLimits,
+    ValueBuf, View,
 };
 
 const KEY: &[u8] = b"list";
@@ -61,7 +61,7 @@ impl World {
             Step::Push(end, items) => {
                 let slices: Vec<&[u8]> = items.iter().map(Vec::as_slice).collect();
                 let items_of = Items::Slices(&slices);
-                let applied = self.apply(&Effect::ListPush { db, key, end: *end, items: items_of });
+                let applied = self.apply(&KeyOp::ListPush { end: *end, items: items_of }.on(db, key));
                 assert_eq!((applied.added, applied.key_created), (items.len() as u64, len == 0));
                 for item in items.iter().cloned() {
                     match end {
@@ -72,7 +72,7 @@ impl World {
             }
             Step::Pop(end, count) => {
                 let count = usize::from(*count).min(len);
-                let applied = self.apply(&Effect::ListPop { db, key, end: *end, count: count as u64 });
+                let applied = self.apply(&KeyOp::ListPop { end: *end, count: count as u64 }.on(db, key));
                 assert_eq!(applied.removed, count as u64);
                 assert_eq!(applied.key_removed, len > 0 && count == len);
                 match end {
@@ -82,7 +82,7 @@ impl World {
             }
             Step::Set(index, item) => {
                 let index = usize::from(*index) % (len + 1);
-                let applied = self.apply(&Effect::ListSet { db, key, index: index as u64, item });
+                let applied = self.apply(&KeyOp::ListSet { index: index as u64, item }.on(db, key));
                 assert_eq!(applied.changed, index < len);
                 if index < len {
                     self.model[index] = item.clone();
@@ -90,7 +90,7 @@ impl World {
             }
             Step::Insert(index, item) => {
                 let index = usize::from(*index) % (len + 1);
-                let applied = self.apply(&Effect::ListInsert { db, key, index: index as u64, item });
+                let applied = self.apply(&KeyOp::ListInsert { index: index as u64, item }.on(db, key));
                 assert_eq!(applied.changed, len > 0, "an absent list has no place to insert at");
                 if len > 0 {
                     self.model.insert(index, item.clone());
@@ -104,7 +104,7 @@ impl World {
                 }
                 wanted.truncate(limit);
                 wanted.sort_unstable();
-                let effect = Effect::ListRemove { db, key, end: *end, count: (*count).into(), item };
+                let effect = KeyOp::ListRemove { end: *end, count: (*count).into(), item }.on(db, key);
                 assert_eq!(self.apply(&effect).removed, wanted.len() as u64);
                 wanted.iter().rev().for_each(|index| drop(self.model.remove(*index)));
             }

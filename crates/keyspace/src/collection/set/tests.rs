@@ -6,7 +6,9 @@ use proptest::prelude::*;
 
 use super::{Form, SetView};
 use crate::collection::testing::element;
-use crate::{AccessClock, Applied, DbId, Effect, Freed, Items, Keyspace, Options, PackedLimits, Value, View};
+use crate::{
+    AccessClock, Applied, DbId, Effect, Freed, Items, KeyOp, Keyspace, Options, PackedLimits, Value, View,
+};
 
 const KEY: &[u8] = b"key";
 const DB: DbId = DbId::ZERO;
@@ -77,7 +79,7 @@ impl World {
     fn add(&mut self, members: &[Vec<u8>]) {
         let key_created = self.members.is_empty();
         let slices: Vec<_> = members.iter().map(Vec::as_slice).collect();
-        let applied = self.apply(&Effect::SetAdd { db: DB, key: KEY, members: Items::Slices(&slices) });
+        let applied = self.apply(&KeyOp::SetAdd { members: Items::Slices(&slices) }.on(DB, KEY));
         let added = members.iter().filter(|member| self.members.insert(member.to_vec())).count() as u64;
         let len = self.members.len() as u64;
         assert_eq!(applied, Applied { changed: added > 0, added, len, key_created, ..Applied::default() });
@@ -85,7 +87,7 @@ impl World {
 
     fn remove(&mut self, members: &[Vec<u8>]) {
         let slices: Vec<_> = members.iter().map(Vec::as_slice).collect();
-        let applied = self.apply(&Effect::SetRemove { db: DB, key: KEY, members: Items::Slices(&slices) });
+        let applied = self.apply(&KeyOp::SetRemove { members: Items::Slices(&slices) }.on(DB, KEY));
         let removed = members.iter().filter(|member| self.members.remove(*member)).count() as u64;
         let key_removed = removed > 0 && self.members.is_empty();
         let len = self.members.len() as u64;
@@ -108,7 +110,7 @@ impl World {
             Step::Replace(members) => {
                 let slices: Vec<_> = members.iter().map(Vec::as_slice).collect();
                 let value = Value::Set(Items::Slices(&slices));
-                self.apply(&Effect::Put { db: DB, key: KEY, value, expire_at_ms: None });
+                self.apply(&KeyOp::Put { value, expire_at_ms: None }.on(DB, KEY));
                 self.members = members.iter().cloned().collect();
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::block::{Block, StreamBlock, StreamEntry};
 use super::group::{ConsumerTimes, Delivery, GroupPosition};
 use super::{StreamHead, StreamId};
-use crate::effect::{Effect, Listed};
+use crate::effect::{Effect, KeyOp, Listed};
 use crate::id::DbId;
 use crate::value::Value;
 
@@ -104,22 +104,22 @@ impl StreamImage {
         mut visit: impl FnMut(&Effect<'_>),
     ) {
         if let Some(head) = self.head {
-            visit(&Effect::Put { db, key, value: Value::Stream(head), expire_at_ms });
+            visit(&KeyOp::Put { value: Value::Stream(head), expire_at_ms }.on(db, key));
         }
         for GroupImage { name: group, position: (last_id, entries_read), consumers } in &self.groups {
             let position = GroupPosition { last_id: *last_id, entries_read: *entries_read };
-            visit(&Effect::StreamPutGroup { db, key, group, position });
+            visit(&KeyOp::StreamPutGroup { group, position }.on(db, key));
             for (consumer, seen_ms, active_ms) in consumers {
                 let times = ConsumerTimes { seen_ms: *seen_ms, active_ms: *active_ms };
-                visit(&Effect::StreamPutConsumer { db, key, group, consumer, times });
+                visit(&KeyOp::StreamPutConsumer { group, consumer, times }.on(db, key));
             }
         }
         for block in &self.blocks {
-            visit(&Effect::StreamAddBlock { db, key, block: block.as_block() });
+            visit(&KeyOp::StreamAddBlock { block: block.as_block() }.on(db, key));
         }
         for PendingImage { group, consumer, deliveries } in &self.pending {
             let deliveries = Listed::Slices(deliveries);
-            visit(&Effect::StreamPend { db, key, group, consumer, deliveries });
+            visit(&KeyOp::StreamPend { group, consumer, deliveries }.on(db, key));
         }
     }
 

@@ -6,6 +6,7 @@ use super::*;
 use crate::access::AccessStamp;
 use crate::collection::{PackedLimits, Rules};
 use crate::collection::{ValueBuf, View, edit as edit_any, empty};
+use crate::effect::Effect;
 use crate::id::DbId;
 use crate::value::ValueType;
 
@@ -16,8 +17,8 @@ fn new_stream() -> Entry {
     empty(ValueType::Stream, PLACE.1, None, AccessStamp::default())
 }
 
-fn apply(entry: &mut Entry, effect: &Effect<'_>) -> Applied {
-    let applied = edit_any(entry, effect, &RULES, &mut Freed::new());
+fn apply(entry: &mut Entry, op: &KeyOp<'_>) -> Applied {
+    let applied = edit_any(entry, op, &RULES, &mut Freed::new());
     stream_mut(entry).check();
     applied
 }
@@ -80,7 +81,6 @@ fn pending_id(number: u64) -> StreamId {
 impl Edit {
     /// Makes the edit in both.
     fn make(&self, entry: &mut Entry, model: &mut Model) {
-        let (db, key) = PLACE;
         match self {
             Edit::Add { ms, seq, wide } => {
                 let last = model.head.last_id;
@@ -88,7 +88,7 @@ impl Edit {
                 let fields = pairs(*seq, *wide);
                 let items: Vec<&[u8]> = fields.iter().flat_map(|(name, value)| [&**name, &**value]).collect();
                 let pairs = Items::Slices(&items);
-                let applied = apply(entry, &Effect::StreamAdd { db, key, id, pairs });
+                let applied = apply(entry, &KeyOp::StreamAdd { id, pairs });
                 assert_eq!(applied.changed, id > last);
                 if id > last {
                     model.entries.insert(id, fields);
@@ -106,7 +106,7 @@ impl Edit {
                 let whole = view(entry).trim_to_len(*len, true, usize::MAX);
                 assert!(whole <= through, "whole blocks are not more");
                 let Some(through) = through else { return };
-                let applied = apply(entry, &Effect::StreamTrim { db, key, through });
+                let applied = apply(entry, &KeyOp::StreamTrim { through });
                 assert_eq!(applied.removed as usize, excess);
                 model.entries.retain(|id, _| *id > through);
             }
@@ -122,14 +122,14 @@ impl Edit {
                     was_there
                 });
                 let removed = removed.count() as u64;
-                let applied = apply(entry, &Effect::StreamDelete { db, key, ids: Listed::Slices(&ids) });
+                let applied = apply(entry, &KeyOp::StreamDelete { ids: Listed::Slices(&ids) });
                 assert_eq!((applied.removed, applied.changed), (removed, removed > 0));
             }
             Edit::SetHead(more) => {
                 let last_id = StreamId::new(model.head.last_id.ms + more, 5);
                 model.head = StreamHead { last_id, entries_added: *more, ..model.head };
                 let top = model.entries.keys().next_back().copied().unwrap_or_default();
-                apply(entry, &Effect::StreamSetHead { db, key, head: model.head });
+                apply(entry, &KeyOp::StreamSetHead { head: model.head });
                 model.head.last_id = last_id.max(top);
             }
             Edit::PutGroup(group, at) => {
@@ -137,26 +137,25 @@ impl Edit {
                     name(*group),
                     GroupPosition { last_id: pending_id(*at), entries_read: at.checked_sub(3) },
                 );
-                apply(entry, &Effect::StreamPutGroup { db, key, group: &group, position });
+                apply(entry, &KeyOp::StreamPutGroup { group: &group, position });
                 model.groups.entry(group).or_default().position = position;
             }
             Edit::DropGroup(group) => {
                 let group = name(*group);
-                let applied = apply(entry, &Effect::StreamDropGroup { db, key, group: &group });
+                let applied = apply(entry, &KeyOp::StreamDropGroup { group: &group });
                 assert_eq!(applied.changed, model.groups.remove(&group).is_some());
             }
             Edit::PutConsumer(group, consumer, ms) => {
                 let (group, consumer) = (name(*group), name(*consumer));
                 let times = ConsumerTimes { seen_ms: *ms, active_ms: ms.checked_sub(2) };
-                let effect = Effect::StreamPutConsumer { db, key, group: &group, consumer: &consumer, times };
-                let applied = apply(entry, &effect);
+                let op = KeyOp::StreamPutConsumer { group: &group, consumer: &consumer, times };
+                let applied = apply(entry, &op);
                 let Some(group) = model.groups.get_mut(&group) else { return assert!(!applied.changed) };
                 assert_eq!(applied.added == 1, group.consumers.insert(consumer, times).is_none());
             }
             Edit::DropConsumer(group, consumer) => {
                 let (group, consumer) = (name(*group), name(*consumer));
-                let applied =
-                    apply(entry, &Effect::StreamDropConsumer { db, key, group: &group, consumer: &consumer });
+                let applied = apply(entry, &KeyOp::StreamDropConsumer { group: &group, consumer: &consumer });
                 let Some(group) = model.groups.get_mut(&group) else { return assert!(!applied.changed) };
                 let before = group.pending.len();
                 group.pending.retain(|_, (owner, _)| *owner != consumer);
@@ -169,14 +168,12 @@ impl Edit {
                     .iter()
                     .map(|&number| Delivery { id: pending_id(number), time_ms: number, count: number as u32 })
                     .collect();
-                let effect = Effect::StreamPend {
-                    db,
-                    key,
+                let op = KeyOp::StreamPend {
                     group: &group,
                     consumer: &consumer,
                     deliveries: Listed::Slices(&deliveries),
                 };
-                let applied = apply(entry, &effect);
+                let applied = apply(entry, &op);
                 let group =
                     model.groups.get_mut(&group).filter(|group| group.consumers.contains_key(&consumer));
                 let Some(group) = group else { return assert!(!applied.changed) };
@@ -188,8 +185,8 @@ impl Edit {
             Edit::Unpend(group, numbers) => {
                 let group = name(*group);
                 let ids: Vec<_> = numbers.iter().map(|&number| pending_id(number)).collect();
-                let effect = Effect::StreamUnpend { db, key, group: &group, ids: Listed::Slices(&ids) };
-                let applied = apply(entry, &effect);
+                let op = KeyOp::StreamUnpend { group: &group, ids: Listed::Slices(&ids) };
+                let applied = apply(entry, &op);
                 let Some(group) = model.groups.get_mut(&group) else { return assert!(!applied.changed) };
                 let removed = ids.iter().filter(|id| group.pending.remove(id).is_some()).count();
                 assert_eq!(applied.removed as usize, removed);
@@ -245,7 +242,9 @@ fn made_of<'i>(images: impl IntoIterator<Item = &'i StreamImage>) -> Entry {
     let mut entry = new_stream();
     for image in images {
         image.for_each_effect(PLACE.0, PLACE.1, None, |effect| match effect {
-            Effect::Put { value: crate::Value::Stream(head), .. } => fill(&mut entry, *head),
+            Effect::Key { op: KeyOp::Put { value: crate::Value::Stream(head), .. }, .. } => {
+                fill(&mut entry, *head);
+            }
             effect => {
                 let mut bytes = Vec::new();
                 effect.encode_into(&mut bytes);
@@ -253,7 +252,8 @@ fn made_of<'i>(images: impl IntoIterator<Item = &'i StreamImage>) -> Entry {
                     Effect::decode_next(&mut &bytes[..]).expect("it was encoded").expect("one effect");
                 assert_eq!(decoded, *effect);
                 assert_eq!(effect.encoded_len(), bytes.len());
-                apply(&mut entry, &decoded);
+                let Effect::Key { op, .. } = decoded else { unreachable!("an image is of one key") };
+                apply(&mut entry, &op);
             }
         });
     }
@@ -383,10 +383,7 @@ fn only_long_ranges_are_shared() {
     let mut entry = new_stream();
     for seq in 1..=10_000 {
         let pairs = Items::Slices(&[b"f", b"a-value-of-some-length"]);
-        apply_unchecked(
-            &mut entry,
-            &Effect::StreamAdd { db: PLACE.0, key: PLACE.1, id: StreamId::new(1, seq), pairs },
-        );
+        apply_unchecked(&mut entry, &KeyOp::StreamAdd { id: StreamId::new(1, seq), pairs });
     }
     let stream = view(&entry);
     let shared = |from, to, count| {
@@ -413,8 +410,8 @@ fn few_long_entries_are_shared() {
     let mut entry = new_stream();
     for seq in 1..=3 {
         let pairs = Items::Slices(&[b"f", &[b'x'; 10_000]]);
-        let effect = Effect::StreamAdd { db: PLACE.0, key: PLACE.1, id: StreamId::new(1, seq), pairs };
-        apply(&mut entry, &effect);
+        let op = KeyOp::StreamAdd { id: StreamId::new(1, seq), pairs };
+        apply(&mut entry, &op);
     }
     let shared = |count| view(&entry).share(ALL, StreamOrder::Ascending, count).map(|shared| shared.len());
     assert_eq!([shared(0), shared(1), shared(2), shared(9)], [None, Some(1), Some(2), Some(3)]);
@@ -425,10 +422,7 @@ fn whole_blocks_are_trimmed_up_to_a_limit() {
     let mut entry = new_stream();
     for seq in 1..=1000 {
         let id = StreamId::new(1, seq);
-        apply(
-            &mut entry,
-            &Effect::StreamAdd { db: PLACE.0, key: PLACE.1, id, pairs: Items::Slices(&[b"f", b"v"]) },
-        );
+        apply(&mut entry, &KeyOp::StreamAdd { id, pairs: Items::Slices(&[b"f", b"v"]) });
     }
     let stream = view(&entry);
     let id = |seq| Some(StreamId::new(1, seq));
@@ -455,10 +449,7 @@ fn entries_take_little_more_than_their_values() {
         let number = seq.to_string();
         let values: [&[u8]; 5] = [number.as_bytes(), b"a-product-name", b"1250", b"EUR", b"nothing to say"];
         let items: Vec<&[u8]> = names.iter().zip(values).flat_map(|(name, value)| [*name, value]).collect();
-        apply_unchecked(
-            &mut entry,
-            &Effect::StreamAdd { db: PLACE.0, key: PLACE.1, id, pairs: Items::Slices(&items) },
-        );
+        apply_unchecked(&mut entry, &KeyOp::StreamAdd { id, pairs: Items::Slices(&items) });
     }
     let bytes = entry.as_ref().allocated_bytes() as f64 / 50_000.0;
     assert!(bytes < 45.0, "{bytes} bytes for an entry with values of 40");
@@ -472,10 +463,7 @@ fn no_block_but_the_last_has_room_to_spare() {
         let id = StreamId::new(1, seq + 1);
         let value = vec![b'x'; 10 + seq as usize % 300];
         let items: [&[u8]; 2] = [b"field", &value];
-        apply_unchecked(
-            &mut entry,
-            &Effect::StreamAdd { db: PLACE.0, key: PLACE.1, id, pairs: Items::Slices(&items) },
-        );
+        apply_unchecked(&mut entry, &KeyOp::StreamAdd { id, pairs: Items::Slices(&items) });
         used += value.len();
     }
     let (stream, bytes) = (view(&entry), entry.as_ref().allocated_bytes());
@@ -488,6 +476,6 @@ fn no_block_but_the_last_has_room_to_spare() {
 }
 
 /// As `apply`, for many entries.
-fn apply_unchecked(entry: &mut Entry, effect: &Effect<'_>) {
-    edit_any(entry, effect, &RULES, &mut Freed::new());
+fn apply_unchecked(entry: &mut Entry, op: &KeyOp<'_>) {
+    edit_any(entry, op, &RULES, &mut Freed::new());
 }

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::{Form, ZsetView};
 use crate::collection::testing::element;
 use crate::{
-    AccessClock, Applied, DbId, Effect, Freed, Items, Keyspace, Options, PackedLimits, ScoredItems, Value,
-    View,
+    AccessClock, Applied, DbId, Effect, Freed, Items, KeyOp, Keyspace, Options, PackedLimits, ScoredItems,
+    Value, View,
 };
 
 const KEY: &[u8] = b"key";
@@ -78,8 +78,7 @@ impl World {
     fn put(&mut self, members: &[(f64, Vec<u8>)]) {
         let was_empty = self.members.is_empty();
         let slices = slices(members);
-        let applied =
-            self.apply(&Effect::ZsetPut { db: DB, key: KEY, members: ScoredItems::Slices(&slices) });
+        let applied = self.apply(&KeyOp::ZsetPut { members: ScoredItems::Slices(&slices) }.on(DB, KEY));
         let (mut added, mut updated) = (0, 0);
         for (score, member) in members {
             match self.members.get_mut(member) {
@@ -102,7 +101,7 @@ impl World {
 
     fn remove(&mut self, members: &[Vec<u8>]) {
         let slices: Vec<_> = members.iter().map(Vec::as_slice).collect();
-        let applied = self.apply(&Effect::ZsetRemove { db: DB, key: KEY, members: Items::Slices(&slices) });
+        let applied = self.apply(&KeyOp::ZsetRemove { members: Items::Slices(&slices) }.on(DB, KEY));
         let removed = members.iter().filter(|member| self.members.remove(*member).is_some()).count();
         self.assert_gone(applied, removed);
     }
@@ -134,7 +133,7 @@ impl World {
             }
             Step::RemoveRanks(first, count) => {
                 let applied =
-                    self.apply(&Effect::ZsetRemoveRanks { db: DB, key: KEY, first: *first, count: *count });
+                    self.apply(&KeyOp::ZsetRemoveRanks { first: *first, count: *count }.on(DB, KEY));
                 let gone: Vec<_> =
                     self.sorted().into_iter().skip(*first as usize).take(*count as usize).collect();
                 self.members.retain(|member, _| !gone.iter().any(|(it, _)| it == member));
@@ -143,7 +142,7 @@ impl World {
             Step::Replace(members) => {
                 let value = slices(members);
                 let value = Value::Zset(ScoredItems::Slices(&value));
-                self.apply(&Effect::Put { db: DB, key: KEY, value, expire_at_ms: None });
+                self.apply(&KeyOp::Put { value, expire_at_ms: None }.on(DB, KEY));
                 self.members.clear();
                 for (score, member) in members {
                     // As for a ZsetPut: an equal score leaves the sign of zero alone.

@@ -1,5 +1,5 @@
 use env::{Prng, SimDisk, sim::SimDiskOptions};
-use keyspace::{DbId, Options, Value};
+use keyspace::{DbId, KeyOp, Options, Value};
 use storage::{Followed, Log};
 
 use super::*;
@@ -89,7 +89,7 @@ fn what_is_not_allowed_yet_is_not_applied() {
     for number in 0..50u32 {
         let key = number.to_be_bytes();
         let value = Value::String(b"v");
-        leader.apply(&Effect::Put { db: DbId::ZERO, key: &key, value, expire_at_ms: None });
+        leader.apply(&KeyOp::Put { value, expire_at_ms: None }.on(DbId::ZERO, &key));
         leader.commit();
         ends.push(leader.log.durable_lsn());
     }
@@ -109,7 +109,7 @@ fn payloads_in_parts_are_put_together_and_say_what_they_need() {
     let (keyspace, mut replayer) = replica();
     let long = vec![b'x'; 5 << 20];
     let value = Value::String(&long);
-    leader.apply(&Effect::Put { db: DbId::ZERO, key: b"long", value, expire_at_ms: None });
+    leader.apply(&KeyOp::Put { value, expire_at_ms: None }.on(DbId::ZERO, b"long"));
     let lsn = leader.commit();
     let mut follower = leader.log.follow(Lsn::ZERO);
     let mut chunks = 0;
@@ -131,7 +131,7 @@ fn a_move_that_a_snapshot_would_lose_is_told() {
     let mut leader = Leader::new();
     let (keyspace, mut replayer) = replica();
     let value = Value::String(b"v");
-    leader.apply(&Effect::Put { db: DbId::ZERO, key: b"from", value, expire_at_ms: None });
+    leader.apply(&KeyOp::Put { value, expire_at_ms: None }.on(DbId::ZERO, b"from"));
     leader.commit();
     follow(&leader.log, &mut replayer, &mut Prng::new(1));
     // Captured as far as the slot of the destination, not that of the source.
