@@ -5,46 +5,12 @@
 //!
 //! Neither works in scripts: a script that is undone would leave a connection bound to what it does not have.
 
-use engine::{CommandError, Context, EventClass, Family, Flags, Keys, Row, leases::NO_TOKEN};
+use engine::{CommandError, Context, EventClass, leases::NO_TOKEN};
 use keyspace::{KeyOp, Value, View};
 use wire::Args;
 
 use crate::{deadline::Form, expiry_option::positive_deadline_ms};
-
-/// Shared fields of the rows.
-const ROW: Row = Row {
-    name: "",
-    arity: 4,
-    flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST).or(Flags::NOSCRIPT),
-    // Not `Keys::First`: pipelined commands must not be merged into one unit, because each token is the
-    // position of its own record.
-    keys: Keys::Range { first: 1, last: 1, step: 1 },
-    family: Family::Connection,
-    since: "7.2.4",
-    complexity: "O(1)",
-    summary: "",
-    syntax: "",
-    handler: lease,
-    subcommands: &[],
-};
-
-pub(crate) const ROWS: &[Row] = &[
-    Row {
-        name: "lease",
-        summary: "Takes or renews a key for an owner and this connection; gives a token that rises, or null if it is taken.",
-        syntax: "key milliseconds owner",
-        ..ROW
-    },
-    Row {
-        name: "unlease",
-        arity: 3,
-        flags: Flags::WRITE.or(Flags::FAST).or(Flags::NOSCRIPT),
-        summary: "Gives a leased key back, if it is this owner's.",
-        syntax: "key owner",
-        handler: unlease,
-        ..ROW
-    },
-];
+pub(crate) use rows::ROWS;
 
 /// The holder of the key, as seen by the asking owner.
 enum Holder {
@@ -93,5 +59,6 @@ fn unlease(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError>
     Ok(())
 }
 
+mod rows;
 #[cfg(test)]
 mod tests;

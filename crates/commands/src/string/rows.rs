@@ -1,26 +1,8 @@
-//! Strings: bytes, counters and parts of strings.
-//!
-//! Commands on keys of any type are in `generic`.
-//!
-//! Invariants
-//! - A command that replaces a value does so with one Put, which also states whether the expiry stays.
-//! - No string grows beyond `bulk_bytes_max`.
+//! The rows of the commands on strings.
 
-mod get;
-mod lcs;
-mod many;
-mod number;
-mod range;
-mod set;
+use engine::{Family, Flags, Keys, Row};
 
-use engine::{CommandError, Family, Flags, Keys, Row};
-use keyspace::EntryRef;
-
-/// The bytes of a string.
-#[inline]
-pub(super) fn string(entry: EntryRef<'_>) -> Result<&[u8], CommandError> {
-    entry.string().ok_or(CommandError::WrongType)
-}
+use super::{get, lcs, many, number, range, set};
 
 const READ: Flags = Flags::READONLY;
 const READ_FAST: Flags = Flags::READONLY.or(Flags::FAST);
@@ -46,6 +28,7 @@ const ROW: Row = Row {
 };
 
 const KEYS_TO_THE_END: Keys = Keys::Range { first: 1, last: -1, step: 1 };
+
 const PAIRS_TO_THE_END: Keys = Keys::Range { first: 1, last: -1, step: 2 };
 
 pub(crate) const ROWS: &[Row] = &[

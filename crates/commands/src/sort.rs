@@ -11,52 +11,18 @@ mod pattern;
 
 use std::cmp::Ordering;
 
-use engine::{CommandError, Context, EventClass, Family, Flags, Keys, Row, Unit};
+use engine::{CommandError, Context, EventClass, Unit};
 use keyspace::{DbId, Element, ItemsBuf, KeyOp, Value, View};
 use wire::{Args, number::parse_f64};
 
 use options::Options;
 use pattern::Pattern;
+pub(crate) use rows::ROWS;
 
 /// Most bytes of what GET shows: nothing that is stored bounds them, and they are gathered in memory.
 const SHOWN_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
 /// About what one value takes beside its bytes.
 const VALUE_HEAD_BYTES: usize = 16;
-
-/// What both commands have in common.
-const ROW: Row = Row {
-    name: "sort_ro",
-    arity: -2,
-    flags: Flags::READONLY.or(Flags::DANGEROUS).or(Flags::WALKS),
-    keys: Keys::Computed { first: Some(1), find: find_first, reads_others: |args| reads_others(args, false) },
-    family: Family::Generic,
-    since: "7.0.0",
-    complexity: "O(N*log(N)) where N is the number of elements; O(N) if they keep their order. With patterns every slot \
-                 is locked meanwhile.",
-    summary: "Replies with the elements of a list, a set or a sorted set, sorted.",
-    syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]",
-    handler: sort_ro,
-    subcommands: &[],
-};
-
-pub(crate) const ROWS: &[Row] = &[
-    Row {
-        name: "sort",
-        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::COPIES).or(Flags::DANGEROUS).or(Flags::WALKS),
-        keys: Keys::Computed {
-            first: Some(1),
-            find: find_keys,
-            reads_others: |args| reads_others(args, true),
-        },
-        since: "1.0.0",
-        summary: "Sorts the elements of a list, a set or a sorted set, and stores or replies with them.",
-        syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] [STORE \
-                 destination]",
-        handler: sort,
-        ..ROW
-    },
-    ROW,
-];
 
 fn find_first(_: Args<'_>, visit: &mut dyn FnMut(usize)) {
     visit(1);
@@ -269,5 +235,6 @@ fn parse_hexadecimal(text: &[u8]) -> Option<f64> {
     u64::from_str_radix(digits, 16).ok().map(|magnitude| sign * magnitude as f64)
 }
 
+mod rows;
 #[cfg(test)]
 mod tests;

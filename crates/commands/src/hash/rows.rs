@@ -1,31 +1,8 @@
-//! Hashes: fields with values at one key.
-//!
-//! The memory layout of hashes is in `keyspace`.
-//!
-//! Invariants
-//! - An expired field is absent for every command, whether or not it has been removed.
+//! The rows of the commands on hashes.
 
-mod expiry;
-mod get;
-mod number;
-mod set;
-mod walk;
+use engine::{Family, Flags, Keys, Row};
 
-use engine::{CommandError, Family, Flags, Keys, Row};
-use keyspace::{EntryRef, HashView, View};
-
-/// The hash at a key; `None` if the key is absent.
-///
-/// # Errors
-/// The key holds another type.
-#[inline]
-fn hash(entry: Option<EntryRef<'_>>) -> Result<Option<HashView<'_>>, CommandError> {
-    match entry.map(|entry| entry.view()) {
-        None => Ok(None),
-        Some(View::Hash(hash)) => Ok(Some(hash)),
-        Some(_) => Err(CommandError::WrongType),
-    }
-}
+use super::{expiry, get, number, set, walk};
 
 const WRITE_FAST: Flags = Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST);
 /// Flags of commands that change a hash without making it larger.

@@ -1,25 +1,9 @@
-//! Keys of any type: their existence, expiry and names, and walks over all of them.
-//!
-//! The commands here never look inside a value. Eviction and active expiry are done by the server itself.
-//!
-//! Invariants
-//! - An expired key is absent for every command here, whether or not its memory was freed.
-//! - Commands that walk the keyspace without naming keys carry `READS_ALL`.
-
-mod dump;
-mod existence;
-mod expiry;
-mod object;
-mod rename;
-mod walk;
-
-pub(super) use dump::encoded as encoded_value;
-pub use dump::{encode as encode_value, stream_effect};
-pub(super) use object::encoding_name;
+//! The rows of the commands on keys of any type.
 
 use engine::{Family, Flags, Keys, Row};
 
-use super::help;
+use super::{dump, existence, expiry, object, rename, walk};
+use crate::help;
 
 const READ_FAST: Flags = Flags::READONLY.or(Flags::FAST);
 const WRITE_FAST: Flags = Flags::WRITE.or(Flags::FAST);
@@ -41,9 +25,13 @@ const ROW: Row = Row {
 };
 
 const KEYS_TO_THE_END: Keys = Keys::Range { first: 1, last: -1, step: 1 };
+
 const TWO_KEYS: Keys = Keys::Range { first: 1, last: 2, step: 1 };
+
 const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
+
 const MOVE_COMPLEXITY: &str = "O(1); O(N) for a string of N bytes, which is copied in memory.";
+
 const PER_KEY: &str = "O(N) where N is the number of keys.";
 
 pub(crate) const ROWS: &[Row] = &[
@@ -281,7 +269,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-const OBJECT_ROW: Row = Row { arity: 3, flags: Flags::READONLY, keys: SECOND, since: "2.2.3", ..ROW };
+const OBJECT_ROW: Row =
+    Row { arity: 3, flags: Flags::READONLY, keys: SECOND, since: "2.2.3", ..ROW };
 
 const OBJECT_ROWS: [Row; 5] = [
     Row {

@@ -1,30 +1,8 @@
-//! Bitmaps: strings as arrays of bits and of small integers.
-//!
-//! The commands work on single bits, ranges of bits and bit fields of strings. Bit 0 is the highest bit of
-//! the first byte; bits beyond the end of a string are 0. Bitmaps are no type of their own: every string is a
-//! bitmap.
-//!
-//! Arguments are checked before the key is looked up, as in Redis 7.2; Redis 7.0 ignores the range of
-//! BITCOUNT and BITPOS if the key is absent.
-//!
-//! A SET of BITFIELD that saturates a signed field stores the smallest number if the wanted one is too small.
-//! In Redis, numbers below about -2^63 + 2^(bits - 1) overflow internally and store the largest one.
-//!
-//! Invariants
-//! - The log gets the changed bytes, never the whole string, except for BITOP, whose result is new.
-//! - No string grows beyond `bulk_bytes_max`. Redis lets BITFIELD exceed it by up to 8 bytes.
+//! The rows of the commands on bitmaps.
 
-mod bit;
-mod bits;
-mod field;
-mod integer;
-mod operation;
-mod range;
+use engine::{Family, Flags, Keys, Row};
 
-use engine::{CommandError, Family, Flags, Keys, Row};
-use wire::number::parse_i64;
-
-const OFFSET: CommandError = CommandError::Text("ERR bit offset is not an integer or out of range");
+use super::{bit, field, operation, range};
 
 const READ: Flags = Flags::READONLY;
 const READ_FAST: Flags = Flags::READONLY.or(Flags::FAST);
@@ -119,38 +97,3 @@ pub(crate) const ROWS: &[Row] = &[
         ..ROW
     },
 ];
-
-/// Parses the offset of a bit, or of a field of `width` bits; with `scale`, in units of `scale` bits. It must
-/// lie within the longest possible string, `bulk_bytes_max`.
-fn bit_offset(text: &[u8], scale: u32, bulk_bytes_max: usize) -> Result<u64, CommandError> {
-    let number = parse_i64(text).ok_or(OFFSET)?;
-    let offset = u64::try_from(number).ok().and_then(|number| number.checked_mul(scale.into()));
-    offset.filter(|offset| offset / 8 < bulk_bytes_max as u64).ok_or(OFFSET)
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::testing::check;
-
-    #[test]
-    fn other_types_are_refused() {
-        const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
-        check(&[
-            ("HSET h f v", ":1"),
-            ("SETBIT h 0 1", WRONG_TYPE),
-            ("SETBIT h 0 2", "-ERR bit is not an integer or out of range"),
-            ("GETBIT h 0", WRONG_TYPE),
-            ("BITCOUNT h", WRONG_TYPE),
-            ("BITCOUNT h 1 0", WRONG_TYPE),
-            ("BITPOS h 1", WRONG_TYPE),
-            ("BITOP OR r none h", WRONG_TYPE),
-            ("BITFIELD h", WRONG_TYPE),
-            ("BITFIELD h GET u8 0", WRONG_TYPE),
-            ("BITFIELD h SET u8 0 1", WRONG_TYPE),
-            ("BITFIELD_RO h GET u8 0", WRONG_TYPE),
-            ("SET s x", "+OK"),
-            ("BITOP NOT h s", ":1"),
-            ("GET h", r#""\x87""#),
-        ]);
-    }
-}

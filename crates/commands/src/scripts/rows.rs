@@ -1,22 +1,8 @@
-//! Scripts and functions.
-//!
-//! What it is: EVAL, EVALSHA, their read-only forms, SCRIPT, FCALL, FUNCTION. What it is not: the machine (see the crate `scripting`), nor the
-//! scripts that are kept (see `engine::scripts`).
-//!
-//! Invariants
-//! - A script that fails leaves what it did until then, as in Redis, unless `script-rollback` is on.
-//! - What is refused to a script is refused before its command has begun.
-//! - A script runs on a stale replica, and calls nothing there that could show what is here. One that declares its flags
-//!   runs there only with `allow-stale`.
-
-mod caller;
-mod eval;
-mod fcall;
-mod function;
-mod script;
+//! The rows of the commands on scripts and functions.
 
 use engine::{Family, Flags, Keys, Row};
 
+use super::{eval, fcall, function, script};
 use crate::help::{help, no_subcommand};
 
 /// Shared fields of the rows that run scripts.
@@ -270,6 +256,3 @@ pub(crate) const ROWS: &[Row] = &[
         ..SCRIPT
     },
 ];
-
-#[cfg(test)]
-mod tests;

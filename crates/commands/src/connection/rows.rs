@@ -1,31 +1,19 @@
-//! Connection commands: who a client is, which protocol and database it uses, and who else is connected.
-//!
-//! What it is: changes of the session and of the entry in the list of clients, which must agree.
-//! What it is not: the sockets. Closing is asked for ([`Session::closing`](engine::Session), a killed client's signal) and
-//! done by the server.
-//!
-//! Invariants
-//! - None of these commands touches a key; none waits for the log.
-
-mod attributes;
-mod client;
-mod greeting;
-mod list;
-mod tracking;
+//! The rows of the commands on the connection.
 
 use engine::{Family, Flags, Keys, Row};
 
+use super::{client, greeting};
 use crate::help::no_subcommand;
 
 /// Allowed at any time, also while loading or stale.
-const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
+pub(super) const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
 /// Allowed at any time, but not in scripts.
-const SESSION: Flags = ALWAYS.or(Flags::NOSCRIPT);
+pub(super) const SESSION: Flags = ALWAYS.or(Flags::NOSCRIPT);
 /// Allowed at any time, also before authentication, but not in scripts.
 const GREETING: Flags = SESSION.or(Flags::FAST).or(Flags::NO_AUTH);
 
 /// Shared fields of the rows.
-const ROW: Row = Row {
+pub(super) const ROW: Row = Row {
     name: "",
     arity: 1,
     flags: SESSION,

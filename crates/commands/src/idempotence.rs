@@ -21,7 +21,7 @@
 mod stored;
 
 use engine::{
-    CommandError, Context, EventClass, Family, Flags, Keys, Row,
+    CommandError, Context, EventClass, Flags, Row,
     context::EFFECT_BYTES_BESIDE_ARGS,
     row::{ResolvedCommand, WRAPPED_AT},
 };
@@ -30,26 +30,13 @@ use storage::CHAIN_BYTES_MAX;
 use wire::Args;
 
 use crate::{deadline::Form, expiry_option::positive_deadline_ms, wrapped};
+pub(crate) use rows::ROWS;
 use stored::{Digest, Stored, is_reply};
 
 /// Longest reply that is kept, in bytes.
 const REPLY_BYTES_MAX: usize = 1 << 20;
 
 const FOREIGN: CommandError = CommandError::Text("WRONGTYPE the key holds no reply that IDEMP has kept");
-
-pub(crate) const ROWS: &[Row] = &[Row {
-    name: "idemp",
-    arity: -4,
-    flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::NOSCRIPT).or(Flags::RUNS_SCRIPTS).or(Flags::WRAPS),
-    keys: Keys::Computed { first: Some(1), find: find_keys, reads_others },
-    family: Family::Transactions,
-    since: "7.2.4",
-    complexity: "That of the command.",
-    summary: "Runs a command once: what is sent again under the same key gets the reply of the first time.",
-    syntax: "key milliseconds command [arg [arg ...]]",
-    handler: idemp,
-    subcommands: &[],
-}];
 
 /// The key, and those of the command.
 fn find_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
@@ -216,5 +203,6 @@ const LONG_REPLIES: &[&str] = &[
     "zpopmin",
 ];
 
+mod rows;
 #[cfg(test)]
 mod tests;

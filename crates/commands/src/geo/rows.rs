@@ -1,19 +1,8 @@
-//! Geographic positions as members of sorted sets.
-//!
-//! A place is stored as a member whose score is the number of its cell, so that nearby places have similar
-//! scores. Places are no type of their own: all commands on sorted sets work on the same keys.
-
-mod area;
-mod cell;
-mod earth;
-mod place;
-mod query;
-mod search;
-
-#[cfg(test)]
-mod tests;
+//! The rows of the commands on positions on the earth.
 
 use engine::{Family, Flags, Keys, Row};
+
+use super::{place, query, search};
 
 const GROW: Flags = Flags::WRITE.or(Flags::DENYOOM);
 const STORE: Flags = GROW.or(Flags::COPIES);

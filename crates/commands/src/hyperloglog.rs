@@ -17,15 +17,17 @@ mod dense;
 mod estimate;
 mod hash;
 mod merge;
+mod rows;
 mod sketch;
 mod sparse;
 mod store;
 
-use engine::{CommandError, Family, Flags, Keys, Row};
+use engine::CommandError;
 use keyspace::EntryRef;
 use sketch::{Corrupted, SketchRef};
 
 use crate::string::string;
+pub(crate) use rows::ROWS;
 
 /// The maximum length of a string with the sparse encoding; Redis' `hll-sparse-max-bytes`.
 const SPARSE_BYTES_MAX: usize = 3000;
@@ -42,53 +44,6 @@ fn sketch(entry: EntryRef<'_>) -> Result<SketchRef<'_>, CommandError> {
         CommandError::Text("WRONGTYPE Key is not a valid HyperLogLog string value.");
     SketchRef::new(string(entry)?).ok_or(NO_SKETCH)
 }
-
-const WRITE: Flags = Flags::WRITE.or(Flags::DENYOOM);
-
-/// Shared fields of the rows.
-const ROW: Row = Row {
-    name: "",
-    arity: -2,
-    flags: WRITE,
-    keys: Keys::Range { first: 1, last: -1, step: 1 },
-    family: Family::Hyperloglog,
-    since: "2.8.9",
-    complexity: "O(1)",
-    summary: "",
-    syntax: "",
-    handler: add::pfadd,
-    subcommands: &[],
-};
-
-pub(crate) const ROWS: &[Row] = &[
-    Row {
-        name: "pfadd",
-        flags: WRITE.or(Flags::FAST),
-        keys: Keys::First,
-        complexity: "O(1) for each element.",
-        summary: "Adds elements to a HyperLogLog and replies whether its estimate may have changed.",
-        syntax: "key [element [element ...]]",
-        handler: add::pfadd,
-        ..ROW
-    },
-    Row {
-        name: "pfcount",
-        flags: Flags::READONLY,
-        complexity: "O(N) where N is the number of keys.",
-        summary: "Estimates how many different elements were added to some HyperLogLogs.",
-        syntax: "key [key ...]",
-        handler: count::pfcount,
-        ..ROW
-    },
-    Row {
-        name: "pfmerge",
-        complexity: "O(N) where N is the number of keys.",
-        summary: "Adds all elements of some HyperLogLogs to another one.",
-        syntax: "destkey [sourcekey [sourcekey ...]]",
-        handler: merge::pfmerge,
-        ..ROW
-    },
-];
 
 #[cfg(test)]
 mod tests {

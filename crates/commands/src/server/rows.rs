@@ -1,45 +1,19 @@
-//! Server commands: what the server knows, how it is set up, and what concerns all keys at once.
-//!
-//! What it is: the command table shown to clients (COMMAND), and a thin layer over [`Host`](engine::Host) for the rest.
-//! What it is not: the settings, the text of INFO, or stopping; those belong to the process.
-//!
-//! Invariants
-//! - FLUSHDB, FLUSHALL and SWAPDB lock every slot, and are one effect each.
-//! - COMMAND is generated from the rows: nothing about a command is said twice.
-
-mod arguments;
-mod command;
-mod command_docs;
-mod config;
-mod databases;
-mod debug;
-mod hotkeys;
-mod key_specifications;
-mod latency;
-mod latency_text;
-mod memory;
-mod memory_text;
-mod monitor;
-mod process;
-mod slowlog;
-mod syntax;
-
-pub(super) use monitor::stop as stop_monitoring;
+//! The rows of the commands on the server.
 
 use engine::{Family, Flags, Keys, Row};
 
+use super::{command, config, databases, debug, hotkeys, latency, memory, monitor, process, slowlog};
 use crate::help::{help, no_subcommand};
 
 /// Allowed at any time, also while loading or stale.
-const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
+pub(super) const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
 /// For administrators, at any time, not in scripts.
-const ADMIN: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT);
-
+pub(super) const ADMIN: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT);
 /// For administrators, once the server has loaded, not in scripts.
 const SAVE: Flags = Flags::ADMIN.or(Flags::NOSCRIPT);
 
 /// Shared fields of the rows.
-const ROW: Row = Row {
+pub(super) const ROW: Row = Row {
     name: "",
     arity: 1,
     flags: ALWAYS,
@@ -54,7 +28,7 @@ const ROW: Row = Row {
 };
 
 /// The row of HELP, except for its name.
-const HELP: Row =
+pub(super) const HELP: Row =
     Row { arity: 2, since: "5.0.0", summary: "Describes the subcommands.", handler: help, ..ROW };
 
 pub(crate) const ROWS: &[Row] = &[

@@ -11,52 +11,9 @@
 use documents::{
     DocError, DocRev, DocumentView, EditRequest, LOCAL_PREFIX, Limits, NewDocument, Pick, Snapshot, check_id,
 };
-use engine::{CommandError, Context, Family, Flags, Keys, Row, unit::Named};
+use engine::{CommandError, Context, unit::Named};
+pub(crate) use rows::ROWS;
 use wire::Args;
-
-/// Shared fields of the rows.
-const ROW: Row = Row {
-    name: "",
-    arity: 3,
-    flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::DOCUMENTS).or(Flags::NOSCRIPT),
-    keys: Keys::None,
-    family: Family::Documents,
-    since: "7.2.4",
-    complexity: "O(log N) where N is the number of documents in the database.",
-    summary: "",
-    syntax: "",
-    handler: get,
-    subcommands: &[],
-};
-
-pub(crate) const ROWS: &[Row] = &[
-    Row {
-        name: "doc.del",
-        arity: 4,
-        flags: Flags::WRITE.or(Flags::DOCUMENTS).or(Flags::NOSCRIPT),
-        summary: "Deletes a revision of a document; gives the revision that says so.",
-        syntax: "database id rev",
-        handler: del,
-        ..ROW
-    },
-    Row {
-        name: "doc.get",
-        arity: -3,
-        flags: Flags::READONLY.or(Flags::DOCUMENTS).or(Flags::NOSCRIPT),
-        summary: "The document as JSON, with its _id and _rev; null if there is none.",
-        syntax: "database id [rev]",
-        handler: get,
-        ..ROW
-    },
-    Row {
-        name: "doc.put",
-        arity: -4,
-        summary: "Writes a document; gives its revision. `rev` (or _rev) is the one it replaces.",
-        syntax: "database id json [rev]",
-        handler: put,
-        ..ROW
-    },
-];
 
 /// `DOC.PUT database id json [rev]`
 fn put(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -141,5 +98,6 @@ fn refused(error: DocError) -> CommandError {
     CommandError::Composed(format!("{code} {}", error.reason()))
 }
 
+mod rows;
 #[cfg(test)]
 mod tests;

@@ -1,27 +1,8 @@
-//! Sets: unordered members at one key.
-//!
-//! The memory layout of sets is in `keyspace`.
+//! The rows of the commands on sets.
 
-mod algebra;
-mod combine;
-mod member;
-mod random;
+use engine::{Family, Flags, Keys, Row};
 
-use engine::{CommandError, Family, Flags, Keys, Row};
-use keyspace::{EntryRef, SetView, View};
-
-/// The set at a key; `None` if the key is absent.
-///
-/// # Errors
-/// The key holds another type.
-#[inline]
-fn set(entry: Option<EntryRef<'_>>) -> Result<Option<SetView<'_>>, CommandError> {
-    match entry.map(|entry| entry.view()) {
-        None => Ok(None),
-        Some(View::Set(set)) => Ok(Some(set)),
-        Some(_) => Err(CommandError::WrongType),
-    }
-}
+use super::{combine, member, random};
 
 /// Flags of commands that change a set without making it larger.
 const SHRINK_FAST: Flags = Flags::WRITE.or(Flags::FAST);
@@ -60,7 +41,8 @@ const STORING: Row = Row {
 };
 
 /// The complexity of an intersection.
-const INTERSECTION: &str = "O(N*M) where N is the size of the smallest set and M the number of sets.";
+const INTERSECTION: &str =
+    "O(N*M) where N is the size of the smallest set and M the number of sets.";
 
 pub(crate) const ROWS: &[Row] = &[
     Row {

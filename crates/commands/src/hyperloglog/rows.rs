@@ -1,0 +1,52 @@
+//! The rows of the commands on HyperLogLogs.
+
+use engine::{Family, Flags, Keys, Row};
+
+use super::{add, count, merge};
+
+const WRITE: Flags = Flags::WRITE.or(Flags::DENYOOM);
+
+/// Shared fields of the rows.
+const ROW: Row = Row {
+    name: "",
+    arity: -2,
+    flags: WRITE,
+    keys: Keys::Range { first: 1, last: -1, step: 1 },
+    family: Family::Hyperloglog,
+    since: "2.8.9",
+    complexity: "O(1)",
+    summary: "",
+    syntax: "",
+    handler: add::pfadd,
+    subcommands: &[],
+};
+
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "pfadd",
+        flags: WRITE.or(Flags::FAST),
+        keys: Keys::First,
+        complexity: "O(1) for each element.",
+        summary: "Adds elements to a HyperLogLog and replies whether its estimate may have changed.",
+        syntax: "key [element [element ...]]",
+        handler: add::pfadd,
+        ..ROW
+    },
+    Row {
+        name: "pfcount",
+        flags: Flags::READONLY,
+        complexity: "O(N) where N is the number of keys.",
+        summary: "Estimates how many different elements were added to some HyperLogLogs.",
+        syntax: "key [key ...]",
+        handler: count::pfcount,
+        ..ROW
+    },
+    Row {
+        name: "pfmerge",
+        complexity: "O(N) where N is the number of keys.",
+        summary: "Adds all elements of some HyperLogLogs to another one.",
+        syntax: "destkey [sourcekey [sourcekey ...]]",
+        handler: merge::pfmerge,
+        ..ROW
+    },
+];

@@ -1,0 +1,19 @@
+//! The rows of the commands on idempotence.
+
+use engine::{Family, Flags, Keys, Row};
+
+use super::{find_keys, idemp, reads_others};
+
+pub(crate) const ROWS: &[Row] = &[Row {
+    name: "idemp",
+    arity: -4,
+    flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::NOSCRIPT).or(Flags::RUNS_SCRIPTS).or(Flags::WRAPS),
+    keys: Keys::Computed { first: Some(1), find: find_keys, reads_others },
+    family: Family::Transactions,
+    since: "7.2.4",
+    complexity: "That of the command.",
+    summary: "Runs a command once: what is sent again under the same key gets the reply of the first time.",
+    syntax: "key milliseconds command [arg [arg ...]]",
+    handler: idemp,
+    subcommands: &[],
+}];

@@ -1,0 +1,31 @@
+//! Server commands: what the server knows, how it is set up, and what concerns all keys at once.
+//!
+//! What it is: the command table shown to clients (COMMAND), and a thin layer over [`Host`](engine::Host) for the rest.
+//! What it is not: the settings, the text of INFO, or stopping; those belong to the process.
+//!
+//! Invariants
+//! - FLUSHDB, FLUSHALL and SWAPDB lock every slot, and are one effect each.
+//! - COMMAND is generated from the rows: nothing about a command is said twice.
+
+mod arguments;
+mod command;
+mod command_docs;
+mod config;
+mod databases;
+mod debug;
+mod hotkeys;
+mod key_specifications;
+mod latency;
+mod latency_text;
+mod memory;
+mod memory_text;
+mod monitor;
+mod process;
+mod rows;
+mod slowlog;
+mod syntax;
+
+pub(super) use monitor::stop as stop_monitoring;
+
+pub(crate) use rows::ROWS;
+use rows::{ADMIN, ALWAYS, HELP, ROW};

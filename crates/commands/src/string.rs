@@ -1,0 +1,25 @@
+//! Strings: bytes, counters and parts of strings.
+//!
+//! Commands on keys of any type are in `generic`.
+//!
+//! Invariants
+//! - A command that replaces a value does so with one Put, which also states whether the expiry stays.
+//! - No string grows beyond `bulk_bytes_max`.
+
+mod get;
+mod lcs;
+mod many;
+mod number;
+mod range;
+mod rows;
+mod set;
+
+use engine::CommandError;
+use keyspace::EntryRef;
+pub(crate) use rows::ROWS;
+
+/// The bytes of a string.
+#[inline]
+pub(super) fn string(entry: EntryRef<'_>) -> Result<&[u8], CommandError> {
+    entry.string().ok_or(CommandError::WrongType)
+}

@@ -1,0 +1,42 @@
+//! Transactions: several commands as one, on the condition that what they are based on is still so.
+//!
+//! What it is: MULTI, EXEC, DISCARD, WATCH, UNWATCH. What it is not: queueing, which happens before a command gets to its
+//! family (see `queueing`), nor who notices that a watched key changes (see `interest`).
+//!
+//! Invariants
+//! - EXEC locks the slots of all keys of all its commands and of all watched keys at once, and all its effects are one
+//!   record: whoever looks, also after a crash, sees all of it or nothing.
+//! - A command that fails does not undo the others, as in Redis, unless it is one on documents: that undoes the whole EXEC, which
+//!   then is one error. What cannot be undone is not queued together with commands on documents.
+
+mod exec;
+mod watch;
+
+use engine::{CommandError, Context, Transaction};
+pub(crate) use rows::ROWS;
+use wire::Args;
+
+/// `MULTI`
+fn multi(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    if cx.session.transaction.is_some() {
+        return Err(CommandError::Text("ERR MULTI calls can not be nested"));
+    }
+    cx.session.transaction = Some(Box::<Transaction>::default());
+    cx.session.client.set_queued(Some(0));
+    cx.reply.ok();
+    Ok(())
+}
+
+/// `DISCARD`
+fn discard(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    if cx.session.transaction.is_none() {
+        return Err(CommandError::Text("ERR DISCARD without MULTI"));
+    }
+    cx.session.end_transaction();
+    cx.reply.ok();
+    Ok(())
+}
+
+mod rows;
+#[cfg(test)]
+mod tests;
