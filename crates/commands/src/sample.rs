@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use engine::CommandError;
-use keyspace::Sequence;
+use prng::Prng;
 use wire::number::parse_i64;
 
 /// The maximum number of elements that one command draws with repetition: replies are built in memory. A
@@ -17,7 +17,7 @@ const DRAWN_MAX: usize = 1 << 20;
 const DRAWN_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
 
 /// Draws `count` different numbers below `end`, or all of them if there are fewer, in ascending order.
-pub(super) fn distinct(sequence: &mut Sequence, count: usize, end: usize) -> Vec<usize> {
+pub(super) fn distinct(sequence: &mut Prng, count: usize, end: usize) -> Vec<usize> {
     let count = count.min(end);
     if count > end / 8 {
         // Selection sampling: each number is taken with the probability (numbers still wanted) / (numbers
@@ -25,7 +25,7 @@ pub(super) fn distinct(sequence: &mut Sequence, count: usize, end: usize) -> Vec
         let mut left = count;
         return (0..end)
             .filter(|number| {
-                let taken = sequence.below(end - number) < left;
+                let taken = sequence.index(end - number) < left;
                 left -= usize::from(taken);
                 taken
             })
@@ -34,7 +34,7 @@ pub(super) fn distinct(sequence: &mut Sequence, count: usize, end: usize) -> Vec
     // Floyd's sampling: draw a number up to `last`; if it is taken already, take `last` itself.
     let mut taken = HashSet::with_capacity(count);
     for last in end - count..end {
-        let drawn = sequence.below(last + 1);
+        let drawn = sequence.index(last + 1);
         if !taken.insert(drawn) {
             taken.insert(last);
         }
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn distinct_numbers_are_distinct_ascending_and_even() {
-        let mut sequence = Sequence::new(5);
+        let mut sequence = Prng::new(5);
         for (count, end) in [(0, 10), (1, 10), (3, 10), (9, 10), (10, 10), (20, 10), (5, 100), (0, 0), (1, 1)]
         {
             let mut hits = vec![0usize; end];

@@ -40,7 +40,7 @@ pub(super) fn up(host: &Host) -> Reply {
 /// PouchDB restarts replication when it changes.
 pub(super) fn welcome(host: &Host) -> Reply {
     let id = host.store.get().map(|store| store.log.id()).unwrap_or_default();
-    let uuid: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let uuid = hex::encode(id);
     let version = env!("CARGO_PKG_VERSION");
     let welcome = json!({
         "couchdb": "Welcome",

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use env::{Access, Disk, crashsafe};
 use lsn::Lsn;
 
-use crate::codec::{Input, put_bytes, put_number};
+use crate::codec::{Input, put_bytes};
 use crate::id::DbId;
 use crate::store_error::StoreError;
 
@@ -115,15 +115,15 @@ impl Catalog {
         for lsn in [self.names_lsn, self.deleted_lsn, self.saved_lsn] {
             out.extend_from_slice(&lsn.get().to_le_bytes());
         }
-        put_number(&mut out, self.databases.len() as u64);
+        varint::put(&mut out, self.databases.len() as u64);
         for entry in &self.databases {
             out.extend_from_slice(&entry.db.get().to_le_bytes());
             put_bytes(&mut out, entry.name.as_bytes());
             out.push(u8::from(entry.vouched.is_some()));
             if let Some(Vouched { generation, lsn, file_end }) = entry.vouched {
-                put_number(&mut out, u64::from(generation));
+                varint::put(&mut out, u64::from(generation));
                 out.extend_from_slice(&lsn.get().to_le_bytes());
-                put_number(&mut out, file_end);
+                varint::put(&mut out, file_end);
             }
         }
         out.extend_from_slice(&crc32c::crc32c(&out).to_le_bytes());

@@ -43,7 +43,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::attachment::Digest;
-use crate::codec::{Input, put_bytes, put_number};
+use crate::codec::{Input, put_bytes};
 use crate::id::{DbId, DocId, UploadId};
 use crate::rev_path::RevPath;
 use crate::revision::Rev;
@@ -255,7 +255,7 @@ impl UpdateEncoder {
         bytes.clear();
         bytes.push(UPDATE);
         bytes.extend_from_slice(&db.get().to_le_bytes());
-        put_number(&mut bytes, since_seq);
+        varint::put(&mut bytes, since_seq);
         UpdateEncoder { head_bytes: bytes.len(), bytes }
     }
 
@@ -375,7 +375,7 @@ impl Operation {
             Operation::PutLocal { id, rev, body } => {
                 out.push(PUT_LOCAL);
                 put_bytes(out, id.as_bytes());
-                put_number(out, *rev);
+                varint::put(out, *rev);
                 put_bytes(out, body);
             }
             Operation::RemoveLocal { id } => {
@@ -385,7 +385,7 @@ impl Operation {
             Operation::Purge { id, revs } => {
                 out.push(PURGE);
                 put_bytes(out, id.as_bytes());
-                put_number(out, revs.len() as u64);
+                varint::put(out, revs.len() as u64);
                 revs.iter().for_each(|rev| out.extend_from_slice(&rev.to_bytes()));
             }
             Operation::SetSecurity(security) => {
@@ -394,17 +394,17 @@ impl Operation {
             }
             Operation::SetRevsLimit(limit) => {
                 out.push(SET_REVS_LIMIT);
-                put_number(out, u64::from(*limit));
+                varint::put(out, u64::from(*limit));
             }
             Operation::Chunk { upload, bytes } => {
                 out.push(CHUNK);
-                put_number(out, upload.0);
+                varint::put(out, upload.0);
                 put_bytes(out, bytes);
             }
             Operation::Discard { from, to } => {
                 out.push(DISCARD);
-                put_number(out, from.0);
-                put_number(out, to.0);
+                varint::put(out, from.0);
+                varint::put(out, to.0);
             }
         }
     }
@@ -415,11 +415,11 @@ impl Edit {
         out.push(EDIT);
         put_bytes(out, self.id.as_bytes());
         out.push(if self.deleted { FLAG_DELETED } else { 0 });
-        put_number(out, u64::from(self.path.newest().number()));
-        put_number(out, self.path.count() as u64);
+        varint::put(out, u64::from(self.path.newest().number()));
+        varint::put(out, self.path.count() as u64);
         self.path.revs().for_each(|rev| out.extend_from_slice(&rev.hash()));
         put_bytes(out, &self.body);
-        put_number(out, self.attachments.len() as u64);
+        varint::put(out, self.attachments.len() as u64);
         self.attachments.iter().for_each(|attachment| attachment.encode_into(out));
     }
 }
@@ -428,9 +428,9 @@ impl EditAttachment {
     fn encode_into(&self, out: &mut Vec<u8>) {
         put_bytes(out, self.name.as_bytes());
         put_bytes(out, self.content_type.as_bytes());
-        put_number(out, u64::from(self.revpos));
+        varint::put(out, u64::from(self.revpos));
         out.extend_from_slice(&self.digest.0);
-        put_number(out, self.length);
+        varint::put(out, self.length);
         match &self.source {
             Source::Inline(bytes) => {
                 out.push(INLINE);
@@ -438,11 +438,11 @@ impl EditAttachment {
             }
             Source::Kept(back) => {
                 out.push(KEPT);
-                put_number(out, *back as u64);
+                varint::put(out, *back as u64);
             }
             Source::Upload(upload) => {
                 out.push(UPLOADED);
-                put_number(out, upload.0);
+                varint::put(out, upload.0);
             }
         }
     }

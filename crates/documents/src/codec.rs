@@ -3,21 +3,11 @@
 //! [`Input`] is a reader that never reads past its end; the functions write what it reads. Complete formats
 //! are described by the modules that use them.
 //!
-//! A number is LEB128: seven bits per byte, the least significant first, bit 7 set if another byte follows.
-//! Only the shortest form of a number is accepted, so that equal values have equal bytes.
-
-/// Appends a number.
-pub fn put_number(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
+//! Numbers are those of the crate `varint`.
 
 /// Appends the length and then the bytes.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_number(out, bytes.len() as u64);
+    varint::put(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
@@ -66,20 +56,7 @@ impl<'a> Input<'a> {
 
     /// Reads a number; `None` also if it has more than 64 bits or is not in its shortest form.
     pub fn number(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            if bits << shift >> shift != bits {
-                return None;
-            }
-            number |= bits << shift;
-            if byte & 0x80 == 0 {
-                // A trailing zero byte would be a second encoding of the same number.
-                return (byte != 0 || shift == 0).then_some(number);
-            }
-        }
-        None
+        varint::take(&mut self.bytes)
     }
 
     /// Reads a number that must fit into 32 bits.
@@ -138,7 +115,7 @@ mod tests {
         #[test]
         fn what_was_put_is_read(number: u64, bytes: Vec<u8>) {
             let mut out = Vec::new();
-            put_number(&mut out, number);
+            varint::put(&mut out, number);
             put_bytes(&mut out, &bytes);
             let mut input = Input::new(&out);
             prop_assert_eq!(input.number(), Some(number));

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use smallvec::SmallVec;
 
-use crate::codec::{Input, put_number};
+use crate::codec::Input;
 use crate::{Rev, RevPath};
 
 /// The content of a leaf of a [`RevTree`].
@@ -210,11 +210,11 @@ impl<L: Leaf> RevTree<L> {
 
     /// Appends the encoding; see the module documentation.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_number(out, self.branches.len() as u64);
+        varint::put(out, self.branches.len() as u64);
         for branch in &self.branches {
-            put_number(out, branch.first.into());
-            put_number(out, branch.hashes.len() as u64);
-            put_number(out, branch.joins.map_or(0, |joins| u64::from(joins) + 1));
+            varint::put(out, branch.first.into());
+            varint::put(out, branch.hashes.len() as u64);
+            varint::put(out, branch.joins.map_or(0, |joins| u64::from(joins) + 1));
             branch.hashes.iter().for_each(|hash| out.extend_from_slice(hash));
             branch.leaf.encode(out);
         }

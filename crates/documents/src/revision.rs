@@ -99,11 +99,8 @@ pub struct HashText([u8; 16]);
 
 impl fmt::Display for HashText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0; 32];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
-            pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-        }
+        hex::encode_to_slice(self.0, &mut text).map_err(|_| fmt::Error)?;
         f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
@@ -123,13 +120,8 @@ impl FromStr for Rev {
 
 /// Parses 32 hex digits in lower or upper case.
 pub(crate) fn parse_hash(text: &str) -> Option<[u8; 16]> {
-    let digits: &[u8; 32] = text.as_bytes().try_into().ok()?;
     let mut hash = [0; 16];
-    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
-        let [high, low] = [char::from(pair[0]).to_digit(16)?, char::from(pair[1]).to_digit(16)?];
-        *byte = u8::try_from(high << 4 | low).ok()?;
-    }
-    Some(hash)
+    hex::decode_to_slice(text, &mut hash).ok().map(|()| hash)
 }
 
 #[cfg(test)]

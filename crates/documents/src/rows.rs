@@ -32,7 +32,7 @@ use tree::{Pointer, Sums, TreeError, TreeId};
 
 use crate::attachment::Digest;
 use crate::blob::{Blob, Era};
-use crate::codec::{Input, put_bytes, put_number};
+use crate::codec::{Input, put_bytes};
 use crate::doc_info::{Attachment, ChangeRow, DocInfo, DocLeaf, DocSums};
 use crate::id::{DbId, UploadId};
 use crate::layer::{ChunkKey, LocalDoc};
@@ -103,9 +103,9 @@ pub(crate) fn encode_document(info: &DocInfo) -> Vec<u8> {
     let sums = info.sums();
     let mut out = Vec::with_capacity(96);
     out.push(u8::from(sums.deleted == 1));
-    put_number(&mut out, sums.body_bytes);
-    put_number(&mut out, sums.attachment_bytes);
-    put_number(&mut out, info.seq);
+    varint::put(&mut out, sums.body_bytes);
+    varint::put(&mut out, sums.attachment_bytes);
+    varint::put(&mut out, info.seq);
     info.revs.encode(&mut out);
     out
 }
@@ -126,16 +126,16 @@ impl Leaf for DocLeaf {
 
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(u8::from(self.deleted));
-        put_number(out, self.seq);
+        varint::put(out, self.seq);
         encode_blob(&self.body, out);
-        put_number(out, self.attachments.len() as u64);
+        varint::put(out, self.attachments.len() as u64);
         for attachment in self.attachments.iter() {
             put_bytes(out, attachment.name.as_bytes());
             put_bytes(out, attachment.content_type.as_bytes());
-            put_number(out, u64::from(attachment.revpos));
+            varint::put(out, u64::from(attachment.revpos));
             out.extend_from_slice(&attachment.digest.0);
-            put_number(out, attachment.length);
-            put_number(out, attachment.chunks.len() as u64);
+            varint::put(out, attachment.length);
+            varint::put(out, attachment.chunks.len() as u64);
             attachment.chunks.iter().for_each(|chunk| encode_blob(chunk, out));
         }
     }
@@ -172,7 +172,7 @@ pub(crate) fn feed_key(seq: u64) -> [u8; 8] {
 pub(crate) fn encode_change(row: &ChangeRow) -> Vec<u8> {
     let mut out = vec![u8::from(row.deleted)];
     put_bytes(&mut out, row.id.as_bytes());
-    put_number(&mut out, row.leaves.len() as u64);
+    varint::put(&mut out, row.leaves.len() as u64);
     row.leaves.iter().for_each(|rev| out.extend_from_slice(&rev.to_bytes()));
     out
 }
@@ -200,7 +200,7 @@ pub(crate) fn encode_local(
     put: &mut impl FnMut(&[u8]) -> Result<Pointer, TreeError>,
 ) -> Result<Vec<u8>, TreeError> {
     let mut out = Vec::new();
-    put_number(&mut out, document.rev);
+    varint::put(&mut out, document.rev);
     if document.body.len() <= INLINE_BYTES_MAX {
         out.push(INLINE);
         put_bytes(&mut out, &document.body);
@@ -308,20 +308,20 @@ impl DocInfo {
 /// Encodes the metadata of a state: all of it that is not in the trees.
 pub(crate) fn encode_metadata(state: &State) -> Vec<u8> {
     let mut out = Vec::new();
-    put_number(&mut out, METADATA_VERSION);
+    varint::put(&mut out, METADATA_VERSION);
     out.extend_from_slice(&state.db.get().to_le_bytes());
     let DocSums { documents, deleted, body_bytes, attachment_bytes } = state.sums;
     for number in [state.update_seq, state.purge_seq, documents, deleted, body_bytes, attachment_bytes] {
-        put_number(&mut out, number);
+        varint::put(&mut out, number);
     }
-    put_number(&mut out, u64::from(state.revs_limit));
-    put_number(&mut out, state.next_upload.0);
+    varint::put(&mut out, u64::from(state.revs_limit));
+    varint::put(&mut out, state.next_upload.0);
     put_bytes(&mut out, &state.security);
-    put_number(&mut out, state.uploads.len() as u64);
+    varint::put(&mut out, state.uploads.len() as u64);
     for (upload, progress) in state.uploads.iter() {
-        put_number(&mut out, upload.0);
-        put_number(&mut out, u64::from(progress.chunks));
-        put_number(&mut out, progress.bytes);
+        varint::put(&mut out, upload.0);
+        varint::put(&mut out, u64::from(progress.chunks));
+        varint::put(&mut out, progress.bytes);
     }
     out
 }

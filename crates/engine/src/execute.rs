@@ -10,6 +10,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use keyspace::{AccessClock, AccessPolicy, EvictionPolicy, Freed, Keyspace, LIBRARIES_SLOT, SlotId};
 use lsn::Lsn;
+use prng::Prng;
 use pubsub::{Hub, Local, durable::FollowerEvent};
 use storage::{Appender, Durability};
 use wire::{Args, ReplyWriter};
@@ -26,7 +27,7 @@ use crate::{
     scripts::Scripting,
     stats::WorkerStats,
     tracking::BY_SERVER,
-    unit::{LockContended, LockPolicy, Locks, Scratch, UnitAccess, next_random},
+    unit::{LockContended, LockPolicy, Locks, Scratch, UnitAccess},
 };
 pub use merging::Merged;
 pub use replies::refuse;
@@ -63,6 +64,7 @@ pub struct Executor {
     channels: Local,
     pub(crate) scratch: Scratch,
     pub(crate) clock: AccessClock,
+    random: Prng,
     /// Commands until the next one that is sampled.
     pub until_sample: u32,
     /// The commands that are timed in this round, besides sampled ones.
@@ -103,7 +105,8 @@ impl Executor {
         stats: Arc<WorkerStats>,
         seed: u32,
     ) -> Executor {
-        let clock = AccessClock { now_ms: 0, policy: AccessPolicy::Lru, random: seed | 1 };
+        let mut random = Prng::new(seed.into());
+        let clock = AccessClock { now_ms: 0, policy: AccessPolicy::Lru, random: random.next_u64() as u32 };
         Executor {
             table,
             keyspace,
@@ -111,6 +114,7 @@ impl Executor {
             channels: Hub::new(1, u64::from(seed)).local(0),
             scratch: Scratch::new(stats, interests),
             clock,
+            random,
             until_sample: 1,
             watch: Watch::Nothing,
             monitored: false,
@@ -334,11 +338,7 @@ impl Executor {
     /// The round's clock with fresh randomness.
     #[inline]
     pub(crate) fn next_clock(&mut self) -> AccessClock {
-        // The copy first: a load of the whole struct right after a store to a part of it would wait for that
-        // store.
-        let clock = AccessClock { random: next_random(self.clock.random), ..self.clock };
-        self.clock.random = clock.random;
-        clock
+        AccessClock { random: self.random.next_u64() as u32, ..self.clock }
     }
 
     /// Runs a change of the server's own (expiry, eviction) on one slot, as one record.

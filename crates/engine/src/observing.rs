@@ -4,12 +4,13 @@
 
 use wire::Args;
 
+use prng::Prng;
+
 use crate::{
     Call, Executor, Flags, Host, Keys, Outcome, Row, Session,
     observe::{LatencyEvent, append_line, shown_args},
     row::ResolvedCommand,
     stats::TIMED_EVERY,
-    unit::next_random,
 };
 
 /// Bytes of monitor lines that are gathered before they are sent.
@@ -84,22 +85,21 @@ impl Executor {
     /// probability.
     fn sample_key(&mut self, row: &'static Row, args: Args<'_>, session: &Session) {
         let (mut chosen, mut uses) = (None, 0);
-        let mut random = self.next_clock().random;
+        let mut random = Prng::new(self.next_clock().random.into());
         let queued = session.transaction.iter().filter(|_| matches!(row.keys, Keys::Queued));
         let queued = queued.flat_map(|transaction| transaction.commands());
         let inner = queued.map(|queued| (queued.found.row, queued.args.as_args()));
         for (row, args) in std::iter::once((row, args)).chain(inner) {
             row.keys.for_each(args, |index| {
                 uses += 1;
-                random = next_random(random);
-                if (random >> 8).is_multiple_of(uses) {
+                if random.index(uses) == 0 {
                     chosen = args.get(index);
                 }
             });
         }
         if let Some(key) = chosen {
             let (hash, now_ms) = (self.keyspace.hash(key), self.clock.now_ms);
-            self.stats().key_sampled(session.db, hash, key, uses.into(), now_ms);
+            self.stats().key_sampled(session.db, hash, key, uses as u64, now_ms);
         }
     }
 }

@@ -24,6 +24,7 @@ use keyspace::{
     KeyOp, Keyspace, LIBRARIES_SLOT, Libraries, LoggedMessage, PublishedLibraries, Scope, SlotId, slot_of,
 };
 use lsn::Lsn;
+use prng::Prng;
 use pubsub::Kind;
 use storage::Appender;
 
@@ -200,7 +201,7 @@ impl<'k> Unit<'k> {
 
     /// A number that differs from call to call, for random choices.
     pub fn seed(&mut self) -> u64 {
-        self.clock.random = next_random(self.clock.random);
+        self.clock.random = Prng::new(self.clock.random.into()).next_u64() as u32;
         self.clock.random.into()
     }
 
@@ -591,10 +592,4 @@ fn looked_up(stats: &WorkerStats, events: &Events, db: DbId, key: &[u8], found: 
     if !found {
         events.note(EventClass::KEY_MISS, "keymiss", db, key);
     }
-}
-
-/// The next number of the sequence from which random choices are made.
-#[inline]
-pub(crate) fn next_random(random: u32) -> u32 {
-    random.wrapping_mul(0x915F_77F5).wrapping_add(0x6C07_8965)
 }

@@ -86,7 +86,7 @@ mod items;
 mod listed;
 mod message;
 
-pub(crate) use codec::{Reader, number_len, put_number};
+pub(crate) use codec::Reader;
 pub use items::{EncodedItems, Items, ItemsBuf, ScoredItems, ScoredItemsBuf};
 pub use listed::{Listable, Listed};
 pub use message::{Item, LoggedMessage, encode_documents_into};

@@ -16,7 +16,9 @@ use crate::hash::KeyHash;
 use crate::id::{DbId, SlotId};
 use crate::keyspace::Keyspace;
 use crate::locked::LockedSlots;
-use crate::random::{Sequence, scale};
+use prng::Prng;
+
+use crate::random::scale;
 use crate::slot::SlotGuard;
 
 /// Random tries of `random_key` before it searches in order.
@@ -110,18 +112,18 @@ impl Keyspace {
         if self.len(db) == 0 {
             return Ok(false);
         }
-        let mut sequence = Sequence::new(seed);
+        let mut sequence = Prng::new(seed);
         for _ in 0..RANDOM_KEY_TRIES {
             let Some(slot) = self.occupied.random(&mut sequence) else { return Ok(false) };
             let guard = lock(slot)?;
             let Some(table) = guard.borrow().state.table(db) else { continue };
-            let entry = table.random_entry(&mut || sequence.next());
+            let entry = table.random_entry(&mut || sequence.next_u64());
             if let Some(entry) = entry.filter(|entry| !entry.is_expired(now_ms)) {
                 out.extend_from_slice(entry.key());
                 return Ok(true);
             }
         }
-        let start = SlotId::of_crc(sequence.next() as u16);
+        let start = SlotId::of_crc(sequence.next_u64() as u16);
         let before = self.occupied.members(SlotId::FIRST, start);
         for slot in self.occupied.members(start, SlotId::LAST).chain(before) {
             let guard = lock(slot)?;
@@ -147,7 +149,7 @@ impl Keyspace {
         policy: EvictionPolicy,
         now_ms: u64,
     ) -> Result<Option<Candidate>, E> {
-        let mut sequence = Sequence::new(seed);
+        let mut sequence = Prng::new(seed);
         let mut best = None;
         let mut samples_left = samples;
         for _ in 0..samples * TRIES_PER_SAMPLE {
@@ -163,7 +165,7 @@ impl Keyspace {
     fn sample<'k, E>(
         &'k self,
         lock: &impl Fn(SlotId) -> Result<SlotGuard<'k>, E>,
-        sequence: &mut Sequence,
+        sequence: &mut Prng,
         policy: EvictionPolicy,
         now_ms: u64,
         best: &mut Option<Candidate>,
@@ -208,12 +210,12 @@ impl LockedSlots<'_> {
 
 impl SlotGuard<'_> {
     /// A random entry of all databases, all with the same probability.
-    fn random_entry(&self, sequence: &mut Sequence) -> Option<(DbId, EntryRef<'_>)> {
+    fn random_entry(&self, sequence: &mut Prng) -> Option<(DbId, EntryRef<'_>)> {
         let len: usize = self.state.tables().map(|(_, table)| table.len() as usize).sum();
-        let mut rank = scale(sequence.next() as u32, len);
+        let mut rank = scale(sequence.next_u64() as u32, len);
         for (db, table) in self.state.tables() {
             if rank < table.len() as usize {
-                return Some((db, table.random_entry(&mut || sequence.next())?));
+                return Some((db, table.random_entry(&mut || sequence.next_u64())?));
             }
             rank -= table.len() as usize;
         }
@@ -221,9 +223,9 @@ impl SlotGuard<'_> {
     }
 
     /// A random entry with a deadline, of all databases: that of a random item of the expiry heap.
-    fn random_expiring(&self, sequence: &mut Sequence) -> Option<(DbId, EntryRef<'_>)> {
+    fn random_expiring(&self, sequence: &mut Prng) -> Option<(DbId, EntryRef<'_>)> {
         let items = self.state.heap()?.items();
-        let item = items.get(scale(sequence.next() as u32, items.len()))?.0;
+        let item = items.get(scale(sequence.next_u64() as u32, items.len()))?.0;
         let mut found = None;
         self.state.table(item.db())?.for_each_at(&item.hash(self.slot()), |entry| {
             if entry.expire_at_ms() >= Some(item.deadline_ms) {

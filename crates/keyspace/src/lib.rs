@@ -83,7 +83,6 @@ pub use libraries::{
     Function, FunctionFlags, LIBRARIES_SLOT, Libraries, Library, Published as PublishedLibraries,
 };
 pub use locked::LockedSlots;
-pub use random::Sequence;
 pub use scan::ScanCursor;
 pub use slot::{DueFields, SlotGuard};
 pub use value::{Value, ValueType};

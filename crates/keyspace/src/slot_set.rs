@@ -7,7 +7,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::id::{SLOT_COUNT, SlotId};
-use crate::random::{Sequence, scale};
+use prng::Prng;
+
+use crate::random::scale;
 
 const WORDS: usize = SLOT_COUNT / 64;
 
@@ -67,15 +69,15 @@ impl SlotSet {
     }
 
     /// A random member, all with the same probability.
-    pub(crate) fn random(&self, sequence: &mut Sequence) -> Option<SlotId> {
+    pub(crate) fn random(&self, sequence: &mut Prng) -> Option<SlotId> {
         for _ in 0..TRIES {
-            let slot = SlotId::of_crc(sequence.next() as u16);
+            let slot = SlotId::of_crc(sequence.next_u64() as u16);
             if self.contains(slot) {
                 return Some(slot);
             }
         }
         let count = self.words.iter().map(|word| word.load(Relaxed).count_ones() as usize).sum();
-        let rank = scale(sequence.next() as u32, count);
+        let rank = scale(sequence.next_u64() as u32, count);
         // Members may have gone since they were counted.
         self.members(SlotId::FIRST, SlotId::LAST).nth(rank).or_else(|| self.first_from(SlotId::FIRST))
     }
@@ -106,7 +108,7 @@ mod tests {
     #[test]
     fn random_members_are_even_and_none_come_from_an_empty_set() {
         let set = SlotSet::new();
-        let mut sequence = Sequence::new(7);
+        let mut sequence = Prng::new(7);
         assert_eq!(set.random(&mut sequence), None);
         // Neighbours after a long gap would be preferred by a search from a random start.
         for number in [100, 101, 102, 12_000] {

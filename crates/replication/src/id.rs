@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::hex;
+use crate::digits;
 
 /// The id of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,7 +16,7 @@ impl ReplicaId {
 
     /// Parses the output of [`Display`](fmt::Display); `None` if it is invalid.
     pub fn parse(text: &[u8]) -> Option<ReplicaId> {
-        hex::parse_bytes(text).map(ReplicaId)
+        digits::parse_bytes(text).map(ReplicaId)
     }
 
     /// The bytes of the id.
@@ -27,7 +27,7 @@ impl ReplicaId {
 
 impl fmt::Display for ReplicaId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::of_bytes(&self.0))
+        f.write_str(&hex::encode(self.0))
     }
 }
 

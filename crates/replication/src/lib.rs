@@ -32,10 +32,10 @@
 mod acks;
 mod backoff;
 mod close;
+mod digits;
 pub mod epoch;
 pub mod frame;
 mod handover;
-mod hex;
 mod id;
 mod inbox;
 pub mod join;

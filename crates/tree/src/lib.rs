@@ -40,7 +40,6 @@ mod reader;
 mod search;
 mod snapshot;
 mod sums;
-mod varint;
 mod verify;
 mod written;
 

@@ -3,7 +3,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{Sums, format::POINTER_BYTES, varint};
+use crate::{Sums, format::POINTER_BYTES};
 
 const OFFSET_MAX: u64 = (1 << 48) - 1;
 const CHECKSUM_MASK: u64 = (1 << 48) - 1;
@@ -83,8 +83,8 @@ impl Child {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(POINTER_BYTES + 16);
         out.extend_from_slice(&self.pointer.encode());
-        self.sums.0.iter().for_each(|&sum| varint::write(&mut out, sum));
-        varint::write(&mut out, self.node_bytes);
+        self.sums.0.iter().for_each(|&sum| varint::put(&mut out, sum));
+        varint::put(&mut out, self.node_bytes);
         out
     }
 

@@ -8,8 +8,7 @@ use crate::help;
 const ALWAYS: Flags = Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE);
 const SUBSCRIBING: Flags = ALWAYS.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER);
 /// Answered by another thread: not as one of several commands, and not before there is a log.
-const FOLLOWING: Flags =
-    Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER).or(Flags::NO_MULTI);
+const FOLLOWING: Flags = Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER).or(Flags::NO_MULTI);
 
 /// Shared fields of the rows.
 const ROW: Row = Row {

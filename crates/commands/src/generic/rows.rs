@@ -269,8 +269,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-const OBJECT_ROW: Row =
-    Row { arity: 3, flags: Flags::READONLY, keys: SECOND, since: "2.2.3", ..ROW };
+const OBJECT_ROW: Row = Row { arity: 3, flags: Flags::READONLY, keys: SECOND, since: "2.2.3", ..ROW };
 
 const OBJECT_ROWS: [Row; 5] = [
     Row {

@@ -1,7 +1,8 @@
 //! HSCAN and HRANDFIELD.
 
 use engine::{CommandError, Context};
-use keyspace::{HashField, HashView, Sequence};
+use keyspace::{HashField, HashView};
+use prng::Prng;
 use wire::{Aggregate, Args, Protocol, ReplyWriter};
 
 use super::hash;
@@ -53,7 +54,7 @@ pub(super) fn hrandfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     let (db, as_of_ms, seed) = (cx.db(), cx.as_of_ms(), cx.unit.seed());
     let Some(count) = args.get(2) else {
         let hash = hash(cx.unit.read(db, args.at(1)))?;
-        let shown = hash.and_then(|hash| random_field(hash, &mut Sequence::new(seed), as_of_ms));
+        let shown = hash.and_then(|hash| random_field(hash, &mut Prng::new(seed), as_of_ms));
         cx.reply.bulk_or_null(shown.as_ref().map(|field| &*field.name));
         return Ok(());
     };
@@ -93,7 +94,7 @@ pub(super) fn hrandfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
             }
         }),
         (Some(hash), Drawn::Repeated(count)) => {
-            let mut sequence = Sequence::new(seed);
+            let mut sequence = Prng::new(seed);
             let fields = Fields::of(hash, as_of_ms);
             for _ in 0..count {
                 let Some(field) = fields.draw(&mut sequence) else { break };
@@ -122,18 +123,18 @@ impl<'a> Fields<'a> {
     }
 
     /// Draws a field that has not expired; `None` if there is none.
-    fn draw(&self, sequence: &mut Sequence) -> Option<HashField<'a>> {
+    fn draw(&self, sequence: &mut Prng) -> Option<HashField<'a>> {
         match self {
-            Fields::Listed(fields) => fields.get(sequence.below(fields.len())).copied(),
+            Fields::Listed(fields) => fields.get(sequence.index(fields.len())).copied(),
             Fields::Drawn(hash, as_of_ms) => random_field(*hash, sequence, *as_of_ms),
         }
     }
 }
 
 /// A random field that has not expired. If most fields have expired, the first that has not.
-fn random_field<'a>(hash: HashView<'a>, sequence: &mut Sequence, as_of_ms: u64) -> Option<HashField<'a>> {
+fn random_field<'a>(hash: HashView<'a>, sequence: &mut Prng, as_of_ms: u64) -> Option<HashField<'a>> {
     let live = |field: &HashField<'a>| !field.is_expired(as_of_ms);
-    let drawn = (0..DRAWS_MAX).find_map(|_| hash.random(sequence.next()).filter(live));
+    let drawn = (0..DRAWS_MAX).find_map(|_| hash.random(sequence.next_u64()).filter(live));
     drawn.or_else(|| hash.iter().find(live))
 }
 

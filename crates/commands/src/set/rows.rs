@@ -41,8 +41,7 @@ const STORING: Row = Row {
 };
 
 /// The complexity of an intersection.
-const INTERSECTION: &str =
-    "O(N*M) where N is the size of the smallest set and M the number of sets.";
+const INTERSECTION: &str = "O(N*M) where N is the size of the smallest set and M the number of sets.";
 
 pub(crate) const ROWS: &[Row] = &[
     Row {

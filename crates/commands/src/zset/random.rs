@@ -1,7 +1,8 @@
 //! Members at random: ZRANDMEMBER.
 
 use engine::{CommandError, Context};
-use keyspace::{Element, Sequence, ZsetView};
+use keyspace::{Element, ZsetView};
+use prng::Prng;
 use wire::{Args, Protocol};
 
 use super::zset;
@@ -12,10 +13,10 @@ const LISTED_LEN_MAX: usize = 1024;
 
 /// `ZRANDMEMBER key [count [WITHSCORES]]`
 pub(super) fn zrandmember(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (db, mut sequence) = (cx.db(), Sequence::new(cx.unit.seed()));
+    let (db, mut sequence) = (cx.db(), Prng::new(cx.unit.seed()));
     let Some(count) = args.get(2) else {
         let zset = zset(cx.unit.read(db, args.at(1)))?;
-        let drawn = zset.and_then(|zset| zset.get(sequence.below(zset.len())));
+        let drawn = zset.and_then(|zset| zset.get(sequence.index(zset.len())));
         cx.reply.bulk_or_null(drawn.as_ref().map(|(member, _)| &**member));
         return Ok(());
     };
@@ -37,7 +38,7 @@ pub(super) fn zrandmember(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<()
     elements_max.require(drawn.work(zset.len()))?;
     let ranks = match drawn {
         Drawn::Distinct(count) => distinct(&mut sequence, count, zset.len()),
-        Drawn::Repeated(count) => (0..count).map(|_| sequence.below(zset.len())).collect(),
+        Drawn::Repeated(count) => (0..count).map(|_| sequence.index(zset.len())).collect(),
     };
     let is_paired = with_scores && cx.reply.protocol() == Protocol::Resp3;
     let start = cx.reply.position();

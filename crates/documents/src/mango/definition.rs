@@ -66,7 +66,7 @@ impl IndexDefinition {
         }
         let map = body.get("index").ok_or(QueryError::MissingKey("index"))?;
         let mut definition = IndexDefinition::read(map, String::new(), String::new())?;
-        let made = definition.digest().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let made = hex::encode(definition.digest());
         let design = text("ddoc")?.unwrap_or(&made);
         definition.design = match design.starts_with(DESIGN_PREFIX) {
             true => design.to_owned(),

@@ -26,7 +26,7 @@ use lsn::Lsn;
 use tree::{Builder, Change, NodeCache, Op, Options, Sums, TreeError, TreeFile, TreeId, Wanted};
 
 use super::KeyRange;
-use crate::codec::{Input, put_number};
+use crate::codec::Input;
 use crate::{DbId, DocError};
 
 /// Bytes of ids and keys that are collected before they are written.
@@ -190,7 +190,7 @@ impl IndexFile {
             }
             removed.extend(old.as_ref().map(|old| entry_key(old, id)));
             let mut length = Vec::new();
-            put_number(&mut length, key.as_ref().map_or(0, Vec::len) as u64);
+            varint::put(&mut length, key.as_ref().map_or(0, Vec::len) as u64);
             added.extend(key.as_ref().map(|key| (entry_key(key, id), length)));
             let change = key.as_ref().map_or(Change::Remove, |key| Change::Insert(key));
             documents.push(Op { key: id.as_bytes(), change });
@@ -298,7 +298,7 @@ impl IndexPlace {
         let mut bytes = vec![FORMAT];
         bytes.extend_from_slice(&self.db.get().to_le_bytes());
         bytes.extend_from_slice(&self.definition);
-        put_number(&mut bytes, seq);
+        varint::put(&mut bytes, seq);
         bytes
     }
 
@@ -339,8 +339,7 @@ impl Damage {
 
 /// The file name of an index.
 pub(super) fn file_name(db: DbId, definition: [u8; 16]) -> String {
-    let digest: String = definition.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{:016x}-{digest}{FILE_SUFFIX}", db.get())
+    format!("{:016x}-{}{FILE_SUFFIX}", db.get(), hex::encode(definition))
 }
 
 /// The database id in the name of an index file, also of an unfinished copy; `None` for other names.

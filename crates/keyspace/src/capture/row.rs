@@ -5,7 +5,7 @@
 
 use crate::collection::verify::{Fit, verify};
 use crate::collection::{PackedLimits, ValueBuf};
-use crate::effect::{EffectError, Reader, put_number};
+use crate::effect::{EffectError, Reader};
 use crate::entry::{Entry, EntryRef};
 use crate::id::DbId;
 use crate::value::ValueType;
@@ -38,10 +38,10 @@ impl<'a> Row<'a> {
         let expiring = if self.expire_at_ms.is_some() { EXPIRING } else { 0 };
         out.extend_from_slice(&[MARK, self.db.get(), self.value_type as u8 | expiring]);
         if let Some(deadline_ms) = self.expire_at_ms {
-            put_number(out, deadline_ms);
+            varint::put(out, deadline_ms);
         }
-        put_number(out, self.key.len() as u64);
-        put_number(out, self.payload.len() as u64);
+        varint::put(out, self.key.len() as u64);
+        varint::put(out, self.payload.len() as u64);
         out.extend_from_slice(self.key);
         out.extend_from_slice(self.payload);
     }

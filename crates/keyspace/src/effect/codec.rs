@@ -241,7 +241,7 @@ impl Writer for Vec<u8> {
 
     #[inline]
     fn number(&mut self, number: u64) -> &mut Self {
-        put_number(self, number);
+        varint::put(self, number);
         self
     }
 
@@ -262,7 +262,7 @@ impl Writer for Length {
     }
 
     fn number(&mut self, number: u64) -> &mut Self {
-        self.0 += number_len(number);
+        self.0 += varint::len(number);
         self
     }
 
@@ -270,22 +270,6 @@ impl Writer for Length {
         self.0 += bytes.len();
         self
     }
-}
-
-#[inline]
-pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-/// Bytes of a LEB128 number: one for each started group of seven bits.
-#[inline]
-pub(crate) fn number_len(number: u64) -> usize {
-    let bits = 64 - (number | 1).leading_zeros() as usize;
-    bits.div_ceil(7)
 }
 
 /// Reads what effects are made of.
@@ -446,20 +430,7 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub(crate) fn number(&mut self) -> Result<u64, EffectError> {
-        let mut number = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            let fits = bits << shift >> shift == bits;
-            // A last byte of zero would be a second encoding of the same number.
-            if !fits || (byte == 0 && shift > 0) {
-                return Err(EffectError::MalformedNumber);
-            }
-            number |= bits << shift;
-            if byte < 0x80 {
-                return Ok(number);
-            }
-        }
-        Err(EffectError::MalformedNumber)
+        let number = varint::take(&mut self.rest);
+        number.ok_or(if self.rest.is_empty() { EffectError::Truncated } else { EffectError::MalformedNumber })
     }
 }

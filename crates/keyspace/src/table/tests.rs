@@ -133,11 +133,11 @@ fn random_entries_are_even() {
     let hasher = hasher(u32::MAX);
     for count in [3, 200] {
         let table = filled(&hasher, 0..count);
-        let mut sequence = crate::random::Sequence::new(3);
+        let mut sequence = prng::Prng::new(3);
         let mut hits = BTreeMap::<Vec<u8>, u32>::new();
         let tries = if cfg!(miri) { 5 } else { 100 };
         for _ in 0..count * tries {
-            let entry = table.random_entry(&mut || sequence.next()).expect("not empty");
+            let entry = table.random_entry(&mut || sequence.next_u64()).expect("not empty");
             *hits.entry(entry.key().to_vec()).or_default() += 1;
         }
         if !cfg!(miri) {

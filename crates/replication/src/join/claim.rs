@@ -6,7 +6,7 @@
 use lsn::Lsn;
 
 use super::MARKS_MAX;
-use crate::{ReplicaId, hex};
+use crate::{ReplicaId, digits};
 
 /// The version of frames, texts and the log format, on which a replica and its leader must agree. Version 1
 /// compared ends of batches by sums of their footers, which did not depend on the contents of the batches.
@@ -43,10 +43,10 @@ impl Claim {
     pub fn arguments(&self) -> [String; 7] {
         [
             self.version.to_string(),
-            hex::of_bytes(&self.log_id),
+            hex::encode(self.log_id),
             self.epoch.to_string(),
             self.mark.end.to_string(),
-            hex::of_u64(self.mark.chain),
+            digits::of_u64(self.mark.chain),
             self.port.to_string(),
             self.replica.to_string(),
         ]
@@ -70,9 +70,9 @@ impl Claim {
         let &[_, log_id, epoch, end, chain, port, replica] = arguments else { return None };
         Some(Claim {
             version,
-            log_id: hex::parse_bytes(log_id)?,
+            log_id: digits::parse_bytes(log_id)?,
             epoch: parse_number(epoch)?,
-            mark: Mark { end: parse_lsn(end)?, chain: hex::parse_u64(chain)? },
+            mark: Mark { end: parse_lsn(end)?, chain: digits::parse_u64(chain)? },
             port: parse_number(port)?,
             replica: ReplicaId::parse(replica)?,
         })
@@ -124,7 +124,7 @@ impl Answer {
 
 /// Formats the arguments of REPLICATE MARKS.
 pub fn format_marks(marks: &[Mark]) -> Vec<String> {
-    marks.iter().flat_map(|mark| [mark.end.to_string(), hex::of_u64(mark.chain)]).collect()
+    marks.iter().flat_map(|mark| [mark.end.to_string(), digits::of_u64(mark.chain)]).collect()
 }
 
 /// Parses the arguments of REPLICATE MARKS; `None` if they are invalid or more than [`MARKS_MAX`] marks.
@@ -135,7 +135,7 @@ pub fn parse_marks(arguments: &[&[u8]]) -> Option<Vec<Mark>> {
     }
     pairs
         .iter()
-        .map(|&[end, chain]| Some(Mark { end: parse_lsn(end)?, chain: hex::parse_u64(chain)? }))
+        .map(|&[end, chain]| Some(Mark { end: parse_lsn(end)?, chain: digits::parse_u64(chain)? }))
         .collect()
 }
 

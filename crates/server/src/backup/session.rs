@@ -161,7 +161,7 @@ impl Sessions {
         let session = self.add(Session::new(id, dir, plan, place, clock.monotonic_us()));
         Offer {
             session: session.id.clone(),
-            log_id: log.id().iter().map(|byte| format!("{byte:02x}")).collect(),
+            log_id: hex::encode(log.id()),
             begin_lsn: begin_lsn.get(),
             end_lsn: end_lsn.get(),
             end_chain: log.chain_at(end_lsn).ok().flatten().map(chain_digits),

@@ -50,8 +50,7 @@ impl Node {
         Figures {
             now_ms,
             epoch: log.map_or(0, |log| log.epoch()),
-            log_id: log
-                .map_or(String::new(), |log| log.id().iter().map(|byte| format!("{byte:02x}")).collect()),
+            log_id: log.map_or(String::new(), |log| hex::encode(log.id())),
             end: log.map_or(Lsn::ZERO, |log| log.shippable_lsn()),
             start: log.map_or(Lsn::ZERO, |log| log.start_lsn()),
             fenced_by,

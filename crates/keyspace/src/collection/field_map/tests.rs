@@ -6,7 +6,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::*;
-use crate::random::Sequence;
+use prng::Prng;
 
 /// Spread out; one prefix for all; few prefixes and one position in them; both from few; all equal.
 const MASKS: [u64; 5] = [u64::MAX, 0xffff, 0xe000_0000_0000_0000, 0xff00_0000_0000_00ff, 0];
@@ -128,10 +128,10 @@ fn random_entries_are_nearly_even() {
     let tries = if cfg!(miri) { 1 } else { 400 };
     let map = filled(0..count);
     assert!(map.segments.len() > 3);
-    let mut sequence = Sequence::new(3);
+    let mut sequence = Prng::new(3);
     let mut hits = BTreeMap::<&[u8], u32>::new();
     for _ in 0..count * tries {
-        let entry = map.random(&mut || sequence.next()).expect("not empty");
+        let entry = map.random(&mut || sequence.next_u64()).expect("not empty");
         *hits.entry(entry.key()).or_default() += 1;
     }
     // 400 hits of each, with a deviation of 20: six times that does not happen.

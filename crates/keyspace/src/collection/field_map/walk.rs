@@ -12,7 +12,9 @@ use std::collections::HashSet;
 
 use super::FieldMap;
 use crate::entry::EntryRef;
-use crate::random::{self, Sequence};
+use prng::Prng;
+
+use crate::random;
 use crate::table::POSITION_END;
 
 /// Cursors are the upper 48 bits of hashes: ranges end where an `h16` of a segment does, which is at most
@@ -89,19 +91,14 @@ impl FieldMap {
     }
 
     /// Visits `count` different entries, all if there are no more; as even as `random`.
-    pub(crate) fn sample<'m>(
-        &'m self,
-        count: usize,
-        random: &mut Sequence,
-        mut visit: impl FnMut(EntryRef<'m>),
-    ) {
+    pub(crate) fn sample<'m>(&'m self, count: usize, random: &mut Prng, mut visit: impl FnMut(EntryRef<'m>)) {
         if count >= self.len / WALKED_SHARE {
             return random::sample(self.iter(), self.len, count, random, visit);
         }
         // Entries stay where they are meanwhile, so their addresses tell them apart.
         let mut drawn = HashSet::with_capacity(count);
         while drawn.len() < count {
-            let Some(entry) = self.random(&mut || random.next()) else { return };
+            let Some(entry) = self.random(&mut || random.next_u64()) else { return };
             if drawn.insert(entry.key().as_ptr()) {
                 visit(entry);
             }

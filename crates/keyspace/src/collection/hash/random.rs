@@ -5,21 +5,23 @@
 //! What it is not: a source of randomness.
 
 use super::{Form, HashField, HashView};
-use crate::random::{self, Sequence};
+use prng::Prng;
+
+use crate::random;
 
 impl<'a> HashView<'a> {
     /// A field; `None` if there is none.
     pub fn random(&self, seed: u64) -> Option<HashField<'a>> {
-        let mut random = Sequence::new(seed);
+        let mut random = Prng::new(seed);
         match self.0 {
-            Form::Packed(_) => self.iter().nth(random.below(self.len())),
-            Form::Big(map) => map.random(&mut || random.next()).map(HashField::of_entry),
+            Form::Packed(_) => self.iter().nth(random.index(self.len())),
+            Form::Big(map) => map.random(&mut || random.next_u64()).map(HashField::of_entry),
         }
     }
 
     /// Visits `count` different fields; all if there are no more.
     pub fn sample(&self, count: usize, seed: u64, mut visit: impl FnMut(HashField<'a>)) {
-        let mut random = Sequence::new(seed);
+        let mut random = Prng::new(seed);
         match self.0 {
             Form::Packed(_) => random::sample(self.iter(), self.len(), count, &mut random, visit),
             Form::Big(map) => map.sample(count, &mut random, |entry| visit(HashField::of_entry(entry))),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::node::LEN_MAX;
 use super::*;
-use crate::random::Sequence;
+use prng::Prng;
 
 const NAME_COUNT: usize = 1 << 16;
 
@@ -51,8 +51,8 @@ fn filled(items: impl Iterator<Item = (f64, Name)>) -> RankTree<Name> {
 
 /// Distinct scores in no order.
 fn shuffled(count: usize) -> Vec<(f64, Name)> {
-    let mut sequence = Sequence::new(5);
-    items(count, |_| 0.0).map(|(_, name)| (sequence.next() as f64, name)).collect()
+    let mut sequence = Prng::new(5);
+    items(count, |_| 0.0).map(|(_, name)| (sequence.next_u64() as f64, name)).collect()
 }
 
 fn bytes_per_item(tree: &RankTree<Name>) -> f64 {

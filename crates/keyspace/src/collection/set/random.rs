@@ -8,17 +8,19 @@ use super::{Form, SetView, member_of};
 use crate::collection::element::Element;
 use crate::collection::field_map::FieldMap;
 use crate::collection::packed;
-use crate::random::{self, Sequence};
+use prng::Prng;
+
+use crate::random;
 
 impl<'a> SetView<'a> {
     /// A member; `None` if there is none.
     pub fn random(&self, seed: u64) -> Option<Element<'a>> {
-        let mut random = Sequence::new(seed);
+        let mut random = Prng::new(seed);
         match self.0 {
             _ if self.is_empty() => None,
-            Form::Integers(integers) => Some(integers.element(random.below(integers.len()))),
+            Form::Integers(integers) => Some(integers.element(random.index(integers.len()))),
             Form::Packed(payload) => {
-                let rank = random.below(packed::count(payload));
+                let rank = random.index(packed::count(payload));
                 Some(packed::at(payload, packed::offset(payload, rank)).element)
             }
             Form::Big(map) => draw(map, &mut random),
@@ -27,20 +29,20 @@ impl<'a> SetView<'a> {
 
     /// Members without end, each chosen from all; none if there are none.
     pub fn draws(&self, seed: u64) -> impl Iterator<Item = Element<'a>> + use<'a> {
-        let mut random = Sequence::new(seed);
+        let mut random = Prng::new(seed);
         let (map, members) = match self.0 {
             Form::Big(map) => (Some(map), Vec::new()),
             _ => (None, self.iter().collect()),
         };
         std::iter::from_fn(move || match map {
             Some(map) => draw(map, &mut random),
-            None => members.get(random.below(members.len())).copied(),
+            None => members.get(random.index(members.len())).copied(),
         })
     }
 
     /// Visits `count` different members; all if there are no more.
     pub fn sample(&self, count: usize, seed: u64, mut visit: impl FnMut(Element<'a>)) {
-        let mut random = Sequence::new(seed);
+        let mut random = Prng::new(seed);
         match self.0 {
             Form::Big(map) => map.sample(count, &mut random, |entry| visit(member_of(entry))),
             _ => random::sample(self.iter(), self.len(), count, &mut random, visit),
@@ -48,6 +50,6 @@ impl<'a> SetView<'a> {
     }
 }
 
-fn draw<'a>(map: &'a FieldMap, random: &mut Sequence) -> Option<Element<'a>> {
-    map.random(&mut || random.next()).map(member_of)
+fn draw<'a>(map: &'a FieldMap, random: &mut Prng) -> Option<Element<'a>> {
+    map.random(&mut || random.next_u64()).map(member_of)
 }

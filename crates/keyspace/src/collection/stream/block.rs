@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use super::StreamId;
 use crate::collection::element::{self, Element, Encoded};
-use crate::effect::{Items, Reader, number_len, put_number};
+use crate::effect::{Items, Reader};
 
 /// Entries that a block takes, at most.
 const ENTRIES_MAX: u32 = 100;
@@ -159,7 +159,7 @@ impl Block {
         room.clear();
         room.reserve(pairs.iter().map(|item| item.len() + 2).sum::<usize>() + 16);
         for number in [id.ms, id.seq, pairs.len() as u64 / 2] {
-            put_number(&mut room, number);
+            varint::put(&mut room, number);
         }
         for (name, _) in pairs.pairs() {
             put_name(&mut room, name);
@@ -285,13 +285,13 @@ fn put_entry(
 ) {
     // The length comes first and is known last. It has as many bytes as if the values were short strings, or is made to fit.
     let start = bytes.len();
-    let room = number_len(((values_len + pairs.len() / 2) as u64) << 1);
+    let room = varint::len(((values_len + pairs.len() / 2) as u64) << 1);
     bytes.resize(start + room, 0);
     let ms = id.ms - base.ms;
-    put_number(bytes, ms);
-    put_number(bytes, if ms == 0 { id.seq - base.seq } else { id.seq });
+    varint::put(bytes, ms);
+    varint::put(bytes, if ms == 0 { id.seq - base.seq } else { id.seq });
     if !has_names {
-        put_number(bytes, pairs.len() as u64 / 2);
+        varint::put(bytes, pairs.len() as u64 / 2);
     }
     for (name, value) in pairs.pairs() {
         if !has_names {
@@ -301,19 +301,19 @@ fn put_entry(
     }
     let len = bytes.len() - start - room;
     let head = (len as u64) << 1 | u64::from(!has_names);
-    match number_len(head) {
+    match varint::len(head) {
         1 if room == 1 => bytes[start] = head as u8,
         2 if room == 2 => (bytes[start], bytes[start + 1]) = (head as u8 | 0x80, (head >> 7) as u8),
         other => {
             bytes.drain(start..start + room);
-            put_number(bytes, head);
+            varint::put(bytes, head);
             bytes[start..].rotate_right(other);
         }
     }
 }
 
 fn put_name(bytes: &mut Vec<u8>, name: &[u8]) {
-    put_number(bytes, name.len() as u64);
+    varint::put(bytes, name.len() as u64);
     bytes.extend_from_slice(name);
 }
 

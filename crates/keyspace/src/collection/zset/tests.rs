@@ -287,10 +287,10 @@ fn members_of_one_score_are_found_by_their_bytes() {
 fn a_big_sorted_set_is_small_for_what_it_holds() {
     let mut world = world(0, 64);
     let count = 100_000;
-    let mut sequence = crate::random::Sequence::new(7);
+    let mut sequence = prng::Prng::new(7);
     for number in 0..count {
         let member = format!("m:{number:08}").into_bytes();
-        world.put(&[(sequence.next() as f64, member)]);
+        world.put(&[(sequence.next_u64() as f64, member)]);
     }
     world.keyspace.check();
     let bytes = world.keyspace.bytes() as f64 / f64::from(count);

@@ -1,13 +1,12 @@
-//! Ids and chain values in lower-case hexadecimal of fixed width.
-
-/// Formats 16 bytes as 32 digits.
-pub(crate) fn of_bytes(bytes: &[u8; 16]) -> String {
-    format!("{:032x}", u128::from_be_bytes(*bytes))
-}
+//! Ids and chain values in lower-case hexadecimal of fixed width: each value has one text.
 
 /// Parses 32 digits; `None` for anything else.
 pub(crate) fn parse_bytes(text: &[u8]) -> Option<[u8; 16]> {
-    Some(parse(text, 32)?.to_be_bytes())
+    let mut bytes = [0; 16];
+    if text.iter().any(u8::is_ascii_uppercase) {
+        return None;
+    }
+    hex::decode_to_slice(text, &mut bytes).ok().map(|()| bytes)
 }
 
 /// Formats a number as 16 digits.
@@ -17,15 +16,11 @@ pub(crate) fn of_u64(number: u64) -> String {
 
 /// Parses 16 digits; `None` for anything else.
 pub(crate) fn parse_u64(text: &[u8]) -> Option<u64> {
-    parse(text, 16)?.try_into().ok()
-}
-
-fn parse(text: &[u8], digits: usize) -> Option<u128> {
-    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    if text.len() != digits || !text.iter().all(is_digit) {
+    let mut bytes = [0; 8];
+    if text.iter().any(u8::is_ascii_uppercase) {
         return None;
     }
-    u128::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok()
+    hex::decode_to_slice(text, &mut bytes).ok().map(|()| u64::from_be_bytes(bytes))
 }
 
 #[cfg(test)]
@@ -35,8 +30,8 @@ mod tests {
     #[test]
     fn digits_are_read_back_and_nothing_else_is() {
         let bytes: [u8; 16] = std::array::from_fn(|index| index as u8 * 15);
-        assert_eq!(of_bytes(&bytes), "000f1e2d3c4b5a69788796a5b4c3d2e1");
-        assert_eq!(parse_bytes(of_bytes(&bytes).as_bytes()), Some(bytes));
+        assert_eq!(hex::encode(bytes), "000f1e2d3c4b5a69788796a5b4c3d2e1");
+        assert_eq!(parse_bytes(hex::encode(bytes).as_bytes()), Some(bytes));
         assert_eq!(parse_u64(of_u64(u64::MAX - 1).as_bytes()), Some(u64::MAX - 1));
         for wrong in [
             "",

@@ -1,0 +1,93 @@
+//! LEB128 numbers: seven bits per byte, the least significant first; bit 7 is set if another byte follows.
+//!
+//! Records of the log, tree files and document changes are made of them.
+//!
+//! Invariants
+//! - Only the shortest form of a number is read, so that equal values have equal bytes.
+//! - Reading never panics and never reads past its input.
+
+#![forbid(unsafe_code)]
+
+/// Appends a number.
+#[inline]
+pub fn put(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// The bytes that [`put`] appends for a number: 1 to 10.
+#[inline]
+pub fn len(number: u64) -> usize {
+    let bits = 64 - (number | 1).leading_zeros() as usize;
+    bits.div_ceil(7)
+}
+
+/// Takes a number off the front of `input`. `None`, with `input` anywhere, if the input ends within it, it has more
+/// than 64 bits, or it is not in its shortest form.
+#[inline]
+pub fn take(input: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = input.split_first()?;
+        *input = rest;
+        let bits = u64::from(byte & 0x7f);
+        if bits << shift >> shift != bits {
+            return None;
+        }
+        number |= bits << shift;
+        if byte < 0x80 {
+            // A trailing zero byte would be a second encoding of the same number.
+            return (byte != 0 || shift == 0).then_some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn only_the_shortest_form_of_64_bits_is_read() {
+        let number = |bytes: &[u8]| take(&mut &bytes[..]);
+        assert_eq!(number(&[0]), Some(0));
+        assert_eq!(number(&[0x80, 1]), Some(128));
+        assert_eq!(number(&[0x80, 0]), None, "longer than necessary");
+        assert_eq!(number(&[0x80]), None, "cut");
+        assert_eq!(number(&[]), None);
+        assert_eq!(number(&[0xff; 11]), None, "endless");
+        let mut last = [0xff; 10];
+        last[9] = 1;
+        assert_eq!(number(&last), Some(u64::MAX));
+        last[9] = 2;
+        assert_eq!(number(&last), None, "65 bits");
+    }
+
+    proptest! {
+        #[test]
+        fn a_number_is_read_back_with_the_bytes_behind_it(number: u64, shift in 0..64, behind: Vec<u8>) {
+            let (number, mut out) = (number >> shift, Vec::new());
+            put(&mut out, number);
+            prop_assert_eq!(out.len(), len(number));
+            out.extend_from_slice(&behind);
+            let mut rest = &out[..];
+            prop_assert_eq!(take(&mut rest), Some(number));
+            prop_assert_eq!(rest, &behind[..]);
+        }
+
+        #[test]
+        fn any_input_that_is_read_has_no_other_encoding(input: Vec<u8>) {
+            let mut rest = &input[..];
+            if let Some(number) = take(&mut rest) {
+                let mut out = Vec::new();
+                put(&mut out, number);
+                prop_assert_eq!(&out[..], &input[..input.len() - rest.len()]);
+            }
+        }
+    }
+}
