@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backup;
+mod client;
 pub mod export;
 pub mod import;
 pub mod inspect;

@@ -2,21 +2,13 @@
 
 use std::time::Duration;
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
-use wire::{DecodeError, DecodeLimits, Value, decode};
+use wire::{DecodeLimits, Value};
 
-use super::{address::Address, commands::Commands};
+use super::address::Address;
+use crate::client::Client;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A peer that says nothing for so long, when it should, is gone. Redis' own limit between master and replica.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How much is read at a time.
-const READ_BYTES: usize = 256 << 10;
-/// Taken bytes at the front of the buffer are removed once they are so many.
-const TAKEN_BYTES_MAX: usize = 1 << 20;
 
 /// Why a server cannot be talked to.
 #[derive(Debug, thiserror::Error)]
@@ -95,12 +87,9 @@ impl PeerError {
 
 /// See the module documentation.
 pub(super) struct Peer {
-    pub(super) stream: TcpStream,
+    pub(super) client: Client,
     role: &'static str,
     address: String,
-    received: Vec<u8>,
-    /// Bytes at the front of `received` that were taken.
-    taken: usize,
 }
 
 impl Peer {
@@ -108,13 +97,9 @@ impl Peer {
     pub(super) async fn open(role: &'static str, address: &Address) -> Result<Peer, PeerError> {
         let unreachable =
             |reason: String| PeerError::Unreachable { role, address: address.to_string(), reason };
-        let place = (address.host.as_str(), address.port);
-        let connected = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(place)).await;
-        let stream = connected
-            .map_err(|_| unreachable("no answer".into()))?
-            .map_err(|error| unreachable(error.to_string()))?;
-        stream.set_nodelay(true).map_err(|error| unreachable(error.to_string()))?;
-        let mut peer = Peer { stream, role, address: address.to_string(), received: Vec::new(), taken: 0 };
+        let connected = Client::connect(&address.host, address.port, DecodeLimits::DEFAULT).await;
+        let client = connected.map_err(unreachable)?;
+        let mut peer = Peer { client, role, address: address.to_string() };
         match (&address.user, &address.password) {
             (_, None) => {}
             (None, Some(password)) => _ = peer.ask(&["AUTH", password]).await?,
@@ -142,9 +127,7 @@ impl Peer {
 
     /// Sends a command, without waiting for a reply.
     pub(super) async fn send(&mut self, arguments: &[&str]) -> Result<(), PeerError> {
-        let mut commands = Commands::default();
-        commands.push(&arguments.iter().map(|argument| argument.as_bytes()).collect::<Vec<_>>());
-        self.stream.write_all(&commands.bytes).await.map_err(|error| self.lost(error))
+        self.client.send(arguments).await.map_err(|error| self.lost(error))
     }
 
     /// Sends a command and returns its reply, if that is no error.
@@ -162,51 +145,36 @@ impl Peer {
 
     /// What has come and was not taken.
     pub(super) fn buffer(&self) -> &[u8] {
-        &self.received[self.taken..]
+        self.client.buffer()
     }
 
     /// Takes bytes from the front of the buffer.
     pub(super) fn take(&mut self, bytes: usize) {
-        self.taken += bytes;
+        self.client.take(bytes);
     }
 
     /// Waits until something has come. If this is cancelled, nothing is lost.
     pub(super) async fn receive(&mut self) -> Result<(), PeerError> {
-        self.make_room();
-        match tokio::time::timeout(SILENCE_MAX, self.stream.read_buf(&mut self.received)).await {
+        match tokio::time::timeout(SILENCE_MAX, self.client.receive()).await {
             Err(_) => Err(self.lost("it says nothing")),
-            Ok(Err(error)) => Err(self.lost(error)),
-            Ok(Ok(0)) => Err(self.lost("it was closed there")),
-            Ok(Ok(_)) => Ok(()),
+            Ok(received) => received.map_err(|error| self.ended(&error)),
         }
     }
 
     /// As [`Peer::receive`], without waiting; `false` if nothing has come.
     pub(super) fn try_receive(&mut self) -> Result<bool, PeerError> {
-        self.make_room();
-        match self.stream.try_read_buf(&mut self.received) {
-            Ok(0) => Err(self.lost("it was closed there")),
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) => Err(self.lost(error)),
-        }
+        self.client.try_receive().map_err(|error| self.ended(&error))
     }
 
-    fn make_room(&mut self) {
-        if self.taken == self.received.len() || self.taken >= TAKEN_BYTES_MAX {
-            self.received.drain(..self.taken);
-            self.taken = 0;
+    fn ended(&self, error: &std::io::Error) -> PeerError {
+        match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => self.lost("it was closed there"),
+            _ => self.lost(error),
         }
-        self.received.reserve(READ_BYTES);
     }
 
     /// The next value of what has come, if it has come whole.
     pub(super) fn next_value(&mut self) -> Result<Option<Value>, PeerError> {
-        let found = decode(self.buffer(), &DecodeLimits::DEFAULT)
-            .map_err(|error: DecodeError| self.foreign(error))?;
-        Ok(found.map(|(value, len)| {
-            self.taken += len;
-            value
-        }))
+        self.client.next_value().map_err(|error| self.foreign(error))
     }
 }

@@ -127,12 +127,12 @@ impl Target {
     pub(super) async fn exchange(&mut self) -> Result<(), PeerError> {
         let has_more = self.written < self.outgoing.len();
         let interest = if has_more { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-        let ready = self.peer.stream.ready(interest).await.map_err(|error| self.peer.lost(error))?;
+        let ready = self.peer.client.stream.ready(interest).await.map_err(|error| self.peer.lost(error))?;
         if ready.is_readable() {
             self.peer.try_receive()?;
         }
         if has_more && ready.is_writable() {
-            match self.peer.stream.try_write(&self.outgoing[self.written..]) {
+            match self.peer.client.stream.try_write(&self.outgoing[self.written..]) {
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(self.peer.lost(error)),

@@ -1,18 +1,10 @@
 //! The connection of `sheaf tail`: commands out, replies and messages in.
 
-use std::time::Duration;
-
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
-use wire::{DecodeLimits, Value, decode};
+use wire::{DecodeLimits, Value};
 
 use super::TailError;
+use crate::client::Client;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How much is read at a time.
-const READ_BYTES: usize = 64 << 10;
 /// A message as large as any server sends, and its frame.
 const LIMITS: DecodeLimits = DecodeLimits { bytes_max: 1 << 30, ..DecodeLimits::DEFAULT };
 /// Ticks of silence after which the server is asked whether it is there, and then again.
@@ -22,23 +14,18 @@ const SILENT_TICKS_MAX: u32 = 30;
 
 /// See the module documentation.
 pub(super) struct Connection {
-    stream: TcpStream,
+    client: Client,
     address: String,
-    received: Vec<u8>,
-    /// Bytes at the front of `received` that were decoded.
-    decoded: usize,
     silent_ticks: u32,
 }
 
 impl Connection {
     pub(super) async fn open(host: &str, port: u16) -> Result<Connection, TailError> {
         let address = format!("{host}:{port}");
-        let unreachable = |reason: String| TailError::Unreachable { address: address.clone(), reason };
-        let connected = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect((host, port))).await;
-        let stream = connected
-            .map_err(|_| unreachable("no answer".into()))?
-            .map_err(|error| unreachable(error.to_string()))?;
-        Ok(Connection { stream, address, received: Vec::new(), decoded: 0, silent_ticks: 0 })
+        let connected = Client::connect(host, port, LIMITS).await;
+        let client =
+            connected.map_err(|reason| TailError::Unreachable { address: address.clone(), reason })?;
+        Ok(Connection { client, address, silent_ticks: 0 })
     }
 
     fn lost(&self, reason: impl ToString) -> TailError {
@@ -47,29 +34,23 @@ impl Connection {
 
     /// Sends a command, without waiting for its reply.
     pub(super) async fn send(&mut self, arguments: &[&[u8]]) -> Result<(), TailError> {
-        let mut request = Vec::new();
-        wire::request::encode(arguments, &mut request);
-        self.stream.write_all(&request).await.map_err(|error| self.lost(error))
+        self.client.send(arguments).await.map_err(|error| self.lost(error))
     }
 
     /// Waits until something has come. If this is cancelled, nothing is lost.
     pub(super) async fn receive(&mut self) -> Result<(), TailError> {
-        self.received.drain(..self.decoded);
-        self.decoded = 0;
-        self.received.reserve(READ_BYTES);
-        let count = self.stream.read_buf(&mut self.received).await.map_err(|error| self.lost(error))?;
+        self.client.receive().await.map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => self.lost("the server closed it"),
+            _ => self.lost(error),
+        })?;
         self.silent_ticks = 0;
-        if count == 0 { Err(self.lost("the server closed it")) } else { Ok(()) }
+        Ok(())
     }
 
     /// The next of what has come, if it has come whole.
     pub(super) fn next_value(&mut self) -> Result<Option<Value>, TailError> {
-        let found = decode(&self.received[self.decoded..], &LIMITS)
-            .map_err(|error| TailError::Foreign { address: self.address.clone(), error })?;
-        Ok(found.map(|(value, len)| {
-            self.decoded += len;
-            value
-        }))
+        let value = self.client.next_value();
+        value.map_err(|error| TailError::Foreign { address: self.address.clone(), error })
     }
 
     /// To be called at every tick: finds out whether a server that says nothing is there.

@@ -1,0 +1,103 @@
+//! A client of the Redis protocol: one connection, requests out, values in.
+//!
+//! What it is not: a judge of what it receives, or of silence. Its owners have their own timeouts and errors.
+
+use std::{io, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use wire::{DecodeError, DecodeLimits, Value, decode};
+
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The memory that is offered to one read.
+const READ_BYTES: usize = 256 << 10;
+/// Bytes that were taken and are still in memory, at most.
+const TAKEN_BYTES_MAX: usize = 1 << 20;
+
+/// See the module documentation.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    limits: DecodeLimits,
+    received: Vec<u8>,
+    /// The bytes of `received` that were taken.
+    taken: usize,
+}
+
+impl Client {
+    /// Connects.
+    ///
+    /// # Errors
+    /// The reason, in words.
+    pub(crate) async fn connect(host: &str, port: u16, limits: DecodeLimits) -> Result<Client, String> {
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect((host, port))).await;
+        let stream = connected.map_err(|_| "no answer".to_string())?.map_err(|error| error.to_string())?;
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        Ok(Client { stream, limits, received: Vec::new(), taken: 0 })
+    }
+
+    /// Sends one request.
+    pub(crate) async fn send(&mut self, arguments: &[impl AsRef<[u8]>]) -> io::Result<()> {
+        let mut request = Vec::new();
+        wire::request::encode(arguments, &mut request);
+        self.stream.write_all(&request).await
+    }
+
+    /// Waits for more bytes. Cancelled, it has lost nothing.
+    ///
+    /// # Errors
+    /// Also if the other side has closed the connection ([`io::ErrorKind::UnexpectedEof`]).
+    pub(crate) async fn receive(&mut self) -> io::Result<()> {
+        self.make_room();
+        match self.stream.read_buf(&mut self.received).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes over bytes that have arrived; returns whether there were any.
+    ///
+    /// # Errors
+    /// As [`Client::receive`].
+    pub(crate) fn try_receive(&mut self) -> io::Result<bool> {
+        self.make_room();
+        match self.stream.try_read_buf(&mut self.received) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn make_room(&mut self) {
+        if self.taken == self.received.len() || self.taken >= TAKEN_BYTES_MAX {
+            self.received.drain(..self.taken);
+            self.taken = 0;
+        }
+        self.received.reserve(READ_BYTES);
+    }
+
+    /// The received bytes that were not taken.
+    pub(crate) fn buffer(&self) -> &[u8] {
+        &self.received[self.taken..]
+    }
+
+    /// Takes so many bytes of the buffer.
+    pub(crate) fn take(&mut self, bytes: usize) {
+        self.taken += bytes;
+    }
+
+    /// Takes the next value; `None` if it has not arrived whole.
+    ///
+    /// # Errors
+    /// If it is not of the Redis protocol, or larger than the limits.
+    pub(crate) fn next_value(&mut self) -> Result<Option<Value>, DecodeError> {
+        let found = decode(self.buffer(), &self.limits)?;
+        Ok(found.map(|(value, len)| {
+            self.taken += len;
+            value
+        }))
+    }
+}
