@@ -1,5 +1,4 @@
-"""A full disk: writes are refused before they are executed, reads go on, and the server recovers by itself.
-"""
+"""A full disk: writes are refused before they are executed, reads go on, and the server recovers alone."""
 
 import pytest
 

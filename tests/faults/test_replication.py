@@ -1,5 +1,4 @@
-"""Leaders and replicas, real processes: joining, following, failing, promotion, hand-over, and their safety.
-"""
+"""Leaders and replicas, real processes: joining, following, failing, promotion, hand-over, and safety."""
 
 import socket
 import threading
