@@ -36,8 +36,7 @@ class Mismatch:
 
 
 class Judge:
-    """Compares the replies of one connection, command by command; knows the commands queued in a transaction.
-    """
+    """Compares the replies of one connection, command by command; knows the queue of a transaction."""
 
     def __init__(self) -> None:
         self._queued: list[Command] = []

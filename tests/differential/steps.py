@@ -116,8 +116,7 @@ def within(tolerance: int) -> Agreement:
 
 
 def drawn(pairs: bool = False, distinct: bool = False) -> Agreement:
-    """Members drawn at random from the reply to the command before: the same number from both, and no others.
-    """
+    """Members drawn at random from the reply to the command before: equally many from both, no others."""
 
     def agree(redis: Tree, sheaf: Tree, before: list[Tree]) -> bool:
         known = _pairs(before[-1]) if pairs else children(before[-1]) or ()
