@@ -33,7 +33,7 @@ def expected(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     return redis
 
 
-# ---- floating point numbers ------------------------------------------------------------------------------------------
+# ---- floating point numbers --------------------------------------------------------------------------------
 
 _DOUBLE = re.compile(rb"-?\d+(\.\d+)?(e[+-]?\d+)?\Z")
 _INTEGERS_UP_TO = 1 << 52
@@ -130,7 +130,7 @@ def _endless_timeouts(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     return sheaf if sheaf[0] == b"-" and sheaf[1].endswith(b"out of range") else redis
 
 
-# ---- errors ----------------------------------------------------------------------------------------------------------
+# ---- errors ------------------------------------------------------------------------------------------------
 
 
 def _cut_at_nul(command: Command, redis: Tree, sheaf: Tree) -> Tree:
@@ -154,7 +154,7 @@ _ARGUMENT_ERRORS = (
 )
 
 
-# ---- encodings -------------------------------------------------------------------------------------------------------
+# ---- encodings ---------------------------------------------------------------------------------------------
 
 # Type, name in Redis, name in Sheaf.
 ENCODINGS = {

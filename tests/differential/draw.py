@@ -62,7 +62,7 @@ class Draw:
         # Payloads for RESTORE, of every kind of value.
         self.payloads = payloads
 
-    # ---- choosing ----------------------------------------------------------------------------------------------------
+    # ---- choosing ------------------------------------------------------------------------------------------
 
     def chance(self, probability: float) -> bool:
         """True with this probability."""
@@ -89,7 +89,7 @@ class Draw:
         """An option in capitals or not."""
         return word if self.random.random() < 0.8 else word.lower()
 
-    # ---- keys --------------------------------------------------------------------------------------------------------
+    # ---- keys ----------------------------------------------------------------------------------------------
 
     def key(self, of_type: str) -> bytes:
         """A key that mostly holds this type or nothing, sometimes another type."""
@@ -108,7 +108,7 @@ class Draw:
         """Several keys, with repetitions."""
         return self.many(lambda: self.key(of_type), low, high)
 
-    # ---- values ------------------------------------------------------------------------------------------------------
+    # ---- values --------------------------------------------------------------------------------------------
 
     def word(self) -> bytes:
         """A value or member: words, numbers, near numbers, and sometimes a long text."""
@@ -157,7 +157,7 @@ class Draw:
             return b"%g" % (self.random.randint(-4000, 4000) / 8)
         return self.one((b"3.0e10", b"1e3", b"0", b"-0", b".5", b"5.", b"", b"abc", b"nan", b" 1", b"1 "))
 
-    # ---- points in time ----------------------------------------------------------------------------------------------
+    # ---- points in time ------------------------------------------------------------------------------------
 
     def far_seconds(self) -> int:
         """A time to live longer than any test, and hardly ever the same one twice."""

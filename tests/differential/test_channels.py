@@ -287,7 +287,7 @@ def compare(redis: Side, sheaf: Side, step: Step, story: list[str]) -> None:
         assert theirs == ours, f"client {client}\nredis: {theirs}\nsheaf: {ours}\n" + "\n".join(story)
 
 
-# ---- limits ----------------------------------------------------------------------------------------------------------
+# ---- limits ------------------------------------------------------------------------------------------------
 
 MANY_CHANNELS = 1_000_000
 BULK_BYTES_MAX = 1 << 20

@@ -184,7 +184,7 @@ def test_a_transaction_cannot_set_them(server):
     assert setting(server, "ack-replicas") == "0"
 
 
-# -- replicas that do not acknowledge ------------------------------------------------------------------------------
+# -- replicas that do not acknowledge ------------------------------------------------------------------------
 
 
 def metric(server, name: str) -> int:

@@ -35,7 +35,7 @@ def write_large(server: Server, mark: str, count: int) -> None:
             assert connection.call("SET", f"{mark}:{number}", chance.randbytes(LARGE_BYTES)) == b"OK"
 
 
-# -- kills ---------------------------------------------------------------------------------------------------------
+# -- kills ---------------------------------------------------------------------------------------------------
 
 
 class Trio:
@@ -132,7 +132,7 @@ def test_kills_and_promotions_lose_nothing_that_was_acknowledged(new_server, req
         trio.check()
 
 
-# -- processes that stand still ------------------------------------------------------------------------------------
+# -- processes that stand still ------------------------------------------------------------------------------
 
 
 def test_a_replica_that_stood_still_is_given_up_and_comes_back(new_server):
@@ -172,7 +172,7 @@ def test_who_waits_at_a_leader_that_steps_down_is_disconnected(new_server):
     wait_until("it to serve again", lambda: has_role(leader, "slave"))
 
 
-# -- a full disk ---------------------------------------------------------------------------------------------------
+# -- a full disk ---------------------------------------------------------------------------------------------
 
 
 def test_a_replica_whose_disk_is_full_catches_up_once_there_is_room(new_server, tmp_path):
@@ -198,7 +198,7 @@ def test_a_replica_whose_disk_is_full_catches_up_once_there_is_room(new_server, 
         volume.close()
 
 
-# -- copies that are interrupted -----------------------------------------------------------------------------------
+# -- copies that are interrupted -----------------------------------------------------------------------------
 
 COPIED_MIB = 200
 # The number of kills of the replica in the middle of a copy, and of broken connections.

@@ -19,7 +19,7 @@ POSITION_MAX = (1 << 62) - 1
 EPOCH_MAX = (1 << 32) - 1
 
 
-# -- strangers to a leader -----------------------------------------------------------------------------------------
+# -- strangers to a leader -----------------------------------------------------------------------------------
 
 
 def claim_of(end: int, epoch: int = 0, version: int = 2, log_id: str = "00" * 16) -> bytes:
@@ -92,7 +92,7 @@ def test_who_does_not_know_the_password_is_no_replica(new_server):
     assert "a replica" not in leader.log()
 
 
-# -- strangers to a replica ----------------------------------------------------------------------------------------
+# -- strangers to a replica ----------------------------------------------------------------------------------
 
 
 def resume(claim: Claim, *frames: bytes, epoch: int | None = None, end: int | None = None) -> bytes:

@@ -132,7 +132,7 @@ class Server:
         self._log_path = directory.with_suffix(".log")
         self._process: subprocess.Popen[bytes] | None = None
 
-    # -- starting ----------------------------------------------------------------------------------------------
+    # -- starting --------------------------------------------------------------------------------------------
 
     def start(self) -> "Server":
         """Starts the process and waits until it answers."""
@@ -184,7 +184,7 @@ class Server:
             return False
         return isinstance(info, bytes) and f"process_id:{self.pid}\r\n".encode() in info
 
-    # -- while it runs -----------------------------------------------------------------------------------------
+    # -- while it runs ---------------------------------------------------------------------------------------
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -230,7 +230,7 @@ class Server:
 
         wait_until("the server to be idle", quiet)
 
-    # -- ending ------------------------------------------------------------------------------------------------
+    # -- ending ----------------------------------------------------------------------------------------------
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal."""
