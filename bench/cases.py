@@ -130,7 +130,7 @@ class SnapshotCase:
 
 @dataclass(frozen=True)
 class StallCase:
-    """Commands on very large values, one at a time, on one worker: the longest calls, the longest pings meanwhile."""
+    """Commands on very large values, one at a time, on one worker: the longest calls and pings."""
 
     name: str
     title: str

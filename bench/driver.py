@@ -119,6 +119,6 @@ def parse_report(output: str) -> Figures:
 
 
 def _children_cpu_s() -> float:
-    """CPU of children that have ended. Servers live until their case is over, so within one it is the client's."""
+    """CPU of children that have ended. Servers outlive their case, so within one it is the client's."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime

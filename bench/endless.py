@@ -1,8 +1,7 @@
 """An endless script on one worker of Sheaf, and the waiting times of clients of the other workers.
 
-What it is: connections that send requests in turns, and their waiting times. The connections that share the
-worker of the script are found by a request: they get no answer. What it is not: a load: one request is in
-flight at any time.
+Several connections send requests in turns. The connections that share the worker of the script are found by a
+request: they get no answer. This is not a load: one request is in flight at any time.
 """
 
 import time

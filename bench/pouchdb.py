@@ -1,6 +1,6 @@
 """pouchdb-server as a contender: the counterpart of `servers.Server`, over HTTP.
 
-What it is: start and stop, for the cases of documents. What it is not: a peer in any other case.
+It is started and stopped for the cases of documents, and is a peer in no other case.
 """
 
 import http.client

@@ -73,7 +73,7 @@ def _filesystem(directory: Path) -> str:
 
 
 def parse_filesystem(mountinfo: str, directory: Path) -> str:
-    """The entry of the deepest mount point above `directory`; of two on one point the later one is visible."""
+    """The entry of the deepest mount point above `directory`; of several on one point, the visible one."""
     best_depth, best = -1, "unknown"
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")

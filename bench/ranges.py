@@ -1,8 +1,8 @@
 """A client that reads a whole stream repeatedly, and the latency of adding entries to the stream meanwhile.
 
-What it is: an entry a millisecond on one connection, alone and beside the reader. The reader is a separate
-process (`python3 ranges.py PORT READS`), on the connection opened before: of two workers, each serves one of
-them. What it is not: a load. The added entries are a thousandth of the stream.
+One connection adds an entry a millisecond, alone and beside the reader. The reader is a separate process
+(`python3 ranges.py PORT READS`), on the connection opened before: of two workers, each serves one of them.
+This is not a load: the added entries are a thousandth of the stream.
 
 An entry is due at its time, whether the one before was answered or not, and its latency counts from then: a
 delay of a second makes a thousand entries late, as it would for the users behind them.

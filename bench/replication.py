@@ -1,7 +1,7 @@
 """A leader and its replica: the cost of following on both sides, and the lag.
 
-What it is: the steps of one repetition of a `ReplicaCase` on one server. What it is not: a test of a
-replica's data; the only check is that the replica has as many keys as its leader at the end.
+The module runs the steps of one repetition of a `ReplicaCase` on one server. It does not test a replica's
+data; the only check is that the replica has as many keys as its leader at the end.
 
 Positions are those of INFO: `master_repl_offset` of the leader, `slave_repl_offset` of the replica, the
 position that it has applied.

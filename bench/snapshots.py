@@ -13,7 +13,7 @@ from servers import SNAPSHOT_POLL_S, Server, ServerFailed
 
 
 class Watched:
-    """Memory of the server, and its snapshots if `with_snapshots`, from the beginning of the block to its end."""
+    """Memory of the server, and its snapshots if `with_snapshots`, during the block."""
 
     def __init__(self, server: Server, with_snapshots: bool):
         self.rss_bytes_max = 0

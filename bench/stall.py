@@ -1,8 +1,8 @@
 """Commands on very large values, one at a time, beside a client that pings: the waiting times of both.
 
-What it is: the values, the commands, and the longest times of each command. A command whose work is a small
-part of its value must neither take long itself nor make others wait. What it is not: a load. One client sends
-one command and waits for its reply.
+The module has the values, the commands, and the longest times of each command. A command whose work is a
+small part of its value must neither take long itself nor make others wait. This is not a load: one client
+sends one command and waits for its reply.
 
 The pings come from a separate process (`python3 stall.py PORT`), so that the two clients do not wait for each
 other. Whenever it reads a line, it prints the longest round trip since the line before.

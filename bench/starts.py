@@ -1,8 +1,7 @@
 """Starts with existing data: the time until all of it is served, and the cost.
 
-What it is: the creation of the data, which every server does in its own way and which is not measured, and
-the start, which is. What it is not: a test of durability; servers are killed only after all their data is in
-their files.
+Every server creates the data in its own way, which is not measured; the start is. This is not a test of
+durability: servers are killed only after all their data is in their files.
 
 Invariant: a start counts only if the server then holds every row, and some of them have been checked.
 """

@@ -1,7 +1,7 @@
 """Tarantool as a contender: the counterpart of `servers.Server`, over Tarantool's text console.
 
-What it is: start, fill and check, for the cases that measure starts, and writes in its own process for those
-of replicas. What it is not: a target for redis-benchmark.
+It starts, fills and checks Tarantool for the cases that measure starts, and writes in its process for those
+of replicas. It is not a target for redis-benchmark.
 """
 
 from fill import Fill

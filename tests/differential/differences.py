@@ -78,7 +78,7 @@ def _rewrite_leaves(tree: Tree) -> Tree:
 
 
 def without_sign_of_zero(command: Command, tree: Tree) -> Tree:
-    """The reply with every -0 as 0: Redis keeps the sign in some forms of a sorted set and loses it in others."""
+    """The reply with every -0 as 0: Redis keeps the sign in some forms of a sorted set only."""
     if not command.name.startswith(("Z", "BZ")):
         return tree
     kind, content = tree

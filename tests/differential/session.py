@@ -1,4 +1,4 @@
-"""One run against both servers: rounds of random commands, each compared reply by reply and then as a whole."""
+"""One run against both servers: rounds of random commands; every reply and then all data are compared."""
 
 from dataclasses import dataclass
 from itertools import cycle

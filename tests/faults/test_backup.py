@@ -1,4 +1,6 @@
-"""sheaf backup and sheaf restore on the real binary: under load, interrupted, damaged, with a password, to a point in time."""
+"""sheaf backup and sheaf restore on the real binary: under load, interrupted, damaged, with a password, to a
+point in time.
+"""
 
 import base64
 import json

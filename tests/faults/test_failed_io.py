@@ -29,7 +29,7 @@ WRITERS = 6
 
 @contextlib.contextmanager
 def injected(server: Server, calls: str, what: str):
-    """From now on, `calls` on files of the directory fail as given by `what`, in all threads of the server."""
+    """From now on, `calls` on files of the directory fail as given by `what`, in all threads."""
     trace = server.directory.with_suffix(".strace")
     paths = [argument for path in sorted(server.directory.iterdir()) for argument in ("-P", str(path))]
     command = ["strace", "-f", "-o", str(trace), *paths, "-e", f"trace={calls}", "-e", f"inject={calls}:{what}"]

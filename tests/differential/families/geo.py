@@ -1,4 +1,4 @@
-"""Places on the globe. Coordinates are drawn from a continuum, so that no two distances are equal by chance."""
+"""Places on the globe. Coordinates are drawn from a continuum, so distances are never equal by chance."""
 
 from differential.draw import Draw
 from differential.families import Family
