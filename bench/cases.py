@@ -1,7 +1,8 @@
-"""The cases and their targets: what is measured, and what counts as good enough; for messages,
-jobs, replicas and documents, see message_cases.py, job_cases.py, replica_cases.py and document_cases.py.
+"""The cases and their targets: the measurements, and the required figures. For messages, jobs, replicas and
+documents, see message_cases.py, job_cases.py, replica_cases.py and document_cases.py.
 
-Operation counts are chosen so that one run of Redis takes about four seconds on two cores; `--quick` divides them.
+Operation counts are chosen so that one run of Redis takes about four seconds on two cores; `--quick` divides
+them.
 """
 
 from collections.abc import Callable
@@ -20,9 +21,9 @@ from replica_cases import REPLICA_CASES, ReplicaCase
 from servers import Persistence
 
 WITH_TARANTOOL = (*ALL, "tarantool")
-# How a server that is started ended before: in order, or by kill -9.
+# How the server ended before the measured start: in order, or by kill -9.
 START, START_KILLED = "START", "START killed"
-# Sheaf syncing every write alone: what the log would do without merging.
+# Sheaf syncing every write alone: the log without merging.
 UNMERGED = "sheaf-unmerged"
 
 OPS_S = Metric("ops_s", "ops/s", "{:,.0f}")
@@ -68,7 +69,7 @@ class LoadCase:
 
 @dataclass(frozen=True)
 class MemoryCase:
-    """Resident memory per thing (key, member, element), without persistence, measured after loading."""
+    """Resident memory per item (key, member, element), without persistence, measured after loading."""
 
     name: str
     title: str
@@ -83,7 +84,7 @@ class MemoryCase:
 
 @dataclass(frozen=True)
 class StartCase:
-    """From exec until commands are answered, on `rows` things in a snapshot, or in the log, or on nothing."""
+    """From exec until commands are answered, with `rows` items in a snapshot or in the log, or no data."""
 
     name: str
     title: str
@@ -104,9 +105,9 @@ class StartCase:
 
 @dataclass(frozen=True)
 class SnapshotCase:
-    """redis-benchmark against a server that takes snapshots all the while, and against the same one undisturbed.
+    """redis-benchmark against a server during continuous snapshots, and against the same one undisturbed.
 
-    `members` are those of a sorted set that is there besides the strings.
+    `members` are those of a sorted set besides the strings.
     """
 
     name: str
@@ -129,7 +130,7 @@ class SnapshotCase:
 
 @dataclass(frozen=True)
 class StallCase:
-    """Commands on very large values, one at a time, on one worker: the longest calls, the longest pings meanwhile."""
+    """Commands on very large values, one at a time, on one worker: the longest calls and pings."""
 
     name: str
     title: str
@@ -144,9 +145,9 @@ class StallCase:
 
 @dataclass(frozen=True)
 class BesideCase:
-    """What clients of one of two workers wait, alone and beside what keeps the other worker busy.
+    """The waiting times of clients of one of two workers, alone and while the other worker is busy.
 
-    `measure(port, size)` gives the figures of each operation; before, `things` are loaded.
+    `measure(port, size)` returns the figures of each operation; before, `things` are loaded.
     """
 
     name: str
@@ -168,7 +169,7 @@ Case = LoadCase | MemoryCase | StartCase | SnapshotCase | StallCase | BesideCase
 
 
 def during(op: str) -> str:
-    """The name of an operation while snapshots are taken."""
+    """The name of an operation during snapshots."""
     return f"{op} during"
 
 

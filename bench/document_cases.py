@@ -1,6 +1,8 @@
-"""The cases of documents, and their targets. Documents have 1 KB; clients speak HTTP and keep their connections.
+"""The cases of documents, and their targets. Documents have 1 KB; clients use HTTP and keep their
+connections.
 
-Each measurement has a server and a database of its own. pouchdb-server never syncs; Sheaf answers what is on disk.
+Each measurement has a server and a database of its own. pouchdb-server never syncs; Sheaf answers once data
+is on disk.
 """
 
 from dataclasses import dataclass
@@ -22,9 +24,10 @@ COMPACTION_S = Metric("compaction_s", "s each", "{:.2f}")
 PEER = "pouchdb-server"
 BOTH = ("sheaf", PEER)
 
-# One measurement, without its warming up: some checkpoints of Sheaf. Less says nothing about pouchdb-server.
+# One measurement, without its warm-up: some checkpoints of Sheaf. A shorter one says nothing about
+# pouchdb-server.
 SECONDS, SECONDS_MIN = 8.0, 2.0
-# How fast databases are filled, roughly.
+# The rough speed of filling databases.
 FILL_DOCUMENTS_S = {PEER: 6_000.0, "sheaf": 60_000.0}
 SMALL, LARGE = 20_000, 1_000_000
 COMPACTED = 200_000
@@ -32,9 +35,9 @@ COMPACTED = 200_000
 
 @dataclass(frozen=True)
 class DocumentRun:
-    """One row: its name, what the traffic program does, on how many documents, and with which servers.
+    """One row: its name, the action of the traffic program, the number of documents, and the servers.
 
-    It does so for some seconds if it `is_timed`, else until it is done.
+    It runs for some seconds if it `is_timed`, else until it is done.
     """
 
     op: str
@@ -53,7 +56,7 @@ class DocumentRun:
         return max(SECONDS / scale, SECONDS_MIN)
 
     def forecast_s(self, scale: int, server: str) -> float:
-        """How long it takes, roughly, with its warming up."""
+        """The rough duration, with the warm-up."""
         fill_s = self.filled / scale / FILL_DOCUMENTS_S[server]
         return fill_s + (1.25 * self._seconds(scale) if self.is_timed else fill_s / 5) + 2.0
 
@@ -77,7 +80,7 @@ class DocumentCase:
         return tuple(run.op for run in self.runs)
 
     def runs_of(self, server: str) -> tuple[DocumentRun, ...]:
-        """What is measured with this server."""
+        """The measurements with this server."""
         return tuple(run for run in self.runs if server in run.servers)
 
 

@@ -19,15 +19,15 @@ class DriverFailed(Exception):
     """redis-benchmark failed, or printed something other than its report."""
 
 
-# Counts within a window, as limiters of rates do: three commands on one key.
+# Counts within a window, like rate limiters: three commands on one key.
 LIMITER = """local hits = redis.call('INCR', KEYS[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 return {hits, redis.call('PTTL', KEYS[1])}"""
 
 STREAM_FIELDS = ("order", "amount", "customer", "state", "region")
 
-# Operations that are sent as they stand here: redis-benchmark replaces each __rand_int__ by a random number of the
-# key space. Those of one shape share their key, so that what one adds another can take away.
+# Operations that are sent unchanged: redis-benchmark replaces each __rand_int__ by a random number of the key
+# space. Those of one shape share their key, so that one can remove the elements that another adds.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "LPUSH": ("LPUSH", "mylist", "xxx"),
     "RPUSH": ("RPUSH", "mylist", "xxx"),
@@ -54,7 +54,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Load:
-    """What the client does. `keys` is the size of the random key space."""
+    """The client's load. `keys` is the size of the random key space."""
 
     connections: int
     pipeline: int
@@ -80,7 +80,7 @@ class Figures:
     p99_ms: float
     p999_ms: float
     longest_ms: float
-    client_share: float  # CPU of the client / elapsed time; 1.0 = one core, all that it can use
+    client_share: float  # CPU of the client / elapsed time; 1.0 = one core, the maximum
 
 
 def drive(program: str, load: Load, port: int, op: str, ops: int, timeout_s: float = 900.0) -> Figures:
@@ -106,19 +106,19 @@ def drive(program: str, load: Load, port: int, op: str, ops: int, timeout_s: flo
 
 
 def parse_report(output: str) -> Figures:
-    """The figures of one operation, `client_share` apart, out of the text that redis-benchmark ends with."""
+    """The figures of one operation except `client_share`, from redis-benchmark's final text."""
     throughput = re.findall(r"throughput summary: ([\d.]+) requests per second", output)
     summary = re.findall(r"latency summary \(msec\):\n.*\n((?: +[\d.]+){6})\s*$", output, re.MULTILINE)
     shares = re.findall(r"^([\d.]+)% <= ([\d.]+) milliseconds", output, re.MULTILINE)
     if len(throughput) != 1 or len(summary) != 1:
         raise DriverFailed(f"no report of one operation in the output: {output.strip()[-500:]!r}")
     _average, _least, p50_ms, _p95, p99_ms, longest_ms = map(float, summary[0].split())
-    # The table ends with 100 %. Its steps halve what is left, so the first at or above is a little above.
+    # The table ends with 100 %. Its steps halve the rest, so the first at or above is only slightly above.
     p999_ms = next((float(ms) for share, ms in shares if float(share) >= 99.9), longest_ms)
     return Figures(float(throughput[0]), p50_ms, p99_ms, p999_ms, longest_ms, client_share=0.0)
 
 
 def _children_cpu_s() -> float:
-    """CPU of children that have ended. Servers live until their case is over, so within one it is the client's."""
+    """CPU of children that have ended. Servers outlive their case, so within one it is the client's."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime

@@ -1,8 +1,7 @@
-"""A script that does not end on one worker of Sheaf, and how long clients of the other workers wait meanwhile.
+"""An endless script on one worker of Sheaf, and the waiting times of clients of the other workers.
 
-What it is: connections that ask for keys in turns, and the times that they wait. Which of them share the worker of the
-script is found out by asking: they get no answer.
-What it is not: a load: one request is on its way at any time.
+Several connections send requests in turns. The connections that share the worker of the script are found by a
+request: they get no answer. This is not a load: one request is in flight at any time.
 """
 
 import time
@@ -11,7 +10,7 @@ import resp
 
 CONNECTIONS = 16
 REQUESTS = 20_000
-# Who gets no answer for so long is served by the worker of the script.
+# A connection without an answer for this time is served by the worker of the script.
 SILENCE_S = 0.3
 SCRIPT = "while true do end"
 UNDISTURBED, DISTURBED = "GET", "GET beside the script"
@@ -22,7 +21,7 @@ Figures = dict[str, float | None]
 def measure(port: int, requests: int) -> dict[str, Figures]:
     """The figures of the same connections without the script and beside it."""
     with resp.Client(port) as runner:
-        # Before the script begins, so that they are spread over the workers.
+        # Before the script begins, so that the connections are spread over the workers.
         clients = [resp.Client(port, SILENCE_S) for _ in range(CONNECTIONS)]
         runner.send("EVAL", SCRIPT, "0")
         time.sleep(SILENCE_S)

@@ -1,7 +1,7 @@
-"""What is measured and what is asked of it: metrics, and targets over them.
+"""Metrics, and targets over them.
 
-A target always speaks about `sheaf`, either against another server of the same run, against another operation of
-Sheaf, or against a fixed figure.
+A target always concerns `sheaf`, compared with another server of the same run, with another operation of
+Sheaf, or with a fixed figure.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Target:
-    """`sheaf`'s metric must be at least or at most `bound`, as a ratio to `against` where that is given.
+    """`sheaf`'s metric must be at least or at most `bound`, as a ratio to `against` if that is given.
 
     `against` is another server with the same operation, or another operation of Sheaf.
     """

@@ -1,7 +1,7 @@
-"""What a case loads: which commands make which data, and how to tell that it is there.
+"""The data sets of the cases: the commands that create them, and the check that they are complete.
 
-Every command is answered by OK, an integer or an id; a thing is a key, member, element or entry, which is what memory
-and starts are counted per.
+Every command is answered by OK, an integer or an id; an item is a key, member, element or entry, the unit of
+the figures of memory and starts.
 """
 
 import functools
@@ -10,14 +10,15 @@ from enum import Enum
 
 import resp
 
-# Things per generated block of requests.
+# Items per generated block of requests.
 BLOCK_THINGS = 20_000
 # Members per command that builds one large collection.
 PER_COMMAND = 500
-# The values of a hash repeat after so many hashes.
+# The values of a hash repeat after this many hashes.
 HASH_PERIOD = 100_000
 HASH_FIELDS = 10
-# Of the entries of a stream: those of one shape have the first so many, the others 3 to 7 of them, each time others.
+# Field names of the entries of a stream: those of one shape have the first ones, this many; the others have 3
+# to 7 varying ones.
 FIELD_NAMES = (b"order", b"amount", b"customer", b"state", b"region", b"price", b"source", b"worker")
 ONE_SHAPE_FIELDS, SHAPE_FIELDS_MIN, SHAPE_FIELDS_MAX = 5, 3, 7
 # Odd numbers that spread 0, 1, 2, ... over 64 bits.
@@ -52,24 +53,26 @@ class Fill(Enum):
 
     @property
     def full_count(self) -> int:
-        """Things at full size."""
+        """Items at full size."""
         if self in (Fill.STREAM, Fill.STREAM_SHAPES):
             return 5_000_000
         return 10_000_000 if self in (Fill.LARGE_ZSET, Fill.LARGE_LIST) else 1_000_000
 
     @property
     def is_one_key(self) -> bool:
-        """Whether all things lie at one key."""
+        """Whether all items are in one key."""
         return self in (Fill.LARGE_ZSET, Fill.LARGE_LIST, Fill.STREAM, Fill.STREAM_SHAPES)
 
     def blocks(self, count: int) -> Iterator[tuple[bytes, int]]:
-        """Requests that add `count` things, and how many commands are in each block."""
+        """Requests that add `count` items, and the number of commands in each block."""
         for start in range(0, count, BLOCK_THINGS):
             commands = list(self._commands(range(start, min(start + BLOCK_THINGS, count))))
             yield b"".join(commands), len(commands)
 
     def probe(self, number: int) -> tuple[list[str], resp.Reply]:
-        """The command that reads key `number`, and its reply; only of the kinds with a key per thing that starts load."""
+        """The command that reads key `number`, and its reply; only for the kinds with a key per item, which
+        starts load.
+        """
         if self is Fill.HEX_STRINGS:
             return ["GET", f"key:{number:08d}"], _hex_value(number).decode()
         assert self is Fill.HASHES
@@ -106,19 +109,21 @@ class Fill(Enum):
 
 
 def _shape(number: int) -> tuple[int, int]:
-    """Which field is the first of an entry, and how many it has: seldom as in the entry before."""
+    """The first field of an entry, and its number of fields: seldom as in the entry before."""
     return number * 3 % len(FIELD_NAMES), SHAPE_FIELDS_MIN + number * 7 % (SHAPE_FIELDS_MAX - SHAPE_FIELDS_MIN + 1)
 
 
 def _values(number: int) -> tuple[int, ...]:
-    """For the places of a request, of which there are at most so many."""
+    """Values for the placeholders of a request, up to the maximum number."""
     three = (number % 10_000_000, 10_000 + number * 31 % 90_000, number * 7_919 % 100_000_000)
     return (three * 3)[:SHAPE_FIELDS_MAX]
 
 
 @functools.cache
 def _xadd(first: int, count: int) -> bytes:
-    """The request with places for the values, which are texts of 8 bytes and numbers of 8 or 5 digits in turns."""
+    """The request with placeholders for the values, which alternate between texts of 8 bytes and numbers of 8
+    or 5 digits.
+    """
     names = (FIELD_NAMES * 2)[first : first + count]
     values = [(b"v%07d", b"%05d", b"%08d")[place % 3] for place in range(count)]
     sizes = [(8, 5, 8)[place % 3] for place in range(count)]
@@ -127,7 +132,7 @@ def _xadd(first: int, count: int) -> bytes:
 
 
 def _hex_value(number: int) -> bytes:
-    """Nothing in it repeats, so that no server saves anything by compressing it."""
+    """A text without repetition, so that no server saves space by compressing it."""
     return b"%016x%016x" % (number * SPREAD_HIGH & (1 << 64) - 1, number * SPREAD_LOW & (1 << 64) - 1)
 
 
@@ -139,5 +144,7 @@ def _hash_fields(number: int) -> list[bytes]:
 
 @functools.cache
 def _hash_tails() -> list[bytes]:
-    """What follows the key in the request for each hash of a period: making it anew for millions takes minutes."""
+    """The arguments after the key in the request for each hash of a period: generating them for millions
+    takes minutes.
+    """
     return [b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in _hash_fields(n)) for n in range(HASH_PERIOD)]

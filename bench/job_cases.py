@@ -1,6 +1,7 @@
 """The cases of scripts and streams as queues of jobs, and their targets. Every acknowledged write is on disk.
 
-Each measurement has a server of its own. What drives it says so by itself: `traffic jobs`, or BullMQ in one process of node.
+Each measurement has a server of its own. The load comes from `traffic jobs`, or from BullMQ in one node
+process.
 """
 
 from figures import ALL, CLIENT_SHARE, P50_MS, P99_MS, Metric, at_least

@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _interrupt(_number: int, _frame: object) -> None:
-    # A second signal must not break off the ending of the servers.
+    # A second signal must not interrupt the ending of the servers.
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -116,7 +116,7 @@ def _positive(text: str) -> int:
 
 
 def _programs(options: argparse.Namespace) -> dict[str, Program]:
-    """The chosen servers by name; `sheaf` brings its variant without merging along."""
+    """The chosen servers by name; `sheaf` adds its variant without merging."""
     programs = {}
     needed = {name for case in _cases(options) for name in case.contenders} & set(options.servers)
     if "sheaf" in needed:
@@ -151,7 +151,7 @@ def _measure(options: argparse.Namespace) -> None:
     context = _context(options, programs)
     if context.load_average > LOAD_AVERAGE_QUIET:
         print(f"load average {context.load_average:.2f}: other work is running, figures are rough", file=sys.stderr)
-    # A directory of our own inside DIR: whatever else lies there is never touched.
+    # A separate directory inside DIR: other files there are never touched.
     with tempfile.TemporaryDirectory(prefix="run-", dir=options.data) as directory:
         suite = Suite(programs, _benchmark(), traffic, Path(directory), options.reps, context.scale, options.keep)
         cases = [case for case in _cases(options) if suite.contenders(case)]
@@ -181,7 +181,7 @@ def _context(options: argparse.Namespace, programs: dict[str, Program]) -> repor
 
 
 def _repeatable(options: argparse.Namespace) -> str:
-    """The command that repeats the measurement: what was measured, without the paths of this machine."""
+    """The command that repeats the measurement, without the paths of this machine."""
     words = ["bench/run", "--reps", str(options.reps)]
     words += ["--case", ",".join(options.case)] if options.case else []
     words += ["--servers", ",".join(options.servers)] if options.servers != list(SERVERS) else []
@@ -191,7 +191,7 @@ def _repeatable(options: argparse.Namespace) -> str:
 
 
 def _write(options: argparse.Namespace, results: list[Result], context: report.Context) -> None:
-    """After every case, so that an interrupted run keeps what it has."""
+    """Called after every case, so that an interrupted run keeps its results so far."""
     if options.markdown is not None:
         report.write(options.markdown, report.markdown(results, context))
     if options.json is not None:

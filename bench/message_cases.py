@@ -25,7 +25,7 @@ GIVEN_BACK = Metric("given_back_share", "given back", "{:.0%}")
 PAIRS_S = Metric("pairs_s", "pairs/s", "{:,.0f}")
 CPU_PAIR = Metric("cpu_us_per_pair", "CPU us/pair", "{:.2f}")
 
-# One measurement, without its warming up.
+# One measurement, without its warm-up.
 SECONDS = 4.0
 CHANNELS = 1_000_000
 PATTERNS = 10_000
@@ -36,9 +36,10 @@ REPLAYED = 2_000_000
 
 @dataclass(frozen=True)
 class Run:
-    """One row: its name, and what the traffic program does, for some seconds if it `is_timed`, else until it is done.
+    """One row: its name, and the action of the traffic program, for some seconds if it `is_timed`, else until
+    it is done.
 
-    With `is_bullmq` it is the program of BullMQ that does it.
+    With `is_bullmq` the program of BullMQ runs instead.
     """
 
     op: str
@@ -51,7 +52,7 @@ class Run:
         return (*self.arguments, "--seconds", f"{SECONDS / scale:g}") if self.is_timed else self.arguments
 
     def forecast_s(self, scale: int) -> float:
-        """How long it takes, roughly, with its warming up."""
+        """The rough duration, with the warm-up."""
         return 1.25 * SECONDS / scale + 0.5 if self.is_timed else 18.0
 
 

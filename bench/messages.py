@@ -1,8 +1,9 @@
 """Runs the traffic program, or that of BullMQ, once and reads its figures.
 
-The program (bench/traffic, in Rust) publishes and subscribes over many connections on one thread, and checks that
-every message arrives once and in order. Messages that do not are an error here, not a figure; nor is a wrong answer
-about a document, or a job that is not done once. The program of BullMQ (bench/bullmq) prints figures in the same way.
+The program (bench/traffic, in Rust) publishes and subscribes over many connections on one thread, and checks
+that every message arrives once and in order. A violation is an error here, not a figure; so is a wrong answer
+about a document, or a job that is not done exactly once. The program of BullMQ (bench/bullmq) prints figures
+in the same way.
 """
 
 import json
@@ -18,14 +19,14 @@ from servers import Server
 
 ROOT = Path(__file__).parent.parent
 BUILD_TIMEOUT_S = 1800.0
-# Far more than any run takes.
+# Far longer than any run.
 RUN_TIMEOUT_S = 300.0
 # Connections of the largest run, and some more.
 OPEN_FILES = 8192
 
 
 def find_traffic(path: str | None) -> str:
-    """The program at `path`, or the release build of this checkout, which is made if it is not there."""
+    """The program at `path`, or the release build of this checkout, which is built if it does not exist."""
     if path is not None:
         return path
     built = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "release/traffic"
@@ -38,7 +39,9 @@ def find_traffic(path: str | None) -> str:
 
 
 def find_bullmq() -> list[str]:
-    """Node and the program that uses BullMQ, in the directory where bench/setup has installed what it needs."""
+    """Node and the program that uses BullMQ, in the directory in which bench/setup has installed its
+    packages.
+    """
     target = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
     program = target / "bullmq/jobs.js"
     node = shutil.which("node")
@@ -48,7 +51,7 @@ def find_bullmq() -> list[str]:
 
 
 def allow_connections() -> None:
-    """For this process and what it starts from now on, the measured servers among them."""
+    """For this process and processes that it starts from now on, including the measured servers."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY or hard >= OPEN_FILES > soft:
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
@@ -57,7 +60,9 @@ def allow_connections() -> None:
 def measure(
     program: list[str], server: Server, port: int | str, arguments: tuple[str, ...]
 ) -> dict[str, float | None]:
-    """One run against a port of a running server. Raises DriverFailed, for a lost, repeated or misplaced message too."""
+    """One run against a port of a running server. Raises DriverFailed, also for a lost, repeated or misplaced
+    message.
+    """
     command = [*program, *arguments, "--port", str(port), "--pid", str(server.pid)]
     try:
         done = subprocess.run(

@@ -1,6 +1,6 @@
-"""pouchdb-server as a contender: what `servers.Server` is for the Redis protocol, over HTTP.
+"""pouchdb-server as a contender: the counterpart of `servers.Server`, over HTTP.
 
-What it is: start and stop, for the cases of documents. What it is not: a target for anything else.
+It is started and stopped for the cases of documents, and is a peer in no other case.
 """
 
 import http.client
@@ -16,7 +16,7 @@ class PouchServer(Server):
     """One pouchdb-server on LevelDB."""
 
     def start(self, timeout_s: float = START_TIMEOUT_S, poll_s: float = READY_POLL_S) -> float:
-        # Neither the directory of the databases nor the file is made by the server as it should be.
+        # The server does not create the directory of the databases or the file correctly by itself.
         (self.directory / "databases").mkdir(parents=True, exist_ok=True)
         (self.directory / "config.json").write_text(json.dumps(CONFIGURATION))
         return super().start(timeout_s, poll_s)

@@ -1,4 +1,4 @@
-"""What the kernel says about a process and about this machine. Linux only."""
+"""The kernel's figures of a process and of this machine. Linux only."""
 
 import ctypes
 import os
@@ -49,7 +49,7 @@ def load_average() -> float:
 
 
 def machine(data_dir: Path) -> dict[str, str]:
-    """The machine in words: what a reader needs to judge the figures."""
+    """The machine in words, for readers of the figures."""
     memory_kb = int(Path("/proc/meminfo").read_text().split()[1])
     return {
         "cores": str(len(os.sched_getaffinity(0))),
@@ -73,7 +73,7 @@ def _filesystem(directory: Path) -> str:
 
 
 def parse_filesystem(mountinfo: str, directory: Path) -> str:
-    """The entry of the deepest mount point above `directory`; of two on one point the later one is visible."""
+    """The entry of the deepest mount point above `directory`; of several on one point, the visible one."""
     best_depth, best = -1, "unknown"
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")

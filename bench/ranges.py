@@ -1,11 +1,11 @@
-"""A client that reads a whole stream again and again, and how long the entries of another one take to be added to it meanwhile.
+"""A client that reads a whole stream repeatedly, and the latency of adding entries to the stream meanwhile.
 
-What it is: an entry a millisecond on one connection, alone and beside the reader, which is a process of its own
-(`python3 ranges.py PORT READS`), on the connection made before: of two workers, each serves one of them.
-What it is not: a load. What is added is a thousandth of what is there.
+One connection adds an entry a millisecond, alone and beside the reader. The reader is a separate process
+(`python3 ranges.py PORT READS`), on the connection opened before: of two workers, each serves one of them.
+This is not a load: the added entries are a thousandth of the stream.
 
-An entry is due at its time, whether the one before was answered or not, and waits from then on: who is held up for a second is
-late with a thousand entries, as the users behind it are.
+An entry is due at its time, whether the one before was answered or not, and its latency counts from then: a
+delay of a second makes a thousand entries late, as it would for the users behind them.
 """
 
 import socket
@@ -23,7 +23,7 @@ READS = 20
 ENTRIES_ALONE = 5000
 PERIOD_S = 0.001
 RECEIVE_BYTES = 1 << 20
-# In no entry: what shows that all of the range has come.
+# In no entry: it marks the end of the range.
 END = b"+PONG\r\n"
 ALONE, BESIDE = "XADD", "XADD beside XRANGE"
 
@@ -40,7 +40,7 @@ def measure(port: int, reads: int) -> dict[str, Figures]:
 
 
 class Reader:
-    """The process that reads."""
+    """The reading process."""
 
     def __init__(self, port: int, reads: int):
         self._process = subprocess.Popen(
@@ -71,11 +71,11 @@ class Reader:
         self._process.stdin.write("\n")
 
     def is_reading(self) -> bool:
-        """Whether it has not come to its end."""
+        """Whether it is still running."""
         return self._process.poll() is None
 
     def read_s(self) -> float:
-        """How long it took to read all of the stream once."""
+        """The time to read the whole stream once."""
         assert self._process.stdout is not None
         return float(self._process.stdout.readline())
 
@@ -87,7 +87,7 @@ def _waits(writer: resp.Client, goes_on: Callable[[int], bool]) -> Figures:
         early_s = due_s - time.perf_counter()
         if early_s > 0:
             time.sleep(early_s)
-            # What the machine oversleeps is not the server's.
+            # The machine's oversleeping is not the server's delay.
             due_s = time.perf_counter()
         writer.call("XADD", KEY, "*", "order", "v0000000", "amount", "10000")
         times_s.append(time.perf_counter() - due_s)

@@ -1,7 +1,7 @@
 """The cases of a leader and its replica, and their targets.
 
-Per repetition every server has a fresh leader with all keys of the key space in it, on which the rows of a case are
-measured in their order: first without the replica, which joins with the first row that has one.
+Per repetition every server has a fresh leader with all keys of the key space loaded, on which the rows of a
+case are measured in order: first without the replica, which joins with the first row that has one.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from driver import Load
 from figures import ALL, CLIENT_SHARE, P99_MS, Metric, Target, at_least, at_most
 from servers import Persistence
 
-# Rows are keys written; CPU time is that of one row.
+# Rows are keys written; CPU time is per row.
 ROWS_S = Metric("rows_s", "rows/s", "{:,.0f}")
 LEADER_CPU = Metric("leader_cpu_us", "leader CPU us", "{:.2f}")
 ADDED_CPU = Metric("added_cpu_us", "added CPU us", "{:.2f}")
@@ -26,7 +26,7 @@ SYNC_S = Metric("sync_s", "synced s", "{:.2f}")
 ALONE, WITH_REPLICA = "alone", "with replica"
 UNDISTURBED, DURING = "SET", "SET during"
 
-# Writers and rows per transaction of the benchmark 1mops_write of Tarantool, which writes in its own process.
+# Writers and rows per transaction of Tarantool's benchmark 1mops_write, which writes in its own process.
 WRITERS = 50
 TRANSACTION_ROWS = 150
 
@@ -34,7 +34,7 @@ FLUSH_BYTES = (1, 128, 4 << 10, 16 << 10, 64 << 10, 1 << 20)
 
 
 class Work(Enum):
-    """What is done while it is measured."""
+    """The load during a measurement."""
 
     LOAD = "redis-benchmark writes"
     TRANSACTIONS = "transactions are written"
@@ -44,7 +44,7 @@ class Work(Enum):
 
 @dataclass(frozen=True)
 class Step:
-    """One row of a case: its name, what is done, whether a replica follows, and settings of the leader (Sheaf's)."""
+    """One row of a case: its name, its load, whether a replica follows, settings of the leader (Sheaf's)."""
 
     op: str
     work: Work

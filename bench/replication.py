@@ -1,10 +1,10 @@
-"""A leader and its replica: what following costs both, and how far behind it is.
+"""A leader and its replica: the cost of following on both sides, and the lag.
 
-What it is: the steps of one repetition of a `ReplicaCase` on one server. What it is not: a test of what replicas hold;
-it is only looked whether the replica has as many keys as its leader in the end.
+The module runs the steps of one repetition of a `ReplicaCase` on one server. It does not test a replica's
+data; the only check is that the replica has as many keys as its leader at the end.
 
-Positions are those of INFO: `master_repl_offset` of the leader, `slave_repl_offset` of the replica, which is what it has
-applied.
+Positions are those of INFO: `master_repl_offset` of the leader, `slave_repl_offset` of the replica, the
+position that it has applied.
 
 Invariant: a step ends when the replica has applied everything; CPU time is counted until then.
 """
@@ -25,7 +25,7 @@ from servers import Program, Server, ServerFailed
 from tarantool import TarantoolServer
 
 POLL_S = 0.001
-# How often it is looked how far behind a replica is; so much is the most that `behind_ms` can be too high.
+# The interval at which the lag is sampled; also the maximum error of `behind_ms`.
 LOOK_S = 0.02
 JOIN_TIMEOUT_S = 300.0
 REST_S = 1.0
@@ -34,7 +34,7 @@ Sample = dict[str, float | None]
 
 
 class Pair:
-    """A leader, and a replica once it was asked for. All of it ends with the block."""
+    """A leader, and a replica once it was requested. Both end with the block."""
 
     def __init__(self, program: Program, directory: Path, case: ReplicaCase, scale: int, benchmark: str):
         self._program = program.for_replication()
@@ -124,7 +124,7 @@ class Pair:
         }
 
     def _await_applied_ms(self) -> float | None:
-        """How long after this call the replica has applied all that was written before it."""
+        """The time from this call until the replica has applied all writes made before it."""
         if self._replica is None:
             return None
         return _await_applied(self._leader, self._replica) * 1e3
@@ -160,7 +160,7 @@ class Pair:
         }
 
     def _measure_full_sync(self) -> Sample:
-        """Writes go on until the replica has copied everything; the figures are those of the first load."""
+        """Writes continue until the replica has copied everything; the figures are of the first load."""
         program = self._program.following(self._leader.ports)
         self._replica = replica = self._server("replica", program)
         self._come_to_rest()
@@ -203,7 +203,7 @@ class Costs:
 
 
 class InBackground:
-    """A thread for the length of a block; what it fails with is raised at the end."""
+    """A thread for the length of a block; its exception is raised at the end."""
 
     def __init__(self) -> None:
         self._ended = threading.Event()
@@ -232,7 +232,7 @@ class InBackground:
 
 
 class Watched(InBackground):
-    """How far behind the replica is at most, and the most memory of the leader."""
+    """The maximum lag of the replica, and the maximum memory of the leader."""
 
     def __init__(self, leader: Server, replica: Server | None):
         super().__init__()
@@ -261,29 +261,30 @@ class Watched(InBackground):
 
 
 class Age:
-    """How old the state at a position is, by when the leader was seen at which position."""
+    """The age of the state at a position, from the times at which the leader was seen at positions."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
     def note(self, now_s: float, position: int) -> None:
-        """The leader is there now."""
+        """Records that the leader is at this position now."""
         self._seen.append((now_s, position))
 
     def of(self, position: int, now_s: float) -> float:
-        """0 for all that the leader was seen to have; else the time since it was last seen to have no more than that."""
+        """0 at the newest position seen; else the time since the leader was last seen at or before it."""
         if not self._seen or position >= self._seen[-1][1]:
             return 0.0
-        # Of those that the replica has reached, only the last says something from now on.
+        # Of the positions that the replica has reached, only the last is needed from now on.
         while len(self._seen) > 1 and self._seen[1][1] <= position:
             self._seen.popleft()
         return now_s - self._seen[0][0]
 
 
 class Joining(InBackground):
-    """A new replica that starts with the block; `sync_s` is how long it took until it followed, None until then.
+    """A new replica that starts with the block; `sync_s` is the time until it followed, None until then.
 
-    It answers before it follows. It is started by this thread: the kernel ends it with the thread that did.
+    It answers before it follows. This thread starts it: the kernel ends it together with the thread that
+    started it.
     """
 
     def __init__(self, replica: Server):
@@ -303,12 +304,12 @@ class Joining(InBackground):
 
 
 def leader_position(client: resp.Client) -> int:
-    """Where the leader's stream ends."""
+    """The end of the leader's stream."""
     return int(client.info("replication")["master_repl_offset"])
 
 
 def replica_position(client: resp.Client) -> int | None:
-    """Up to where a replica has applied the stream; None while it follows nobody."""
+    """The position up to which a replica has applied the stream; None while it follows no leader."""
     info = client.info("replication")
     return int(info["slave_repl_offset"]) if info.get("master_link_status") == "up" else None
 
@@ -317,7 +318,7 @@ def _await_link(replica: Server) -> None:
     until = time.monotonic() + JOIN_TIMEOUT_S
     while time.monotonic() < until:
         replica.check_alive()
-        # A replica that has copied everything starts anew.
+        # A replica restarts in its process after a full copy.
         with contextlib.suppress(OSError, resp.ServerReply), replica.client() as client:
             if replica_position(client) is not None:
                 return
@@ -326,7 +327,7 @@ def _await_link(replica: Server) -> None:
 
 
 def _await_applied(leader: Server, replica: Server) -> float:
-    """Seconds from now until the replica has applied what the leader has now."""
+    """Seconds from now until the replica has applied the leader's current state."""
     began = time.perf_counter()
     with leader.client() as client:
         end = leader_position(client)

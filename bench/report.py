@@ -17,7 +17,7 @@ from suite import Result
 
 @dataclass(frozen=True)
 class Context:
-    """Where, when and how the figures came about."""
+    """The place, time and method of the figures."""
 
     machine: dict[str, str]
     load_average: float
@@ -36,7 +36,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A target beside what was measured; `value` is None when the needed servers did not take part."""
+    """A target with its measured value; `value` is None if the required servers did not take part."""
 
     target: Target
     value: float | None
@@ -55,7 +55,7 @@ class Verdict:
 
 
 def median(result: Result, server: str, op: str, metric: Metric) -> float | None:
-    """The median over the repetitions; None if the server was not measured or does not tell."""
+    """The median over the repetitions; None if the server was not measured or does not report it."""
     values = [sample.get(metric.key) for sample in result.samples.get((server, op), [])]
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
@@ -80,7 +80,7 @@ def judge(result: Result) -> list[Verdict]:
 
 
 def _spread(result: Result, server: str, op: str) -> str:
-    """How far the repetitions lie apart in the first metric that there is: (max - min) / median."""
+    """The spread of the repetitions in the first available metric: (max - min) / median."""
     for metric in result.case.metrics:
         values = [sample.get(metric.key) for sample in result.samples[server, op]]
         known = [value for value in values if value is not None]
@@ -93,7 +93,7 @@ def _spread(result: Result, server: str, op: str) -> str:
 def figures_table(result: Result) -> list[list[str]]:
     """Heading and one row per operation and server."""
     case, reference = result.case, baseline(result.case)
-    # A column in which no server has a figure says nothing (writes per sync without Sheaf or without syncs).
+    # A column in which no server has a figure is omitted (writes per sync without Sheaf or without syncs).
     metrics = [m for m in case.metrics if any(median(result, *row, m) is not None for row in result.samples)]
     ratios = [f"{metric.heading} / {reference}" for metric in case.ratios]
     rows = [["server", "op", *(metric.heading for metric in metrics), "spread", *ratios]]
@@ -117,7 +117,7 @@ def targets_table(result: Result) -> list[list[str]]:
 
 
 def markdown_table(rows: list[list[str]], text_columns: int) -> str:
-    """An aligned Markdown table; the columns after the first `text_columns` are set to the right."""
+    """An aligned Markdown table; the columns after the first `text_columns` are right-aligned."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
 
     def line(cells: list[str]) -> str:
@@ -140,7 +140,7 @@ def case_text(result: Result) -> str:
 
 
 def command_lines(result: Result, context: Context) -> list[str]:
-    """How the servers and the client of a case were started."""
+    """The command lines of the servers and the client of a case."""
     case = result.case
     servers = [context.programs[name] for name in case.contenders if name in context.programs]
     if isinstance(case, StallCase):
@@ -181,7 +181,7 @@ def markdown(results: list[Result], context: Context) -> str:
 
 
 def as_json(results: list[Result], context: Context) -> str:
-    """Every repetition, so that other statistics can be made of them."""
+    """Every repetition, so that other statistics can be computed."""
     document = {
         "date": context.date,
         "machine": context.machine,
@@ -215,7 +215,7 @@ def _case_document(result: Result, context: Context) -> dict[str, object]:
 
 
 def write(path: Path, text: str) -> None:
-    """Replaces the file as a whole, so that an interrupted run leaves the previous one intact."""
+    """Replaces the file atomically, so that an interrupted run leaves the previous one intact."""
     draft = path.with_name(path.name + ".new")
     draft.write_text(text)
     draft.replace(path)

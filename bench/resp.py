@@ -105,7 +105,8 @@ def load(port: int, key_format: bytes, count: int, value_bytes: int) -> None:
 
 
 def load_blocks(port: int, blocks: Iterator[tuple[bytes, int]]) -> None:
-    """Sends blocks of requests and waits until each is answered: by OK, by an integer or by a text of one line.
+    """Sends blocks of requests and waits until each is answered: by OK, by an integer or by a text of one
+    line.
 
     Raises ServerReply for any other answer.
     """
@@ -114,7 +115,7 @@ def load_blocks(port: int, blocks: Iterator[tuple[bytes, int]]) -> None:
         waiting = 0
         for block, commands in blocks:
             connection.sendall(block)
-            # One block ahead: the server always has something to do, and its replies fit the socket's buffers.
+            # One block ahead: the server always has work, and its replies fit the socket's buffers.
             _read_replies(reader, waiting)
             waiting = commands
         _read_replies(reader, waiting)

@@ -1,10 +1,10 @@
 """Starts, pauses and measures the servers under test.
 
-A `Server` is one process on free ports of the loopback interface with a data directory of its own. Servers
-of a case stay up together, but a `Fleet` lets only one of them run at a time: the others are stopped with
-SIGSTOP, so that no background work of theirs spoils a measurement.
+A `Server` is one process on free ports of the loopback interface with a data directory of its own. Servers of
+a case stay up together, but a `Fleet` lets only one of them run at a time: the others are stopped with
+SIGSTOP, so that their background work does not disturb a measurement.
 
-Invariant: whatever happens to the harness, its servers end. A normal exit, an error and a signal go through
+Invariant: however the harness ends, its servers end. A normal exit, an error and a signal go through
 Fleet.close(); if the harness is killed outright, the kernel kills them (procfs.die_with_parent).
 """
 
@@ -30,10 +30,10 @@ from fill import Fill
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 READY_POLL_S = 0.005
-# How often a server is asked whether its snapshot is complete.
+# The interval at which a server is asked whether its snapshot is complete.
 SNAPSHOT_POLL_S = 0.02
 SNAPSHOT_TIMEOUT_S = 300.0
-# A backlog for millions of writes, a buffer that is never too full for a replica, and no waiting for further replicas.
+# A backlog for millions of writes, an unlimited buffer for a replica, and no waiting for further replicas.
 PEER_REPLICATION = (
     *("--repl-backlog-size", "1gb", "--client-output-buffer-limit", "replica", "0", "0", "0"),
     *("--repl-diskless-sync-delay", "0"),
@@ -47,7 +47,7 @@ class ServerFailed(Exception):
 
 
 class Persistence(enum.Enum):
-    """What a case asks of the disk, in terms that every server has."""
+    """A case's requirement on the disk, in terms that every server has."""
 
     OFF = "off"  # Sheaf: durability none (it always writes its log); peers: no persistence at all
     LOGGED = "logged"  # written to a log, never synced
@@ -56,7 +56,9 @@ class Persistence(enum.Enum):
 
 @dataclass(frozen=True)
 class Ports:
-    """Where a server listens (Tarantool: for its console and for replicas); the words PORT and HTTP_PORT when a command line is only shown."""
+    """The address of a server (Tarantool: of its console and for replicas); the words PORT and HTTP_PORT when
+    a command line is only displayed.
+    """
 
     resp: int | str
     http: int | str
@@ -83,7 +85,7 @@ class Program:
 
     @property
     def is_pouchdb(self) -> bool:
-        """pouchdb-server speaks HTTP only, and never syncs."""
+        """pouchdb-server uses HTTP only, and never syncs."""
         return self.name == "pouchdb-server"
 
     def arguments(self, directory: Path | str, ports: Ports, persistence: Persistence) -> list[str]:
@@ -93,7 +95,7 @@ class Program:
             return [
                 *("serve", "--dir", str(directory), "--bind", "127.0.0.1", "--port", str(ports.resp)),
                 *("--http-port", str(ports.http)),
-                # As the peers: none in the middle of a measurement.
+                # Like the peers: none in the middle of a measurement.
                 *("--snapshot-log-bytes", "0", "--snapshot-interval-seconds", "0"),
                 *("--durability", durability, *self.extra),
             ]
@@ -116,7 +118,7 @@ class Program:
         ]
 
     def shown(self, persistence: Persistence) -> str:
-        """The command line for a report, without anything that differs from run to run."""
+        """The command line for a report, without the parts that differ from run to run."""
         arguments = self.arguments("DIR", Ports("PORT", "HTTP_PORT"), persistence)
         preload = f"LD_PRELOAD={self.preload} " if self.preload else ""
         here = str(Path(__file__).parent.parent)
@@ -124,20 +126,22 @@ class Program:
         return f"{preload}{Path(self.path).name} {' '.join(words)}"
 
     def environment(self) -> dict[str, str]:
-        """Ours without SHEAF_*, which would override the flags' defaults."""
+        """Our environment without SHEAF_*, which would override the flags' defaults."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
         return kept | ({"LD_PRELOAD": self.preload} if self.preload else {})
 
     def with_one_worker(self) -> "Program":
-        """The same with one thread that executes commands, which the peers have anyway."""
+        """The same with one thread that executes commands, as in the peers."""
         return replace(self, extra=("--workers", "1")) if self.is_sheaf else self
 
     def with_flags(self, flags: tuple[str, ...]) -> "Program":
-        """The same with more flags, which only Sheaf knows."""
+        """The same with more flags, for Sheaf only."""
         return replace(self, extra=(*self.extra, *flags)) if self.is_sheaf else self
 
     def for_replication(self) -> "Program":
-        """The same with what the peers need for a replica that is stopped for a while; the others need nothing."""
+        """The same with the flags that peers need for a replica that is stopped for a while; the others need
+        none.
+        """
         if self.is_sheaf or self.is_tarantool:
             return self
         return replace(self, extra=(*self.extra, *PEER_REPLICATION))
@@ -153,7 +157,7 @@ class Program:
         return replace(self, extra=(*self.extra, *follow))
 
     def version(self) -> str:
-        """Name and version as the program itself tells them, or npm."""
+        """Name and version as printed by the program itself, or by npm."""
         if self.is_pouchdb:
             package = Path(self.path).resolve().parent.parent / "package.json"
             return f"pouchdb-server {json.loads(package.read_text())['version']}"
@@ -228,7 +232,9 @@ class Server:
         return self._process.pid
 
     def start(self, timeout_s: float = START_TIMEOUT_S, poll_s: float = READY_POLL_S) -> float:
-        """Starts the process; returns the seconds from exec until it executes commands: all of its data is there."""
+        """Starts the process; returns the seconds from exec until it executes commands, that is, until all of
+        its data is loaded.
+        """
         self.directory.mkdir(parents=True, exist_ok=True)
         self.ports = Ports(*_free_ports(2))
         arguments = self.program.arguments(self.directory.resolve(), self.ports, self.persistence)
@@ -258,7 +264,7 @@ class Server:
         raise ServerFailed(f"{self.program.name} not ready in time:\n{self._log_tail()}")
 
     def _answers(self) -> bool:
-        # An error, LOADING among them, is no answer.
+        # An error, such as LOADING, is not an answer.
         try:
             with self.client() as client:
                 return client.call("PING") == "PONG"
@@ -266,7 +272,7 @@ class Server:
             return False
 
     def _check_identity(self) -> None:
-        """The port may have been taken between our choice and the server's bind; the preload may have failed."""
+        """The port may have been taken between our choice and the server's bind; the preload may fail."""
         preload = self.program.preload
         if preload is not None and not procfs.has_mapped(self.pid, preload):
             raise ServerFailed(f"{self.program.name} runs without {preload}: run bench/setup")
@@ -276,7 +282,7 @@ class Server:
             raise ServerFailed(f"port {self.ports.resp} belongs to process {answered_by}, not to {self.program.name}")
 
     def check_alive(self) -> None:
-        """Raises ServerFailed with the server's own last words if it has ended by itself."""
+        """Raises ServerFailed with the server's last output if it has ended by itself."""
         status = None if self._process is None else self._process.poll()
         if status is not None:
             raise ServerFailed(f"{self.program.name} ended with status {status}:\n{self._log_tail()}")
@@ -286,11 +292,11 @@ class Server:
         return resp.Client(int(self.ports.resp))
 
     def fill(self, fill: Fill, count: int) -> None:
-        """Adds `count` things."""
+        """Adds `count` items."""
         resp.load_blocks(int(self.ports.resp), fill.blocks(count))
 
     def check(self, fill: Fill | None, count: int) -> None:
-        """A figure about less data than intended would be wrong without anyone noticing: raises ServerFailed."""
+        """Raises ServerFailed if data is missing: otherwise the figure would be wrong unnoticed."""
         with self.client() as client:
             found = client.call("DBSIZE")
             if found != count:
@@ -301,26 +307,26 @@ class Server:
                     raise ServerFailed(f"{self.program.name}: {' '.join(words)} is not what was written")
 
     def take_snapshot(self) -> None:
-        """Has it take a snapshot of what it holds, and waits until that is complete."""
+        """Makes the server take a snapshot, and waits until it is complete."""
         with self.client() as client:
             self.begin_snapshot(client)
             self.await_snapshot(client)
 
     def begin_snapshot(self, client: resp.Client) -> None:
-        """Asks for one. Sheaf takes none where nothing was written since the last one, so something is."""
+        """Requests a snapshot. Sheaf takes none without a write since the last one, so this writes first."""
         client.call("SET", "snapshot", "mark")
         client.call("DEL", "snapshot")
         client.call("BGSAVE")
 
     def is_taking_snapshot(self, client: resp.Client) -> bool:
-        """Raises ServerFailed if one has failed."""
+        """Raises ServerFailed if a snapshot has failed."""
         info = client.info()
         if info.get("rdb_last_bgsave_status") != "ok":
             raise ServerFailed(f"{self.program.name}: the snapshot failed:\n{self._log_tail()}")
         return info.get("rdb_bgsave_in_progress") != "0"
 
     def await_snapshot(self, client: resp.Client) -> None:
-        """Until none is being taken."""
+        """Waits until no snapshot is being taken."""
         until = time.monotonic() + SNAPSHOT_TIMEOUT_S
         while self.is_taking_snapshot(client):
             if time.monotonic() > until:
@@ -328,7 +334,7 @@ class Server:
             time.sleep(SNAPSHOT_POLL_S)
 
     def pause(self) -> None:
-        """Takes the CPU away; memory, files and sockets stay."""
+        """Stops the process; memory, files and sockets stay."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -343,7 +349,7 @@ class Server:
             self._process = None
 
     def stop(self) -> None:
-        """Ends the process in order, by force if that takes too long. Does nothing when it has ended."""
+        """Ends the process in order, by force if that takes too long. Does nothing if it has ended."""
         if self._process is not None and self._process.poll() is None:
             self.resume()
             self._process.terminate()
@@ -360,7 +366,7 @@ class Server:
         return procfs.rss_bytes(self.pid)
 
     def log_counters(self) -> tuple[float, float] | None:
-        """(records, syncs) of Sheaf's log so far; None for servers that do not tell."""
+        """(records, syncs) of Sheaf's log so far; None for servers that do not report them."""
         if not self.program.is_sheaf:
             return None
         page = self._metrics()
@@ -382,13 +388,13 @@ class Server:
 
 
 def metric(page: str, name: str) -> float | None:
-    """The sum of a metric over all its labels on a Prometheus page; None if it is not there."""
+    """The sum of a metric over all its labels on a Prometheus page; None if it is missing."""
     samples = re.findall(rf"^{re.escape(name)}(?:\{{.*\}})? (\S+)", page, re.MULTILINE)
     return sum(map(float, samples)) if samples else None
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on, all different."""
+    """Free ports, all different."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [listener.getsockname()[1] for listener in sockets]
     for listener in sockets:
@@ -409,7 +415,7 @@ class Fleet:
         self.close()
 
     def close(self) -> None:
-        """Ends all servers, also when one of them resists."""
+        """Ends all servers, even if one of them fails to end."""
         failed = None
         for server in self.servers:
             try:
@@ -427,7 +433,7 @@ class Running:
         self._server = server
 
     def __enter__(self) -> Server:
-        # Dirty pages of whoever ran before must not be written back during this measurement.
+        # Dirty pages of the server before must not be written back during this measurement.
         os.sync()
         self._server.resume()
         time.sleep(SETTLE_S)

@@ -1,8 +1,8 @@
-"""A server that takes snapshots, one after the other, while it is measured.
+"""A server that takes continuous snapshots while it is measured.
 
-`with Watched(server, ...)` is the length of one measurement. A thread of the harness asks for the next snapshot as
-soon as one is complete, so that one is always being taken, and looks at the server's memory. The same thread looks at
-memory only where the measurement is an undisturbed one, so that both carry the same burden.
+`with Watched(server, ...)` is the length of one measurement. A thread of the harness requests the next
+snapshot as soon as one is complete, and samples the server's memory. In an undisturbed measurement the thread
+only samples memory, so that both carry the same burden.
 """
 
 import threading
@@ -13,13 +13,13 @@ from servers import SNAPSHOT_POLL_S, Server, ServerFailed
 
 
 class Watched:
-    """Memory of the server, and its snapshots if `with_snapshots`, from the beginning of the block to its end."""
+    """Memory of the server, and its snapshots if `with_snapshots`, during the block."""
 
     def __init__(self, server: Server, with_snapshots: bool):
         self.rss_bytes_max = 0
-        # What the peers' forked child does not share with its parent, as they tell it.
+        # The memory that the peers' forked child does not share with its parent, as they report it.
         self.copied_bytes_max = 0
-        # How long each complete snapshot took.
+        # The duration of each complete snapshot.
         self.snapshots_s: list[float] = []
         self._server = server
         self._ended = threading.Event()
@@ -32,7 +32,7 @@ class Watched:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_exc: object) -> None:
-        """Waits for the last snapshot, which would disturb what comes next."""
+        """Waits for the last snapshot, which would disturb the next measurement."""
         self._ended.set()
         self._thread.join()
         if self._failure is not None and kind is None:

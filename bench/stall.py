@@ -1,11 +1,11 @@
-"""Commands on very large values, one at a time, beside a client that pings: how long does either wait?
+"""Commands on very large values, one at a time, beside a client that pings: the waiting times of both.
 
-What it is: the values, the commands, and the longest times of each command. A command whose work is a small part of
-its value must neither take long itself nor make others wait.
-What it is not: a load. One client sends one command and waits for its reply.
+The module has the values, the commands, and the longest times of each command. A command whose work is a
+small part of its value must neither take long itself nor make others wait. This is not a load: one client
+sends one command and waits for its reply.
 
-The pings come from a process of their own (`python3 stall.py PORT`), so that the two clients do not wait for each
-other. Whenever it gets a line, it prints the longest round trip since it got the last one.
+The pings come from a separate process (`python3 stall.py PORT`), so that the two clients do not wait for each
+other. Whenever it reads a line, it prints the longest round trip since the line before.
 """
 
 import select
@@ -19,14 +19,14 @@ from pathlib import Path
 import procfs
 import resp
 
-# Things per command and per block of requests while the values are built.
+# Items per command and per block of requests while the values are built.
 PER_COMMAND = 500
 BLOCK_THINGS = 20_000
-# Calls of each command: enough to meet what happens now and then (growth, splits), and to fill a second of pings.
+# Calls of each command: enough to include rare events (growth, splits), and to fill a second of pings.
 CALLS = 300
-# Pings alone, before anything else: what the machine itself adds.
+# Pings alone, before anything else: the delays of the machine itself.
 IDLE_S = 1.0
-# A server's own clock is asked about calls from here on: below it, nothing is a stall.
+# The threshold for the server's own clock: shorter calls are no stalls.
 SLOW_US = 200
 
 IDLE = "(pings alone)"
@@ -34,7 +34,7 @@ IDLE = "(pings alone)"
 
 @dataclass(frozen=True)
 class Step:
-    """One row: a command, called with `arguments(number of the call, things per value)` for each call."""
+    """One row: a command, called with `arguments(number of the call, items per value)` for each call."""
 
     name: str
     arguments: Callable[[int, int], list[str]]
@@ -42,7 +42,7 @@ class Step:
 
 
 def _spread(call: int, size: int) -> int:
-    """A place in a value of this size, another one for each call."""
+    """A place in a value of this size, a different one for each call."""
     return (call * 7_919_993 + size // 2) % size
 
 
@@ -76,13 +76,13 @@ def _steps() -> Iterator[Step]:
     yield Step("SCAN", lambda call, size: ["SCAN", "0", "COUNT", "100"])
     for command, key in (("ZSCAN", "zset"), ("SSCAN", "set"), ("HSCAN", "hash")):
         yield Step(command, lambda call, size, words=(command, key): [*words, str(call * 64), "COUNT", "100"])
-    # What ends them, once each.
+    # The final commands, once each.
     for command, key in (("DEL", "zset"), ("DEL", "hash"), ("UNLINK", "list"), ("UNLINK", "set")):
         yield Step(f"{command} {key}", lambda call, size, words=(command, key): [*words], calls=1)
 
 
 def _names(key: str, call: int) -> tuple[str, str]:
-    """There and back again: after an even number of calls the key has its own name."""
+    """There and back again: after an even number of calls the key has its original name."""
     return (key, f"{key}:renamed") if call % 2 == 0 else (f"{key}:renamed", key)
 
 
@@ -93,7 +93,7 @@ OPERATIONS = (IDLE, *COMMANDS)
 
 
 def blocks(count: int) -> Iterator[tuple[bytes, int]]:
-    """Requests that build the four values of `count` things each, and how many commands are in each block."""
+    """Requests that build the four values of `count` items each, and the number of commands in each block."""
     for key in KEYS:
         for start in range(0, count, BLOCK_THINGS):
             starts = range(start, min(start + BLOCK_THINGS, count), PER_COMMAND)
@@ -113,7 +113,7 @@ def _building(key: str, numbers: range) -> bytes:
 
 
 class Pinger:
-    """The process that pings."""
+    """The pinging process."""
 
     def __init__(self, port: int):
         self._process = subprocess.Popen(
@@ -146,7 +146,7 @@ class Pinger:
 
 
 def measure(port: int, pid: int, size: int, report: Callable[[str, dict[str, float | None]], None]) -> None:
-    """Runs all steps on values of `size` things; `report` gets the figures of each."""
+    """Runs all steps on values of `size` items; `report` gets the figures of each."""
     with resp.Client(port) as client, Pinger(port) as pinger:
         client.call("CONFIG", "SET", "slowlog-log-slower-than", str(SLOW_US))
         client.call("CONFIG", "SET", "slowlog-max-len", "10000")
@@ -181,7 +181,7 @@ def _slowest_ms(client: resp.Client, name: str) -> float | None:
 
 
 def ping(port: int) -> None:
-    """What the pinging process does until its input ends."""
+    """The loop of the pinging process, until its input ends."""
     longest_s = 0.0
     with resp.Client(port) as client:
         while True:

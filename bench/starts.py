@@ -1,9 +1,9 @@
-"""Starts on data that is there: how long until all of it is served, and at what cost.
+"""Starts with existing data: the time until all of it is served, and the cost.
 
-What it is: the making of the data, which every server does in its own way and which is not measured, and the start,
-which is. What it is not: a judge of what survives; servers are killed only after all they were given is in their files.
+Every server creates the data in its own way, which is not measured; the start is. This is not a test of
+durability: servers are killed only after all their data is in their files.
 
-Invariant: a start counts only if the server then holds every row, and some of them, looked at, are right.
+Invariant: a start counts only if the server then holds every row, and some of them have been checked.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from cases import START, StartCase
 from servers import Server
 
-# For the log to be handed to the OS, where nothing is synced.
+# Until the log is handed to the OS, where nothing is synced.
 REST_S = 1.0
 START_TIMEOUT_S = 600.0
 # An empty server is ready within milliseconds.
@@ -22,13 +22,13 @@ READ_BYTES = 1 << 20
 
 
 def make(case: StartCase, server: Server, rows: int) -> None:
-    """Fills the server's empty directory with what it is to start on."""
+    """Fills the server's empty directory with the data for the start."""
     server.start()
     if case.fill is not None:
         server.fill(case.fill, rows)
         server.check(case.fill, rows)
     if case.has_snapshot:
-        # Sheaf keeps two generations: with the second, the log that led to the first is gone, as it is in service.
+        # Sheaf keeps two generations: with the second, the log before the first is removed, as in production.
         for _ in range(2 if server.program.is_sheaf else 1):
             server.take_snapshot()
     time.sleep(REST_S)
@@ -36,9 +36,11 @@ def make(case: StartCase, server: Server, rows: int) -> None:
 
 
 def measure(case: StartCase, server: Server, op: str, rows: int) -> dict[str, float | None]:
-    """One start, on files that are in the page cache. The server is killed after it, which leaves them as they are."""
+    """One start, on files that are in the page cache. The server is killed after it, which leaves the files
+    unchanged.
+    """
     if case.fill is None:
-        # What it starts on depends on how it ended.
+        # The data of the start depends on how the server ended.
         server.start()
         if op == START:
             server.stop()
@@ -63,7 +65,9 @@ def measure(case: StartCase, server: Server, op: str, rows: int) -> dict[str, fl
 
 
 def snapshot_bytes(directory: Path) -> int:
-    """The files of the newest snapshot: its number comes first in their names, except with Redis, which has one."""
+    """The files of the newest snapshot: its number comes first in their names, except for Redis, which has
+    one.
+    """
     files = [path for path in _files(directory) if path.suffix in (".manifest", ".part", ".rdb", ".snap")]
     newest = max((_number(path) for path in files), default="")
     return sum(path.stat().st_size for path in files if _number(path) == newest)

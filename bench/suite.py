@@ -32,9 +32,9 @@ from servers import Fleet, Persistence, Program, Running, Server
 from snapshots import Watched
 from tarantool import TarantoolServer
 
-# Time for a server to return to rest (buffers written out, query buffers freed) after a bulk load.
+# Time for a server to become idle (buffers written out, query buffers freed) after a bulk load.
 REST_S = 1.0
-# Rough loading speed of resp.load; only the forecast of the remaining time depends on it.
+# Rough loading speed of resp.load; used only to forecast the remaining time.
 LOAD_KEYS_S = 400_000
 
 Sample = dict[str, float | None]
@@ -53,7 +53,7 @@ class Result:
 
 
 class Progress:
-    """One line on stderr: what runs now, how much is done, when the rest is expected to be done."""
+    """One line on stderr: the current step, the progress, the expected end."""
 
     def __init__(self, total_s: float):
         self._total_s = total_s
@@ -62,14 +62,14 @@ class Progress:
         self._terminal = sys.stderr.isatty()
 
     def step(self, words: str, forecast_s: float, work: Callable[[], None]) -> None:
-        """Shows the step, does it, and counts its forecast as done."""
+        """Shows the step, runs it, and counts its forecast as done."""
         self._show(words)
         work()
         self._done_s += forecast_s
 
     def _show(self, words: str) -> None:
         elapsed_s = time.monotonic() - self._started
-        # The forecast gives the proportions, the clock gives the scale once there is something to go by.
+        # The forecast gives the proportions, and the clock the scale as soon as a step has been timed.
         scale = elapsed_s / self._done_s if self._done_s > 0 else 1.0
         left_s = max(self._total_s - self._done_s, 0.0) * scale
         line = f"[{self._done_s / self._total_s:4.0%}, {left_s / 60:.0f}:{left_s % 60:02.0f} left] {words}"
@@ -84,9 +84,9 @@ class Progress:
 
 @dataclass
 class Suite:
-    """What all cases share. `scale` divides operation and key counts (1 = full size).
+    """The common state of all cases. `scale` divides operation and key counts (1 = full size).
 
-    Data that starts are measured on is made in `kept` if that is given, and left and found again there.
+    The data of starts is created in `kept` if that is given, and found again there later.
     """
 
     programs: dict[str, Program]
@@ -98,7 +98,7 @@ class Suite:
     kept: Path | None = None
 
     def contenders(self, case: Case) -> list[Program]:
-        """The programs of the case that were chosen, in the case's order."""
+        """The chosen programs of the case, in the case's order."""
         chosen = [self.programs[name] for name in case.contenders if name in self.programs]
         if isinstance(case, MessageCase):
             return [program.with_flags(case.flags) for program in chosen]
@@ -130,7 +130,7 @@ class Suite:
         return servers * self._weigh_s(case) * self.reps
 
     def run(self, case: Case, progress: Progress) -> Result:
-        """Measures one case and leaves nothing behind."""
+        """Measures one case and leaves no files behind."""
         result = Result(case)
         try:
             if isinstance(case, LoadCase):
@@ -212,7 +212,7 @@ class Suite:
         result.add(server.program.name, op, sample)
 
     def _log_counters(self, case: LoadCase, server: Server) -> tuple[float, float] | None:
-        """Only where writes are synced: otherwise the ratio says nothing."""
+        """Only if writes are synced: otherwise the ratio says nothing."""
         return server.log_counters() if case.persistence is Persistence.SYNCED else None
 
     # Memory
@@ -268,7 +268,7 @@ class Suite:
         stall.measure(int(server.ports.resp), server.pid, things, partial(result.add, server.program.name))
         server.stop()
 
-    # Clients beside others
+    # Clients beside other clients
 
     def _run_beside(self, case: BesideCase, result: Result, progress: Progress) -> None:
         for rep in range(1, self.reps + 1):
@@ -362,7 +362,7 @@ class Suite:
                         progress.step(words, self._start_s(case), partial(self._start, case, server, op, rows, result))
 
     def _data_directory(self, case: StartCase, program: Program, rows: int) -> Path:
-        """What is kept is found again by the same version of the server only."""
+        """Kept data can be reused by the same version of the server only."""
         version = re.sub(r"\W+", "-", program.version()).strip("-").lower()
         return (self.kept or self.directory) / case.name / f"{rows}-{program.name}-{version}"
 
@@ -423,7 +423,7 @@ class Suite:
 
 
 def writes_per_sync(before: tuple[float, float] | None, after: tuple[float, float] | None) -> float | None:
-    """Log records per sync between two readings; None where a server does not tell or did not sync."""
+    """Log records per sync between two readings; None if a server does not report them or did not sync."""
     if before is None or after is None or after[1] <= before[1]:
         return None
     return (after[0] - before[0]) / (after[1] - before[1])
@@ -435,7 +435,7 @@ def _server(program: Program, directory: Path, persistence: Persistence) -> Serv
 
 
 def _make_data(case: StartCase, program: Program, directory: Path, rows: int) -> None:
-    """Whatever is at `directory` is complete: it is made elsewhere."""
+    """The data in `directory` is always complete: it is created elsewhere and renamed."""
     if directory.exists():
         return
     draft = directory.with_name(f"{directory.name}-draft")

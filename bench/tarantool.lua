@@ -1,9 +1,10 @@
--- Tarantool as the benchmarks start it: recovers DIR, then listens on PORT of the loopback interface with its text
--- console, through which the harness calls the functions below. Nobody can connect before the recovery is complete.
+-- Tarantool as the benchmarks start it: recovers DIR, then listens on PORT of the loopback interface with its
+-- text console, through which the harness calls the functions below. No client can connect before recovery is
+-- complete.
 --
 --     tarantool tarantool.lua DIR PORT WAL_MODE LISTEN [LEADER]        WAL_MODE: none, write
 --
--- LISTEN is the port for replicas, LEADER that of the leader which this server follows, if it does.
+-- LISTEN is the port for replicas, LEADER the port of the leader if this server is a replica.
 -- The rows are those of fill.py: same numbers, same values.
 
 local bit = require('bit')
@@ -13,9 +14,9 @@ local directory, port, wal_mode, listen, leader = arg[1], arg[2], arg[3], arg[4]
 box.cfg{
     work_dir = directory,
     wal_mode = wal_mode,
-    -- A limit, reserved and not used before it is needed.
+    -- A limit: reserved, but used only when needed.
     memtx_memory = 6 * 1024 * 1024 * 1024,
-    -- No snapshot but those that are asked for.
+    -- Only requested snapshots.
     checkpoint_interval = 0,
     checkpoint_count = 1,
     log_level = 'warn',
@@ -77,7 +78,7 @@ function fill(kind, count)
     return 'filled'
 end
 
--- 'complete' if all rows are there and some of them, looked at, are right.
+-- 'complete' if all rows are there and some checked ones are correct.
 function check(kind, count)
     local space, rows = box.space[kind], ROWS[kind]
     if space:len() ~= count then
@@ -94,8 +95,8 @@ function check(kind, count)
     return 'complete'
 end
 
--- Replaces `count` rows of two columns at random numbers below `keys`, `together` of them in one transaction. The first call
--- puts rows at all of these numbers.
+-- Replaces `count` rows of two columns at random numbers below `keys`, `together` of them in one transaction.
+-- The first call puts rows at all of these numbers.
 function write(count, keys, together, value_bytes)
     local value = string.rep('x', value_bytes)
     local space = box.space.written
@@ -132,7 +133,7 @@ function write(count, keys, together, value_bytes)
     return 'written'
 end
 
--- How much of the leader's log is here, and whether a leader is followed: 'up' or 'down'.
+-- The position of the leader's log that is here, and whether a leader is followed: 'up' or 'down'.
 function position()
     local link = 'down'
     for _, other in pairs(box.info.replication) do

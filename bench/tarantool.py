@@ -1,7 +1,7 @@
-"""Tarantool as a contender: what `servers.Server` is for the Redis protocol, over Tarantool's text console.
+"""Tarantool as a contender: the counterpart of `servers.Server`, over Tarantool's text console.
 
-What it is: start, fill and check, for the cases that measure starts, and writes in its own process for those of replicas.
-What it is not: a target for redis-benchmark.
+It starts, fills and checks Tarantool for the cases that measure starts, and writes in its process for those
+of replicas. It is not a target for redis-benchmark.
 """
 
 from fill import Fill
@@ -24,7 +24,7 @@ class TarantoolServer(Server):
             self._evaluate(f"return check('{_space(fill)}', {count})", "complete")
 
     def write(self, rows: int, keys: int, together: int, value_bytes: int) -> None:
-        """Fibers of its own write rows; once all keys are there, which the first call sees to."""
+        """Tarantool's own fibers write rows; the first call first creates all keys."""
         self._evaluate(f"return write({rows}, {keys}, {together}, {value_bytes})", "written")
 
     def client(self) -> "Console":
@@ -53,7 +53,7 @@ class TarantoolServer(Server):
 
 
 class Console(Client):
-    """One connection to the text console; of a Redis client's methods it has those about replication."""
+    """One connection to the text console, with the methods of a Redis client that concern replication."""
 
     def __init__(self, port: int):
         super().__init__(port, FILL_TIMEOUT_S)
@@ -62,7 +62,7 @@ class Console(Client):
             raise ServerReply(f"a console that greets with {greeting!r}")
 
     def evaluate(self, expression: str) -> str:
-        """What the expression evaluates to: one value, as text."""
+        """The value of the expression: one value, as text."""
         self._socket.sendall(expression.encode() + b"\n")
         answer = bytearray()
         while not answer.endswith(END_OF_ANSWER):
@@ -73,7 +73,7 @@ class Console(Client):
         return answer.removeprefix(b"---\n- ").removesuffix(END_OF_ANSWER).decode("utf-8", "replace").strip("'\"")
 
     def info(self, *sections: str) -> dict[str, str]:
-        """Where its log ends and whether it follows, in the words of INFO replication."""
+        """The end of its log and whether it follows, in the words of INFO replication."""
         position, link = self.evaluate("return position()").split()
         return {"master_repl_offset": position, "slave_repl_offset": position, "master_link_status": link}
 

@@ -1,8 +1,8 @@
-"""Tests of the harness itself: what it reads, what it computes, and that its processes end.
+"""Tests of the harness itself: its parsers, its computations, and the end of its processes.
 
     python3 -m unittest discover -s bench
 
-They need no peer installed. Servers are played by small scripts.
+They need no installed peer. Small scripts play the servers.
 """
 
 import os
@@ -55,7 +55,7 @@ Summary:
         0.035     0.016     0.039     0.047     0.071     0.495
 """
 
-# Answers PING with PONG and INFO with its process id; `mode` makes it fail in chosen ways.
+# Answers PING with PONG and INFO with its process id; `mode` selects a kind of failure.
 FAKE_SERVER = """#!{python}
 import os, socket, sys
 arguments = sys.argv[1:]
@@ -73,7 +73,7 @@ while True:
     connection.close()
 """
 
-# Answers every request over HTTP with the text that it was given.
+# Answers every HTTP request with the given text.
 FAKE_HTTP_SERVER = """#!{python}
 import socket, sys
 port, welcome = int(sys.argv[sys.argv.index("--port") + 1]), sys.argv[-1].encode()
@@ -320,7 +320,7 @@ class Replicas(unittest.TestCase):
             self.assertEqual(age.of(position, 10.0), expected_s, position)
 
     def answer_transactions(self, *answers):
-        """Writes two transactions of two rows on one connection, of which each is answered with the next answer."""
+        """Writes two transactions of two rows on one connection; each is answered with the next answer."""
         listener = socket.create_server(("127.0.0.1", 0))
 
         def work():

@@ -1,9 +1,9 @@
 """Writers of transactions: MULTI, many SETs and EXEC in one pipeline, on many connections from one thread.
 
-What redis-benchmark cannot send. Requests are made beforehand, so that a transaction costs the client one write, about
-one read and one comparison.
+redis-benchmark cannot send these. Requests are built in advance, so that a transaction costs the client one
+write, about one read and one comparison.
 
-Invariant: figures stand for transactions of which every reply was the expected one.
+Invariant: figures count only transactions with the expected replies.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Fixtures of all suites: servers, and their logs in the report of a test that fails."""
+"""Fixtures of all suites: servers, and their logs in the report of a failed test."""
 
 import random
 import resource
@@ -32,7 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """As many open files as the machine allows, for the tests and for the servers they start."""
+    """Raises the limit of open files to the maximum of the machine, for the tests and the servers that they
+    start.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -61,7 +63,9 @@ def pytest_runtest_makereport(item: pytest.Item):
 
 @pytest.fixture
 def new_server(request: pytest.FixtureRequest, tmp_path):
-    """Makes servers that are not started yet: `new_server(durability="commit", ...)`, each in its own directory."""
+    """Creates servers that are not started yet: `new_server(durability="commit", ...)`, each in its own
+    directory.
+    """
     servers: list[Server] = []
     request.node.servers = servers
 
@@ -89,7 +93,7 @@ def protocol(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def connect(server: Server, protocol: int):
-    """Makes redis-py clients of the test's server. A cut connection is an error: nothing is tried twice."""
+    """Creates redis-py clients of the test's server. A broken connection is an error, without retries."""
     clients: list[redis.Redis] = []
 
     def make(**options) -> redis.Redis:

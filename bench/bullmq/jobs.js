@@ -1,10 +1,11 @@
 'use strict';
 /*
- * BullMQ as an application uses it: one process adds jobs and works on them. Prints its figures as one line of JSON.
+ * BullMQ as an application uses it: one process adds and processes jobs. Prints its figures as one line of
+ * JSON.
  *
  *     node jobs.js --jobs N --places N --port PORT --pid PID
  *
- * Every job is done once, or it fails. A quarter of the jobs warms up.
+ * It fails unless every job is done exactly once. A quarter of the jobs is the warm-up.
  */
 
 const { readFileSync } = require('node:fs');
@@ -17,7 +18,7 @@ const TICKS_PER_SECOND = 100;
 const names = ['jobs', 'places', 'port', 'pid'];
 const { values } = parseArgs({ options: Object.fromEntries(names.map((name) => [name, { type: 'string' }])) });
 const [jobs, places, port, pid] = names.map((name) => Number(values[name]));
-// The worker waits for commands without an end: none of its commands may be given up.
+// The worker waits for commands without a timeout: none of its commands may be abandoned.
 const connection = { host: '127.0.0.1', port, maxRetriesPerRequest: null };
 
 /* User and system time of all threads of the server. */
@@ -32,7 +33,7 @@ function now() {
   return { s: process.hrtime.bigint(), cpu: serverCpuSeconds(), own: (own.user + own.system) / 1e6 };
 }
 
-/* Adds the jobs of these numbers, so many at once, and returns when all are done. */
+/* Adds the jobs of these numbers, `places` at a time, and returns when all are done. */
 async function run(queue, done, first, end) {
   let next = first;
   const add = async () => {

@@ -1,6 +1,8 @@
-"""Where Sheaf differs from Redis 7.0.15 on purpose: the only table of it. docs/compatibility.md says the same in prose.
+"""The intended differences from Redis 7.0.15: the only table of them. docs/compatibility.md describes them in
+prose.
 
-Each row turns a reply of Redis into what Sheaf has to say instead, so that nothing but the difference is let through.
+Each row converts a reply of Redis into the reply that Sheaf has to give, so that only this difference is
+accepted.
 """
 
 import math
@@ -12,7 +14,7 @@ from decimal import Decimal
 from differential.reply import Tree, is_error
 from differential.steps import Command
 
-# rewrite(command, reply of Redis, reply of Sheaf) is what Sheaf has to reply.
+# rewrite(command, reply of Redis, reply of Sheaf) is the required reply of Sheaf.
 Rewrite = Callable[[Command, Tree, Tree], Tree]
 
 
@@ -25,13 +27,13 @@ class Difference:
 
 
 def expected(command: Command, redis: Tree, sheaf: Tree) -> Tree:
-    """What Sheaf has to reply where Redis replies `redis`."""
+    """The required reply of Sheaf where Redis replies `redis`."""
     for difference in DIFFERENCES:
         redis = difference.rewrite(command, redis, sheaf)
     return redis
 
 
-# ---- floating point numbers ------------------------------------------------------------------------------------------
+# ---- floating point numbers --------------------------------------------------------------------------------
 
 _DOUBLE = re.compile(rb"-?\d+(\.\d+)?(e[+-]?\d+)?\Z")
 _INTEGERS_UP_TO = 1 << 52
@@ -66,17 +68,17 @@ def _rewrite_leaves(tree: Tree) -> Tree:
     if isinstance(content, tuple):
         return kind, tuple(map(_rewrite_leaves, content))
     if kind in b",$" and content == b"-nan":
-        # The sign that a processor gives what is no number.
+        # The sign that a processor gives to NaN.
         return kind, b"nan"
     if kind in b",$" and content is not None and _DOUBLE.match(content):
-        # Whole numbers are names of members, or the same in both; so is what no %.17g would write.
+        # Integers are names of members, or equal in both; so are texts that no %.17g would write.
         long = b"." in content and len(content) > 15
         return (kind, shortest(float(content))) if long or b"e+" in content or b"e-" in content else tree
     return tree
 
 
 def without_sign_of_zero(command: Command, tree: Tree) -> Tree:
-    """The reply with every -0 as 0: Redis keeps the sign in some forms of a sorted set and loses it in others."""
+    """The reply with every -0 as 0: Redis keeps the sign in some forms of a sorted set only."""
     if not command.name.startswith(("Z", "BZ")):
         return tree
     kind, content = tree
@@ -89,7 +91,8 @@ def _noise_of_sums(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     if command.name not in ("INCRBYFLOAT", "HINCRBYFLOAT") or redis[0] != b"$" or sheaf[0] != b"$":
         return redis
     right, ours = Decimal(redis[1].decode()), Decimal(sheaf[1].decode())
-    # What 64 bits of mantissa cannot hold, of operands up to 1000 and of the sum; Sheaf has 53 bits for very large sums.
+    # The error of a 64-bit mantissa, for operands up to 1000 and for the sum; Sheaf has 53 bits for very
+    # large sums.
     noise = (abs(right) + 1000) / (1 << (62 if abs(right) < 10**20 else 52))
     return sheaf if abs(right - ours) <= noise else redis
 
@@ -97,15 +100,15 @@ def _noise_of_sums(command: Command, redis: Tree, sheaf: Tree) -> Tree:
 def _more_than_a_double(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     if command.name not in ("INCRBYFLOAT", "HINCRBYFLOAT"):
         return redis
-    # What was added to may be the one that only `strtold` takes; then so is the sum.
+    # The old value may be the one that only `strtold` accepts; then so is the sum.
     if not _only_for_redis(command.arguments[-1]) and not (redis[0] == b"$" and _only_for_redis(redis[1])):
         return redis
-    # Looked at before the value, so that this comes instead of whatever Redis has to say.
+    # Checked before the value, so this error precedes any other of Redis.
     return (b"-", b"ERR value is not a valid float")
 
 
 def _only_for_redis(number: bytes) -> bool:
-    """Whether only `strtold` takes this for a number."""
+    """Whether only `strtold` accepts this as a number."""
     if number.startswith((b"0x", b"-0x")):
         return True
     return _DOUBLE.match(number) is not None and math.isinf(float(number))
@@ -114,7 +117,7 @@ def _only_for_redis(number: bytes) -> bool:
 def _lowest_rank(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     if command.name != "LPOS" or b"-9223372036854775808" not in command.arguments:
         return redis
-    # Arguments come before keys: 7.0 has no objection to this one and looks at what the key holds.
+    # Arguments are checked before keys: 7.0 accepts this one and checks the type of the key.
     if is_error(redis) and not redis[1].startswith(b"WRONGTYPE"):
         return redis
     return (b"-", b"ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807")
@@ -127,7 +130,7 @@ def _endless_timeouts(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     return sheaf if sheaf[0] == b"-" and sheaf[1].endswith(b"out of range") else redis
 
 
-# ---- errors ----------------------------------------------------------------------------------------------------------
+# ---- errors ------------------------------------------------------------------------------------------------
 
 
 def _cut_at_nul(command: Command, redis: Tree, sheaf: Tree) -> Tree:
@@ -151,7 +154,7 @@ _ARGUMENT_ERRORS = (
 )
 
 
-# ---- encodings -------------------------------------------------------------------------------------------------------
+# ---- encodings ---------------------------------------------------------------------------------------------
 
 # Type, name in Redis, name in Sheaf.
 ENCODINGS = {
@@ -162,14 +165,14 @@ ENCODINGS = {
     ("list", "quicklist", "listpack"),
     ("set", "hashtable", "listpack"),
 }
-# The same for a value that was large and is small again: in Sheaf it may go back to its compact form.
+# The same for a value that was large and is small again: in Sheaf it may return to its compact form.
 SMALL_AGAIN = {
     ("set", "hashtable", "intset"),
     ("set", "hashtable", "listpack"),
     ("zset", "skiplist", "listpack"),
     ("hash", "hashtable", "listpack"),
 }
-# The same for a value that is nearly too large: in Sheaf members that are named twice count twice.
+# The same for a value that is almost too large: in Sheaf members that are named twice count twice.
 NEARLY_LARGE = {
     ("set", "intset", "hashtable"),
     ("zset", "listpack", "skiplist"),
@@ -180,7 +183,7 @@ NEARLY_LARGE = {
 def _encodings(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     if command.name != "OBJECT" or redis[0] != b"$" or sheaf[0] != b"$":
         return redis
-    # Which of the values may be compact is judged where their contents are known: in state.py.
+    # state.py, which knows the contents, judges which of the values may be compact.
     named_otherwise = {(theirs.encode(), ours.encode()) for _, theirs, ours in ENCODINGS | SMALL_AGAIN | NEARLY_LARGE}
     return sheaf if (redis[1], sheaf[1]) in named_otherwise else redis
 

@@ -1,6 +1,8 @@
-"""Arguments drawn by chance from small pools, so that commands meet: the same keys, members, scores, again and again.
+"""Arguments drawn at random from small pools, so that commands interact: the same keys, members, scores,
+again and again.
 
-Most draws are sound. A few are what breaks parsers: empty, not a number, next to the limits of 64 bits, infinite.
+Most draws are valid. A few are hard for parsers: empty, not a number, next to the limits of 64 bits,
+infinite.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,10 +59,10 @@ class Draw:
 
     def __init__(self, random: Random, payloads: Sequence[bytes] = ()):
         self.random = random
-        # What RESTORE takes, of every kind of value.
+        # Payloads for RESTORE, of every kind of value.
         self.payloads = payloads
 
-    # ---- choosing ----------------------------------------------------------------------------------------------------
+    # ---- choosing ------------------------------------------------------------------------------------------
 
     def chance(self, probability: float) -> bool:
         """True with this probability."""
@@ -87,7 +89,7 @@ class Draw:
         """An option in capitals or not."""
         return word if self.random.random() < 0.8 else word.lower()
 
-    # ---- keys --------------------------------------------------------------------------------------------------------
+    # ---- keys ----------------------------------------------------------------------------------------------
 
     def key(self, of_type: str) -> bytes:
         """A key that mostly holds this type or nothing, sometimes another type."""
@@ -103,13 +105,13 @@ class Draw:
         return self.key(self.one(TYPES))
 
     def keys(self, of_type: str, low: int, high: int) -> list[bytes]:
-        """Several keys, the same ones among them."""
+        """Several keys, with repetitions."""
         return self.many(lambda: self.key(of_type), low, high)
 
-    # ---- values ------------------------------------------------------------------------------------------------------
+    # ---- values --------------------------------------------------------------------------------------------
 
     def word(self) -> bytes:
-        """A value or member: words, numbers, what is almost a number, and now and then something long."""
+        """A value or member: words, numbers, near numbers, and sometimes a long text."""
         luck = self.random.random()
         if luck < 0.45:
             return self.one(WORDS)
@@ -126,14 +128,14 @@ class Draw:
         return b"%d" % self.random.randrange(-20, 40)
 
     def integer(self, low: int = -12, high: int = 12) -> object:
-        """Mostly between the bounds, sometimes at the edge of 64 bits or no integer at all."""
+        """Mostly between the bounds, sometimes at the limits of 64 bits or not an integer at all."""
         luck = self.random.random()
         if luck < 0.9:
             return self.random.randint(low, high)
         return self.one(EDGE_INTEGERS) if luck < 0.95 else self.one(NO_INTEGERS)
 
     def count(self, high: int = 8) -> object:
-        """A count that may be 0, negative or no number; never one that makes a reply endless."""
+        """A count that may be 0, negative or not a number; never so large that the reply is endless."""
         luck = self.random.random()
         if luck < 0.9:
             return self.random.randint(0, high)
@@ -155,10 +157,10 @@ class Draw:
             return b"%g" % (self.random.randint(-4000, 4000) / 8)
         return self.one((b"3.0e10", b"1e3", b"0", b"-0", b".5", b"5.", b"", b"abc", b"nan", b" 1", b"1 "))
 
-    # ---- points in time ----------------------------------------------------------------------------------------------
+    # ---- points in time ------------------------------------------------------------------------------------
 
     def far_seconds(self) -> int:
-        """A time to live that no test outlives, and hardly ever the same one twice."""
+        """A time to live longer than any test, and hardly ever the same one twice."""
         return self.random.randint(10**5, 10**7)
 
     def far_milliseconds(self) -> int:

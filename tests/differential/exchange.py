@@ -1,6 +1,6 @@
-"""DUMP of one server given to RESTORE of the other, for everything that it holds.
+"""Gives DUMP of one server to RESTORE of the other, for all of its keys.
 
-Redis 7.0 reads payloads up to version 10 of its format; a newer one is what Redis 7.2 would have to read.
+Redis 7.0 reads payloads up to version 10 of the format; a newer one would be for Redis 7.2.
 """
 
 from differential.reply import Wire, shown
@@ -12,7 +12,7 @@ EXCHANGE = 9
 
 
 def restored(source: Server, target: Server) -> tuple[dict[Name, Held], dict[Name, Held]]:
-    """What `source` holds in database 0, and what `target` makes of its dumps."""
+    """The values of `source` in database 0, and those that `target` restores from its dumps."""
     original = held(source.port, databases=(0,))
     names = [key for _, key in original]
     reading, writing = Wire(source.port, protocol=2), Wire(target.port, protocol=2)

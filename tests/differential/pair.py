@@ -1,4 +1,4 @@
-"""A Redis and a Sheaf that are sent the same commands, and the judgement of their replies."""
+"""A Redis and a Sheaf that get the same commands, and the comparison of their replies."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ class Mismatch:
     what: str
     redis: str
     sheaf: str
-    # The step after which it showed.
+    # The step after which the difference appeared.
     position: int
 
     def __str__(self) -> str:
@@ -36,13 +36,13 @@ class Mismatch:
 
 
 class Judge:
-    """Compares the replies of one connection to one command after another; knows what a transaction has queued."""
+    """Compares the replies of one connection, command by command; knows the queue of a transaction."""
 
     def __init__(self) -> None:
         self._queued: list[Command] = []
 
     def agree(self, command: Command, redis: Tree, sheaf: Tree, before: list[Tree]) -> bool:
-        """Whether Sheaf's reply to the command is right; `before` are the replies to its step so far."""
+        """Whether Sheaf's reply to the command is correct; `before` holds the replies to its step so far."""
         queued, name = self._queued, command.name
         if redis == QUEUED:
             queued.append(command)
@@ -55,7 +55,7 @@ class Judge:
 
 
 def _agree(command: Command, redis: Tree, sheaf: Tree, before: list[Tree]) -> bool:
-    """Compares one reply and adds what it should have been to `before`."""
+    """Compares one reply and appends the expected one to `before`."""
     redis, sheaf = (differences.without_sign_of_zero(command, reply) for reply in (redis, sheaf))
     if redis == sheaf or command.agree(redis, sheaf, before):
         before.append(redis)
@@ -93,7 +93,7 @@ class Pair:
         self._wires = []
 
     def reset(self) -> None:
-        """New connections to servers that hold nothing; a server that has ended is started again."""
+        """New connections to empty servers; a server that has ended is started again."""
         self.close()
         for server in (self.redis, self.sheaf):
             if not server.is_running():

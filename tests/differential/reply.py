@@ -1,7 +1,7 @@
-"""Replies as trees that keep everything the wire says, so that equal trees are equal bytes.
+"""Replies as trees that keep the whole wire format, so that equal trees are equal bytes.
 
-A leaf is `(kind, bytes)`, an aggregate `(kind, (child, ...))`, where `kind` is the byte that begins the reply; null bulk
-strings and null arrays hold None. A map's children alternate between names and values.
+A leaf is `(kind, bytes)`, an aggregate `(kind, (child, ...))`, where `kind` is the byte that begins the
+reply; null bulk strings and null arrays hold None. A map's children alternate between names and values.
 """
 
 import socket
@@ -26,12 +26,12 @@ class Wire:
             assert self.call("HELLO", 3)[0] == b"%"
 
     def close(self) -> None:
-        """Closes the socket, whatever is still under way."""
+        """Closes the socket, even with data in flight."""
         self._replies.close()
         self.socket.close()
 
     def send(self, raw: bytes) -> None:
-        """Sends the bytes as they are."""
+        """Sends the bytes unchanged."""
         self.socket.sendall(raw)
 
     def call(self, *arguments: bytes | str | int) -> Tree:
@@ -45,7 +45,7 @@ class Wire:
         return [self.read() for _ in commands]
 
     def raw(self, count: int) -> bytes:
-        """So many bytes, as they come."""
+        """This many bytes, as they arrive."""
         return self._replies.read(count)
 
     def read(self) -> Tree:
@@ -72,7 +72,7 @@ class Wire:
 
 
 def children(tree: Tree) -> tuple[Tree, ...] | None:
-    """The members of an aggregate; None for everything else."""
+    """The members of an aggregate; None for any other reply."""
     return tree[1] if isinstance(tree[1], tuple) else None
 
 

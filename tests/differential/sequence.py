@@ -1,4 +1,6 @@
-"""Whole sequences of steps: one round has a theme, a family that most commands are of, among a few of all others."""
+"""Whole sequences of steps: one round has a theme, the family of most of its commands, and a few commands of
+all others.
+"""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -13,7 +15,7 @@ THEME_SHARE = 10.0
 GENERIC_SHARE = 1.5
 OTHERS_SHARE = 0.25
 SPOILT_SHARE = 0.04
-# How likely the next step is on another connection.
+# The probability that the next step is on another connection.
 SWITCH_SHARE = 0.04
 
 JUNK = (
@@ -29,7 +31,7 @@ JUNK = (
     b"LIMIT",
     b"nan",
 )
-# What moves numbers around in these could make a key expire while a round lasts.
+# Spoiling the numbers of these commands could make a key expire during a round.
 TIMED = frozenset({"SET", "SETEX", "PSETEX", "GETEX", "EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "RESTORE"})
 
 
@@ -46,7 +48,7 @@ def steps_of_round(
     theme: str,
     commands: int,
 ) -> list[Step]:
-    """Steps of at least so many commands. The same arguments give the same steps."""
+    """Steps of at least this many commands. The same arguments give the same steps."""
     draw = Draw(Random(seed), payloads)
     drawables, weights = _weighted(families, available, theme)
     steps: list[Step] = []
@@ -109,7 +111,7 @@ def spoilt(draw: Draw, command: Command) -> Command:
 
 
 def _or_in_any_order(agree: Agreement) -> Agreement:
-    """A mistake may take away what determines an order."""
+    """A mistake may remove an argument that determines an order."""
 
     def either(redis: Tree, sheaf: Tree, before: list[Tree]) -> bool:
         return agree(redis, sheaf, before) or (isinstance(redis[1], tuple) and in_any_order(redis, sheaf, before))

@@ -1,4 +1,4 @@
-"""One run against both servers: rounds of random commands, each compared reply by reply and then as a whole."""
+"""One run against both servers: rounds of random commands; every reply and then all data are compared."""
 
 from dataclasses import dataclass
 from itertools import cycle
@@ -14,7 +14,7 @@ from harness.server import Server
 ROUND_COMMANDS = 2500
 SHRINK_BUDGET_S = 20.0
 STEPS_SHOWN_MAX = 40
-# Rounds alternate between these and the defaults, so that values often grow out of their compact forms.
+# Rounds alternate between these and the defaults, so that values often outgrow their compact forms.
 SMALL_LIMITS = {
     "hash-max-listpack-entries": 8,
     "hash-max-listpack-value": 20,
@@ -27,7 +27,7 @@ SMALL_LIMITS = {
 
 @dataclass(frozen=True)
 class Failure:
-    """A mismatch and the fewest steps that were found to lead to it."""
+    """A mismatch and the shortest sequence of steps found that leads to it."""
 
     round: str
     mismatch: Mismatch
@@ -42,7 +42,7 @@ class Failure:
 
 
 class Session:
-    """Both servers and everything that can be drawn for them."""
+    """Both servers and all drawable commands."""
 
     def __init__(self, redis: Server, sheaf: Server, protocol: int):
         self._pair = Pair(redis, sheaf, protocol)
@@ -55,14 +55,15 @@ class Session:
         self._limits = {name: default for name, default in limits_of(redis).items() if name in limits_of(sheaf)}
 
     def skipped(self) -> list[str]:
-        """What can be drawn but does not exist in Sheaf."""
+        """The drawable commands that Sheaf lacks."""
         return sorted({drawable.name for family in self._families for drawable in family.drawables} - self.available)
 
     def run(
         self, seed: int, commands: int, failures_max: int, exchanges: bool = False, theme: str | None = None
     ) -> list[Failure]:
-        """Rounds until so many commands were sent or so many failures found; `exchanges` dumps after each of them. All have
-        the theme, if there is one."""
+        """Runs rounds until this many commands were sent or failures found; `exchanges` dumps after each
+        round. All rounds have the theme, if one is given.
+        """
         self._exchanges = exchanges
         failures: list[Failure] = []
         for number, theme in enumerate(cycle([theme] if theme else sequence.themes(self._possible()))):
@@ -73,7 +74,7 @@ class Session:
         raise AssertionError("themes never end")
 
     def _possible(self) -> list[Family]:
-        """Families of which Sheaf has anything."""
+        """Families of which Sheaf has at least one command."""
         return [family for family in self._families if any(found.name in self.available for found in family.drawables)]
 
     def _round(self, name: str, number: int, theme: str) -> Failure | None:
@@ -98,7 +99,7 @@ class Session:
         return self._pair.run(steps) or self.state_mismatch(len(steps) - 1)
 
     def state_mismatch(self, position: int = 0) -> Mismatch | None:
-        """Compares all that both hold."""
+        """Compares all data of both."""
         values = state.held(self._redis.port), state.held(self._sheaf.port)
         found = state.first_difference(*values, limits=limits_of(self._redis))
         if found is None and self._exchanges:
@@ -106,7 +107,7 @@ class Session:
         return Mismatch(*found, position) if found else None
 
     def _exchange_mismatch(self) -> tuple[str, str, str] | None:
-        """Has each server restore what the other dumps."""
+        """Lets each server restore the dumps of the other."""
         # A payload does not say in which form its value was.
         fields = state.WITHOUT_ENCODING
         there = state.first_difference(*exchange.restored(self._redis, self._sheaf), fields)
@@ -165,7 +166,7 @@ def payloads_of(redis: Server) -> list[bytes]:
 
 
 def limits_of(server: Server) -> dict[str, int]:
-    """The limits of compact forms that the server knows."""
+    """The limits of compact forms that the server supports."""
     wire = Wire(server.port, protocol=2)
     try:
         replies = {name: children(wire.call("CONFIG", "GET", name)) for name in SMALL_LIMITS}
@@ -175,7 +176,7 @@ def limits_of(server: Server) -> dict[str, int]:
 
 
 def set_limits(server: Server, limits: dict[str, int], names) -> None:
-    """Sets those of the limits that are named."""
+    """Sets the given limits."""
     wire = Wire(server.port, protocol=2)
     try:
         for name in names:

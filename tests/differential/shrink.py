@@ -1,4 +1,4 @@
-"""Finds a short sequence that still fails, by leaving out ever smaller parts (delta debugging)."""
+"""Finds a short sequence that still fails, by removing ever smaller parts (delta debugging)."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ Part = TypeVar("Part")
 
 
 def shrink(parts: list[Part], fails: Callable[[list[Part]], bool], budget_s: float) -> list[Part]:
-    """A part of `parts` that fails and, if there was time enough, from which nothing can be left out."""
+    """A failing part of `parts` from which, if there was enough time, nothing can be removed."""
     deadline = time.monotonic() + budget_s
     parts = _failing_tail(parts, fails, deadline)
     size = max(len(parts) // 2, 1)
@@ -24,7 +24,7 @@ def shrink(parts: list[Part], fails: Callable[[list[Part]], bool], budget_s: flo
 
 
 def _failing_tail(parts: list[Part], fails: Callable[[list[Part]], bool], deadline: float) -> list[Part]:
-    """Most failures need only what came shortly before."""
+    """Most failures need only the steps shortly before."""
     length = 4
     while length < len(parts) and time.monotonic() < deadline:
         if fails(parts[-length:]):
@@ -36,7 +36,7 @@ def _failing_tail(parts: list[Part], fails: Callable[[list[Part]], bool], deadli
 def _without_one_chunk(
     parts: list[Part], size: int, fails: Callable[[list[Part]], bool], deadline: float
 ) -> list[Part] | None:
-    """`parts` without all chunks of this size that can be left out one after the other; None if none can."""
+    """`parts` without all chunks of this size that can be removed one after the other; None if none can."""
     position, shorter = len(parts) - size, None
     while position > -size and time.monotonic() < deadline:
         start = max(position, 0)

@@ -1,4 +1,4 @@
-"""Everything a server holds, in a form that two servers can be compared by."""
+"""All data of a server, in a form that two servers can be compared by."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,8 @@ READ = {
     "hash": ("HGETALL",),
     "stream": ("XRANGE", "-", "+"),
 }
-# Where a HyperLogLog keeps its last count, which Redis updates when it counts and Sheaf does not.
+# The bytes in which a HyperLogLog keeps its last count, which Redis updates when it counts and Sheaf does
+# not.
 COUNT_OF_HYPERLOGLOG = slice(8, 16)
 
 Name = tuple[int, bytes]
@@ -83,7 +84,7 @@ def first_difference(
     fields: tuple[str, ...] = FIELDS,
     limits: dict[str, int] | None = None,
 ) -> tuple[str, str, str] | None:
-    """What differs, in Redis, in Sheaf. `limits` are those of compact forms."""
+    """The differences, in Redis and in Sheaf. `limits` are those of compact forms."""
     for name in sorted(redis.keys() | sheaf.keys()):
         ours, theirs = sheaf.get(name), redis.get(name)
         if ours is None or theirs is None:
@@ -107,7 +108,7 @@ def _close(field: str, value: Held, left: object, right: object, limits: dict[st
 
 
 def _is_small(value: Held, encoding: str, limits: dict[str, int], share: float = 1) -> bool:
-    """Whether the value could have been made in this compact form, or has not more than this share of its members."""
+    """Whether the value may be in this compact form, with at most this share of the permitted members."""
     entries = limits.get(f"{value.type}-max-{encoding}-entries", 128)
     longest = limits.get(f"{value.type}-max-{encoding}-value", 64)
     members = [member for member, _ in value.content] if value.type in ("zset", "hash") else value.content

@@ -1,7 +1,7 @@
-"""What is sent, and what of two replies has to agree.
+"""Commands to send, and rules for the agreement of two replies.
 
-A `Step` is what a generator draws and what shrinking removes as a whole: one command, or a few that only make sense
-together. Each `Command` says by its `agree` how much of its reply Redis determines.
+A `Step` is drawn by a generator and removed by shrinking as a whole: one command, or a few that only make
+sense together. Each `Command` declares by its `agree` how much of its reply Redis determines.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from differential.reply import Tree, children, is_error
 
-# agree(reply of Redis, reply of Sheaf, replies of Redis to the earlier commands of the step); asked when they differ.
+# agree(reply of Redis, reply of Sheaf, replies of Redis to the earlier commands of the step); called when
+# they differ.
 Agreement = Callable[[Tree, Tree, list[Tree]], bool]
 
 TEXT_CHARS_MAX = 2000
@@ -45,12 +46,12 @@ class Step:
 
 
 def command(*arguments: bytes | str | int, agree: Agreement | None = None) -> Command:
-    """A command of any arguments."""
+    """A command with any arguments."""
     return Command(tuple(map(_raw, arguments)), agree or exactly)
 
 
 def step(*commands: Command, connection: int = 0) -> Step:
-    """Commands that are sent and removed together, as they are."""
+    """Commands that are sent and removed together, unchanged."""
     return Step(commands, connection, spoilable=False)
 
 
@@ -69,11 +70,11 @@ def _quoted(argument: bytes) -> str:
     return f'"{inner}"'
 
 
-# ---- agreements ------------------------------------------------------------------------------------------------------
+# ---- agreements --------------------------------------------------------------------------------------------
 
 
 def exactly(_redis: Tree, _sheaf: Tree, _before: list[Tree]) -> bool:
-    """The same bytes; everything else is asked only when they are not."""
+    """Equal bytes; all other rules are used only for unequal ones."""
     return False
 
 
@@ -88,7 +89,7 @@ def pairs_in_any_order(redis: Tree, sheaf: Tree, _before: list[Tree]) -> bool:
 
 
 def whole_scan(redis: Tree, sheaf: Tree, _before: list[Tree]) -> bool:
-    """A scan that ended with its first reply and found the same, whatever was found twice."""
+    """A scan that ended with its first reply and found the same elements, with or without duplicates."""
     return _scanned(redis, pairs=False) is not None and _scanned(redis, pairs=False) == _scanned(sheaf, pairs=False)
 
 
@@ -103,7 +104,7 @@ def same_shape(redis: Tree, sheaf: Tree, _before: list[Tree]) -> bool:
 
 
 def within(tolerance: int) -> Agreement:
-    """Two points in time, or two times to live, that were asked for one after the other."""
+    """Two points in time, or two times to live, that were requested one after the other."""
 
     def agree(redis: Tree, sheaf: Tree, _before: list[Tree]) -> bool:
         if redis[0] != b":" or sheaf[0] != b":":
@@ -115,7 +116,7 @@ def within(tolerance: int) -> Agreement:
 
 
 def drawn(pairs: bool = False, distinct: bool = False) -> Agreement:
-    """Members drawn by chance from what the command before replied: as many from both, and nothing else."""
+    """Members drawn at random from the reply to the command before: equally many from both, no others."""
 
     def agree(redis: Tree, sheaf: Tree, before: list[Tree]) -> bool:
         known = _pairs(before[-1]) if pairs else children(before[-1]) or ()

@@ -1,7 +1,9 @@
-"""Clients that wait, and what serves them: who gets what is the same in Redis and in Sheaf.
+"""Blocked clients and the commands that serve them: the same clients get the same values in Redis and in
+Sheaf.
 
-Each round has several clients that wait one after another, and then commands that push, move and push in transactions.
-Every reply that Redis sends to a waiting client, and the data at the end, must be the same in Sheaf.
+Each round has several clients that block one after another, and then commands that push, move and push in
+transactions. Every reply that Redis sends to a blocked client, and the data at the end, must be the same in
+Sheaf.
 """
 
 import select
@@ -42,7 +44,7 @@ def waiting_command(draw: Draw) -> list:
 
 
 def serving_command(draw: Draw) -> list:
-    """A command that may give a waiting client something."""
+    """A command that may serve a blocked client."""
     some = draw.many(lambda: draw.one(MEMBERS), 1, 4)
     return draw.one(
         (
@@ -52,7 +54,7 @@ def serving_command(draw: Draw) -> list:
             ["LMOVE", draw.one(LISTS), draw.one(LISTS), "LEFT", "RIGHT"],
             ["RENAME", draw.one(("spare", "sorted")), draw.one(LISTS)],
             ["RPUSH", "spare", *some],
-            # Never over a string: Redis 7.0 does not wake who waits for a key that is overwritten.
+            # Never over a string: Redis 7.0 does not wake clients that wait for a key that is overwritten.
             ["SORT", "spare", "ALPHA", "STORE", LISTS[0]],
             ["COPY", "spare", draw.one(LISTS), "REPLACE"],
             ["ZUNIONSTORE", draw.one(SORTED_SETS), 2, *SORTED_SETS],
@@ -79,25 +81,25 @@ class Side:
         self._control.call("FLUSHALL")
 
     def wait_with(self, client: int, command: list) -> None:
-        """Sends a command that has to wait, and returns when the server has it waiting."""
+        """Sends a command that has to wait, and returns when the server has blocked it."""
         self._waiting[client].send(encode(*command))
         wait_until("one more blocked client", lambda: self.blocked() == client + 1)
 
     def blocked(self) -> int:
-        """How many clients wait."""
+        """The number of blocked clients."""
         fields = self._control.call("INFO", "clients")[1].decode().split("\r\n")
         return int(next(field.partition(":")[2] for field in fields if field.startswith("blocked_clients:")))
 
     def serve(self, commands: list[list]) -> list[str]:
-        """The replies to commands that are sent at once."""
+        """The replies to commands that do not wait."""
         return [shown(reply) for reply in self._control.calls([tuple(command) for command in commands])]
 
     def reply_of(self, client: int) -> str:
-        """The reply to the waiting command, once it is there."""
+        """The reply to the blocked command, once it has arrived."""
         return shown(self._waiting[client].read())
 
     def served(self) -> list[int]:
-        """Who was served: the server has sent to them before it answers on this connection."""
+        """The served clients: the server has sent to them before it answers on this connection."""
         ready, _, _ = select.select([wire.socket for wire in self._waiting.values()], [], [], 0)
         return [client for client, wire in self._waiting.items() if wire.socket in ready]
 

@@ -1,8 +1,9 @@
-"""Channels: who is sent what, and what every command replies, is the same in Redis and in Sheaf.
+"""Channels: messages to every client, and replies to every command, are the same in Redis and in Sheaf.
 
-Clients listen, leave, publish, and ask, one after the other. What the client that acts is sent, and what all others are sent
-because of it, is taken from Redis, and must come from Sheaf as well: replies in their order; messages and the confirmations
-of subscriptions in theirs. A message may stand behind a reply that it precedes in Redis (docs/compatibility.md).
+Clients subscribe, unsubscribe, publish, and query, one after the other. The output of Redis to the acting
+client, and to all others because of it, must come from Sheaf as well: replies in their order; messages and
+the confirmations of subscriptions in theirs. A message may follow a reply that it precedes in Redis
+(docs/compatibility.md).
 """
 
 from dataclasses import dataclass, field
@@ -20,11 +21,12 @@ from harness.waiting import wait_until
 ROUNDS = 40
 STEPS = 80
 LISTENERS = 4
-# The last client never listens, so it may publish in transactions: those of listeners differ, as documented.
+# The last client never subscribes, so it may publish in transactions: those of subscribers differ, as
+# documented.
 CLIENTS = LISTENERS + 1
 PUBLISHER = LISTENERS
 
-# Not the empty one: `*` matches it in Sheaf only.
+# Not the empty name: `*` matches it in Sheaf only.
 CHANNELS = (b"a", b"b", b"ab", b"news", b"\x00\xff\r\n", b"a b", b"x" * 5000)
 PATTERNS = (b"*", b"a*", b"*b", b"[ab]", b"?", b"news", b"", b"[", b"[^", b"[^a]", b"\\", b"a\\", b"[a-", b"[b-a]", b"**")
 STRANGE_PATTERNS = (b"*?" * 20, b"[" * 300, b"\\*", b"[]", b"[^]", b"x*x", b"a\\b", b"\x00*")
@@ -36,18 +38,18 @@ CONFIRMATIONS = tuple(f"{kind}{verb}".encode() for kind in ("", "p", "s") for ve
 
 @dataclass
 class Step:
-    """What one client sends at once."""
+    """The commands that one client sends at once."""
 
     client: int
     commands: list[list]
-    # What is listed has no order.
+    # Listed names have no order.
     unordered: bool = False
 
     def __str__(self) -> str:
         return f"client {self.client}: {'; '.join(' '.join(map(repr, command)) for command in self.commands)}"[:200]
 
 
-# ---- what is drawn ---------------------------------------------------------------------------------------------------
+# ---- drawing --------------------------------------------------------------------------------------------
 
 
 def channels(draw: Draw) -> list[bytes]:
@@ -73,7 +75,7 @@ def subscription(draw: Draw) -> list:
 
 
 def others(draw: Draw) -> list:
-    """What is allowed while listening and what is not, and mistakes."""
+    """Commands that are allowed for subscribers, commands that are not, and mistakes."""
     return draw.one(
         (
             ["PING"],
@@ -99,7 +101,7 @@ def others(draw: Draw) -> list:
 
 
 def question(draw: Draw) -> list:
-    """Who listens."""
+    """PUBSUB queries."""
     return draw.one(
         (
             ["PUBSUB", "CHANNELS"],
@@ -114,7 +116,7 @@ def question(draw: Draw) -> list:
 
 
 def one_step(draw: Draw) -> Step:
-    """What happens next."""
+    """The next action."""
     luck = draw.random.random()
     if luck < 0.15:
         return Step(draw.number(0, CLIENTS - 1), [question(draw)], unordered=True)
@@ -130,7 +132,7 @@ def one_step(draw: Draw) -> Step:
     return Step(draw.number(0, LISTENERS - 1), draw.many(lambda: draw.one(drawn)(draw), 1, 5))
 
 
-# ---- what is compared ------------------------------------------------------------------------------------------------
+# ---- comparing ------------------------------------------------------------------------------------------
 
 
 def is_a(tree: Tree, kinds: tuple[bytes, ...]) -> bool:
@@ -141,7 +143,7 @@ def is_a(tree: Tree, kinds: tuple[bytes, ...]) -> bool:
 
 @dataclass
 class Sent:
-    """What one client was sent."""
+    """The output to one client."""
 
     replies: list[Tree] = field(default_factory=list)
     messages: list[Tree] = field(default_factory=list)
@@ -149,14 +151,14 @@ class Sent:
     pushes: list[Tree] = field(default_factory=list)
 
     def add(self, tree: Tree) -> None:
-        """One more."""
+        """Adds one reply, message or confirmation."""
         is_message = is_a(tree, MESSAGES)
         (self.messages if is_message else self.replies).append(without_identity(tree))
         if is_message or is_a(tree, CONFIRMATIONS):
             self.pushes.append(tree)
 
     def comparable(self, unordered: bool) -> str:
-        """The same text for what is the same."""
+        """A normal form: equal texts for equal meanings."""
         replies, pushes = self.replies, by_message(self.pushes)
         if unordered:
             replies, pushes = ([anonymous(trees), sorted(map(names_of, trees))] for trees in (replies, pushes))
@@ -164,13 +166,13 @@ class Sent:
 
 
 def without_identity(tree: Tree) -> Tree:
-    """The reply to HELLO says who a server is."""
+    """The reply to HELLO identifies the server."""
     parts = children(tree)
     return (tree[0], b"HELLO") if parts and parts[0][1] == b"server" else tree
 
 
 def by_message(pushes: list[Tree]) -> list[Tree]:
-    """Patterns that match one message have no order among each other: those in a row are sorted."""
+    """The patterns that match one message have no order: consecutive ones are sorted."""
     ordered: list[Tree] = []
     start = 0
     for end in range(1, len(pushes) + 1):
@@ -182,12 +184,12 @@ def by_message(pushes: list[Tree]) -> list[Tree]:
 
 
 def anonymous(trees: list[Tree]) -> list[str]:
-    """Confirmations and lists without their names: how many there are."""
+    """Confirmations and lists without their names: their number."""
     return [str((tree[0], len(children(tree) or ()), (children(tree) or (tree,))[-1][0])) for tree in trees]
 
 
 def names_of(tree: Tree) -> str:
-    """What a confirmation or list names, sorted."""
+    """The names in a confirmation or list, sorted."""
     parts = children(tree)
     if parts is None:
         return str(tree)
@@ -206,7 +208,7 @@ class Side:
         self._pings = 0
 
     def close(self) -> None:
-        """Closes all connections; the next round is to find nobody who listens."""
+        """Closes all connections; the next round must begin without subscribers."""
         for wire in self._wires:
             wire.close()
         nobody = [[], [], 0]
@@ -215,15 +217,15 @@ class Side:
             wait_until("all to be forgotten", lambda: [control.call("PUBSUB", it) for it in questions] == nobody)
 
     def act(self, step: Step, messages: int = 0) -> Sent:
-        """What the client is sent that acts: all replies, and so many messages at least."""
+        """The output to the acting client: all replies, and at least this many messages."""
         return self._until_pong(step.client, b"".join(encode(*command) for command in step.commands), messages)
 
     def notices(self, client: int) -> Sent:
-        """What a client has been sent: in Redis, which sends to all before it goes on."""
+        """The output to a client so far: Redis sends to all clients before it continues."""
         return self._until_pong(client, b"", 0)
 
     def next_messages(self, client: int, count: int) -> Sent:
-        """So many of what a client is sent."""
+        """This many items of the output to a client."""
         sent = Sent()
         for _ in range(count):
             sent.add(self._wires[client].read())
@@ -285,7 +287,7 @@ def compare(redis: Side, sheaf: Side, step: Step, story: list[str]) -> None:
         assert theirs == ours, f"client {client}\nredis: {theirs}\nsheaf: {ours}\n" + "\n".join(story)
 
 
-# ---- limits ----------------------------------------------------------------------------------------------------------
+# ---- limits ------------------------------------------------------------------------------------------------
 
 MANY_CHANNELS = 1_000_000
 BULK_BYTES_MAX = 1 << 20
@@ -312,7 +314,7 @@ def test_more_confirmations_than_a_subscriber_may_leave_untaken(servers):
     for server in servers:
         with server.connect() as control, server.connect() as listener:
             assert control.call("CONFIG", "SET", "client-output-buffer-limit", "pubsub 1mb 0 0") == b"OK"
-            # More than all that the kernel takes between them, while nobody reads.
+            # More than the kernel buffers between them while the client does not read.
             number = listener.call("CLIENT", "ID")
             listener.send(encode("SUBSCRIBE", *range(MANY_CHANNELS // 2)))
             wait_until("it to be cut", lambda number=number, control=control: control.call("CLIENT", "LIST", "ID", number) == b"")

@@ -1,4 +1,6 @@
-"""The differential test itself: what it takes for the same, what it must not, and that failures get short."""
+"""The differential test itself: the differences that it accepts and those that it must not, and that failures
+are shrunk.
+"""
 
 import re
 from pathlib import Path

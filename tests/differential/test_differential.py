@@ -1,9 +1,9 @@
 """Random commands to Redis 7.0.15 and to Sheaf side by side: the same replies, and the same data at the end.
 
     pytest tests/differential --commands 5000000 --seed 7     the soak; --seed repeats a run exactly
-    pytest tests/differential --failures 10                   goes on after a failure, to see more of them
+    pytest tests/differential --failures 10                   continues after a failure, to see more of them
 
-A failure shows the shortest sequence that was found to lead to it. What may differ stands in differences.py.
+A failure shows the shortest sequence found that leads to it. differences.py lists the accepted differences.
 """
 
 import pytest
@@ -13,7 +13,7 @@ from differential.pair import RedisOptions
 from differential.session import Session, commands_of
 from harness.server import UNDER_TEST, Server
 
-# What applications use of strings, collections and transactions, and what belongs to it.
+# The part of strings, collections and transactions that applications use, and related commands.
 COMMANDS = """
 SET GET SETNX SETEX PSETEX GETSET GETDEL GETEX MGET MSET MSETNX INCR DECR INCRBY DECRBY INCRBYFLOAT APPEND STRLEN
 GETRANGE SETRANGE SUBSTR LCS
@@ -70,7 +70,9 @@ def test_random_commands(redis, sheaf, protocol, request):
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("theme", ["script", "stream"])
 def test_random_sequences_of_one_family(theme, redis, sheaf, protocol, request):
-    """What one family does to its values and to those of others, over many more commands than it has in the mixture."""
+    """The effects of one family on its values and on those of others, over many more commands than its share
+    of the mixture.
+    """
     session = Session(redis, sheaf, protocol)
     option = request.config.getoption
     failures = session.run(option("seed"), option("sequences"), option("failures"), theme=theme)

@@ -37,7 +37,7 @@ ENCODINGS = {
 
 @pytest.fixture
 def peer(tmp_path):
-    """A redis-server; what it saves is `dump.rdb` in its directory."""
+    """A redis-server that saves to `dump.rdb` in its directory."""
     directory = tmp_path / "redis"
     directory.mkdir()
     server = Server(directory, RedisOptions())
@@ -57,7 +57,7 @@ def fill(port: int, chance: random.Random) -> None:
 
 
 def text(chance: random.Random) -> bytes | int:
-    """A string that is a number, short, long, or one that can be compressed."""
+    """A string that is a number, short, long, or compressible."""
     match chance.randrange(5):
         case 0:
             return chance.randrange(-(2 ** chance.choice((7, 15, 31, 63))), 2 ** chance.choice((3, 7, 15, 31, 63)))
@@ -72,7 +72,7 @@ def text(chance: random.Random) -> bytes | int:
 
 
 def put(client: redis.Redis, key: bytes, chance: random.Random) -> None:
-    """One key with a value by chance."""
+    """One key with a random value."""
     count = chance.choice((1, 2, 5, 50, 600))
     match chance.randrange(7):
         case 0:
@@ -103,7 +103,7 @@ def put_stream(client: redis.Redis, key: bytes, chance: random.Random, count: in
 
 
 def groups(port: int) -> dict:
-    """Groups of all streams, with what is pending but for the times."""
+    """The groups of all streams, with pending entries but without times."""
     found = {}
     for database in (0, 1, 2):
         with redis.Redis(port=port, db=database) as client:
@@ -115,7 +115,7 @@ def groups(port: int) -> dict:
 
 
 def compare(peer: Server, server: Server) -> None:
-    """Both hold the same."""
+    """Both hold the same data."""
     expected = held(peer.port)
     assert len(expected) == 3 * KEYS
     assert first_difference(expected, held(server.port), WITHOUT_ENCODING) is None
@@ -123,7 +123,7 @@ def compare(peer: Server, server: Server) -> None:
 
 
 def succeed(*arguments: str) -> str:
-    """Runs `sheaf` and returns what it says."""
+    """Runs `sheaf` and returns its output."""
     done = run_sheaf(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -216,7 +216,7 @@ def test_a_part_of_an_import_is_not_served(new_server, tmp_path):
     file = tmp_path / "dump.rdb"
     file.write_bytes(b"REDIS0003\x00\x03key\x05value\xff")
     succeed("import", str(file), "--dir", str(server.directory))
-    # As an import that was killed leaves it.
+    # In the state left by a killed import.
     mark = Path(server.directory) / "import-unfinished"
     mark.write_text("An import into this directory did not finish. It held no keys before.\n")
     options = Options()

@@ -1,16 +1,17 @@
-"""README.md and docs/: what stands there to be pasted works as it stands, twice.
+"""Runs the snippets of README.md and docs/ as they stand, twice.
 
-A snippet is an indented or fenced block. Commands of a shell run in bash, commands of Redis in redis-cli, one block after the other
-with the server of its page, and then all of them once more. Comments that a reader of the page does not see say what is
-different:
+A snippet is an indented or fenced block. Shell commands run in bash, Redis commands in redis-cli: all blocks
+of a page in order on one server, and then all of them once more. HTML comments, which readers of the page do
+not see, mark exceptions:
 
-    <!-- not run: REASON -->     before a block that shows something else than commands, or needs what is not here
+    <!-- not run: REASON -->     before a block that is not a list of commands, or needs something missing here
     <!-- run once: REASON -->    before a block that is refused when it runs again
-    <!-- prints                  after a block: what it prints; `*` stands for anything, also for more lines
+    <!-- prints                  after a block: its output; `*` stands for anything, also for more lines
     ...
     -->
 
-A block of Redis commands says what it prints. A block for the shell that does not must end well and print no error.
+A block of Redis commands must state its output. A shell block without stated output must succeed and print no
+error.
 """
 
 import fnmatch
@@ -37,7 +38,7 @@ NOT_RUN, ONCE, PRINTS = "<!-- not run:", "<!-- run once:", "<!-- prints"
 
 @dataclass
 class Snippet:
-    """A block of a page, and what is said about it."""
+    """A block of a page, and its markers."""
 
     page: str
     line: int
@@ -60,7 +61,7 @@ class Snippet:
 
 
 def blocks(lines: list[str]) -> Iterator[tuple[int, int, str]]:
-    """Where blocks begin and end, and their text."""
+    """The bounds of each block (the end is exclusive), and its text."""
     at = 0
     while at < len(lines):
         begin = at
@@ -96,10 +97,10 @@ def snippets(page: str) -> list[Snippet]:
 
 @pytest.fixture
 def place(tmp_path: Path, server: Server) -> Path:
-    """A directory to run shells in, whose commands find this server where the pages have one."""
+    """A directory for shell snippets; its commands find this test's server at the documented addresses."""
     commands = tmp_path / "commands"
     commands.mkdir()
-    # `sheaf backup` asks the server on CouchDB's port unless it is told another.
+    # `sheaf backup` uses CouchDB's port by default.
     script = f'#!/bin/sh\n[ "$1" = backup ] && set -- "$@" --from http://127.0.0.1:{server.http_port}\n'
     (commands / "sheaf").write_text(f'{script}exec {sheaf_binary()} "$@"\n')
     (commands / "redis-cli").write_text(f'#!/bin/sh\nexec /usr/bin/env -i "$REDIS_CLI" -p {server.port} "$@"\n')
@@ -109,7 +110,7 @@ def place(tmp_path: Path, server: Server) -> Path:
 
 
 def run(snippet: Snippet, server: Server, place: Path) -> str:
-    """Pastes a snippet; what it printed."""
+    """Runs a snippet and returns its output."""
     text = snippet.text.replace("127.0.0.1:5984", f"127.0.0.1:{server.http_port}")
     text = text.replace("127.0.0.1:6379", f"127.0.0.1:{server.port}").replace("/backups/", f"{place}/backups/")
     if snippet.is_redis:
@@ -134,7 +135,7 @@ def run(snippet: Snippet, server: Server, place: Path) -> str:
 
 
 def check(snippet: Snippet, printed: str) -> None:
-    """Compares what a snippet printed with what the page says."""
+    """Compares the output of a snippet with that on the page."""
     lines = [line for line in printed.splitlines() if line.strip()]
     if snippet.prints is None:
         assert not any('"error"' in line or line.startswith("ERR") for line in lines), f"{snippet}\n{printed}"
@@ -147,7 +148,7 @@ def check(snippet: Snippet, printed: str) -> None:
 @pytest.mark.sheaf_only
 @pytest.mark.parametrize("page", PAGES)
 def test_snippets_work_as_they_stand_twice(page: str, server: Server, place: Path) -> None:
-    """Every snippet of a page does what the page says, and so does its second time."""
+    """Every snippet of a page has the stated result, the first and the second time."""
     found = [snippet for snippet in snippets(page) if not snippet.not_run]
     for snippet in found:
         assert snippet.is_shell or snippet.is_redis, f"neither a shell's nor Redis' commands, and not marked:\n{snippet}"

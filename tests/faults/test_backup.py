@@ -1,4 +1,6 @@
-"""sheaf backup and sheaf restore on the real binary: under load, interrupted, damaged, with a password, to a point in time."""
+"""sheaf backup and sheaf restore on the real binary: under load, interrupted, damaged, with a password, to a
+point in time.
+"""
 
 import base64
 import json
@@ -33,20 +35,20 @@ def backup(port: int, dest: Path, *arguments: str) -> subprocess.CompletedProces
 
 
 def succeeded(done: subprocess.CompletedProcess[str]) -> str:
-    """What a command that must succeed has said."""
+    """The output of a command that must succeed."""
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def refused(done: subprocess.CompletedProcess[str]) -> str:
-    """What a command that must fail has said."""
+    """The errors of a command that must fail."""
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stderr
 
 
 @pytest.fixture
 def restored(new_server):
-    """Restores, checks, and starts a server on what was restored."""
+    """Restores, checks, and starts a server on the result."""
 
     def restore(source: Path, *target: str) -> Server:
         server = new_server()
@@ -58,7 +60,7 @@ def restored(new_server):
 
 
 def fill(server: Server, keys: int, first: int = 0) -> None:
-    """Writes values of 1000 bytes that cannot be made smaller."""
+    """Writes incompressible values of 1000 bytes."""
     chance = random.Random(first)
     with server.connect() as connection:
         numbers = range(first, first + keys)
@@ -67,7 +69,7 @@ def fill(server: Server, keys: int, first: int = 0) -> None:
 
 
 def take_snapshot(server: Server) -> None:
-    """Takes one and returns when it is there."""
+    """Takes a snapshot and returns when it exists."""
     with server.connect() as connection:
         assert connection.call("SAVE") == b"OK"
 
@@ -75,7 +77,7 @@ def take_snapshot(server: Server) -> None:
 def ask(server: Server, method: str, path: str, **headers: str):
     """(status, headers, body) of a request to the HTTP port."""
     url = f"http://127.0.0.1:{server.http_port}{path}"
-    # Only who says that it sends JSON may change something.
+    # Only requests that declare JSON may change data.
     asked = urllib.request.Request(url, method=method, headers={"Content-Type": "application/json"} | headers)
     try:
         with urllib.request.urlopen(asked, timeout=60) as response:
@@ -86,14 +88,14 @@ def ask(server: Server, method: str, path: str, **headers: str):
 
 
 def begin(server: Server) -> dict:
-    """Begins a session and returns what it offers."""
+    """Begins a session and returns its answer."""
     status, _, body = ask(server, "POST", "/_backup")
     assert status == 201, body
     return json.loads(body)
 
 
 class RecordingWriter(Writer):
-    """A writer that remembers all that it has sent."""
+    """A writer that remembers all commands that it has sent."""
 
     def __init__(self, number: int, seed: int):
         super().__init__(number, seed)
@@ -107,7 +109,9 @@ class RecordingWriter(Writer):
         self.oracle.sent = remember
 
     def position_of(self, found: State, acknowledged: int) -> int:
-        """After how many commands, not fewer than were acknowledged, the database was what was found."""
+        """The number of commands, not fewer than were acknowledged, after which the database had the found
+        state.
+        """
         state: State = {}
         for position, operation in enumerate([None, *self.history]):
             if operation is not None:
@@ -140,11 +144,11 @@ def test_a_backup_under_full_load_holds_all_that_was_acknowledged_before(
 
 
 class TestInterrupted:
-    """What was copied is kept, if the server still has the snapshot that it is of."""
+    """The copied files are kept, if the server still has their snapshot."""
 
     @pytest.fixture
     def interrupted(self, new_server, tmp_path):
-        """A server and a backup of it that broke off in the middle."""
+        """A server, and a backup of it that was interrupted in the middle."""
         server = new_server(log_segment_bytes="1mb").start()
         fill(server, 4000)
         take_snapshot(server)
@@ -189,7 +193,7 @@ class TestInterrupted:
 
 
 class TestDamaged:
-    """Found by the check, refused by the restore."""
+    """Damage is found by the check and refused by the restore."""
 
     @pytest.fixture
     def complete(self, new_server, tmp_path):
@@ -207,7 +211,8 @@ class TestDamaged:
         for path in files:
             intact = path.read_bytes()
             damaged = bytearray(intact)
-            # The front of the first segment lies before the snapshot: it is checked, but a restore does not need it.
+            # The front of the first segment lies before the snapshot: it is checked, but a restore does not
+            # need it.
             at = chance.randrange(len(intact) // 2, len(intact))
             damaged[at] ^= 1 << chance.randrange(8)
             path.write_bytes(damaged)
@@ -275,7 +280,7 @@ def test_a_restore_that_did_not_finish_is_not_served(server, tmp_path):
 
 
 class TestPassword:
-    """Who may talk to the Redis port may make backups, and nobody else."""
+    """Clients with access to the Redis port may make backups, and no others."""
 
     @pytest.fixture
     def protected(self, new_server) -> Server:
@@ -308,7 +313,7 @@ class TestPassword:
 
 
 class TestSessions:
-    """What a server keeps for those who copy, and for how long."""
+    """The files that a server keeps for running backups, and for how long."""
 
     @pytest.fixture
     def busy(self, new_server) -> Server:
@@ -332,7 +337,7 @@ class TestSessions:
         kept = [busy.directory / name for name in files if name != "control"]
         assert all(file.exists() for file in kept)
         assert ask(busy, "DELETE", path)[0] == 200
-        # One segment waits for being used again.
+        # One segment waits for reuse.
         wait_until("what was kept to be removed", lambda: sum(file.exists() for file in kept) <= 1)
         assert ask(busy, "GET", f"{path}/control")[0] == 404
         assert ask(busy, "DELETE", path)[0] == 404
@@ -363,7 +368,7 @@ class TestSessions:
 
     def test_one_that_keeps_too_much_of_the_log_is_given_up(self, busy):
         session = begin(busy)["session"]
-        # One that copies nothing gives way sooner.
+        # A session without copies gives way sooner.
         assert ask(busy, "GET", f"/_backup/{session}/control")[0] == 200
         fill(busy, 9000)
         wait_until("the session to end", lambda: ask(busy, "GET", f"/_backup/{session}/control")[0] == 404)
@@ -377,11 +382,11 @@ class TestSessions:
 
 
 class TestPointInTime:
-    """The state of a moment, from a backup or from the directory of a stopped server."""
+    """The state of a moment, restored from a backup or from the directory of a stopped server."""
 
     @pytest.fixture
     def moments(self, server, tmp_path):
-        """The times at which `n` was 0, 1, ...; a backup of the last; the server has stopped."""
+        """The times at which `n` was 0, 1, ...; a backup of the last state; the server has stopped."""
         succeeded(backup(server.http_port, tmp_path / "before"))
         times = []
         with server.connect() as connection:

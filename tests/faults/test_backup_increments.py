@@ -1,4 +1,6 @@
-"""sheaf backup onto a backup: brings it up to date by what is new, and is a backup of one moment or another whatever happens."""
+"""sheaf backup onto a backup: brings it up to date with the changes only, and is always a backup of one
+moment or another.
+"""
 
 import json
 import os
@@ -27,30 +29,30 @@ def backup(port: int, dest: Path) -> subprocess.CompletedProcess[str]:
 
 
 def succeeded(done: subprocess.CompletedProcess[str]) -> str:
-    """What a command that must succeed has said."""
+    """The output of a command that must succeed."""
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def refused(done: subprocess.CompletedProcess[str]) -> str:
-    """What a command that must fail has said."""
+    """The errors of a command that must fail."""
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stderr
 
 
 def check(dest: Path) -> str:
-    """What `sheaf check` says of a backup that is good."""
+    """The output of `sheaf check` for an intact backup."""
     return succeeded(run_sheaf("check", str(dest)))
 
 
 def bytes_moved(told: str) -> tuple[int, int]:
-    """(copied, reused), as a backup has said."""
+    """(copied, reused), as printed by a backup."""
     copied, reused = re.search(r"copied +(\d+) bytes; (\d+) bytes were there already", told).groups()
     return int(copied), int(reused)
 
 
 def write_keys(server: Server, first: int, keys: int) -> None:
-    """Writes values of 1000 bytes that cannot be made smaller."""
+    """Writes incompressible values of 1000 bytes."""
     chance = random.Random(first)
     with server.connect() as connection:
         numbers = range(first, first + keys)
@@ -59,7 +61,7 @@ def write_keys(server: Server, first: int, keys: int) -> None:
 
 
 def write_documents(server: Server, database: str, first: int, documents: int) -> None:
-    """Writes documents of 1 KB, as new ones."""
+    """Writes new documents of 1 KB."""
     chance = random.Random(first)
     with Couch(server.http_port) as couch:
         assert couch.send("PUT", f"/{database}").status in (201, 412)
@@ -96,7 +98,7 @@ def contents(server: Server) -> list:
 
 @pytest.fixture
 def restored(new_server):
-    """What a backup holds, checked and restored."""
+    """The content of a backup, checked and restored."""
 
     def restore(dest: Path) -> list:
         check(dest)
@@ -123,7 +125,7 @@ def grown(new_server) -> Server:
 
 
 def go_on(server: Server) -> None:
-    """A little more of everything, and a file that is another one."""
+    """A little more of everything, and one replaced file."""
     write_keys(server, 3990, 50)
     write_documents(server, "db", 2000, 50)
     with Couch(server.http_port) as couch:
@@ -132,7 +134,7 @@ def go_on(server: Server) -> None:
             couch.ok("DELETE", f"/other/d{number:06}?rev={row['_rev']}")
         couch.ok("POST", "/other/_compact", b"")
     server.wait_for_log('compacted database="other"')
-    # A backup has what the catalog names; the file before goes when that is the new one.
+    # A backup has the files that the catalog names; an old file goes when the catalog names the new one.
     trees = server.directory / "documents"
     wait_until("the file before the compaction is gone", lambda: len(list(trees.glob("*.tree"))) == 2)
 
@@ -143,17 +145,17 @@ def test_an_increment_copies_little_and_holds_everything(grown, restored, tmp_pa
     assert reused == 0
     at_first = contents(grown)
     assert restored(dest) == at_first
-    # Nothing was written: what vouches is copied, and the log's own words.
+    # Without writes, only the files that prove the state are copied, and the log's own records.
     copied, reused = bytes_moved(succeeded(backup(grown.http_port, dest)))
     assert copied < 50_000 and reused >= all_bytes - 1000
 
-    # A state is kept beside by hard links.
+    # An earlier state is kept as hard links.
     kept = tmp_path / "kept"
     subprocess.run(["cp", "-al", str(dest), str(kept)], check=True)
     go_on(grown)
     with CuttingProxy(grown.http_port) as proxy:
         copied, reused = bytes_moved(succeeded(backup(proxy.port, dest)))
-    # 50 keys and 50 documents, 300 that were deleted, and the compacted file of 700: no more than that.
+    # At most 50 keys and 50 documents, 300 deleted ones, and the compacted file of 700.
     assert copied < 3_000_000 < reused, (copied, reused, all_bytes)
     assert proxy.bytes < copied + 500_000
     manifest = json.loads((dest / "backup.json").read_text())
@@ -200,7 +202,7 @@ def test_a_kill_in_the_middle_leaves_the_earlier_backup_and_the_same_command_com
             if number == 0:
                 running.send_signal(signal.SIGKILL)
                 running.wait()
-        # The moment of the others is any: earlier and later ones in turn.
+        # The other kills happen at any moment: earlier and later ones in turn.
         time.sleep(0.01 * number)
         running.send_signal(signal.SIGKILL)
         running.wait()
@@ -277,7 +279,7 @@ def test_a_prefix_that_was_tampered_with_is_named_and_copied_again(grown, restor
     for name in (segment, tree):
         assert re.search(f"DAMAGED +{re.escape(name)} ", told), told
     assert restored(dest) == contents(grown)
-    # What was copied beside is gone on with.
+    # The copied files beside the backup are resumed.
     write_keys(grown, 0, 10)
     write_documents(grown, "db", 5000, 10)
     copied, _ = bytes_moved(succeeded(backup(grown.http_port, dest)))

@@ -26,15 +26,15 @@ CONNECTIONS = 10_000
 CONNECTION_BYTES_MAX = 12 * KIB
 SLOW_READERS = 16
 SLOW_READER_BYTES_MAX = 16 * MIB
-# Bodies of requests over HTTP that never end, of 60 MB each: all together, and of clients that have not logged in. The server
-# takes 256 MiB and 16 MiB of them. What bodies that were refused, or have grown, had before is given back by the allocator a moment
-# later; connections have buffers.
+# Endless HTTP request bodies of 60 MB each: all together, and those of clients that have not logged in. The
+# server accepts 256 MiB and 16 MiB of them. The allocator returns the memory of refused or grown bodies a
+# moment later; connections have buffers.
 BODIES = 40
 BODY_BYTES = 60_000_000
 BODIES_GROWTH_MAX = 576 * MIB
 ANONYMOUS_BODIES = 15
 ANONYMOUS_BODIES_GROWTH_MAX = 48 * MIB
-# Files that server and test have open besides the connections.
+# Open files of server and test besides the connections.
 OTHER_FILES = 200
 
 
@@ -51,9 +51,9 @@ def growth_below(server, bytes_max: int):
 
 @pytest.fixture
 def warm(new_server):
-    """A server whose buffers have been used once, so that what grows later is what a test causes.
+    """A server whose buffers have been used once, so that later growth is caused by the test.
 
-    It takes no snapshot by itself: that of a large string has memory of its own for a moment.
+    It takes no automatic snapshot: that of a large string briefly needs memory of its own.
     """
     server = new_server(maxclients=CONNECTIONS + 100, extra=("--snapshot-log-bytes", "0")).start()
     with server.connect() as connection:
@@ -63,7 +63,7 @@ def warm(new_server):
 
 
 def still_serves(server) -> None:
-    """Another client gets its work done."""
+    """Another client is still served."""
     with server.connect() as healthy:
         for number in range(200):
             assert healthy.call("SET", f"healthy:{number}", number) == b"OK"
@@ -89,7 +89,9 @@ def test_announced_arrays_that_never_come(warm):
 
 
 def unfinished_bodies(server, count: int, head: str, block: bytes, stack: contextlib.ExitStack) -> list[bytes]:
-    """Sends bodies that lack their last byte, side by side and as far as the server takes them; what it says to each meanwhile."""
+    """Sends bodies without their last byte, concurrently and as far as the server reads them; returns its
+    answers so far.
+    """
     request = f"POST /db/_bulk_docs HTTP/1.1\r\n{head}Content-Type: application/json\r\nContent-Length: {BODY_BYTES}\r\n\r\n"
     connections = [stack.enter_context(socket.create_connection(("127.0.0.1", server.http_port))) for _ in range(count)]
     for connection in connections:
@@ -136,7 +138,7 @@ def test_bodies_over_http_of_clients_that_have_not_logged_in(new_server):
             measured = stack.enter_context(contextlib.ExitStack())
             measured.enter_context(growth_below(server, ANONYMOUS_BODIES_GROWTH_MAX))
             block = b" " * MIB
-            # Larger than all of them may be together: refused by what it announces.
+            # Larger than the common limit of all bodies: refused by its declared length.
             said = unfinished_bodies(server, ANONYMOUS_BODIES, "Host: localhost\r\n", block, stack)
             assert all(answer.startswith(b"HTTP/1.1 413 ") for answer in said if answer)
             chunked = "POST /db/_bulk_docs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -191,12 +193,12 @@ def test_ten_thousand_connections(warm):
 @pytest.mark.sheaf_only
 @pytest.mark.parametrize("value_bytes", [1 * KIB, 1 * MIB, 64 * MIB], ids=["1 KiB", "1 MiB", "64 MiB"])
 def test_readers_who_never_read(warm, value_bytes):
-    """Each asks for gigabytes and takes nothing. Redis would buffer all of it."""
+    """Each requests gigabytes and reads nothing. Redis would buffer all of it."""
     with warm.connect() as connection:
         assert connection.call("SET", "k", b"x" * value_bytes) == b"OK"
     wanted_each = max(20, 4 * 1024 * MIB // value_bytes)
     request = encode("GET", "k") * min(wanted_each, 50_000)
-    # One reply is made whole, whatever the client takes of it.
+    # One reply is built completely, however much of it the client reads.
     bytes_max = SLOW_READERS * (value_bytes + SLOW_READER_BYTES_MAX)
     with contextlib.ExitStack() as open_connections, growth_below(warm, bytes_max):
         for _ in range(SLOW_READERS):
@@ -222,7 +224,7 @@ def test_a_reader_who_was_slow_gets_everything_in_the_end(warm):
 
 
 def test_slow_senders_do_not_hold_up_others(warm):
-    """Slowloris: many requests that trickle in byte by byte."""
+    """Slowloris: many requests that arrive byte by byte."""
     with contextlib.ExitStack() as open_connections:
         connections = [open_connections.enter_context(Connection(warm.port)) for _ in range(200)]
         for byte in encode("SET", "slow", "v"):

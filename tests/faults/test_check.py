@@ -1,4 +1,6 @@
-"""`sheaf check` and starts agree: whatever of a data directory is missing, cut or changed, a start that is refused is found."""
+"""`sheaf check` and starts agree: for any missing, truncated or changed file, check finds a start that would
+be refused.
+"""
 
 import json
 import shutil
@@ -14,7 +16,7 @@ from harness.waiting import wait_until
 pytestmark = pytest.mark.sheaf_only
 
 SMALL_SEGMENTS = "1mb"
-# What a start makes anew, or never reads: nothing is lost with it.
+# Files that a start recreates or never reads: losing them loses nothing.
 DISPENSABLE = {"sheaf.lock"}
 
 
@@ -39,7 +41,7 @@ def fill(server: Server) -> None:
 
 @pytest.fixture
 def leader_directory(new_server) -> Path:
-    """Of a server that was stopped in order and keeps settings."""
+    """The directory of a server that was stopped in order and has saved settings."""
     server = new_server(log_segment_bytes=SMALL_SEGMENTS).start()
     fill(server)
     assert server.stop() == 0
@@ -50,10 +52,10 @@ def leader_directory(new_server) -> Path:
 
 @pytest.fixture
 def replica_directory(new_server) -> Path:
-    """Of a replica."""
+    """The directory of a replica."""
     leader = new_server(log_segment_bytes=SMALL_SEGMENTS).start()
     fill(leader)
-    # Told once, by a command: the next start has nothing but its files to know it from.
+    # The leader is given once, by a command: the next start knows it from its files only.
     replica = new_server(log_segment_bytes=SMALL_SEGMENTS).start()
     assert call(replica, "REPLICAOF", "127.0.0.1", leader.port) == b"OK"
     wait_same(leader, replica)
@@ -63,7 +65,7 @@ def replica_directory(new_server) -> Path:
 
 
 def damages(intact: bytes):
-    """What may have become of a file: (what, contents or None)."""
+    """The possible fates of a file: (description, contents or None)."""
     yield "removed", None
     yield "emptied", b""
     if intact:
@@ -139,7 +141,7 @@ def test_documents_and_log_of_different_days_are_found(new_server, tmp_path):
 
 
 def fill_more(server: Server) -> None:
-    """So much that two more snapshots forget the log in between."""
+    """Enough writes that two more snapshots remove the log in between."""
     with server.connect() as connection, Couch(server.http_port) as couch:
         for number in range(3):
             assert couch.send("PUT", f"/first/more-{number}", {"value": number}).status == 201
@@ -189,7 +191,7 @@ def test_a_leader_needs_no_replication_json(new_server):
 
 @pytest.mark.parametrize("how", ["removed", "emptied"])
 def test_documents_that_are_gone_as_a_whole_are_missed(new_server, how):
-    """The log has forgotten what was in them: without a word nobody would know that there were any."""
+    """The log no longer has the missing documents: without the message, the loss would be silent."""
     server = new_server(log_segment_bytes=SMALL_SEGMENTS).start()
     fill(server)
     fill_more(server)

@@ -1,4 +1,4 @@
-"""Damaged files: a torn tail is cut and told, anything else refuses to start and says where."""
+"""Damaged files: a torn tail is cut and reported, any other damage refuses the start and is located."""
 
 import random
 import re
@@ -28,12 +28,12 @@ def written(new_server) -> Server:
 
 
 def segments(server: Server):
-    """The log's files, oldest first."""
+    """The files of the log, oldest first."""
     return sorted(server.directory.glob("log-*.seg"))
 
 
 def end_of_log(server: Server) -> int:
-    """The position after the last complete batch, as `sheaf check` tells it."""
+    """The position after the last complete batch, according to `sheaf check`."""
     checked = run_sheaf("check", str(server.directory))
     assert checked.returncode == 0, checked.stdout + checked.stderr
     return int(re.search(r"intact from lsn \d+ to (\d+)", checked.stdout)[1])
@@ -49,7 +49,7 @@ def refused_start(server: Server) -> str:
 def test_a_flipped_bit_anywhere_before_the_end_is_found(written):
     [path, *_] = segments(written)
     intact = path.read_bytes()
-    # The last batches are left out: a bad last batch cannot be told from an interrupted write.
+    # Without the last batches: a bad last batch cannot be distinguished from an interrupted write.
     end = SEGMENT_HEADER_BYTES + end_of_log(written) - 4 * BLOCK_BYTES
     spots = random.Random(1)
     for offset in sorted(spots.randrange(SEGMENT_HEADER_BYTES, end) for _ in range(SPOTS)):
@@ -119,7 +119,7 @@ def test_a_damaged_control_file(written):
 
 @pytest.mark.parametrize("garbage_bytes", [1, 100, 4096, 50_000])
 def test_garbage_after_the_end_is_no_record(written, garbage_bytes):
-    """Recycled segments hold old bytes there, so what is no piece of a batch means nothing."""
+    """Recycled segments hold old bytes there, so bytes that are no part of a batch mean nothing."""
     [path, *_] = segments(written)
     offset = SEGMENT_HEADER_BYTES + end_of_log(written)
     with path.open("r+b") as file:
@@ -135,7 +135,9 @@ def test_garbage_after_the_end_is_no_record(written, garbage_bytes):
 
 
 def interrupt_last_write(server: Server, kept: str) -> bytes:
-    """Lets a server write a batch of many blocks and takes away all of it but what is named; returns what is left."""
+    """Lets the server write a batch of many blocks and removes all of it except the given blocks; returns the
+    rest.
+    """
     server.start()
     with server.connect() as connection:
         assert connection.call("SET", "small", "v") == b"OK"
@@ -154,7 +156,7 @@ def interrupt_last_write(server: Server, kept: str) -> bytes:
 
 
 def cut(whole: bytes, kept: str) -> bytes:
-    """What of a batch reached the disk before the power was cut; zeros where nothing did."""
+    """The blocks of a batch that reached the disk before a power cut; zeros in the others."""
     half = len(whole) // 2 // BLOCK_BYTES * BLOCK_BYTES
     return {
         "nothing": bytes(len(whole)),
@@ -169,7 +171,7 @@ def cut(whole: bytes, kept: str) -> bytes:
     "kept", ["the second half", "all but the last bytes", "one block in the middle missing"]
 )
 def test_an_interrupted_last_write_is_cut_and_told(new_server, kept):
-    """The batch was acknowledged here; in life it is one whose write the power cut."""
+    """The batch was acknowledged here; it stands for one whose write a power cut interrupted."""
     server = new_server()
     left = interrupt_last_write(server, kept)
     [path, *_] = segments(server)
@@ -193,7 +195,7 @@ def test_an_interrupted_last_write_is_cut_and_told(new_server, kept):
 
 @pytest.mark.parametrize("kept", ["nothing", "the first half"])
 def test_an_interrupted_last_write_that_left_no_whole_record(new_server, kept):
-    """It may look like the bytes of a recycled segment; the server starts all the same."""
+    """The bytes may look like those of a recycled segment; the server starts nevertheless."""
     server = new_server()
     interrupt_last_write(server, kept)
     for number in range(3):

@@ -1,4 +1,6 @@
-"""Settings that belong to the data: records of the log, so whoever has the data has them. And replicas that do not acknowledge."""
+"""Settings that belong to the data: they are records of the log, and go wherever the data goes. And replicas
+that do not acknowledge.
+"""
 
 import signal
 import urllib.request
@@ -13,7 +15,7 @@ from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
 
-# Without replicas nothing would wait for them, and nobody is kept waiting here.
+# Without replicas nothing would wait for acknowledgements, and no client is delayed here.
 VALUES = {
     "durable-channels": "log:* audit",
     "durable-channels-retention-bytes": "2097152",
@@ -24,31 +26,31 @@ VALUES = {
 
 
 def setting(server, name: str) -> str:
-    """What CONFIG GET shows."""
+    """The value in CONFIG GET."""
     return call(server, "CONFIG", "GET", name)[1].decode()
 
 
 def said(server) -> dict[str, str]:
-    """What is in force of these settings."""
+    """The current values of these settings."""
     return {name: setting(server, name) for name in VALUES}
 
 
 def say(server) -> None:
-    """Sets them, and publishes something that is to be kept."""
+    """Sets them, and publishes a message that is retained."""
     pairs = [word for pair in VALUES.items() for word in pair]
     assert call(server, "CONFIG", "SET", *pairs) == b"OK"
     assert call(server, "PUBLISH", "log:a", "kept") == 0
 
 
 def kept_message(server) -> bytes:
-    """The oldest message that is kept."""
+    """The oldest retained message."""
     with server.connect() as follower:
         follower.call("XSUBSCRIBE", "log:a", "FROM", "-")
         return follower.read()[3]
 
 
 def start_without(new_server, server):
-    """Starts a server on the directory of one that has ended, without flags."""
+    """Starts a server on the directory of a stopped one, without flags."""
     return new_server(directory=server.directory).start()
 
 
@@ -58,7 +60,7 @@ def test_they_hold_after_kill_9(server, between):
     if between != "nothing":
         assert call(server, between) == b"OK"
     if between == "FLUSHALL":
-        # The log before it goes, so its record has them.
+        # The log before FLUSHALL is removed, so its record holds the settings.
         assert call(server, "SET", "k", "v") == b"OK"
     server.kill()
     server.start()
@@ -96,7 +98,7 @@ def test_a_new_leader_has_them(new_server, how):
     assert call(replica, "CONFIG", "SET", "timeout", 100) == b"OK", "its own settings are its own"
     assert call(leader, "CONFIG", "SET", "ack-replicas", 1) == b"OK"
     if how == "FAILOVER":
-        # To ask for acknowledgements begins an epoch, for which the replica connects anew.
+        # Requiring acknowledgements begins an epoch, for which the replica reconnects.
         wait_until("the replica to be back", lambda: info(leader)["connected_slaves"] == "1")
         assert call(leader, "FAILOVER") == b"OK"
         wait_until("the replica to lead", lambda: has_role(replica, "master"))
@@ -109,7 +111,7 @@ def test_a_new_leader_has_them(new_server, how):
     assert setting(replica, "ack-replicas") == "1"
     assert call(replica, "CONFIG", "SET", "ack-replicas", 0) == b"OK"
     assert kept_message(replica) == b"kept"
-    # Whoever has just read may still be there.
+    # A client that has just read may still be connected.
     assert call(replica, "PUBLISH", "log:a", "of the new leader") in (0, 1)
     if how == "FAILOVER":
         wait_same(replica, leader)
@@ -148,7 +150,7 @@ def test_what_is_given_at_the_start_of_a_leader_becomes_a_record(new_server):
 
 @pytest.mark.parametrize("with_data", ["with data", "without data"])
 def test_what_is_given_again_undoes_nothing(new_server, tmp_path, with_data):
-    """A file says something once: until it says something else, what CONFIG SET has said since holds."""
+    """A file sets a value once: until the file changes, a later CONFIG SET stays in force."""
     file = tmp_path / "sheaf.toml"
     file.write_text('durable-channels = "log:*"\n')
     server = new_server(extra=("--config", str(file))).start()
@@ -182,7 +184,7 @@ def test_a_transaction_cannot_set_them(server):
     assert setting(server, "ack-replicas") == "0"
 
 
-# -- replicas that do not acknowledge ------------------------------------------------------------------------------
+# -- replicas that do not acknowledge ------------------------------------------------------------------------
 
 
 def metric(server, name: str) -> int:
@@ -208,7 +210,7 @@ def test_who_waits_for_replicas_in_vain_is_told(new_server):
             assert (status, error) == (503, "not_replicated")
         assert server.log().count("too few replicas acknowledge") == 1
         assert metric(server, "sheaf_ack_timeouts_total") >= 5
-        # It is executed, and in the log.
+        # The command is executed, and in the log.
         assert call(server, "CONFIG", "SET", "ack-replicas", 0) == b"OK"
         assert connection.call("GET", "k") == b"v"
         assert connection.call("LRANGE", "l", 0, -1) == [b"a", b"b"]

@@ -19,7 +19,7 @@ EDITS_MAX = 1500
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("snapshots", [False, True])
 def test_acknowledged_revisions_survive(new_server, request, snapshots):
-    """With snapshots, documents are saved and the log before is given up again and again."""
+    """With snapshots, documents are saved and the log before is removed again and again."""
     seed, kills = request.config.getoption("seed"), max(3, request.config.getoption("kills") // 5)
     extra = ("--snapshot-interval-seconds", "1", "--snapshot-log-bytes", "64kb") if snapshots else ()
     server = new_server(log_segment_bytes="1mb", extra=extra)

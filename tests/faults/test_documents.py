@@ -1,4 +1,4 @@
-"""Documents where keys are: in backups, restores, replicas, and behind a log that was cut."""
+"""Documents in all places where keys are: in backups, restores, replicas, and after a log that was cut."""
 
 import base64
 import threading
@@ -48,7 +48,7 @@ def fill(server: Server) -> None:
 
 
 def save(server: Server) -> None:
-    """Takes a snapshot: documents are saved, and the log before may go."""
+    """Takes a snapshot: documents are saved, and the log before it may be removed."""
     assert call(server, "SAVE") == b"OK"
 
 
@@ -113,7 +113,7 @@ def test_a_backup_under_load_holds_what_was_acknowledged(new_server, filled, tmp
 
 
 def restore(new_server, source: Path, *target: str) -> Server:
-    """A running server on what was restored."""
+    """A running server on the restored directory."""
     server = new_server()
     done = run_sheaf("restore", str(source), "--dir", str(server.directory), *target)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -153,7 +153,7 @@ def test_a_deleted_database_comes_back_only_from_a_backup(new_server, filled, tm
 
 
 def wait_caught_up(leader: Server, replica: Server) -> None:
-    """Waits until the replica shows what the leader has."""
+    """Waits until the replica shows the leader's documents."""
     wait_following(replica)
     assert call(replica, "WAITLSN", int(info(leader)["master_repl_offset"]), 60_000) == 1
 
@@ -243,7 +243,9 @@ def couch_rev(couch: Couch, id_: str) -> str:
 
 
 def test_what_is_saved_stays_saved_whatever_else_is_edited(new_server):
-    """One database is saved and others are edited: the catalog is written again, and still says what a start needs."""
+    """One database is saved and others are edited: the catalog is written again, and still has all that a
+    start needs.
+    """
     server = new_server(log_segment_bytes="1mb").start()
     with Couch(server.http_port) as couch:
         for name in ("one", "two"):
@@ -298,7 +300,7 @@ def test_an_edit_that_came_without_its_ancestors_may_be_made_again(new_server):
 
 
 def test_readers_on_a_replica_do_not_stop_it(new_server):
-    """Transactions that read keys and documents, while records change both."""
+    """Transactions that read keys and documents, while other records change both."""
     leader = new_server().start()
     with Couch(leader.http_port) as couch:
         couch.ok("PUT", "/db")

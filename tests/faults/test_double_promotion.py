@@ -1,4 +1,5 @@
-"""Two operators who promote at the same time: one of the two logs wins whole, and nothing of the other is taken for it.
+"""Two operators promote at the same time: one of the two logs wins entirely, and no part of the other is
+taken for it.
 
 `--promotions N` sets the number of rounds (default 3).
 """
@@ -18,7 +19,7 @@ KEYS = 60
 
 
 def write_in_lock_step(servers: list[Server], round_number: int) -> None:
-    """A client per server sets the same keys at the same time, to other values of the same length."""
+    """A client per server sets the same keys at the same time, to different values of the same length."""
     step = threading.Barrier(len(servers))
     failures: list[str] = []
 
@@ -39,13 +40,13 @@ def write_in_lock_step(servers: list[Server], round_number: int) -> None:
 
 
 def all_of(server: Server) -> dict:
-    """What the server shows."""
+    """The keys and values of the server."""
     with server.connect() as connection:
         return contents(connection)
 
 
 def promote(servers: list[Server]) -> None:
-    """Has all of them lead, at the same time."""
+    """Promotes all of them at the same time."""
     begin = threading.Barrier(len(servers))
     answers: list[object] = []
 
@@ -63,7 +64,7 @@ def promote(servers: list[Server]) -> None:
 
 
 def follow(server: Server, leader: Server) -> None:
-    """Has it follow, and waits until it does: whoever has led begins another life first."""
+    """Makes it a replica, and waits until it follows: a former leader restarts in its process first."""
     assert call(server, "REPLICAOF", "127.0.0.1", leader.port) == b"OK"
     wait_until("it to be a replica", lambda: has_role(server, "slave"))
     wait_same(leader, server)

@@ -1,8 +1,9 @@
-"""Durable channels when the server is killed, when the log is removed behind a follower, and when the disk is full.
+"""Durable channels when the server is killed, when the log is removed behind a follower, and when the disk is
+full.
 
-Every message carries its publisher and a number. Whatever happens, the log of a channel is for each publisher 0, 1, 2
-and so on, with at least all that was acknowledged; who follows sees exactly that, and nothing that was shown is ever
-shown otherwise.
+Every message carries its publisher and a number. The log of a channel always holds 0, 1, 2 and so on for each
+publisher, with at least all acknowledged messages; a follower gets exactly these, and a message that was
+shown never changes.
 """
 
 import itertools
@@ -23,7 +24,7 @@ FOLLOWERS = 3
 CHANNELS = [b"log:0", b"log:1"]
 PIPELINE_MAX = 60
 SETTINGS = ("--durable-channels", "log:*")
-# Tells the last message apart.
+# Marks the last message.
 ENDS = itertools.count()
 EVERY_SECOND = ("--snapshot-interval-seconds", "1", "--snapshot-log-bytes", "64kb")
 
@@ -38,7 +39,7 @@ class Publisher:
         self.acknowledged = dict.fromkeys(CHANNELS, 0)
 
     def run(self, port: int) -> None:
-        """Until the server goes away."""
+        """Publishes until the server stops answering."""
         try:
             with Connection(port) as connection:
                 while True:
@@ -66,7 +67,7 @@ class Publisher:
             self.acknowledged[channel] += 1
 
     def goes_on(self, numbers: dict[bytes, int], keeps_acknowledged: bool) -> None:
-        """After a restart: so many messages of each channel have survived."""
+        """After a restart: the number of surviving messages of each channel."""
         for channel in CHANNELS:
             assert numbers[channel] <= self.next[channel]
             assert not keeps_acknowledged or self.acknowledged[channel] <= numbers[channel]
@@ -74,7 +75,7 @@ class Publisher:
 
 
 class Follower:
-    """Follows a channel over one connection after another, each time from the last position it was shown."""
+    """Follows a channel over one connection after another, each time from the last position received."""
 
     def __init__(self, channel: bytes, protocol: int):
         self.channel, self._protocol = channel, protocol
@@ -89,7 +90,7 @@ class Follower:
         return connection
 
     def run(self, connection: Connection) -> None:
-        """Until the server goes away."""
+        """Follows until the server stops answering."""
         try:
             with connection:
                 while True:
@@ -114,7 +115,7 @@ def kept(port: int, channel: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def counted(messages: list[tuple[bytes, bytes]]) -> dict[int, int]:
-    """How many messages of each publisher there are; they must be numbered one after the other."""
+    """The number of messages of each publisher, which must be numbered consecutively."""
     numbers: dict[int, int] = defaultdict(int)
     for _, payload in messages:
         if not payload.startswith(b"end"):
@@ -130,7 +131,7 @@ def ordered(messages: list[tuple[bytes, bytes]]) -> bool:
 
 
 def storm(server, seed: int, kills: int) -> int:
-    """Kills the server under load so many times; returns how many messages have come out of it."""
+    """Kills the server under load this many times; returns the number of received messages."""
     chosen = random.Random(seed)
     publishers = [Publisher(number, seed) for number in range(PUBLISHERS)]
     followers = [Follower(CHANNELS[number % len(CHANNELS)], 2 + number % 2) for number in range(FOLLOWERS)]
@@ -168,7 +169,7 @@ def storm(server, seed: int, kills: int) -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-# With `interval` what was acknowledged may be lost, but never what was shown.
+# With `interval`, acknowledged messages may be lost, but never messages that were shown.
 @pytest.mark.parametrize("durability", ["strict", "interval"])
 def test_kill_storm(new_server, request, durability):
     kills = max(3, request.config.getoption("kills") // 4)
@@ -178,13 +179,13 @@ def test_kill_storm(new_server, request, durability):
 
 
 def test_a_few_kills(new_server, request):
-    """The same, short, for every run."""
+    """A short version for every run."""
     server = new_server(log_segment_bytes="1mb", extra=SETTINGS + EVERY_SECOND)
     assert storm(server, request.config.getoption("seed"), 3) > 0
 
 
 def snapshots(server, count: int) -> None:
-    """Takes some, so that the log before them is not needed by anything but channels."""
+    """Takes snapshots, so that only channels need the log before them."""
     with server.connect() as connection:
         for number in range(count):
             before = server.log().count("took a snapshot")
@@ -194,7 +195,7 @@ def snapshots(server, count: int) -> None:
 
 
 def refused(server, position: bytes | str) -> str | None:
-    """Why nobody can follow from there."""
+    """The error of a follower that starts there."""
     with server.connect() as follower:
         reply = follower.call("XSUBSCRIBE", "log:0", "FROM", position)
     return reply.text if isinstance(reply, ErrorReply) else None
@@ -237,7 +238,7 @@ def test_what_is_not_kept_any_more_is_told(new_server):
 
 
 def place_of_last(follower: Connection) -> int:
-    """Where the message stands that was published last: `last`."""
+    """The position of the last published message: `last`."""
     while (message := follower.read())[3] != b"last":
         pass
     return int(message[2].split(b":")[1])

@@ -1,8 +1,8 @@
 """IDEMP and LEASE when connections are lost, and when the server is killed.
 
-What is counted with IDEMP is exact; a lease has one holder, and its tokens rise.
+Counts made with IDEMP are exact; a lease has one holder, and its tokens rise.
 
-Every client goes on until it has an answer. Whether a command has run whose answer was lost, none of them knows.
+Every client retries until it has an answer. It cannot know whether a command without an answer has run.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ SCRIPT = "return redis.call('INCR', KEYS[1])"
 
 
 class Client:
-    """One client; connects anew whenever its connection is lost."""
+    """One client; reconnects whenever its connection is lost."""
 
     def __init__(self, server: Server, number: int, seed: int):
         self.server, self.name = server, f"client-{number}"
@@ -48,7 +48,7 @@ class Client:
         return self._connection
 
     def hang_up(self) -> None:
-        """Closes the connection, whatever is under way on it."""
+        """Closes the connection, even with a command in flight."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -58,7 +58,7 @@ class Client:
         return self.ask_raw(encode(*command), 1)
 
     def ask_raw(self, raw: bytes, replies: int):
-        """The last of so many replies; raises `Closed` if the connection is lost on the way."""
+        """The last of this many replies; raises `Closed` if the connection is lost before."""
         try:
             connection = self.connection()
             connection.send(raw)
@@ -69,14 +69,14 @@ class Client:
 
 
 class Counter(Client):
-    """Adds one to a counter, so many times, and keeps the replies."""
+    """Adds one to a counter this many times, and keeps the replies."""
 
     def __init__(self, server: Server, number: int, seed: int):
         super().__init__(server, number, seed)
         self.replies: list[int] = []
 
     def run(self) -> None:
-        """All of it."""
+        """All additions."""
         for number in range(OPERATIONS):
             self.replies.append(self._once(f"{self.name}:{number}"))
 
@@ -94,7 +94,7 @@ class Counter(Client):
             return reply
 
     def _send_and_leave(self, key: str, kind: int) -> None:
-        """Sends the command, and does not wait for the answer."""
+        """Sends the command without waiting for the reply."""
         with contextlib.suppress(Closed, OSError):
             self.connection().send(self._command(key, kind)[0])
         self.hang_up()
@@ -109,7 +109,7 @@ class Counter(Client):
 
 
 def run_under_kills(server: Server, workers: list, progress, total: int, kills: int, seed: int) -> None:
-    """Runs all workers to their end, and kills the server so many times meanwhile."""
+    """Runs all workers to their end, and kills the server this many times meanwhile."""
     failures: list[BaseException] = []
 
     def work(worker) -> None:
@@ -146,7 +146,9 @@ def test_what_is_counted_is_exact(new_server, request, durability):
 
 
 class Turns:
-    """What all who want the lease share: who has it, and the newest token. Python's own lock makes it exact."""
+    """The state shared by all that want the lease: the holder, and the newest token. Python's own lock makes
+    it exact.
+    """
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -172,20 +174,20 @@ class Turns:
 
 
 class Holder(Client):
-    """Takes the lease, changes under it what no other may change meanwhile, and leaves in one of several ways."""
+    """Takes the lease, makes a change that only the holder may make, and leaves in one of several ways."""
 
     def __init__(self, server: Server, number: int, seed: int, turns: Turns):
         super().__init__(server, number, seed)
         self._turns = turns
 
     def run(self) -> None:
-        """So many turns."""
+        """All turns."""
         for _ in range(TURNS):
             wait_until("the lease", self._lease)
             self._add_one()
             self._turns.leaves(self.name)
             self._leave()
-        # A connection may have been closed when no server was there to see it.
+        # A connection may have been closed while no server was running to notice it.
         wait_until("the lease to be given back", self._gives_back)
 
     def _gives_back(self) -> bool:
@@ -207,14 +209,14 @@ class Holder(Client):
         return True
 
     def _add_one(self) -> None:
-        """Reads and writes, which is right only if nobody else does so."""
+        """Reads and writes, which is correct only with a single holder."""
         before = self._surely("GET", "balance")
         wanted = int(before or 0) + 1
         self._surely("SET", "balance", wanted)
         assert int(self._surely("GET", "balance")) == wanted
 
     def _surely(self, *command):
-        """The reply; the lease is taken anew, by the same owner, whenever the connection is lost."""
+        """The reply; after a lost connection the same owner takes the lease again."""
         while True:
             try:
                 reply = self.ask(*command)

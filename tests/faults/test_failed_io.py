@@ -1,6 +1,7 @@
-"""A failing disk: after a failed write or sync of the log the server stops with status 74 and promises nothing more.
+"""A failing disk: after a failed write or sync of the log the server stops with status 74 and acknowledges
+nothing more.
 
-strace attaches to the running server and makes its system calls fail, so what fails is the real thing.
+strace attaches to the running server and makes its system calls fail, so the failures are real ones.
 """
 
 import contextlib
@@ -21,14 +22,14 @@ pytestmark = [
 
 EXIT_LOG_FAILED = 74
 LOG_CALLS = "pwrite64,pwritev,pwritev2,write,writev,fdatasync,fsync,sync_file_range"
-# What is written is synced by one, what is made by the other.
+# Written data is synced by one call, created files by the other.
 LOG_SYNC_CALLS = "fdatasync"
 WRITERS = 6
 
 
 @contextlib.contextmanager
 def injected(server: Server, calls: str, what: str):
-    """Every thread of the server has `calls` on files of its directory fail as `what` says, from now on."""
+    """From now on, `calls` on files of the directory fail as given by `what`, in all threads."""
     trace = server.directory.with_suffix(".strace")
     paths = [argument for path in sorted(server.directory.iterdir()) for argument in ("-P", str(path))]
     command = ["strace", "-f", "-o", str(trace), *paths, "-e", f"trace={calls}", "-e", f"inject={calls}:{what}"]
@@ -45,7 +46,7 @@ def injected(server: Server, calls: str, what: str):
 
 
 def hit(server: Server, writers: list[Writer], readers: list[Reader], calls: str, what: str) -> int:
-    """Load until the injected failure ends the server; its exit status."""
+    """Load until the injected failure ends the server; returns its exit status."""
     storm = Storm(server, writers, readers).start(acknowledgements=200)
     storm.wait()
     with injected(server, calls, what):
@@ -55,7 +56,7 @@ def hit(server: Server, writers: list[Writer], readers: list[Reader], calls: str
 
 
 def check_after(server: Server, writers: list[Writer], readers: list[Reader]) -> None:
-    """Offline, after a restart, and after one more restart."""
+    """Checks offline, after a restart, and after one more restart."""
     checked = run_sheaf("check", str(server.directory))
     assert checked.returncode == 0, checked.stdout + checked.stderr
     server.start()
@@ -91,7 +92,7 @@ def test_it_stops_in_every_durability(new_server, durability):
 
 
 def test_a_failed_sync_is_never_tried_again(new_server):
-    """With `interval` the sync is a call of its own. After it fails once, nothing may be acknowledged."""
+    """With `interval` the sync is a call of its own. After one failure nothing may be acknowledged."""
     server = new_server(durability="interval").start()
     writers = [Writer(number, seed=4, large_values=False) for number in range(WRITERS)]
     assert hit(server, writers, [], LOG_SYNC_CALLS, "error=EIO:when=1") == EXIT_LOG_FAILED
@@ -119,7 +120,7 @@ def test_an_idle_server_that_cannot_write_stops_at_the_first_write(new_server):
 
 @pytest.mark.parametrize("when", range(1, 9))
 def test_killed_at_an_exact_write(new_server, when):
-    """SIGKILL arrives inside the log's n-th write after load has begun."""
+    """SIGKILL arrives inside the log's n-th write after the load has begun."""
     server = new_server().start()
     writers = [Writer(number, seed=50 + when, large_values=False) for number in range(WRITERS)]
     readers = [Reader(writers, seed=when)]

@@ -1,4 +1,6 @@
-"""Publishers that could publish far more than is taken: they are paced to what most subscribers take, and nobody is cut for it."""
+"""Publishers that could publish far more than subscribers read: they are slowed down to most subscribers, and
+no subscriber is disconnected for it.
+"""
 
 import socket
 import threading
@@ -12,27 +14,29 @@ from harness.waiting import wait_until
 PUBLISHERS = 50
 READERS = 20
 LENGTH = 2000
-# Of each publisher: together more than the 32 MiB that a subscriber may leave untaken, whatever the kernel keeps of it.
+# Of each publisher: together more than the 32 MiB that a subscriber may leave unread, beyond the kernel's
+# buffers.
 MESSAGES = 640
-# What a client has to publish to itself before it is cut at 32 MiB: the kernel takes a part.
+# The bytes that a client must publish to itself before it is disconnected at 32 MiB: the kernel buffers a
+# part.
 SELF_MESSAGES_MAX = 60_000
 
 
 def disconnections(connection: Connection) -> int:
-    """How many clients were too slow."""
+    """The number of clients disconnected as too slow."""
     stats = connection.call("INFO", "stats").decode()
     return int(stats.split("client_output_buffer_limit_disconnections:")[1].split()[0])
 
 
 def long_units(server) -> int:
-    """How many units have run on a thread of their own."""
+    """The number of units that have run on a thread of their own."""
     with server.connect() as control:
         stats = control.call("INFO", "stats").decode()
     return int(stats.split("long_units:")[1].split()[0])
 
 
 def subscribe(server, channel: str = CHANNEL) -> Connection:
-    """Subscribes and reads no further."""
+    """Subscribes and reads nothing more."""
     connection = server.connect()
     assert connection.call("SUBSCRIBE", channel) == [b"subscribe", channel.encode(), 1]
     return connection
@@ -71,7 +75,7 @@ def test_an_audience_that_never_reads_is_cut_and_holds_up_nobody_for_ever(server
 
 @pytest.mark.sheaf_only
 def test_others_go_on_while_publishers_are_paced(server):
-    """A connection that publishes to somebody else, or not at all, is answered while a flood is on."""
+    """A connection that does not publish to the flooded channel is answered during a flood."""
     flood = Flood(server.port, PUBLISHERS, READERS, MESSAGES, LENGTH)
     flooding = threading.Thread(target=flood.run)
     flooding.start()
@@ -88,7 +92,7 @@ def test_others_go_on_while_publishers_are_paced(server):
 
 @pytest.mark.sheaf_only
 def test_transactions_scripts_and_events_are_paced_as_well(server):
-    """Three ways to publish that are not PUBLISH, each more than its subscriber may leave untaken."""
+    """Three ways to publish without PUBLISH, each with more than its subscriber may leave unread."""
     with server.connect() as control:
         assert control.call("CONFIG", "SET", "notify-keyspace-events", "K$") == b"OK"
     text = "x" * LENGTH
@@ -105,7 +109,9 @@ def test_transactions_scripts_and_events_are_paced_as_well(server):
 
 @pytest.mark.sheaf_only
 def test_scripts_that_take_long_are_paced_as_well(server):
-    """Each publishes after more milliseconds than a script has among others, so it ends on a thread of its own."""
+    """Each publishes after more milliseconds than a script may run on a worker, so it ends on a thread of its
+    own.
+    """
     script = "local n = 0 for i = 1, 1e6 do n = n + i end for _ = 1, 200 do redis.call('PUBLISH', ARGV[1], ARGV[2]) end return n"
     text = "x" * LENGTH
     unit = encode("EVAL", script, 0, CHANNEL, text)
@@ -114,7 +120,7 @@ def test_scripts_that_take_long_are_paced_as_well(server):
 
 
 def publish_to_one(server, unit, replies, channel, frame, times=20_000, messages=1) -> None:
-    """Publishes 40 MB by one unit of so many messages each time, deeply pipelined, to one who reads."""
+    """Publishes 40 MB in units of this many messages, deeply pipelined, to one reader."""
     refused = []
     with subscribe(server, channel) as listener, server.connect() as publisher, server.connect() as control:
 
@@ -173,7 +179,7 @@ def test_who_publishes_to_itself_and_reads_gets_everything(server):
 
 
 def come_and_go(server, stop: threading.Event) -> None:
-    """Subscribers that read a message and leave: some by UNSUBSCRIBE, some without a word."""
+    """Subscribers that read a message and leave: some by UNSUBSCRIBE, some by closing the connection."""
     while not stop.is_set():
         connections = [subscribe(server) for _ in range(5)]
         for number, connection in enumerate(connections):
@@ -197,7 +203,7 @@ def test_subscribers_come_and_go_while_publishers_are_paced(server):
     stop.set()
     with server.connect() as control:
         while churning.is_alive():
-            # Who has just come waits for a message.
+            # A new subscriber waits for a message.
             control.call("PUBLISH", CHANNEL, "x")
         assert disconnections(control) == 0
         wait_until("all to have left", lambda: control.call("PUBLISH", CHANNEL, "x") == 0)

@@ -1,4 +1,4 @@
-"""A full disk: writes are refused before they are executed, reads go on, and it heals by itself."""
+"""A full disk: writes are refused before they are executed, reads go on, and the server recovers alone."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def volume(tmp_path):
 
 @pytest.fixture
 def on_volume(new_server, volume):
-    """A running server on the small file system, most of which is taken."""
+    """A running server on the small file system, with little free space."""
     volume.fill_leaving(LEFT_BYTES)
     server = new_server(directory=volume.root / "data").start()
     yield server
@@ -54,7 +54,7 @@ def test_read_only_while_full_and_by_itself_again(on_volume, volume):
             assert "space" in reply.text
         assert contents(connection) == before, "a refused command changed something"
         assert connection.call("PING") == b"PONG"
-        # One refusal in a pipeline disturbs no neighbour.
+        # One refused command in a pipeline does not affect its neighbours.
         connection.send(encode("PING") + encode("SET", "k", "v") + encode("DBSIZE"))
         assert [type(connection.read()) for _ in range(3)] == [bytes, ErrorReply, int]
         volume.release()
@@ -91,7 +91,7 @@ def test_nothing_acknowledged_is_lost_if_it_dies_while_full(on_volume, volume):
     write_until_refused(on_volume, writers)
     volume.fill()
     on_volume.kill()
-    # With no space at all it may serve what it has or refuse to start; then it says why.
+    # Without any space the server may serve its data or refuse to start; then it gives the reason.
     on_volume.spawn()
     wait_until("a decision", lambda: not on_volume.is_running() or on_volume.answers())
     if not on_volume.is_running():
@@ -117,7 +117,7 @@ def test_documents_that_could_not_be_saved_are_saved_when_there_is_room(on_volum
     with Couch(on_volume.http_port) as couch:
         couch.ok("PUT", "/db")
         couch.put("db", {"_id": "first"})
-        # The log has room that it made before; the files of documents have none.
+        # The log has space that it allocated before; the files of documents have none.
         volume.fill()
         for number in range(12):
             documents = [{"_id": f"{number}-{n}", "text": "x" * 10_000} for n in range(100)]

@@ -1,4 +1,5 @@
-"""kill -9 under load, again and again on the same directory: nothing acknowledged is lost, nothing is invented.
+"""kill -9 under load, again and again on the same directory: no acknowledged write is lost, and nothing is
+invented.
 
 `--kills N` sets the number of kills (default 100); `--seed S` repeats a run's choices, though not its timing.
 """
@@ -14,12 +15,12 @@ from harness.storm import Reader, Storm, Writer
 WRITERS = 8
 READERS = 1
 ACKNOWLEDGEMENTS_MAX = 12_000
-# The longest that a kill waits after enough replies came, or a restart is left alone before it is killed.
+# The maximum delay of a kill after enough replies, or after a restart.
 JITTER_S = 0.03
 
 
 class Rounds:
-    """Kills and restarts on one directory; the oracles live as long as it."""
+    """Kills and restarts on one directory, with oracles for its whole lifetime."""
 
     def __init__(self, server: Server, seed: int, readers: int, snapshots: bool = False):
         self.server = server
@@ -31,7 +32,7 @@ class Rounds:
         self.survivors = 0
 
     def run(self, kills: int) -> None:
-        """Load, kill, check, so many times; then a clean stop."""
+        """Load, kill, check, this many times; then a clean stop."""
         self.server.start()
         for number in range(kills):
             if self._random.random() < 0.25:
@@ -49,7 +50,7 @@ class Rounds:
         self._check_offline()
 
     def _flush_all(self) -> None:
-        """Lets the log be cut and its segments be used again."""
+        """Allows the log to be cut and its segments to be reused."""
         with self.server.connect() as connection:
             assert connection.call("FLUSHALL") == b"OK"
         for writer in self.writers:
@@ -68,7 +69,7 @@ class Rounds:
         storm.join()
 
     def _ask_for_snapshot(self) -> None:
-        """Begins one, or has one follow that which is being taken."""
+        """Begins a snapshot, or requests one after the current one."""
         with self.server.connect() as connection:
             assert connection.call("BGREWRITEAOF").startswith(b"Background append only file rewriting")
 
@@ -87,7 +88,7 @@ class Rounds:
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(
     ("durability", "share", "readers"),
-    # With `commit` others may read what is not durable yet, so readers prove nothing there.
+    # With `commit` other clients may read changes that are not durable yet, so readers prove nothing there.
     [("strict", 1.0, READERS), ("commit", 0.2, 0)],
     ids=["strict", "commit"],
 )
@@ -104,7 +105,7 @@ def test_kill_storm(new_server, request, durability, share, readers):
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_kill_storm_with_snapshots(new_server, request):
-    """A snapshot is being taken when the server is killed, and one is what the next start begins with."""
+    """A snapshot is being taken when the server is killed, and the next start begins with a snapshot."""
     kills = max(3, round(request.config.getoption("kills") * 0.5))
     every_second = ("--snapshot-interval-seconds", "1", "--snapshot-log-bytes", "64kb", "--snapshot-rate-bytes", "20mb")
     server = new_server(log_segment_bytes="1mb", extra=every_second)
@@ -117,5 +118,5 @@ def test_kill_storm_with_snapshots(new_server, request):
 
 
 def test_a_few_kills(new_server, request):
-    """The same, short, for every run."""
+    """A short version for every run."""
     Rounds(new_server(), request.config.getoption("seed"), READERS).run(3)

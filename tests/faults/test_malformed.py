@@ -1,4 +1,6 @@
-"""Malformed requests: answered once with Redis' text, then the connection is closed; nobody else notices."""
+"""Malformed requests: answered once with Redis' text, then the connection is closed; other clients are not
+affected.
+"""
 
 import socket
 
@@ -40,7 +42,7 @@ MALFORMED = {
 
 
 def answer_to(port: int, raw: bytes) -> bytes:
-    """All that the server says to these bytes until it closes the connection."""
+    """The server's whole answer to these bytes, until it closes the connection."""
     with Connection(port) as connection:
         connection.send(raw)
         return connection.read_to_end()
@@ -67,7 +69,7 @@ def test_every_way_to_cut_a_malformed_request_gets_the_same_answer(server):
     for cut in range(1, len(raw) - 2):
         with Connection(server.port) as connection:
             connection.send(raw[:cut])
-            # The server has read the first part when it answers somebody who came later.
+            # The server has read the first part when it answers a client that came later.
             with server.connect() as later:
                 assert later.call("PING") == b"PONG"
             connection.send(raw[cut:])
@@ -117,7 +119,7 @@ def test_noise_neither_stops_the_server_nor_grows_it(server, raw):
 def test_closed_connections_leave_no_descriptors(server):
     with server.connect() as connection:
         connection.call("PING")
-        # Segments of the log are made ahead of need.
+        # Segments of the log are allocated in advance.
         server.wait_until_idle()
         before = procfs.open_files(server.pid)
         for raw, text in MALFORMED.values():

@@ -1,4 +1,4 @@
-"""The oracle itself: it accepts every prefix that holds what was acknowledged, and nothing else."""
+"""The oracle itself: it accepts every prefix that holds all acknowledged writes, and nothing else."""
 
 import pytest
 

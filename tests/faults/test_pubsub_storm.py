@@ -1,7 +1,7 @@
-"""Channels under load: publishers at full speed while subscriptions come and go.
+"""Channels under load: publishers at full speed while subscriptions begin and end.
 
-Every message carries its publisher and a number. Who is subscribed all the time gets every one of them, once and in its
-publisher's order; who comes and goes gets what was published between the confirmations, without a gap.
+Every message carries its publisher and a number. A permanent subscriber gets every message once and in its
+publisher's order; a temporary one gets the messages between its confirmations, without a gap.
 """
 
 import threading
@@ -18,7 +18,7 @@ CHANNELS = [f"ch:{number}" for number in range(3)]
 
 
 def churn(port: int, number: int, stop: threading.Event, failures: list[str]) -> None:
-    """Subscribes, takes some messages, unsubscribes: what comes in between has no gap."""
+    """Subscribes, reads some messages, unsubscribes: there is no gap in between."""
     connection = Connection(port)
     by_pattern = number % 3 == 0
     verbs = (b"psubscribe", b"punsubscribe") if by_pattern else (b"subscribe", b"unsubscribe")
@@ -59,7 +59,7 @@ def test_nothing_is_lost_while_subscriptions_come_and_go(server, pytestconfig):
     for thread in [*listeners, *churners, *publishers]:
         thread.start()
     time.sleep(pytestconfig.getoption("--churn-seconds"))
-    # Churners first: they end their round only while messages come.
+    # Temporary subscribers first: they end their round only while messages arrive.
     stop_churning.set()
     for thread in churners:
         thread.join()

@@ -1,4 +1,4 @@
-"""Damage, and what is done about it: found while the server runs, started past, left out."""
+"""Damage and its handling: found while the server runs, avoided by an older snapshot, skipped."""
 
 import json
 
@@ -35,7 +35,7 @@ def refused_start(server: Server, *arguments: str) -> str:
 
 
 def start_once(server: Server, *arguments: str) -> redis.Redis:
-    """A client of a start with arguments that later starts do not have."""
+    """A client of a server started with arguments that later starts do not have."""
     server.options.extra = arguments
     server.start()
     server.options.extra = ()
@@ -57,12 +57,12 @@ def with_snapshots(new_server) -> Server:
 
 
 def manifests(server: Server) -> list:
-    """Those of the snapshots, the newest first."""
+    """The files of the snapshots, the newest first."""
     return sorted((server.directory / "snapshots").glob("*.manifest"), reverse=True)
 
 
 def begin_of(manifest) -> int:
-    """Where the snapshot begins."""
+    """The position at which the snapshot begins."""
     return int(manifest.name.split("-")[1].split(".")[0], 16)
 
 
@@ -171,7 +171,7 @@ def test_without_damage_forcing_does_nothing(with_snapshots):
 
 
 def scrubbed(client) -> dict:
-    """What a round finds that begins now."""
+    """The findings of a round that begins now."""
     before = client.info("persistence")["scrub_rounds"]
     client.config_set("scrub-interval-seconds", 0)
     wait_until("two rounds have ended", lambda: client.info("persistence")["scrub_rounds"] >= before + 2)

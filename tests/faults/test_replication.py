@@ -1,4 +1,4 @@
-"""Leaders and replicas, real processes: joining, following, failing, promotion, hand-over, and what stays safe meanwhile."""
+"""Leaders and replicas, real processes: joining, following, failing, promotion, hand-over, and safety."""
 
 import socket
 import threading
@@ -28,7 +28,7 @@ def pair(new_server):
 
 
 def write_all_types(server: Server, mark: str) -> None:
-    """Something of every type, in two databases, with and without a deadline, and in a transaction."""
+    """Every type, in two databases, with and without a deadline, and in a transaction."""
     with server.connect() as connection:
         commands = [
             ("SET", f"string:{mark}", "x" * 100),
@@ -135,7 +135,7 @@ MASTERDOWN = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data i
 
 
 def refuses_reads(server: Server) -> bool:
-    """Whether it shows nothing at the moment."""
+    """Whether it refuses reads at the moment."""
     try:
         return error_of(call(server, "GET", "k")) == MASTERDOWN
     except (OSError, resp.Closed):
@@ -176,7 +176,7 @@ def test_a_leader_that_is_to_follow_shows_nothing_that_its_leader_may_not_have(p
 
 
 def flushed_by_replica(leader: Server) -> int:
-    """How far the leader knows the disk of its only replica to be; 0 while it has two."""
+    """The durable position of its only replica, as known to the leader; 0 while it has two."""
     fields = info(leader)
     return 0 if "slave1" in fields else int(fields["slave0"].split("offset=")[1].split(",")[0])
 
@@ -223,7 +223,7 @@ def test_who_is_told_twice_to_lead_begins_once(pair):
 
 
 def leads_from_now_on(server: Server) -> bool:
-    """Has it lead; `False` if it is just beginning anew."""
+    """Promotes it; `False` if it is just restarting in its process."""
     try:
         return call(server, "REPLICAOF", "NO", "ONE") == b"OK"
     except (OSError, resp.Closed):
@@ -235,7 +235,7 @@ def test_a_leader_that_was_to_follow_may_lead_again_and_shows_what_it_has(pair):
     assert call(leader, "SET", "k", "v") == b"OK"
     assert call(leader, "REPLICAOF", "127.0.0.1", free_port()) == b"OK"
     wait_until("reads to be refused", lambda: refuses_reads(leader))
-    # Reads are refused before it begins anew, which breaks connections.
+    # Reads are refused before it restarts in its process, which breaks connections.
     wait_until("it to lead again", lambda: leads_from_now_on(leader))
     assert call(leader, "GET", "k") == b"v"
 
@@ -272,13 +272,13 @@ def test_a_replica_may_be_copied_exactly_where_its_own_copy_ends(new_server, pai
     leader, first = pair()
     call(leader, "SET", "k", "v")
     wait_same(leader, first)
-    # From now on nothing is written, not even what an idle log writes.
+    # From now on nothing is written, not even by an idle log.
     leader.options.port = leader.port
     leader.kill()
     assert call(first, "SAVE") == b"OK"
     second = follower_of(new_server, first)
     assert info(second)["repl_backlog_histlen"] == "0", "its log begins where the snapshot of the first ends"
-    # So nothing but the hash is known of the batch before.
+    # So only the hash of the batch before is known.
     third = follower_of(new_server, second)
     assert third.log().count("copying everything from the leader") == 1
     leader.start()
@@ -364,7 +364,7 @@ def test_a_leader_hands_over_without_loss(pair):
 
 
 def assert_nothing_parted(*servers: Server) -> None:
-    """Nobody had anything that the other one had not."""
+    """Neither had data that the other lacked."""
     for server in servers:
         assert not list(server.directory.glob("diverged-*")), server.log()
         assert "diverged" not in server.log(), server.log()
@@ -373,7 +373,7 @@ def assert_nothing_parted(*servers: Server) -> None:
 @pytest.mark.parametrize("durability", ["strict", "interval"])
 @pytest.mark.parametrize("count", [0, 20])
 def test_a_hand_over_there_and_back_leaves_one_history(pair, durability, count):
-    """However much there is: the old leader's log ends where the new one's begins."""
+    """At any size: the old leader's log ends where the new one's begins."""
     leader, replica = pair(durability=durability)
     for number in range(count):
         assert call(leader, "SET", f"key:{number}", number) == b"OK"
@@ -399,7 +399,9 @@ def test_a_hand_over_there_and_back_leaves_one_history(pair, durability, count):
 
 @pytest.mark.parametrize("way", ["command", "flag", "command behind a setting"])
 def test_a_server_that_holds_nothing_follows_anybody(new_server, way):
-    """It was started, and stopped, and its log has batches; but nothing was ever written to it, or only a setting of the data."""
+    """It was started and stopped, and its log has batches; but it never received a write, or only a setting
+    that belongs to the data.
+    """
     leader = new_server().start()
     write_all_types(leader, "leader")
     replica = new_server().start()
@@ -416,7 +418,7 @@ def test_a_server_that_holds_nothing_follows_anybody(new_server, way):
 
 
 def test_a_replica_whose_flag_was_forgotten_stays_a_replica(new_server):
-    """It remembers whom it follows; to lead it has to be told."""
+    """It remembers its leader; to lead, it must be told so."""
     leader = new_server().start()
     replica = follower_of(new_server, leader)
     assert call(leader, "SET", "k", "v") == b"OK"
@@ -453,7 +455,7 @@ def test_a_server_does_not_follow_itself(server, host):
 
 
 def test_a_server_does_not_follow_itself_by_another_name(server):
-    """Whatever leads there, it meets its own id."""
+    """Through any address of its own, it meets its own id."""
     assert call(server, "SET", "k", "v") == b"OK"
     with CuttingProxy(server.port) as proxy:
         assert call(server, "REPLICAOF", "127.0.0.1", proxy.port) == b"OK"
@@ -509,7 +511,7 @@ def test_strangers_are_refused_and_harm_nothing(pair):
 
 
 def follower_of_another(server: Server) -> str:
-    """Claims to be a replica with the right end of the log, then sends garbage; returns what was answered."""
+    """Claims to be a replica with the right end of the log, then sends garbage; returns the answer."""
     fields = info(server)
     log_id, end = fields["master_replid"][:32], fields["master_repl_offset"]
     with socket.create_connection(("127.0.0.1", server.port)) as stranger:
@@ -583,7 +585,7 @@ def test_a_leader_that_was_replaced_takes_no_writes_until_it_is_told_to(new_serv
     other = follower_of(new_server, replica)
     call(replica, "SET", "k", "2")
     wait_same(replica, other)
-    # The replica of the new leader comes to the old one by mistake.
+    # The replica of the new leader is sent to the old one by mistake.
     assert call(other, "REPLICAOF", "127.0.0.1", leader.port) == b"OK"
     leader.wait_for_log("another server leads in a higher epoch")
     assert error_of(call(leader, "SET", "k", "3")).startswith("READONLY") and refuses_reads(leader)
@@ -599,7 +601,7 @@ def test_a_leader_that_was_replaced_takes_no_writes_until_it_is_told_to(new_serv
 
 
 def try_to_write(server: Server) -> bool:
-    """Whether a write is taken."""
+    """Whether a write is accepted."""
     try:
         return call(server, "SET", "k", "4") == b"OK"
     except (OSError, resp.Closed):

@@ -1,5 +1,5 @@
-"""Replication while processes are killed or stopped, disks fill up and connections break: nothing acknowledged is lost,
-a replica goes on by itself where it was, and copies everything anew only if it must.
+"""Replication while processes are killed or stopped, disks fill up and connections break: no acknowledged
+write is lost, a replica resumes by itself from its position, and makes a full sync only if it must.
 """
 
 import random
@@ -20,26 +20,28 @@ pytestmark = pytest.mark.sheaf_only
 WRITERS = 6
 KILLS_OF_LEADERS = 4
 KILLS_OF_REPLICAS = 2
-# What is acknowledged before something is killed, and after it is back.
+# The acknowledged writes before a kill, and after the restart.
 ACKNOWLEDGEMENTS = 400
 COPIES = "copying everything from the leader"
-# Larger than what sockets and the ring of the log hold.
+# Larger than the sockets and the ring of the log together.
 LARGE_BYTES = 1 << 20
 
 
 def write_large(server: Server, mark: str, count: int) -> None:
-    """So many values of a MiB that do not compress."""
+    """This many incompressible values of 1 MiB."""
     chance = random.Random(mark)
     with server.connect() as connection:
         for number in range(count):
             assert connection.call("SET", f"{mark}:{number}", chance.randbytes(LARGE_BYTES)) == b"OK"
 
 
-# -- kills ---------------------------------------------------------------------------------------------------------
+# -- kills ---------------------------------------------------------------------------------------------------
 
 
 class Trio:
-    """A leader that waits for one replica, and two replicas, under load; whoever is killed comes back as a replica."""
+    """A leader that waits for one replica, and two replicas, under load; a killed server returns as a
+    replica.
+    """
 
     def __init__(self, new_server, seed: int):
         extra = ("--ack-replicas", "1", "--ack-timeout", "0")
@@ -52,11 +54,11 @@ class Trio:
         self._readers: list[Reader] = []
 
     def acknowledged(self) -> int:
-        """Commands of all writers that were answered so far."""
+        """The number of answered commands of all writers."""
         return sum(writer.oracle.acknowledged for writer in self.writers)
 
     def storm(self) -> list[Storm]:
-        """Load on the leader, and readers of everybody."""
+        """Load on the leader, and readers on all servers."""
         everybody = [self.leader, *self.replicas]
         self._readers = [Reader(self.writers, self._seed) for _ in everybody]
         of_leader, *of_replicas = self._readers
@@ -67,7 +69,7 @@ class Trio:
         return storms
 
     def kill_replica(self) -> None:
-        """One replica goes and comes back; the other acknowledges meanwhile."""
+        """One replica stops and returns; the other acknowledges meanwhile."""
         storms = self.storm()
         replica = self.replicas[0]
         replica.kill()
@@ -78,7 +80,9 @@ class Trio:
         self._end(storms)
 
     def kill_leader(self) -> None:
-        """The replica that has most is promoted; the other follows it, and so does the old leader when it is back."""
+        """The most advanced replica is promoted; the other follows it, and so does the old leader after its
+        return.
+        """
         storms = self.storm()
         old = self.leader
         old.kill()
@@ -88,7 +92,7 @@ class Trio:
         assert call(self.leader, "REPLICAOF", "NO", "ONE") == b"OK"
         [other] = self.replicas
         assert call(other, "REPLICAOF", "127.0.0.1", self.leader.port) == b"OK"
-        # Only now, so that nobody follows it any more.
+        # Only now, so that no replica follows it any more.
         old.start()
         assert call(old, "REPLICAOF", "127.0.0.1", self.leader.port) == b"OK"
         self.replicas = [old, other]
@@ -96,7 +100,7 @@ class Trio:
             wait_until("everybody to follow", lambda replica=replica: is_following(replica))
 
     def check(self) -> None:
-        """Everything that was acknowledged, and that anybody was shown, is there, and the same everywhere."""
+        """Every acknowledged write, and every value that was read, is there, and all servers are equal."""
         for writer in self.writers:
             writer.check(self.leader)
         for reader in self._readers:
@@ -128,7 +132,7 @@ def test_kills_and_promotions_lose_nothing_that_was_acknowledged(new_server, req
         trio.check()
 
 
-# -- processes that stand still ------------------------------------------------------------------------------------
+# -- processes that stand still ------------------------------------------------------------------------------
 
 
 def test_a_replica_that_stood_still_is_given_up_and_comes_back(new_server):
@@ -139,7 +143,7 @@ def test_a_replica_that_stood_still_is_given_up_and_comes_back(new_server):
         wait_until("the leader to notice", lambda: info(leader)["connected_slaves"] == "0")
     write_large(leader, "again", 2)
     wait_same(leader, replica)
-    # Which is noticed first depends on whether the leader had more to send than the sockets hold.
+    # The order of detection depends on whether the leader had more to send than the sockets hold.
     reasons = ("nothing was heard for 5 s", "it has taken nothing for 10 s")
     assert any(reason in leader.log() for reason in reasons)
     assert replica.log().count(COPIES) == 1
@@ -157,7 +161,7 @@ def test_a_leader_that_stood_still_is_followed_again(new_server):
 
 
 def test_who_waits_at_a_leader_that_steps_down_is_disconnected(new_server):
-    """It begins anew in the same process, so nothing but the server closes its sockets."""
+    """It restarts in the same process, so only the server closes its sockets."""
     leader, other = new_server(extra=("--ack-replicas", "1")).start(), new_server().start()
     with leader.connect() as idle, leader.connect() as writer:
         assert idle.call("PING") == b"PONG"
@@ -168,7 +172,7 @@ def test_who_waits_at_a_leader_that_steps_down_is_disconnected(new_server):
     wait_until("it to serve again", lambda: has_role(leader, "slave"))
 
 
-# -- a full disk ---------------------------------------------------------------------------------------------------
+# -- a full disk ---------------------------------------------------------------------------------------------
 
 
 def test_a_replica_whose_disk_is_full_catches_up_once_there_is_room(new_server, tmp_path):
@@ -179,7 +183,7 @@ def test_a_replica_whose_disk_is_full_catches_up_once_there_is_room(new_server, 
         write_large(leader, "before", 5)
         wait_same(leader, replica)
         volume.fill()
-        # More than the segments that it has at hand.
+        # More than the segments that it has allocated.
         write_large(leader, "full", 80)
         replica.wait_for_log("the disk has no room for the log")
         assert call(leader, "SET", "leader", "goes on") == b"OK"
@@ -194,16 +198,16 @@ def test_a_replica_whose_disk_is_full_catches_up_once_there_is_room(new_server, 
         volume.close()
 
 
-# -- copies that are interrupted -----------------------------------------------------------------------------------
+# -- copies that are interrupted -----------------------------------------------------------------------------
 
 COPIED_MIB = 200
-# So many times the replica is killed in the middle, and so many times a connection breaks.
+# The number of kills of the replica in the middle of a copy, and of broken connections.
 KILLS = 10
 CUTS = 100
 
 
 def copied_bytes(replica: Server) -> int:
-    """What the copy in progress holds."""
+    """The size of the copy in progress."""
     total = 0
     for place in (replica.directory / "full-copy", replica.directory / "full-copy/snapshots"):
         if place.is_dir():
@@ -236,7 +240,7 @@ def test_a_copy_goes_on_after_many_kills_and_cuts(new_server):
 
 @pytest.fixture
 def half_copied(new_server):
-    """A leader, and a replica that has copied half of it and hears no more; what makes it go on."""
+    """A leader, and a replica whose copy has stopped in the middle; and a function that resumes it."""
     leader = new_server(durability="none").start()
     write_large(leader, "much", COPIED_MIB)
     goes_on = threading.Event()

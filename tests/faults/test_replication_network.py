@@ -1,4 +1,6 @@
-"""Leader and replica in network namespaces of their own: a slow line, a cut, a cut in one direction, two leaders."""
+"""Leader and replica in network namespaces of their own: a slow line, cuts in one or both directions, two
+leaders.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Peers that are no leader and no replica, or lie: a clear line in the log, the connection closed, nothing harmed."""
+"""Peers that are neither leader nor replica, or send false data: a clear line in the log, the connection
+closed, no harm.
+"""
 
 import socket
 
@@ -17,11 +19,11 @@ POSITION_MAX = (1 << 62) - 1
 EPOCH_MAX = (1 << 32) - 1
 
 
-# -- strangers to a leader -----------------------------------------------------------------------------------------
+# -- strangers to a leader -----------------------------------------------------------------------------------
 
 
 def claim_of(end: int, epoch: int = 0, version: int = 2, log_id: str = "00" * 16) -> bytes:
-    """REPLICATE with these words."""
+    """REPLICATE with these arguments."""
     return resp.encode("REPLICATE", version, log_id, epoch, end, "00" * 8, 1, "11" * 16)
 
 
@@ -60,7 +62,7 @@ def test_huge_and_impossible_claims_and_marks_are_refused(new_server):
 
 
 def answer_to(server, request: bytes) -> bytes:
-    """What the server says to a request before it closes the connection."""
+    """The server's answer to a request before it closes the connection."""
     with socket.create_connection(("127.0.0.1", server.port)) as stranger:
         stranger.settimeout(30)
         stranger.sendall(request)
@@ -90,11 +92,11 @@ def test_who_does_not_know_the_password_is_no_replica(new_server):
     assert "a replica" not in leader.log()
 
 
-# -- strangers to a replica ----------------------------------------------------------------------------------------
+# -- strangers to a replica ----------------------------------------------------------------------------------
 
 
 def resume(claim: Claim, *frames: bytes, epoch: int | None = None, end: int | None = None) -> bytes:
-    """Goes on where the replica is, or elsewhere, with these frames."""
+    """Accepts the replica's position, or another one, and sends these frames."""
     words = (claim.end if end is None else end, claim.epoch if epoch is None else epoch)
     return b"+RESUME %d %d\r\n" % words + b"".join(frames)
 
@@ -105,11 +107,11 @@ def heartbeat(claim: Claim, epoch: int) -> bytes:
 
 
 def log_of(claim: Claim, payload: bytes) -> bytes:
-    """These bytes as what comes next in the log."""
+    """These bytes as the next ones of the log."""
     return frame(LOG, claim.epoch, claim.end, claim.end, payload)
 
 
-# What the replica says of it, and what it was told.
+# The replica's log line, and the leader's answer.
 LIES = [
     ("refuses: HTTP/1.1 400 Bad Request", lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n"),
     ("the other end is not a Sheaf server", lambda _: b"x" * 100_000),

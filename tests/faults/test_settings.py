@@ -1,4 +1,4 @@
-"""Settings that change while the server runs: what holds after a restart, what a file keeps, what a signal does."""
+"""Settings that change while the server runs: values after a restart, in the file, and after a signal."""
 
 import os
 import resource
@@ -38,7 +38,7 @@ hash-max-ziplist-entries = 100
 
 
 def setting(server, name: str) -> str:
-    """What CONFIG GET shows."""
+    """The value in CONFIG GET."""
     return call(server, "CONFIG", "GET", name)[1].decode()
 
 
@@ -157,14 +157,14 @@ def test_a_lower_limit_of_memory_evicts_without_any_write(server):
 
 
 def limited(*limits: str) -> tuple[str, ...]:
-    """What a server is started behind, so that it has these limits of open files."""
-    # Who may raise the hard limit has all descriptors.
+    """The prefix of a command line that sets these limits of open files."""
+    # A user that may raise the hard limit has all descriptors.
     powerless = ("setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource") if os.geteuid() == 0 else ()
     return (*powerless, "sh", "-c", "; ".join(f"ulimit {limit}" for limit in limits) + '; exec "$@"', "sh")
 
 
 def redis_clients_max(open_files_max: int) -> int:
-    """What the server's own files leave, without the quarter that HTTP gets."""
+    """The descriptors besides the server's own files, without HTTP's quarter."""
     room = open_files_max - 64
     return room - room // 4
 

@@ -1,4 +1,4 @@
-"""Listeners who take too slowly what they are sent: they are disconnected in time, and cost nobody else anything."""
+"""Subscribers that read too slowly: they are disconnected in time, and without harm to other clients."""
 
 import contextlib
 import json
@@ -19,26 +19,27 @@ MIB = 1 << 20
 SLOW_LISTENERS = 50
 PAYLOAD_BYTES = 256 << 10
 MESSAGES = 100
-# What the slow ones may hold by their limit, shared among them, and what the kernel has not taken at the same time.
+# The memory that slow subscribers may hold by their limit, shared among them, and the bytes that the kernel
+# has not accepted at the same time.
 SLOW_GROWTH_MAX = 64 * MIB
 
 READERS = 200
 READERS_RECEIVE_BYTES = 16 << 10
 PUBLISHERS = 4
 CHANNELS = ["ch:0", "ch:1"]
-# Large enough to be shared, so that what 200 readers have not taken is one block in memory.
+# Large enough to be shared, so that the unread messages of 200 readers are one block in memory.
 PADDING = "x" * 4096
-# Less than the limit below, so that those who listen never reach it.
+# Less than the limit below, so that fast subscribers never reach it.
 WINDOW = 50
 
-# What all subscribers of a worker may leave untaken together.
+# The unsent bytes allowed for all subscribers of a worker together.
 UNTAKEN_BYTES_MAX = 256 * MIB
-# Beyond that: what was being published, and what the allocator keeps.
+# Beyond that: messages being published, and memory kept by the allocator.
 UNTAKEN_GROWTH_MAX = UNTAKEN_BYTES_MAX + 128 * MIB
 
 
 def slow_listener(server, name: str) -> Connection:
-    """Subscribes and reads no further."""
+    """Subscribes and reads nothing more."""
     connection = server.connect()
     assert connection.call("CLIENT", "SETNAME", name) == b"OK"
     assert connection.call("SUBSCRIBE", "ch") == [b"subscribe", b"ch", 1]
@@ -46,7 +47,7 @@ def slow_listener(server, name: str) -> Connection:
 
 
 def disconnections(connection: Connection) -> int:
-    """How many clients were too slow."""
+    """The number of clients disconnected as too slow."""
     stats = connection.call("INFO", "stats").decode()
     return int(stats.split("client_output_buffer_limit_disconnections:")[1].split()[0])
 
@@ -121,7 +122,9 @@ def test_a_listener_that_is_behind_can_leave(server):
 
 
 class SlowReaders(threading.Thread):
-    """Readers of one channel each, who take a KiB a second; who is cut comes back, if they are told to."""
+    """Readers of one channel each, who read a KiB a second; a disconnected one reconnects, if `come_back` is
+    set.
+    """
 
     def __init__(self, port: int, channels: list[str], stop: threading.Event, come_back: bool):
         super().__init__()
@@ -131,7 +134,7 @@ class SlowReaders(threading.Thread):
 
     def _reader(self) -> Connection:
         reader = Connection(self._port)
-        # The kernel would hide how slow it is.
+        # The kernel's buffer would hide the slowness.
         reader.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, READERS_RECEIVE_BYTES)
         reader.call("SUBSCRIBE", next(self._channels))
         reader.socket.setblocking(False)
@@ -191,7 +194,9 @@ def test_two_hundred_slow_readers_are_cut_and_all_others_get_everything(server, 
 @pytest.mark.sheaf_only
 @pytest.mark.timeout(0)
 def test_others_hardly_notice_slow_readers(server, pytestconfig):
-    """For soaks, as it measures: the bench's program publishes and listens, without slow readers and beside them."""
+    """A measurement for soaks: the bench's program publishes and subscribes, without slow readers and beside
+    them.
+    """
     traffic = pytestconfig.getoption("--traffic")
     if traffic is None:
         pytest.skip("needs --traffic, the program of the bench")

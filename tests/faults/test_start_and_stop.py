@@ -1,4 +1,4 @@
-"""Starting with mistakes, starting twice, being reached from outside, stopping."""
+"""Starting with mistakes, starting twice, access from outside, stopping."""
 
 import contextlib
 import signal
@@ -112,7 +112,7 @@ def test_what_is_hidden_or_of_the_file_system_is_nobodys_data(new_server):
     (server.directory / "lost+found").mkdir(parents=True)
     (server.directory / ".gitkeep").write_text("")
     server.start()
-    # From then on it is a data directory, whatever else is put there.
+    # From then on it is a data directory, with any other files in it.
     server.stop()
     (server.directory / "notes.txt").write_text("")
     server.start()
@@ -120,7 +120,9 @@ def test_what_is_hidden_or_of_the_file_system_is_nobodys_data(new_server):
 
 @pytest.mark.sheaf_only
 class TestTheHoldOnTheDirectory:
-    """One server per directory, whatever becomes of its lock file; and one that has lost it acknowledges nothing."""
+    """One server per directory, regardless of its lock file; a server that has lost the directory
+    acknowledges nothing.
+    """
 
     def test_without_the_lock_file_a_second_server_is_refused(self, server):
         (server.directory / "sheaf.lock").unlink()
@@ -190,7 +192,7 @@ def test_the_banner_says_what_matters(server):
 
 @pytest.mark.sheaf_only
 def test_a_recovery_begins_with_nothing_done(new_server):
-    """Never 100 % of nothing, and never back."""
+    """Progress is never 100 % of nothing, and never goes back."""
     server = new_server(log_segment_bytes="64mb").start()
     with server.connect() as connection:
         connection.send(b"".join(encode("SET", f"key:{number}", "x" * 100) for number in range(200_000)))
@@ -206,7 +208,7 @@ def test_a_recovery_begins_with_nothing_done(new_server):
 
 
 class TestProtectedMode:
-    """A network namespace with an address that is not the machine's loopback."""
+    """A network namespace with an address other than the machine's loopback."""
 
     @pytest.fixture
     def reach(self, new_server):

@@ -1,6 +1,6 @@
-"""A transaction with documents is all or nothing: for who looks, after kill -9, and on a replica.
+"""A transaction with documents is all or nothing: for readers, after kill -9, and on a replica.
 
-Beside it: what is told about the number of keys, and memory that is given back.
+Also: the reported number of keys, and memory that is returned.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from harness.waiting import wait_until
 pytestmark = pytest.mark.sheaf_only
 MIB = 1 << 20
 VALUE_BYTES = 512 * MIB
-# Of an idle server beside its data, with what it has grown to under use.
+# Of an idle server besides its data, with its growth under use.
 RESIDENT_MAX = 160 * MIB
 ROUNDS = 20
 DISCARDED = "EXECABORT Transaction discarded because of:"
@@ -85,7 +85,7 @@ def test_keys_that_are_not_committed_are_not_counted(new_server):
         assert writer.call("SET", "committed", 1) == b"OK"
         assert b"keys=1," in writer.call("INFO", "keyspace")
         assert writer.call("CONFIG", "SET", "ack-timeout", 0) == b"OK"
-        # Nobody acknowledges either: no reply may show them.
+        # No replica acknowledges either: no reply may show the changes.
         writer.send(encode("CONFIG", "SET", "ack-replicas", 1) + encode("SET", "unseen", 1))
 
         def counted() -> bytes | None:

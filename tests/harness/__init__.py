@@ -1,1 +1,1 @@
-"""What every test here stands on: one server process per test, raw RESP connections, figures of a process."""
+"""The basis of all tests here: one server process per test, raw RESP connections, figures of a process."""

@@ -1,6 +1,7 @@
-"""A client for the HTTP port that hides nothing: what is sent is what a test says, and every header comes back.
+"""A client for the HTTP port that hides nothing: requests are sent as given, and every header is returned.
 
-Invariant: one connection per client, kept alive; a reply that is not the JSON it claims to be fails the test.
+Invariant: one connection per client, kept alive; a reply that is not the JSON that it claims to be fails the
+test.
 """
 
 import base64
@@ -16,7 +17,7 @@ JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 
 @dataclass
 class Answer:
-    """A reply, read to its end."""
+    """A complete reply."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -29,7 +30,7 @@ class Answer:
         return json.loads(self.body)
 
     def told(self) -> tuple[int, str, str]:
-        """Status, error and reason of a reply that refuses."""
+        """Status, error and reason of an error reply."""
         assert set(self.json) == {"error", "reason"}, self.json
         return self.status, self.json["error"], self.json["reason"]
 
@@ -52,12 +53,14 @@ class Couch:
         self._connection.close()
 
     def send(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """Sends bytes as they are and anything else as JSON; `If_Match="x"` sets a header, an empty text removes one."""
+        """Sends bytes unchanged and anything else as JSON; `If_Match="x"` sets a header, an empty text
+        removes one.
+        """
         answer = self.begin(method, path, body, **headers)
         return Answer(answer.status, answer.headers, answer.read())
 
     def begin(self, method: str, path: str, body: Any = None, **headers: str) -> http.client.HTTPResponse:
-        """As `send`, without reading the body of the reply."""
+        """Like `send`, without reading the body of the reply."""
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
         named = self.headers | {name.replace("_", "-"): value for name, value in headers.items()}
@@ -70,7 +73,7 @@ class Couch:
         return self.send("GET", path, **headers)
 
     def ok(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
-        """The JSON of a reply that must be good."""
+        """The JSON of a reply that must be successful."""
         answer = self.send(method, path, body, **headers)
         assert 200 <= answer.status < 300, (answer.status, answer.body)
         return answer.json
@@ -81,5 +84,5 @@ class Couch:
 
 
 def revision(generation: int, digit: str) -> str:
-    """A revision whose hash is one digit, many times."""
+    """A revision whose hash is one digit, repeated."""
     return f"{generation}-{digit * 32}"

@@ -1,4 +1,6 @@
-"""A proxy that forwards connections and counts what the server sends; cuts them after so much, or when told."""
+"""A proxy that forwards connections, counts the server's bytes, and cuts connections after a number of bytes
+or on demand.
+"""
 
 import contextlib
 import socket
@@ -7,10 +9,11 @@ from collections.abc import Callable
 
 
 class CuttingProxy:
-    """Forwards to a port of this machine until `bytes_max` bytes came from there. Close it, or use it with `with`.
+    """Forwards to a port of this machine until the server has sent `bytes_max` bytes. Close it, or use it
+    with `with`.
 
-    Each connection is cut after `connection_bytes_max` bytes from there, and `cuts` counts that. `edit` changes what the
-    server sends, piece by piece as it comes.
+    Each connection is cut after `connection_bytes_max` bytes from the server, and `cuts` counts these cuts.
+    `edit` changes the server's data, piece by piece as it arrives.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Writers of documents that remember what they were answered, and the judgement of what a server has after it was killed.
+"""Writers of documents that remember the replies, and the check of a server's data after it was killed.
 
-Each writer has ids of its own and writes them one after the other, so of each document exactly one edit can be unanswered: the
-revision that is there is the last acknowledged one or that edit.
+Each writer has ids of its own and edits them one after the other, so each document has at most one unanswered
+edit: its revision is the last acknowledged one or that of the unanswered edit.
 """
 
 import http.client
@@ -21,7 +21,7 @@ BULK_DOCUMENTS_MAX = 20
 
 @dataclass
 class Known:
-    """What is known of one document."""
+    """The known state of one document."""
 
     rev: str | None = None
     step: int = 0
@@ -32,7 +32,7 @@ class Known:
 
 
 class DocumentWriter:
-    """One client; edits its own documents until the server goes away."""
+    """One client; edits its own documents until the server stops answering."""
 
     def __init__(self, number: int, seed: int):
         self.number = number
@@ -104,7 +104,7 @@ class DocumentWriter:
         self.acknowledged += 1
 
     def _put_with_key(self, redis: resp.Connection, database: str) -> None:
-        """A document and a key in one transaction: the key says which step the document has."""
+        """A document and a key in one transaction: the key holds the step of the document."""
         id_ = f"w{self.number}-0"
         body = self._begin(id_)
         redis.call("MULTI")
@@ -115,7 +115,7 @@ class DocumentWriter:
         self._end(id_, rev.decode())
 
     def check(self, server: Server, database: str) -> None:
-        """Compares with what the server has, and takes that over."""
+        """Compares the expected state with the server's, and adopts the latter."""
         with Couch(server.http_port) as couch, server.connect() as redis:
             for id_, known in self.known.items():
                 self._check_document(couch, database, id_, known)
@@ -124,7 +124,8 @@ class DocumentWriter:
             assert step in {self.local.step, self.local.unanswered}, (self.number, step, self.local)
             self.local = Known(rev=answer.json.get("_rev"), step=step)
             key = redis.call("GET", f"w{self.number}-0")
-            # Other edits of the document do not write the key, so it is at most as new; a transaction wrote both or neither.
+            # Other edits of the document do not write the key, so the key is at most as new; a transaction
+            # wrote both or neither.
             found = self.known[f"w{self.number}-0"]
             assert key is None or int(key) <= found.step, (key, found)
 
@@ -151,7 +152,7 @@ class DocumentWriter:
 
 
 def check_feed(server: Server, database: str, writers: list[DocumentWriter]) -> None:
-    """Each document is in the feed once, with the revision that it has; counts and listing say the same."""
+    """Each document is in the feed once, with its current revision; counts and listing agree."""
     with Couch(server.http_port) as couch:
         known = {id_: document for writer in writers for id_, document in writer.known.items() if document.rev}
         rows = couch.ok("GET", f"/{database}/_changes")["results"]
@@ -168,7 +169,7 @@ def check_feed(server: Server, database: str, writers: list[DocumentWriter]) -> 
 
 
 def storm(server: Server, database: str, writers: list[DocumentWriter], edits: int) -> list[threading.Thread]:
-    """Starts all writers; returns when so many edits more were acknowledged."""
+    """Starts all writers; returns once this many more edits were acknowledged."""
     before = sum(writer.acknowledged for writer in writers)
     threads = [threading.Thread(target=writer.run, args=(server, database)) for writer in writers]
     for thread in threads:

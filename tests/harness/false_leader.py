@@ -1,4 +1,4 @@
-"""Somebody on a leader's port who is none: answers a replica's claim with whatever a test wants."""
+"""A false leader: answers a replica's claim with bytes chosen by the test."""
 
 import contextlib
 import socket
@@ -28,7 +28,7 @@ def frame(kind: int, epoch: int, first: int, second: int, payload: bytes = b"", 
 
 
 class Claim:
-    """What the replica has said of itself."""
+    """The replica's data about itself."""
 
     def __init__(self, request: bytes):
         words = request.split(b"\r\n")[2::2]
@@ -44,7 +44,7 @@ class FalseLeader:
         self._answer = answer
         self._listener = socket.create_server(("127.0.0.1", port))
         self._connections: list[socket.socket] = []
-        # How many answers were given.
+        # The number of answers given.
         self.answered = 0
         # Connections that the replica has closed after an answer.
         self.closed = 0

@@ -1,5 +1,6 @@
-"""A closed loop: publishers that send the next messages as soon as the last ones are confirmed, and subscribers that read as fast as
-they can. All messages of a flood have the same length, so that many can be checked in little time.
+"""A closed loop: publishers that send the next messages as soon as the last ones are confirmed, and
+subscribers that read as fast as they can. All messages of a flood have the same length, so that many can be
+checked quickly.
 """
 
 import selectors
@@ -13,17 +14,17 @@ from harness.resp import encode
 CHANNEL = "ch"
 PIPELINE = 16
 RECEIVE_BYTES = 1 << 20
-# Far more than anything takes.
+# Far more than any run takes.
 SILENCE_S = 60.0
 
 
 def payload(publisher: int, number: int, length: int) -> bytes:
-    """A message that says who has sent it and which of its messages it is."""
+    """A message that holds its publisher and its number."""
     return (b"%04d %08d " % (publisher, number)).ljust(length, b"x")
 
 
 class Reader:
-    """One subscriber: checks that every publisher's messages come once and in order."""
+    """One subscriber: checks that every publisher's messages arrive once and in order."""
 
     def __init__(self, port: int, length: int):
         frame = encode("message", CHANNEL, b"x" * length)
@@ -33,11 +34,11 @@ class Reader:
         self.socket.sendall(encode("SUBSCRIBE", CHANNEL))
         confirmation = b"*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n"
         assert self.socket.recv(len(confirmation), socket.MSG_WAITALL) == confirmation
-        # By publisher: how many have come.
+        # The number of received messages, by publisher.
         self.counts: dict[int, int] = {}
 
     def read(self) -> None:
-        """Takes what has come."""
+        """Reads and checks the received messages."""
         received = self.socket.recv(RECEIVE_BYTES)
         if not received:
             raise AssertionError(f"a subscriber was cut after {sum(self.counts.values())} messages")
@@ -54,14 +55,14 @@ class Reader:
 
 
 class Confirmations:
-    """What one publisher has to send, and what is not confirmed of it."""
+    """The unsent messages of one publisher, and the unconfirmed ones."""
 
     def __init__(self, batches: Iterator[bytes]):
         self._batches, self._unread, self._missing = batches, b"", 0
 
     @property
     def is_missing_none(self) -> bool:
-        """Whether all that was sent is confirmed."""
+        """Whether all sent messages are confirmed."""
         return self._missing == 0
 
     def go_on(self, connection: socket.socket) -> bool:
@@ -74,7 +75,7 @@ class Confirmations:
         return True
 
     def receive(self, connection: socket.socket) -> list[int]:
-        """The counts that have come."""
+        """Reads the confirmations."""
         received = connection.recv(RECEIVE_BYTES)
         assert received, "a publisher was cut"
         *replies, self._unread = (self._unread + received).split(b"\r\n")
@@ -83,7 +84,7 @@ class Confirmations:
 
 
 class Flood:
-    """See the module documentation. Each publisher sends so many messages, in whole pipelines."""
+    """See the module documentation. Each publisher sends this many messages, in whole pipelines."""
 
     def __init__(self, port: int, publishers: int, readers: int, messages: int, length: int):
         self._port, self._publishers, self._messages, self._length = port, publishers, messages, length
@@ -93,7 +94,7 @@ class Flood:
         self.confirmed: list[int] = []
 
     def run(self) -> None:
-        """Ends when everything is published and has come, or something has gone wrong; then it raises."""
+        """Returns when all messages are published and received; raises after an error."""
         reading = threading.Thread(target=self._guarded, args=(self._read,))
         publishing = threading.Thread(target=self._guarded, args=(self._publish,))
         reading.start()

@@ -1,16 +1,18 @@
-"""Jobs of a queue library, with its own producers and workers as processes, while the server and a worker are killed.
+"""Jobs of a queue library, with its own producers and workers as processes, while the server and a worker are
+killed.
 
-An actor is a process that says on its standard output, one line each, what it knows:
+An actor is a process that reports on its standard output, one line each:
 
-    ready          the worker ends in good order when it gets SIGTERM
-    unsure N       the producer was not told whether job N was accepted, and adds it again
+    ready          the worker is running, and ends in order when it gets SIGTERM
+    unsure N       the producer got no answer for job N, and adds it again
     accepted N     the library has told the producer that job N is in the queue
     ran N          the job's function has run to its end
-    completed N    the library has told the worker that job N is done (only where a library tells it)
+    completed N    the library has told the worker that job N is done (only where a library reports it)
 
-Invariants: every job that was accepted runs; a job that was completed does not run again unless it was added again;
-nothing runs that nobody made. A job runs twice only because its producer, its worker or its server died, or was left
-without an answer, before it was done with it: each kill accounts for at most as many runs as there are places for jobs.
+Invariants: every accepted job runs; a completed job does not run again unless it was added again; no job runs
+that was not added. A job runs twice only if its producer, its worker or its server died, or got no answer,
+before it was done with the job: each kill accounts for at most as many extra runs as the workers can run jobs
+at a time.
 """
 
 import contextlib
@@ -27,7 +29,7 @@ from pathlib import Path
 from harness.server import Server, die_with_parent
 from harness.waiting import PATIENCE_S
 
-# What is killed, and after how much of all that is to happen: every job is accepted, and runs.
+# Kills, and the share of all events after which each happens. The events: every job is accepted, and runs.
 KILLS = (("server", 0.2), ("server", 0.4), ("worker", 0.6), ("server", 0.8))
 ERRORS_SHOWN_CHARS = 4000
 
@@ -35,7 +37,7 @@ Command = list[str]
 
 
 class Journal:
-    """What all actors have said. Lines arrive on one thread per actor."""
+    """The reports of all actors. Lines arrive on one thread per actor."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -47,16 +49,16 @@ class Journal:
 
     @property
     def progress(self) -> int:
-        """How much has happened: jobs accepted, and jobs that ran."""
+        """The number of events: jobs accepted, and jobs that ran."""
         return len(self.accepted) + len(self.runs)
 
     @property
     def repeats(self) -> int:
-        """How many runs there were beyond one per job."""
+        """The number of runs beyond one per job."""
         return self.runs.total() - len(self.runs)
 
     def note(self, line: str) -> None:
-        """Takes down one line of an actor."""
+        """Records one line of an actor."""
         with self._changed:
             match line.split():
                 case "unsure", number:
@@ -80,7 +82,7 @@ class Journal:
             self._changed.notify_all()
 
     def wait_until(self, what: str, condition: Callable[[], bool]) -> None:
-        """Waits for lines until `condition` holds; fails when none comes for long."""
+        """Waits for lines until `condition` holds; fails when no line arrives for a long time."""
         with self._changed:
             while not condition():
                 assert not self.failures, "\n".join(self.failures)
@@ -109,7 +111,7 @@ class Actor:
                 stdout=subprocess.PIPE,
                 stderr=file,
                 text=True,
-                # With the processes that it starts itself it is a group, which is killed as one.
+                # It leads a process group with its own child processes; the whole group is killed.
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )
@@ -118,7 +120,7 @@ class Actor:
 
     def _listen(self) -> None:
         for line in self._process.stdout:
-            # The last line of one that is killed may be cut off.
+            # The last line of a killed actor may be incomplete.
             if line == "ready\n":
                 self._ready.set()
             elif line.endswith("\n"):
@@ -128,24 +130,24 @@ class Actor:
             self._journal.fail(f"{self.name} ended with status {status}:\n{self.errors()}")
 
     def errors(self) -> str:
-        """The end of what it wrote to standard error."""
+        """The end of its standard error."""
         return self._errors.read_text(errors="replace")[-ERRORS_SHOWN_CHARS:]
 
     def kill(self) -> None:
-        """kill -9; returns when all it said has been heard."""
+        """kill -9; returns when all its output has been read."""
         self._ending = True
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._join()
 
     def stop(self) -> None:
-        """SIGTERM, on which it ends as its library ends."""
+        """Sends SIGTERM, on which it ends in the way of its library."""
         assert self._ready.wait(PATIENCE_S), f"{self.name} does not get ready:\n{self.errors()}"
         self._process.terminate()
         self._join()
 
     def wait(self) -> None:
-        """Waits until it has ended by itself, and well."""
+        """Waits until it has ended by itself, successfully."""
         self._join()
 
     def _join(self) -> None:
@@ -155,14 +157,14 @@ class Actor:
 
 @dataclass(frozen=True)
 class Library:
-    """How a queue library is driven."""
+    """The command lines and limits of a queue library."""
 
-    # The command of a producer of jobs with the numbers from the first to before the last.
+    # The command of a producer of the jobs from the first number up to, but not including, the last.
     produce: Callable[[range], Command]
     work: Command
-    # How many jobs one worker has under way at most.
+    # The maximum number of jobs that one worker has in progress.
     places: int
-    # How many jobs one producer may have added twice when its server was killed.
+    # The maximum number of jobs that one producer adds twice when its server is killed.
     sent_again: int = 0
 
 
@@ -190,7 +192,9 @@ class JobStorm:
             actor.kill()
 
     def run(self) -> None:
-        """Produces all jobs and lets the workers run them, with all kills among it; ends when all are accepted."""
+        """Produces all jobs and lets the workers run them, with all kills in between; returns when all are
+        accepted.
+        """
         self.start_workers()
         for first in range(self.PRODUCERS):
             self.produce(range(first, self._jobs, self.PRODUCERS))
@@ -212,27 +216,27 @@ class JobStorm:
         self._producers.append(self._actor("producer", self._library.produce(numbers)))
 
     def start_workers(self) -> None:
-        """Starts as many workers as there are."""
+        """Starts all workers."""
         self._workers = [self._worker() for _ in range(self.WORKERS)]
 
     def stop_workers(self) -> None:
-        """Ends the workers as their library does it."""
+        """Ends the workers in the way of their library."""
         for worker in self._workers:
             worker.stop()
 
     def check(self) -> None:
-        """What must hold at the end."""
+        """Checks the invariants at the end."""
         assert not self.journal.failures, "\n".join(self.journal.failures)
         assert set(self.journal.runs) == self.journal.accepted
         places = self._library.places * self.WORKERS + self._library.sent_again * self.PRODUCERS
         assert self.journal.repeats <= len(KILLS) * places, f"{self.journal.repeats} repeats: {self.repeated()}"
 
     def summary(self) -> str:
-        """What happened, in one line."""
+        """A summary in one line."""
         return f"{self.journal}, {len(self.repeated())} of them more than once; {len(KILLS)} kills"
 
     def repeated(self) -> dict[int, int]:
-        """The jobs that ran more than once, and how often."""
+        """The jobs that ran more than once, with their numbers of runs."""
         return {job: runs for job, runs in self.journal.runs.items() if runs > 1}
 
     def _worker(self) -> Actor:

@@ -1,4 +1,6 @@
-"""Numbered messages: publishers at full speed, and listeners who notice any that is lost, repeated or misplaced."""
+"""Numbered messages: publishers at full speed, and subscribers that detect any lost, repeated or misplaced
+message.
+"""
 
 import threading
 
@@ -6,13 +8,13 @@ from harness.resp import Connection, encode
 from harness.waiting import wait_until
 
 PIPELINE = 50
-# So many messages of one publisher and channel may be on their way to a listener: all of them are threads of one process, and
-# those that listen must not be disconnected for being slow.
+# The maximum number of messages of one publisher and channel on their way to a subscriber. All of them are
+# threads of one process, and the subscribers must not be disconnected for being slow.
 WINDOW = 2000
 
 
 class Listener(threading.Thread):
-    """Subscribes to channels and takes what so many publishers send there."""
+    """Subscribes to channels and reads the messages of this many publishers."""
 
     def __init__(self, port: int, channels: list[str], publishers: int):
         super().__init__()
@@ -39,7 +41,7 @@ class Listener(threading.Thread):
 
 
 class Publisher(threading.Thread):
-    """Publishes numbered messages to all channels in turn until it is told to stop; the listeners must follow."""
+    """Publishes numbered messages to all channels in turn until stopped; the subscribers must keep up."""
 
     def __init__(
         self,
@@ -69,7 +71,7 @@ class Publisher(threading.Thread):
             for _ in commands:
                 self._connection.read()
             wait_until("listeners to follow", self._is_followed)
-        # Behind all others of this publisher, whatever those of other workers do.
+        # After all others of this publisher, regardless of other workers' messages.
         self._connection.call("PUBLISH", self._channels[0], "-1 0")
         self._connection.close()
 

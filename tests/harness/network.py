@@ -1,9 +1,10 @@
-"""Two network namespaces with a line between them that can be slow, or cut in one direction or both. Needs root.
+"""Two network namespaces with a line between them that can be slow, or cut in one direction or both. Needs
+root.
 
-Nothing of it is in the namespace of the test: a socket belongs to the namespace in which it was made, so clients enter
-that of their server for a moment (`Namespace.entered`), whatever becomes of the line.
+The test itself stays in its own namespace. A socket belongs to the namespace in which it was created, so
+clients enter the namespace of their server for a moment (`Namespace.entered`), independently of the line.
 
-A cut loses packets without telling anybody: they go to a hardware address that nobody has.
+A cut loses packets silently: they are sent to a hardware address that does not exist.
 """
 
 import contextlib
@@ -33,7 +34,7 @@ class Namespace:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Sockets that this thread makes meanwhile are in the namespace."""
+        """Sockets that this thread creates in the block are in the namespace."""
         with Path("/proc/thread-self/ns/net").open() as here, Path("/run/netns", self.name).open() as there:
             _enter(there.fileno())
             try:
@@ -42,12 +43,12 @@ class Namespace:
                 _enter(here.fileno())
 
     def wrapper(self) -> tuple[str, ...]:
-        """What is put before a command line to run it there."""
+        """The prefix of a command line that runs it there."""
         return ("ip", "netns", "exec", self.name)
 
 
 class Line:
-    """Two namespaces and what joins them. Close it, or use it with `with`."""
+    """Two namespaces and the line that joins them. Close it, or use it with `with`."""
 
     def __init__(self) -> None:
         number = next(NUMBERS)
@@ -77,21 +78,23 @@ class Line:
         self.close()
 
     def cut_from(self, end: Namespace) -> None:
-        """What this end sends is lost."""
+        """Loses the packets that this end sends."""
         self._send_to(end, NOBODY)
 
     def cut(self) -> None:
-        """What either end sends is lost."""
+        """Loses the packets of both ends."""
         self.cut_from(self.left)
         self.cut_from(self.right)
 
     def heal(self) -> None:
-        """Everything arrives again."""
+        """Delivers all packets again."""
         self._send_to(self.left, self.right.hardware_address)
         self._send_to(self.right, self.left.hardware_address)
 
     def slow_down(self) -> None:
-        """Packets take 20 ms each way; where the kernel knows no delay, they queue before a narrow line."""
+        """Packets take 20 ms each way; if the kernel has no delay queue, they wait before a narrow line
+        instead.
+        """
         for end in (self.left, self.right):
             queue = ["tc", "-n", end.name, "qdisc", "add", "dev", DEVICE, "root"]
             delayed = subprocess.run([*queue, "netem", "delay", "20ms"], capture_output=True, check=False)

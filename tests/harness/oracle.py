@@ -1,13 +1,14 @@
-"""The acknowledged-write oracle: what a crashed server may show after its restart, and what it may not.
+"""The acknowledged-write oracle: the states that a crashed server may show after its restart.
 
-One `Oracle` follows one connection that alone writes to one database. It knows every command that was sent and every
-one that was answered. Replies must be those of a server that executes the commands one by one. After a restart the
-database must hold exactly the state after some prefix of what was sent, and that prefix contains everything that was
-answered. This one comparison finds lost acknowledged writes, phantoms, torn values, half-applied MSETs, commands
-applied twice, and holes (a later write of the connection without an earlier one).
+One `Oracle` follows one connection, the only writer of one database. It knows every command that was sent and
+every one that was answered. Replies must be those of a server that executes the commands one by one. After a
+restart the database must hold exactly the state after some prefix of the sent commands, and that prefix must
+contain every answered command. This one comparison finds lost acknowledged writes, phantoms, torn values,
+half-applied MSETs, commands applied twice, and holes (a later write of the connection without an earlier
+one).
 
-Every value carries the number of the command that wrote it, `#<number>#`, so that a reader elsewhere can prove which
-command it has seen.
+Every value carries the number of the command that wrote it, `#<number>#`, so that a reader elsewhere can
+prove which command it has seen.
 """
 
 import random
@@ -18,7 +19,8 @@ from dataclasses import dataclass
 
 from harness import resp
 
-# Strings as bytes, lists as tuples, sets as frozensets, hashes and sorted sets as dictionaries that are never changed.
+# Strings as bytes, lists as tuples, sets as frozensets, hashes and sorted sets as dictionaries that are never
+# modified.
 Value = bytes | tuple | frozenset | dict
 State = dict[bytes, Value]
 KEYS = [b"key:%d" % number for number in range(48)]
@@ -36,23 +38,25 @@ NOISE = random.Random(20).randbytes(12 << 20).replace(b"#", b"+")
 
 @dataclass(frozen=True)
 class Operation:
-    """One command, or one transaction. `apply` does to a state what the server does, and returns the last reply."""
+    """One command, or one transaction. `apply` does to a state the same as the server, and returns the last
+    reply.
+    """
 
     number: int
     raw: bytes
     apply: Callable[[State], object]
-    # How many replies come, those of MULTI and of what is queued among them.
+    # The number of replies, including those of MULTI and of queued commands.
     replies: int = 1
 
 
 def value_of(number: int, size: int) -> bytes:
-    """A value that names the command that wrote it; about `size` bytes, different for every number."""
+    """A value that contains the number of its command; about `size` bytes, different for every number."""
     start = number * 31 % 4096
     return b"#%d#" % number + NOISE[start : start + size]
 
 
 def newest_mark(value: bytes) -> int:
-    """The number of the last command that had a part in the value: SET marks the head, APPEND the tail."""
+    """The number of the last command that wrote to the value: SET marks the head, APPEND the tail."""
     return max(map(int, MARK.findall(value[:40] + b"|" + value[-64:])))
 
 
@@ -76,7 +80,7 @@ class Workload:
         return kind(number)
 
     def depth(self) -> int:
-        """How many operations to send before their replies are read."""
+        """The number of operations to send before their replies are read."""
         return self._random.choice((1, 1, 2, 8, 32, 64))
 
     def _size(self) -> int:
@@ -148,7 +152,7 @@ class Workload:
         return Operation(number, resp.encode("RENAME", source, target), apply)
 
     def _push(self, number: int) -> Operation:
-        """A list of the numbers that were pushed; a long one is cut to the newest."""
+        """A list of the pushed numbers; a long one is cut to the newest."""
         key, member = self._random.choice(LISTS), value_of(number, self._random.choice((0, 20, 300)))
 
         def apply(state: State) -> object:
@@ -235,7 +239,7 @@ class Workload:
         return Operation(number, resp.encode("ZPOPMIN", key), apply)
 
     def _transaction(self, number: int) -> Operation:
-        """Two keys that are equal whenever anybody looks, and a list that grows with them."""
+        """Two keys that are equal at any time, and a list that grows with them."""
         value = value_of(number, self._size())
 
         def apply(state: State) -> object:
@@ -261,7 +265,7 @@ class Workload:
 
 
 def _discard(state: State, key: bytes, members: list[bytes]) -> int:
-    """Removes members of a set or names of a mapping, and the key when nothing is left."""
+    """Removes members of a set or names of a mapping, and the key when it becomes empty."""
     before = state.pop(key, frozenset())
     if isinstance(before, dict):
         left = {name: value for name, value in before.items() if name not in members}
@@ -278,17 +282,17 @@ class Oracle:
     def __init__(self, name: str):
         self.name = name
         self.acknowledged = 0
-        # State and number of the last operation that is known to have happened.
+        # State and number of the last operation that is known to have been executed.
         self.state: State = {}
         self.number = 0
         self._in_flight: deque[Operation] = deque()
 
     def sent(self, operation: Operation) -> None:
-        """To be called before the operation goes to the socket."""
+        """Must be called before the operation is sent."""
         self._in_flight.append(operation)
 
     def answered(self, reply: object) -> None:
-        """The reply to the oldest operation without one."""
+        """Takes the reply to the oldest operation without one."""
         operation = self._in_flight.popleft()
         expected = operation.apply(self.state)
         assert reply == expected, (
@@ -298,17 +302,18 @@ class Oracle:
         self.acknowledged += 1
 
     def refused(self) -> None:
-        """The oldest operation without a reply got an error that promises that nothing was done."""
+        """The oldest operation without a reply got an error that guarantees that nothing was executed."""
         self._in_flight.popleft()
 
     def emptied(self) -> None:
-        """Somebody else emptied the database while nothing was in flight."""
+        """Another client emptied the database while no operation was in flight."""
         assert not self._in_flight
         self.state = {}
 
     def recovered(self, found: State) -> int:
-        """Judges what the database holds after a restart and goes on from there. Returns how many operations
-        without a reply had happened all the same."""
+        """Checks the database after a restart and continues from its state. Returns the number of operations
+        without a reply that were executed nevertheless.
+        """
         candidate, match, survivors = dict(self.state), None, 0
         if candidate == found:
             match = self.number

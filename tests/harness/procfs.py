@@ -18,17 +18,17 @@ def resident_bytes(pid: int) -> int:
 
 
 def resident_bytes_peak(pid: int) -> int:
-    """The most it ever had, or had since `reset_peak`."""
+    """The maximum since its start, or since `reset_peak`."""
     return _status_bytes(pid, "VmHWM")
 
 
 def reset_peak(pid: int) -> None:
-    """Lets `resident_bytes_peak` start anew from what is resident now."""
+    """Resets `resident_bytes_peak` to the memory that is resident now."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def open_files(pid: int) -> int:
-    """How many descriptors the process has open, sockets included."""
+    """The number of descriptors that the process has open, sockets included."""
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 

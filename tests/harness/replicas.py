@@ -1,4 +1,4 @@
-"""What tests of leaders and replicas ask both, and wait for."""
+"""Queries and waits that tests of leaders and replicas share."""
 
 from harness import resp
 from harness.server import Server
@@ -14,7 +14,7 @@ def info(server: Server) -> dict[str, str]:
 
 
 def call(server: Server, *words):
-    """One command on a connection of its own; errors are values."""
+    """Sends one command on a connection of its own; errors are values."""
     with server.connect() as connection:
         return connection.call(*words)
 
@@ -25,7 +25,7 @@ def error_of(answer) -> str:
 
 
 def has_role(server: Server, role: str) -> bool:
-    """Whether it is `master` or `slave`, and not just beginning anew."""
+    """Whether it is `master` or `slave`, and not just restarting in its process."""
     try:
         return info(server)["role"] == role
     except (OSError, resp.Closed):
@@ -33,7 +33,7 @@ def has_role(server: Server, role: str) -> bool:
 
 
 def is_following(replica: Server) -> bool:
-    """Whether the link is up and everything is applied that is committed."""
+    """Whether the link is up and everything committed is applied."""
     try:
         fields = info(replica)
     except (OSError, resp.Closed):

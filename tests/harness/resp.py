@@ -1,7 +1,8 @@
-"""A raw RESP connection: bytes as they are on the wire, for what client libraries hide or refuse to send.
+"""A raw RESP connection: bytes as they are on the wire, for cases that client libraries hide or refuse to
+send.
 
-`Connection.call` and `read` understand RESP2 and the RESP3 types that the server sends. Errors come back as
-`ErrorReply` values, never as exceptions, so that a test can compare their text.
+`Connection.call` and `read` understand RESP2 and the RESP3 types that the server sends. Errors are returned
+as `ErrorReply` values, never raised as exceptions, so that a test can compare their text.
 """
 
 import socket
@@ -19,7 +20,7 @@ class ErrorReply:
 
 
 class Closed(Exception):
-    """The server closed the connection; `rest` is what came of the reply before that."""
+    """The server closed the connection; `rest` is the part of the reply received before that."""
 
     def __init__(self, rest: bytes):
         super().__init__(f"connection closed by the server after {rest[:200]!r}")
@@ -51,18 +52,18 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Closes the socket, whatever is still under way."""
+        """Closes the socket, even with data in flight."""
         self.socket.close()
 
     def send(self, raw: bytes) -> None:
-        """Sends the bytes as they are."""
+        """Sends the bytes unchanged."""
         try:
             self.socket.sendall(raw)
         except (BrokenPipeError, ConnectionResetError) as cut:
             raise Closed(b"") from cut
 
     def has_input(self) -> bool:
-        """Whether something was received that was not read."""
+        """Whether there are received bytes that were not read."""
         return self._position < len(self._buffer)
 
     def call(self, *arguments: bytes | str | int):

@@ -1,10 +1,10 @@
 """Server processes under test.
 
-SHEAF_TEST_SERVER=redis runs Debian's redis-server in Sheaf's place, to prove that a test asks for what clients
-really get. SHEAF_BINARY names another binary than target/release/sheaf.
+SHEAF_TEST_SERVER=redis runs Debian's redis-server instead of Sheaf, to prove that a test's expectations agree
+with Redis. SHEAF_BINARY names another binary than target/release/sheaf.
 
-Invariants: a port is free when it is chosen, and a server that answers on it is ours (its process id is asked
-for); every server ends with the test, and with the test run itself, however that ends.
+Invariants: a port is free when it is chosen, and a server that answers on it is ours (its process id is
+checked); every server ends with the test, and with the test run itself, however that ends.
 """
 
 import contextlib
@@ -39,16 +39,18 @@ def sheaf_binary() -> str:
 
 
 def free_port() -> int:
-    """A port that nothing listens on now."""
+    """A port on which no process listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 def lasting_port() -> int:
-    """A free port for a server that clients must find again: none that the system gives to connections by chance.
+    """A free port for a server that clients must find again: outside the range from which the system assigns
+    ports.
 
-    On such a port a client that connects while nobody listens may meet itself, and then nobody can listen.
+    On a port of that range, a client that connects while no process listens may connect to itself, which
+    blocks the port.
     """
     lowest, _ = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     candidates = range(int(lowest) // 2, int(lowest))
@@ -60,12 +62,12 @@ def lasting_port() -> int:
 
 
 def environment() -> dict[str, str]:
-    """Ours, without the variables that are settings of the server."""
+    """The environment of the test, without the variables that are settings of the server."""
     return {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
 
 
 def run_sheaf(*arguments: str, extra_environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs `sheaf` to its end: an offline command, or a start that is meant to fail."""
+    """Runs `sheaf` to its end: an offline command, or a start that is expected to fail."""
     return subprocess.run(
         [sheaf_binary(), *arguments],
         env=environment() | (extra_environment or {}),
@@ -80,7 +82,7 @@ def run_sheaf(*arguments: str, extra_environment: dict[str, str] | None = None) 
 
 @dataclass
 class Options:
-    """How a server is started, in Sheaf's words."""
+    """The options of a server, in Sheaf's terms."""
 
     durability: str = "strict"
     bind: str = "127.0.0.1"
@@ -88,15 +90,15 @@ class Options:
     port: int | None = None
     maxclients: int | None = None
     requirepass: str | None = None
-    # None: as many as the server takes by itself.
+    # None: the server's default.
     workers: int | None = 2
-    # Small, because every test makes new ones and zero-fills them.
+    # Small, because every test creates new ones and zero-fills them.
     log_segment_bytes: str = "16mb"
     extra: tuple[str, ...] = ()
-    # Runs the server: what is put before its command line.
+    # Runs the server: the prefix of its command line.
     wrapper: tuple[str, ...] = ()
     extra_environment: dict[str, str] = field(default_factory=dict)
-    # Where it runs, and its clients meet it, if not beside the test.
+    # The network namespace of the server and its clients, if not that of the test.
     namespace: Namespace | None = None
 
     def command_line(self, directory: Path, port: int, http_port: int) -> list[str]:
@@ -130,7 +132,7 @@ class Server:
         self._log_path = directory.with_suffix(".log")
         self._process: subprocess.Popen[bytes] | None = None
 
-    # -- starting ----------------------------------------------------------------------------------------------
+    # -- starting --------------------------------------------------------------------------------------------
 
     def start(self) -> "Server":
         """Starts the process and waits until it answers."""
@@ -141,7 +143,7 @@ class Server:
         raise AssertionError(f"no free port in {BIND_TRIES} tries")
 
     def spawn(self) -> None:
-        """Starts the process without waiting for anything."""
+        """Starts the process without waiting for readiness."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self.port, self.http_port = self.options.port or free_port(), free_port()
         with self._log_path.open("ab") as log:
@@ -156,7 +158,7 @@ class Server:
             )
 
     def _await_answer(self) -> bool:
-        """True when it is ready, False when somebody else took its port."""
+        """True when it is ready, False when another process took its port."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             status = self.process.poll()
@@ -170,7 +172,7 @@ class Server:
         raise AssertionError(f"the server did not answer within {PATIENCE_S:.0f} s")
 
     def answers(self) -> bool:
-        """Whether our process answers PING on its port: it has recovered everything."""
+        """Whether our process answers PING on its port, that is, has finished recovery."""
         try:
             with self._connection() as connection:
                 if self.options.requirepass is not None:
@@ -182,7 +184,7 @@ class Server:
             return False
         return isinstance(info, bytes) and f"process_id:{self.pid}\r\n".encode() in info
 
-    # -- while it runs -----------------------------------------------------------------------------------------
+    # -- while it runs ---------------------------------------------------------------------------------------
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -196,11 +198,11 @@ class Server:
         return self.process.pid
 
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def connect(self) -> resp.Connection:
-        """A new raw connection, authenticated if that is needed."""
+        """A new raw connection, authenticated if necessary."""
         connection = self._connection()
         if self.options.requirepass is not None:
             connection.call("AUTH", self.options.requirepass)
@@ -211,7 +213,7 @@ class Server:
             return resp.Connection(self.port)
 
     def log(self) -> str:
-        """What it has written to standard output and standard error, over all its starts."""
+        """Its standard output and standard error, over all its starts."""
         return self._log_path.read_text(errors="replace") if self._log_path.exists() else ""
 
     def wait_for_log(self, text: str) -> None:
@@ -219,7 +221,7 @@ class Server:
         wait_until(f"{text!r} in the server's log", lambda: text in self.log())
 
     def wait_until_idle(self) -> None:
-        """Waits until the server has nothing more to do: it uses no CPU for a while."""
+        """Waits until the server is idle: it uses no CPU for a while."""
         seen: list[int] = []
 
         def quiet() -> bool:
@@ -228,7 +230,7 @@ class Server:
 
         wait_until("the server to be idle", quiet)
 
-    # -- ending ------------------------------------------------------------------------------------------------
+    # -- ending ----------------------------------------------------------------------------------------------
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal."""
@@ -236,10 +238,11 @@ class Server:
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        """Stands still within the block: no thread of it runs, what it was sent waits for it."""
+        """Suspends the process within the block: no thread of it runs, and input waits for it."""
         self.signal(signal.SIGSTOP)
         try:
-            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)  # a signal that was sent has stopped nothing yet
+            # the signal was sent, but may not have taken effect yet
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
             yield
         finally:
             self.signal(signal.SIGCONT)

@@ -1,5 +1,5 @@
-"""Load under which a server is hit: writers whose every command an oracle follows, and readers who remember what
-they saw. All of it ends by itself when the server goes away.
+"""Load on a server that will be killed: writers whose every command an oracle follows, and readers that
+remember the values that they read. All of it ends by itself when the server stops answering.
 """
 
 import random
@@ -17,7 +17,7 @@ class OutcomeUnknown(Exception):
 
 
 class Writer:
-    """One connection that alone writes to database `number`, over any number of connections one after another."""
+    """The only writer of database `number`, over any number of connections one after another."""
 
     def __init__(self, number: int, seed: int, large_values: bool = True):
         self.number = number
@@ -33,7 +33,7 @@ class Writer:
         return connection
 
     def write(self, connection: resp.Connection) -> int:
-        """Sends one pipeline and reads its replies. Returns how many commands were acknowledged."""
+        """Sends one pipeline and reads its replies. Returns the number of acknowledged commands."""
         batch = [self.workload.next() for _ in range(self.workload.depth())]
         for operation in batch:
             self.oracle.sent(operation)
@@ -62,7 +62,7 @@ class Writer:
 
 
 class Reader:
-    """Reads keys of all writers and remembers, for each, the newest command whose effect it was shown."""
+    """Reads keys of all writers and remembers, for each, the newest command whose effect it has read."""
 
     def __init__(self, writers: list[Writer], seed: int):
         self._writers = writers
@@ -84,14 +84,14 @@ class Reader:
                 self.seen[number] = max(self.seen[number], newest_mark(value))
 
     def check(self) -> None:
-        """After the writers' checks: nothing that was shown may have disappeared."""
+        """After the writers' checks: no effect that was read may have disappeared."""
         for writer in self._writers:
             seen, kept = self.seen[writer.number], writer.oracle.number
             assert seen <= kept, f"operation {seen} of writer {writer.number} was shown, but only {kept} are there"
 
 
 class Storm:
-    """Writers and readers on threads. One storm lasts until the server goes away or `stop` is called."""
+    """Writers and readers on threads. A storm lasts until the server stops answering or `stop` is called."""
 
     def __init__(self, server: Server, writers: list[Writer], readers: list[Reader]):
         self._server = server
@@ -105,7 +105,7 @@ class Storm:
         self._threads = [threading.Thread(target=self._guarded, args=work, daemon=True) for work in works]
 
     def start(self, acknowledgements: int) -> "Storm":
-        """Starts the load. `wait` returns when so many commands have been answered."""
+        """Starts the load. `wait` returns when this many commands have been answered."""
         self._wanted = acknowledgements
         for thread in self._threads:
             thread.start()
@@ -116,7 +116,7 @@ class Storm:
         assert self._enough.wait(PATIENCE_S), "the server stopped answering"
 
     def stop(self) -> None:
-        """Ends the load after the replies that are under way."""
+        """Ends the load after the outstanding replies."""
         self._stopping.set()
 
     def join(self) -> None:
@@ -153,14 +153,14 @@ class Storm:
 
 
 def _known(value):
-    """The reply, if it is none of a log that failed."""
+    """The reply, unless it is the error of a failed log."""
     if isinstance(value, resp.ErrorReply):
         assert value.text.startswith("IOERR"), value
         raise OutcomeUnknown(value.text)
     return value
 
 
-# How to read a value of each type, and how the oracle holds it.
+# How to read a value of each type, and its form in the oracle.
 READS = {
     b"string": (("GET",), bytes),
     b"list": (("LRANGE", 0, -1), tuple),

@@ -1,4 +1,4 @@
-"""A command on a terminal of its own, and what a person would have seen there."""
+"""A command on a terminal of its own, and the output that a person would have seen there."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ class Terminal:
     def __init__(self, *arguments: object):
         self._primary, secondary = pty.openpty()
         self._bytes = b""
-        # indicatif draws nothing on a terminal that can do nothing.
+        # indicatif draws nothing on a terminal without capabilities.
         self._process = subprocess.Popen(
             [sheaf_binary(), *map(str, arguments)],
             env=environment() | {"TERM": "xterm"},
@@ -46,15 +46,15 @@ class Terminal:
                 self._bytes += piece
 
     def seen(self) -> str:
-        """All that was written so far, with what moves the cursor."""
+        """All output so far, with the cursor movements."""
         return self._bytes.decode(errors="replace")
 
     def percents(self) -> list[int]:
-        """Those of a bar, in the order in which they were drawn."""
+        """The frames of a progress bar, in the order in which they were drawn."""
         return [int(percent) for percent in re.findall(r"\] (\d+)%", self.seen())]
 
     def wait_for(self, text: str) -> None:
-        """Waits until it was written."""
+        """Waits until the text was written."""
         wait_until(f"{text!r} on the terminal", lambda: text in self.seen())
 
     def signal(self, number: signal.Signals) -> None:
@@ -62,7 +62,7 @@ class Terminal:
         self._process.send_signal(number)
 
     def wait_exit(self) -> int:
-        """Waits until the command has ended and all of its output is here; the exit status."""
+        """Waits until the command has ended and all of its output is read; returns the exit status."""
         status = self._process.wait(PATIENCE_S)
         self._reading.join()
         return status

@@ -10,7 +10,7 @@ MIB = 1024 * 1024
 
 
 class Volume:
-    """An ext4 file system in a file. `ballast` is what takes the space that the test gives back later."""
+    """An ext4 file system in a file. `ballast` is a file that takes space which the test frees later."""
 
     def __init__(self, place: Path, size_bytes: int):
         self._image = place / "volume.img"
@@ -27,17 +27,17 @@ class Volume:
             pytest.skip(f"no loop mount on this machine: {mounted.stderr.strip()}")
 
     def free_bytes(self) -> int:
-        """What can still be written."""
+        """The free space in bytes."""
         figures = os.statvfs(self.root)
         return figures.f_bavail * figures.f_frsize
 
     def fill_leaving(self, left_bytes: int) -> None:
-        """Takes all space but about so much."""
+        """Takes all space except about this many bytes."""
         with self._ballast.open("wb") as ballast:
             os.posix_fallocate(ballast.fileno(), 0, self.free_bytes() - left_bytes)
 
     def fill(self) -> None:
-        """Takes what is left, to the last block."""
+        """Takes the remaining space, to the last block."""
         with (self.root / "rest").open("wb") as rest:
             try:
                 while True:
@@ -47,7 +47,7 @@ class Volume:
                 pass
 
     def release(self) -> None:
-        """Gives back what `fill_leaving` and `fill` took."""
+        """Frees the space taken by `fill_leaving` and `fill`."""
         for path in (self._ballast, self.root / "rest"):
             path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Waiting for things to become true. Nothing here measures: a slow machine only waits longer."""
+"""Waiting for conditions to become true. Nothing here measures time: a slow machine only waits longer."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,9 @@ Found = TypeVar("Found")
 
 
 def wait_until(what: str, condition: Callable[[], Found], patience_s: float = PATIENCE_S) -> Found:
-    """Polls until `condition` returns something true, and returns that. Fails naming `what`."""
+    """Polls until `condition` returns something true, and returns that. Fails with a message that names
+    `what`.
+    """
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         found = condition()

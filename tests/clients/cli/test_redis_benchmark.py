@@ -1,4 +1,4 @@
-"""redis-benchmark runs to its end and does what it says. Its figures are not looked at here: see bench/."""
+"""redis-benchmark runs to its end with the expected results. Its figures are not checked here: see bench/."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ BENCHMARK_TIMEOUT_S = 150
 
 
 def run(server, *arguments: str) -> str:
-    """The output of one run that must succeed."""
+    """The output of one run, which must succeed."""
     done = subprocess.run(
         ["redis-benchmark", "-p", str(server.port), *arguments],
         capture_output=True,

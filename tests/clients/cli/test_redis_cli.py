@@ -102,9 +102,9 @@ def test_repeat(cli):
 
 
 def test_interactive_hints_come_from_command_docs(server):
-    """On a terminal redis-cli shows the arguments that may follow; it builds them from the server's COMMAND DOCS."""
+    """On a terminal redis-cli shows hints of arguments, which it builds from the server's COMMAND DOCS."""
     screen, terminal = pty.openpty()
-    # With no size redis-cli would ask the terminal where the cursor is and wait for an answer.
+    # Without a size, redis-cli would query the terminal's cursor position and wait for an answer.
     termios.tcsetwinsize(terminal, (50, 200))
     process = subprocess.Popen(
         ["redis-cli", "-p", str(server.port)],
@@ -130,7 +130,7 @@ def test_interactive_hints_come_from_command_docs(server):
         wait_for(b"key start end")
         os.write(screen, b"\x15PING\r")
         wait_for(b"PONG")
-        # Before each prompt redis-cli throws away what was typed ahead.
+        # Before each prompt redis-cli discards input that was typed ahead.
         wait_for(b"> ")
         os.write(screen, b"quit\r")
         assert process.wait(PATIENCE_S) == 0

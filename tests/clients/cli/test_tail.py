@@ -17,7 +17,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ")
 
 
 class Tail:
-    """A running `sheaf tail` and what it has printed."""
+    """A running `sheaf tail` and its output."""
 
     def __init__(self, *arguments: str, port: int, stderr: object = subprocess.PIPE):
         self.process = subprocess.Popen(
@@ -30,13 +30,13 @@ class Tail:
         )
 
     def lines(self, count: int) -> list[str]:
-        """So many of the next lines, without their times."""
+        """This many of the next lines, without their times."""
         found = [self.process.stdout.readline() for _ in range(count)]
         assert all(TIME.match(line) for line in found), found
         return [TIME.sub("", line, count=1).rstrip("\n") for line in found]
 
     def end(self) -> tuple[int, str]:
-        """Waits for it to end; the status and what is left on standard error."""
+        """Waits for it to end; returns the status and the rest of standard error."""
         _, errors = self.process.communicate(timeout=PATIENCE_S)
         return self.process.returncode, errors
 
@@ -54,7 +54,7 @@ def following(*arguments: str, port: int):
 
 @pytest.fixture
 def tail(server):
-    """Starts `sheaf tail` on channels and waits until the server knows of them."""
+    """Starts `sheaf tail` on channels and waits until the server has its subscriptions."""
     started: list[Tail] = []
 
     def start(*arguments: str, listeners: int = 1, **options) -> Tail:
@@ -126,14 +126,14 @@ POSITION = re.compile(r"\d+:(\d+):\d+ ")
 
 
 def positions(lines: list[str]) -> tuple[list[int], list[str]]:
-    """Where in the log messages stand, and their lines without that."""
+    """Positions of messages in the log, and their lines without positions."""
     places = [int(POSITION.match(line)[1]) for line in lines]
     return places, [POSITION.sub("", line, count=1) for line in lines]
 
 
 @pytest.fixture
 def durable(new_server):
-    """Makes servers with durable channels."""
+    """Starts servers with durable channels."""
     return lambda **options: new_server(extra=("--durable-channels", "log:*"), **options)
 
 
@@ -151,7 +151,7 @@ def test_durable_channels_are_followed_from_a_position_on(durable):
         assert places == sorted(set(places))
     with following("log:b", "log:a", "--from", lines[6].split(" ")[0], port=server.port) as later:
         _, shown = positions(later.lines(7))
-        # Each in its order; the first one may begin before the other.
+        # Each channel in its order; the first one may begin before the other.
         assert [line for line in shown if "a" in line] == [f"log:a {number}" for number in range(7, 10)]
         assert [line for line in shown if "b" in line] == [f"log:b {number}" for number in range(6, 10)]
 
@@ -167,7 +167,7 @@ def test_a_lost_connection_leaves_no_gap_in_durable_channels(durable):
         assert positions(tail.lines(1))[1] == ["log:a before"]
         server.kill()
         assert "sheaf: lost the connection" in tail.process.stderr.readline()
-        # It does not look there.
+        # On another port, to which the follower does not reconnect.
         server.start()
         with server.connect() as publisher:
             publisher.call("PUBLISH", "log:a", "meanwhile")
@@ -178,7 +178,7 @@ def test_a_lost_connection_leaves_no_gap_in_durable_channels(durable):
         assert sorted(positions(tail.lines(2))[1]) == ["log:a meanwhile", "log:quiet meanwhile"]
         assert tail.process.stderr.readline() == "sheaf: connected again; going on where it was\n"
         server.kill()
-        # Another log, in which nobody knows the position.
+        # Another log, which does not have the position.
         other = durable(port=port).start()
         assert "sheaf: lost the connection" in tail.process.stderr.readline()
         gap = "sheaf: what comes next in log:{} is no longer kept; going on with the oldest message that is\n"
@@ -214,7 +214,7 @@ def test_a_closed_pipe_is_an_end_in_order(server, tail):
 def test_it_can_be_interrupted_while_nobody_reads_what_it_prints(server, tail):
     following = tail("c")
     with server.connect() as publisher:
-        # More than the pipe and the sockets hold between them.
+        # More than the pipe and the sockets together buffer.
         for _ in range(64):
             publisher.call("PUBLISH", "c", "x" * (1 << 20))
     following.process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Fixtures for tests that speak HTTP to a server of their own."""
+"""Fixtures for tests that use HTTP on a server of their own."""
 
 import pytest
 

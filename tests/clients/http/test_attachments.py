@@ -1,4 +1,4 @@
-"""Attachments: beside documents, inline, in parts, once."""
+"""Attachments: in requests of their own, inline, in parts, deduplicated."""
 
 import base64
 import hashlib

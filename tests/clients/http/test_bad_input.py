@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is a clear error, and the next request is answered."""
+"""For any input, the answer is a clear error, and the next request is answered."""
 
 import contextlib
 import gzip
@@ -85,7 +85,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(server, db):
         reply = connection.recv(4096)
         assert reply.startswith(b"HTTP/1.1 413 ")
         assert b'{"error":"too_large","reason":"the request entity is too large"}' in reply
-    # Without a length it is refused as soon as it is too large.
+    # Without a declared length it is refused as soon as it is too large.
     with socket.create_connection(("127.0.0.1", server.http_port)) as connection:
         connection.sendall(b"PUT /db/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         piece = b"100000\r\n" + bytes(MIB) + b"\r\n"
@@ -159,7 +159,7 @@ def test_what_is_no_http_ends_its_connection_only(server, couch, sent):
 
 
 def test_random_bodies_and_queries_never_break_a_server(db, request):
-    """A few hundred requests of chance against every endpoint that takes a body."""
+    """A few hundred random requests to every endpoint that accepts a body."""
     import random
 
     chance = random.Random(request.config.getoption("seed"))

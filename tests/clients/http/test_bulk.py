@@ -1,4 +1,4 @@
-"""Many documents at once: what replication and applications with batches send."""
+"""Many documents at once: requests of replication and of applications with batches."""
 
 import pytest
 

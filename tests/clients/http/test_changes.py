@@ -169,7 +169,7 @@ def test_browsers_follow_events(db, second):
 
 
 def test_a_feed_under_load_has_every_document_and_none_twice(db, server):
-    """Writers on several connections, a reader that follows: nothing is missing, nothing comes twice."""
+    """Writers on several connections, a reader that follows: no change is missing or repeated."""
     writers, each = 4, 200
     feed = db.begin("GET", "/db/_changes?feed=continuous&heartbeat=1000")
 

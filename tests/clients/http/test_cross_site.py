@@ -1,4 +1,4 @@
-"""Pages of other origins, and what a browser can be made to send: nothing changes for them unless CORS lets them in."""
+"""Requests that a page of another origin can make a browser send: nothing changes unless CORS allows it."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_pages_of_this_server_and_other_clients_may_change_things(db, server):
         ]
     ):
         assert db.ok("PUT", f"/db/{number}", {}, **headers)["ok"]
-        # As curl does without being told otherwise.
+        # As curl sends by default.
         assert db.send("PUT", f"/db/curl-{number}", b"{}", Content_Type="application/x-www-form-urlencoded", **headers).status == 201
 
 

@@ -1,4 +1,4 @@
-"""Databases: made, described, removed."""
+"""Databases: created, described, deleted."""
 
 import json
 

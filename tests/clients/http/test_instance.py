@@ -1,4 +1,4 @@
-"""What concerns the server as a whole: greeting, ids, settings, pages of other origins."""
+"""The server as a whole: greeting, ids, settings, pages of other origins."""
 
 import json
 import re
@@ -98,7 +98,7 @@ def test_what_is_configured_over_http_stays_so(new_server):
 def test_pages_of_other_origins_are_let_in_once_they_are_allowed(couch):
     origin = {"Origin": "http://page.example"}
     assert "Access-Control-Allow-Origin" not in couch.get("/", **origin).headers
-    # What `add-cors-to-couchdb` does.
+    # The requests of `add-cors-to-couchdb`.
     for section, key, value in [
         ("httpd", "enable_cors", "true"),
         ("cors", "origins", "*"),

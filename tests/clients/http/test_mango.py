@@ -105,14 +105,14 @@ def test_an_index_that_is_damaged_is_made_again_by_itself(new_server, damage):
         question = {"selector": {"n": {"$gte": 500}}, "sort": ["n"], "limit": 1000}
         found = couch.ok("POST", "/db/_find", question)["docs"]
         assert len(found) == 1000
-        # A later state of the file refers to what the earlier one has written.
+        # A later state of the file refers to parts written by the earlier one.
         couch.put("db", {"_id": "late", "n": 1})
         assert couch.ok("POST", "/db/_find", question)["docs"] == found
     server.stop()
     [index] = server.directory.rglob("*.index")
     content = bytearray(index.read_bytes())
     if damage == "bytes are flipped":
-        # Neither where it begins nor where its newest state ends: the file is opened, and found damaged by who reads it.
+        # Neither at the beginning nor at the newest state: the file is opened, and a reader finds the damage.
         for offset in range(len(content) // 4, len(content) // 2, 512):
             content[offset] ^= 0xFF
     else:
@@ -120,12 +120,12 @@ def test_an_index_that_is_damaged_is_made_again_by_itself(new_server, damage):
     index.write_bytes(content)
     server.start()
     with Couch(server.http_port) as couch:
-        # Damage that is met while the reply is on its way breaks that one off.
+        # If the damage is met during the reply, the reply is broken off.
         with contextlib.suppress(http.client.IncompleteRead):
             assert couch.ok("POST", "/db/_find", question)["docs"] == found
     with Couch(server.http_port) as couch:
         for _ in range(3):
             assert couch.ok("POST", "/db/_find", question)["docs"] == found
-    # A file without its end goes on from an earlier state of it, which may be no damage.
+    # A file without its end continues from an earlier state, which need not be damage.
     told = server.log().count("an index for queries is damaged: it is made again")
     assert told == 1 or damage == "the end is lost" and told == 0

@@ -41,7 +41,7 @@ def test_plain_text(couch, accept):
     content_type, families = _families(couch, text, accept)
     assert content_type == "text/plain; version=0.0.4; charset=utf-8"
     _check(families)
-    # The parser takes `_total` off again: of a family that is a counter.
+    # The parser strips `_total` from the name of a counter's family.
     assert families["sheaf_log_records"].type == "counter"
     assert not [family.name for family in families.values() if family.type in ("unknown", "untyped")]
 

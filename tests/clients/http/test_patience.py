@@ -1,4 +1,4 @@
-"""Clients that do nothing, or nearly: they are let go, and hold up nobody."""
+"""Clients that send nothing, or almost nothing: they are disconnected, and delay no other client."""
 
 import socket
 import threading
@@ -63,7 +63,7 @@ def test_heads_and_bodies_that_come_drop_by_drop_are_given_up(server, db):
 
 
 def test_who_takes_nothing_holds_up_nobody_and_costs_little(server, db):
-    """Many clients ask for a lot and read nothing: others are answered, memory stays."""
+    """Many clients request a lot and read nothing: others are answered, and memory stays bounded."""
     for number in range(20):
         db.ok("PUT", f"/db/{number}", {"x": "y" * 500_000})
     greedy = []
@@ -86,7 +86,7 @@ def test_connections_beyond_the_limit_are_closed_and_the_others_are_not(new_serv
     server = new_server(maxclients=10).start()
     address = ("127.0.0.1", server.http_port)
     held = [socket.create_connection(address) for _ in range(10)]
-    # Nobody has sent a request: the server has taken them all the same once it turns others away.
+    # None has sent a request: once the server refuses connections, it has accepted them all.
     with socket.create_connection(address) as extra:
         assert _ends_within(extra, 30)
     held[0].sendall(b"GET /_up HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Who may do what: admins, passwords, cookies, security objects."""
+"""Permissions: admins, passwords, cookies, security objects."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def guarded(new_server):
 def test_without_admins_everybody_is_one(couch):
     who = couch.ok("GET", "/_session")
     assert who["userCtx"] == {"name": None, "roles": ["_admin"]}
-    # Clients that are set up for a password are not turned away.
+    # Clients that send a password are not refused.
     with Couch(couch._connection.port, ("anna", "any")) as other:
         assert other.ok("GET", "/_session")["ok"] is True
 
@@ -89,7 +89,8 @@ def test_who_needs_no_password_must_call_this_machine_by_a_name_of_its_own(new_s
     server = new_server(extra=("--http-hosts", "db.example")).start()
     with Couch(server.http_port) as couch:
         couch.ok("PUT", "/db")
-        # What a page sends whose name was made to lead here: its browser takes both for the same origin.
+        # The request of a page whose own name was pointed at this server: its browser treats both as the same
+        # origin.
         for host in ("evil.example", f"evil.example:{server.http_port}", "localhost.evil.example"):
             for asked in ("GET /", "GET /db/_all_docs", "PUT /db/a", "GET /metrics", "POST /_backup"):
                 assert couch.send(*asked.split(), Host=host).told()[:2] == (403, "forbidden"), (host, asked)

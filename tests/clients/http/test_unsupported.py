@@ -1,4 +1,6 @@
-"""What CouchDB has and Sheaf has not is refused with what to use instead; nothing is stored that would not be honoured."""
+"""CouchDB features that Sheaf lacks are refused, and the alternative is named; nothing is stored that would
+not be honoured.
+"""
 
 import pytest
 

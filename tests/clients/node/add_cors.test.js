@@ -1,5 +1,8 @@
 'use strict';
-/* add-cors-to-couchdb: what PouchDB's guide tells people to run once, so that their pages may use a server. */
+/*
+ * add-cors-to-couchdb: the script that PouchDB's guide recommends to run once, so that pages may use a
+ * server.
+ */
 
 const assert = require('node:assert/strict');
 const addCors = require('add-cors-to-couchdb');

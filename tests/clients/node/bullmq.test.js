@@ -1,12 +1,15 @@
 'use strict';
-/* What BullMQ does beside running jobs: flows, schedulers, limits, events, pauses, cleaning. Under kills: clients/queues. */
+/*
+ * Features of BullMQ besides jobs: flows, schedulers, limits, events, pauses, cleaning. Kills:
+ * clients/queues.
+ */
 
 const assert = require('node:assert/strict');
 const { FlowProducer, Queue, QueueEvents, Worker } = require('bullmq');
 const { Redis } = require('ioredis');
 const { serverTest, waitUntil } = require('./server');
 
-/* Declares a test that gets `make`, which makes parts of BullMQ that are closed at the end, and the port. */
+/* Declares a test that gets the port, and `make`, which creates BullMQ objects that are closed at the end. */
 function bullTest(name, work) {
   serverTest(name, async (server) => {
     const connection = { host: '127.0.0.1', port: server.port };

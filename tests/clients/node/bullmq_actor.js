@@ -1,10 +1,10 @@
 'use strict';
 /*
- * A producer or a worker of BullMQ, as a process (what it says: harness/job_storm.py).
+ * A producer or a worker of BullMQ, as a process (its output: harness/job_storm.py).
  *
  *     bullmq_actor.js PORT produce FIRST END STEP
  *     bullmq_actor.js PORT work PLACES
- *     bullmq_actor.js PORT counts            prints how many jobs are in each state
+ *     bullmq_actor.js PORT counts            prints the number of jobs in each state
  *
  * Some jobs are delayed, some have a priority, some fail the first time.
  */
@@ -15,25 +15,27 @@ const { Queue, Worker } = require('bullmq');
 const NAME = 'jobs';
 const ADDING_AT_ONCE = 16;
 const DELAY_MS = 50;
-// A job whose worker is gone is taken up again after the first of these, which is looked for at intervals of the second.
+// A job of a dead worker is recovered after the first time; the second is the interval of the check.
 const LOCK_MS = 5000;
 const STALLED_INTERVAL_MS = 1000;
 
 const [port, role, ...rest] = process.argv.slice(2);
 const connection = { host: '127.0.0.1', port: Number(port) };
 
-/* Lines must have left this process before it is killed: no buffer of ours. */
+/* Lines must have left this process before it is killed, so they are not buffered. */
 function say(line) {
   writeSync(1, `${line}\n`);
 }
 
-/* What a library reports while its server is away is no failure; it is shown if the test fails. */
+/*
+ * Errors of the library while its server is unavailable are not failures; they are shown if the test fails.
+ */
 function remark(error) {
   console.error(String(error));
 }
 
 function optionsOf(number) {
-  // With an id of the application's, adding again what was added changes nothing.
+  // With an id chosen by the application, adding a job again has no effect.
   const options = { jobId: `job-${number}`, attempts: 3 };
   if (number % 10 === 1) options.delay = DELAY_MS;
   if (number % 10 === 2) options.priority = 1 + (number % 3);

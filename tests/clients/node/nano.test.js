@@ -40,9 +40,9 @@ nanoTest('documents are inserted, read, changed, copied and destroyed', async (n
   await assert.rejects(things.insert({ happy: true }, 'rabbit'), { statusCode: 409, error: 'conflict' });
   const head = await things.head('rabbit');
   assert.equal(head.etag, `"${changed.rev}"`);
-  // What is not a leaf any more is gone, as in CouchDB after a compaction.
+  // Revisions that are no longer leaves are removed, as in CouchDB after a compaction.
   await assert.rejects(things.get('rabbit', { rev: made.rev }), { statusCode: 404, reason: 'missing' });
-  // It has no call for this any more, and headers only for a whole client.
+  // nano no longer has a call for this, and sets headers only for a whole client.
   const copying = Nano({ url: nano.config.url, headers: { Destination: 'hare' } });
   await copying.request({ db: 'things', doc: 'rabbit', method: 'COPY' });
   assert.equal((await things.get('hare')).happy, false);
@@ -89,7 +89,7 @@ nanoTest('changes are read from the beginning and followed', async (nano, things
   assert.deepEqual(results.map(({ id }) => id), ['a', 'b']);
   for (const id of ['c', 'd', 'e']) await things.insert({}, id);
   const seen = [];
-  // It polls until nothing is left. Its stop() in the midst of a poll rejects a promise that nobody can handle.
+  // It polls until no changes are left. stop() during a poll rejects a promise that no caller can handle.
   const reader = things.changesReader.get({ since: lastSeq, includeDocs: true });
   reader.on('change', (change) => seen.push(change.id));
   await new Promise((resolve, reject) => { reader.on('end', resolve).on('error', reject); });

@@ -1,5 +1,7 @@
 'use strict';
-/* node-redis: the current major in both protocols, and version 4, which still has most installations. */
+/*
+ * node-redis: the current major version in both protocols, and version 4, which is still the most installed.
+ */
 
 const assert = require('node:assert/strict');
 const current = require('redis');

@@ -1,5 +1,8 @@
 'use strict';
-/* node-redis with collections, transactions and commands that wait; the current major in both protocols, and version 4. */
+/*
+ * node-redis with collections, transactions and blocking commands; the current version in both protocols, and
+ * 4.
+ */
 
 const assert = require('node:assert/strict');
 const current = require('redis');

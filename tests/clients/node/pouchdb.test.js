@@ -1,7 +1,8 @@
 'use strict';
 /*
- * PouchDB against the HTTP port: what an app that works offline does. Each test has a server and local databases (LevelDB) of
- * its own. A replication that is over has to have moved everything; a live one is waited for by what arrives.
+ * PouchDB against the HTTP port: the operations of an offline-first app. Each test has a server and local
+ * databases (LevelDB) of its own. A finished replication must have copied everything; tests of a live one
+ * wait for its changes.
  */
 
 const assert = require('node:assert/strict');
@@ -12,7 +13,9 @@ const path = require('node:path');
 const PouchDB = require('pouchdb');
 const { serverTest, waitUntil } = require('./server');
 
-/* Declares a test with `local(name)` and `remote(name)`, which make databases; all are closed at the end. */
+/*
+ * Declares a test with `local(name)` and `remote(name)`, which create databases; all are closed at the end.
+ */
 function pouchTest(name, work) {
   serverTest(name, async (server) => {
     const directory = mkdtempSync(path.join(tmpdir(), 'sheaf-pouch-'));
@@ -45,7 +48,7 @@ async function assertSame(a, b) {
   assert.deepEqual(await content(a), await content(b));
 }
 
-/* Writes a new document, again if a connection is used that the server has had before it was killed. */
+/* Writes a new document; retries if the connection is one from before the kill. */
 async function putAgain(database, doc) {
   await waitUntil(`${doc._id} is written`, async () => {
     try {
@@ -58,8 +61,9 @@ async function putAgain(database, doc) {
 }
 
 /*
- * PouchDB 9 asks for a database's info after each batch to tell progress, and handles no failure of it: a server killed at
- * that moment is an unhandled rejection. Who does handle the failure still hears of it.
+ * After each batch PouchDB 9 requests the database's info to report progress, and does not handle a failure:
+ * if the server is killed at that moment, the rejection is unhandled. A caller that handles the failure still
+ * gets it.
  */
 function infoMayFail(database) {
   const ask = database.info.bind(database);

@@ -1,9 +1,9 @@
 'use strict';
 /*
- * PouchDB in a real browser, against the HTTP port of another origin: IndexedDB here, CORS and the browser's own connections
- * between. What PouchDB itself does is tested in pouchdb.test.js; here it is whether a browser lets it.
+ * PouchDB in a real browser, against the HTTP port of another origin: with IndexedDB, CORS and the browser's
+ * own connections. pouchdb.test.js tests PouchDB itself; here the question is whether a browser permits it.
  *
- * Needs Chromium: /usr/bin/chromium, or what CHROMIUM names. The functions that are given to `evaluate` run in the page.
+ * Needs Chromium: /usr/bin/chromium, or the path in CHROMIUM. Functions passed to `evaluate` run in the page.
  */
 
 const assert = require('node:assert/strict');
@@ -40,12 +40,12 @@ async function configure(server, section, key, value) {
   assert.equal((await fetch(address, { method: 'PUT', body: JSON.stringify(value) })).status, 200);
 }
 
-/* Declares a test with the page of an app whose origin the server lets in. */
+/* Declares a test with the page of an app whose origin the server allows. */
 function browserTest(name, work) {
   serverTest(name, async (server) => {
     await configure(server, 'httpd', 'enable_cors', 'true');
     await configure(server, 'cors', 'origins', origin());
-    // PouchDB has the browser send cookies, which it does only where it may.
+    // PouchDB tells the browser to send cookies, which it does only if permitted.
     await configure(server, 'cors', 'credentials', 'true');
     const context = await browser.createBrowserContext();
     try {
@@ -53,7 +53,7 @@ function browserTest(name, work) {
       await page.goto(origin());
       await page.addScriptTag({ path: require.resolve('pouchdb/dist/pouchdb.js') });
       await page.evaluate(() => {
-        // Polls, because a replication tells only of itself.
+        // Polls, because a replication reports only its own changes.
         window.until = async (condition) => {
           while (!(await condition())) await new Promise((again) => { setTimeout(again, 5); });
         };

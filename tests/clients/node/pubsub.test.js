@@ -1,5 +1,7 @@
 'use strict';
-/* Channels over node-redis in both protocols and version 4, and over ioredis: as rooms of a chat use them. */
+/*
+ * Channels over node-redis in both protocols and version 4, and over ioredis, as a chat with rooms uses them.
+ */
 
 const assert = require('node:assert/strict');
 const Redis = require('ioredis');

@@ -1,5 +1,5 @@
 'use strict';
-/* A queue whose jobs are acknowledged, over node-redis, on a server that is killed while it works. */
+/* A queue with acknowledgements, over node-redis, on a server that is killed meanwhile. */
 
 const assert = require('node:assert/strict');
 const { createClient } = require('redis');
@@ -43,7 +43,7 @@ serverTest('a queue loses nothing and repeats nothing that was acknowledged', as
     }
   };
 
-  // The end of a connection ends who works on it; everything else is a failure.
+  // A closed connection ends its worker; any other error is a failure.
   const untilKilled = (working) => working.catch((error) => {
     if (error instanceof assert.AssertionError) throw error;
   });

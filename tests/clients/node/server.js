@@ -1,7 +1,7 @@
 'use strict';
 /*
- * One server process per test. SHEAF_TEST_SERVER=redis runs redis-server in Sheaf's place, SHEAF_BINARY names another
- * binary than target/release/sheaf. The server's log is printed when the test fails.
+ * One server process per test. SHEAF_TEST_SERVER=redis runs redis-server instead of Sheaf, SHEAF_BINARY names
+ * another binary than target/release/sheaf. The server's log is printed when the test fails.
  */
 
 const { spawn } = require('node:child_process');
@@ -39,7 +39,7 @@ function commandLine(directory, port, httpPort, password) {
   return [BINARY, ['serve', ...place, '--http-port', String(httpPort), '--log-segment-bytes', '16mb', ...secret]];
 }
 
-/* Resolves to true when this process answers PING on the port, and not another test's server: it has loaded its data. */
+/* Whether this process, and not another test's server, answers PING on the port: it has loaded its data. */
 function answers(port, password, pid) {
   return new Promise((resolve) => {
     const ask = 'PING\r\nINFO server\r\n';
@@ -85,7 +85,7 @@ class Server {
     }
   }
 
-  /* Starts the process; whether it answers. */
+  /* Starts the process; resolves to whether it answers. */
   async #started() {
     const [program, flags] = commandLine(this.#directory, this.port, this.httpPort, this.#password);
     const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('SHEAF_')));
@@ -102,7 +102,7 @@ class Server {
     return true;
   }
 
-  /* Where its document databases are. */
+  /* The URL of its document databases. */
   get url() {
     return `http://127.0.0.1:${this.httpPort}`;
   }
@@ -123,7 +123,7 @@ class Server {
 function serverTest(name, work, { password } = {}) {
   test(name, { timeout: 2 * PATIENCE_MS }, async (t) => {
     const server = await new Server(password).start();
-    // A client that waits for ever is set free when its server goes away.
+    // A client that waits for ever returns when its server ends.
     t.signal.addEventListener('abort', () => server.stop());
     try {
       await work(server, t);

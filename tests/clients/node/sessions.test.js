@@ -101,7 +101,7 @@ serverTest('sessions survive a kill in the middle of visits', async (server) => 
       }
     };
     const stays = Array.from({ length: visitors }, (_, number) => stay(`user-${number}`).catch((error) => {
-      // Whoever visits while the server goes away gets an error.
+      // A visit while the server is being killed gets an error.
       if (error instanceof assert.AssertionError) throw error;
     }));
     await Promise.race([manyVisits, Promise.all(stays)]);
@@ -116,7 +116,7 @@ serverTest('sessions survive a kill in the middle of visits', async (server) => 
     for (const [user, { headers, visits }] of answered) {
       const again = await visit(headers);
       assert.equal(again.user, user);
-      // The visit that was under way may have been counted.
+      // The unanswered visit may have been counted.
       assert.ok(again.visits === visits + 1 || again.visits === visits + 2, `${again.visits} after ${visits}`);
     }
   } finally {

@@ -1,7 +1,7 @@
 'use strict';
 /*
- * Socket.IO on two servers that share one Sheaf: broadcasts, rooms, acknowledgements and questions between the servers, through
- * channels and patterns (the usual adapter) and through shard channels (the sharded one).
+ * Socket.IO on two servers that share one Sheaf: broadcasts, rooms, acknowledgements and requests between the
+ * servers, through channels and patterns (the usual adapter) and through shard channels (the sharded one).
  */
 
 const assert = require('node:assert/strict');
@@ -15,7 +15,7 @@ const { io: connectTo } = require('socket.io-client');
 const { serverTest, waitUntil } = require('./server');
 
 const MESSAGES = 200;
-// The adapter keeps a timer for so long after an answer, and with it the process.
+// The adapter keeps a timer, and with it the process, for this time after an answer.
 const ANSWER_MS = 10_000;
 
 const nodeRedis = (library, options = {}) => async (port) => {
@@ -55,7 +55,7 @@ async function application(port, adapter, connect) {
   return { io, url: `http://127.0.0.1:${http.address().port}`, close };
 }
 
-/* A browser, and what it was told. */
+/* A browser, and the messages that it received. */
 async function browser(url, answer) {
   const socket = connectTo(url, { transports: ['websocket'], reconnection: false });
   const told = [];
@@ -81,13 +81,13 @@ for (const [variant, adapter, connect] of VARIANTS) {
       await waitUntil('each to know the other', async () => (await first.io.fetchSockets()).length === 4);
       await waitUntil('each to know the other', async () => (await second.io.fetchSockets()).length === 4);
 
-      // Broadcasts, in order, to everybody.
+      // Broadcasts, in order, to all browsers.
       for (let number = 0; number < MESSAGES; number++) first.io.emit('all', number);
       const expected = Array.from({ length: MESSAGES }, (_, number) => ['all', number]);
       await waitUntil('all broadcasts', () => browsers.every(({ told }) => told.length === MESSAGES));
       for (const { told } of browsers) assert.deepEqual(told.splice(0), expected);
 
-      // Rooms, which servers and browsers write to.
+      // Rooms, to which servers and browsers write.
       await Promise.all([a.join('room'), c.join('room')]);
       second.io.to('room').emit('news', { text: 'for a and c', binary: Buffer.from([0, 13, 10, 255]) });
       a.socket.emit('say', 'room', 'hello from a');
@@ -101,7 +101,7 @@ for (const [variant, adapter, connect] of VARIANTS) {
       assert.deepEqual(answers.sort(), [0, 1, 2, 3]);
       for (const { told } of browsers) assert.deepEqual(told.splice(0), [['question', 'who?']]);
 
-      // One server asks the other.
+      // One server sends a request to the other.
       second.io.on('load', (what, reply) => reply(`${what} is low`));
       assert.deepEqual(await first.io.serverSideEmitWithAck('load', 'cpu'), ['cpu is low']);
 

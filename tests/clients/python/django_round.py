@@ -1,7 +1,7 @@
 """Django's cache and session backends: `django_round.py URL PROTOCOL WHAT`. Run by test_django.py.
 
-WHAT is `all` for one round of everything, `write` to write until the server goes away, telling what was answered, or
-`read` to compare what is there with what `write` told, given on standard input.
+WHAT is `all` for one round of everything, `write` to write until the server stops answering and print the
+answered rounds, or `read` to compare the data with the output of `write`, given on standard input.
 """
 
 import json
@@ -11,7 +11,7 @@ from django.conf import settings
 
 
 def configure(url: str, protocol: int) -> None:
-    """Django, with nothing but a cache in Redis and sessions in the cache."""
+    """Django with only a cache in Redis and sessions in the cache."""
     cache = {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": url,
@@ -77,7 +77,7 @@ def check_cache() -> None:
 
 
 def check_sessions() -> None:
-    """A visitor who comes, logs in, gets a new session key, and logs out."""
+    """A visitor who arrives, logs in, gets a new session key, and logs out."""
     from django.contrib.sessions.backends.cache import SessionStore
 
     visitor = SessionStore()
@@ -99,7 +99,7 @@ def check_sessions() -> None:
 
 
 def write_until_cut() -> None:
-    """Prints `[number, session key]` after every round of writes that was answered, one JSON list a line."""
+    """Prints `[number, session key]` after every answered round of writes, one JSON list a line."""
     from django.contrib.sessions.backends.cache import SessionStore
     from django.core.cache import cache
     from redis import ConnectionError
@@ -120,7 +120,7 @@ def write_until_cut() -> None:
 
 
 def read_back() -> None:
-    """What was answered is there; the round that was under way may be there in part."""
+    """All answered rounds are there; the last, unanswered round may be there in part."""
     from django.contrib.sessions.backends.cache import SessionStore
     from django.core.cache import cache
 

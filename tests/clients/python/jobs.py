@@ -1,4 +1,4 @@
-"""Two queues as applications write them with redis-py: one whose jobs are acknowledged, one whose jobs are due later.
+"""Two queues as applications write them with redis-py: one with acknowledgements, one with delayed jobs.
 
 Used by test_queues.py, which kills the server under them.
 """
@@ -7,10 +7,11 @@ import redis
 
 
 class ReliableQueue:
-    """Jobs wait in `pending`; each worker takes them over into a list of its own and removes them when they are done.
+    """Jobs wait in `pending`; each worker moves them into a list of its own and removes them when they are
+    done.
 
-    Promise: a job that was pushed is done at least once; it is delivered again only if its worker died, or lost its
-    connection, before its acknowledgement was answered.
+    Guarantee: a job that was pushed is done at least once; it is delivered again only if its worker died, or
+    lost its connection, before its acknowledgement was answered.
     """
 
     PENDING, WORKERS = "pending", "workers"
@@ -25,16 +26,16 @@ class ReliableQueue:
         self._client.lpush(self.PENDING, job)
 
     def take(self, timeout_s: float) -> bytes | None:
-        """The oldest job, or None if there is none for so long."""
+        """The oldest job, or None if there is none within the timeout."""
         self._client.sadd(self.WORKERS, self._worker)
         return self._client.blmove(self.PENDING, self._taken, timeout_s, "RIGHT", "LEFT")
 
     def acknowledge(self, job: bytes) -> bool:
-        """Forgets a job that is done; True if it was there."""
+        """Removes a job that is done; True if it was there."""
         return self._client.lrem(self._taken, 1, job) == 1
 
     def retry_stale(self) -> int:
-        """Gives back the jobs of all workers, which must be gone. Returns how many there were."""
+        """Requeues the jobs of all workers, which must have ended. Returns their number."""
         found = 0
         for worker in self._client.smembers(self.WORKERS):
             while self._client.lmove(b"taken:" + worker, self.PENDING, "RIGHT", "RIGHT") is not None:
@@ -45,7 +46,7 @@ class ReliableQueue:
 class DelayedQueue:
     """Jobs wait in a sorted set by the time at which they are due; then they go to `ready`, then to `done`.
 
-    Promise: a job is in exactly one of the three at any time.
+    Guarantee: a job is in exactly one of the three at any time.
     """
 
     DELAYED, READY, DONE = "delayed", "ready", "done"
@@ -58,7 +59,7 @@ class DelayedQueue:
         self._client.zadd(self.DELAYED, {job: due})
 
     def move_due(self, now: int) -> int:
-        """Makes the jobs that are due ready. Returns how many were moved; other movers may be at it."""
+        """Moves the due jobs to `ready`. Returns their number; others may move jobs at the same time."""
         with self._client.pipeline() as pipe:
             try:
                 pipe.watch(self.DELAYED)
@@ -73,7 +74,7 @@ class DelayedQueue:
         return len(due)
 
     def finish_one(self) -> bytes | None:
-        """Does the oldest job that is ready, and notes that it is done."""
+        """Processes the oldest job that is ready, and records that it is done."""
         with self._client.pipeline() as pipe:
             try:
                 pipe.watch(self.READY)

@@ -28,7 +28,7 @@ class Waiting:
             self.error = error
 
     def result(self):
-        """The reply, once it is there."""
+        """The reply, once it has arrived."""
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), "still waiting"
         return self.reply
@@ -36,7 +36,7 @@ class Waiting:
 
 @pytest.fixture
 def waiting(client, connect):
-    """Starts a call that has to wait, and returns when the server has it waiting."""
+    """Starts a call that has to wait, and returns when the server has blocked it."""
     started = []
 
     def start(call) -> Waiting:
@@ -118,7 +118,7 @@ def test_unblocking_by_hand(client, waiting, with_error):
 
 
 def blocked_clients(client) -> int:
-    """How many clients wait."""
+    """The number of blocked clients."""
     return client.info("clients")["blocked_clients"]
 
 
@@ -161,7 +161,7 @@ def test_a_client_that_is_killed_gets_nothing(client, server):
 
 
 def test_a_marker_wakes_a_worker_of_a_queue(client, connect):
-    """As BullMQ does it: jobs are in lists, and a worker without one waits for a member of a sorted set."""
+    """As in BullMQ: jobs are in lists, and an idle worker waits for a member of a sorted set."""
     jobs = 300
     done = []
 
@@ -185,7 +185,7 @@ def test_a_marker_wakes_a_worker_of_a_queue(client, connect):
 
 
 def test_many_clients_wait_in_one_order(client, server):
-    """They are on several workers, and so are those who push."""
+    """The waiting clients are on several workers, and so are the pushing ones."""
     owns = [server.connect() for _ in range(40)]
     for count, own in enumerate(owns, start=1):
         own.send(encode("BLPOP", "other", "l", 0))
@@ -225,7 +225,7 @@ def test_a_crowd_gets_every_element_once(new_server, request):
             with server.connect() as own:
                 number = pusher
                 while number < total:
-                    # As many as fit, so that the numbers of all pushers are all numbers.
+                    # As many as fit, so that all pushers together push every number once.
                     some = list(range(number, min(total, number + PUSHERS * draw.randint(1, 3)), PUSHERS))
                     number = some[-1] + PUSHERS
                     own.call(draw.choice(["LPUSH", "RPUSH"]), draw.choice(queues), *some)

@@ -117,7 +117,7 @@ def test_quit_answers_and_closes(server):
 
 
 class TestWithPassword:
-    """A server that asks for a password."""
+    """A server that requires a password."""
 
     @pytest.fixture
     def server(self, new_server):

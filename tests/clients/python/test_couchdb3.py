@@ -9,7 +9,7 @@ pytestmark = pytest.mark.sheaf_only
 
 @pytest.fixture
 def couch(new_server):
-    """A couchdb3 server object that has logged in."""
+    """A couchdb3 server object that is logged in."""
     server = new_server(extra=("--admin-password", "secret")).start()
     with couchdb3.Server(f"http://127.0.0.1:{server.http_port}", user="admin", password="secret") as client:
         yield client

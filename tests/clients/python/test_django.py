@@ -1,4 +1,6 @@
-"""Django's own Redis cache and its sessions, in processes of their own: Django's settings can be made only once in one."""
+"""Django's own Redis cache and its sessions, in separate processes: a process can set Django's settings only
+once.
+"""
 
 import os
 import subprocess

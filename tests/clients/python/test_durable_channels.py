@@ -1,4 +1,4 @@
-"""Durable channels: messages stay in the log, and XSUBSCRIBE reads them again and goes on live."""
+"""Durable channels: messages stay in the log; XSUBSCRIBE reads them again and continues live."""
 
 import threading
 
@@ -25,14 +25,14 @@ def listener(server, protocol: int) -> Connection:
 
 
 def begin(connection: Connection, channel: str, start: bytes | str, count: int = 1) -> bytes:
-    """XSUBSCRIBE; the position from which it goes."""
+    """Sends XSUBSCRIBE; returns the position from which it starts."""
     verb, name, position, total = connection.call("XSUBSCRIBE", channel, "FROM", start)
     assert (verb, name, total) == (b"xsubscribe", channel.encode(), count)
     return position
 
 
 def messages(connection: Connection, channel: str, count: int) -> list[tuple[bytes, bytes]]:
-    """So many (position, payload) of a channel."""
+    """This many (position, payload) pairs of a channel."""
     got = []
     for _ in range(count):
         verb, name, position, payload = connection.read()
@@ -178,7 +178,7 @@ def test_which_channels_are_durable_can_be_changed(server, protocol):
 
 
 def test_who_replays_goes_live_without_a_gap(server, protocol):
-    """One publisher at full speed; many begin anywhere and come to the end."""
+    """One publisher at full speed; many followers begin anywhere and reach the end."""
     stop, sent = threading.Event(), 0
     failures = []
 

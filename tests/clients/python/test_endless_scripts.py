@@ -1,4 +1,6 @@
-"""Scripts that do not end: whom they hold up, whom they do not, and who gets in to end them."""
+"""Endless scripts: the clients that they delay, the clients that they must not delay, and the commands that
+end them.
+"""
 
 import contextlib
 import random
@@ -23,7 +25,7 @@ redis.register_function{{function_name = 'reads', callback = function(KEYS) {ONL
 """
 # None: the default.
 WORKERS = (None, 1, 2, 4)
-# Of connections to each worker, so many answer that they go on.
+# Connections, on all workers, that must keep being answered.
 CLIENTS = 20
 SCANS = 100
 SCRIPTS = 8
@@ -31,7 +33,7 @@ BUSY = "BUSY Redis is busy running a script. You can only call "
 
 
 class Script:
-    """One endless script on a connection of its own, which has a key of its own."""
+    """One endless script on a connection of its own, with a key of its own."""
 
     KINDS = ("eval", "eval_ro", "evalsha", "no keys", "undeclared", "fcall", "fcall_ro", "exec", "pipeline", "idemp", "raw exec")
 
@@ -39,11 +41,11 @@ class Script:
         self.connection, self.kind = connection, kind
         self.key, self.counter = f"kept:{number}", f"counter:{number}"
         self.id = connection.call("CLIENT", "ID")
-        # Replies before the one that matters.
+        # The number of replies before the relevant one.
         self.before = {"exec": 3, "raw exec": 3, "pipeline": 3}.get(kind, 0)
 
     def prepare(self) -> None:
-        """Makes its key."""
+        """Creates its key."""
         assert self.connection.call("SET", self.key, "before") == b"OK"
 
     def begin(self) -> None:
@@ -67,14 +69,14 @@ class Script:
         )
 
     def has_ended(self) -> bool:
-        """Whether the reply is there that matters; those before it have been read then."""
+        """Whether the relevant reply has arrived; earlier ones have been read then."""
         while self.before > 0 and answers(self.connection, b"", 0.001):
             self.connection.read()
             self.before -= 1
         return self.before == 0 and answers(self.connection, b"", 0.001)
 
     def read_end(self) -> bool:
-        """Reads its reply, an error that says why it ended. Whether it began."""
+        """Reads its reply, an error that gives the reason of its end. Whether the script had begun."""
         while self.before > 0:
             self.connection.read()
             self.before -= 1
@@ -87,7 +89,7 @@ class Script:
             assert "Script killed by user" in reply.text
             return True
         assert isinstance(reply, ErrorReply), reply
-        # The second: while the thread still loaded its libraries.
+        # The second case: the thread was still loading its libraries.
         killed = any(f"killed by user with {it} KILL" in reply.text for it in ("SCRIPT", "FUNCTION"))
         busy = "Redis is busy running" in reply.text
         assert killed or busy, reply
@@ -95,7 +97,7 @@ class Script:
 
 
 def answers(connection: Connection, request: bytes, soon_s: float = 0.2) -> bool:
-    """Whether a reply comes soon."""
+    """Whether a reply arrives soon."""
     connection.send(request)
     if connection.has_input():
         return True
@@ -121,7 +123,7 @@ def kill_all(control: Connection, scripts: list[Script]) -> None:
 
 
 def read_key(control: Connection, reader: Connection, key: str) -> bytes:
-    """What a key holds when no script has it any more."""
+    """The value of a key that no script uses any more."""
     while True:
         reader.send(encode("GET", key))
         wait_until("a reply", lambda: kill_all(control, []) or answers(reader, b"", 0.01))
@@ -132,21 +134,21 @@ def read_key(control: Connection, reader: Connection, key: str) -> bytes:
 
 
 def is_up(server: Server) -> bool:
-    """Whether the HTTP port says so."""
+    """Whether `/_up` answers 200."""
     with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/_up", timeout=60) as reply:
         return reply.status == 200
 
 
 @pytest.fixture
 def dial(request):
-    """Makes connections that are closed at the end."""
+    """Opens connections that are closed at the end."""
     with contextlib.ExitStack() as stack:
         yield lambda server: stack.enter_context(Connection(server.port))
 
 
 @pytest.fixture(params=WORKERS, ids=lambda workers: f"workers={workers}")
 def server(new_server, request) -> Server:
-    """A server with so many workers."""
+    """A server with this many workers."""
     return new_server(workers=request.param).start()
 
 
@@ -156,7 +158,7 @@ def configure(control: Connection, busy_after_ms: int) -> None:
 
 
 def begin(server: Server, dial, kind: str, number: int = 0) -> Script:
-    """A script that runs, and has its key, if it takes one."""
+    """A running script that holds its key, if it uses one."""
     script = Script(dial(server), kind, number)
     script.prepare()
     script.begin()
@@ -203,7 +205,7 @@ def test_any_number_of_scripts_stops_nobody_else(server, dial):
         assert isinstance(reply, ErrorReply) and reply.text.startswith(BUSY), reply
     assert is_up(server)
     kill_all(control, scripts)
-    # One that meets somebody at a key which it has not declared needs all slots, and others have some of them.
+    # A script that needs an undeclared key of another script needs all slots, and others hold some of them.
     assert all([script.read_end() or script.kind == "undeclared" for script in scripts])
     assert [control.call("GET", script.key) for script in scripts] == [b"before"] * SCRIPTS
 
@@ -219,7 +221,7 @@ def test_who_needs_none_of_its_keys_goes_on_and_the_others_come_back(server, dia
         assert client.call("SET", f"other{number}", number) == b"OK"
         assert client.call("INCR", f"other{number}") == number + 1
         assert client.call("EVAL", "return redis.call('GET', KEYS[1])", 1, f"other{number}") == b"%d" % (number + 1)
-    # They still come back, whoever was served meanwhile.
+    # They are still retried, whichever clients were served meanwhile.
     assert not any(answers(scan, b"") for scan in scans[:3])
     assert dial(server).call("SCRIPT", "KILL") == b"OK"
     assert script.read_end()
@@ -309,7 +311,7 @@ def test_a_hand_over_does_not_wait_for_an_endless_script(new_server, dial):
     script = begin(leader, dial, "eval")
 
     def hand_over(*words) -> None:
-        # The one before may have given up and not be forgotten yet.
+        # The one before may have given up and still be registered.
         wait_until("a hand-over to begin", lambda: control.call("FAILOVER", *words) == b"OK")
 
     for words in (("TIMEOUT", 200), ()):
@@ -326,7 +328,7 @@ def test_a_hand_over_does_not_wait_for_an_endless_script(new_server, dial):
 
 
 def test_who_watches_beside_an_endless_script_is_not_left_without_a_watch(new_server, dial):
-    """WATCH is never told BUSY, as in Redis; what it could not look at counts as changed."""
+    """WATCH is never answered with BUSY, as in Redis; a key that it could not read counts as changed."""
     server = new_server(workers=None).start()
     control, client = dial(server), dial(server)
     configure(control, 0)
@@ -375,5 +377,5 @@ def test_storm(new_server, dial, request):
             kill_all(new, left)
             for script in left:
                 script.read_end()
-            # Those of clients that have gone may still run.
+            # Scripts of disconnected clients may still run.
             assert [read_key(new, old[1], script.key) for script in scripts] == [b"before"] * count

@@ -1,4 +1,4 @@
-"""Expiry through redis-py. Absolute times in the past and polling stand in for waiting."""
+"""Expiry through redis-py. Absolute times in the past and polling replace waiting."""
 
 import time
 

@@ -1,4 +1,6 @@
-"""Functions through redis-py; and that they last: over restarts, snapshots, replicas, backups and files of Redis."""
+"""Functions through redis-py, and their durability: over restarts, snapshots, replicas, backups and RDB
+files.
+"""
 
 import pytest
 import redis
@@ -48,7 +50,7 @@ def test_a_library_is_loaded_called_and_removed(client):
 
 @pytest.mark.sheaf_only
 def test_libraries_last(server):
-    """kill -9 at once after the reply; then with a snapshot and log behind it; then after a FLUSHALL."""
+    """kill -9 right after the reply; then with a snapshot and log behind it; then after a FLUSHALL."""
     assert call(server, "FUNCTION", "LOAD", code("one", "f", 1)) == b"one"
     assert call(server, "FUNCTION", "LOAD", code("two", "g", 1)) == b"two"
     server.kill()
@@ -77,7 +79,7 @@ def test_libraries_last(server):
 
 @pytest.mark.sheaf_only
 def test_replicas_have_libraries(new_server):
-    """One that copies a snapshot, then follows; and is promoted."""
+    """A replica that copies a snapshot, then follows, and is promoted."""
     leader = new_server().start()
     assert call(leader, "FUNCTION", "LOAD", code("one", "f", 1)) == b"one"
     assert call(leader, "SAVE") == b"OK"

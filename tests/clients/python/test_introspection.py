@@ -1,4 +1,4 @@
-"""What tools ask a server about itself: INFO, CONFIG, COMMAND, TIME, DEBUG; and the errors they recognise."""
+"""Queries of tools about the server: INFO, CONFIG, COMMAND, TIME, DEBUG; errors that they recognise."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Values and keys far from the ordinary size."""
+"""Values and keys of extreme sizes."""
 
 import hashlib
 import random
@@ -11,7 +11,7 @@ MIB = 1024 * 1024
 
 @pytest.fixture(scope="module")
 def block() -> bytes:
-    """One MiB of noise."""
+    """One MiB of random bytes."""
     return random.Random(1).randbytes(MIB)
 
 
@@ -85,6 +85,6 @@ def test_proto_max_bulk_len_is_a_limit_for_arguments_and_results(client):
         client.setrange("k", MIB, "y")
     with pytest.raises((redis.ResponseError, redis.ConnectionError)):
         client.set("k", "x" * (MIB + 1))
-    # That ended the connection; whether the pool has noticed by now is a matter of luck.
+    # That closed the connection; the pool may or may not have noticed by now.
     client.connection_pool.disconnect()
     assert client.strlen("k") == MIB

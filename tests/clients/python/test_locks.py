@@ -15,7 +15,7 @@ def test_only_one_gets_the_lock(connect):
 
 
 def test_a_lock_guards_what_it_guards(connect):
-    """Eight threads do read-modify-write without atomic commands; the lock makes it right."""
+    """Eight threads do read-modify-write without atomic commands; the lock makes it correct."""
     connect().set("balance", 0)
 
     def work():

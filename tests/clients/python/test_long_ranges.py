@@ -1,4 +1,6 @@
-"""All of a long stream is read at once, while another client adds to it: it is answered meanwhile, and the reader is shown one moment."""
+"""A long stream is read as a whole while another client adds to it: that client is answered meanwhile, and
+the reader gets a consistent state.
+"""
 
 import re
 import select
@@ -14,8 +16,9 @@ ENTRIES = 1_000_000
 BLOCK = 10_000
 RECEIVE_BYTES = 1 << 20
 PONG = b"+PONG\r\n"
-# Additions that are answered before the first byte of a reply that does not show them. If the slot were kept until the reply
-# is written, there would be a few, between that and the first byte.
+# The number of additions that are answered before the first byte of a reply that does not show them. If the
+# slot were locked until the reply is written, there would be only a few, between the unlocking and the first
+# byte.
 OVERTAKING = 50
 READS_MAX = 20
 LAST_ADDED = re.compile(rb"\$\d+\r\n2-(\d+)\r\n\*2\r\n\$1\r\nf\r\n")
@@ -43,8 +46,9 @@ def fill(connection: Connection) -> None:
 
 
 def read_all(reader: Connection, command: tuple[str, ...], writer: Writer) -> tuple[int, int, int]:
-    """Reads everything. Returns how many additions were answered before the first byte came, the last that is shown, and how
-    many entries the reply says that it has."""
+    """Reads everything. Returns the number of additions answered before the first byte, the last entry in the
+    reply, and the number of entries that the reply declares.
+    """
     reader.send(encode(*command) + encode("PING"))
     while not select.select([reader.socket], [], [], 0)[0]:
         writer.add()

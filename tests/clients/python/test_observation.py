@@ -1,4 +1,4 @@
-"""What operators look at: MONITOR, SLOWLOG, LATENCY, MEMORY, HOTKEYS."""
+"""Commands for operators: MONITOR, SLOWLOG, LATENCY, MEMORY, HOTKEYS."""
 
 import pytest
 import redis

@@ -22,7 +22,7 @@ def test_a_hundred_thousand_writes_in_one_pipeline(client):
 
 @pytest.mark.slow
 def test_a_hundred_thousand_reads_of_a_kilobyte_in_one_pipeline(client):
-    """A hundred megabytes of replies, of which redis-py reads none before it has sent everything."""
+    """A hundred megabytes of replies; redis-py reads none of them before it has sent everything."""
     client.set("k", "x" * 1024)
     pipe = client.pipeline(transaction=False)
     for _ in range(DEPTH):
@@ -78,7 +78,7 @@ def test_increments_of_many_connections_all_count(client, connect):
 
 
 def test_transfers_between_keys_are_atomic(client, connect):
-    """MSET changes all its keys at once for MGET, whichever slots they are in."""
+    """MSET changes all its keys at once for MGET, in any slots."""
     names = [f"account:{number}" for number in range(8)]
     client.mset({name: "0" for name in names})
     done = threading.Event()

@@ -1,4 +1,4 @@
-"""Channels as clients use them: redis-py in both protocols, and raw connections for what it hides."""
+"""Channels as clients use them: redis-py in both protocols, and raw connections for details that it hides."""
 
 import pytest
 
@@ -11,7 +11,7 @@ REFUSED = "only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allo
 
 
 def received(pubsub, count: int) -> list[tuple]:
-    """So many of what a redis-py subscription gets next, as (type, pattern, channel, data)."""
+    """The next messages of a redis-py subscription, this many, as (type, pattern, channel, data)."""
     got = []
     while len(got) < count:
         message = pubsub.get_message(timeout=60)
@@ -188,7 +188,9 @@ def test_large_messages_arrive_whole(server):
 
 @pytest.mark.timeout(0)
 def test_subscribe_then_get_never_misses_set_then_publish(server, pytestconfig):
-    """Result back ends: who waits subscribes and looks, who works stores and tells. One of both must be seen."""
+    """Result back ends: the waiting client subscribes and reads, the worker stores and publishes. The client
+    must see one of the two.
+    """
     rounds = pytestconfig.getoption("--races")
     with server.connect() as worker, server.connect() as waiter, server.connect() as starter:
         waiter.call("HELLO", "3")
@@ -208,7 +210,7 @@ def test_subscribe_then_get_never_misses_set_then_publish(server, pytestconfig):
             assert worker.read() == b"OK"
             count = worker.read()
             waiter.send(encode("UNSUBSCRIBE", key))
-            # The message may come as well, if the value was seen first.
+            # The message may arrive as well, if the value was seen first.
             told = [message for message in seen if isinstance(message, list) and message[0] == b"message"]
             while (message := waiter.read()) != [b"unsubscribe", key.encode(), 0]:
                 told.append(message)

@@ -1,6 +1,6 @@
 """A queue with acknowledgements and a queue of delayed jobs, on a server that is killed while they work.
 
-Nothing that was answered may be lost, and nothing be done again beyond what the algorithms in jobs.py promise.
+No answered call may be lost, and no job may be done again beyond the guarantees of the algorithms in jobs.py.
 """
 
 import random
@@ -19,7 +19,7 @@ KILLS = 5
 
 
 class Crew:
-    """Threads with a connection each, that work until they are told to stop or the server is gone."""
+    """Threads with a connection each, that work until they are stopped or the server stops answering."""
 
     def __init__(self, server: Server, protocol: int):
         self._server, self._protocol = server, protocol
@@ -28,13 +28,13 @@ class Crew:
         self.failures: list[BaseException] = []
 
     def connect(self) -> redis.Redis:
-        """A client that tries nothing twice."""
+        """A client without retries."""
         return redis.Redis(
             port=self._server.port, protocol=self._protocol, retry=Retry(NoBackoff(), 0), socket_timeout=60
         )
 
     def start(self, work) -> None:
-        """Runs `work(client)` again and again."""
+        """Runs `work(client)` repeatedly."""
         thread = threading.Thread(target=self._run, args=(work,), daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -59,7 +59,7 @@ class Crew:
 
 
 class Journal:
-    """What the application knows: which of its calls were answered."""
+    """The application's knowledge: which of its calls were answered."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,22 +67,22 @@ class Journal:
         self.enough = threading.Event()
         self._wanted = 0
         self._noted = 0
-        # Jobs whose push was sent, and answered.
+        # Jobs whose push was sent, and jobs whose push was answered.
         self.sent: set[bytes] = set()
         self.pushed: set[bytes] = set()
         self.taken: Counter[bytes] = Counter()
         self.acknowledged: set[bytes] = set()
-        # Jobs delivered by this life of the server whose acknowledgement was not answered.
+        # Jobs delivered since the last start of the server whose acknowledgement was not answered.
         self.open: set[bytes] = set()
 
     def expect(self, events: int) -> None:
-        """`enough` is set after so many more notes."""
+        """Sets `enough` after this many more notes."""
         with self._lock:
             self._noted, self._wanted = 0, events
             self.enough.clear()
 
     def new_job(self) -> bytes:
-        """A job that is about to be pushed."""
+        """Records a job that is about to be pushed."""
         with self._lock:
             self._next += 1
             job = b"job:%d" % self._next
@@ -148,7 +148,7 @@ def test_a_reliable_queue_survives_kills(server, protocol, request):
 
 
 def retry_stale(crew: Crew, journal: Journal) -> set[bytes]:
-    """Gives back what dead workers had, which is at most what was not acknowledged to them. Returns the jobs."""
+    """Requeues the jobs of dead workers, at most the unacknowledged ones. Returns these jobs."""
     with crew.connect() as client:
         held = {job for key in client.keys("taken:*") for job in client.lrange(key, 0, -1)}
         taken_without_reply = {job for job in held if journal.taken[job] == 0}
@@ -160,7 +160,7 @@ def retry_stale(crew: Crew, journal: Journal) -> set[bytes]:
 
 
 def drain(crew: Crew, server: Server, empty) -> None:
-    """Lets the crew work until nothing is left."""
+    """Lets the crew work until no job is left."""
     with crew.connect() as client:
         while not empty(client):
             assert not crew.stopping.wait(0.01), crew.failures
@@ -172,7 +172,7 @@ def test_a_delayed_queue_survives_kills(server, protocol, request):
     last = False
 
     def now() -> int:
-        """The application's clock ticks with every job; in the end all that are left are due."""
+        """The application's clock advances with every job; at the end all remaining jobs are due."""
         return len(journal.sent) + (1000 if last else 0)
 
     def schedule(client):
@@ -214,7 +214,7 @@ def test_a_delayed_queue_survives_kills(server, protocol, request):
 
 
 def check_places(crew: Crew, journal: Journal) -> list[set[bytes]]:
-    """Every job that was scheduled is in one place, and what was reported as done is done."""
+    """Every scheduled job is in one place, and every job that was reported as done is done."""
     with crew.connect() as client:
         delayed, ready, done = DelayedQueue(client).places()
     assert not (delayed & ready or ready & done or delayed & done), "a job is in two places"

@@ -1,4 +1,4 @@
-"""SCAN and its guarantee: what is there from the first to the last call is returned."""
+"""SCAN and its guarantee: elements that exist from the first to the last call are returned."""
 
 import threading
 
@@ -53,7 +53,7 @@ def test_keys_that_stay_are_found_while_others_come_and_go(client, connect):
     done = threading.Event()
 
     def churn():
-        """Grows the tables by far more than they hold, and shrinks them again."""
+        """Grows the tables far beyond their size, and shrinks them again."""
         other = connect()
         first = 0
         while not done.is_set():

@@ -1,4 +1,4 @@
-"""Scripts through redis-py: registered scripts, locks, pipelines, and what ends a script that does not end."""
+"""Scripts through redis-py: registered scripts, locks, pipelines, and the ways to end an endless script."""
 
 import threading
 
@@ -54,7 +54,7 @@ def test_a_script_that_does_not_end_is_killed_and_leaves_nothing(client, connect
         except redis.ResponseError as error:
             errors.append(str(error))
 
-    # Some of them are on the worker that the script keeps.
+    # Some of them are on the worker that runs the script.
     others = [connect(socket_timeout=1) for _ in range(8)]
     for other in others:
         other.ping()

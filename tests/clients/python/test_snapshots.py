@@ -1,4 +1,4 @@
-"""SAVE, BGSAVE and their like, and what a restart makes of a snapshot."""
+"""SAVE, BGSAVE and their like, and a restart from a snapshot."""
 
 import os
 

@@ -5,13 +5,13 @@ import redis
 
 
 def pairs(reply) -> list[tuple[bytes, float]]:
-    """Members with scores, which redis-py gives as tuples or lists."""
+    """Members with scores, which redis-py returns as tuples or lists."""
     return [(member, float(score)) for member, score in reply]
 
 
 @pytest.fixture
 def board(client):
-    """A sorted set of five."""
+    """A sorted set of five members."""
     client.zadd("z", {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5})
     return client
 

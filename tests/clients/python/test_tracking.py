@@ -12,8 +12,9 @@ from harness.waiting import wait_until
 
 @pytest.fixture
 def cached(server, monkeypatch):
-    """A redis-py client that keeps what it reads. The library asks for a server that says it is 7.4 or later; what it
-    uses of it is older."""
+    """A redis-py client with a cache. The library requires a server that reports 7.4 or later, although the
+    features that it uses are older.
+    """
     monkeypatch.setattr(CacheProxyConnection, "MIN_ALLOWED_VERSION", "7.0.0")
     with redis.Redis(port=server.port, protocol=3, cache_config=CacheConfig(max_size=1000)) as client:
         yield client
@@ -40,7 +41,7 @@ def test_redis_py_keeps_what_it_reads_until_it_changes(cached, client):
 
 
 def test_a_cache_never_keeps_what_is_old(cached, connect):
-    """Writers race with a reader that caches: when they are done it converges to what is there."""
+    """Writers race with a caching reader: in the end its cache converges to the stored values."""
     keys = [f"k:{number}" for number in range(20)]
 
     def write(client: redis.Redis) -> None:

@@ -1,10 +1,11 @@
-"""What the actors written in Python share (what they say: harness/job_storm.py).
+"""The common part of the actors written in Python (their output: harness/job_storm.py).
 
     NAME PORT produce FIRST END STEP
     NAME PORT work PLACES
 
-A producer adds jobs one after the other, each until it was accepted. A worker has a thread per place, with a connection of
-its own, until SIGTERM. No command is tried twice behind an actor's back: what a lost connection means is for each to say.
+A producer adds jobs one after the other, retrying each until it was accepted. A worker has a thread per
+place, with a connection of its own, until SIGTERM. The client library retries no command by itself: each
+actor handles lost connections in its own way.
 """
 
 import os
@@ -17,24 +18,24 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-# Between tries to reach a server that is away.
+# Between attempts to reach an unavailable server.
 AGAIN_AFTER_S = 0.02
 
 stopping = threading.Event()
 
 
 def say(what: str, number: int) -> None:
-    """Lines must have left this process before it is killed: no buffer of ours."""
+    """Lines must have left this process before it is killed, so they are not buffered."""
     os.write(1, f"{what} {number}\n".encode())
 
 
 def connect(port: int) -> redis.Redis:
-    """A client that tries nothing twice."""
+    """A client without retries."""
     return redis.Redis(port=port, retry=Retry(NoBackoff(), 0), socket_timeout=60, decode_responses=True)
 
 
 def until_answered(work: Callable[[], object]) -> object:
-    """Does `work` again until the server answers it; it must allow that."""
+    """Retries `work` until the server answers it; `work` must be repeatable."""
     while True:
         try:
             return work()
@@ -45,7 +46,7 @@ def until_answered(work: Callable[[], object]) -> object:
 
 
 def add(number: int, push: Callable[[], object]) -> None:
-    """Adds a job by `push`, again and again until that is answered."""
+    """Adds a job by `push`, retrying until it is answered."""
     while True:
         try:
             push()
@@ -82,7 +83,7 @@ def _guarded(work: Callable[[int, int], None], port: int, place: int, failed: th
     try:
         work(port, place)
     except redis.ConnectionError:
-        # It was told to stop while the server was away.
+        # It was stopped while the server was unavailable.
         assert stopping.is_set()
     except BaseException:
         failed.set()

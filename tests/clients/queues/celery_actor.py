@@ -1,10 +1,10 @@
-"""A producer or a worker of Celery, as a process (what it says: harness/job_storm.py).
+"""A producer or a worker of Celery, as a process (its output: harness/job_storm.py).
 
     celery_actor.py PORT produce FIRST END STEP
     celery_actor.py PORT work PLACES
 
-The broker is database 0, the results are in database 1. Acknowledged late, as Celery tells those to do who want each
-job to run: a message is then kept until its job is done, and delivered again when it was not for so long.
+The broker is database 0, the results are in database 1. Acknowledged late, as Celery recommends if each job
+must run: a message is kept until its job is done, and delivered again after the visibility timeout.
 """
 
 import os
@@ -13,7 +13,7 @@ import sys
 from celery import Celery
 from celery.signals import worker_ready
 
-# A message whose worker is gone is delivered again after so long.
+# A message of a dead worker is delivered again after this time.
 VISIBILITY_TIMEOUT_S = 6
 RETRY = {"max_retries": None, "interval_start": 0.1, "interval_step": 0.1, "interval_max": 0.5}
 
@@ -30,25 +30,25 @@ app.conf.update(
     broker_transport_options={"visibility_timeout": VISIBILITY_TIMEOUT_S},
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
-    # Without it a job whose result could not be stored at once has failed, though it ran.
+    # Without it a job whose result could not be stored at once counts as failed, although it ran.
     result_backend_always_retry=True,
     result_backend_transport_options={"retry_policy": RETRY},
 )
 
 
-# Celery has its own to say on standard output; it goes to standard error.
+# Celery writes its own messages to standard output; they go to standard error instead.
 reports = os.dup(1)
 os.dup2(2, 1)
 
 
 def say(line: str) -> None:
-    """Lines must have left this process before it is killed: no buffer of ours."""
+    """Lines must have left this process before it is killed, so they are not buffered."""
     os.write(reports, f"{line}\n".encode())
 
 
 @worker_ready.connect
 def ready(**_) -> None:
-    """Celery has its handlers of signals."""
+    """Celery has its own signal handlers."""
     say("ready")
 
 
@@ -60,14 +60,14 @@ def run(number: int) -> int:
 
 
 def produce(first: int, end: int, step: int) -> None:
-    """Sends jobs one after the other, each until it was accepted."""
+    """Sends jobs one after the other, retrying each until it was accepted."""
     for number in range(first, end, step):
         run.apply_async((number,), task_id=f"job-{number}", retry=True, retry_policy=RETRY)
         say(f"accepted {number}")
 
 
 def work(places: int) -> None:
-    """A worker with so many processes."""
+    """A worker with this many processes."""
     app.worker_main(["--quiet", "worker", f"--concurrency={places}", "--without-gossip", "--without-mingle", "--loglevel=WARNING"])
 
 

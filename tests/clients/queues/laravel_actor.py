@@ -1,7 +1,7 @@
-"""A queue of the shape that Laravel has, as a process (clients/queues/actor.py).
+"""A queue like Laravel's, as a process (clients/queues/actor.py).
 
-A list of jobs, a sorted set of those that are due later, a sorted set of those that somebody has reserved, by the time
-at which they are to be given to another. Lua moves jobs between them; payloads are JSON, which Lua reads and writes.
+A list of jobs, a sorted set of delayed jobs, and a sorted set of reserved jobs with the time at which each is
+given to another worker. Lua moves jobs between them; payloads are JSON, which Lua reads and writes.
 """
 
 import json
@@ -21,7 +21,7 @@ redis.call('RPUSH', KEYS[2], 1)
 return redis.call('LLEN', KEYS[1])
 """
 
-# What is due goes to the end of the list, a hundred at once: `unpack` takes no more than Lua's stack.
+# Due jobs go to the end of the list, a hundred at once: `unpack` is limited by Lua's stack.
 MOVE_DUE = """
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, 500)
 if #due == 0 then return due end
@@ -84,12 +84,12 @@ def work(port: int, _place: int) -> None:
             release(keys=[RESERVED, DELAYED], args=[reserved, time.time()])
             return
         say("ran", number)
-        # Whoever reserved it longer ago than RETRY_AFTER_S has it no more.
+        # A reservation older than RETRY_AFTER_S has ended.
         if client.zrem(RESERVED, reserved) == 1:
             say("completed", number)
 
     while not stopping.is_set():
-        # A job in hand when the connection is lost stays reserved, and comes again.
+        # A job in progress when the connection is lost stays reserved, and is delivered again.
         until_answered(one_job)
 
 

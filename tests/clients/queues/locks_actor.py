@@ -1,7 +1,8 @@
-"""Jobs in lists that only the holder of a redis-py lock may touch, as a process (clients/queues/actor.py).
+"""Jobs in lists that only the holder of a redis-py lock may change, as a process (clients/queues/actor.py).
 
-The lock is a key with a token and a time to live; redis-py releases and extends it by Lua scripts. Whoever enters
-counts up a fencing token. If the lock was held from the first to the last, no other token was given out meanwhile.
+The lock is a key with a token and a time to live; redis-py releases and extends it by Lua scripts. Each
+holder increments a fencing token. If the lock was held from the first to the last command, no other token was
+given out meanwhile.
 """
 
 import redis
@@ -9,7 +10,7 @@ from redis.exceptions import LockError
 
 from clients.queues.actor import add, connect, main, say, stopping, until_answered
 
-# A lock whose holder is gone is free after so long.
+# The lock of a dead holder is free after this time.
 TIMEOUT_S = 5
 POLL_S = 0.005
 # As many as a worker has places.
@@ -24,7 +25,7 @@ def names(place: int) -> tuple[str, str, str]:
 def produce(client: redis.Redis, numbers: range) -> None:
     """Adds jobs to the lists by turns."""
     for number in numbers:
-        # Whether an unanswered push was done is seen in the list, as long as the job is there.
+        # The list shows whether an unanswered push was executed, as long as the job is there.
         todo, _, _ = names(number // numbers.step % LISTS)
         add(number, lambda todo=todo, number=number: client.rpush(todo, number))
 
@@ -44,7 +45,7 @@ def work(port: int, place: int) -> None:
 
 
 def section(client: redis.Redis, lock, todo: str, token_name: str, tokens: list[int]) -> None:
-    """One job, by commands that are only right together because of the lock."""
+    """One job, by commands that are correct together only because of the lock."""
     token = client.incr(token_name)
     assert token > tokens[-1], f"token {token} after {tokens[-1]}"
     tokens[:] = [token]

@@ -1,8 +1,8 @@
-"""A queue of the shape that Sidekiq has, as a process (clients/queues/actor.py).
+"""A queue like Sidekiq's, as a process (clients/queues/actor.py).
 
-A list of jobs and a sorted set of those that are due later, from which Lua moves them. Each thread takes jobs over into a
-list of its own; the lists of a process without a heartbeat are given back. A lock per job, which Lua sets and releases,
-makes jobs unique while they wait; a sliding window, by the server's clock, limits their rate.
+A list of jobs, and a sorted set of delayed ones, from which Lua moves them. Each thread moves jobs into a
+list of its own; the lists of a process without a heartbeat are requeued. A lock per job, which Lua sets and
+releases, makes waiting jobs unique; a sliding window, by the server's clock, limits their rate.
 """
 
 import json
@@ -20,7 +20,7 @@ HEARTBEAT_S, DEAD_AFTER_MS = 0.5, 4000
 RATE, WINDOW_US = 200, 100_000
 BLOCK_S = 0.2
 
-# To whoever adds a job again that still waits, nothing happens.
+# Adding a job again that still waits has no effect.
 PUSH_UNIQUE = """
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'EX', ARGV[4]) then return 0 end
 if ARGV[3] == '0' then redis.call('LPUSH', KEYS[2], ARGV[2]) else redis.call('ZADD', KEYS[3], ARGV[3], ARGV[2]) end
@@ -56,7 +56,7 @@ if redis.call('GET', KEYS[2]) == ARGV[2] then redis.call('DEL', KEYS[2]) end
 return 1
 """
 
-# The keys of the dead are not declared: who they are is found out here.
+# The keys of dead processes are not declared: the script itself finds the dead processes.
 GIVE_BACK_OF_THE_DEAD = """
 local found = 0
 for _, process in ipairs(redis.call('SMEMBERS', KEYS[1])) do
@@ -85,7 +85,7 @@ def produce(client: redis.Redis, numbers: range) -> None:
 
 
 def heartbeat(client: redis.Redis, process: str) -> None:
-    """Says that the process lives, and gives back what the dead had."""
+    """Refreshes the heartbeat of the process, and requeues the jobs of dead processes."""
     give_back = client.register_script(GIVE_BACK_OF_THE_DEAD)
     while not stopping.is_set():
         try:
@@ -99,7 +99,7 @@ def heartbeat(client: redis.Redis, process: str) -> None:
 
 
 def work(port: int, place: int) -> None:
-    """Takes jobs and does them."""
+    """Takes jobs and runs them."""
     process = str(os.getpid())
     private = f"private:{process}:{place}"
     client = connect(port)

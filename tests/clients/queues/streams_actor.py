@@ -1,7 +1,8 @@
 """A stream with a consumer group as a queue, as a process (clients/queues/actor.py).
 
-Each thread is a consumer. What was delivered to it and not acknowledged it reads again when it has lost its connection; what
-a consumer has had for too long another claims. A job that is done is acknowledged and deleted in one transaction.
+Each thread is a consumer. After a lost connection it reads again the entries that were delivered to it and
+not acknowledged; entries pending for too long are claimed by another consumer. A finished job is acknowledged
+and deleted in one transaction.
 """
 
 import os
@@ -22,7 +23,7 @@ def produce(client: redis.Redis, numbers: range) -> None:
 
 
 def create_group(client: redis.Redis) -> None:
-    """Creates the group that begins with the first entry, if nobody has."""
+    """Creates the group, from the first entry on, unless it exists."""
     try:
         client.xgroup_create(STREAM, GROUP, "0", mkstream=True)
     except redis.ResponseError as refused:
@@ -52,7 +53,7 @@ def work(port: int, place: int) -> None:
             say("completed", number)
 
     def own_jobs() -> None:
-        """What it was given and did not acknowledge, or not knowingly."""
+        """Its entries that were delivered and not acknowledged, or whose acknowledgement got no answer."""
         while one_job("0"):
             pass
 

@@ -1,4 +1,4 @@
-"""asynq (Go). It promises that a job runs at least once: one whose lease has run out is taken up again."""
+"""asynq (Go). It guarantees that a job runs at least once: one whose lease has expired is recovered."""
 
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parents[1] / "go/asynq_actor"
 DATABASE = 14
 QUEUE = "asynq:{default}"
 PLACES = 10
-# A worker that starts takes over jobs whose lease ran out half a minute ago.
+# A starting worker recovers jobs whose lease expired half a minute ago.
 LEASE_RAN_OUT_S = 60
 DRAINED_IN_S = 400
 
@@ -60,7 +60,7 @@ def connect(server: Server) -> resp.Connection:
 
 
 def drain(storm: JobStorm, connection: resp.Connection) -> None:
-    """Lets workers run all jobs, also those that a worker had who is gone, and ends them."""
+    """Lets workers run all jobs, also those of a dead worker, and ends them."""
 
     def nothing_waits() -> bool:
         lists = connection.call("EXISTS", *(f"{QUEUE}:{state}" for state in ("pending", "scheduled", "retry")))
@@ -71,7 +71,7 @@ def drain(storm: JobStorm, connection: resp.Connection) -> None:
         storm.stop_workers()
         if nothing_waits() and connection.call("EXISTS", f"{QUEUE}:active") == 0:
             return
-        # Whoever had these is gone. A minute passes for their leases, so that the test need not wait for it.
+        # Their worker is dead. A minute passes for their leases, so that the test need not wait for it.
         for job in connection.call("ZRANGE", f"{QUEUE}:lease", 0, -1):
             connection.call("ZADD", f"{QUEUE}:lease", "XX", int(time.time()) - LEASE_RAN_OUT_S, job)
         storm.start_workers()

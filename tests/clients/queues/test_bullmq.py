@@ -1,4 +1,6 @@
-"""BullMQ (npm). It promises that a job runs at least once: one whose worker is gone is stalled and taken up again."""
+"""BullMQ (npm). It guarantees that a job runs at least once: one whose worker is dead counts as stalled and
+is recovered.
+"""
 
 import json
 import os
@@ -41,6 +43,6 @@ def test_bullmq(lasting_server, jobs, tmp_path):
 
 
 def states(server: Server) -> dict[str, int]:
-    """How many jobs are in each state, as BullMQ counts them; without the states in which there is none."""
+    """The number of jobs in each state, as counted by BullMQ, without empty states."""
     counted = subprocess.run(node(server, "counts"), capture_output=True, text=True, timeout=60, check=True)
     return {state: count for state, count in json.loads(counted.stdout).items() if count}

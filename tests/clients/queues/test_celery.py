@@ -1,8 +1,9 @@
 """Celery with Redis as broker and for results, `task_acks_late`: a job runs at least once.
 
-Except one: Celery takes a job off its list with BRPOP and writes down only then that it has it. What a worker took when
-it or its server was killed, and had not written down, no server can give back. The test accepts such a job as lost if
-the log shows just that, and then does what an application does that waits for its result: it sends the job again.
+With one exception: Celery removes a job from its list with BRPOP, and records it as unacknowledged only
+afterwards. If the worker or the server is killed in between, no server can recover the job. The test accepts
+such a job as lost if the log proves it. Then it sends the job again, like an application that waits for the
+result.
 """
 
 import base64
@@ -24,7 +25,7 @@ ACTOR = Path(__file__).parent / "celery_actor.py"
 PROCESSES = 4
 # More than that of the actor.
 VISIBLE_AGAIN_S = 7
-# From the first jobs to the last of a run of full size, beside other work of the machine.
+# From the first jobs to the last of a full-size run, with other work on the machine.
 DRAINED_IN_S = 400
 
 
@@ -36,12 +37,12 @@ def celery(server: Server, *arguments: object) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_celery(new_server, jobs, tmp_path):
-    # The test reads the whole log: no snapshot may let its beginning be removed.
+    # The test reads the whole log: its beginning must not be removed after a snapshot.
     server = new_server(port=lasting_port(), extra=("--snapshot-log-bytes", "0")).start()
     library = Library(
         produce=lambda numbers: celery(server, "produce", numbers.start, numbers.stop, numbers.step),
         work=celery(server, "work", PROCESSES),
-        # A process has one job, and one more waits for it.
+        # A process runs one job, and one more waits for it.
         places=2 * PROCESSES,
         sent_again=1,
     )
@@ -67,11 +68,11 @@ def test_celery(new_server, jobs, tmp_path):
 
 
 def drain(storm: JobStorm) -> None:
-    """Lets workers run all jobs that the broker has, and ends them."""
+    """Lets workers run all jobs of the broker, and ends them."""
     with storm.server.connect() as connection:
         while True:
             wait_until("an empty list", lambda: connection.call("LLEN", "celery") == 0, DRAINED_IN_S)
-            # What a worker that is gone had is given back by one that starts after so long.
+            # A worker that starts requeues the jobs of a dead one after this time.
             wait_until("what is not acknowledged to be old", lambda: all_are_old(connection))
             storm.stop_workers()
             if connection.call("LLEN", "celery") == 0 and connection.call("HLEN", "unacked") == 0:
@@ -81,19 +82,19 @@ def drain(storm: JobStorm) -> None:
 
 
 def all_are_old(connection: resp.Connection) -> bool:
-    """Whether all that is unacknowledged was delivered so long ago that it may be delivered again."""
+    """Whether all unacknowledged jobs were delivered long enough ago to be delivered again."""
     return connection.call("ZCOUNT", "unacked_index", time.time() - VISIBLE_AGAIN_S, "+inf") == 0
 
 
 def results(connection: resp.Connection, jobs: int) -> Counter[str]:
-    """How many jobs have which state in the result backend."""
+    """The number of jobs in each state of the result backend."""
     assert connection.call("SELECT", 1) == b"OK"
     found = connection.call("MGET", *(f"celery-task-meta-job-{number}" for number in range(jobs)))
     return Counter(json.loads(result)["status"] if result else "none" for result in found)
 
 
 def taken_and_not_noted(server: Server) -> set[int]:
-    """The jobs that were popped more often than noted as unacknowledged, by the log of the server."""
+    """The jobs that were popped more often than recorded as unacknowledged, according to the server's log."""
     printed = run_sheaf("log", str(server.directory))
     assert printed.returncode == 0, printed.stderr
     waiting: deque[int] = deque()

@@ -1,4 +1,4 @@
-"""The storm's own judgement: what an actor says is heard to its last line, and what must not happen fails the test."""
+"""The storm's own checks: an actor's output is read to its last line, and every violation fails the test."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""Queues and locks as frameworks build them from lists, sorted sets and Lua, with actors of our own in Python.
+"""Queues and locks as frameworks build them from lists, sorted sets and Lua, with our own actors in Python.
 
-redis-py's locks, queues of the shapes that Laravel and Sidekiq have, and a stream with a consumer group. All of them promise
-that a job runs at least once.
+redis-py's locks, queues like Laravel's and Sidekiq's, and a stream with a consumer group. All of them
+guarantee that a job runs at least once.
 """
 
 import sys
@@ -26,7 +26,7 @@ def library(server: Server, actor: str) -> Library:
         produce=lambda numbers: command("produce", numbers.start, numbers.stop, numbers.step),
         work=command("work", PLACES),
         places=PLACES,
-        # A push without an answer is done again.
+        # An unanswered push is repeated.
         sent_again=1,
     )
 

@@ -1,4 +1,4 @@
-"""What can be drawn: one module per family of commands, one generator per command.
+"""The drawable commands: one module per family of commands, one generator per command.
 
     family = Family("list")
 
@@ -6,7 +6,8 @@
     def push(draw, name):
         return command(name, draw.key("list"), *draw.many(draw.word, 1, 5))
 
-A generator returns a `Command`, which may be spoilt and queued by MULTI, or a `Step` of several, which is sent as it is.
+A generator returns a `Command`, which may be spoilt and queued by MULTI, or a `Step` of several, which is
+sent unchanged.
 """
 
 from collections.abc import Callable

@@ -54,7 +54,7 @@ def bitop(draw: Draw, name: str) -> Command:
 
 
 def field(draw: Draw) -> str:
-    """The type of an integer of some bits."""
+    """The type of an integer: its sign and number of bits."""
     if draw.chance(0.94):
         return f"{draw.one('ui')}{draw.one((1, 2, 3, 4, 5, 7, 8, 8, 13, 16, 31, 32, 33, 63))}"
     return draw.one(("i64", "u64", "u0", "i0", "i65", "x8", "u", "", "8", "U8", "i08"))
@@ -66,7 +66,7 @@ def place(draw: Draw) -> object:
 
 
 def value(draw: Draw) -> object:
-    """What is set or added. Never -2^63: Redis' saturation overflows there and ends at the wrong limit."""
+    """The value to set or add. Never -2^63: Redis' saturation overflows there and ends at the wrong limit."""
     found = draw.integer(-300, 300)
     return -300 if found == INT64_MIN else found
 
@@ -83,7 +83,7 @@ def bitfield(draw: Draw, name: str) -> Step:
             case 3:
                 parts += ["OVERFLOW", draw.case(draw.one(OVERFLOWS) if draw.chance(0.95) else "EVER")]
     if {"FAIL", "fail"} & set(parts):
-        # Redis makes the key but does not tell who watches it when everything fails.
+        # Redis creates the key but does not notify its watchers when all writes fail.
         parts += ["OVERFLOW", "WRAP", "SET", "u1", 0, 0]
     return step(command(name, draw.key("bitmap"), *parts, *draw.maybe(0.03, draw.one(("GET", "SET", "u8", "")))))
 

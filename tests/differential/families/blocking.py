@@ -1,4 +1,4 @@
-"""Commands that may wait: where there is something to take, inside MULTI, and until a short timeout."""
+"""Commands that may wait: with data to take, inside MULTI, and until a short timeout."""
 
 from differential.draw import Draw
 from differential.families import Family
@@ -11,7 +11,7 @@ TIMEOUT_S = b"0.01"
 
 
 def timeout(draw: Draw) -> bytes:
-    """Short, or refused at once: whatever else is wrong, nothing waits longer."""
+    """Short, or refused at once: even with other errors, no command waits longer."""
     if draw.chance(0.95):
         return TIMEOUT_S
     return draw.one((b"-1", b"-0.5", b"abc", b"", b"nan", b"1e400", b"-inf", b"99999999999999999999"))
@@ -67,7 +67,7 @@ def mpop(draw: Draw, name: str) -> Step:
 
 @family.draws("PEXPIRE", weight=0.3)
 def expire_while_waiting(draw: Draw, name: str) -> Step:
-    """Something that expires while a later command of the connection waits its time."""
+    """A key that expires while a later command of the connection waits until its timeout."""
     key = draw.any_key()
     wait = command("BLPOP", "nothing", b"0.02")
     # In a transaction it would not wait.

@@ -1,6 +1,7 @@
-"""Functions: what is loaded and what is refused, what calls are told, libraries described.
+"""Functions: libraries that are loaded or refused, arguments of calls, descriptions of libraries.
 
-A library has one function, and libraries are listed one at a time, because Redis lists several in the order of its table.
+A library has one function, and libraries are listed one at a time, because Redis lists several in the order
+of its table.
 """
 
 from differential.draw import Draw
@@ -34,7 +35,8 @@ BODIES = (
 
 FLAGS = ("", "'no-writes'", "'allow-oom', 'no-writes'", "'allow-cross-slot-keys'", "'nope'", "1", "'no-cluster'")
 
-# What no library is. Two functions of one library whose names differ in their case are not drawn: they end Redis 7.0.15.
+# Invalid libraries. Two functions of one library whose names differ only in case are not drawn: they crash
+# Redis 7.0.15.
 BROKEN = (
     "",
     "return 1",
@@ -66,7 +68,7 @@ BROKEN = (
     "#!lua name=three\nredis.register_function('q', function() end) redis.register_function('q', function() end)",
 )
 
-# FUNCTION DUMP of Redis 7.0.15 with a library `a` and its function `f`; without any; and what is none of its payloads.
+# FUNCTION DUMP of Redis 7.0.15 with a library `a` and its function `f`; without any; and an invalid payload.
 PAYLOADS = (
     b'\xf59#!lua name=a\nredis.register_function("f", function() end)\n\x00Q_\xd8i\xec\xb3f\xfa',
     b"\n\x00]\x9b\\@\x0f\x7f\xa2\xda",

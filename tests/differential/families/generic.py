@@ -1,4 +1,4 @@
-"""Keys of any type: what they are, when they expire, where they go."""
+"""Keys of any type: type, expiry, copies and moves."""
 
 from differential.draw import INT64_MAX, INT64_MIN, Draw
 from differential.families import Family
@@ -49,7 +49,7 @@ def expire(draw: Draw, name: str) -> Command:
         "EXPIREAT": draw.future_s,
         "PEXPIREAT": draw.future_ms,
     }[name]()
-    # The past deletes; the rest is refused.
+    # A time in the past deletes; other arguments are refused.
     odd = (-1, INT64_MIN, "abc", "", "1.5", INT64_MAX, INT64_MAX // 1000 + 1, INT64_MIN // 1000 - 1)
     when = sound if draw.chance(0.88) else draw.one(odd)
     options = draw.many(lambda: draw.case(draw.one(("NX", "XX", "GT", "LT"))), 1, 2) if draw.chance(0.4) else ()
@@ -111,7 +111,7 @@ def randomkey(_draw: Draw, name: str) -> Step:
 
 @family.draws("SCAN", weight=0.5)
 def scan(draw: Draw, name: str) -> Step:
-    # Every table here is walked to its end by such a count.
+    # Such a count walks every table here to its end.
     count = 100_000 if draw.chance(0.9) else draw.one((0, -1, "abc", ""))
     options = [
         (draw.case("COUNT"), count),

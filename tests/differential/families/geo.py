@@ -1,4 +1,4 @@
-"""Places on the globe. Coordinates are drawn from a continuum, so that no two distances are equal by chance."""
+"""Places on the globe. Coordinates are drawn from a continuum, so distances are never equal by chance."""
 
 from differential.draw import Draw
 from differential.families import Family
@@ -10,7 +10,7 @@ UNITS = ("m", "km", "mi", "ft", "KM")
 
 
 def same_number(redis: Tree, sheaf: Tree, _before: list[Tree]) -> bool:
-    """As many places; which ones is open."""
+    """The same number of places; the choice is open."""
     left, right = children(redis), children(sheaf)
     return left is not None and right is not None and len(left) == len(right)
 
@@ -21,7 +21,7 @@ def member(draw: Draw) -> bytes:
 
 
 def unit(draw: Draw) -> str:
-    """Of a distance."""
+    """A unit of distance."""
     return draw.one(UNITS) if draw.chance(0.97) else draw.one(("yd", ""))
 
 
@@ -66,7 +66,7 @@ def distance(draw: Draw) -> object:
 
 
 def order(draw: Draw) -> tuple[list, Agreement]:
-    """How replies are sorted and cut, and how much of them is determined then."""
+    """The order and limit of replies, and which part of them is then determined."""
     if draw.chance(0.1):
         return ["COUNT", draw.number(1, 5), "ANY"], same_number
     if draw.chance(0.5):
@@ -78,7 +78,7 @@ def order(draw: Draw) -> tuple[list, Agreement]:
 
 
 def details(draw: Draw) -> list:
-    """What is told of each place."""
+    """The attributes that are returned of each place."""
     return [
         *draw.maybe(0.4, draw.case("WITHCOORD")),
         *draw.maybe(0.4, draw.case("WITHDIST")),
@@ -87,7 +87,7 @@ def details(draw: Draw) -> list:
 
 
 def area(draw: Draw) -> list:
-    """Where GEOSEARCH looks."""
+    """The centre of GEOSEARCH."""
     centre = ["FROMMEMBER", member(draw)] if draw.chance(0.4) else ["FROMLONLAT", *coordinates(draw)]
     if draw.chance(0.5):
         shape = ["BYRADIUS", distance(draw), unit(draw)]
@@ -105,7 +105,9 @@ def geosearch(draw: Draw, name: str) -> Command:
 
 
 def destination(draw: Draw, distances: bool) -> bytes:
-    """Where places are stored. Read as places, distances would all be next to each other, many equally far away."""
+    """The destination key. Read as places, stored distances would all be close together, many equally far
+    away.
+    """
     return draw.key("zset" if distances else "geo")
 
 

@@ -80,9 +80,9 @@ def hincrby(draw: Draw, name: str) -> Command:
 @family.draws("HINCRBYFLOAT", weight=1.5)
 def hincrbyfloat(draw: Draw, name: str) -> Step:
     if draw.chance(0.5):
-        # Starts from what is exact in binary and stays exact.
+        # Starts from a value that is exact in binary, and stays exact.
         return step(command(name, "floats", draw.one("abc"), draw.binary_fraction()))
-    # Sums that need more digits than 64 bits have differ on purpose: they are not kept.
+    # Sums that need more digits than 64 bits differ on purpose: they are not kept.
     key, of = draw.key("hash"), field(draw)
     more = b"%.3f" % draw.random.uniform(-500, 500)
     if draw.chance(0.2):

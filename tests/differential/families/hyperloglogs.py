@@ -15,7 +15,7 @@ def key(draw: Draw) -> str:
 
 
 def element(draw: Draw) -> bytes:
-    """Few different ones and many."""
+    """A few distinct elements, and many."""
     return draw.word() if draw.chance(0.3) else b"%d" % draw.number(0, 3000)
 
 

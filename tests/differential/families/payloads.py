@@ -1,4 +1,4 @@
-"""DUMP and RESTORE. What a payload of one server means to the other is asked in exchange.py."""
+"""DUMP and RESTORE. exchange.py tests the payloads of one server on the other."""
 
 from differential.draw import INT64_MAX, Draw
 from differential.families import Family

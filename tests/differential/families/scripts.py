@@ -1,6 +1,6 @@
-"""Scripts: what they are told, what becomes of values on the way, errors and where they were raised.
+"""Scripts: their arguments, conversions of values, errors and the places where they were raised.
 
-Keys are the family's own, `script:*`, so that what a script leaves does not depend on others.
+Keys are the family's own, `script:*`, so that the result of a script does not depend on other families.
 """
 
 from hashlib import sha1
@@ -13,7 +13,7 @@ family = Family("script")
 
 KEYS = ("script:a", "script:b", "script:c", "script:list")
 
-# Values that a script returns as they are.
+# Values that a script returns unchanged.
 VALUES = (
     "1",
     "-1",
@@ -87,7 +87,7 @@ VALUES = (
     "{redis.LOG_DEBUG, redis.LOG_WARNING}",
 )
 
-# What fails.
+# Failing scripts.
 FAILURES = (
     "error('raised')",
     "error({err = 'RAISED here'})",
@@ -120,7 +120,7 @@ FAILURES = (
     "",
 )
 
-# What a script does with its keys.
+# Scripts that use their keys.
 ACTIONS = (
     "redis.call('SET', KEYS[1], ARGV[1])",
     "redis.call('GET', KEYS[1])",
@@ -146,7 +146,8 @@ ACTIONS = (
 )
 
 
-# Shows what a script sees of a value, whatever the order of its fields, but for a mark of Redis' own statistics.
+# Shows the values that a script receives, independent of the order of fields, without a mark of Redis' own
+# statistics.
 DESCRIBE = (
     "local function describe(value) "
     "if type(value) ~= 'table' then return type(value) .. ':' .. tostring(value) end "
@@ -156,7 +157,7 @@ DESCRIBE = (
     "table.sort(parts) return '{' .. table.concat(parts, ',') .. '}' end "
 )
 
-# Replies of every kind, once the values of `FILL` are there.
+# Replies of every kind, for the values set by `FILL`.
 FILL = (
     "redis.call('DEL', 'script:h', 'script:s', 'script:z', 'script:l', 'script:x') "
     "redis.call('HSET', 'script:h', 'f', ARGV[1]) redis.call('SADD', 'script:s', 'm') "
@@ -201,7 +202,7 @@ REPLIES = (
 
 
 def literal(draw: Draw, depth: int = 0) -> str:
-    """A value in Lua's own words, with at most one field where the order of fields is not determined."""
+    """A value in Lua syntax, with at most one field where the order of fields is not determined."""
     if depth == 3 or draw.chance(0.5):
         return draw.one(VALUES)
     parts = draw.many(lambda: literal(draw, depth + 1), 0, 4)
@@ -218,7 +219,7 @@ def literal(draw: Draw, depth: int = 0) -> str:
 
 
 def arguments(draw: Draw) -> tuple:
-    """Two keys and two arguments, now and then a wrong number of keys."""
+    """Two keys and two arguments, sometimes a wrong number of keys."""
     count = 2 if draw.chance(0.95) else draw.one((0, 1, 3, 5, -1, "x"))
     return (count, draw.one(KEYS), draw.one(KEYS), draw.one((1, "text", b"\x01\x02", 2.5, "")), draw.number(0, 9))
 
@@ -235,14 +236,14 @@ def value(draw: Draw, name: str) -> Step:
 
 @family.draws("EVAL", weight=5)
 def returned(draw: Draw, name: str) -> Step:
-    """What becomes of values on their way out."""
+    """The conversion of returned values."""
     before = draw.one(("", "redis.setresp(3) ", "redis.setresp(2) "))
     return step(evaluation(draw, name, f"{before}return {literal(draw)}"))
 
 
 @family.draws("EVAL", weight=5)
 def seen(draw: Draw, name: str) -> Step:
-    """What becomes of replies on their way in, and out again."""
+    """The conversion of replies into Lua values, and back."""
     before = FILL + draw.one(("", "redis.setresp(3) ", "redis.setresp(2) "))
     asked = f"redis.{draw.one(('call', 'pcall', 'pcall'))}({draw.one(REPLIES)})"
     shown = f"{DESCRIBE}return describe({asked})" if draw.chance(0.5) else f"return {asked}"
@@ -263,7 +264,7 @@ def action(draw: Draw, name: str) -> Step:
 
 @family.draws("EVALSHA", weight=1)
 def known(draw: Draw, name: str) -> Step:
-    # EVAL has none of these: what came with EVAL is forgotten one day, and in 7.0 never.
+    # None of these for EVAL: its scripts are evicted at some time, and in 7.0 never.
     script = f"return {draw.one(VALUES)} -- by name"
     digits = sha1(script.encode()).hexdigest() if draw.chance(0.8) else draw.one(("", "abc", "f" * 40))
     load = command("SCRIPT", draw.one(("LOAD", "EXISTS", "NOSUCH")), script)

@@ -9,7 +9,7 @@ family = Family("set")
 
 
 def member(draw: Draw) -> bytes:
-    """Integers, so that sets stay sets of integers for a while, and anything."""
+    """Integers, so that sets remain sets of integers for a while, and other members."""
     return draw.small_integer() if draw.chance(0.7) else draw.word()
 
 

@@ -62,7 +62,7 @@ def sort(draw: Draw, name: str) -> Step:
     limit = draw.maybe(0.4, draw.case("LIMIT"), draw.integer(-2, 5), draw.integer(-2, 8))
     store = draw.maybe(0.25 if name == "SORT" else 0.03, draw.case("STORE"), draw.key("list"))
     agree: Agreement = exactly
-    # The order of equal weights compared as text is open; so is that of a set that is not sorted, and any key may have become
+    # The order of equal weights compared as text is open; so is that of an unsorted set, and any key may hold
     # one.
     if by not in ("", "nosort") and alpha or by == "nosort" and (of_type == "set" or is_any):
         limit, store, agree = (), (), in_any_order
@@ -77,7 +77,8 @@ def sort(draw: Draw, name: str) -> Step:
     ]
     if draw.chance(0.3):
         draw.random.shuffle(options)
-    # After a number that was out of range, whoever sent it, Redis finds that a weight is no number; reading a cursor ends it.
+    # After a number that was out of range, from any client, Redis reports that a weight is not a number;
+    # parsing a cursor clears this state.
     fresh = command("ZSCAN", "sort:nothing", 0)
-    # Sent as it is: what spoils a pattern may open the order.
+    # Sent unchanged: a spoilt pattern may leave the order open.
     return step(fresh, command(name, key, *(part for option in options for part in option), agree=agree))

@@ -1,5 +1,6 @@
-"""Streams. Ids are given, or given in part: those made of the time would not agree. A consumer is made before it reads or claims:
-since 7.2 it comes into being even if it gets nothing."""
+"""Streams. Ids are given fully or in part: those made of the time would not agree. A consumer is created
+before it reads or claims: since 7.2 it is created even if it gets nothing.
+"""
 
 from differential.draw import Draw
 from differential.families import Family
@@ -41,8 +42,9 @@ def group(draw: Draw) -> bytes:
 
 
 def trimming(draw: Draw) -> list:
-    """MAXLEN or MINID with what may stand beside them. What goes with `~` depends on blocks, and on what was deleted from them:
-    see `xtrim_about`."""
+    """MAXLEN or MINID with their options. The effect of `~` depends on blocks, and on deletions from them:
+    see `xtrim_about`.
+    """
     how = draw.maybe(0.2, "=")
     if draw.chance(0.6):
         words = [draw.case("MAXLEN"), *how, draw.count(12)]
@@ -56,7 +58,9 @@ def with_consumer(key: bytes, name: bytes, consumer: bytes, *commands: Command) 
 
 
 def value(draw: Draw) -> bytes:
-    """A word that is no id with a sign or a space before it: a mistake can put it where an id stands, and Redis takes that."""
+    """A word that is not an id, after a sign or a space: a spoilt command may use it as an id, and Redis
+    accepts it.
+    """
     word = draw.word()
     return b"1" if word in (b"+1", b" 1") else word
 
@@ -102,7 +106,7 @@ def xtrim(draw: Draw, name: str) -> Command:
 
 @family.draws("XTRIM", weight=0.3)
 def xtrim_about(draw: Draw, name: str) -> Step:
-    """Of a stream in whole blocks, from which nothing was deleted."""
+    """A stream in whole blocks, without deletions."""
     key = draw.key("stream")
     kept = [draw.case("MAXLEN"), "~", draw.count(250)]
     above = [draw.case("MINID"), "~", b"40-%d" % draw.number(0, 250)]
@@ -117,7 +121,7 @@ def xtrim_about(draw: Draw, name: str) -> Step:
 
 @family.draws("XSETID", weight=0.5)
 def xsetid(draw: Draw, name: str) -> Step:
-    """Of a stream of which it is known what was deleted: since 7.2, no last id may be below that, which 7.0 takes."""
+    """A stream with known deletions: since 7.2, no last id may be below a deleted one, which 7.0 accepts."""
     key = draw.key("stream")
     if draw.chance(0.2):
         return step(command(name, key, *draw.one(REFUSED_LAST_IDS)))
@@ -141,7 +145,7 @@ def xsetid(draw: Draw, name: str) -> Step:
     )
 
 
-# Whatever the key holds.
+# For a key of any type.
 REFUSED_LAST_IDS = (
     (b"abc",),
     (b"5-5", b"ENTRIESADDED"),
@@ -207,7 +211,7 @@ def xack(draw: Draw, name: str) -> Command:
 
 
 def without(*positions: int) -> Agreement:
-    """The same but for members of each row that are times."""
+    """The same except for times in each row."""
 
     def masked(tree: Tree) -> object:
         rows = children(tree)
@@ -265,7 +269,7 @@ def xautoclaim(draw: Draw, name: str) -> Step:
 
 
 def described(redis: Tree, sheaf: Tree, _before: list[Tree]) -> bool:
-    """The same but for the shape of the tree."""
+    """The same except for the shape of the tree."""
 
     def fields(tree: Tree) -> object:
         parts = children(tree)
@@ -277,7 +281,9 @@ def described(redis: Tree, sheaf: Tree, _before: list[Tree]) -> bool:
 
 
 def lagging(redis: Tree, sheaf: Tree, _before: list[Tree]) -> bool:
-    """The same but for a lag below nothing, which 7.0 shows of a group that is said to have read more than was ever added."""
+    """The same except for a negative lag, which 7.0 shows for a group that claims to have read more than was
+    ever added.
+    """
 
     def fields(group: Tree) -> list[tuple[Tree, Tree]]:
         parts = children(group) or ()

@@ -25,7 +25,7 @@ def expiry(draw: Draw, persist: bool = False) -> tuple:
 
 
 def removal_of_expired(key: object) -> tuple[Command, ...]:
-    """Removes a key that has expired: until then DBSIZE may count it."""
+    """Removes an expired key: until then DBSIZE may count it."""
     return command("SET", key, "v"), command("DEL", key)
 
 
@@ -98,9 +98,9 @@ def count_by(draw: Draw, name: str) -> Command:
 @family.draws("INCRBYFLOAT", weight=2)
 def incrbyfloat(draw: Draw, name: str) -> Step:
     if draw.chance(0.5):
-        # Starts from what is exact in binary and stays exact.
+        # Starts from a value that is exact in binary, and stays exact.
         return step(command(name, f"float:{draw.number(0, 2)}", draw.binary_fraction()))
-    # Sums that need more digits than 64 bits have differ on purpose: they are not kept.
+    # Sums that need more digits than 64 bits differ on purpose: they are not kept.
     key = draw.key("string")
     more = b"%.3f" % draw.random.uniform(-500, 500)
     if draw.chance(0.2):

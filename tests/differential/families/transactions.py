@@ -1,4 +1,4 @@
-"""MULTI and what belongs to it. Whatever is drawn between MULTI and EXEC is queued, on either connection."""
+"""MULTI and its companions. Any command drawn between MULTI and EXEC is queued, on either connection."""
 
 from differential.draw import Draw
 from differential.families import Family
@@ -23,8 +23,10 @@ def discard(_draw: Draw, name: str) -> Step:
 
 
 def watched_key(draw: Draw) -> str:
-    """One of the keys that are watched. Other families leave them alone: a write that changes nothing aborts who watches
-    its key in Redis, depending on the command, and never in Sheaf. What is written to these keys is always new."""
+    """One of the watched keys. Other families do not use them: in Redis it depends on the command whether a
+    write that changes nothing aborts the watchers, and in Sheaf it never does. Values written to these keys
+    are always new.
+    """
     return f"watched:{draw.number(0, 2)}"
 
 
@@ -34,7 +36,7 @@ def watch(draw: Draw, name: str) -> Command:
 
 
 def always_new(draw: Draw) -> int:
-    """A number that was hardly ever drawn before."""
+    """A number that has almost certainly not been drawn before."""
     return draw.number(10**11, 10**12)
 
 

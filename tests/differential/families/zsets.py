@@ -79,7 +79,7 @@ def zscore(draw: Draw, name: str) -> Command:
 
 @family.draws("ZRANK", "ZREVRANK")
 def zrank(draw: Draw, name: str) -> Step:
-    # As it is: WITHSCORE came with 7.2, so that one argument more is another error there.
+    # Sent unchanged: WITHSCORE exists since 7.2, so an additional argument is a different error there.
     return step(command(name, draw.key("zset"), *draw.maybe(0.98, member(draw))))
 
 
@@ -156,12 +156,12 @@ def zmpop(draw: Draw, name: str) -> Command:
 
 
 def inputs(draw: Draw) -> list[bytes]:
-    """Keys to combine: sets count as sorted sets whose scores are 1."""
+    """Keys to combine: sets count as sorted sets with scores of 1."""
     return draw.many(lambda: draw.key("zset" if draw.chance(0.8) else "set"), 1, 4)
 
 
 def combination(draw: Draw, name: str, keys: list[bytes]) -> list:
-    """The options of a combination of these keys."""
+    """The options for combining these keys."""
     if name.startswith("ZDIFF"):
         return []
     many = len(keys) if draw.chance(0.96) else len(keys) + 1

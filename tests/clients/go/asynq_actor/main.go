@@ -1,4 +1,4 @@
-// A producer or a worker of asynq, as a process (what it says: harness/job_storm.py).
+// A producer or a worker of asynq, as a process (its output: harness/job_storm.py).
 //
 //	asynq_actor PORT produce FIRST END STEP
 //	asynq_actor PORT work PLACES
@@ -25,15 +25,15 @@ const (
 	kind         = "count"
 	addingAtOnce = 16
 	delay        = 50 * time.Millisecond
-	// Between looks at what is scheduled, and between tries while the server is away.
+	// The interval of checking scheduled jobs, and of retries while the server is unavailable.
 	interval = 200 * time.Millisecond
-	// How long the books remember a job that is done.
+	// The retention of completed jobs.
 	retention = time.Hour
 	// Each kill may hit the same job.
 	retries = 10
 )
 
-// say writes a line past all buffers: it must have left this process before it is killed.
+// say writes a line without buffering: it must have left this process before it is killed.
 func say(what ...any) {
 	fmt.Fprintln(os.Stdout, what...)
 }
@@ -48,7 +48,7 @@ func main() {
 		}
 		numbers = append(numbers, number)
 	}
-	// asynq's users like a database of their own, and its documentation's is this.
+	// asynq's documentation uses this database, and many applications give it one of its own.
 	server := asynq.RedisClientOpt{Addr: "127.0.0.1:" + port, DB: 14}
 	switch role {
 	case "produce":
@@ -79,7 +79,7 @@ func produce(server asynq.RedisClientOpt, first, end, step int) {
 	adding.Wait()
 }
 
-// add tries until the job is accepted. With an id of the application's, adding again what was added is refused.
+// add retries until the job is accepted. With an id chosen by the application, adding a job again is refused.
 func add(client *asynq.Client, number int) {
 	options := []asynq.Option{
 		asynq.TaskID(fmt.Sprintf("job-%d", number)),
