@@ -23,7 +23,7 @@ impl Found {
         Some(Found { info, rev, place })
     }
 
-    /// The document.
+    /// The id of the document.
     pub fn info(&self) -> &Arc<DocInfo> {
         &self.info
     }

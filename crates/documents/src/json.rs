@@ -39,7 +39,11 @@ pub enum Kind {
     Null,
     /// `true` or `false`
     Bool,
-    /// A number.
+    /// The value of a setting of [`Kind::Integer`] or [`Kind::Bytes`].
+    ///
+    /// # Panics
+    ///
+    /// If the setting is of another kind.
     Number,
     /// A string.
     String,

@@ -23,7 +23,7 @@ impl Unnamed {
         self.0.lock().insert(file);
     }
 
-    /// All noted files.
+    /// The functions with their names.
     pub(crate) fn all(&self) -> Vec<Generation> {
         self.0.lock().iter().copied().collect()
     }

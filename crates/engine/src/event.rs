@@ -97,7 +97,7 @@ impl EventClass {
         })
     }
 
-    /// Both sets.
+    /// The union of both sets.
     pub const fn or(self, other: EventClass) -> EventClass {
         EventClass(self.0 | other.0)
     }

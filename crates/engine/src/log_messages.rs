@@ -21,12 +21,12 @@ const READERS_MAX: usize = 8;
 /// Why nobody can follow from a position.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// It was removed.
+    /// Removes a follower, without an event.
     #[error("LOST position {wanted} is no longer kept; the oldest is {oldest}")]
     Forgotten {
-        /// What was asked for.
+        /// The requested target.
         wanted: Position,
-        /// What is there.
+        /// The expected content of the database.
         oldest: Position,
     },
     /// It is of a log that has gone on differently, or of another one.

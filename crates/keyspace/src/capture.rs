@@ -120,7 +120,7 @@ impl<'k> Capture<'k> {
         self.next
     }
 
-    /// Bytes that were copied since the last call because they were about to change.
+    /// Bytes copied since the last call because they were about to change.
     pub fn take_copied_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.copied_bytes)
     }

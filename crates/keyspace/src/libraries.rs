@@ -48,7 +48,7 @@ pub struct FunctionFlags(u8);
 impl FunctionFlags {
     /// It changes nothing.
     pub const NO_WRITES: FunctionFlags = FunctionFlags(1);
-    /// It may add data when there is no memory for it.
+    /// It may add data when memory is scarce.
     pub const ALLOW_OOM: FunctionFlags = FunctionFlags(1 << 1);
     /// It may run on a replica that has lost its leader.
     pub const ALLOW_STALE: FunctionFlags = FunctionFlags(1 << 2);
@@ -90,11 +90,11 @@ impl FunctionFlags {
 /// A function of a library.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
-    /// What it is called by.
+    /// The name by which it is called.
     pub name: Box<[u8]>,
     /// What it says of itself in words.
     pub description: Option<Box<[u8]>>,
-    /// What it says of itself.
+    /// The declared flags.
     pub flags: FunctionFlags,
 }
 

@@ -22,7 +22,7 @@ pub struct Banner<'a> {
     pub records: u64,
     /// Duration of the recovery.
     pub seconds: f64,
-    /// Keys in memory.
+    /// Number of recovered keys.
     pub keys: u64,
     /// Worker threads.
     pub workers: usize,

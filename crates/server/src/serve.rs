@@ -89,7 +89,7 @@ pub enum ServeError {
     /// Another server uses the directory, or it cannot be locked.
     #[error(transparent)]
     Lock(#[from] env::LockError),
-    /// The directory is not for a server.
+    /// The directory is not a data directory.
     #[error(transparent)]
     Foreign(#[from] Foreign),
     /// An address, thread or runtime was refused by the OS.

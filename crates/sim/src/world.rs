@@ -47,7 +47,7 @@ pub struct World {
     options: WorldOptions,
     /// The disk, below any sabotage.
     pub disk: Arc<SimDisk>,
-    /// The simulated clock.
+    /// The clock.
     pub clock: Arc<SimClock>,
     /// The expected state.
     pub oracle: Oracle,

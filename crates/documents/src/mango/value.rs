@@ -16,7 +16,11 @@ pub enum Value<'a> {
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A number.
+    /// The value of a setting of [`Kind::Integer`] or [`Kind::Bytes`].
+    ///
+    /// # Panics
+    ///
+    /// If the setting is of another kind.
     Number(Number<'a>),
     /// A string.
     String(Cow<'a, str>),

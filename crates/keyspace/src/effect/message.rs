@@ -13,9 +13,9 @@ use super::{Effect, EffectError, Reader};
 /// A message as it stands in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoggedMessage<'a> {
-    /// The channel it was published to.
+    /// The channel that it was published to.
     pub channel: &'a [u8],
-    /// What was published.
+    /// The published bytes.
     pub payload: &'a [u8],
 }
 
@@ -24,7 +24,6 @@ pub struct LoggedMessage<'a> {
 pub enum Item<'a> {
     /// A change.
     Effect(Effect<'a>),
-    /// A message.
     Message(LoggedMessage<'a>),
     /// A change of documents, as the crate `documents` encodes it.
     Documents(&'a [u8]),

@@ -1,4 +1,4 @@
-//! What the connections to source and target have in common: bytes in, bytes out, a command and its reply.
+//! A connection to source or target: received bytes, and commands with their replies.
 
 use std::time::Duration;
 
@@ -7,57 +7,58 @@ use wire::{DecodeLimits, Value};
 use super::address::Address;
 use crate::client::Client;
 
-/// A peer that says nothing for so long, when it should, is gone. Redis' own limit between master and replica.
+/// Silence after which a peer that should send is considered lost: Redis' own limit between master and
+/// replica.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// Why a server cannot be talked to.
+/// Why the communication with a server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// Nobody answers there.
+    /// The connection cannot be established.
     #[error("cannot connect to the {role} {address}: {reason}")]
     Unreachable {
         /// `source` or `target`.
         role: &'static str,
         /// Host and port.
         address: String,
-        /// What the OS said.
+        /// The error of the operating system, or a timeout.
         reason: String,
     },
-    /// There was a connection.
+    /// An established connection was lost.
     #[error("lost the connection to the {role} {address}: {reason}")]
     Lost {
         /// `source` or `target`.
         role: &'static str,
         /// Host and port.
         address: String,
-        /// What the OS said.
+        /// The error of the operating system, or another reason.
         reason: String,
     },
-    /// It answers with an error.
+    /// It replies with an error.
     #[error("the {role} {address} refuses {command}: {text}{}", advice(command, text))]
     Refused {
         /// `source` or `target`.
         role: &'static str,
         /// Host and port.
         address: String,
-        /// What it was asked.
+        /// The name of the command.
         command: String,
-        /// Its answer.
+        /// The error reply.
         text: String,
     },
-    /// Something else answers there.
+    /// The reply is not of the Redis protocol.
     #[error("the {role} {address} does not speak the protocol of Redis: {reason}")]
     Foreign {
         /// `source` or `target`.
         role: &'static str,
         /// Host and port.
         address: String,
-        /// What is wrong.
+        /// A description of the error.
         reason: String,
     },
 }
 
-/// What to do about an error reply.
+/// Advice for an error reply.
 fn advice(command: &str, text: &str) -> &'static str {
     match text.split(' ').next().unwrap_or_default() {
         "ERR" if command == "REPLCONF" || command == "PSYNC" => {
@@ -73,7 +74,7 @@ fn advice(command: &str, text: &str) -> &'static str {
 }
 
 impl PeerError {
-    /// Whether it may be different the next time.
+    /// Whether the operation may succeed if repeated.
     pub(super) fn passes(&self) -> bool {
         match self {
             PeerError::Unreachable { .. } | PeerError::Lost { .. } => true,
@@ -85,7 +86,6 @@ impl PeerError {
     }
 }
 
-/// See the module documentation.
 pub(super) struct Peer {
     pub(super) client: Client,
     role: &'static str,
@@ -93,7 +93,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Connects, and says the password if there is one.
+    /// Connects, and authenticates if there is a password.
     pub(super) async fn open(role: &'static str, address: &Address) -> Result<Peer, PeerError> {
         let unreachable =
             |reason: String| PeerError::Unreachable { role, address: address.to_string(), reason };
@@ -125,17 +125,17 @@ impl Peer {
         }
     }
 
-    /// Sends a command, without waiting for a reply.
+    /// Sends a command without waiting for its reply.
     pub(super) async fn send(&mut self, arguments: &[&str]) -> Result<(), PeerError> {
         self.client.send(arguments).await.map_err(|error| self.lost(error))
     }
 
-    /// Sends a command and returns its reply, if that is no error.
+    /// Sends a command and returns its reply; an error reply is an error.
     pub(super) async fn ask(&mut self, arguments: &[&str]) -> Result<Value, PeerError> {
         self.send(arguments).await?;
         loop {
             match self.next_value()? {
-                // Only the name: the rest may be a password.
+                // Only the name of the command: its arguments may be a password.
                 Some(Value::Error(text)) => return Err(self.refused(arguments[0], &text)),
                 Some(value) => return Ok(value),
                 None => self.receive().await?,
@@ -143,17 +143,17 @@ impl Peer {
         }
     }
 
-    /// What has come and was not taken.
+    /// The received bytes that are not consumed.
     pub(super) fn buffer(&self) -> &[u8] {
         self.client.buffer()
     }
 
-    /// Takes bytes from the front of the buffer.
+    /// Consumes bytes at the front of the buffer.
     pub(super) fn take(&mut self, bytes: usize) {
         self.client.take(bytes);
     }
 
-    /// Waits until something has come. If this is cancelled, nothing is lost.
+    /// Waits until bytes are received. Cancel-safe.
     pub(super) async fn receive(&mut self) -> Result<(), PeerError> {
         match tokio::time::timeout(SILENCE_MAX, self.client.receive()).await {
             Err(_) => Err(self.lost("it says nothing")),
@@ -161,7 +161,7 @@ impl Peer {
         }
     }
 
-    /// As [`Peer::receive`], without waiting; `false` if nothing has come.
+    /// As [`Peer::receive`], without waiting; `false` if nothing was received.
     pub(super) fn try_receive(&mut self) -> Result<bool, PeerError> {
         self.client.try_receive().map_err(|error| self.ended(&error))
     }
@@ -173,7 +173,7 @@ impl Peer {
         }
     }
 
-    /// The next value of what has come, if it has come whole.
+    /// Consumes the next received value; `None` if it is incomplete.
     pub(super) fn next_value(&mut self) -> Result<Option<Value>, PeerError> {
         self.client.next_value().map_err(|error| self.foreign(error))
     }

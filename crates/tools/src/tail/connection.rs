@@ -1,18 +1,17 @@
-//! The connection of `sheaf tail`: commands out, replies and messages in.
+//! The connection of `sheaf tail`: sends commands, receives replies and messages.
 
 use wire::{DecodeLimits, Value};
 
 use super::TailError;
 use crate::client::Client;
 
-/// A message as large as any server sends, and its frame.
+/// Larger than any message of a server with its frame.
 const LIMITS: DecodeLimits = DecodeLimits { bytes_max: 1 << 30, ..DecodeLimits::DEFAULT };
-/// Ticks of silence after which the server is asked whether it is there, and then again.
+/// A PING is sent whenever this many more ticks pass in silence.
 const PING_TICKS: u32 = 10;
-/// Ticks of silence after which it is not.
+/// Ticks of silence after which the server is considered lost.
 const SILENT_TICKS_MAX: u32 = 30;
 
-/// See the module documentation.
 pub(super) struct Connection {
     client: Client,
     address: String,
@@ -32,12 +31,12 @@ impl Connection {
         TailError::Lost { address: self.address.clone(), reason: reason.to_string() }
     }
 
-    /// Sends a command, without waiting for its reply.
+    /// Sends a command without waiting for its reply.
     pub(super) async fn send(&mut self, arguments: &[&[u8]]) -> Result<(), TailError> {
         self.client.send(arguments).await.map_err(|error| self.lost(error))
     }
 
-    /// Waits until something has come. If this is cancelled, nothing is lost.
+    /// Waits until bytes are received. Cancel-safe.
     pub(super) async fn receive(&mut self) -> Result<(), TailError> {
         self.client.receive().await.map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => self.lost("the server closed it"),
@@ -47,13 +46,13 @@ impl Connection {
         Ok(())
     }
 
-    /// The next of what has come, if it has come whole.
+    /// Consumes the next received value; `None` if it is incomplete.
     pub(super) fn next_value(&mut self) -> Result<Option<Value>, TailError> {
         let value = self.client.next_value();
         value.map_err(|error| TailError::Foreign { address: self.address.clone(), error })
     }
 
-    /// To be called at every tick: finds out whether a server that says nothing is there.
+    /// To be called at every tick: sends a PING to a silent server, and fails if it does not reply.
     pub(super) async fn look_after(&mut self) -> Result<(), TailError> {
         self.silent_ticks += 1;
         if self.silent_ticks > SILENT_TICKS_MAX {

@@ -31,9 +31,9 @@ pub struct GroupPosition {
 pub struct Delivery {
     /// The entry.
     pub id: StreamId,
-    /// When it was delivered last, Unix time in milliseconds.
+    /// Time of its last delivery, Unix time in milliseconds.
     pub time_ms: u64,
-    /// How often it was delivered.
+    /// Number of its deliveries.
     pub count: u32,
 }
 

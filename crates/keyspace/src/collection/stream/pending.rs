@@ -24,9 +24,9 @@ pub(super) const PENDING_BYTES: usize = 80;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pending {
     pub(super) id: StreamId,
-    /// When it was delivered last, Unix time in milliseconds.
+    /// Time of its last delivery, Unix time in milliseconds.
     pub(super) time_ms: u64,
-    /// How often it was delivered.
+    /// Number of its deliveries.
     pub(super) count: u32,
     /// The number of the consumer in its group.
     pub(super) consumer: u32,
