@@ -1,7 +1,7 @@
-//! The topics of one kind that one worker has subscribers of.
+//! The topics of one kind that have subscribers on one worker.
 //!
 //! Invariants
-//! - An audience is never empty: it comes with its first member and goes with its last.
+//! - An audience is never empty: it is created with its first member and removed with its last.
 
 use hashbrown::HashTable;
 
@@ -11,7 +11,7 @@ use crate::{
     topic::{Name, Topic},
 };
 
-/// A table with fewer places than this is not worth giving memory back.
+/// A table with no more places than this is never shrunk.
 pub(crate) const PLACES_KEPT_MAX: usize = 64;
 
 /// One topic and its subscribers.
@@ -21,7 +21,6 @@ pub(crate) struct Audience {
     pub(crate) members: Members,
 }
 
-/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Audiences {
     table: HashTable<Audience>,
@@ -29,14 +28,14 @@ pub(crate) struct Audiences {
 }
 
 impl Audiences {
-    /// The subscribers of a topic.
     #[inline]
     pub(crate) fn members(&self, topic: &Topic) -> &[SubscriberId] {
         let audience = self.table.find(topic.hash(), |it| it.topic.is(topic));
         audience.map_or(&[], |it| self.lists.as_slice(&it.members))
     }
 
-    /// Adds a subscriber to a topic that has some; returns the topic, and the position in it.
+    /// Adds a subscriber to a known topic. Returns the topic and the subscriber's position among its members;
+    /// `None` if this worker has no subscriber of the topic yet.
     pub(crate) fn add(&mut self, name: &Name<'_>, subscriber: SubscriberId) -> Option<(Topic, u32)> {
         let audience = self.table.find_mut(name.hash(), |it| it.topic.has_name(name))?;
         Some((audience.topic.clone(), self.lists.push(&mut audience.members, subscriber)))
@@ -48,7 +47,8 @@ impl Audiences {
         self.table.insert_unique(audience.topic.hash(), audience, |it| it.topic.hash());
     }
 
-    /// Removes a member; returns whether the audience has gone with it, and who has taken its position.
+    /// Removes a member. Returns whether it was the last one, so that the audience is removed too, and the
+    /// member that was moved to its position.
     pub(crate) fn remove(&mut self, topic: &Topic, position: u32) -> (bool, Option<SubscriberId>) {
         let Ok(mut found) = self.table.find_entry(topic.hash(), |it| it.topic.is(topic)) else {
             unreachable!("who is a member of it has an audience");

@@ -1,37 +1,41 @@
-//! What holds back those who publish: an audience most of which is behind, or a worker that does not fetch its messages.
+//! Back-pressure on publishers: the reasons to delay a publisher's next command. A reason is an audience of
+//! which most are behind, or a worker whose mailbox is full.
 //!
 //! ```text
-//! connection takes too little -> Local::set_behind -> Presence of each of its topics: behind + 1
-//! PUBLISH: behind of all topics of the message * 2 >= their subscribers -> Backpressure -> the publisher's next command waits
-//! connection has caught up    -> Local::set_behind -> behind - 1 -> wake the workers that wait (see `waiting`)
+//! connection falls behind    -> Local::set_behind -> Presence of each of its topics: behind + 1
+//! PUBLISH: sum of behind over the message's topics * 2 >= sum of subscribers
+//!                            -> Backpressure -> the publisher's next command waits
+//! connection has caught up   -> Local::set_behind -> behind - 1 -> wake the waiting workers (see `waiting`)
 //! ```
 //!
-//! What it is: the reason, and whether it still holds. What it is not: who waits, and for how long, which the server decides.
+//! This module computes the reason and whether it still holds. The server decides which publishers wait, and
+//! for how long.
 //!
 //! Invariants
-//! - A minority that is behind holds nobody back: half of those who get a message must be. Half is enough, as one of two workers may have
-//!   less of the processor than the other: then all of its subscribers are behind and none of the other's.
-//! - One subscriber holds nobody back, unless it is the only one.
-//! - Asking costs a publisher one more word of a topic that it has read anyway.
+//! - A minority that is behind delays nobody: at least half of a message's subscribers must be behind. Half
+//!   suffices because one of two workers may get less processor time than the other; then all of its
+//!   subscribers are behind and none of the other's.
+//! - A single subscriber that is behind delays nobody, unless it is the only one.
+//! - The check costs a publisher one more word of a topic that it has read anyway.
 
 use smallvec::SmallVec;
 
 use crate::{hub::Hub, presence::WorkerSet, topic::Topic};
 
-/// The topics that a message is for: its channel, if anybody has subscribed to it, and patterns.
+/// The topics of a message: its channel, if it has subscribers, and the matching patterns.
 pub(crate) type Topics = SmallVec<[Topic; 2]>;
 
-/// See the module documentation.
+/// Why the publisher of a message should wait before its next command.
 #[derive(Debug, Clone)]
 pub struct Backpressure {
     topics: Topics,
-    /// Workers whose mailbox was full, and who has filled it.
+    /// Workers whose mailbox from `sender` was full.
     full: WorkerSet,
     sender: usize,
 }
 
 impl Backpressure {
-    /// Of a message from this worker to these, if it is to be followed by a pause.
+    /// The reason to pause after a message from the worker `sender` to `receivers`; `None` if there is none.
     #[inline]
     pub(crate) fn of<'t>(
         hub: &Hub,
@@ -50,7 +54,8 @@ impl Backpressure {
         })
     }
 
-    /// Whether it is only for the sake of subscribers, who can be left behind: nobody waits for those for ever.
+    /// Whether the only reason is slow subscribers. Unlike a worker with a full mailbox, these can be left
+    /// behind, so the wait may be bounded.
     pub fn is_of_subscribers(&self) -> bool {
         self.full == WorkerSet::default()
     }

@@ -1,14 +1,13 @@
-//! Messages on their way to one worker: frames one after the other in one buffer, as subscribers of the older protocol get
-//! them.
+//! Messages on their way to one worker: adjacent frames in one buffer, encoded for RESP2.
 //!
 //! ```text
-//! *3 $7 message        $2 ch $5 hello     to those who have subscribed to the channel
+//! *3 $7 message        $2 ch $5 hello     to subscribers of the channel
 //! >3 ...                                  the same for RESP3: only the first byte differs
-//! *4 $8 pmessage $1 p* $2 ch $5 hello     what follows the head is the same
+//! *4 $8 pmessage $1 p* $2 ch $5 hello     to subscribers of a pattern: only the head differs
 //! ```
 //!
 //! Invariants
-//! - Frames of messages that follow each other are adjacent: a run of them is one piece of memory.
+//! - Frames of consecutive messages are adjacent, so that a run of messages is one piece of memory.
 
 use std::ops::Range;
 
@@ -16,14 +15,13 @@ use wire::{Protocol, ReplyWriter};
 
 use crate::{hub::Kind, topic::Topic};
 
-/// A buffer above this is given back when the batch is empty.
+/// A larger buffer is freed when the batch is cleared.
 const BYTES_KEPT_MAX: usize = 64 << 10;
 
-/// One message.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) kind: Kind,
-    /// The channel, if somebody has subscribed to it by name.
+    /// The channel, if it has subscribers by name.
     pub(crate) topic: Option<Topic>,
     /// In [`Batch::patterns`].
     pub(crate) patterns: Range<usize>,
@@ -31,17 +29,15 @@ pub(crate) struct Entry {
     pub(crate) frame: Range<usize>,
 }
 
-/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
     pub(crate) entries: Vec<Entry>,
-    /// Those that matched, of all messages.
+    /// The patterns that matched, for all messages.
     pub(crate) patterns: Vec<Topic>,
 }
 
 impl Batch {
-    /// Adds a message.
     pub(crate) fn push(
         &mut self,
         kind: Kind,
@@ -52,7 +48,7 @@ impl Batch {
     ) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(head(kind));
-        // What both protocols have is written alike.
+        // Channel and payload are encoded alike in both protocols.
         let mut writer = ReplyWriter::new(&mut self.bytes, Protocol::Resp2);
         writer.bulk(channel);
         writer.bulk(payload);
@@ -70,7 +66,7 @@ impl Batch {
         self.entries.is_empty()
     }
 
-    /// Forgets all messages; keeps the memory, unless it is a lot.
+    /// Removes all messages; frees the memory if the buffer exceeds [`BYTES_KEPT_MAX`].
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.patterns.clear();
@@ -85,7 +81,7 @@ impl Batch {
         &self.patterns[entry.patterns.clone()]
     }
 
-    /// Appends the frame that subscribers of a pattern get.
+    /// Appends the `pmessage` frame for subscribers of a pattern.
     pub(crate) fn write_matched(
         &self,
         entry: &Entry,
@@ -101,7 +97,7 @@ impl Batch {
         out.extend_from_slice(&self.bytes[entry.frame.start + head(entry.kind).len()..entry.frame.end]);
     }
 
-    /// Copies the frames of messages for a protocol; adjacent ones at once.
+    /// Copies the frames of messages for a protocol; adjacent ones in one copy.
     pub(crate) fn copy_frames<'e>(
         &self,
         entries: impl Iterator<Item = &'e Entry> + Clone,
@@ -127,7 +123,7 @@ impl Batch {
     }
 }
 
-/// What a frame begins with in the older protocol.
+/// The beginning of a frame in RESP2.
 fn head(kind: Kind) -> &'static [u8] {
     match kind {
         Kind::Shard => b"*3\r\n$8\r\nsmessage\r\n",

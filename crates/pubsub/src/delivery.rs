@@ -1,16 +1,16 @@
-//! What one subscriber has to be sent: bytes, and blocks that it shares with others.
+//! The undelivered output of one subscriber: bytes, and blocks shared with other subscribers.
 //!
 //! ```text
 //! bytes   [ small frames copied here ........................ ]
 //! blocks        ^ block A goes in here       ^ block B
 //! ```
 //!
-//! What is small is copied: that is cheaper than one more piece in a write. What is large is one block for all of its
-//! subscribers, counted by reference within the worker.
+//! Small frames are copied, which is cheaper than another piece in a write. A large frame is one
+//! reference-counted block for all of its subscribers on the worker.
 
 use std::{cell::Cell, ops::Deref, rc::Rc};
 
-/// Bytes that several subscribers are sent as they are. Cloning counts a reference.
+/// Immutable bytes sent to several subscribers. Cloning counts a reference.
 #[derive(Debug, Clone)]
 pub struct Block(Rc<Shared>);
 
@@ -22,14 +22,14 @@ struct Shared {
 }
 
 impl Block {
-    /// Counted among the bytes of all blocks of the worker.
+    /// Adds the block's length to `worker_bytes` until the last reference is dropped.
     pub(crate) fn new(bytes: impl Into<Box<[u8]>>, worker_bytes: &Rc<Cell<usize>>) -> Block {
         let bytes = bytes.into();
         worker_bytes.set(worker_bytes.get() + bytes.len());
         Block(Rc::new(Shared { bytes, worker_bytes: worker_bytes.clone() }))
     }
 
-    /// How many hold it.
+    /// The number of references.
     #[cfg(test)]
     pub(crate) fn holders(&self) -> usize {
         Rc::strong_count(&self.0)
@@ -51,19 +51,19 @@ impl Drop for Shared {
     }
 }
 
-/// From this size on frames are shared instead of copied.
+/// Frames of at least this many bytes are shared instead of copied.
 pub(crate) const SHARED_BYTES_MIN: usize = 2048;
 
-/// See the module documentation.
+/// Output for one subscriber, in order: copied bytes, with shared blocks in between.
 #[derive(Debug, Default)]
 pub struct Delivery {
     bytes: Vec<u8>,
-    /// Blocks, and where in `bytes` each goes in: ascending.
+    /// Blocks with their positions in `bytes`, ascending.
     blocks: Vec<(usize, Block)>,
 }
 
 impl Delivery {
-    /// Whether there are no postponed parts.
+    /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.blocks.is_empty()
     }
@@ -78,13 +78,13 @@ impl Delivery {
         self.blocks.drain(..)
     }
 
-    /// Takes the bytes by exchanging buffers with one that is empty.
+    /// Takes the bytes by exchanging buffers; `buffer` must be empty.
     pub fn swap_bytes(&mut self, buffer: &mut Vec<u8>) {
         debug_assert!(buffer.is_empty());
         std::mem::swap(&mut self.bytes, buffer);
     }
 
-    /// Forgets everything; keeps no large buffer.
+    /// Removes all output; frees a buffer larger than [`SHARED_BYTES_MIN`].
     pub fn clear(&mut self) {
         self.blocks.clear();
         self.bytes.clear();
@@ -94,7 +94,7 @@ impl Delivery {
         }
     }
 
-    /// Copies everything behind `out`, in order.
+    /// Appends everything to `out`, in order.
     pub fn append_to(&self, out: &mut Vec<u8>) {
         let mut from = 0;
         for (position, block) in &self.blocks {

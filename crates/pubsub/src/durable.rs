@@ -1,21 +1,24 @@
-//! Durable channels: messages that are in the log, and how those who have XSUBSCRIBEd get them from there.
+//! Durable channels: messages in the log, delivered from there to clients that have sent XSUBSCRIBE.
 //!
 //! ```text
-//! PUBLISH -> record in the log -> durable -> one thread reads the log: Followers::step
-//!                                             |  tail: all that have caught up, one frame for all of a worker
-//!                                             |  behind: each from a position of its own, a piece of the log at a time
-//!                                             '-> Feed per worker -> outboxes -> Flow: what was taken
+//! PUBLISH -> record in the log -> durable -> one thread reads the log:
+//!                                Followers::step
+//!                                 |  tail: all that have caught up; one frame per worker
+//!                                 |  behind: each from its own position, a piece of the log at a time
+//!                                 '-> Feed per worker -> outboxes -> Flow: bytes sent
 //! ```
 //!
-//! What it is: the step machine of that thread, what it hands to workers, and positions. What it is not: a thread or a reader of
-//! files ([`LogSource`] is), nor the live path: that never serves those who have XSUBSCRIBEd, so there is nothing to put together.
+//! The module contains the step function of that thread, its output to the workers, and positions. It has no
+//! thread and reads no files (see [`LogSource`]). XSUBSCRIBE clients are never served by the live path, so
+//! the two paths need no merging.
 //!
 //! Invariants
-//! - A follower gets every message of its channels behind its position once, in the order of the log. Where it stands is one
-//!   position; whoever stands at the tail's gets what the tail gets.
-//! - What was handed out to a follower and not taken is at most the window and what one piece of the log holds. Who does not take
-//!   it is left behind at its position, and goes on when it has taken half: nobody is disconnected, nobody else waits.
-//! - What a worker is handed is in order: confirmations, messages and ends of subscriptions of one follower.
+//! - A follower gets every message of its channels behind its position once, in log order. Each follower has
+//!   one position; all followers at the tail share the tail's.
+//! - The bytes handed out to a follower and not yet sent are at most the window plus the content of one piece
+//!   of the log. A slower follower is left behind at its position and resumes when half of the window is
+//!   free. It is not disconnected, and no other follower waits for it.
+//! - A worker receives the confirmations, messages and ends of subscriptions of one follower in order.
 
 mod feed;
 mod flow;
@@ -29,45 +32,46 @@ pub use flow::Flow;
 pub use followers::{FollowerId, Followers, LogSource, Read};
 pub use position::{From, Position};
 
-/// A message as it stands in the log.
+/// A message in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Where: behind the start of its record by its number there, so each has another and all lie within the record.
+    /// Its position: the start of its record plus its number in the record. It is unique and lies within the
+    /// record.
     pub position: Position,
-    /// The channel it was published to.
+    /// The channel that it was published to.
     pub channel: &'a [u8],
-    /// What was published.
+    /// The published bytes.
     pub payload: &'a [u8],
 }
 
-/// What a worker asks of the thread. What comes of it is [`FollowerEvent`] to the worker.
+/// A worker's request to the thread. The result is a [`FollowerEvent`] to the worker.
 #[derive(Debug)]
 pub enum Request {
     /// XSUBSCRIBE.
     Subscribe {
-        /// Who.
+        /// The client.
         follower: FollowerId,
         /// Its worker.
         worker: usize,
         /// The flow control of its messages.
         flow: std::sync::Arc<Flow>,
-        /// What it wants to follow.
+        /// The channel to follow.
         channel: Box<[u8]>,
-        /// From where on.
+        /// The position to begin at.
         from: From,
     },
     /// XUNSUBSCRIBE.
     Unsubscribe {
-        /// Who.
+        /// The client.
         follower: FollowerId,
         /// Its worker.
         worker: usize,
-        /// What it follows no more; told in this order.
+        /// The channels to end, confirmed in this order.
         channels: Vec<Box<[u8]>>,
     },
-    /// It has gone: nothing is told.
+    /// The client has disconnected or reset: all of its subscriptions end, without an event.
     Leave {
-        /// Who.
+        /// The client.
         follower: FollowerId,
     },
 }

@@ -1,4 +1,4 @@
-//! What all workers share: the topics that somebody has subscribed to, the patterns, and the mailboxes.
+//! The state shared by all workers: the topics with subscribers, the patterns, and the mailboxes.
 
 use std::sync::{
     Arc,
@@ -10,46 +10,50 @@ use wire::glob;
 
 use crate::{index::Index, local::Local, mailbox::Inbox, patterns::Patterns, topic::Name, waiting::Waiting};
 
-/// Workers at most.
+/// The greatest number of workers.
 pub const WORKERS_MAX: usize = 128;
 
-/// What channels that tell of keys begin with.
+/// The prefix of keyspace notification channels.
 const KEY_CHANNELS: &[u8] = b"__key";
 
-/// What is subscribed to.
+/// The kind of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A channel by its name.
     Channel,
-    /// All channels that a pattern matches.
+    /// All channels whose names match a pattern.
     Pattern,
-    /// A shard channel, which has a name space of its own.
+    /// A shard channel; these have a name space of their own.
     Shard,
-    /// A durable channel by its name, whose messages come from the log: nothing is published to it here.
+    /// A durable channel by its name. Its messages come from the log; none are published through the hub.
     Log,
 }
 
 impl Kind {
-    /// All kinds, in order of their numbers.
+    /// All kinds, in the order of their discriminants.
     pub const ALL: [Kind; 4] = [Kind::Channel, Kind::Pattern, Kind::Shard, Kind::Log];
 }
 
-/// See the module documentation.
+/// The state of pub/sub shared by all workers.
 #[derive(Debug)]
 pub struct Hub {
     indexes: [Index; 4],
     pub(crate) patterns: Patterns,
     pub(crate) inboxes: Box<[Inbox]>,
-    /// Topics by worker whose subscribers hear of keys.
+    /// Number of pairs of topic and worker whose subscribers receive keyspace notifications.
     key_listeners: AtomicUsize,
-    /// Subscribers that are behind.
+    /// Number of subscribers that are behind.
     pub(crate) behind: AtomicUsize,
     pub(crate) waiting: Waiting,
     secrets: RapidSecrets,
 }
 
 impl Hub {
-    /// A hub for so many workers, at most [`WORKERS_MAX`]. The seed keeps clients from choosing names that collide.
+    /// A hub for `workers` workers. `hash_seed` keeps clients from choosing names that collide.
+    ///
+    /// # Panics
+    ///
+    /// If `workers` exceeds [`WORKERS_MAX`].
     pub fn new(workers: usize, hash_seed: u64) -> Arc<Hub> {
         assert!(workers <= WORKERS_MAX, "{workers} workers");
         Arc::new(Hub {
@@ -63,29 +67,30 @@ impl Hub {
         })
     }
 
-    /// The part of a worker, to be made once for each.
+    /// Makes the local part of a worker. To be called once per worker.
     pub fn local(self: &Arc<Self>, worker: usize) -> Local {
         Local::new(self.clone(), worker)
     }
 
-    /// From now on a worker is woken so when messages come for it: it is to call [`Local::deliver`]. So it is when it waits (see
-    /// [`Local::begin_waiting`]) and may not have to any more. `wake` is called by any worker and must not block.
+    /// Sets the function that wakes a worker, which must then call [`Local::deliver`]. It is woken when
+    /// messages arrive for it, and, while it waits (see [`Local::begin_waiting`]), when its reason to wait
+    /// may have ended. `wake` is called by any worker and must not block.
     pub fn listen(&self, worker: usize, wake: impl Fn() + Send + Sync + 'static) {
         self.inboxes[worker].listen(Box::new(wake));
     }
 
-    /// Channels, patterns or shard channels that somebody has subscribed to.
+    /// Number of topics of a kind that have subscribers.
     pub fn topics(&self, kind: Kind) -> usize {
         self.index(kind).len()
     }
 
-    /// How many have subscribed to it.
+    /// Number of subscribers of a topic.
     pub fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
         let count = self.index(kind).read(&self.name(name), |topic| topic.presence().count());
         count.unwrap_or(0)
     }
 
-    /// The names that somebody has subscribed to, of those that match; `None` matches all.
+    /// The names of topics with subscribers that match `pattern`; `None` matches all.
     pub fn names(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
         let mut names = Vec::new();
         self.index(kind).for_each_name(|name| {
@@ -96,13 +101,13 @@ impl Hub {
         names
     }
 
-    /// Whether anybody would hear of what happens to keys.
+    /// Whether any subscriber would receive a keyspace notification.
     #[inline]
     pub fn hears_of_keys(&self) -> bool {
         self.key_listeners.load(Relaxed) > 0
     }
 
-    /// A reason to hold back publishers may have gone: wakes the workers that do so.
+    /// Wakes the workers that hold back publishers: their reason may have ended.
     pub(crate) fn wake_waiting(&self) {
         self.waiting.workers().iter().for_each(|worker| self.inboxes[worker].wake());
     }
@@ -115,7 +120,7 @@ impl Hub {
         Name { bytes, hash: rapidhash_v3_seeded(bytes, &self.secrets) as u32 }
     }
 
-    /// A worker has its first subscriber of a topic, or its last one no more.
+    /// Counts a worker that gets its first subscriber of a topic, or loses its last one.
     pub(crate) fn note_listening(&self, kind: Kind, name: &[u8], begins: bool) {
         let hears = match kind {
             Kind::Channel => name.starts_with(KEY_CHANNELS),

@@ -1,10 +1,12 @@
-//! The topics that somebody has subscribed to, by name. Read without locks by whoever publishes.
+//! The topics that have subscribers, by name. Publishers read it without locks.
 //!
-//! What it is: a concurrent map and the protocol of entering and retiring (see [`presence`](crate::presence)). What it is
-//! not: touched by every subscription: a worker enters a name with its first subscriber and leaves it with its last.
+//! It is a concurrent map, with the protocol of entering and retiring (see [`presence`](crate::presence)).
+//! Most subscriptions do not touch it: a worker enters a name with its first subscriber and leaves it with
+//! its last.
 //!
-//! These changes are not gathered up to the end of a round, as those of patterns are: one copies nothing and tells nobody, and
-//! entering and leaving are about a fifth of what SUBSCRIBE and UNSUBSCRIBE cost together.
+//! Unlike those of patterns, changes are applied at once, not at the end of a round: one copies nothing and
+//! wakes no worker, and entering and leaving are about a fifth of the cost of SUBSCRIBE and UNSUBSCRIBE
+//! together.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -12,21 +14,20 @@ use papaya::{Equivalent, HashMap};
 
 use crate::topic::{Name, Topic};
 
-/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     topics: HashMap<Topic, (), Hashed>,
 }
 
 impl Index {
-    /// What `read` says of the topic of this name, if there is one.
+    /// The result of `read` for the topic of this name; `None` if it has no subscribers.
     #[inline]
     pub(crate) fn read<R>(&self, name: &Name<'_>, read: impl FnOnce(&Topic) -> R) -> Option<R> {
         let topics = self.topics.pin();
         topics.get_key_value(name).map(|(topic, ())| read(topic))
     }
 
-    /// The first subscriber of a worker comes.
+    /// Enters a worker that gets its first subscriber of the name.
     pub(crate) fn enter(&self, name: &Name<'_>, worker: usize) -> Topic {
         let topics = self.topics.pin();
         loop {
@@ -38,14 +39,15 @@ impl Index {
             }
             let topic = Topic::new(*name);
             topic.presence().enter(worker);
-            // A topic is put in with a subscriber in it, so nobody finds one that nobody will retire.
+            // The new topic is inserted with its first subscriber counted, so no topic is found that nobody
+            // will retire.
             if topics.try_insert(topic.clone(), ()).is_ok() {
                 return topic;
             }
         }
     }
 
-    /// The last subscriber of a worker leaves; `true` if it was the last of all.
+    /// Removes a worker whose last subscriber leaves; `true` if no worker has subscribers any more.
     pub(crate) fn leave(&self, topic: &Topic, worker: usize) -> bool {
         let retired = topic.presence().leave(worker);
         if retired {
@@ -56,22 +58,22 @@ impl Index {
 
     fn remove(&self, topic: &Topic) {
         let name = Name { bytes: topic.name(), hash: topic.half_hash() };
-        // Another one of the same name stays.
+        // A newer topic of the same name stays.
         let _ = self.topics.pin().remove_if(&name, |known, ()| known.is(topic));
     }
 
-    /// The number of connected clients.
+    /// The number of topics.
     pub(crate) fn len(&self) -> usize {
         self.topics.len()
     }
 
-    /// Calls `each` for every name; those that come and go meanwhile may be left out.
+    /// Calls `each` for every name. Names entered or removed meanwhile may be missed.
     pub(crate) fn for_each_name(&self, mut each: impl FnMut(&[u8])) {
         self.topics.pin().keys().for_each(|topic| each(topic.name()));
     }
 }
 
-/// Names come with their hash.
+/// A pass-through hasher: names carry their hash.
 #[derive(Debug, Clone, Default)]
 struct Hashed(u64);
 
@@ -103,7 +105,7 @@ impl Hash for Topic {
     }
 }
 
-/// By name, as the index has at most one of each.
+/// By name: the index has at most one topic of each.
 impl PartialEq for Topic {
     fn eq(&self, other: &Topic) -> bool {
         self.name() == other.name()
@@ -129,7 +131,7 @@ mod tests {
     use super::*;
 
     fn name(bytes: &[u8]) -> Name<'_> {
-        // A hash that is the same for all: names must still be told apart.
+        // The same hash for all names: they must still be distinguished.
         Name { bytes, hash: 7 }
     }
 

@@ -1,7 +1,7 @@
-//! One worker's part: its subscribers, who among them has subscribed to what, and the messages on their way.
+//! The pub/sub state of one worker: its subscribers, their subscriptions, and undelivered messages.
 //!
-//! Belongs to one thread. What others may see of it is in the [`Hub`]; what comes from them lies in its inbox until
-//! [`Local::deliver`].
+//! It belongs to one thread. State visible to other workers is in the [`Hub`]; batches from them stay in the
+//! worker's inbox until [`Local::deliver`].
 
 mod fan_out;
 #[cfg(all(test, not(loom)))]
@@ -27,14 +27,16 @@ use crate::{
 };
 use fan_out::FanOut;
 
-/// Bytes of undelivered frames above which [`Local::must_deliver`]: so blocks, and what is delivered at once, stay small.
+/// Bytes of undelivered frames above which [`Local::must_deliver`] is true. It bounds blocks and single
+/// deliveries.
 const PENDING_BYTES_MAX: usize = 256 << 10;
-/// Bytes that are copied to subscribers before somebody takes them, about.
+/// Approximate bytes copied to subscribers between two calls of [`Local::take_due`].
 const COPIED_BYTES_MAX: usize = 16 << 20;
-/// A subscriber with more subscriptions holds nobody back: to count it as behind would take too long.
+/// A subscriber with more subscriptions is never counted as behind, because counting visits each of its
+/// topics.
 const COUNTED_SUBSCRIPTIONS_MAX: usize = 1024;
 
-/// One subscriber of a worker, from [`Local::join`] to [`Local::leave`].
+/// A subscriber of a worker. Valid from [`Local::join`] until [`Local::leave`] returns `true`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubscriberId(u32);
 
@@ -55,11 +57,11 @@ struct Subscriber {
     protocol: Protocol,
     memberships: [Memberships; 4],
     delivery: Delivery,
-    /// It is in the list of those that something was delivered to.
+    /// It is listed in `due`.
     is_due: bool,
     /// It is counted as behind in all its topics.
     is_behind: bool,
-    /// Its client has gone: nothing is delivered to it any more.
+    /// Its client has disconnected: nothing more is delivered to it.
     is_gone: bool,
 }
 
@@ -74,7 +76,7 @@ impl Subscriber {
     }
 }
 
-/// See the module documentation.
+/// The subscribers and messages of one worker.
 #[derive(Debug)]
 pub struct Local {
     hub: Arc<Hub>,
@@ -82,18 +84,18 @@ pub struct Local {
     audiences: [Audiences; 4],
     subscribers: Vec<Option<Subscriber>>,
     free: Vec<SubscriberId>,
-    /// All subscriptions of all subscribers.
+    /// Number of subscriptions of all subscribers.
     total: usize,
-    /// What was published here, by receiving worker.
+    /// Messages published here, by receiving worker.
     outgoing: Box<[Batch]>,
-    /// Other workers that something is outgoing for.
+    /// Other workers with messages in `outgoing`.
     receivers: WorkerSet,
-    /// Of the last message that asks its publisher to wait.
+    /// The reason of the last message that asks its publisher to wait.
     backpressure: Option<Backpressure>,
-    /// Patterns were added or removed that others do not see yet.
+    /// Patterns were added or removed, and the change is not published yet.
     patterns_changed: bool,
     due: Vec<SubscriberId>,
-    /// What others have handed over and was not delivered yet.
+    /// Batches from other workers, not delivered yet.
     arrived: VecDeque<Batch>,
     fan_out: FanOut,
 }
@@ -119,19 +121,19 @@ impl Local {
         }
     }
 
-    /// The number of the worker.
+    /// The number of this worker.
     pub fn worker(&self) -> usize {
         self.worker
     }
 
-    /// What all workers share.
+    /// The state shared by all workers.
     pub fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }
 
-    // ---- subscribers -----------------------------------------------------------------------------------------
+    // ---- subscribers --------------------------------------------------------------------------------------
 
-    /// Adds a subscriber, without subscriptions.
+    /// Adds a subscriber without subscriptions.
     pub fn join(&mut self, client_id: u64, protocol: Protocol) -> SubscriberId {
         let subscriber = Subscriber {
             client_id,
@@ -150,8 +152,9 @@ impl Local {
         SubscriberId(self.subscribers.len() as u32 - 1)
     }
 
-    /// Ends up to so many subscriptions of a subscriber that has gone, and with the last one the subscriber. Returns whether
-    /// it has ended; if not, this is to be called again: a client with a million of them must not stop the worker.
+    /// Ends at most `subscriptions_max` subscriptions of a disconnected subscriber, and after the last one
+    /// removes the subscriber. Returns whether it was removed; if not, call this again. The bound keeps a
+    /// client with a million subscriptions from stopping the worker.
     pub fn leave(&mut self, id: SubscriberId, subscriptions_max: usize) -> bool {
         let mut left = subscriptions_max;
         for kind in Kind::ALL {
@@ -169,23 +172,23 @@ impl Local {
         ended
     }
 
-    /// The subscriber speaks this protocol from now on.
+    /// Sets the protocol of the subscriber's future messages.
     pub fn set_protocol(&mut self, id: SubscriberId, protocol: Protocol) {
         self.settle();
         self.subscriber_mut(id).protocol = protocol;
     }
 
-    /// How many subscriptions of a kind it has.
+    /// Number of subscriptions of a kind that the subscriber has.
     pub fn subscriptions(&self, id: SubscriberId, kind: Kind) -> usize {
         self.subscriber(id).memberships[kind as usize].len()
     }
 
-    /// How many subscriptions all subscribers have.
+    /// Number of subscriptions of all subscribers.
     pub fn total(&self) -> usize {
         self.total
     }
 
-    /// The names that it has subscribed to, in no particular order.
+    /// The topics of a kind that the subscriber has subscribed to, in no particular order.
     pub fn names(&self, id: SubscriberId, kind: Kind) -> Vec<Box<[u8]>> {
         let topics = self.subscriber(id).memberships[kind as usize].some(usize::MAX);
         topics.iter().map(|topic| topic.name().into()).collect()
@@ -199,9 +202,9 @@ impl Local {
         self.subscribers[id.index()].as_mut().expect("it has not left")
     }
 
-    // ---- subscriptions ---------------------------------------------------------------------------------------
+    // ---- subscriptions ------------------------------------------------------------------------------------
 
-    /// Subscribes; `false` if it was subscribed. Whatever is published from now on reaches it.
+    /// Subscribes; `false` if it was already subscribed. Every message published from now on reaches it.
     pub fn subscribe(&mut self, id: SubscriberId, kind: Kind, name: &[u8]) -> bool {
         self.settle();
         let name = self.hub.name(name);
@@ -237,7 +240,7 @@ impl Local {
         true
     }
 
-    /// Unsubscribes; `false` if it was not subscribed. What was published before has been delivered.
+    /// Unsubscribes; `false` if it was not subscribed. Messages published before have been delivered.
     pub fn unsubscribe(&mut self, id: SubscriberId, kind: Kind, name: &[u8]) -> bool {
         self.settle();
         let hub = self.hub.clone();
@@ -270,9 +273,9 @@ impl Local {
         true
     }
 
-    // ---- messages --------------------------------------------------------------------------------------------
+    // ---- messages -----------------------------------------------------------------------------------------
 
-    /// Publishes a message; returns how many subscriptions it is for.
+    /// Publishes a message; returns the number of subscriptions that it matches.
     pub fn publish(&mut self, kind: Kind, channel: &[u8], payload: &[u8]) -> usize {
         self.publish_patterns();
         let (topic, workers, patterns) = self.find(kind, channel);
@@ -287,7 +290,7 @@ impl Local {
         count
     }
 
-    /// The topic of a channel, the patterns that it matches, and the workers that have subscribers of any of them.
+    /// The topic of a channel, the matching patterns, and the workers with subscribers of any of them.
     #[inline]
     fn find(&self, kind: Kind, channel: &[u8]) -> (Option<Topic>, WorkerSet, SmallVec<[Topic; 4]>) {
         let topic = self.hub.index(kind).read(&self.hub.name(channel), Topic::clone);
@@ -302,7 +305,7 @@ impl Local {
         (topic, workers, patterns)
     }
 
-    /// How many subscriptions a message would be for.
+    /// Number of subscriptions that a message to the channel would match.
     pub fn receivers(&mut self, kind: Kind, channel: &[u8]) -> usize {
         self.publish_patterns();
         let mut count = self.hub.subscribers(kind, channel);
@@ -312,8 +315,8 @@ impl Local {
         count
     }
 
-    /// To be called at the end of a round, before its replies leave: hands over what was published to other workers, and
-    /// shows them changed patterns. Returns whether there is anything to deliver here.
+    /// Hands messages over to other workers and publishes changed patterns. To be called at the end of a
+    /// round, before its replies are sent. Returns whether this worker has anything to deliver.
     pub fn hand_over(&mut self) -> bool {
         self.publish_patterns();
         for worker in std::mem::take(&mut self.receivers).iter() {
@@ -330,32 +333,34 @@ impl Local {
         }
     }
 
-    /// Whether more is undelivered here, or delivered and not taken, than should be.
+    /// Whether the undelivered bytes, or the delivered bytes not yet taken, exceed their bound.
     pub fn must_deliver(&self) -> bool {
         self.outgoing[self.worker].bytes.len() > PENDING_BYTES_MAX
             || self.fan_out.copied_bytes > COPIED_BYTES_MAX
     }
 
-    /// Whether there is anything to deliver.
+    /// Whether there are undelivered messages, own or from other workers.
     fn has_mail(&self) -> bool {
         let is_own = !self.outgoing[self.worker].is_empty();
         is_own || !self.arrived.is_empty() || self.hub.inboxes[self.worker].has_mail()
     }
 
-    /// Subscriptions are going to change: what was published before is for those who are subscribed now.
+    /// To be called before subscriptions change: delivers earlier messages to the present subscribers.
     fn settle(&mut self) {
         if self.has_mail() {
             self.deliver();
         }
     }
 
-    /// Delivers what was published here and what has been handed over by others, to be taken with [`Local::take_due`].
+    /// Delivers all messages published here or handed over by other workers. They are then taken with
+    /// [`Local::take_due`].
     pub fn deliver(&mut self) {
         while self.deliver_some() {}
     }
 
-    /// As [`Local::deliver`], but no more at once than one who takes it in between wants to hold: what is the same for many subscribers
-    /// is copied for each of them where they have several subscriptions. Returns whether there is more.
+    /// As [`Local::deliver`], but stops after about [`COPIED_BYTES_MAX`] copied bytes, so that the caller can
+    /// take the deliveries in between: messages are copied for each subscriber that has several
+    /// subscriptions. Returns whether there is more to deliver.
     pub fn deliver_some(&mut self) -> bool {
         if self.arrived.is_empty() {
             let mut own = std::mem::take(&mut self.outgoing[self.worker]);
@@ -376,9 +381,9 @@ impl Local {
         !self.arrived.is_empty()
     }
 
-    // ---- backpressure ----------------------------------------------------------------------------------------
+    // ---- backpressure -------------------------------------------------------------------------------------
 
-    /// A subscriber takes less than it is sent, or it has caught up. See [`Backpressure`].
+    /// Sets whether a subscriber's connection takes less than it is sent. See [`Backpressure`].
     pub fn set_behind(&mut self, id: SubscriberId, is_behind: bool) {
         let subscriber = self.subscriber_mut(id);
         let is_behind = is_behind && subscriber.subscriptions() <= COUNTED_SUBSCRIPTIONS_MAX;
@@ -395,12 +400,12 @@ impl Local {
         }
     }
 
-    /// Whether there is any reason for any publisher of this worker to wait.
+    /// Whether there may be any reason for a publisher of this worker to wait.
     pub fn may_hold_back(&self) -> bool {
         self.hub.behind.load(Relaxed) > 0 || self.hub.inboxes.iter().any(|inbox| inbox.is_full(self.worker))
     }
 
-    /// Looks at who a message was sent to.
+    /// Notes the reason for the publisher to wait, if a message to these topics gives one.
     #[inline]
     fn weigh<'t>(&mut self, workers: WorkerSet, topics: impl Iterator<Item = &'t Topic> + Clone) {
         if let Some(backpressure) = Backpressure::of(&self.hub, self.worker, workers, topics) {
@@ -408,37 +413,38 @@ impl Local {
         }
     }
 
-    /// Looks at who a message is for that will be published later, as if it were now.
+    /// As for a message published now, for one that will be published later.
     pub fn weigh_later(&mut self, kind: Kind, channel: &[u8]) {
         let (topic, workers, patterns) = self.find(kind, channel);
         self.weigh(workers, topic.iter().chain(&patterns));
     }
 
-    /// Whether the publisher of the last message should wait.
+    /// Whether a publisher of this worker should wait: [`Local::take_backpressure`] returns a reason.
     #[inline]
     pub fn has_backpressure(&self) -> bool {
         self.backpressure.is_some()
     }
 
-    /// Why the publisher of the last messages should wait, if it should. To be asked when it has published all that it does at
-    /// once.
+    /// Takes the reason for the publisher of the last messages to wait, if there is one. To be called when it
+    /// has published all messages of its command.
     #[inline]
     pub fn take_backpressure(&mut self) -> Option<Backpressure> {
         self.backpressure.take()
     }
 
-    /// Publishers of this worker wait from now on: the worker is woken whenever they may not have to any more. What they wait for
-    /// is to be looked at once more after this.
+    /// Registers that publishers of this worker wait: the worker is woken whenever the reason may have ended.
+    /// The caller must check the reason once more afterwards.
     pub fn begin_waiting(&self) {
         self.hub.waiting.enter(self.worker);
     }
 
-    /// No publisher of this worker waits any more.
+    /// Registers that no publisher of this worker waits any more.
     pub fn end_waiting(&self) {
         self.hub.waiting.leave(self.worker);
     }
 
-    /// Takes what was delivered to each client. `each` returns whether there is such a client; if not, nothing more is delivered to it.
+    /// Takes the deliveries, by client id. `each` returns whether the client still exists; if not, nothing
+    /// more is delivered to it.
     pub fn take_due(&mut self, mut each: impl FnMut(u64, &mut Delivery) -> bool) {
         self.fan_out.copied_bytes = 0;
         for id in std::mem::take(&mut self.due) {
@@ -452,17 +458,17 @@ impl Local {
         }
     }
 
-    /// Bytes of all blocks that were delivered and that somebody still holds, each counted once.
+    /// Bytes of all delivered blocks that are still referenced, each counted once.
     pub fn block_bytes(&self) -> usize {
         self.fan_out.block_bytes()
     }
 
-    /// Whether something was delivered to a client that was not taken.
+    /// Whether the subscriber has a delivery that was not taken.
     pub fn has_delivered(&self, id: SubscriberId) -> bool {
         !self.subscriber(id).delivery.is_empty()
     }
 
-    /// Copies what was delivered to one client behind `out`, so that what is written next comes after it.
+    /// Appends the subscriber's delivery to `out`, so that bytes written next come after it.
     pub fn drain_into(&mut self, id: SubscriberId, out: &mut Vec<u8>) {
         let subscriber = self.subscriber_mut(id);
         subscriber.delivery.append_to(out);

@@ -1,12 +1,15 @@
 //! Mailboxes: batches on their way from one worker to another.
 //!
-//! What it is: one mailbox per ordered pair of workers, so that senders do not meet, and one word per receiver that says
-//! which of them hold something. What it is not: unbounded: who fills one is told and publishes no more until it was emptied.
+//! It has one mailbox per ordered pair of workers, so that senders do not contend, and per receiver one bit
+//! for each sender with mail. Mailboxes are bounded by their senders: a worker whose mailbox is full should
+//! stop publishing to it until it is emptied.
 //!
 //! Invariants
-//! - A receiver that takes what its word shows never leaves a batch behind without its bit set: senders put the batch in
-//!   first and set the bit then, receivers clear the bits first and look then.
-//! - Who sets the first bit of a word wakes the receiver; so it is woken once for all that comes before it looks.
+//! - A receiver that takes the batches of all set bits never leaves a batch behind without its bit set:
+//!   senders first put the batch in and then set the bit; receivers first clear the bits and then take the
+//!   batches.
+//! - The sender that sets the first bit of a word wakes the receiver, so it is woken once per word for all
+//!   batches that arrive before it looks.
 
 use std::{
     fmt,
@@ -23,10 +26,10 @@ use parking_lot::Mutex;
 
 use crate::batch::Batch;
 
-/// Bytes of frames in one mailbox above which its sender should stop.
+/// Bytes of frames in one mailbox above which its sender should stop publishing.
 const MAILBOX_BYTES_MAX: usize = 1 << 20;
 
-/// Wakes a worker. Called from any other worker: must not block.
+/// Wakes a worker. Called by any worker; must not block.
 pub(crate) type Wake = Box<dyn Fn() + Send + Sync>;
 
 #[derive(Debug, Default)]
@@ -35,27 +38,25 @@ struct Mailbox {
     bytes: AtomicUsize,
 }
 
-/// What one worker receives.
+/// The mailboxes to one worker.
 #[derive(Default)]
 pub(crate) struct Inbox {
     from: Box<[Mailbox]>,
-    /// Who has sent something.
+    /// The workers whose mailboxes hold batches, as bits.
     senders: [AtomicU64; 2],
     wake: OnceLock<Wake>,
 }
 
 impl Inbox {
-    /// For so many senders.
     pub(crate) fn new(workers: usize) -> Inbox {
         Inbox { from: (0..workers).map(|_| Mailbox::default()).collect(), ..Inbox::default() }
     }
 
-    /// From now on the receiver is woken so.
+    /// Sets the function that wakes the receiver; only the first call has an effect.
     pub(crate) fn listen(&self, wake: Wake) {
         let _ = self.wake.set(wake);
     }
 
-    /// Hands a batch over.
     pub(crate) fn send(&self, from: usize, batch: Batch) {
         let mailbox = &self.from[from];
         mailbox.bytes.fetch_add(batch.bytes.len(), Relaxed);
@@ -66,24 +67,23 @@ impl Inbox {
         }
     }
 
-    /// Wakes the receiver.
     pub(crate) fn wake(&self) {
         if let Some(wake) = self.wake.get() {
             wake();
         }
     }
 
-    /// Whether this sender should stop until the receiver has caught up.
+    /// Whether the mailbox of this sender is full, so that it should stop until the receiver has caught up.
     pub(crate) fn is_full(&self, from: usize) -> bool {
         self.from[from].bytes.load(Relaxed) > MAILBOX_BYTES_MAX
     }
 
-    /// Whether something has come.
+    /// Whether any mailbox holds a batch.
     pub(crate) fn has_mail(&self) -> bool {
         self.senders.iter().any(|senders| senders.load(SeqCst) != 0)
     }
 
-    /// Takes all that has come, the batches of each sender in its order.
+    /// Takes all batches, those of each sender in its order.
     pub(crate) fn take(&self, mut each: impl FnMut(Batch)) {
         for (word, senders) in self.senders.iter().enumerate() {
             let mut senders = if senders.load(SeqCst) == 0 { 0 } else { senders.swap(0, SeqCst) };

@@ -1,23 +1,23 @@
-//! The subscribers that one worker has of one topic: 8 bytes while there is one, which is the common case; further ones are
-//! in a list that stands apart.
+//! The subscribers of one topic on one worker. One subscriber, the common case, takes 8 bytes; several are in
+//! a separate list.
 //!
 //! Invariants
-//! - Positions are dense: removing one moves the last one to its place, and says so.
-//! - A list belongs to one topic and holds at least two.
+//! - Positions are dense: removing a member moves the last one to its position, and the moved member is
+//!   returned.
+//! - A list belongs to one topic and holds at least two members.
 
 use crate::local::SubscriberId;
 
-/// A list above this many places gives memory back when it is mostly empty.
+/// A list with more capacity than this is shrunk when it is mostly empty.
 const CAPACITY_KEPT_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(crate) enum Members {
     One(SubscriberId),
-    /// In [`Lists`].
+    /// The index of a list in [`Lists`].
     Many(u32),
 }
 
-/// The lists of all topics that have several subscribers.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     lists: Vec<Vec<SubscriberId>>,
@@ -40,7 +40,7 @@ impl Lists {
         }
     }
 
-    /// Removes the member at `position`, of several; returns who is there now.
+    /// Removes the member at `position` of at least two; returns the member that is now at that position.
     pub(crate) fn swap_remove(&mut self, members: &mut Members, position: u32) -> Option<SubscriberId> {
         let Members::Many(index) = *members else { unreachable!("the last one leaves with the topic") };
         let list = &mut self.lists[index as usize];

@@ -1,4 +1,5 @@
-//! What one subscriber has subscribed to, of one kind, and where it stands among the others: so leaving takes constant time.
+//! The subscriptions of one kind of one subscriber, with its position in each topic's members, so that
+//! unsubscribing takes constant time.
 
 use hashbrown::HashTable;
 
@@ -10,11 +11,10 @@ use crate::{
 #[derive(Debug)]
 struct Membership {
     topic: Topic,
-    /// Among the members of the worker's audience.
+    /// The subscriber's position among the topic's [`Members`](crate::members::Members) on this worker.
     position: u32,
 }
 
-/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Memberships {
     table: HashTable<Membership>,
@@ -37,7 +37,7 @@ impl Memberships {
         self.table.insert_unique(topic.hash(), Membership { topic, position }, |it| it.topic.hash());
     }
 
-    /// Removes a membership; returns the topic and the position in it.
+    /// Removes a membership; returns the topic and the subscriber's position among its members.
     pub(crate) fn remove(&mut self, name: &Name<'_>) -> Option<(Topic, u32)> {
         let found = self.table.find_entry(name.hash(), |it| it.topic.has_name(name)).ok()?;
         let (Membership { topic, position }, _) = found.remove();
@@ -47,7 +47,7 @@ impl Memberships {
         Some((topic, position))
     }
 
-    /// The subscriber stands somewhere else in a topic.
+    /// Updates the subscriber's position among the members of a topic.
     pub(crate) fn moved(&mut self, topic: &Topic, position: u32) {
         let Some(membership) = self.table.find_mut(topic.hash(), |it| it.topic.is(topic)) else {
             unreachable!("who is among the members knows it");
@@ -55,12 +55,11 @@ impl Memberships {
         membership.position = position;
     }
 
-    /// All topics.
     pub(crate) fn topics(&self) -> impl Iterator<Item = &Topic> {
         self.table.iter().map(|it| &it.topic)
     }
 
-    /// Up to so many of the topics.
+    /// Up to `count` of the topics.
     pub(crate) fn some(&self, count: usize) -> Vec<Topic> {
         self.table.iter().take(count).map(|it| it.topic.clone()).collect()
     }

@@ -1,21 +1,23 @@
-//! The patterns that somebody has subscribed to, arranged so that a message is compared with few of them.
+//! The patterns with subscribers, indexed so that a channel name is compared with few of them.
 //!
 //! ```text
-//! news.*       by what a channel must begin with, up to AFFIX_BYTES_MAX of it    { "news." }
-//! *.created    else by what it must end with                                     { ".created" }
-//! ?x[ab]*      else with the others, which are all compared
+//! news.*       by the literal prefix, up to AFFIX_BYTES_MAX of it       { "news." }
+//! *.created    else by the literal suffix                               { ".created" }
+//! ?x[ab]*      else in the list that is always compared
 //! ```
 //!
-//! What it is: hash tables of affixes; a name is looked up once per length in use, so the work depends on how different the
-//! patterns are and not on how many there are. What it is not: a trie, whose depth a client could choose.
+//! The index consists of hash tables of affixes. A name is looked up once per affix length in use, so the
+//! cost depends on the variety of the patterns and not on their number. It is not a trie, since clients could
+//! choose the depth of one.
 //!
-//! Publishing a message reads an immutable version. Changes go to a working copy, which shares with the published version
-//! whatever has not changed since: the first change of a shard copies it, further ones before the next version do not. So
-//! all that change, in however many commands and workers, between two versions is one copy of what it touches.
+//! Publishing a message reads an immutable version. Changes go to a working copy that shares unchanged shards
+//! with the published version: the first change of a shard copies it, further changes before the next version
+//! do not. So all changes between two versions, in any number of commands and workers, cost one copy of the
+//! shards that they touch.
 //!
 //! Invariants
-//! - A pattern is in the working copy while it has subscribers, once.
-//! - [`Patterns::publish`] shows everybody all that was changed before by anybody.
+//! - A pattern is in the working copy once while it has subscribers.
+//! - [`Patterns::publish`] makes all earlier changes of all workers visible to all of them.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -25,12 +27,11 @@ use wire::glob;
 
 use crate::topic::Topic;
 
-/// So much of a prefix or suffix is looked up; the rest is left to the comparison.
+/// Bytes of a prefix or suffix that are looked up; the comparison covers the rest.
 const AFFIX_BYTES_MAX: usize = 64;
-/// Parts that are copied independently.
+/// Number of parts of a table that are copied independently.
 const SHARDS: usize = 64;
 
-/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Patterns {
     working: Mutex<Working>,
@@ -44,7 +45,7 @@ struct Working {
 }
 
 impl Patterns {
-    /// Adds a pattern, unless it is there.
+    /// Adds a pattern to the working copy, unless it is there.
     pub(crate) fn add(&self, pattern: &Topic) {
         let mut working = self.working.lock();
         working.version.change(pattern, |patterns| {
@@ -57,7 +58,7 @@ impl Patterns {
         working.changed = true;
     }
 
-    /// Removes a pattern that nobody is subscribed to any more.
+    /// Removes a pattern without subscribers from the working copy.
     pub(crate) fn remove(&self, pattern: &Topic) {
         let mut working = self.working.lock();
         working.version.change(pattern, |patterns| {
@@ -67,7 +68,7 @@ impl Patterns {
         working.changed = true;
     }
 
-    /// Shows the changes to everybody, unless somebody has already done so.
+    /// Publishes the working copy, unless another worker already has.
     pub(crate) fn publish(&self) {
         let mut working = self.working.lock();
         if std::mem::take(&mut working.changed) {
@@ -75,7 +76,7 @@ impl Patterns {
         }
     }
 
-    /// Calls `each` for every published pattern that matches.
+    /// Calls `each` for every published pattern that matches the name.
     pub(crate) fn for_each_match(&self, name: &[u8], mut each: impl FnMut(&Topic)) {
         let version = self.published.load();
         version.for_each_candidate(name, |pattern| {
@@ -94,7 +95,7 @@ struct Version {
 }
 
 impl Version {
-    /// Edits the patterns that are found in the same way as this one. `edit` says whether it changed them.
+    /// Edits the patterns that share the index key of this one. `edit` returns whether it changed them.
     fn change(&mut self, pattern: &Topic, edit: impl FnOnce(&mut Vec<Topic>) -> bool) {
         let prefix = glob::literal_prefix(pattern.name());
         let suffix = literal_suffix(pattern.name());
@@ -119,15 +120,14 @@ impl Version {
     }
 }
 
-/// Patterns by their affix.
 type Shard = HashMap<Box<[u8]>, Vec<Topic>>;
 
-/// Patterns by what every match begins with, or by what it ends with. No affix is empty.
+/// Patterns by the prefix, or by the suffix, of all their matches. No affix is empty.
 #[derive(Debug, Clone)]
 struct Affixes {
-    /// How many patterns there are of each length of affix, from 1.
+    /// Number of patterns by length of their affix, from 1.
     counts: [u32; AFFIX_BYTES_MAX],
-    /// The lengths that there are, as bits.
+    /// The lengths with patterns, as bits: bit 0 is length 1.
     used: u64,
     shards: [Arc<Shard>; SHARDS],
 }
@@ -157,7 +157,7 @@ impl Affixes {
         self.used = if *count > 0 { self.used | 1 << bit } else { self.used & !(1 << bit) };
     }
 
-    /// The lengths in use that a name has.
+    /// The affix lengths in use that do not exceed the name's length.
     fn lengths(&self, name: &[u8]) -> impl Iterator<Item = usize> + use<> {
         let fitting = if name.len() >= AFFIX_BYTES_MAX { u64::MAX } else { (1 << name.len()) - 1 };
         let mut left = self.used & fitting;
@@ -173,17 +173,19 @@ impl Affixes {
     }
 }
 
-/// Which shard an affix is in. Who chooses affixes so that they share one gains slower copies of them, nothing else.
+/// The shard of an affix. Clients that choose affixes of one shard gain only slower copies of their own
+/// patterns.
 fn shard_of(affix: &[u8]) -> usize {
     (rapidhash::v3::rapidhash_v3(affix) >> 32) as usize % SHARDS
 }
 
-/// The bytes that every match of a pattern ends with: what follows the last special byte, if that is a `*` or `?`.
+/// The literal bytes at the end of every match of a pattern: those after the last special byte if that is an
+/// unescaped `*` or `?`. Empty if there are none; the whole pattern if it has no special byte.
 fn literal_suffix(pattern: &[u8]) -> &[u8] {
     let special = pattern.iter().rposition(|byte| matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\'));
     match special {
         Some(position) if !matches!(pattern[position], b'*' | b'?') => &[],
-        // `[*` is a set that is never closed, and a `\` takes away what a `*` means.
+        // `[*` is a set that is never closed, and in `\*` the star is literal.
         Some(position) if pattern[..position].iter().any(|byte| matches!(byte, b'[' | b'\\')) => &[],
         Some(position) => &pattern[position + 1..],
         None => pattern,

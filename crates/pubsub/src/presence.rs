@@ -1,15 +1,15 @@
-//! Which workers have subscribers of one topic, and how many there are in all.
+//! The workers that have subscribers of one topic, and the total number of subscribers.
 //!
-//! What it is: two words of workers, a count that also says whether the topic still lives, and how many of those counted are behind.
-//! What it is not: a table of subscribers.
+//! It has one bit per worker, a count that also says whether the topic is retired, and the number of counted
+//! subscribers that are behind. It is not a table of subscribers.
 //!
 //! Invariants
-//! - A bit is set if and only if its worker has a subscriber, but for the moment in which that changes. Only that worker
-//!   changes it: set after the subscriber is counted, cleared before it is not.
-//! - A presence that nobody is subscribed to any more can be retired, once. A retired one never takes a subscriber again:
-//!   who finds it removes it from the index and enters a new one. So no two workers ever enter different presences of a
-//!   name that are both alive.
-//! - Who is behind is counted: `behind <= count`, but for the moment in which both change.
+//! - A bit is set if and only if its worker has a subscriber, except during a change. Only that worker
+//!   changes it: it sets the bit after counting the subscriber, and clears it before uncounting.
+//! - A presence without subscribers can be retired, once. A retired one never takes a subscriber again: a
+//!   worker that finds it removes it from the index and enters a new one. So no two workers enter different
+//!   presences of a name that are both alive.
+//! - `behind <= count`, except while both change.
 
 use crate::sync::{
     AtomicU32, AtomicU64,
@@ -19,27 +19,25 @@ use crate::sync::{
 /// The count of a retired presence.
 const RETIRED: u32 = u32::MAX;
 
-/// A set of workers.
+/// A set of workers, one bit each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct WorkerSet(u128);
 
 impl WorkerSet {
-    /// Those whose bits are set.
     pub(crate) fn from_words(words: [u64; 2]) -> WorkerSet {
         WorkerSet(u128::from(words[0]) | u128::from(words[1]) << 64)
     }
 
-    /// This worker.
     pub(crate) fn one(worker: usize) -> WorkerSet {
         WorkerSet(1 << worker)
     }
 
-    /// Both sets.
+    /// The union of both sets.
     pub(crate) fn or(self, other: WorkerSet) -> WorkerSet {
         WorkerSet(self.0 | other.0)
     }
 
-    /// The workers, ascending.
+    /// The workers in ascending order.
     pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
         let mut left = self.0;
         std::iter::from_fn(move || {
@@ -50,7 +48,7 @@ impl WorkerSet {
     }
 }
 
-/// See the module documentation.
+/// The workers with subscribers of one topic, and the counts.
 #[derive(Debug)]
 pub(crate) struct Presence {
     workers: [AtomicU64; 2],
@@ -59,7 +57,6 @@ pub(crate) struct Presence {
 }
 
 impl Presence {
-    /// Nobody yet.
     pub(crate) fn new() -> Presence {
         Presence {
             workers: [AtomicU64::new(0), AtomicU64::new(0)],
@@ -68,7 +65,7 @@ impl Presence {
         }
     }
 
-    /// The first subscriber of a worker comes; `false` if the presence is retired.
+    /// Counts the first subscriber of a worker and sets its bit; `false` if the presence is retired.
     pub(crate) fn enter(&self, worker: usize) -> bool {
         let more = |count: u32| (count < RETIRED - 1).then(|| count + 1);
         if self.count.fetch_update(SeqCst, SeqCst, more).is_err() {
@@ -78,30 +75,30 @@ impl Presence {
         true
     }
 
-    /// Another subscriber comes to a worker that has one.
+    /// Counts a further subscriber of a worker.
     pub(crate) fn add(&self) {
         self.count.fetch_add(1, SeqCst);
     }
 
-    /// A subscriber leaves a worker that has others.
+    /// Uncounts a subscriber of a worker that has others.
     pub(crate) fn subtract(&self) {
         self.count.fetch_sub(1, SeqCst);
     }
 
-    /// The last subscriber of a worker leaves; `true` if the presence is now retired and must be removed from the index.
+    /// Uncounts the last subscriber of a worker; `true` if the presence is now retired and must be removed
+    /// from the index.
     pub(crate) fn leave(&self, worker: usize) -> bool {
         self.workers[worker / 64].fetch_and(!(1 << (worker % 64)), SeqCst);
         self.count.fetch_sub(1, SeqCst) == 1
             && self.count.compare_exchange(0, RETIRED, SeqCst, SeqCst).is_ok()
     }
 
-    /// Which workers have subscribers.
     pub(crate) fn workers(&self) -> WorkerSet {
         let word = |index: usize| self.workers[index].load(SeqCst);
         WorkerSet::from_words([word(0), word(1)])
     }
 
-    /// How many subscribers there are.
+    /// Number of subscribers.
     pub(crate) fn count(&self) -> usize {
         match self.count.load(Relaxed) {
             RETIRED => 0,
@@ -109,13 +106,13 @@ impl Presence {
         }
     }
 
-    /// How many of the subscribers are behind.
+    /// Number of subscribers that are behind.
     #[inline]
     pub(crate) fn behind(&self) -> usize {
         self.behind.load(Relaxed) as usize
     }
 
-    /// One of the subscribers is behind, or one that was is no more.
+    /// Counts one more subscriber as behind, or one less.
     pub(crate) fn note_behind(&self, is_behind: bool) {
         if is_behind {
             self.behind.fetch_add(1, Relaxed);
@@ -157,7 +154,7 @@ mod loom_tests {
 
     use super::*;
 
-    /// The one name of an index: what the map does per key is atomic.
+    /// The one name of an index. The lock stands for the map's atomicity per key.
     type Entry = Mutex<Option<Arc<Presence>>>;
 
     fn enter(entry: &Entry, worker: usize) -> Arc<Presence> {
@@ -188,8 +185,8 @@ mod loom_tests {
         presence.is_some_and(|it| it.workers().iter().any(|it| it == worker))
     }
 
-    /// The last subscriber of worker 0 leaves while the first of worker 1 comes: whoever publishes after it was confirmed
-    /// finds worker 1, whatever becomes of the presence that worker 0 had.
+    /// The last subscriber of worker 0 leaves while the first of worker 1 subscribes: a publisher that begins
+    /// after the confirmation finds worker 1, even if the presence of worker 0 retires.
     #[test]
     fn loom_a_confirmed_subscription_is_seen_by_every_later_publish() {
         loom::model(|| {
@@ -213,10 +210,10 @@ mod loom_tests {
         });
     }
 
-    /// Switches of threads that are not forced: more find nothing new here and take minutes.
+    /// Bound on voluntary thread switches: more find nothing new here and take minutes.
     const PREEMPTIONS_MAX: usize = 4;
 
-    /// Two workers come and go: at the end nothing is left, and nothing was removed that somebody was in.
+    /// Two workers enter and leave: at the end no presence remains, and none with a subscriber was removed.
     #[test]
     fn loom_coming_and_going_leaves_nothing_behind() {
         let mut model = loom::model::Builder::new();

@@ -1,7 +1,8 @@
-//! A topic: something that can be subscribed to (a channel, a pattern, a shard channel), as one shared allocation.
+//! A topic (a channel, a pattern or a shard channel) as one shared allocation.
 //!
 //! Invariants
-//! - Two topics are the same if they are the same allocation: a name may have a retired topic beside a living one.
+//! - Two topics are the same only if they are the same allocation: a name may have a retired topic beside a
+//!   living one.
 
 use std::{fmt, ptr};
 
@@ -22,7 +23,7 @@ struct Head {
     hash: u32,
 }
 
-/// See the module documentation. 8 bytes; cloning counts a reference.
+/// A name and its presence. 8 bytes; cloning counts a reference.
 #[derive(Clone)]
 pub(crate) struct Topic(ThinArc<Head, u8>);
 
@@ -31,17 +32,16 @@ impl Topic {
         Topic(ThinArc::from_header_and_slice(Head { presence: Presence::new(), hash: name.hash }, name.bytes))
     }
 
-    /// Its name.
     pub(crate) fn name(&self) -> &[u8] {
         &self.0.slice
     }
 
-    /// Who has subscribed.
+    /// The workers with subscribers, and the counts.
     pub(crate) fn presence(&self) -> &Presence {
         &self.0.header.header.presence
     }
 
-    /// The hash for tables.
+    /// The 64-bit hash for tables.
     pub(crate) fn hash(&self) -> u64 {
         spread(self.0.header.header.hash)
     }
@@ -55,19 +55,19 @@ impl Topic {
         self.0.header.header.hash == name.hash && self.name() == name.bytes
     }
 
-    /// Where it lies in memory: the same for the same topic.
+    /// Its address in memory, which identifies it.
     pub(crate) fn address(&self) -> usize {
         self.0.ptr().addr()
     }
 
-    /// Whether both are the same topic.
+    /// Whether both are the same allocation.
     pub(crate) fn is(&self, other: &Topic) -> bool {
         ptr::eq(self.0.ptr(), other.0.ptr())
     }
 }
 
 impl Name<'_> {
-    /// The hash for tables.
+    /// The 64-bit hash for tables.
     pub(crate) fn hash(&self) -> u64 {
         spread(self.hash)
     }
@@ -79,7 +79,8 @@ impl fmt::Debug for Topic {
     }
 }
 
-/// Half a hash is kept, which tells apart as many names as there can be; tables want the upper bits filled as well.
+/// Spreads a 32-bit hash to 64 bits. 32 bits tell all names apart well enough; tables also need the upper
+/// bits.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

@@ -1,8 +1,9 @@
-//! Which workers hold back publishers until subscribers have taken more.
+//! The workers that hold back publishers until subscribers have caught up.
 //!
 //! Invariants
-//! - No wake-up is lost. Who waits is entered first and looks then whether there is still a reason ([`Waiting::enter`]); who takes
-//!   a reason away does so first and looks then who waits ([`Waiting::workers`]). One of the two sees the other.
+//! - No wake-up is lost. A worker first enters itself ([`Waiting::enter`]) and then checks whether the reason
+//!   still holds; a worker that ends a reason does so first and then reads the waiting workers
+//!   ([`Waiting::workers`]). At least one of the two sees the other.
 
 use crate::{
     presence::WorkerSet,
@@ -13,30 +14,27 @@ use crate::{
     },
 };
 
-/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     words: [AtomicU64; 2],
 }
 
 impl Waiting {
-    /// Nobody waits.
     pub(crate) fn new() -> Waiting {
         Waiting { words: [AtomicU64::new(0), AtomicU64::new(0)] }
     }
 
-    /// From now on the worker waits; it is to look once more whether it has to.
+    /// Enters a worker, which must then check once more whether it has to wait.
     pub(crate) fn enter(&self, worker: usize) {
         self.words[worker / 64].fetch_or(1 << (worker % 64), Relaxed);
         fence(SeqCst);
     }
 
-    /// It waits no more.
     pub(crate) fn leave(&self, worker: usize) {
         self.words[worker / 64].fetch_and(!(1 << (worker % 64)), Relaxed);
     }
 
-    /// Those to be woken, now that a reason to wait may have gone.
+    /// The workers to wake after a reason to wait may have ended.
     pub(crate) fn workers(&self) -> WorkerSet {
         fence(SeqCst);
         let word = |index: usize| self.words[index].load(Relaxed);
@@ -56,7 +54,7 @@ mod loom_tests {
 
     use super::*;
 
-    /// A worker begins to wait for a subscriber while that one catches up.
+    /// A worker begins to wait for a subscriber while the subscriber catches up.
     #[test]
     fn loom_who_waits_is_woken_or_sees_that_it_need_not_wait() {
         loom::model(|| {

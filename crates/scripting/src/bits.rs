@@ -2,7 +2,7 @@
 
 use mlua::{Lua, Result, Table, Variadic};
 
-/// Numbers of any size as 32 bits: modulo 2^32, fractions rounded to the nearest even number.
+/// A number of any size as 32 bits: modulo 2^32, with fractions rounded to the nearest even number.
 fn bits(value: f64) -> u32 {
     if !value.is_finite() {
         return 0;
@@ -15,7 +15,6 @@ fn number(bits: u32) -> f64 {
     f64::from(bits as i32)
 }
 
-/// The library.
 pub(crate) fn library(lua: &Lua) -> Result<Table> {
     let table = lua.create_table()?;
     let fold = |name: &'static str, combine: fn(u32, u32) -> u32| {
@@ -49,7 +48,7 @@ pub(crate) fn library(lua: &Lua) -> Result<Table> {
     Ok(table)
 }
 
-/// The lowest digits of a number, eight unless told; upper case if their number is negative.
+/// The lowest `digits` hexadecimal digits of a number, 8 by default; upper case if `digits` is negative.
 fn hex(value: f64, digits: Option<f64>) -> String {
     let digits = digits.map_or(8, |digits| bits(digits) as i32);
     let text = format!("{:08x}", bits(value));

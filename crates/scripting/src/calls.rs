@@ -1,45 +1,48 @@
-//! What a script asks of those who run it.
+//! The interface between a script and its host, which runs commands, tells the time and logs.
 
 use wire::{Args, Protocol};
 
 use crate::Stop;
 
-/// How important a message for the log of the server is.
+/// The level of a message to the server's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
-    /// For those who look for an error.
+    /// For debugging.
     Debug,
     /// Usually not wanted.
     Verbose,
     /// Usually wanted.
     Notice,
-    /// Somebody should look.
+    /// Needs an operator's attention.
     Warning,
 }
 
 /// Why a command was not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// The script gets this error.
+    /// The script gets this error text.
     Error(String),
-    /// The script must not go on.
+    /// The script must stop.
     Stop(Stop),
 }
 
-/// Whoever runs a script.
+/// The host of a running script.
 pub trait Calls {
     /// Runs a command for `redis.call`, and appends its reply in this protocol.
+    ///
+    /// # Errors
+    /// If the command cannot be run. An error of the command itself is a reply.
     ///
     /// # Errors
     /// It cannot be run. An error of the command itself is a reply.
     fn call(&mut self, args: Args<'_>, protocol: Protocol, reply: &mut Vec<u8>) -> Result<(), Refusal>;
 
-    /// Whether the user of the script may run this command; `None`: it is no command.
+    /// Whether the user of the script may run this command; `None` if there is no such command.
     fn may_call(&mut self, args: Args<'_>) -> Option<bool>;
 
-    /// Microseconds of a clock that only goes forward, for `os.clock`.
+    /// Microseconds of a monotonic clock, for `os.clock`.
     fn clock_us(&self) -> u64;
 
-    /// Writes to the log of the server, for `redis.log`.
+    /// Writes to the server's log, for `redis.log`.
     fn log(&mut self, level: LogLevel, message: &[u8]);
 }

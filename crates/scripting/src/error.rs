@@ -1,12 +1,12 @@
-//! Errors: what scripts catch, and what clients are told.
+//! Errors as scripts catch them, and as clients get them.
 
 use mlua::{Error, FromLuaMulti, Function, IntoLuaMulti, Lua, MaybeSend, MultiValue, Result, Table, Value};
 
-/// Why there is no result: the text for the client, its code first.
+/// Why a script has no result: the error text for the client, which begins with its error code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptError(pub Vec<u8>);
 
-/// A function of a library, of this name. Its errors say, as those of Lua do, where it was called.
+/// A library function of this name. Its errors, like those of Lua, name the calling line.
 pub(crate) fn function<A: FromLuaMulti, R: IntoLuaMulti>(
     lua: &Lua,
     name: &'static str,
@@ -19,7 +19,7 @@ pub(crate) fn function<A: FromLuaMulti, R: IntoLuaMulti>(
     })
 }
 
-/// One of so many arguments is not what the function wants.
+/// The error for a bad argument, one of `count`.
 fn bad_argument(name: &str, count: usize, error: &Error) -> Error {
     let position = match cause_of(error) {
         Error::BadArgument { pos, .. } => *pos,
@@ -36,12 +36,12 @@ fn bad_argument(name: &str, count: usize, error: &Error) -> Error {
     Error::RuntimeError(format!("bad argument #{position} to '{name}' ({reason})"))
 }
 
-/// What a function builds would not fit into the memory that scripts may use.
+/// The error for a result that would exceed the memory limit of scripts.
 pub(crate) fn too_large() -> Error {
     Error::runtime("not enough memory")
 }
 
-/// The error with the line of the script before it.
+/// Prefixes an error with the source and line of the script.
 fn placed(lua: &Lua, error: Error) -> Error {
     match (error, script_line(lua)) {
         (Error::RuntimeError(text), Some((source, line))) => {
@@ -52,10 +52,10 @@ fn placed(lua: &Lua, error: Error) -> Error {
     }
 }
 
-/// Frames of the stack that are searched for a script: a script that has called itself so deep is told no line.
+/// Stack frames that are searched for a script. An error deeper in its own calls carries no line.
 const FRAMES_MAX: usize = 64;
 
-/// The innermost place in a script: its source, such as `@user_script`, and the line.
+/// The innermost script frame: its source, such as `@user_script`, and the line.
 pub(crate) fn script_line(lua: &Lua) -> Option<(String, usize)> {
     for level in 0..FRAMES_MAX {
         let place = lua.inspect_stack(level, |frame| {
@@ -69,7 +69,7 @@ pub(crate) fn script_line(lua: &Lua) -> Option<(String, usize)> {
     None
 }
 
-/// The text of an error of the machine or of a library, without what the machine says around it.
+/// The text of an error of Lua or of a library, without the context that Lua adds.
 pub(crate) fn text_of(error: &Error) -> String {
     match cause_of(error) {
         Error::BadArgument { cause, pos, to, .. } => {
@@ -87,7 +87,7 @@ pub(crate) fn text_of(error: &Error) -> String {
     }
 }
 
-/// An error that scripts see as a table with its text in the field `err`.
+/// An error that scripts catch as a table with its text in the field `err`.
 #[derive(Debug)]
 struct Raised(String);
 
@@ -99,7 +99,7 @@ impl std::fmt::Display for Raised {
 
 impl std::error::Error for Raised {}
 
-/// An error of the `redis` table.
+/// An error of the `redis` table; see [`Raised`].
 pub(crate) fn raised(text: impl Into<String>) -> Error {
     Error::external(Raised(text.into()))
 }
@@ -111,7 +111,7 @@ pub(crate) fn error_table(lua: &Lua, text: &str) -> Result<Table> {
     Ok(table)
 }
 
-/// What a function of the server failed with.
+/// The error below the wrappers that Lua adds to a failed callback.
 fn cause_of(error: &Error) -> &Error {
     match error {
         Error::CallbackError { cause, .. } | Error::WithContext { cause, .. } => cause_of(cause),
@@ -119,7 +119,8 @@ fn cause_of(error: &Error) -> &Error {
     }
 }
 
-/// An error as scripts see it: what they raised themselves as it is, others as a table or as their text.
+/// An error as scripts catch it: values that they raised themselves are unchanged, others become a table or a
+/// text.
 pub(crate) fn as_value(lua: &Lua, error: Value) -> Result<Value> {
     match error {
         Value::Error(error) => match cause_of(&error).downcast_ref::<Raised>() {

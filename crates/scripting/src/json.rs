@@ -1,6 +1,6 @@
 //! `cjson`: Lua values as JSON and back.
 //!
-//! Settings that a script changes (`encode_max_depth` and so on) hold until it ends.
+//! Settings changed by a script (`encode_max_depth` and so on) are reset before the next one.
 
 mod decode;
 mod encode;
@@ -12,10 +12,10 @@ use std::sync::Mutex;
 
 use crate::{error::function, memory::building_dense, meter::Meter};
 
-/// How deep values may be nested, whatever a script sets.
+/// Maximum nesting of values, an upper bound of the scripts' own settings.
 const DEPTH_MAX: usize = 1000;
 
-/// What a script may set.
+/// The settings of the library, which scripts can change.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
     encode_depth_max: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     sparse: Sparse,
 }
 
-/// What becomes of numbers that JSON does not have.
+/// How numbers that JSON cannot represent are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Invalid {
     Refuse,
@@ -35,7 +35,8 @@ enum Invalid {
     Null,
 }
 
-/// What becomes of arrays with many holes.
+/// How sparse arrays are encoded: an array is sparse if its largest index exceeds both `safe` and `ratio`
+/// times the number of its elements.
 #[derive(Debug, Clone, Copy)]
 struct Sparse {
     converts: bool,
@@ -57,12 +58,12 @@ impl Default for Options {
     }
 }
 
-/// The settings of the script that runs.
+/// The settings of the running script.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shared(Arc<Mutex<Options>>);
 
 impl Shared {
-    /// A script begins.
+    /// Restores the defaults at the start of a script.
     pub(crate) fn reset(&self) {
         self.set(|options| *options = Options::default());
     }
@@ -76,7 +77,7 @@ impl Shared {
     }
 }
 
-/// The library. What it encodes is at most `bytes_max` long.
+/// The library. An encoded text has at most `bytes_max` bytes.
 pub(crate) fn library(lua: &Lua, options: &Shared, meter: &Meter, bytes_max: usize) -> Result<Table> {
     let table = lua.create_table()?;
     table.set("_NAME", "cjson")?;
@@ -105,7 +106,7 @@ pub(crate) fn library(lua: &Lua, options: &Shared, meter: &Meter, bytes_max: usi
     Ok(table)
 }
 
-/// The functions that set something, if they are given a value, and say what is set.
+/// Adds the functions that change a setting, if called with a value, and return it.
 fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
     let depth = |name: &'static str, pick: fn(&mut Options) -> &mut usize, max: usize| {
         let shared = options.clone();
@@ -169,12 +170,16 @@ fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
         },
     )?;
     table.set("encode_sparse_array", sparse)?;
-    // There is one set of options, which every script begins anew.
+    // The copy shares the one set of options, which is reset for every script.
     let copy = table.clone();
     table.set("new", function(lua, "new", move |_, ()| Ok(copy.clone()))?)
 }
 
-/// For fuzzing: decodes bytes, and encodes what comes of them.
+/// For fuzzing: decodes bytes, and encodes the resulting value.
+///
+/// # Panics
+///
+/// If the encoded value does not decode.
 pub fn check(bytes: &[u8]) {
     let lua = Lua::new();
     let (options, meter) = (Options::default(), Meter::default());

@@ -1,27 +1,29 @@
-//! The limit of what the machine may allocate.
+//! The memory limit of the machine.
 //!
-//! While there is one, the machine is asked in protected mode for whatever may not fit, which costs more than what is asked
-//! for. It is therefore in force while scripts run and are compiled, and is lifted wherever there is room for certain.
+//! While a limit is in force, mlua makes every call that may allocate in protected mode, which costs more
+//! than the allocation. So the limit is in force only while scripts are compiled and run, and is lifted where
+//! enough room is certain.
 
 use mlua::{Lua, Result};
 
-/// Memory that a value takes, at most, for each byte of a reply that it is made of: three bytes of a status become a table.
+/// Upper bound of the memory of a value per byte of its reply: the three bytes of an empty status become a
+/// table.
 const PER_BYTE: usize = 64;
-/// The same of a text in which a byte can be a table: for so many bytes of a reply each of its bytes is reckoned.
+/// For texts in which one byte can be a table: each of their bytes counts as so many bytes of a reply.
 const DENSE_BYTES: usize = 4;
-/// Memory that it takes beside that.
+/// Upper bound of the additional memory of any value.
 const BESIDE_BYTES: usize = 4096;
 
-/// Does what must not take more than this altogether. What is in use already stays.
+/// Runs `work` with a limit of `bytes_max` on the total memory. Memory already in use stays.
 pub(crate) fn limited<R>(lua: &Lua, bytes_max: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
-    // A limit below what is in use would refuse even to clean up.
+    // A limit below the memory in use would make even a collection fail.
     let before = lua.set_memory_limit(bytes_max.max(lua.used_memory()))?;
     let outcome = work();
     lua.set_memory_limit(before)?;
     outcome
 }
 
-/// Makes values out of so many bytes: without a limit if there is room for them in any case.
+/// Builds values from `bytes` bytes of a reply: without a limit if there is room for them in any case.
 pub(crate) fn building<R>(lua: &Lua, bytes: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
     let before = lua.set_memory_limit(0)?;
     let needed = bytes.saturating_mul(PER_BYTE).saturating_add(BESIDE_BYTES);
@@ -34,7 +36,7 @@ pub(crate) fn building<R>(lua: &Lua, bytes: usize, work: impl FnOnce() -> Result
     work()
 }
 
-/// The same for JSON and MessagePack, of which one byte can be a table within a table.
+/// The same for JSON and MessagePack, in which one byte can be a nested table.
 pub(crate) fn building_dense<R>(lua: &Lua, bytes: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
     building(lua, bytes.saturating_mul(DENSE_BYTES), work)
 }
@@ -59,7 +61,7 @@ mod tests {
         );
     }
 
-    /// What takes most memory for its bytes, and what takes some.
+    /// The replies that take most memory for their bytes, and others.
     #[test]
     fn no_reply_takes_more_than_is_reckoned() {
         let replies =
@@ -84,7 +86,7 @@ mod tests {
         }
     }
 
-    /// The same of texts: tables within tables, and elements of one byte.
+    /// The same for texts: nested tables, and elements of one byte.
     #[test]
     fn no_text_takes_more_than_is_reckoned() {
         let lua = Lua::new();

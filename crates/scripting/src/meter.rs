@@ -1,7 +1,8 @@
-//! What a script may use, and whether it must stop.
+//! The limits of a script, and requests to stop it.
 //!
-//! The script asks for leave every so many instructions (a hook of the machine), and library functions that can run for
-//! long ask every so many steps. Other threads may stop it between two questions, and so does its deadline.
+//! The script asks regularly whether it may go on: after every [`INSTRUCTIONS_PER_QUESTION`] instructions (a
+//! hook of Lua), and in library functions that can take long after as many steps. Other threads, or its
+//! deadline, may stop it between two such questions.
 
 use std::{
     fmt,
@@ -14,29 +15,29 @@ use std::{
 /// Instructions between two questions: some tens of microseconds.
 pub(crate) const INSTRUCTIONS_PER_QUESTION: u32 = 4096;
 
-/// Bytes that are made in about the time of an instruction.
+/// Bytes that can be produced in about the time of one instruction.
 const BYTES_PER_INSTRUCTION: usize = 64;
 
 /// The limits of one script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory of the machine, in bytes, with everything that is kept between scripts.
+    /// Memory of the machine, in bytes, including everything kept between scripts.
     pub memory_bytes_max: usize,
     /// Instructions of one run; 0 for no limit.
     pub instructions_max: u64,
 }
 
-/// Why a script does not go on.
+/// Why a script was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stop {
-    /// Somebody has ended it.
+    /// It was killed by a user.
     Killed = 1,
-    /// It has used all instructions that it may.
+    /// It has executed the maximum number of instructions.
     TooLong,
-    /// Whoever runs it will run it again under other circumstances.
+    /// The host will run it again under other conditions.
     Again,
-    /// It has run up to its deadline.
+    /// It has reached its deadline.
     Overtime,
 }
 
@@ -44,10 +45,11 @@ impl Stop {
     const ALL: [Stop; 4] = [Stop::Killed, Stop::TooLong, Stop::Again, Stop::Overtime];
 }
 
-/// Tells the time, in microseconds: a clock that only goes forward.
+/// A monotonic clock, in microseconds.
 pub type ClockUs = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// See the module documentation. Shared with those who may stop the script.
+/// Counts the instructions of a script and carries requests to stop it. Clones share their state with the
+/// threads that may stop the script.
 #[derive(Debug, Clone, Default)]
 pub struct Meter(Arc<Shared>);
 
@@ -73,8 +75,8 @@ impl Meter {
         Meter(Arc::new(Shared { clock: Some(clock), ..Shared::default() }))
     }
 
-    /// From now until the next [reset](Meter::reset) what runs is stopped at this time, with [`Stop::Overtime`]. Without a clock
-    /// it is not.
+    /// Stops the script at this time with [`Stop::Overtime`], until the next [reset](Meter::reset). Has no
+    /// effect on a meter without a clock.
     pub fn stop_at(&self, deadline_us: u64) {
         self.0.deadline_us.store(deadline_us.max(1), Relaxed);
     }
@@ -84,38 +86,40 @@ impl Meter {
         deadline_us > 0 && self.0.clock.as_ref().is_some_and(|clock| clock() >= deadline_us)
     }
 
-    /// Has the script stop at its next question. The first reason counts, but what somebody has ended is not run again.
+    /// Stops the script at its next question. The first reason counts, except that [`Stop::Killed`] replaces
+    /// reasons after which a script is run again.
     pub fn stop(&self, why: Stop) {
         let runs_again = |now| now == Stop::Again as u8 || now == Stop::Overtime as u8;
         let counts = |now| now == 0 || why == Stop::Killed && runs_again(now);
         let _ = self.0.stop.fetch_update(Relaxed, Relaxed, |now| counts(now).then_some(why as u8));
     }
 
-    /// Why the script must stop, if it must.
+    /// Why the script must stop; `None` if it may go on.
     pub fn stopped(&self) -> Option<Stop> {
         let why = self.0.stop.load(Relaxed);
         Stop::ALL.into_iter().find(|stop| *stop as u8 == why)
     }
 
-    /// Whether both are one.
+    /// Whether both share their state.
     pub fn is(&self, other: &Meter) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Forgets that the script before was to stop, and when. For who runs scripts, before others come to know of the next one: who stops
-    /// it from then on is heard.
+    /// Clears the stop request and the deadline of the previous script. To be called by the host before other
+    /// threads know of the next script: their requests from then on count.
     pub fn reset(&self) {
         self.0.stop.store(0, Relaxed);
         self.0.deadline_us.store(0, Relaxed);
     }
 
-    /// A run begins, unless it was stopped already.
+    /// Starts counting for a run. An earlier request to stop stays.
     pub(crate) fn begin(&self, instructions_max: u64) {
         self.0.instructions.store(0, Relaxed);
         self.0.instructions_max.store(instructions_max, Relaxed);
     }
 
-    /// About so many instructions were executed since the last question. Only the thread of the script asks.
+    /// Counts instructions since the last question, and asks whether to go on. Called only by the script's
+    /// thread.
     pub(crate) fn count(&self, instructions: u32) -> mlua::Result<()> {
         let used = self.0.instructions.load(Relaxed) + u64::from(instructions);
         self.0.instructions.store(used, Relaxed);
@@ -129,12 +133,12 @@ impl Meter {
         self.leave()
     }
 
-    /// So many bytes are about to be made by one instruction.
+    /// Counts an instruction that is about to produce `bytes` bytes.
     pub(crate) fn count_bytes(&self, bytes: usize) -> mlua::Result<()> {
         self.count(u32::try_from(bytes / BYTES_PER_INSTRUCTION).unwrap_or(u32::MAX))
     }
 
-    /// Whether to go on.
+    /// Fails if the script must stop.
     pub(crate) fn leave(&self) -> mlua::Result<()> {
         match self.stopped() {
             None => Ok(()),
@@ -143,7 +147,7 @@ impl Meter {
     }
 }
 
-/// Counts the steps of a function that can run for long, as if they were instructions.
+/// Counts the steps of a long library function as instructions.
 #[derive(Debug)]
 pub(crate) struct Steps<'m> {
     meter: &'m Meter,
@@ -165,7 +169,7 @@ impl<'m> Steps<'m> {
         Ok(())
     }
 
-    /// Before a step that can itself take long.
+    /// Asks at once, before a step that can itself take long.
     pub(crate) fn ask(&mut self) -> mlua::Result<()> {
         self.meter.count(1)
     }

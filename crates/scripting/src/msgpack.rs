@@ -11,13 +11,13 @@ use crate::{
     meter::{Meter, Steps},
 };
 
-/// How deep tables are packed; deeper ones become nil, as in Redis.
+/// Maximum nesting of packed tables; deeper ones become nil, as in Redis.
 const PACK_DEPTH_MAX: usize = 16;
 
-/// How deep values may be nested that are unpacked.
+/// Maximum nesting of unpacked values.
 const UNPACK_DEPTH_MAX: usize = 100;
 
-/// The library. What it packs is at most `bytes_max` long.
+/// The library. A packed string has at most `bytes_max` bytes, plus one element.
 pub(crate) fn library(lua: &Lua, meter: &Meter, bytes_max: usize) -> Result<Table> {
     let table = lua.create_table()?;
     table.set("_NAME", "cmsgpack")?;
@@ -55,7 +55,8 @@ pub(crate) fn library(lua: &Lua, meter: &Meter, bytes_max: usize) -> Result<Tabl
     Ok(table)
 }
 
-/// At most `limit` values from `offset` on, and before them where the next one begins, -1 behind the last one.
+/// At most `limit` values from `offset` on (0: all), preceded by the offset of the next value, or -1 at the
+/// end.
 fn some(lua: &Lua, bytes: &LuaString, limit: i64, offset: i64, meter: &Meter) -> Result<MultiValue> {
     let bytes = bytes.as_bytes();
     let (Ok(limit), Ok(offset)) = (usize::try_from(limit), usize::try_from(offset)) else {
@@ -77,7 +78,11 @@ fn some(lua: &Lua, bytes: &LuaString, limit: i64, offset: i64, meter: &Meter) ->
     Ok(values)
 }
 
-/// For fuzzing: unpacks bytes, and packs what comes of them.
+/// For fuzzing: unpacks bytes, and packs the resulting values.
+///
+/// # Panics
+///
+/// If the values cannot be packed, or not unpacked again.
 pub fn check(bytes: &[u8]) {
     let (lua, meter) = (Lua::new(), Meter::default());
     if let Ok((values, _)) = unpack::unpack(&lua, bytes, 0, usize::MAX, &meter) {

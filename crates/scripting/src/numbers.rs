@@ -1,4 +1,4 @@
-//! Numbers as text, in the forms of C's `printf`, and numbers as integers, as C converts them.
+//! Numbers as text in the forms of C's `printf`, and as integers by C's conversion.
 
 use std::io::Write;
 
@@ -25,7 +25,7 @@ pub(crate) fn append_general(value: f64, precision: usize, out: &mut Vec<u8>) {
     }
     out.extend_from_slice(without_zeros(digits).as_bytes());
     let sign = if exponent < 0 { '-' } else { '+' };
-    // A buffer never fails.
+    // Writing to a `Vec` cannot fail.
     let _ = write!(out, "e{sign}{:02}", exponent.unsigned_abs());
 }
 
@@ -33,7 +33,7 @@ fn without_zeros(digits: &str) -> &str {
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }
 
-/// A number as a command gets it: `%.17g`, whole numbers below 1e17 digit by digit.
+/// A number as an argument of a command: `%.17g`, but whole numbers below 1e17 digit by digit.
 pub(crate) fn append_argument(value: f64, out: &mut Vec<u8>) {
     const END: f64 = 1e17;
     let whole = value as i64;
@@ -44,7 +44,7 @@ pub(crate) fn append_argument(value: f64, out: &mut Vec<u8>) {
     append_general(value, 17, out);
 }
 
-/// The number that a value is; texts are none.
+/// The value of a number; `None` for other types, strings included.
 pub(crate) fn number_of(value: &Value) -> Option<f64> {
     match value {
         Value::Integer(number) => Some(*number as f64),
@@ -53,7 +53,7 @@ pub(crate) fn number_of(value: &Value) -> Option<f64> {
     }
 }
 
-/// What a reply makes of a number: its fraction is cut off, and what no 64 bits hold is the smallest number.
+/// A number as an integer reply: its fraction is cut off, and numbers outside of 64 bits become `i64::MIN`.
 pub(crate) fn to_integer(value: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
     if (-END..END).contains(&value) { value as i64 } else { i64::MIN }

@@ -1,8 +1,7 @@
-//! Patterns of Lua strings, matched in bounded time and depth.
+//! Lua string patterns, matched in bounded time and depth.
 //!
-//! What it is: `string.find`, `match`, `gmatch` and `gsub` as Lua 5.1 has them, on a matcher of its own.
-//! What it is not: that of Lua itself, which follows a hostile pattern down the stack until the process ends, and which
-//! nobody can stop.
+//! The module implements `string.find`, `match`, `gmatch` and `gsub` of Lua 5.1 with its own matcher. Lua's
+//! matcher recurses on a hostile pattern until the process crashes, and cannot be stopped.
 
 mod class;
 mod functions;

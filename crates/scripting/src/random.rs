@@ -1,14 +1,15 @@
-//! `math.random`: a generator of its own for every run of a script, so that a script depends on nothing else and a simulation
-//! can run it.
+//! `math.random`: each run of a script has its own seeded generator, so that its results are reproducible,
+//! also in simulations.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A SplitMix64 sequence. Atomic only so that it can be shared with functions of the machine: one thread uses it.
+/// A SplitMix64 sequence. It is atomic only because functions of the machine share it; only one thread uses
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct Random(AtomicU64);
 
 impl Random {
-    /// Begins a sequence.
+    /// Starts a sequence.
     pub(crate) fn seed(&self, seed: u64) {
         self.0.store(seed, Relaxed);
     }
@@ -21,7 +22,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 to below 1.
+    /// A number in [0, 1).
     pub(crate) fn fraction(&self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

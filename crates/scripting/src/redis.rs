@@ -1,6 +1,7 @@
-//! The `redis` table: what needs nobody but the machine. `call`, `pcall`, `log` and `acl_check_cmd` ask who runs the script.
+//! The functions of the `redis` table that need no host. `call`, `pcall`, `log` and `acl_check_cmd` need one:
+//! see [`vm`](crate::vm).
 //!
-//! Errors of this table are tables with a field `err`: see [`raised`].
+//! Errors raised by this table are tables with a field `err`: see [`raised`].
 
 use std::sync::{
     Arc,
@@ -12,21 +13,21 @@ use wire::Protocol;
 
 use crate::{error::raised, numbers::number_of, sha1_hex};
 
-/// What clients take the server for.
+/// The Redis version that the server claims to be compatible with.
 const VERSION: &str = "7.2.4";
 const VERSION_NUMBER: u32 = 0x0007_0204;
 
-/// What the script that runs has set.
+/// The protocol that the running script has set: whether it is RESP3.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings(Arc<AtomicBool>);
 
 impl Settings {
-    /// A script begins.
+    /// Restores the default at the start of a script.
     pub(crate) fn reset(&self) {
         self.0.store(false, Relaxed);
     }
 
-    /// The protocol of replies that the script gets.
+    /// The protocol of the replies to the script.
     pub(crate) fn protocol(&self) -> Protocol {
         if self.0.load(Relaxed) { Protocol::Resp3 } else { Protocol::Resp2 }
     }
@@ -65,7 +66,8 @@ pub(crate) fn functions(lua: &Lua, settings: &Settings) -> Result<Table> {
     table.set("setresp", setresp)?;
     let set_repl = lua.create_function(|_, values: Variadic<Value>| {
         let [flags] = &values[..] else { return Err(raised("ERR redis.set_repl() requires two arguments.")) };
-        // Effects are logged, whatever a script asks for: it could not know what of it a crash may take.
+        // Effects are always logged, whatever flags a script sets: unlogged changes would be lost in a crash
+        // unnoticed.
         match number_of(flags) {
             Some(flags) if (0.0..4.0).contains(&flags) => Ok(()),
             _ => Err(raised(
@@ -80,14 +82,14 @@ pub(crate) fn functions(lua: &Lua, settings: &Settings) -> Result<Table> {
     Ok(table)
 }
 
-/// What does not change of the `redis` table of a library that is being loaded.
+/// Adds the constants to the `redis` table of a library that is being loaded.
 pub(crate) fn for_libraries(table: &Table) -> Result<()> {
     let levels = NUMBERS.iter().filter(|(name, _)| !name.starts_with("REPL_"));
     levels.into_iter().try_for_each(|(name, value)| table.set(*name, *value))?;
     TEXTS.iter().try_for_each(|(name, value)| table.set(*name, *value))
 }
 
-/// The values of the table that are no functions.
+/// The numeric constants of the table.
 pub(crate) const NUMBERS: [(&str, u32); 10] = [
     ("LOG_DEBUG", 0),
     ("LOG_VERBOSE", 1),
@@ -101,7 +103,7 @@ pub(crate) const NUMBERS: [(&str, u32); 10] = [
     ("REDIS_VERSION_NUM", VERSION_NUMBER),
 ];
 
-/// Its texts.
+/// The string constants of the table.
 pub(crate) const TEXTS: [(&str, &str); 1] = [("REDIS_VERSION", VERSION)];
 
 /// `redis.error_reply`, `redis.status_reply`: a table with one field.
@@ -117,7 +119,8 @@ fn reply_table(lua: &Lua, values: &[Value], is_error: bool) -> Result<Table> {
     Ok(table)
 }
 
-/// The text of an error with its code: what a script gave, without `-`, and with `ERR` before it if it is one word.
+/// The text of an error with its code: the given text without `-`, prefixed with `ERR` if it is a single
+/// word.
 fn error_text(given: &[u8]) -> Vec<u8> {
     let text = given.strip_prefix(b"-").unwrap_or(given).trim_ascii_end();
     if text.contains(&b' ') { text.to_vec() } else { [b"ERR ", text].concat() }

@@ -1,14 +1,14 @@
 //! Replies of commands as Lua values.
 //!
-//! A status is a table `{ok = text}`, an error `{err = text}`, nothing is `false` (in RESP3 nil), a map `{map = {..}}`, a set
-//! `{set = {member = true}}`, a double `{double = number}`, a big number `{big_number = digits}`, a verbatim text
-//! `{verbatim_string = {format = .., string = ..}}`.
+//! A status is a table `{ok = text}`, an error `{err = text}`, a null reply `false` (nil in RESP3), a map
+//! `{map = {..}}`, a set `{set = {member = true}}`, a double `{double = number}`, a big number `{big_number =
+//! digits}`, a verbatim string `{verbatim_string = {format = .., string = ..}}`.
 
 use mlua::{Either, IntoLua, Lua, Result, Value};
 
 use crate::word::{Word, pairs, sequence, string};
 
-/// How deep replies of commands are nested.
+/// Maximum nesting of replies.
 const DEPTH_MAX: usize = 32;
 
 /// The value of a reply, and whether it is an error.
@@ -18,7 +18,7 @@ pub(crate) fn to_lua(lua: &Lua, reply: &[u8]) -> Result<(Value, bool)> {
     Ok((value, reply.first() == Some(&b'-')))
 }
 
-/// The value of a reply that is an integer: what is asked for most takes nothing to be told.
+/// The value of an integer reply; `None` for other replies. A fast path for the most frequent kind.
 pub(crate) fn integer(reply: &[u8]) -> Option<i64> {
     let line = reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
     Reader::number(line).ok()
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A value that can be a key of a table.
+    /// Reads a value that can be the key of a table.
     fn key(&mut self, depth: usize) -> Result<Word<'a>> {
         match self.value(depth)? {
             Either::Right(Value::Nil) => Err(broken()),
@@ -110,7 +110,8 @@ impl<'a> Reader<'a> {
     }
 
     fn array(&mut self, len: i64, depth: usize) -> Result<Word<'a>> {
-        // A header says more than there is only if the reply is none: what is reserved is bounded by what follows.
+        // The length in a header exceeds the remaining bytes only if the reply is malformed: they bound the
+        // reserved room.
         let len = usize::try_from(len).unwrap_or(0);
         let table = sequence(self.lua, len, len.min(self.rest.len()), || self.value(depth + 1))?;
         Ok(Either::Right(Value::Table(table)))

@@ -1,7 +1,7 @@
-//! What a script returned, as a reply.
+//! The value returned by a script, written as a reply.
 //!
-//! A number loses its fraction, `true` is 1, `false` and nil are no value, a table is the array of its elements up to the
-//! first nil, unless it has one of the fields that [`reply`](crate::reply) describes.
+//! A number loses its fraction, `true` is 1, `false` and nil are null. A table is the array of its elements
+//! up to the first nil, unless it has one of the fields described in [`reply`](crate::reply).
 
 use mlua::{Table, Value};
 use smallvec::SmallVec;
@@ -13,22 +13,23 @@ use crate::{
     numbers::{number_of, to_integer},
 };
 
-/// How deep tables may be nested in a reply.
+/// Maximum nesting of tables in a reply.
 const DEPTH_MAX: usize = 128;
 
-/// Elements of a table that are looked at to find that it has no fields: to ask for all fields takes about as long.
+/// Elements of a table that are examined to find that it has no fields; looking up all fields takes about as
+/// long.
 const SHORT_LIST_MAX: usize = 16;
 
-/// See the module documentation.
+/// The value that a script returned.
 #[derive(Debug)]
 pub struct Returned {
     value: Value,
-    /// What the script asked for with `redis.setresp`.
+    /// The protocol that the script has set with `redis.setresp`.
     protocol: Protocol,
     bytes_max: usize,
 }
 
-/// What writing one reply may take.
+/// The limits of writing one reply.
 struct Bounds<'m> {
     end_max: usize,
     steps: Steps<'m>,
@@ -39,7 +40,7 @@ impl Returned {
         Returned { value, protocol, bytes_max }
     }
 
-    /// Whether it is an error.
+    /// Whether the value is an error.
     pub fn is_error(&self) -> bool {
         matches!(&self.value, Value::Table(table) if matches!(table.raw_get("err"), Ok(Value::String(_))))
     }
@@ -47,7 +48,8 @@ impl Returned {
     /// Appends the reply, unless the script is stopped meanwhile.
     ///
     /// # Errors
-    /// The value is too large or nested too deep. What was written of it is to be taken back.
+    /// If the value is too large or nested too deep, or the script is stopped. The caller must remove the
+    /// part of the reply already written.
     pub fn write(&self, meter: &Meter, reply: &mut ReplyWriter<'_>) -> Result<(), ScriptError> {
         let end_max = reply.position().saturating_add(self.bytes_max);
         let mut bounds = Bounds { end_max, steps: Steps::new(meter) };
@@ -89,7 +91,7 @@ impl Returned {
         bounds: &mut Bounds<'_>,
         reply: &mut ReplyWriter<'_>,
     ) -> Result<(), ScriptError> {
-        // To walk one that has had many elements takes long even if it has none.
+        // Iterating over a table that once had many elements takes long even if it is now empty.
         if bounds.steps.ask().is_err() {
             return Err(too_large());
         }
@@ -118,7 +120,7 @@ impl Returned {
         Ok(())
     }
 
-    /// The elements up to the first nil.
+    /// Appends the elements up to the first nil.
     fn append_elements(
         &self,
         table: &Table,
@@ -136,7 +138,7 @@ impl Returned {
         Ok(())
     }
 
-    /// The keys of a table, and for a map their values.
+    /// Appends the keys of a table, and for a map also their values.
     fn append_pairs(
         &self,
         table: &Table,
@@ -163,7 +165,8 @@ fn too_large() -> ScriptError {
     ScriptError(b"ERR the reply of the script is too large".to_vec())
 }
 
-/// The elements of a table that has a few and nothing else: then there is no need to ask it for fields.
+/// The elements of a table with at most [`SHORT_LIST_MAX`] elements and no other fields; `None` for other
+/// tables.
 fn short_list(table: &Table) -> Option<SmallVec<[Value; SHORT_LIST_MAX]>> {
     let mut elements = SmallVec::new();
     let walked = table.for_each(|key: Value, value: Value| match key {
@@ -171,18 +174,18 @@ fn short_list(table: &Table) -> Option<SmallVec<[Value; SHORT_LIST_MAX]>> {
             elements.push(value);
             Ok(())
         }
-        // Any error ends the walk; this one is made of nothing.
+        // Any error ends the iteration; this one needs no allocation.
         _ => Err(mlua::Error::StackError),
     });
     walked.is_ok().then_some(elements)
 }
 
-/// What Redis, written in C, sees of a text where it asks for no length.
+/// The text up to its first zero byte, where it ends for Redis, which is written in C.
 fn up_to_nul(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// A text without the line ends at its end.
+/// The text without trailing line ends.
 fn without_line_ends(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
     text.get(..end).unwrap_or_default()

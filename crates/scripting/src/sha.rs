@@ -1,4 +1,4 @@
-//! The names of scripts: the SHA-1 of their source, as hexadecimal digits.
+//! The names of scripts: the SHA-1 of their source in hexadecimal digits.
 
 use std::{
     fmt,
@@ -7,11 +7,11 @@ use std::{
 
 use sha1::{Digest, Sha1};
 
-/// The name of a script. Compares whatever the case of its digits was.
+/// The name of a script. The case of its digits is not significant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sha([u8; 20]);
 
-/// A part of the digest spreads as well as all of it.
+/// Hashes 8 bytes of the digest, which are as evenly distributed as all 20.
 impl Hash for Sha {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let [part, ..] = self.0.as_chunks::<8>().0 else { return };
@@ -20,7 +20,7 @@ impl Hash for Sha {
 }
 
 impl Sha {
-    /// Digits of a name.
+    /// Number of hexadecimal digits in a name.
     pub const DIGITS: usize = 40;
 
     /// The name of this source.
@@ -28,7 +28,7 @@ impl Sha {
         Sha(Sha1::digest(source).into())
     }
 
-    /// The name that these digits are; `None` if they are none.
+    /// Parses a name; `None` if it does not consist of [`Sha::DIGITS`] hexadecimal digits.
     pub fn parse(digits: &[u8]) -> Option<Sha> {
         if digits.len() != Sha::DIGITS {
             return None;
@@ -43,10 +43,10 @@ impl Sha {
     }
 }
 
-/// What a byte is in [`DIGITS`] that is no digit.
+/// The value in [`DIGITS`] of bytes that are no hexadecimal digit.
 const NO_DIGIT: u8 = 16;
 
-/// The hexadecimal digit that each byte is.
+/// The value of each byte as a hexadecimal digit.
 const DIGITS: [u8; 256] = {
     let (mut digits, mut value) = ([NO_DIGIT; 256], 0);
     while value < 16 {
@@ -70,7 +70,7 @@ impl fmt::Debug for Sha {
     }
 }
 
-/// The SHA-1 of bytes as hexadecimal digits.
+/// The SHA-1 of bytes in hexadecimal digits.
 pub fn sha1_hex(bytes: &[u8]) -> String {
     Sha::of(bytes).to_string()
 }

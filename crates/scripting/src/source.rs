@@ -1,36 +1,37 @@
-//! Sources, and what their first line says of them: `#!lua flags=no-writes,allow-oom` of a script, `#!lua name=queue` of a library.
+//! Sources and their first lines: `#!lua flags=no-writes,allow-oom` of a script, `#!lua name=queue` of a
+//! library.
 
 use wire::split_words;
 
 use crate::ScriptError;
 
-/// What a script says of itself.
+/// The flags that a script declares in its first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traits {
-    /// It says something: what it does not say then does not hold.
+    /// It has a first line with `#!`: flags that are absent do not apply.
     pub declared: bool,
-    /// It changes nothing, and may not.
+    /// It does not write, and is refused to.
     pub no_writes: bool,
-    /// It may add data when there is no memory for it.
+    /// It may add data when memory is scarce.
     pub allow_oom: bool,
     /// It may run on a replica that has lost its leader.
     pub allow_stale: bool,
 }
 
-/// A source, as far as it was understood.
+/// A script, with its first line parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source<'s> {
-    /// What it says of itself.
+    /// The declared flags.
     pub traits: Traits,
-    /// The rest: it begins with the end of the first line, so that lines keep their numbers.
+    /// The source from the end of the first line on, so that line numbers are kept.
     pub body: &'s [u8],
 }
 
 impl<'s> Source<'s> {
-    /// Reads the first line of a script.
+    /// Parses the first line of a script.
     ///
     /// # Errors
-    /// It says what no script can say.
+    /// If the first line is malformed, or names an unknown engine, option or flag.
     pub fn of_script(source: &'s [u8]) -> Result<Source<'s>, ScriptError> {
         let Some(rest) = source.strip_prefix(b"#!") else {
             return Ok(Source { traits: Traits::default(), body: source });
@@ -58,24 +59,24 @@ impl<'s> Source<'s> {
     }
 }
 
-/// The code of a library, as far as it was understood.
+/// The code of a library, with its first line parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibrarySource<'s> {
-    /// What the library is called.
+    /// The name of the library.
     pub name: Vec<u8>,
-    /// The rest: it begins with the end of the first line, so that lines keep their numbers.
+    /// The code from the end of the first line on, so that line numbers are kept.
     pub body: &'s [u8],
 }
 
 impl<'s> LibrarySource<'s> {
-    /// What is told of a name that is none.
+    /// The error text for an invalid name.
     pub(crate) const NAMES: &'static str = "ERR Library names can only contain letters, numbers, or underscores(_) and \
         must be at least one character long";
 
-    /// Reads the first line of a library.
+    /// Parses the first line of a library.
     ///
     /// # Errors
-    /// It says what no library can say.
+    /// If the first line is missing or malformed, or has no valid name or engine.
     pub fn of(code: &'s [u8]) -> Result<LibrarySource<'s>, ScriptError> {
         let no_metadata = || ScriptError(b"ERR Invalid library metadata".to_vec());
         if !code.starts_with(b"#!") {
@@ -108,14 +109,14 @@ impl<'s> LibrarySource<'s> {
         Ok(LibrarySource { name, body })
     }
 
-    /// Whether a library or a function can be called so.
+    /// Whether this is a valid name of a library or a function.
     pub(crate) fn is_name(name: &[u8]) -> bool {
         !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
     }
 }
 
 impl Traits {
-    /// Adds what a flag says. Returns whether there is such a flag.
+    /// Adds a flag. Returns whether the flag is known.
     pub fn add(&mut self, flag: &[u8]) -> bool {
         match flag {
             b"no-writes" => self.no_writes = true,

@@ -1,4 +1,4 @@
-//! Functions of strings that Lua's own would build without bounds.
+//! String functions whose results Lua's own versions would build without bounds.
 
 use mlua::{Lua, Result, String as LuaString, Table};
 
@@ -7,7 +7,7 @@ use crate::{
     error::{function, too_large},
 };
 
-/// Puts the functions in the library of strings. What they build is at most `bytes_max` long.
+/// Adds the functions to the table `string`. A result has at most `bytes_max` bytes.
 pub(crate) fn install(lua: &Lua, string: &Table, meter: &Meter, bytes_max: usize) -> Result<()> {
     let meter = meter.clone();
     let repeated = function(lua, "rep", move |lua, (text, count): (LuaString, f64)| {

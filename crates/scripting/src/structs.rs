@@ -1,8 +1,9 @@
 //! `struct`: values as bytes in the layout of C structures, and back.
 //!
-//! A format is a list of letters: `<` `>` `=` byte order, `!n` alignment, `x` a byte of padding, `b B h H l L T i I` integers
-//! (`in` of n bytes), `f d` floating point numbers, `s` a string that ends with a zero byte, `cn` n bytes, `c0` as many bytes as
-//! the string has, or as the number before it says.
+//! A format is a list of letters: `<` `>` byte order (`=` is ignored), `!n` alignment, `x` a byte of padding,
+//! `b B h H l L T i I` integers (`in` of n bytes), `f d` floating-point numbers, `s` a string terminated by a
+//! zero byte, `cn` n bytes, `c0` the whole string when packing, and as many bytes as the preceding number
+//! says when unpacking.
 
 use mlua::{Lua, MultiValue, Result, String as LuaString, Table, Value, Variadic};
 
@@ -11,16 +12,16 @@ use crate::{
     numbers::number_of,
 };
 
-/// The widest integer, and the coarsest alignment, in bytes.
+/// The widest integer, and the largest alignment, in bytes.
 const INTEGER_BYTES_MAX: usize = 32;
 
-/// The alignment of `!` alone.
+/// The alignment of `!` without a number.
 const NATURAL_ALIGN: usize = 8;
 
-/// Values that are returned at once: the stack of the machine holds no more.
+/// Maximum number of values returned by one call, bounded by the stack of Lua.
 const VALUES_MAX: usize = 7000;
 
-/// The library. What it packs is at most `bytes_max` long.
+/// The library. A packed string has at most `bytes_max` bytes, plus one item.
 pub(crate) fn library(lua: &Lua, bytes_max: usize) -> Result<Table> {
     let table = lua.create_table()?;
     let packed = function(lua, "pack", move |lua, (format, values): (LuaString, Variadic<Value>)| {
@@ -37,7 +38,7 @@ pub(crate) fn library(lua: &Lua, bytes_max: usize) -> Result<Table> {
     Ok(table)
 }
 
-/// What one item of a format is.
+/// One item of a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Item {
     Pad,
@@ -47,9 +48,9 @@ enum Item {
     },
     Float,
     Double,
-    /// Up to a zero byte.
+    /// A string terminated by a zero byte.
     Text,
-    /// So many bytes; `None`: as many as there are.
+    /// This many bytes; `None` for `c0`.
     Bytes(Option<usize>),
 }
 
@@ -73,7 +74,7 @@ impl Item {
     }
 }
 
-/// Reads a format.
+/// An iterator over the items of a format.
 struct Format<'a> {
     rest: &'a [u8],
     is_little: bool,
@@ -109,7 +110,7 @@ impl<'a> Format<'a> {
         Ok(bytes)
     }
 
-    /// The next item, and how many bytes of padding stand before it at this offset.
+    /// The next item, and the number of padding bytes before it if it is at offset `at`.
     fn next(&mut self, at: usize) -> Result<Option<(Item, usize)>> {
         while let Some((&letter, rest)) = self.rest.split_first() {
             self.rest = rest;
@@ -217,7 +218,7 @@ fn pack(lua: &Lua, format: &[u8], values: &[Value], bytes_max: usize) -> Result<
     Ok(out)
 }
 
-/// Appends bytes that stand in big-endian order.
+/// Appends bytes given in big-endian order.
 fn append(bytes: &[u8], is_little: bool, out: &mut Vec<u8>) {
     if is_little { out.extend(bytes.iter().rev()) } else { out.extend_from_slice(bytes) }
 }
@@ -239,7 +240,7 @@ fn unpack(lua: &Lua, format: &[u8], bytes: &[u8], at: i64) -> Result<MultiValue>
         }
         let start = at.saturating_add(padding);
         let len = match item {
-            // The number before it says how many.
+            // The preceding number is the length.
             Item::Bytes(None) => match values.pop().as_ref().and_then(number_of) {
                 Some(len) if len >= 0.0 => len as usize,
                 _ => return Err(mlua::Error::runtime("format 'c0' needs a previous size")),
@@ -278,7 +279,7 @@ fn unpack(lua: &Lua, format: &[u8], bytes: &[u8], at: i64) -> Result<MultiValue>
     Ok(values.into_iter().collect())
 }
 
-/// The lowest 64 bits of a number in big-endian order.
+/// The lowest 64 bits of an integer given in big-endian order.
 fn integer(bytes: &[u8], signed: bool) -> f64 {
     let mut wide = [0; 8];
     let kept = &bytes[bytes.len().saturating_sub(8)..];
@@ -307,7 +308,7 @@ fn size(format: &[u8]) -> Result<usize> {
     Ok(at)
 }
 
-/// For fuzzing: a format, and bytes that it reads; what was read is written again.
+/// For fuzzing: unpacks bytes with a format, and packs the values with it again.
 pub fn check(format: &[u8], bytes: &[u8]) {
     let lua = Lua::new();
     let _ = size(format);

@@ -1,4 +1,4 @@
-//! A machine for tests, and a server that knows three commands.
+//! A machine for tests, and a host with a few commands.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use wire::{Args, DecodeLimits, OwnedArgs, Protocol, ReplyWriter, Value, decode};
 
 use crate::{Calls, Ended, LibraryId, Limits, LogLevel, Refusal, Sha, Stop, Vm};
 
-/// SET, GET and ECHO3 (which answers its first argument as it is), and AGAIN, which stops the script.
+/// SET, GET, ECHO3, which replies with its first argument unchanged, and AGAIN, which stops the script.
 #[derive(Default)]
 pub(crate) struct TestCalls {
     pub(crate) strings: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -42,7 +42,7 @@ impl Calls for TestCalls {
     }
 }
 
-/// A machine with its server.
+/// A machine with its host.
 pub(crate) struct TestVm {
     vm: Vm,
     pub(crate) limits: Limits,
@@ -57,12 +57,12 @@ impl TestVm {
         TestVm { vm, limits, calls, protocol: Protocol::Resp2 }
     }
 
-    /// The machine itself.
     pub(crate) fn vm(&mut self) -> &mut Vm {
         &mut self.vm
     }
 
-    /// The reply of a script as text: `+OK`, `-ERR text`, `:1`, `"bulk"`, `nil`, `[a, b]`, `{k: v}`, `~[a]`, `,1.5`, `#true`.
+    /// The reply of a script as text: `+OK`, `-ERR text`, `:1`, `"bulk"`, `nil`, `[a, b]`, `{k: v}`, `~[a]`,
+    /// `,1.5`, `#true`.
     pub(crate) fn eval(&mut self, source: &str, keys: &[&str], args: &[&str]) -> String {
         self.vm.set_limits(self.limits);
         let sha = Sha::of(source.as_bytes());

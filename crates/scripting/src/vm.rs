@@ -1,8 +1,8 @@
-//! The virtual machine of one worker.
+//! The virtual machine of one thread.
 //!
 //! Invariants
-//! - Scripts see the globals of the prelude and nothing else; only the machine changes those, and only KEYS and ARGV.
-//! - What a script left behind is collected: nothing of it is kept but the compiled source.
+//! - Scripts see only the globals of the prelude; only the machine changes those, and only KEYS and ARGV.
+//! - The garbage of a script is collected: only its compiled source is kept.
 
 mod asked;
 mod libraries;
@@ -32,13 +32,13 @@ use asked::RUNNER;
 use libraries::{LibraryGlobals, Loaded};
 pub use libraries::{LibraryId, Registered};
 
-/// Compiled scripts that are kept: with more, all are forgotten, and compiled again when they are needed.
+/// Maximum number of compiled scripts kept. Above it all are dropped, and compiled again when needed.
 const PROGRAMS_MAX: usize = 1000;
 
-/// Machines that have built this much of what they may use are cleaned up after a script.
+/// A machine that uses more than one part in so many of its memory limit is collected after a script.
 const KEPT_FRACTION: usize = 2;
 
-/// What became of a script.
+/// The outcome of a script.
 #[derive(Debug)]
 pub enum Ended {
     /// It returned.
@@ -49,16 +49,16 @@ pub enum Ended {
     Stopped(Stop),
 }
 
-/// See the module documentation.
+/// A Lua machine with its compiled scripts and loaded libraries.
 pub struct Vm {
     lua: Lua,
-    /// What scripts call their globals.
+    /// The globals of scripts.
     guard: Table,
-    /// What functions call theirs.
+    /// The globals of library functions.
     library_guard: Table,
-    /// The one of them that is the globals of what `loadstring` compiles, at index 1.
+    /// One of the two at index 1: the globals for code compiled with `loadstring`.
     environment: Table,
-    /// The `redis` of a library that is being loaded.
+    /// The `redis` table of a library that is being loaded.
     registrar: Table,
     run: Function,
     load: Function,
@@ -74,7 +74,10 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// A machine.
+    /// A machine with a meter of its own.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
     ///
     /// # Panics
     /// If there is no memory for it.
@@ -82,7 +85,10 @@ impl Vm {
         Vm::metered(limits, Meter::default())
     }
 
-    /// A machine whose scripts this meter stops.
+    /// A machine with this meter, which can stop its scripts.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
     ///
     /// # Panics
     /// If there is no memory for it.
@@ -165,24 +171,27 @@ impl Vm {
         })
     }
 
-    /// What stops its scripts.
+    /// The meter that stops its scripts.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// Memory that it uses, in bytes.
+    /// The memory in use, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.lua.used_memory()
     }
 
-    /// From now on scripts may use this much. To be called before each: what others have left behind may take the memory that it
-    /// needs.
+    /// Sets the limits. To be called before each script: it also makes room if earlier scripts and libraries
+    /// take memory that the next one needs.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
         self.make_room();
     }
 
-    /// Compiles a script, unless it is known already.
+    /// Compiles a script, unless it is compiled already.
+    ///
+    /// # Errors
+    /// If it does not compile; the text says why.
     ///
     /// # Errors
     /// It is no Lua; the text says why.
@@ -206,19 +215,19 @@ impl Vm {
         Ok(())
     }
 
-    /// How many scripts it has compiled.
+    /// The number of compiled scripts.
     pub fn compiled(&self) -> usize {
         self.programs.len()
     }
 
-    /// Forgets all compiled scripts.
+    /// Drops all compiled scripts.
     pub fn forget_scripts(&mut self) {
         self.programs.clear();
         let _ = self.lua.gc_collect();
     }
 
-    /// Compiled scripts, and libraries with what their functions keep, take memory that scripts need: when there is little left they
-    /// go.
+    /// Drops compiled scripts and loaded libraries, if after a collection more than half of the memory limit
+    /// is in use.
     fn make_room(&mut self) {
         let is_short = |vm: &Vm| vm.lua.used_memory() > vm.limits.memory_bytes_max / KEPT_FRACTION;
         if is_short(self) {
@@ -231,7 +240,7 @@ impl Vm {
         }
     }
 
-    /// Runs a script that was [loaded](Vm::load). `seed` is where its random numbers begin. The meter is not
+    /// Runs a script that was [loaded](Vm::load). `seed` seeds its random numbers. The meter is not
     /// [reset](Meter::reset).
     pub fn run(
         &mut self,
@@ -246,7 +255,7 @@ impl Vm {
         self.end(outcome, &sha)
     }
 
-    /// Something is about to run, with so many instructions.
+    /// Prepares a run with this limit of instructions.
     fn begin(&mut self, seed: u64, instructions_max: u64) {
         self.meter.begin(instructions_max);
         self.json.reset();
@@ -254,7 +263,7 @@ impl Vm {
         self.settings.reset();
     }
 
-    /// What became of what was run under this name.
+    /// The outcome of a run; `name` is named in errors.
     fn end(&mut self, outcome: Result<(bool, Value)>, name: &dyn Display) -> Ended {
         if let Some(stop) = self.meter.stopped() {
             let _ = self.lua.gc_collect();
@@ -299,7 +308,7 @@ impl std::fmt::Debug for Vm {
     }
 }
 
-/// Has what runs ask for leave every so many instructions.
+/// Installs a hook that asks the meter every [`INSTRUCTIONS_PER_QUESTION`] instructions.
 fn ask_for_leave(lua: &Lua, meter: &Meter) -> Result<()> {
     let meter = meter.clone();
     let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_PER_QUESTION);
@@ -329,7 +338,7 @@ fn table_of(lua: &Lua, args: Args<'_>) -> Result<Table> {
     sequence(lua, len, len, || string(lua, args.next().unwrap_or_default()))
 }
 
-/// What a script raised, as a table with the text and, where known, the place.
+/// A raised value as a table with the text and, if known, the source and line.
 fn blamed(lua: &Lua, problem: Value) -> Result<Table> {
     let table = match as_value(lua, problem)? {
         Value::Table(table) => table,
@@ -350,7 +359,7 @@ fn blamed(lua: &Lua, problem: Value) -> Result<Table> {
     Ok(table)
 }
 
-/// A field of what [`blamed`] made.
+/// A field of a table made by [`blamed`].
 fn field_of(problem: &Value, field: &str) -> Option<Vec<u8>> {
     match problem {
         Value::Table(table) => match table.raw_get(field) {
@@ -363,12 +372,12 @@ fn field_of(problem: &Value, field: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// The error in what [`blamed`] made.
+/// The error text of a table made by [`blamed`].
 fn error_of(problem: &Value) -> Vec<u8> {
     field_of(problem, "err").unwrap_or_else(|| b"ERR unknown error".to_vec())
 }
 
-/// The text for the client of what [`blamed`] made.
+/// The error for the client, from a table made by [`blamed`].
 fn composed(problem: &Value, name: &dyn Display) -> ScriptError {
     let mut text = error_of(problem);
     text.extend_from_slice(format!(" script: {name}").as_bytes());

@@ -1,8 +1,8 @@
-//! Values on their way into tables: strings take no reference of their own.
+//! Values being added to tables. Text is added directly, without a reference to a Lua string.
 
 use mlua::{Either, Lua, Result, Table, Value};
 
-/// An element of a table. Text goes there directly.
+/// An element of a table: text, or any other value.
 pub(crate) type Word<'a> = Either<&'a str, Value>;
 
 /// The string of these bytes.
@@ -14,7 +14,10 @@ pub(crate) fn string<'a>(lua: &Lua, bytes: &'a [u8]) -> Result<Word<'a>> {
     }
 }
 
-/// A table of so many elements as they are read, made with room for `room` of them.
+/// Makes a table of `len` elements returned by `read`, with space reserved for `room` of them.
+///
+/// # Errors
+/// The first error of `read`.
 ///
 /// # Errors
 /// One of them cannot be read.
@@ -29,7 +32,10 @@ pub(crate) fn sequence<'a>(
     problem.map_or(Ok(table), Err)
 }
 
-/// A table of so many keys and values as they are read. No key may be nil or NaN.
+/// Makes a table of `len` pairs returned by `read`. No key may be nil or NaN.
+///
+/// # Errors
+/// The first error of `read`.
 ///
 /// # Errors
 /// One of them cannot be read.
@@ -43,7 +49,7 @@ pub(crate) fn pairs<'a>(
     problem.map_or(Ok(table), Err)
 }
 
-/// What is read, up to the first that cannot be.
+/// An iterator over read values, up to the first error, which is stored in `problem`.
 struct Reading<'p, F> {
     left: usize,
     room: usize,

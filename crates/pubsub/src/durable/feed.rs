@@ -1,10 +1,10 @@
-//! What the thread of durable channels hands to one worker in one round: frames and what becomes of requests, in order.
+//! The output of the durable channel thread for one worker in one round: frames and events, in order.
 //!
 //! ```text
 //! *4 $8 xmessage $2 ch $8 3:123456 $5 hello      a frame; for RESP3 only the first byte differs
 //! ```
 //!
-//! Frames of one channel that follow each other are a run: one piece of memory for all of its followers.
+//! Consecutive frames of one channel form a run: one piece of memory for all of its followers.
 
 use std::{ops::Range, rc::Rc, sync::Arc};
 
@@ -13,48 +13,48 @@ use wire::{Protocol, ReplyWriter};
 use super::{FollowerId, Message, Position};
 use crate::delivery::{Block, Delivery, SHARED_BYTES_MIN};
 
-/// Frames of one run at most, but for one that is larger by itself.
+/// Bytes of frames in one run at most, unless a single frame is larger.
 const RUN_BYTES_MAX: usize = 256 << 10;
 
-/// What has become of a request, or of a subscription.
+/// The result of a request, or the end of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FollowerEvent {
-    /// It has subscribed: all messages behind the position follow.
+    /// Subscribed: all messages behind the position follow.
     Subscribed {
-        /// Who.
+        /// The client.
         follower: FollowerId,
-        /// To what.
+        /// The channel.
         channel: Box<[u8]>,
-        /// From where on.
+        /// The position at which the subscription begins.
         position: Position,
     },
-    /// It has not subscribed.
+    /// The subscription was refused.
     Refused {
-        /// Who.
+        /// The client.
         follower: FollowerId,
-        /// Why: the whole error text, prefix included.
+        /// The complete error text, including the prefix.
         error: String,
     },
-    /// It follows these no more.
+    /// Subscriptions ended by XUNSUBSCRIBE.
     Unsubscribed {
-        /// Who.
+        /// The client.
         follower: FollowerId,
-        /// What, in the order asked for.
+        /// The channels, in the order of the request.
         channels: Vec<Box<[u8]>>,
     },
-    /// What comes next for it is not kept any more: its subscription has ended.
+    /// The log no longer holds the follower's next messages: its subscription has ended.
     Lost {
-        /// Who.
+        /// The client.
         follower: FollowerId,
-        /// Its subscription.
+        /// The channel whose subscription has ended.
         channel: Box<[u8]>,
-        /// The oldest position that is kept.
+        /// The oldest position that the log still holds.
         oldest: Position,
     },
 }
 
 impl FollowerEvent {
-    /// Whom to tell.
+    /// The follower that the event is for.
     pub fn follower(&self) -> FollowerId {
         match self {
             FollowerEvent::Subscribed { follower, .. }
@@ -67,7 +67,7 @@ impl FollowerEvent {
 
 #[derive(Debug)]
 enum Entry {
-    /// Frames of one channel: their numbers, and where their bytes lie.
+    /// Frames of one channel: a range of [`Feed::starts`], and their range in [`Feed::bytes`].
     Frames {
         to: Arc<[FollowerId]>,
         numbers: Range<usize>,
@@ -76,12 +76,12 @@ enum Entry {
     FollowerEvent(FollowerEvent),
 }
 
-/// See the module documentation.
+/// Frames and events for one worker, in order.
 #[derive(Debug, Default)]
 pub struct Feed {
-    /// Frames, as the older protocol has them.
+    /// Frames, encoded for RESP2.
     bytes: Vec<u8>,
-    /// Where each begins.
+    /// The start of each frame in `bytes`.
     starts: Vec<usize>,
     entries: Vec<Entry>,
 }
@@ -91,36 +91,36 @@ pub struct Feed {
 pub enum Part<'f> {
     /// Messages.
     Frames(Run<'f>),
-    /// Something to tell one follower.
+    /// An event for one follower.
     FollowerEvent(&'f FollowerEvent),
 }
 
 /// Frames for the same followers.
 #[derive(Debug)]
 pub struct Run<'f> {
-    /// Who gets them.
+    /// The receiving followers.
     pub to: &'f [FollowerId],
     bytes: &'f [u8],
     starts: &'f [usize],
     base: usize,
 }
 
-/// A run as followers of one protocol get it.
+/// The frames of a run in one protocol.
 #[derive(Debug)]
 pub enum Encoded {
-    /// To be copied.
+    /// Bytes to be copied to each follower.
     Bytes(Vec<u8>),
-    /// To be shared.
+    /// A block to be shared by the followers.
     Block(Block),
 }
 
 impl Feed {
-    /// Whether there are no postponed parts.
+    /// Whether it has no parts.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Its parts, in order.
+    /// The parts, in order.
     pub fn parts(&self) -> impl Iterator<Item = Part<'_>> {
         self.entries.iter().map(|entry| match entry {
             Entry::FollowerEvent(told) => Part::FollowerEvent(told),
@@ -137,12 +137,12 @@ impl Feed {
         self.entries.push(Entry::FollowerEvent(told));
     }
 
-    /// Adds a message; returns the bytes of its frame.
+    /// Adds a message; returns the length of its frame in bytes.
     pub(super) fn push(&mut self, to: &Arc<[FollowerId]>, message: &Message<'_>) -> u64 {
         let start = self.bytes.len();
         self.starts.push(start);
         self.bytes.extend_from_slice(b"*4\r\n$8\r\nxmessage\r\n");
-        // What both protocols have is written alike.
+        // The fields are encoded alike in both protocols.
         let mut writer = ReplyWriter::new(&mut self.bytes, Protocol::Resp2);
         writer.bulk(message.channel);
         writer.bulk(message.position.to_string().as_bytes());
@@ -164,7 +164,7 @@ impl Feed {
 }
 
 impl Run<'_> {
-    /// Bytes of the frames, which are the same in both protocols.
+    /// The length of the frames in bytes, equal in both protocols.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -174,15 +174,15 @@ impl Run<'_> {
         self.bytes.is_empty()
     }
 
-    /// The frames for a protocol.
+    /// Encodes the frames for a protocol.
     pub fn encode(&self, protocol: Protocol) -> Encoded {
         let mut bytes = self.bytes.to_vec();
         if protocol == Protocol::Resp3 {
             self.starts.iter().for_each(|start| bytes[start - self.base] = b'>');
         }
-        // A block is worth it only for several.
+        // A block pays only if several followers share it.
         if bytes.len() >= SHARED_BYTES_MIN && self.to.len() > 1 {
-            // Not counted: the window bounds it.
+            // Not counted in the worker's block bytes: the window bounds it.
             Encoded::Block(Block::new(bytes, &Rc::default()))
         } else {
             Encoded::Bytes(bytes)
@@ -191,7 +191,7 @@ impl Run<'_> {
 }
 
 impl Encoded {
-    /// Adds the frames to what a client has to be sent.
+    /// Appends the frames to a client's output.
     pub fn deliver_to(&self, delivery: &mut Delivery) {
         match self {
             Encoded::Bytes(bytes) => delivery.copy(bytes),

@@ -1,16 +1,19 @@
-//! What a follower has taken of what was handed out to it: written by its worker, read by the thread that hands out.
+//! Flow control of one follower: the bytes sent to it, written by its worker and read by the thread that
+//! hands out.
 //!
-//! Protocol (Dekker): the thread stores what it waits for and then looks at what was taken; the worker adds to what was taken and
-//! then looks at what is waited for, each with a fence between. Whatever the interleaving, one of them sees the other.
+//! Protocol (Dekker): the thread stores the total it waits for and then loads the bytes sent; the worker adds
+//! to the bytes sent and then loads the awaited total, each with a fence in between. In every interleaving at
+//! least one of them sees the other's store.
 
 use std::fmt;
 
 use crate::sync::{AtomicU64, Ordering::SeqCst, fence};
 
-/// Nothing is waited for.
+/// No wake-up is requested.
 const NOTHING: u64 = u64::MAX;
 
-/// See the module documentation.
+/// The flow control of one follower's messages: a count of the bytes sent, and a wake-up at a requested
+/// total.
 pub struct Flow {
     taken: AtomicU64,
     wanted: AtomicU64,
@@ -18,12 +21,12 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Nothing was taken yet. `wake` is called on the worker's thread and must not block.
+    /// Starts with 0 bytes sent. `wake` is called on the worker's thread and must not block.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Flow {
         Flow { taken: AtomicU64::new(0), wanted: AtomicU64::new(NOTHING), wake: Box::new(wake) }
     }
 
-    /// So many more bytes were taken.
+    /// Adds sent bytes; calls `wake` if the awaited total is reached.
     pub fn take(&self, bytes: u64) {
         let taken = self.taken.fetch_add(bytes, SeqCst) + bytes;
         fence(SeqCst);
@@ -32,12 +35,13 @@ impl Flow {
         }
     }
 
-    /// Bytes taken so far.
+    /// Total bytes sent so far.
     pub(super) fn taken(&self) -> u64 {
         self.taken.load(SeqCst)
     }
 
-    /// Asks for one call of `wake` once so many bytes in all have been taken. `false`: they have, no call is needed.
+    /// Requests one call of `wake` when the total of sent bytes reaches `taken`. `false`: it already has, so
+    /// no call is needed.
     pub(super) fn want(&self, taken: u64) -> bool {
         self.wanted.store(taken, SeqCst);
         fence(SeqCst);
@@ -60,7 +64,7 @@ mod loom_tests {
 
     use super::*;
 
-    /// Who waits for what is taken sees that it is, or is woken.
+    /// The waiting thread sees that enough was sent, or is woken.
     #[test]
     fn loom_no_wake_up_is_lost() {
         loom::model(|| {

@@ -1,4 +1,5 @@
-//! The followers of durable channels: who stands at the tail, who is behind and where; [`steps`] hands out.
+//! The followers of durable channels: those at the tail, and those behind with a position each. [`steps`]
+//! hands out.
 //!
 //! ```text
 //!   log  ----m--m---------m----m---m----m--------|
@@ -7,10 +8,11 @@
 //! ```
 //!
 //! Invariants
-//! - The tail exists if and only if somebody stands there. Who is behind never reads past it: it joins. One that begins further on
-//!   waits until the tail has come there.
-//! - A follower that is behind gets nothing from the tail, one at the tail nothing else: no message comes twice.
-//! - Of a channel whose subscription begins further on than its follower stands, what lies between is passed over.
+//! - The tail exists if and only if a follower is at it. A follower behind the tail never reads past it, but
+//!   joins it. A follower that begins beyond the tail waits until the tail has reached its position.
+//! - A follower behind the tail gets nothing from the tail; one at the tail gets nothing else. So no message
+//!   is delivered twice.
+//! - If a subscription begins beyond its follower's position, the channel's messages in between are skipped.
 
 mod audience;
 mod steps;
@@ -27,17 +29,18 @@ use self::audience::Audience;
 pub use self::steps::{LogSource, Read};
 use super::{Feed, Flow, FollowerEvent, Position};
 
-/// What all followers together may leave unsent, each an equal share of it.
+/// Unsent bytes of all followers together; each gets an equal share.
 const WINDOWS_BYTES: u64 = 512 << 20;
-/// The least that is handed out ahead of a follower, however many there are.
+/// The smallest window of a follower, however many followers there are.
 const WINDOW_BYTES_MIN: u64 = 128 << 10;
 
-/// A client that follows durable channels. One that has ended all of it at once (RESET) and begins again is another.
+/// A client that follows durable channels. After RESET, the same client is another follower: a new
+/// generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FollowerId {
-    /// The session of the client.
+    /// The id of the client's session.
     pub client_id: u64,
-    /// How often it has begun.
+    /// Counts how often the client has begun anew.
     pub generation: u32,
 }
 
@@ -45,28 +48,28 @@ pub struct FollowerId {
 struct Follower {
     worker: usize,
     flow: Arc<Flow>,
-    /// Bytes handed out to it, and before to whoever had its flow.
+    /// Total bytes handed out to it, including those of earlier followers with the same flow.
     handed: u64,
-    /// Its channels, each with the position behind which it wants to hear of it.
+    /// Its channels, each with the position behind which its subscription begins.
     channels: HashMap<Box<[u8]>, Lsn>,
-    /// Where it stands if that is not the tail.
+    /// Its position; `None` if it is at the tail.
     behind: Option<Lsn>,
-    /// Itself, as runs have it.
+    /// A list with only itself, as the receivers of a run.
     alone: Arc<[FollowerId]>,
 }
 
-/// See the module documentation.
+/// All followers of durable channels, with their output for each worker.
 #[derive(Debug)]
 pub struct Followers {
     followers: HashMap<FollowerId, Follower>,
-    /// Channels of followers at the tail.
+    /// The channels of followers at the tail.
     audiences: HashMap<Box<[u8]>, Audience>,
     tail: Option<Lsn>,
-    /// How many stand at the tail.
+    /// The number of followers at the tail.
     joined: usize,
-    /// Those who are behind, in the order of their turns.
+    /// Followers behind the tail that can be served, in the order of their turns.
     turns: VecDeque<FollowerId>,
-    /// Those who are behind and have to take something first.
+    /// Followers behind the tail whose window is full.
     waiting: Vec<FollowerId>,
     feeds: Vec<Feed>,
     messages: u64,
@@ -78,25 +81,25 @@ impl Follower {
         self.handed - self.flow.taken().min(self.handed)
     }
 
-    /// Too much is handed out; asks to be woken when half of the window is free. `false`: it is by now.
+    /// Whether its window is exceeded; if so, requests a wake-up when half of the window is free. `false` if
+    /// that is already the case.
     fn must_wait(&self, window_bytes: u64) -> bool {
         self.unsent() > window_bytes && self.flow.want(self.handed - window_bytes / 2)
     }
 
-    /// As [`Follower::must_wait`], of one that waits: until half of the window is free.
+    /// As [`Follower::must_wait`], for a waiting follower: it waits until half of the window is free.
     fn must_wait_still(&self, window_bytes: u64) -> bool {
         self.unsent() > window_bytes / 2 && self.flow.want(self.handed - window_bytes / 2)
     }
 
-    /// Whether it wants to hear of all its channels from `lsn` on, at the latest.
+    /// Whether the subscriptions of all its channels begin at or before `lsn`.
     fn wants_all_behind(&self, lsn: Lsn) -> bool {
         self.channels.values().all(|after| *after <= lsn)
     }
 }
 
 impl Followers {
-    /// Nobody follows yet. For so many workers; with so many bytes handed out to a follower and not taken above which it is
-    /// left behind.
+    /// No followers. `window_bytes` is the number of unsent bytes above which a follower is left behind.
     pub fn new(workers: usize, window_bytes: u64) -> Followers {
         Followers {
             followers: HashMap::new(),
@@ -111,53 +114,54 @@ impl Followers {
         }
     }
 
-    /// Whether nobody follows.
+    /// Whether there are no followers.
     pub fn is_empty(&self) -> bool {
         self.followers.is_empty()
     }
 
-    /// Where those stand who have caught up; `None`: nobody has.
+    /// The position of the followers that have caught up; `None` if there are none.
     pub fn tail(&self) -> Option<Lsn> {
         self.tail
     }
 
-    /// How many are behind.
+    /// The number of followers behind the tail.
     pub fn behind(&self) -> usize {
         self.turns.len() + self.waiting.len()
     }
 
-    /// The number of connected clients.
+    /// The number of followers.
     pub fn len(&self) -> usize {
         self.followers.len()
     }
 
-    /// Bytes handed out to a follower and not taken above which it is left behind.
+    /// Unsent bytes above which a follower is left behind: the configured window, or less if many share
+    /// [`WINDOWS_BYTES`].
     fn window_bytes(&self) -> u64 {
         let share = WINDOWS_BYTES / self.followers.len().max(1) as u64;
         self.window_bytes.min(share.max(WINDOW_BYTES_MIN))
     }
 
-    /// Frames handed out so far.
+    /// Messages handed out so far, counted once per follower.
     pub fn messages(&self) -> u64 {
         self.messages
     }
 
-    /// Takes what there is for each worker.
+    /// Takes the feed of each worker that has one.
     pub fn take_feeds(&mut self, mut each: impl FnMut(usize, Feed)) {
         for (worker, feed) in self.feeds.iter_mut().enumerate().filter(|(_, feed)| !feed.is_empty()) {
             each(worker, mem::take(feed));
         }
     }
 
-    /// Tells a worker what has become of a request that changes nothing here.
+    /// Sends an event that changes no state here, such as a refusal.
     pub fn tell(&mut self, worker: usize, told: FollowerEvent) {
         self.feeds[worker].tell(told);
     }
 
-    // ---- subscriptions ---------------------------------------------------------------------------------------
+    // ---- subscriptions ------------------------------------------------------------------------------------
 
-    /// A follower wants to hear of a channel, of all messages behind `position`. `at` is the place between batches at or before
-    /// it to read from.
+    /// Subscribes to the messages of a channel behind `position`. `at` is the batch boundary at or before
+    /// `position` from which to read.
     pub fn subscribe(
         &mut self,
         (id, worker, flow): (FollowerId, usize, Arc<Flow>),
@@ -191,7 +195,8 @@ impl Followers {
             }
             return;
         }
-        // It goes back to where the channel begins; of the others it has heard up to where it stands.
+        // It goes back to the start of the new channel; of its other channels it has heard up to its
+        // position.
         follower.channels.values_mut().for_each(|after| *after = (*after).max(stands_at));
         follower.channels.insert(channel, position.lsn);
         if follower.behind.is_none() {
@@ -201,20 +206,20 @@ impl Followers {
         }
     }
 
-    /// It wants to hear no more of these channels.
+    /// Ends subscriptions and confirms them.
     pub fn unsubscribe(&mut self, id: FollowerId, worker: usize, channels: Vec<Box<[u8]>>) {
         channels.iter().for_each(|channel| self.end(id, channel));
         self.feeds[worker].tell(FollowerEvent::Unsubscribed { follower: id, channels });
     }
 
-    /// It was removed.
+    /// Removes a follower, without an event.
     pub fn leave(&mut self, id: FollowerId) {
         let Some(follower) = self.followers.get(&id) else { return };
         let channels: Vec<Box<[u8]>> = follower.channels.keys().cloned().collect();
         channels.iter().for_each(|channel| self.end(id, channel));
     }
 
-    /// Ends one subscription; with the last one the follower.
+    /// Ends one subscription; with the last one, removes the follower.
     fn end(&mut self, id: FollowerId, channel: &[u8]) {
         let Some(follower) = self.followers.get_mut(&id) else { return };
         if follower.channels.remove(channel).is_none() {
@@ -243,7 +248,7 @@ impl Followers {
         }
     }
 
-    /// One stands at the tail no more.
+    /// Counts a follower that has left the tail; the last one ends the tail.
     fn depart(&mut self) {
         self.joined -= 1;
         if self.joined == 0 {
@@ -251,7 +256,7 @@ impl Followers {
         }
     }
 
-    /// It stands at the tail and goes on at `at` by itself.
+    /// Moves a follower from the tail to a position of its own.
     fn leave_behind(&mut self, id: FollowerId, at: Lsn) {
         let window_bytes = self.window_bytes();
         let Some(follower) = self.followers.get_mut(&id) else { return };
@@ -266,7 +271,7 @@ impl Followers {
         self.depart();
     }
 
-    /// If it has come to where the tail is, it joins those who stand there. It has its turn, the last one.
+    /// Moves a follower to the tail if it has reached the tail's position. It must be the last in `turns`.
     fn join_if_there(&mut self, id: FollowerId) {
         let Some(follower) = self.followers.get(&id) else { return };
         if let Some(at) = follower.behind.filter(|_| follower.behind == self.tail)

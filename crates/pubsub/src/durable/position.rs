@@ -1,30 +1,31 @@
-//! Positions of messages, as clients see them: `epoch:lsn:reign`. Earlier versions gave `epoch:lsn`, which is still understood.
+//! Positions of messages, as shown to clients: `epoch:lsn:reign`. The form `epoch:lsn` of earlier versions is
+//! still accepted.
 
 use std::fmt;
 
 use lsn::Lsn;
 
-/// Where a message stands in the log, or a place between messages. Epoch and reign are those of the batch: a log that has lost its end
-/// and gone on differently has other ones there. Two servers that both were made leaders may have the same epoch, but not the same
-/// reign.
+/// The position of a message in the log, or a position between messages. Epoch and reign are those of the
+/// batch: a log that lost its end and then continued differently has other values there. Two promoted servers
+/// may have the same epoch, but not the same reign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Position {
-    /// The epoch of who wrote there.
+    /// The epoch of the leader that wrote this part of the log.
     pub epoch: u32,
-    /// The place. What is behind it has a greater one.
+    /// The LSN. Later messages have greater ones.
     pub lsn: Lsn,
-    /// The reign of who wrote there; 0 if it is not said.
+    /// The reign of that leader; 0 if unknown.
     pub reign: u64,
 }
 
 impl Position {
-    /// Reads what [`Position`] shows.
+    /// Parses the text form; `None` if it is malformed or the LSN is `Lsn::MAX`.
     pub fn parse(text: &[u8]) -> Option<Position> {
         let text = std::str::from_utf8(text).ok()?;
         let (epoch, place) = text.split_once(':')?;
         let (lsn, reign) = place.split_once(':').unwrap_or((place, "0"));
         let all = [epoch, lsn, reign].iter().all(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-        // The greatest is kept free: nothing stands behind it.
+        // `Lsn::MAX` is reserved: no message can follow it.
         let lsn = lsn.parse().ok().filter(|_| all).map(Lsn::new).filter(|&lsn| lsn < Lsn::MAX)?;
         Some(Position { epoch: epoch.parse().ok()?, lsn, reign: reign.parse().ok()? })
     }
@@ -37,19 +38,19 @@ impl fmt::Display for Position {
     }
 }
 
-/// Where XSUBSCRIBE begins.
+/// The position at which XSUBSCRIBE begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
-    /// `-`: at the oldest message that is kept.
+    /// `-`: at the oldest message in the log.
     Oldest,
-    /// `$`: with what is published from now on.
+    /// `$`: with messages published from now on.
     Now,
     /// Behind this position.
     After(Position),
 }
 
 impl From {
-    /// Reads the argument of XSUBSCRIBE.
+    /// Parses the position argument of XSUBSCRIBE; `None` if it is malformed.
     pub fn parse(text: &[u8]) -> Option<From> {
         match text {
             b"-" => Some(From::Oldest),

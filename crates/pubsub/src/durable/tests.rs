@@ -1,5 +1,5 @@
-//! Followers against a model: whatever happens in whatever order, each hears of every message of its channels behind its position
-//! once, in order, and of nothing else.
+//! Followers against a model: in every order of events, each follower gets every message of its channels
+//! behind its position once, in order, and nothing else.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,10 +16,10 @@ const CHANNELS: [&str; 3] = ["a", "b", "c"];
 const WINDOW: u64 = 400;
 const EPOCH: u32 = 7;
 
-/// Places, and numbers of channels.
+/// LSNs with the numbers of their channels.
 type Messages = Vec<(Lsn, usize)>;
 
-/// A log in memory: batches with messages (place, channel).
+/// A log in memory: batches (start, end, messages).
 #[derive(Default)]
 struct FakeLog {
     batches: Vec<(Lsn, Lsn, Messages)>,
@@ -39,13 +39,13 @@ impl FakeLog {
         self.batches.push((start, start.advance(4096), messages));
     }
 
-    /// Places of all messages of a channel, kept or not.
+    /// LSNs of all messages of a channel, including those no longer held.
     fn messages(&self, channel: usize) -> impl Iterator<Item = Lsn> {
         let all = self.batches.iter().flat_map(|(.., messages)| messages);
         all.filter(move |(_, of)| *of == channel).map(|(lsn, _)| *lsn)
     }
 
-    /// Where the batch begins that holds the byte before a place.
+    /// The start of the batch that holds the byte before an LSN.
     fn batch_start(&self, lsn: Lsn) -> Lsn {
         let found = self.batches.iter().find(|(start, end, _)| *start < lsn && lsn <= *end);
         found.map_or(self.start, |(start, end, _)| if *end == lsn { *end } else { *start })
@@ -75,12 +75,11 @@ impl LogSource for FakeLog {
     }
 }
 
-/// What one follower has got, and what it should.
 struct Client {
     id: FollowerId,
     flow: Arc<Flow>,
     unsent: u64,
-    /// Of each channel: behind which position, and what came.
+    /// For each channel: the position at which the subscription began, and the messages received.
     heard: HashMap<usize, (Lsn, Vec<Lsn>)>,
 }
 
@@ -115,7 +114,7 @@ impl World {
         self.collect();
     }
 
-    /// Takes what was handed out, and checks that it is what should come next.
+    /// Takes the feeds and checks that each contains the expected next messages.
     fn collect(&mut self) {
         let World { log, followers, clients } = self;
         followers.take_feeds(|worker, feed| {
@@ -150,7 +149,7 @@ impl World {
         more
     }
 
-    /// Everybody takes everything until nothing comes any more: then nothing may be missing.
+    /// Sends everything to every client until nothing more comes, then checks that no message is missing.
     fn settle(&mut self) {
         let mut steps = 0;
         loop {
@@ -263,7 +262,7 @@ proptest! {
                 Event::Append(channels) => world.log.append(&channels),
                 Event::Step(piece) => _ = world.step(piece),
                 Event::Subscribe { client, channel, from } => {
-                    // Percents of the log, and beyond: now.
+                    // `from` is a percentage of the log; 100 and more is its end.
                     let end = world.log.end().get();
                     world.subscribe(client, channel, Lsn::new(end * from.min(100) / 100));
                 }

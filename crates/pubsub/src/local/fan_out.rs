@@ -1,10 +1,10 @@
-//! Delivering a batch: from frames to what each subscriber gets.
+//! Delivering a batch: from frames to the output of each subscriber.
 //!
-//! - Subscribers with one subscription, which are most: all that the batch has for a channel is one piece, the same for all of
-//!   them, whatever other channels' messages are in between.
-//! - Subscribers with several: messages of one channel that follow each other are a run, which is one piece. A run keeps the order
-//!   that each subscriber sees: it ends where the next message is for another channel, and it is a single message where
-//!   somebody gets it more than once, by name and by patterns.
+//! - Subscribers with one subscription, which are most: all messages of a channel in the batch are one piece,
+//!   shared by all of them, even if messages of other channels lie in between.
+//! - Subscribers with several: consecutive messages of one channel are a run, which is one piece. A run
+//!   preserves the order for every subscriber: it ends before a message of another channel, and it is a
+//!   single message where a subscriber gets it more than once, by name and by pattern.
 
 use std::{cell::Cell, mem, rc::Rc};
 
@@ -18,22 +18,22 @@ use crate::{
     topic::Topic,
 };
 
-/// Frames of one run, or of one channel as one piece, at most.
+/// Bytes of frames in one run, or in one piece of a channel, at most.
 const RUN_BYTES_MAX: usize = 256 << 10;
-/// A buffer above this is given back.
+/// A larger buffer is freed after use.
 const BYTES_KEPT_MAX: usize = 64 << 10;
 
-/// Frames on their way to several subscribers, encoded once per protocol that one of them speaks.
+/// Frames for several subscribers, encoded once per protocol in use.
 #[derive(Debug, Default)]
 pub(super) struct FanOut {
     frames: [Frames; 2],
-    /// Bytes of all blocks that somebody holds.
+    /// Bytes of all blocks that are still referenced.
     block_bytes: Rc<Cell<usize>>,
-    /// Bytes that were copied to single subscribers since somebody has taken them.
+    /// Bytes copied to single subscribers since the last [`Local::take_due`].
     pub(super) copied_bytes: usize,
-    /// The entries of the batch by channel, each channel's in their order.
+    /// The indexes of the batch's entries, ordered by channel and then by position.
     by_channel: Vec<u32>,
-    /// By entry: whether somebody is to get it among the messages of other channels.
+    /// By entry: whether a subscriber with several subscriptions may get it.
     in_turn: Vec<bool>,
 }
 
@@ -48,7 +48,7 @@ impl FanOut {
         self.block_bytes.get()
     }
 
-    /// Delivers to those of the members `whom` picks; returns whether there are others.
+    /// Delivers to the members that `whom` selects; returns whether there are others.
     fn deliver(
         &mut self,
         members: &[SubscriberId],
@@ -107,7 +107,7 @@ impl Local {
         (self.fan_out.by_channel, self.fan_out.in_turn) = (by_channel, in_turn);
     }
 
-    /// Delivers to those with one subscription, and notes what others are to get.
+    /// Delivers to subscribers with one subscription, and marks the messages that other subscribers may get.
     fn deliver_by_channel(&mut self, batch: &Batch, by_channel: &mut Vec<u32>, in_turn: &mut Vec<bool>) {
         let Local { audiences, subscribers, due, fan_out, .. } = self;
         let entry = |index: &u32| &batch.entries[*index as usize];
@@ -146,7 +146,7 @@ impl Local {
         }
     }
 
-    /// Delivers the noted messages to those with several subscriptions.
+    /// Delivers the marked messages to subscribers with several subscriptions, and those matched by patterns.
     fn deliver_in_turn(&mut self, batch: &Batch, in_turn: &[bool]) {
         let mut at = 0;
         for noted in in_turn.chunk_by(|left, right| left == right) {
@@ -184,7 +184,7 @@ impl Local {
         }
     }
 
-    /// How many of the entries are a run; see the module documentation.
+    /// The number of leading entries that form a run; see the module documentation.
     fn run_len(&self, batch: &Batch, entries: &[Entry]) -> usize {
         let first = &entries[0];
         let patterns = batch.patterns_of(first);

@@ -13,7 +13,7 @@ use crate::delivery::Block;
 
 const WORKERS: usize = 3;
 
-/// What clients were sent and nobody has looked at.
+/// Bytes sent to each client and not yet checked.
 type Received = BTreeMap<u64, Vec<u8>>;
 
 fn collect(local: &mut Local, received: &mut Received) {
@@ -334,7 +334,7 @@ fn a_confirmed_subscription_gets_what_is_published_afterwards_while_others_come_
             let mut local = hub.local(1);
             let id = local.join(2, Protocol::Resp2);
             for round in 1..=ROUNDS {
-                // The same channel here: its topic retires and comes back all the time.
+                // The same channel on both workers: its topic retires and is recreated all the time.
                 local.subscribe(id, Kind::Channel, b"ch");
                 local.unsubscribe(id, Kind::Channel, b"ch");
                 while confirmed.load(SeqCst) < round {
@@ -371,15 +371,15 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The id of its connection, its subscriber, and what it has subscribed to.
+/// The id of its connection, its subscriber, and its subscriptions.
 type Client = (u64, SubscriberId, BTreeSet<(usize, String)>);
 
-/// What a client was told, by the worker that published it.
+/// The messages of each client, by the worker that published them.
 type Told = BTreeMap<(u64, u8), Vec<String>>;
 
 proptest! {
-    /// However deliveries are delayed, every client gets what was published while it was subscribed, in each publisher's
-    /// order, once per subscription that matches.
+    /// However deliveries are delayed, every client gets the messages published while it was subscribed, in
+    /// each publisher's order, once per matching subscription.
     #[test]
     fn several_workers_do_what_one_map_does(steps in prop::collection::vec(step(), 1..120)) {
         let hub = Hub::new(WORKERS, 7);
@@ -411,7 +411,8 @@ proptest! {
                             Kind::Pattern => !shard && glob::matches(name.as_bytes(), channel.as_bytes()),
                             of => of == kind && name == channel,
                         };
-                        // By name first; patterns have no order among each other.
+                        // The channel's own subscription comes first; patterns have no order among each
+                        // other.
                         let mut told_here: Vec<String> = subscribed.iter().filter(tells)
                             .map(|(of, name)| format!("{payload} {} {channel}", if *of == 1 { name } else { "" }))
                             .collect();
@@ -477,7 +478,7 @@ fn what_is_copied_for_many_is_delivered_in_parts() {
     let (mut sender, mut local) = (hub.local(0), hub.local(1));
     let ids: Vec<_> = (0..100).map(|client| local.join(client, Protocol::Resp2)).collect();
     for id in &ids {
-        // Two subscriptions to the same messages: those are not shared.
+        // Two subscriptions to the same messages: their frames are not shared.
         local.subscribe(*id, Kind::Channel, b"c");
         local.subscribe(*id, Kind::Pattern, b"*");
     }
@@ -496,7 +497,7 @@ fn what_is_copied_for_many_is_delivered_in_parts() {
             let mut bytes = Vec::new();
             delivery.append_to(&mut bytes);
             received += values(&bytes).len();
-            // One of them has gone.
+            // One client has disconnected.
             client != 7
         });
         assert!(!local.must_deliver());

@@ -1,18 +1,19 @@
-//! JSON as Lua values. Values that are not complete are on a stack of their own, not on that of the thread.
+//! JSON as Lua values. Incomplete values are on an explicit stack, so that nesting does not use the thread's
+//! stack.
 
 use mlua::{Lua, Result, String as LuaString, Table, Value};
 
 use super::Options;
 use crate::meter::{Meter, Steps};
 
-/// A table that is being read.
+/// A table under construction.
 enum Open {
     Array(Table),
-    /// With the key of the value that comes next.
+    /// With the key of the next value.
     Object(Table, LuaString),
 }
 
-/// The value that a text is.
+/// Decodes a text that is one value.
 pub(super) fn decode(lua: &Lua, text: &[u8], options: &Options, meter: &Meter) -> Result<Value> {
     if text.len() >= 2 && (text[0] == 0 || text[1] == 0) {
         return Err(mlua::Error::runtime("JSON parser does not support UTF-16 or UTF-32"));
@@ -24,10 +25,10 @@ pub(super) fn decode(lua: &Lua, text: &[u8], options: &Options, meter: &Meter) -
         let token = reader.next();
         let mut value = match reader.begin(token, &mut open)? {
             Some(value) => value,
-            // A table has begun: its first element comes next.
+            // A table begins: its first element comes next.
             None => continue,
         };
-        // A value is complete: it belongs to the innermost table, which may be complete with it, and so on.
+        // A complete value is added to the innermost open table, which may thereby be complete, and so on.
         loop {
             match open.pop() {
                 None => {
@@ -119,7 +120,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The value that a token is; `None` if it begins a table.
+    /// The value of a token; `None` if it begins a table.
     fn begin(&mut self, token: Token, open: &mut Vec<Open>) -> Result<Option<Value>> {
         let at = token.at;
         let value = match token.kind {
@@ -162,7 +163,7 @@ impl Reader<'_> {
         )))
     }
 
-    /// A key and its colon.
+    /// Reads a key and its colon.
     fn key(&mut self, token: &Token) -> Result<LuaString> {
         let Kind::String(key) = &token.kind else { return Err(self.unexpected("object key string", token)) };
         let key = self.lua.create_string(key)?;
@@ -184,7 +185,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether this byte comes next; if so, passes it.
+    /// Consumes this byte if it is next; returns whether it was.
     fn takes(&mut self, byte: u8) -> bool {
         self.skip_space();
         let found = self.text.get(self.at) == Some(&byte);
@@ -211,12 +212,12 @@ impl Reader<'_> {
             b'-' | b'+' | b'0'..=b'9' | b'i' | b'I' | b'n' | b'N' => self.number(at),
             _ => Kind::Error("invalid token"),
         };
-        // An error in a string is told where it is.
+        // Errors in strings and numbers are reported at the position of the fault, not of the token.
         let at = if matches!(kind, Kind::Error(text) if text != "invalid token") { self.at } else { at };
         Token { kind, at }
     }
 
-    /// Whether the word whose first letter was passed stands here; if so, passes it.
+    /// Consumes this word if it begins at the byte before the position; returns whether it does.
     fn word(&mut self, word: &[u8]) -> bool {
         let found = self.text[self.at - 1..].starts_with(word);
         if found {
@@ -260,7 +261,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The rest of a string whose first quote was passed.
+    /// The rest of a string after its opening quote.
     fn string(&mut self) -> Kind {
         let mut out = Vec::new();
         loop {
@@ -296,7 +297,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The character of an escape `\uXXXX`, or of two that are a pair.
+    /// The character of an escape `\uXXXX`, or of a surrogate pair of two.
     fn unicode(&mut self) -> Option<char> {
         let first = self.unit(self.at)?;
         let (code, len) = match first {

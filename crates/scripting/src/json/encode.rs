@@ -1,4 +1,5 @@
-//! Lua values as JSON. Tables that are being written are on a stack of their own, not on that of the thread.
+//! Lua values as JSON. Incomplete tables are on an explicit stack, so that nesting does not use the thread's
+//! stack.
 
 use mlua::{Result, Table, Value};
 
@@ -9,15 +10,14 @@ use crate::{
     numbers::{append_general, number_of},
 };
 
-/// A table that is being written.
+/// A table being encoded.
 enum Open {
-    /// The elements up to `len`, of which `next` is the next.
+    /// The elements up to index `len`; `next` is the index of the next one.
     Array { table: Table, next: i64, len: i64 },
-    /// What is left of the pairs.
+    /// The remaining pairs.
     Object(std::vec::IntoIter<(Value, Value)>),
 }
 
-/// Appends a value.
 pub(super) fn encode(
     value: &Value,
     options: &Options,
@@ -65,7 +65,7 @@ pub(super) fn encode(
     Ok(())
 }
 
-/// Appends a value, or begins with a table.
+/// Appends a value; a table is only opened.
 fn begin(
     value: &Value,
     options: &Options,
@@ -106,7 +106,8 @@ fn begin(
     Ok(())
 }
 
-/// The length of the array that a table is; `None` if it is an object: it is empty, or has keys that are no indices.
+/// The length of a table as an array; `None` if it is an object: it is empty, or has keys that are not
+/// positive integers.
 fn array_len(table: &Table, options: &Options, steps: &mut Steps<'_>) -> Result<Option<i64>> {
     let (mut len, mut count) = (0, 0u64);
     for pair in table.pairs::<Value, Value>() {

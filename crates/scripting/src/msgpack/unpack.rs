@@ -8,10 +8,10 @@ use crate::{
     word::{Word, pairs, sequence, string},
 };
 
-/// Values that are returned at once: the stack of the machine holds no more.
+/// Maximum number of values returned by one call, bounded by the stack of Lua.
 const VALUES_MAX: usize = 7000;
 
-/// At most `limit` values from `offset` on, and where they end.
+/// At most `limit` values from `offset` on, and the offset of their end.
 pub(super) fn unpack(
     lua: &Lua,
     bytes: &[u8],
@@ -128,7 +128,8 @@ impl<'a> Reader<'a> {
         string(self.lua, self.take(len)?)
     }
 
-    /// Without room for what its head only says, and so in the order in which Redis has them.
+    /// Reserves nothing for the claimed length. As a consequence, pairs iterate in the same order as in
+    /// Redis.
     fn list(&mut self, len: usize, depth: usize) -> Result<Word<'a>> {
         let table = sequence(self.lua, len, 0, || self.value(depth + 1))?;
         Ok(Either::Right(Value::Table(table)))

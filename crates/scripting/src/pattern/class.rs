@@ -1,8 +1,8 @@
-//! Classes of characters: `%a`, `[a-z]` and their like.
+//! Character classes: `%a`, `[a-z]` and so on.
 
 use super::matcher::{Fault, Pattern};
 
-/// Where the single-character item that begins at `at` ends.
+/// The end of the single-character item that begins at `at`.
 pub(super) fn item_end(pattern: Pattern<'_>, at: usize) -> Result<usize, Fault> {
     match pattern.get(at) {
         Some(b'%') if at + 1 >= pattern.len() => Err(Fault::Malformed("malformed pattern (ends with '%')")),
@@ -21,7 +21,7 @@ fn set_end(pattern: Pattern<'_>, at: usize) -> Result<usize, Fault> {
     let first = at;
     loop {
         match pattern.get(at).ok_or(UNCLOSED)? {
-            // What stands first is a member, even if it closes a set elsewhere.
+            // The first character is a member, even if it is `]`.
             b']' if at > first => return Ok(at + 1),
             b'%' => at += 2,
             _ => at += 1,
@@ -39,7 +39,7 @@ pub(super) fn is_member(byte: u8, pattern: Pattern<'_>, start: usize, end: usize
     }
 }
 
-/// Whether a character belongs to the set whose inside this is.
+/// Whether a character belongs to a set; `inside` is the text between its brackets.
 pub(super) fn in_set(byte: u8, inside: &[u8]) -> bool {
     let (negated, mut rest) = match inside.split_first() {
         Some((b'^', rest)) => (true, rest),
@@ -63,7 +63,7 @@ pub(super) fn in_set(byte: u8, inside: &[u8]) -> bool {
     found != negated
 }
 
-/// Whether a character belongs to a class; the class in upper case is its complement.
+/// Whether a character belongs to a class; an upper-case letter is the complement of the class.
 fn in_class(byte: u8, class: u8) -> bool {
     let found = match class.to_ascii_lowercase() {
         b'a' => byte.is_ascii_alphabetic(),

@@ -10,7 +10,7 @@ use crate::{
     meter::{Meter, Steps},
 };
 
-/// Puts the functions in the library of strings. What `gsub` builds is at most `bytes_max` long.
+/// Adds the functions to the table `string`. A result of `gsub` has at most `bytes_max` bytes.
 pub(crate) fn install(lua: &Lua, string: &Table, meter: &Meter, bytes_max: usize) -> Result<()> {
     let search = |name: &'static str, finds: bool| {
         let meter = meter.clone();
@@ -40,7 +40,7 @@ pub(crate) fn install(lua: &Lua, string: &Table, meter: &Meter, bytes_max: usize
     string.raw_set("gsub", gsub)
 }
 
-/// An index as scripts give it, from 1 on or from the end, as an offset.
+/// Converts an index of a script, from 1 on or negative from the end, to an offset.
 fn offset(index: f64, len: usize) -> usize {
     if index > 0.0 {
         index as usize - 1
@@ -84,7 +84,7 @@ fn search(
     Value::Nil.into_lua_multi(lua)
 }
 
-/// Where `wanted` stands first.
+/// The offset of the first occurrence of `wanted`.
 fn find_bytes(subject: &[u8], wanted: &[u8], meter: &Meter) -> Result<Option<usize>> {
     let Some((&first, others)) = wanted.split_first() else { return Ok(Some(0)) };
     let mut steps = Steps::new(meter);
@@ -106,7 +106,7 @@ fn anchor(pattern: &[u8]) -> (bool, &[u8]) {
     }
 }
 
-/// What a match has captured; if it has no capture, the `whole` of it.
+/// The captures of a match; without any, the `whole` match if given.
 fn captured(
     lua: &Lua,
     subject: &[u8],
@@ -151,7 +151,7 @@ fn next_match(
     Value::Nil.into_lua_multi(lua)
 }
 
-/// What `gsub` puts in place of a match.
+/// The third argument of `gsub`.
 enum Replacement {
     Text(LuaString),
     Table(Table),
@@ -246,7 +246,7 @@ fn replace(
     Ok(())
 }
 
-/// Appends a text in which `%0` to `%9` stand for the match and its captures.
+/// Appends a replacement text in which `%0` to `%9` stand for the match and its captures.
 fn expand(
     subject: &[u8],
     (start, end): (usize, usize),

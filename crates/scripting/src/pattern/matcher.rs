@@ -1,21 +1,21 @@
-//! Matching one pattern at one place of a subject.
+//! Matches one pattern at one position of a subject.
 
 use super::class::{in_set, is_member, item_end};
 use crate::meter::Steps;
 
-/// A pattern, without the `^` that anchors it.
+/// A pattern, without a leading `^`.
 pub(super) type Pattern<'a> = &'a [u8];
 
-/// Captures of one pattern.
+/// Maximum number of captures of a pattern.
 pub(super) const CAPTURES_MAX: usize = 32;
 
-/// How deep a match may go: one level for every item that can be given back.
+/// Maximum recursion of a match: one level per item that can backtrack.
 const DEPTH_MAX: u32 = 200;
 
-/// Why there is no answer.
+/// Why a match was given up.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// The pattern is none.
+    /// The pattern is malformed or too complex.
     Malformed(&'static str),
     /// The script must stop.
     Stopped(mlua::Error),
@@ -30,18 +30,17 @@ impl From<Fault> for mlua::Error {
     }
 }
 
-/// What a capture has caught.
+/// The state of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Capture {
-    /// It has begun here.
+    /// It began here and is not closed.
     Open(usize),
-    /// Bytes.
+    /// The bytes from start to end.
     Bytes(usize, usize),
-    /// `()`: a place.
+    /// `()`: a position.
     Place(usize),
 }
 
-/// See the module documentation.
 pub(super) struct Matcher<'a, 'm> {
     subject: &'a [u8],
     pattern: Pattern<'a>,
@@ -57,7 +56,7 @@ impl<'a, 'm> Matcher<'a, 'm> {
         Matcher { subject, pattern, captures: Vec::new(), steps, depth: 0 }
     }
 
-    /// Matches at this place; where the match ends.
+    /// Matches at this position; returns the end of the match.
     pub(super) fn match_at(&mut self, start: usize) -> Matched {
         self.captures.clear();
         self.depth = 0;
@@ -69,7 +68,7 @@ impl<'a, 'm> Matcher<'a, 'm> {
         &self.captures
     }
 
-    /// The rest of the pattern, as a level of its own: what it has captured is given up if it fails.
+    /// Matches the rest of the pattern one level deeper.
     fn nested(&mut self, at: usize, next: usize) -> Matched {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -80,7 +79,7 @@ impl<'a, 'm> Matcher<'a, 'm> {
         Ok(matched)
     }
 
-    /// Matches the pattern from its byte `next` on at `at`.
+    /// Matches the pattern from its byte `next` on at the position `at` of the subject.
     fn run(&mut self, mut at: usize, mut next: usize) -> Matched {
         loop {
             self.steps.step().map_err(Fault::Stopped)?;
@@ -130,7 +129,7 @@ impl<'a, 'm> Matcher<'a, 'm> {
         self.subject.get(at).is_some_and(|&byte| is_member(byte, self.pattern, start, end))
     }
 
-    /// As many of an item as there are, at least up to `least`, and the rest of the pattern behind them.
+    /// Matches an item as often as possible, at least up to `least`, followed by the rest of the pattern.
     fn longest(&mut self, at: usize, least: usize, start: usize, end: usize) -> Matched {
         let mut last = at;
         while self.fits(last, start, end) {
@@ -145,7 +144,7 @@ impl<'a, 'm> Matcher<'a, 'm> {
         Ok(None)
     }
 
-    /// As few of an item as will do.
+    /// Matches an item as rarely as possible, followed by the rest of the pattern.
     fn shortest(&mut self, mut at: usize, start: usize, end: usize) -> Matched {
         loop {
             if let Some(matched) = self.nested(at, end + 1)? {
@@ -185,7 +184,7 @@ impl<'a, 'm> Matcher<'a, 'm> {
         Ok(matched)
     }
 
-    /// `%bxy`
+    /// `%bxy`: the end of a balanced run from `x` to `y`.
     fn balanced(&mut self, at: usize, next: usize) -> Matched {
         let (Some(&open), Some(&close)) = (self.pattern.get(next), self.pattern.get(next + 1)) else {
             return Err(Fault::Malformed("unbalanced pattern"));
@@ -208,7 +207,8 @@ impl<'a, 'm> Matcher<'a, 'm> {
         Ok(None)
     }
 
-    /// `%f[set]`: where the pattern goes on if a run of members of the set begins here.
+    /// `%f[set]`: the end of the item in the pattern, if the position is before a member of the set and after
+    /// a non-member.
     fn frontier(&self, at: usize, next: usize) -> Matched {
         if self.pattern.get(next) != Some(&b'[') {
             return Err(Fault::Malformed("missing '[' after '%f' in pattern"));
@@ -220,7 +220,7 @@ impl<'a, 'm> Matcher<'a, 'm> {
         Ok((!in_set(before, inside) && in_set(here, inside)).then_some(end))
     }
 
-    /// `%1`: what was captured, once more.
+    /// `%1`: the text of a capture once more.
     fn repeated(&self, at: usize, digit: u8) -> Matched {
         let index = usize::from(digit).wrapping_sub(usize::from(b'1'));
         match self.captures.get(index) {
@@ -228,7 +228,7 @@ impl<'a, 'm> Matcher<'a, 'm> {
                 let wanted = &self.subject[start..end];
                 Ok(self.subject[at..].starts_with(wanted).then_some(at + wanted.len()))
             }
-            // A place has no text to be found again.
+            // A position capture has no text.
             Some(Capture::Place(_)) => Ok(None),
             _ => Err(Fault::Malformed("invalid capture index")),
         }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use crate::testing::TestVm;
 
-/// What a script says with our functions and with those that Lua has.
+/// The results of a script with these functions and with those of Lua.
 fn both(subject: &str, pattern: &str) -> (String, String) {
     let lua = mlua::Lua::new();
     let mut vm = TestVm::new();

@@ -1,6 +1,7 @@
-//! The functions of the `redis` table that ask who runs the script.
+//! The functions of the `redis` table that need the host.
 //!
-//! They are made once for each machine. Who runs the script is known only while it runs, and is found in [`struct@RUNNER`].
+//! They are created once per machine. The host is known only while a script runs, and is found in
+//! [`struct@RUNNER`].
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -17,41 +18,41 @@ use crate::{
     reply::{integer, to_lua},
 };
 
-/// Bytes of the strings of one command: a script can name a long one thousands of times.
+/// Maximum bytes of the strings of one command: a script can pass one long string thousands of times.
 const COMMAND_BYTES_MAX: usize = 512 << 20;
 
-/// Between two questions of the machine a script can call so many commands that each takes long: they ask, too, one in so many.
+/// Commands between two questions to the meter: commands can take long, and a script can call many of them
+/// within [`INSTRUCTIONS_PER_QUESTION`](crate::meter::INSTRUCTIONS_PER_QUESTION) instructions.
 const CALLS_PER_QUESTION: u32 = 8;
 
-/// Bytes of a message to the log that are written, as in Redis.
+/// Bytes of a log message that are written, as in Redis.
 const LOGGED_BYTES_MAX: usize = 1024;
 
 scoped_thread_local! {
-    /// Who runs the script of this thread.
+    /// The host of the script that runs on this thread.
     pub(super) static mut RUNNER: for<'r> &'r mut (dyn Calls + 'r)
 }
 
-/// Who runs the script, and what it takes to ask.
+/// The host, and the shared state for calling it.
 struct Asked<'r> {
     calls: &'r mut dyn Calls,
     kit: &'r mut Kit,
 }
 
-/// What the functions of one machine share.
+/// The state shared by the functions of one machine.
 #[derive(Debug)]
 struct Kit {
     settings: Settings,
     meter: Meter,
     words: OwnedArgs,
     reply: Vec<u8>,
-    /// Commands that were called.
+    /// Number of commands called.
     calls: u32,
 }
 
-/// One of the functions.
 type Answer = fn(&mut Asked<'_>, &Lua, &[Value]) -> Result<Value>;
 
-/// All noted files.
+/// The functions with their names.
 const FUNCTIONS: [(&str, Answer); 5] = [
     ("clock", |asked, _, _| Ok(Value::Number(asked.calls.clock_us() as f64 / 1e6))),
     ("call", |asked, lua, values| asked.call(lua, values)),
@@ -60,7 +61,7 @@ const FUNCTIONS: [(&str, Answer); 5] = [
     ("acl_check_cmd", |asked, _, values| asked.may_call(values)),
 ];
 
-/// Adds them to the tables where scripts find them.
+/// Adds the functions to the tables `redis` and `os`.
 pub(super) fn install(
     lua: &Lua,
     redis: &Table,
@@ -92,12 +93,12 @@ pub(super) fn install(
     })
 }
 
-/// What came of a command.
+/// The result of a command.
 enum Answered {
     Value(Value),
-    /// Its reply is an error.
+    /// The reply is an error.
     Error(Value),
-    /// It was not run.
+    /// The command was not run.
     Refused(String),
 }
 
@@ -143,7 +144,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Makes a command of values.
+    /// Converts values to the arguments of a command, in `words`.
     fn take_words(&mut self, values: &[Value]) -> std::result::Result<(), &'static str> {
         self.kit.words.clear();
         let (mut digits, mut string_bytes) = (Vec::new(), 0);

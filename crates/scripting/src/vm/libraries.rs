@@ -1,18 +1,19 @@
-//! Libraries in the machine: loading one, and running a function of it.
+//! Libraries in the machine: loading a library and running its functions.
 //!
 //! ```text
-//! code -> load_library: compiled and run with nothing but a `redis` that registers functions -> LibraryId, what was registered
-//!      -> run_function(id, name, keys, args, calls), with all that scripts have but KEYS and ARGV
+//! code -> load_library: compiled, and run with only a `redis` that registers functions
+//!                       -> LibraryId, functions
+//!      -> run_function(id, name, keys, args, calls), with the globals of scripts except KEYS and ARGV
 //! ```
 //!
-//! What it is: the code of a library and the functions that it has registered, in this machine. What it is not: what makes a
-//! library last, or known to other machines.
+//! The module holds the code of a library and its registered functions in this machine. It does not make
+//! libraries durable or known to other machines.
 //!
 //! Invariants
-//! - While a library is loaded it can call no command, and what it may use is bounded by limits of its own: instructions, memory,
-//!   and the time until whoever loads it wants to be done.
-//! - Libraries share globals that nobody can change; what else a library keeps between two calls, in locals of its own, stays
-//!   in this machine and goes with it.
+//! - A library being loaded can call no command, and has limits of its own: instructions, memory, and a
+//!   deadline set by the caller.
+//! - Libraries share read-only globals. Other state of a library, in its local variables, stays in this
+//!   machine and is dropped with the library.
 
 use std::{cell::RefCell, collections::HashMap};
 
@@ -26,55 +27,57 @@ use crate::{
     memory::{building, limited},
 };
 
-/// Instructions that a library may take to be loaded: less than a second of other clients' time.
+/// Instructions for loading a library: less than a second in which other clients wait.
 const LOADING_INSTRUCTIONS_MAX: u64 = 10_000_000;
 
-/// Memory that a library may take to be loaded, beside what is in use: so little that no single instruction takes long.
+/// Memory for loading a library, in addition to the memory in use. It is small so that no single instruction
+/// takes long.
 const LOADING_BYTES_MAX: usize = 8 << 20;
 
-/// Instructions between two looks at the clock while a library is loaded: even if each of them makes a string as long as may be,
-/// they take less than a second.
+/// Instructions between two checks of the clock while a library is loaded: even if each makes a string of
+/// maximum length, they take less than a second.
 const INSTRUCTIONS_PER_LOOK: u32 = 64;
 
-/// Functions of one library.
+/// Maximum number of functions of one library.
 const FUNCTIONS_MAX: usize = 1000;
 
-/// Bytes of the names and descriptions of the functions of one library.
+/// Maximum bytes of the names and descriptions of one library's functions.
 const REGISTERED_BYTES_MAX: usize = 1 << 20;
 
-/// Entries of a table for `redis.register_function`: all arguments, or all flags, in several ways of writing them.
+/// Maximum entries of a table passed to `redis.register_function`: all arguments, or all flags, in several
+/// spellings.
 const ENTRIES_MAX: usize = 16;
 
-/// What a function may say of itself.
+/// The flags of a function.
 const FLAGS: [&str; 5] = ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
 
-/// A library that a machine has loaded. Means nothing to another machine.
+/// A library loaded in one machine. Has no meaning in other machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LibraryId(u64);
 
-/// What a library says of a function that it registers.
+/// A function registered by a library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registered {
-    /// What it is called by.
+    /// The name by which it is called.
     pub name: Vec<u8>,
-    /// What it does.
+    /// Its description, if given.
     pub description: Option<Vec<u8>>,
-    /// `no-writes` and the like.
+    /// Its flags, such as `no-writes`.
     pub flags: Vec<&'static str>,
 }
 
-/// What the globals of libraries show.
+/// The tables behind the globals of libraries.
 pub(super) struct LibraryGlobals {
-    /// Looks into one of the other two.
+    /// The metatable that exposes one of the other two.
     pub(super) seen: Table,
-    /// What a library has while it is loaded.
+    /// The globals while a library is loaded.
     pub(super) loading: Table,
-    /// What its functions have.
+    /// The globals while a function runs.
     pub(super) called: Table,
 }
 
 impl LibraryGlobals {
-    /// Nothing of the library runs while this does, so that nothing can keep it from being done.
+    /// Exposes one of the tables. Runs no code of a library, so that none can prevent it.
     fn show(&self, globals: &Table) -> Result<()> {
         self.seen.raw_set("__index", globals)
     }
@@ -83,7 +86,7 @@ impl LibraryGlobals {
 /// The libraries of a machine.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    /// Of each its functions by their names.
+    /// The functions of each library, by name.
     libraries: HashMap<LibraryId, HashMap<Vec<u8>, Function>>,
     last: u64,
 }
@@ -95,11 +98,11 @@ impl Loaded {
 }
 
 impl Vm {
-    /// Loads a library, until this time of the clock of `calls`, of which beside that only the log is asked for. The meter is not
-    /// [reset](Meter::reset).
+    /// Loads a library. It fails if the clock of `calls` reaches `deadline_us`; otherwise only the log of
+    /// `calls` is used. The meter is not [reset](Meter::reset).
     ///
     /// # Errors
-    /// It is no library, or took too long; the text says why.
+    /// If it is not a valid library, takes too long or is stopped; the text says why.
     pub fn load_library(
         &mut self,
         code: &[u8],
@@ -163,17 +166,16 @@ impl Vm {
         outcome
     }
 
-    /// Whether a library is still here: those of a machine that needs its memory go.
+    /// Whether a library is still loaded: a machine that is short of memory drops its libraries.
     pub fn has_library(&self, id: LibraryId) -> bool {
         self.loaded.libraries.contains_key(&id)
     }
 
-    /// Forgets a library.
     pub fn drop_library(&mut self, id: LibraryId) {
         self.loaded.libraries.remove(&id);
     }
 
-    /// Runs a function of a library that this machine [has](Vm::has_library). `seed` is where its random numbers begin. The
+    /// Runs a function of a library that is [loaded](Vm::has_library). `seed` seeds its random numbers. The
     /// meter is not [reset](crate::Meter::reset).
     pub fn run_function(
         &mut self,
@@ -209,7 +211,7 @@ impl Vm {
     }
 }
 
-/// Has a library that is being loaded look every few instructions whether it is late.
+/// Installs a hook that checks the deadline every [`INSTRUCTIONS_PER_LOOK`] instructions.
 fn look_at_clock(lua: &Lua, meter: &Meter, deadline_us: u64) -> Result<()> {
     let meter = meter.clone();
     let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_PER_LOOK);
@@ -221,7 +223,7 @@ fn look_at_clock(lua: &Lua, meter: &Meter, deadline_us: u64) -> Result<()> {
     })
 }
 
-/// What a library that is being loaded has registered.
+/// The functions registered by a library that is being loaded.
 #[derive(Debug, Default)]
 struct Registry {
     functions: Vec<(Registered, Function)>,
@@ -269,7 +271,7 @@ impl Registry {
     }
 }
 
-/// What `redis.register_function{function_name=..., callback=..., ...}` says.
+/// The function described by `redis.register_function{function_name=..., callback=..., ...}`.
 fn of_named(lua: &Lua, named: &Table) -> Result<(Registered, Function)> {
     let (mut name, mut description, mut flags, mut callback) = (None, None, Vec::new(), None);
     for (index, pair) in named.pairs::<Value, Value>().enumerate() {
@@ -333,7 +335,7 @@ fn text_argument(lua: &Lua, value: &Value, argument: &str) -> Result<Vec<u8>> {
     text(lua, value)?.ok_or_else(no_text)
 }
 
-/// A string, or a number as one.
+/// A string, or a number converted to one.
 fn text(lua: &Lua, value: &Value) -> Result<Option<Vec<u8>>> {
     Ok(lua.coerce_string(value.clone())?.map(|text| text.as_bytes().to_vec()))
 }

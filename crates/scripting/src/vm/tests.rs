@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::TestVm;
 
-/// Scripts and their replies on one machine.
+/// Checks scripts against their replies, on one machine.
 fn check(table: &[(&str, &str)]) {
     let mut vm = TestVm::new();
     for (script, expected) in table {
@@ -9,7 +9,7 @@ fn check(table: &[(&str, &str)]) {
     }
 }
 
-/// Scripts and parts of their replies.
+/// Checks scripts against parts of their replies.
 fn check_parts(table: &[(&str, &str)]) {
     let mut vm = TestVm::new();
     for (script, expected) in table {
@@ -70,7 +70,7 @@ fn tables_within_tables_are_walked_once() {
         let script = format!("local t = {{}} for i = 1, 30 do t = {{t, {last}}} end return t");
         assert_eq!(vm.eval(&script, &[], &[]), nested, "{script}");
     }
-    // Elements that are more than are looked at, without and with something else.
+    // More elements than SHORT_LIST_MAX, without and with other fields.
     let numbers = (1..=100).map(|number| format!(":{number}")).collect::<Vec<_>>().join(", ");
     let script = "local t = {} for i = 1, 100 do t[i] = i end ";
     assert_eq!(vm.eval(&format!("{script} return t"), &[], &[]), format!("[{numbers}]"));
@@ -230,7 +230,7 @@ fn nothing_outlives_a_script() {
         let shown = vm.eval(script, &[], &[]);
         assert!(shown.starts_with("-ERR"), "{script}: {shown}");
     }
-    // What pairs shows of a library is a copy.
+    // `pairs` of a library returns a copy.
     vm.eval("local _, t = pairs(string) t.rep = nil t.evil = 1", &[], &[]);
     vm.eval(
         "for k, v in pairs(_G) do if type(v) == 'table' then pcall(function() v.evil = 1 end) end end",
@@ -286,7 +286,7 @@ fn what_is_too_much_is_refused() {
         ("local function f(s) return (s:gsub('.', f)) end return f('x')", "stack overflow"),
         ("local s = ('x'):rep(1e6) return (s:gsub('x', s))", "not enough memory"),
     ]);
-    // The machine is as good as new.
+    // The machine still works.
     let mut vm = TestVm::new();
     vm.limits.instructions_max = 100_000;
     assert_eq!(
@@ -332,7 +332,7 @@ fn functions_that_take_long_ask_whether_to_go_on() {
     vm.limits = Limits { memory_bytes_max: 64 << 20, instructions_max: 400_000 };
     let shared = "local t = {1} for i = 1, 40 do t = {t, t} end ";
     for script in [
-        // Every pair is the wrong way round for the sort of Lua: it would compare 10^10 times.
+        // Every pair is in the wrong order: Lua's own sort would make 10^10 comparisons.
         "local t, n = {}, 100000 for i = 1, n, 2 do t[i] = i t[i + 1] = n - i end pcall(table.sort, t)",
         &format!("{shared} pcall(cjson.encode, t)"),
         "pcall(cjson.decode, '[' .. ('1,'):rep(1000000) .. '1]')",
@@ -343,7 +343,7 @@ fn functions_that_take_long_ask_whether_to_go_on() {
     ] {
         assert_eq!(vm.eval(script, &[], &[]), "stopped: TooLong", "{script}");
     }
-    // These are bounded by what they may build.
+    // These are bounded by the size of their results.
     for script in [
         "return #table.concat(t, ('x'):rep(1000))",
         "return #(('x'):rep(1e9))",
@@ -401,7 +401,7 @@ fn others_stop_a_script() {
     let meter = vm.vm().meter().clone();
     let (done, stopped) = std::sync::mpsc::channel();
     let killer = std::thread::spawn(move || {
-        // Until the script runs there is nothing to stop: a stop before is forgotten when it begins.
+        // A stop before the script runs is cleared by the reset at its start, so this is repeated.
         while stopped.try_recv().is_err() {
             meter.stop(Stop::Killed);
             std::thread::yield_now();

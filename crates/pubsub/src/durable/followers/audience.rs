@@ -1,17 +1,16 @@
-//! The followers of one channel that stand at the tail, by worker.
+//! The followers of one channel that are at the tail, by worker.
 
 use std::{collections::HashMap, sync::Arc};
 
 use super::{Follower, FollowerId};
 use crate::durable::{Feed, Message};
 
-/// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Audience {
     pub(super) members: Vec<FollowerId>,
-    /// The same by worker; empty when members have changed.
+    /// `members` by worker; empty if out of date.
     by_worker: Vec<(usize, Arc<[FollowerId]>)>,
-    /// Handed out to each of them in this step.
+    /// Bytes handed out to each member in this step.
     pub(super) handed: u64,
 }
 
@@ -21,7 +20,7 @@ impl Audience {
         self.by_worker.clear();
     }
 
-    /// Returns whether nobody is left.
+    /// Returns whether the audience is now empty.
     pub(super) fn remove(&mut self, id: FollowerId) -> bool {
         self.members.retain(|member| *member != id);
         self.by_worker.clear();

@@ -1,4 +1,5 @@
-//! What each step of the thread hands out: a piece of the log to those at the tail, one to the next of those who are behind.
+//! One step of the durable channel thread: hands out a piece of the log to the followers at the tail, and one
+//! to the next follower behind it.
 
 use std::mem;
 
@@ -7,27 +8,28 @@ use lsn::Lsn;
 use super::{Follower, FollowerId, Followers};
 use crate::durable::{FollowerEvent, Message, Position};
 
-/// What reading the log has come to.
+/// The result of reading a piece of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// Up to here, a place between records.
+    /// Read up to here, a record boundary.
     UpTo(Lsn),
-    /// Nothing is there yet.
+    /// There is nothing to read yet.
     Nothing,
-    /// What should come next is not kept any more; this is the oldest position that is.
+    /// The log no longer holds the requested position; this is the oldest that it holds.
     Forgotten(Position),
 }
 
 /// Reads messages of the log.
 pub trait LogSource {
-    /// Calls `each` for the messages of a piece of the log that begins at `from`, in order. What it was called for before
-    /// [`Read::Forgotten`] is told counts.
+    /// Calls `each` for the messages of a piece of the log that begins at `from`, in order. Messages passed
+    /// to `each` before [`Read::Forgotten`] is returned count as read.
     fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&Message<'_>)) -> Read;
 }
 
 impl Followers {
-    /// Hands out a piece of the log to those at the tail, and one to the next of those who are behind. Returns whether there
-    /// may be more to do; if not, the next call is due when the log has moved or a [`Flow`](crate::durable::Flow) has woken.
+    /// Hands out a piece of the log to the followers at the tail, and one to the next follower behind it.
+    /// Returns whether there may be more to do; if not, the next call is due when the log has grown or a
+    /// [`Flow`](crate::durable::Flow) has woken the thread.
     pub fn step(&mut self, log: &mut impl LogSource) -> bool {
         let followed = self.tail.is_some_and(|tail| self.step_tail(tail, log));
         self.go_on();
@@ -35,7 +37,7 @@ impl Followers {
         followed || read || !self.turns.is_empty()
     }
 
-    /// Those who have taken enough get their turns again.
+    /// Gives waiting followers a turn again if half of their window is free.
     fn go_on(&mut self) {
         let window_bytes = self.window_bytes();
         let (followers, turns) = (&self.followers, &mut self.turns);
@@ -81,7 +83,7 @@ impl Followers {
             }
         }
         for id in slow {
-            // It may be there more than once: for each of its channels.
+            // A follower may be listed once for each of its channels.
             if self.followers.get(&id).is_some_and(|follower| follower.behind.is_none()) {
                 self.leave_behind(id, end);
             }
@@ -89,14 +91,14 @@ impl Followers {
         true
     }
 
-    /// One that is behind reads on. Returns whether it has done anything.
+    /// Hands out a piece of the log to a follower that is behind. Returns `true`: there may be more to do.
     fn step_behind(&mut self, id: FollowerId, log: &mut impl LogSource) -> bool {
         let window_bytes = self.window_bytes();
         let (tail, feeds) = (self.tail, &mut self.feeds);
         let Some(follower) = self.followers.get_mut(&id) else { return true };
         let Some(at) = follower.behind else { return true };
         if tail.is_some_and(|tail| at >= tail) {
-            // The tail comes there, or takes it along.
+            // Beyond the tail it waits until the tail has reached it; at the tail it joins.
             self.turns.push_back(id);
             self.join_if_there(id);
             return true;
@@ -115,7 +117,7 @@ impl Followers {
         let end = match read {
             Read::UpTo(end) => end.min(tail.unwrap_or(end)),
             Read::Nothing => {
-                // It has caught up, and is the first to.
+                // It is the first follower to catch up, and starts the tail.
                 self.join(id);
                 return true;
             }
@@ -134,7 +136,7 @@ impl Followers {
         true
     }
 
-    // ---- what is not kept any more ---------------------------------------------------------------------------
+    // ---- messages that the log no longer holds ------------------------------------------------------------
 
     fn lose_tail(&mut self, oldest: Position) {
         let is_joined = |(_, follower): &(&FollowerId, &Follower)| follower.behind.is_none();
@@ -150,8 +152,8 @@ impl Followers {
         }
     }
 
-    /// What comes next for one that is behind, and has no turn, is not kept: the subscriptions that want it end, the others go on
-    /// at the oldest position.
+    /// Handles messages that the log no longer holds, for a follower that is behind and not in `turns`. The
+    /// subscriptions that miss messages end; the others continue at the oldest position.
     fn lose(&mut self, id: FollowerId, oldest: Position) {
         let Some(follower) = self.followers.get_mut(&id) else { return };
         let lost = follower.channels.iter().filter(|(_, after)| **after < oldest.lsn);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::TestVm;
 
-/// What comes of loading the code of a library called `lib`.
+/// The result of loading the code of a library called `lib`.
 fn load(vm: &mut TestVm, code: &str) -> std::result::Result<(LibraryId, Vec<Registered>), String> {
     load_until(vm, code, u64::MAX)
 }
@@ -50,7 +50,7 @@ fn what_is_no_library_is_told_why() {
     let mut vm = TestVm::new();
     let names = "Library names can only contain letters, numbers, or underscores(_) and must be at least one \
                  character long";
-    // Each is another key of the table, and the same argument.
+    // Each is a different key of the table, but the same argument.
     let case_variants: Vec<String> = (0..17)
         .map(|bits| {
             let of_case = |(index, letter): (usize, char)| {
@@ -198,7 +198,7 @@ fn functions_run_with_all_that_scripts_have_but_keys_and_argv() {
          add('endless', function() while true do end end)",
     )
     .expect("a library");
-    // What a script leaves in the globals of scripts is not there.
+    // Globals set for scripts, such as KEYS, are not visible to functions.
     assert_eq!(vm.eval("return KEYS[1]", &["k"], &[]), "\"k\"");
     vm.limits.instructions_max = 1_000_000;
     for (name, expected) in [
@@ -260,7 +260,7 @@ fn libraries_go_when_they_are_dropped_or_memory_is_short() {
         assert_eq!(vm.call(third, "f", &[], &[]), format!(":{count}"));
     }
     assert!(vm.vm().has_library(second) && vm.vm().has_library(third));
-    // It is no library that is loaded then, but a script which is known.
+    // Here memory is taken by a compiled script that is already known, not by loading a library.
     assert_eq!(vm.eval(known, &[], &[]), ":12000000");
     assert!(!vm.vm().has_library(second) && !vm.vm().has_library(third));
     assert!(vm.vm().memory_bytes() < 8 << 20);
@@ -274,7 +274,7 @@ fn a_library_that_is_late_or_ended_is_not_loaded() {
     let late = "ERR Error registering functions: ERR FUNCTION LOAD timeout";
     assert_eq!(load_until(&mut vm, code, now_us).expect_err("late"), late);
     let (id, _) = load_until(&mut vm, code, now_us + 1).expect("in time");
-    // What was stopped has left nothing behind.
+    // The stopped library has left nothing behind.
     assert!(vm.call(id, "f", &[], &[]).starts_with("\"da39a3ee"));
     vm.vm().meter().stop(Stop::Killed);
     let mut calls = crate::testing::TestCalls::default();
