@@ -1,10 +1,9 @@
-//! The compact encodings inside strings: listpacks, ziplists, intsets, zipmaps.
-//!
-//! What it is: each as a [`Walk`] over its items. What it is not: edits.
+//! The compact encodings inside strings: listpacks, ziplists, intsets, zipmaps. Each is read with a [`Walk`]
+//! over its items; there is no editing.
 //!
 //! Invariants
-//! - The header's sizes and counts are checked against the bytes; walks end at the end marker and nowhere else.
-//! - A walk allocates nothing: a packed string of many small items is much smaller than a list of them.
+//! - Sizes and counts of the header are checked against the bytes; a walk ends only at the end marker.
+//! - A walk does not allocate: a packed string of many small items is much smaller than a list of them.
 
 use crate::Error;
 use crate::input::{Input, Reader};
@@ -19,7 +18,7 @@ pub(crate) enum Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// The item as the string that it stands for.
+    /// The item as a string: its bytes, or its integer in decimal digits.
     pub(crate) fn text<'t>(&'t self, digits: &'t mut itoa::Buffer) -> &'t [u8]
     where
         'a: 't,
@@ -31,19 +30,19 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Goes through items from first to last.
+/// An iterator over the items from first to last.
 pub(crate) trait Walk<'a>: Sized {
-    /// The next item; `None` at the end, once everything that can be checked is.
+    /// The next item; `None` at the end, after all checks have passed.
     fn next(&mut self) -> Result<Option<Item<'a>>, Error>;
 
-    /// An item that must be there, because one before it was.
+    /// The next item, which must exist because it belongs to a group begun before.
     fn next_of_group(&mut self, group: &'static str) -> Result<Item<'a>, Error> {
         self.next()?.ok_or(Error::Malformed(group))
     }
 }
 
-/// A listpack: six bytes of header (size, count), then elements, each followed by its own length in 1 to 5 bytes, then
-/// 0xff.
+/// A listpack: six bytes of header (size, count), then elements, each followed by its own length in 1 to 5
+/// bytes, then 0xff.
 pub(crate) struct Listpack<'a> {
     reader: Reader<'a>,
     count: u16,
@@ -98,8 +97,8 @@ impl<'a> Walk<'a> for Listpack<'a> {
     }
 }
 
-/// The length of an element that stands after it: groups of 7 bits, the last byte holds the lowest and all but the first
-/// have the top bit set.
+/// Checks the length that follows an element: groups of 7 bits, of which the last byte holds the lowest; all
+/// bytes but the first have the top bit set.
 fn check_back_length(reader: &mut Reader<'_>, encoded_len: usize) -> Result<(), Error> {
     let size = match encoded_len {
         0..=127 => 1,
@@ -113,12 +112,12 @@ fn check_back_length(reader: &mut Reader<'_>, encoded_len: usize) -> Result<(), 
     if length == encoded_len as u64 { Ok(()) } else { Err(Error::Malformed("listpack")) }
 }
 
-/// A ziplist: ten bytes of header (size, offset of the last element, count), then elements, each after the length of the
-/// one before it, then 0xff.
+/// A ziplist: ten bytes of header (size, offset of the last element, count), then elements, each preceded by
+/// the length of the previous one, then 0xff.
 pub(crate) struct Ziplist<'a> {
     reader: Reader<'a>,
     size: usize,
-    /// As the header has it.
+    /// From the header.
     last: usize,
     count: u16,
     seen: usize,
@@ -229,7 +228,8 @@ impl<'a> Walk<'a> for Intset<'a> {
     }
 }
 
-/// A zipmap: a count, then lengths and strings, fields and values in turn, values with unused bytes after them, then 0xff.
+/// A zipmap: a count, then fields and values in turn as lengths and strings, with unused bytes after each
+/// value, then 0xff.
 pub(crate) struct Zipmap<'a> {
     reader: Reader<'a>,
     is_at_value: bool,
@@ -240,7 +240,7 @@ impl<'a> Zipmap<'a> {
 
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes);
-        // The count is only a hint: 254 stands for all that are more.
+        // The count is only a hint: it is at most 254.
         reader.byte()?;
         Ok(Zipmap { reader, is_at_value: false })
     }

@@ -1,18 +1,18 @@
 //! Values, element by element.
 //!
-//! What it is: the walk over a value of any type and encoding that hands out each element as it is read, so that a value
-//! of any size takes the memory of one string.
-//! What it is not: a check for members that are there twice; that takes the memory of all of them.
+//! The walk over a value of any type and encoding passes on each element as it is read, so that a value of
+//! any size takes the memory of one string. It does not check for duplicate members, which would take the
+//! memory of all of them.
 
 use crate::compact::{Intset, Listpack, Walk, Ziplist, Zipmap};
 use crate::input::{Input, parse_double};
 use crate::stream::{StreamElement, read_stream};
 use crate::{Error, types};
 
-/// What a value is.
+/// The type of a value, independent of its encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// Bytes.
+    /// A byte string.
     String,
     /// Elements from head to tail.
     List,
@@ -50,7 +50,7 @@ pub enum Element<'a> {
     Stream(StreamElement<'a>),
 }
 
-/// Who numbered the value types: above 21, Redis and Valkey went different ways.
+/// The numbering of value types: above 21, those of Redis and Valkey differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// Redis.
@@ -59,7 +59,7 @@ pub enum Dialect {
     Valkey,
 }
 
-/// What the values of a type are; `None` if the type is not known.
+/// The kind of values of a type; `None` if the type is unknown.
 pub(crate) fn kind_of(value_type: u8, dialect: Dialect) -> Option<Kind> {
     Some(match value_type {
         types::STRING => Kind::String,
@@ -84,10 +84,10 @@ pub(crate) fn kind_of(value_type: u8, dialect: Dialect) -> Option<Kind> {
 /// Containers of a quicklist node.
 const NODE_PLAIN: u64 = 1;
 const NODE_PACKED: u64 = 2;
-/// The deadline of a field of Valkey that does not expire.
+/// The deadline of a Valkey field without expiry.
 const VALKEY_NO_DEADLINE: i64 = -1;
 
-/// Reads a value whose type number was read before, and shows its elements to `visit`.
+/// Reads a value whose type number was read before, and passes its elements to `visit`.
 pub(crate) fn read_elements<I: Input, E: From<Error>>(
     value_type: u8,
     dialect: Dialect,
@@ -141,7 +141,7 @@ pub(crate) fn read_elements<I: Input, E: From<Error>>(
         }
         _ => {
             if value_type == types::HASH_LISTPACK_EX {
-                // The first deadline, for scanning without decoding.
+                // The earliest deadline, for readers that do not decode the value.
                 input.array::<8>()?;
             }
             input.string(&mut packed)?;
@@ -150,7 +150,7 @@ pub(crate) fn read_elements<I: Input, E: From<Error>>(
     }
 }
 
-/// The elements of a value that is one packed string.
+/// Passes on the elements of a value that is one packed string.
 fn packed_elements<E: From<Error>>(
     value_type: u8,
     packed: &[u8],
@@ -172,7 +172,7 @@ fn packed_elements<E: From<Error>>(
     }
 }
 
-/// As many strings as a length says.
+/// A length, and that many strings.
 fn strings<E: From<Error>>(
     input: &mut impl Input,
     mut visit: impl FnMut(&[u8]) -> Result<(), E>,
@@ -199,7 +199,7 @@ fn zset<E: From<Error>>(
     Ok(())
 }
 
-/// Fields and values, with deadlines that stand before them or after them.
+/// Fields and values, with deadlines before or after each pair.
 fn hash<I: Input, E: From<Error>>(
     input: &mut I,
     before: impl Fn(&mut I) -> Result<Option<u64>, Error>,
@@ -217,7 +217,7 @@ fn hash<I: Input, E: From<Error>>(
     Ok(())
 }
 
-/// A deadline relative to the first one of the hash and plus one, zero for none.
+/// A deadline relative to the first one of the hash, plus one; 0 for none.
 fn relative_deadline(input: &mut impl Input, first_ms: u64) -> Result<Option<u64>, Error> {
     match input.number()?.checked_sub(1) {
         None => Ok(None),
@@ -256,7 +256,7 @@ fn scored<'a, E: From<Error>>(
     Ok(())
 }
 
-/// Fields and values in turn, and, if they expire, deadlines: 0 is none.
+/// Fields and values in turn, each followed by a deadline if `expire` is set; 0 for none.
 fn fields<'a, E: From<Error>>(
     mut walk: impl Walk<'a>,
     expire: bool,

@@ -1,27 +1,27 @@
-//! Why bytes are not what they should be.
+//! Why bytes cannot be decoded.
 
-/// See the module documentation.
+/// Why a value cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The bytes end too early.
+    /// The bytes end within a value.
     #[error("the bytes end inside a value")]
     Truncated,
-    /// The bytes cannot be read; whoever reads them knows why.
+    /// Reading failed; the source of the bytes has the reason.
     #[error("reading failed")]
     Unreadable,
-    /// A length, an encoding or a number that cannot be.
+    /// An impossible length, encoding or number.
     #[error("malformed {0}")]
     Malformed(&'static str),
     /// A string that is longer than [`STRING_BYTES_MAX`](crate::STRING_BYTES_MAX).
     #[error("a string of {0} bytes; at most 512 MiB are possible")]
     TooLong(u64),
-    /// A value type that this version does not know.
+    /// A value type unknown to this version.
     #[error("unknown value type {0}")]
     UnknownType(u8),
     /// A value without elements.
     #[error("an empty collection")]
     Empty,
-    /// A member or field that is there twice.
+    /// A duplicate member or field.
     #[error("a duplicate member")]
     Duplicate,
 }

@@ -2,18 +2,17 @@
 //!
 //! ```text
 //! "REDIS" and four digits, or "VALKEY" and three: the version
-//! ( opcode and what belongs to it | [deadline] [access time] type number, key, value ) ...
+//! ( opcode and its operands | [deadline] [access time] type number, key, value ) ...
 //! end opcode, CRC-64 of everything before (eight bytes little-endian, zero for none; since version 5)
 //! ```
 //!
-//! What it is: [`read_file`], which shows a [`Visitor`] every key and every element once, in the order of the file; and
-//! [`FileWriter`].
-//! What it is not: a judge of what to do with it: whoever reads decides about keys that have expired, that exist, or
-//! whose type it does not take.
+//! [`read_file`] passes every key and every element once to a [`Visitor`], in the order of the file;
+//! [`FileWriter`] writes one. The visitor decides about keys that are expired, exist already or have an
+//! unsupported type.
 //!
 //! Invariants
-//! - Every error names the byte where reading stopped, and the key if it is within one.
-//! - Nothing is passed over in silence but what is no data: hints about sizes and times of access.
+//! - Every error names the byte where reading stopped, and the key if reading stopped within one.
+//! - Only hints are skipped silently: auxiliary fields, sizes, access times and cluster slots.
 
 mod reading;
 mod skip;
@@ -27,18 +26,18 @@ pub use writing::FileWriter;
 
 use crate::Error;
 
-/// Newest version of Redis' files that is read.
+/// Newest readable version of Redis files.
 pub const FILE_VERSION_MAX: u16 = 12;
-/// The version of Valkey's own files that is read.
+/// The readable version of Valkey's own files.
 pub const FILE_VERSION_VALKEY: u16 = 80;
 /// First version with a checksum.
 const VERSION_CHECKSUM: u16 = 5;
-/// First version with fields that expire.
+/// First version with field expiry.
 const VERSION_EXPIRING_FIELDS: u16 = 12;
-/// First version that says when a consumer of a stream got something last.
+/// First version with the time of a stream consumer's last delivery.
 const VERSION_ACTIVE_TIMES: u16 = 11;
 
-/// What may stand where a type number may.
+/// Codes in the place of a type number.
 pub(crate) mod opcodes {
     pub(super) const SLOT_IMPORT: u8 = 243;
     pub(super) const SLOT_INFO: u8 = 244;
@@ -58,7 +57,7 @@ pub(crate) mod opcodes {
 /// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It begins like no such file.
+    /// It does not begin like an RDB file.
     #[error("this is no RDB file: it does not begin with REDIS or VALKEY and a version")]
     NotRdb,
     /// It is newer than this reader.
@@ -66,56 +65,56 @@ pub enum FileError {
         "the file is of {server} RDB version {version}; up to {FILE_VERSION_MAX} of Redis and {FILE_VERSION_VALKEY} of Valkey can be read"
     )]
     Version {
-        /// Who wrote it.
+        /// The server whose format it is.
         server: &'static str,
         /// The version.
         version: u16,
     },
-    /// The OS cannot read it.
+    /// Reading it failed.
     #[error("at byte {offset}: {error}")]
     Io {
-        /// Where.
+        /// The position in the file.
         offset: u64,
-        /// What the OS said.
+        /// The error of the operating system.
         error: std::io::Error,
     },
-    /// Its bytes are not what they should be.
+    /// Its content is invalid.
     #[error("at byte {offset}{}: {error}", within(.key))]
     Malformed {
-        /// Where reading stopped: at most a few bytes behind what is wrong.
+        /// Where reading stopped: at most a few bytes behind the fault.
         offset: u64,
-        /// Database and name of the key that was being read.
+        /// Database and name of the key whose value was being read.
         key: Option<(u64, Vec<u8>)>,
-        /// What is wrong.
+        /// The fault.
         error: Error,
     },
-    /// A value that belongs to a module.
+    /// A value of a module, which only the module can decode.
     #[error("at byte {offset}{}: a value of a module, which only that module understands", within(&Some((*.db, .key.clone()))))]
     Module {
         /// Where reading stopped.
         offset: u64,
-        /// Its database.
+        /// The database.
         db: u64,
-        /// Its key.
+        /// The key.
         key: Vec<u8>,
     },
-    /// The checksum is of other bytes.
+    /// The checksum does not match.
     #[error("the checksum at the end of the file (byte {offset}) is of other bytes: the file was damaged")]
     Checksum {
-        /// Where the checksum is.
+        /// The position of the checksum.
         offset: u64,
     },
-    /// The file goes on.
+    /// Bytes follow the end of the RDB data.
     #[error(
         "more bytes follow the end of the RDB data at byte {offset} (an append only file with an RDB file at its start?)"
     )]
     GoesOn {
-        /// Where it should end.
+        /// The end of the RDB data.
         offset: u64,
     },
 }
 
-/// Longest part of a key that an error shows.
+/// Bytes of a key that an error shows at most.
 const SHOWN_BYTES_MAX: usize = 128;
 
 fn within(key: &Option<(u64, Vec<u8>)>) -> String {

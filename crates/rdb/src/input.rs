@@ -1,7 +1,5 @@
-//! Primitives: lengths, strings, numbers.
-//!
-//! What it is: what is read from a payload in memory ([`Reader`]) and from a file in the same way.
-//! What it is not: aware of values.
+//! Primitives: lengths, strings, numbers. They are read from a payload in memory ([`Reader`]) and from a file
+//! alike.
 //!
 //! # Lengths
 //! | first byte | then | length |
@@ -10,25 +8,25 @@
 //! | 01xxxxxx | one byte | 14 bits, big-endian |
 //! | 0x80 | four bytes | 32 bits, big-endian |
 //! | 0x81 | eight bytes | 64 bits, big-endian |
-//! | 11xxxxxx | | not a length: a string in another form (0..=2: an integer of 1, 2, 4 bytes; 3: compressed) |
+//! | 11xxxxxx | | none: a string in another form (0..=2: an integer of 1, 2, 4 bytes; 3: compressed) |
 
 use crate::{Error, lzf};
 
-/// Longest string that is read.
+/// Longest readable string, in bytes.
 pub const STRING_BYTES_MAX: u64 = 512 << 20;
 
-/// A length, or the form of a string that has none.
+/// A length, or the form of a string without one.
 pub(crate) enum Length {
     Plain(u64),
     Special(u8),
 }
 
-/// Where encoded bytes come from.
+/// A source of encoded bytes.
 pub(crate) trait Input {
     /// The next `N` bytes.
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Error>;
 
-    /// The next `len` bytes, in place of what `out` holds. Memory grows with bytes that are there.
+    /// Replaces `out` with the next `len` bytes. Memory is allocated only for bytes that exist.
     fn bytes(&mut self, len: u64, out: &mut Vec<u8>) -> Result<(), Error>;
 
     fn byte(&mut self) -> Result<u8, Error> {
@@ -50,7 +48,7 @@ pub(crate) trait Input {
         })
     }
 
-    /// A number of things.
+    /// A count.
     fn number(&mut self) -> Result<u64, Error> {
         match self.length()? {
             Length::Plain(number) => Ok(number),
@@ -58,7 +56,7 @@ pub(crate) trait Input {
         }
     }
 
-    /// A string in any of its forms, in place of what `out` holds.
+    /// Replaces `out` with a string, in any of its forms.
     fn string(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
         match self.length()? {
             Length::Plain(len) => return self.bytes(len, out),
@@ -79,7 +77,7 @@ pub(crate) trait Input {
         Ok(())
     }
 
-    /// A score as text with a length of one byte, in which 253 to 255 stand for NaN and the infinities.
+    /// A score as text, with a length of one byte in which 253 to 255 stand for NaN and the infinities.
     fn text_double(&mut self) -> Result<f64, Error> {
         match self.byte()? {
             255 => Ok(f64::NEG_INFINITY),
@@ -105,7 +103,7 @@ fn set_integer(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// A score written as decimal text.
+/// Parses a score written as decimal text.
 pub(crate) fn parse_double(text: &[u8]) -> Result<f64, Error> {
     let score = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
     score.filter(|score| !score.is_nan()).ok_or(Error::Malformed("score"))
@@ -128,12 +126,11 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    /// Whether everything has been read.
     pub(crate) fn is_at_end(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The next bytes.
+    /// The next `count` bytes.
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(Error::Truncated)?;
         self.rest = rest;

@@ -1,9 +1,10 @@
-//! RDB: how Redis writes values to bytes, for DUMP and RESTORE and for files.
+//! RDB: the encoding of values by Redis, for DUMP and RESTORE and for files.
 //!
-//! What it is: decoding one value from a byte slice and encoding one, with the footer that a DUMP payload has; reading a
-//! file of Redis (versions 1 to 12) or Valkey (80) element by element, and writing one. Reads all value types of strings,
-//! lists, sets, sorted sets, hashes and streams; writes the ones that every Redis since 7.0 reads.
-//! What it is not: how Sheaf stores anything; nor a door to files: those come as [`std::io::Read`] and [`std::io::Write`].
+//! The crate decodes a value from a byte slice and encodes one, with the footer of a DUMP payload; it reads a
+//! file of Redis (versions 1 to 12) or Valkey (80) element by element, and writes one. It reads all value
+//! types of strings, lists, sets, sorted sets, hashes and streams, and writes those that every Redis since
+//! 7.0 reads. It is not Sheaf's storage format, and opens no files: they are passed as [`std::io::Read`] and
+//! [`std::io::Write`].
 //!
 //! ```text
 //! input (a slice, or a file) -> elements (walks over the encodings) -> value (RESTORE) or visitor (import)
@@ -11,13 +12,15 @@
 //! ```
 //!
 //! Invariants
-//! - Decoding arbitrary bytes never panics, and never allocates for what a length promises but for bytes that are there
-//!   (compressed strings: at most [`LZF_RATIO_MAX`] times those).
-//! - A [`Value`] has no duplicate members or fields and is not empty, unless it is a stream. No score is not a number.
-//! - A file is read in memory for one string, whatever the size of its collections; of a stream, for what is pending in a group.
+//! - Decoding arbitrary bytes never panics, and allocates only for bytes that exist, never for a claimed
+//!   length (compressed strings: at most [`LZF_RATIO_MAX`] times their bytes).
+//! - A [`Value`] has no duplicate members or fields and is not empty, unless it is a stream. No score is NaN.
+//! - Reading a file takes the memory of one string, independent of the size of collections; of a stream,
+//!   additionally that of the pending entries of one group.
 //!
-//! Formats: <https://github.com/redis/redis/blob/7.2/src/rdb.h>, and the comments at the head of `listpack.c`,
-//! `ziplist.c`, `intset.c` and `zipmap.c` there; <https://github.com/valkey-io/valkey/blob/9.0/src/rdb.h>.
+//! Formats: <https://github.com/redis/redis/blob/7.2/src/rdb.h>, and the comments at the head of
+//! `listpack.c`, `ziplist.c`, `intset.c` and `zipmap.c` there;
+//! <https://github.com/valkey-io/valkey/blob/9.0/src/rdb.h>.
 
 #![forbid(unsafe_code)]
 
@@ -48,11 +51,11 @@ pub use stream::{Stream, StreamConsumer, StreamElement, StreamGroup, StreamHead,
 pub use value::{HashField, Value};
 pub use writer::{Output, Writer};
 
-/// The checksum of payloads and files. Tables for 16 bytes at a time: files are large.
+/// The checksum of payloads and files. Its tables process 16 bytes at a time, as files are large.
 pub(crate) const CRC: crc::Crc<u64, crc::Table<16>> =
     crc::Crc::<u64, crc::Table<16>>::new(&crc::CRC_64_REDIS);
 
-/// Numbers of the value types, as they stand before a value.
+/// The type numbers that precede values.
 pub(crate) mod types {
     pub(crate) const STRING: u8 = 0;
     pub(crate) const LIST: u8 = 1;
@@ -79,6 +82,6 @@ pub(crate) mod types {
     pub(crate) const HASH_LISTPACK_EX_PRE_GA: u8 = 23;
     pub(crate) const HASH_METADATA: u8 = 24;
     pub(crate) const HASH_LISTPACK_EX: u8 = 25;
-    /// In files of Valkey, where it has the number of [`HASH_METADATA_PRE_GA`].
+    /// In Valkey files, where it has the number of [`HASH_METADATA_PRE_GA`].
     pub(crate) const VALKEY_HASH_2: u8 = 22;
 }

@@ -1,4 +1,5 @@
-//! DUMP payloads of function libraries: for each the opcode of files and its source, then a footer as that of values.
+//! DUMP payloads of function libraries: for each the opcode used in files and its source, then the footer of
+//! payloads.
 
 use crate::file::opcodes;
 use crate::input::{Input, Reader};
@@ -9,15 +10,15 @@ use crate::{Error, PayloadError};
 /// Why the libraries of a payload cannot be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LibrariesError {
-    /// The payload is none.
+    /// The payload is invalid.
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    /// There is something else in it.
+    /// The payload contains other data.
     #[error("something is no library")]
     NoLibrary,
 }
 
-/// A payload with the sources of libraries.
+/// The payload of libraries with these sources.
 pub fn dump_libraries<'c>(sources: impl Iterator<Item = &'c [u8]>) -> Vec<u8> {
     let mut writer = Writer::new();
     sources.for_each(|source| writer.library(source));
@@ -27,7 +28,7 @@ pub fn dump_libraries<'c>(sources: impl Iterator<Item = &'c [u8]>) -> Vec<u8> {
 /// Calls `visit` with the source of each library in a payload.
 ///
 /// # Errors
-/// [`LibrariesError`], after some of them were visited; and what `visit` fails with.
+/// A [`LibrariesError`], possibly after some libraries were visited, or an error of `visit`.
 pub fn restore_libraries<E: From<LibrariesError>>(
     payload: &[u8],
     mut visit: impl FnMut(&[u8]) -> Result<(), E>,

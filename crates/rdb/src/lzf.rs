@@ -1,17 +1,16 @@
-//! LZF: the compression of long strings.
+//! LZF decompression of long strings. There is no compressor: strings are written uncompressed.
 //!
-//! What it is: decompression. What it is not: a compressor; what is written stays plain.
-//!
-//! A control byte below 32 is followed by as many literal bytes plus one. Others hold a length in the upper 3 bits (7: the
-//! next byte adds to it) and, with the byte that follows, how far back to copy from; two more bytes than the length says.
+//! A control byte below 32 is followed by that many literal bytes plus one. Other control bytes are copies:
+//! the upper 3 bits are the length minus 2 (7: the next byte is added to it); the lower 5 bits and the
+//! following byte are the distance minus 1.
 
 use crate::Error;
 use crate::input::{Input, Reader};
 
-/// Most bytes that one compressed byte stands for: three bytes copy up to 264.
+/// Upper bound of decompressed bytes per compressed byte: three bytes copy up to 264.
 pub const LZF_RATIO_MAX: usize = 88;
 
-/// Decompresses to exactly `len` bytes, in place of what `out` holds.
+/// Replaces `out` with the decompressed string, which must have exactly `len` bytes.
 pub(crate) fn decompress(input: &[u8], len: usize, out: &mut Vec<u8>) -> Result<(), Error> {
     const MALFORMED: Error = Error::Malformed("compressed string");
     if len > input.len().saturating_mul(LZF_RATIO_MAX) {
@@ -33,7 +32,7 @@ pub(crate) fn decompress(input: &[u8], len: usize, out: &mut Vec<u8>) -> Result<
             let low = usize::from(reader.byte().map_err(|_| MALFORMED)?);
             let distance = (usize::from(control & 0x1f) << 8 | low) + 1;
             let start = out.len().checked_sub(distance).ok_or(MALFORMED)?;
-            // What is copied may overlap what it is copied from: then it repeats.
+            // A copy may overlap its source; then it repeats.
             while count > 0 {
                 let step = count.min(out.len() - start);
                 out.extend_from_within(start..start + step);
@@ -60,7 +59,7 @@ mod tests {
     fn literals_and_copies_are_joined() {
         // "ab", then 10 bytes from 2 back.
         assert_eq!(decompressed(&[1, b'a', b'b', 7 << 5, 1, 1], 12).unwrap(), b"abababababab");
-        // Three from 3 back, which do not overlap.
+        // Three from 3 back, without overlap.
         assert_eq!(decompressed(&[2, b'a', b'b', b'c', 1 << 5, 2], 6).unwrap(), b"abcabc");
         assert_eq!(decompressed(&[0, b'x'], 1).unwrap(), b"x");
         assert_eq!(decompressed(&[], 0).unwrap(), b"");

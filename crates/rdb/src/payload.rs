@@ -1,16 +1,16 @@
-//! DUMP payloads: a type number, a value, the RDB version (two bytes) and a CRC-64 of all before it (eight bytes), both
-//! little-endian.
+//! DUMP payloads: a type number, a value, the RDB version (two bytes) and a CRC-64 of everything before
+//! (eight bytes), both little-endian.
 
 use crate::input::{Input, Reader};
 use crate::value::{Value, decode_value};
 use crate::{CRC, Error};
 
-/// Newest version that [`restore`] understands.
+/// Newest version that [`restore`] accepts.
 pub const PAYLOAD_VERSION_MAX: u16 = 12;
 
-/// The version that [`dump`] writes: what it writes is older than that, and Redis 7.0 accepts no newer one.
+/// The version that [`dump`] writes: its encodings are no newer, and Redis 7.0 accepts no newer version.
 const PAYLOAD_VERSION: u16 = 10;
-/// The version of payloads with fields that expire.
+/// The version of payloads with field expiry.
 const PAYLOAD_VERSION_EXPIRING: u16 = 12;
 
 const FOOTER_BYTES: usize = 10;
@@ -18,15 +18,15 @@ const FOOTER_BYTES: usize = 10;
 /// Why a payload cannot be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
-    /// The footer is missing, from a newer version, or its checksum is of other bytes.
+    /// The footer is missing, has a newer version, or its checksum does not match.
     #[error("payload version or checksum are wrong")]
     Footer,
-    /// The checksum is right and the value is not.
+    /// The checksum matches, but the value is invalid.
     #[error(transparent)]
     Value(#[from] Error),
 }
 
-/// Completes an encoded value, its type number included, to a payload.
+/// Adds the footer to an encoded value with its type number.
 pub fn dump(mut value: Vec<u8>) -> Vec<u8> {
     let expiring = value.first() == Some(&crate::types::HASH_METADATA);
     let version = if expiring { PAYLOAD_VERSION_EXPIRING } else { PAYLOAD_VERSION };
@@ -36,10 +36,10 @@ pub fn dump(mut value: Vec<u8>) -> Vec<u8> {
     value
 }
 
-/// The value in a payload.
+/// Decodes the value in a payload.
 ///
 /// # Errors
-/// If the footer or the value are wrong.
+/// If the footer or the value is invalid.
 pub fn restore(payload: &[u8]) -> Result<Value, PayloadError> {
     let mut reader = Reader::new(verified(payload)?);
     let value_type = reader.byte()?;
@@ -47,13 +47,13 @@ pub fn restore(payload: &[u8]) -> Result<Value, PayloadError> {
     if reader.is_at_end() { Ok(value) } else { Err(Error::Malformed("end of the payload").into()) }
 }
 
-/// What a payload holds before its footer.
+/// The bytes of a payload before its footer, once that is verified.
 pub(crate) fn verified(payload: &[u8]) -> Result<&[u8], PayloadError> {
     let value_len = payload.len().checked_sub(FOOTER_BYTES).ok_or(PayloadError::Footer)?;
     let mut footer = Reader::new(&payload[value_len..]);
     let version = u16::from_le_bytes(footer.array()?);
     let checksum = u64::from_le_bytes(footer.array()?);
-    // A checksum of zero says that there is none.
+    // Zero stands for no checksum.
     let intact = checksum == 0 || checksum == CRC.checksum(&payload[..value_len + 2]);
     if version > PAYLOAD_VERSION_MAX || !intact {
         return Err(PayloadError::Footer);
@@ -107,7 +107,7 @@ mod tests {
         let mut with_checksum = payload.to_vec();
         with_checksum.extend_from_slice(&CRC.checksum(payload).to_le_bytes());
         assert_eq!(restore(&with_checksum), Ok(Value::String(text("hello"))));
-        // The value of the CRC itself, of the check string that the algorithm is published with.
+        // The check value published with the CRC algorithm.
         assert_eq!(CRC.checksum(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
     }
 }

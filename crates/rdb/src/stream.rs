@@ -1,14 +1,16 @@
-//! Streams: their entries in listpacks, what is known of them, groups, consumers and what is pending.
+//! Streams: entries in listpacks, metadata, groups, consumers and pending entries.
 //!
 //! ```text
 //! nodes: id, listpack | length, last id (, first id, highest deleted id, entries ever added) | groups
 //! listpack: entries, deleted ones, number of fields, field ..., 0
-//!           | flags, ms and seq minus those of the node, (number of fields, field, value, ... | value, ...), number of elements
-//! group: name, last id (, entries read) | pending: id, time, count | consumers: name, seen (, active) | ids of pending
+//!           | flags, ms and seq minus those of the node,
+//!             (number of fields, field, value, ... | value, ...), number of elements
+//! group: name, last id (, entries read) | pending: id, time, count
+//!           | consumers: name, seen (, active), ids of pending entries
 //! ```
 //!
-//! What it is: reading all of this and handing it out piece by piece; and what writing it needs.
-//! What it is not: a check of what a group says about entries, which may be gone.
+//! The module reads all of this piece by piece, and writes it. It does not check that the entries named by a
+//! group exist: they may have been deleted.
 
 use std::collections::HashMap;
 
@@ -17,31 +19,31 @@ use crate::input::Input;
 use crate::writer::{Output, Writer};
 use crate::{Error, types};
 
-/// Milliseconds and number of an entry.
+/// Milliseconds and sequence number of an entry.
 pub type StreamId = (u64, u64);
 
-/// Bytes of an id where it is not a number of two parts.
+/// Bytes of an id in its binary form.
 const ID_BYTES: usize = 16;
 /// Flags of entries.
 const DELETED: i64 = 1;
 const SAME_FIELDS: i64 = 2;
-/// Stands for an unknown number of entries, and for a time that never was.
+/// Stands for an unknown number of entries, and for a time that is not set.
 const NONE: u64 = u64::MAX;
 
 const MALFORMED: Error = Error::Malformed("stream");
 
-/// What is known of the entries that a stream had.
+/// Metadata of a stream's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StreamHead {
     /// The id of the last entry that was added.
     pub last_id: StreamId,
-    /// The highest id of an entry that was deleted.
+    /// The highest id of a deleted entry.
     pub max_deleted_id: StreamId,
-    /// How many were ever added.
+    /// Number of entries ever added.
     pub entries_added: u64,
 }
 
-/// A part of a stream, in the order in which they come.
+/// A part of a stream, in the order of the encoding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StreamElement<'a> {
     /// An entry; ids ascend.
@@ -51,43 +53,43 @@ pub enum StreamElement<'a> {
         /// Fields and values in turn.
         pairs: &'a [Vec<u8>],
     },
-    /// Comes once, after the entries.
+    /// The metadata; comes once, after the entries.
     Head(StreamHead),
     /// A group.
     Group {
         /// Its name.
         name: &'a [u8],
-        /// The last entry that was delivered.
+        /// The id of the last delivered entry.
         last_id: StreamId,
-        /// How many were delivered, of all that were ever added.
+        /// How many of all entries ever added were delivered; `None` if unknown.
         entries_read: Option<u64>,
     },
-    /// A consumer of the group that came last.
+    /// A consumer of the preceding group.
     Consumer {
         /// Its name.
         name: &'a [u8],
-        /// When it asked for something last, Unix time in milliseconds.
+        /// Time of its last request, Unix time in milliseconds.
         seen_ms: u64,
-        /// When it got something last.
+        /// Time of its last delivery, Unix time in milliseconds; `None` if there was none.
         active_ms: Option<u64>,
     },
-    /// An entry that is pending for the consumer that came last.
+    /// An entry that is pending for the preceding consumer.
     Pending {
         /// Its id.
         id: StreamId,
-        /// When it was delivered last, Unix time in milliseconds.
+        /// Time of its last delivery, Unix time in milliseconds.
         time_ms: u64,
-        /// How often it was delivered.
+        /// Number of its deliveries.
         count: u64,
     },
 }
 
-/// A stream, whole.
+/// A complete stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stream {
-    /// Ids, and fields and values in turn.
+    /// Ids, each with fields and values in turn.
     pub entries: Vec<(StreamId, Vec<Vec<u8>>)>,
-    /// What is known of the entries that it had.
+    /// Metadata of the entries.
     pub head: StreamHead,
     /// Its groups.
     pub groups: Vec<StreamGroup>,
@@ -98,9 +100,9 @@ pub struct Stream {
 pub struct StreamGroup {
     /// Its name.
     pub name: Vec<u8>,
-    /// The last entry that was delivered.
+    /// The id of the last delivered entry.
     pub last_id: StreamId,
-    /// How many were delivered.
+    /// Number of delivered entries; `None` if unknown.
     pub entries_read: Option<u64>,
     /// Its consumers.
     pub consumers: Vec<StreamConsumer>,
@@ -111,11 +113,11 @@ pub struct StreamGroup {
 pub struct StreamConsumer {
     /// Its name.
     pub name: Vec<u8>,
-    /// When it asked for something last, Unix time in milliseconds.
+    /// Time of its last request, Unix time in milliseconds.
     pub seen_ms: u64,
-    /// When it got something last.
+    /// Time of its last delivery, Unix time in milliseconds; `None` if there was none.
     pub active_ms: Option<u64>,
-    /// Ids, times and counts of what is pending for it.
+    /// Its pending entries: id, time of the last delivery, number of deliveries.
     pub pending: Vec<(StreamId, u64, u64)>,
 }
 
@@ -141,7 +143,7 @@ impl Stream {
     }
 }
 
-/// Reads a stream whose type number was read before, and shows its elements to `visit`.
+/// Reads a stream whose type number was read before, and passes its parts to `visit`.
 pub(crate) fn read_stream<E: From<Error>>(
     value_type: u8,
     input: &mut impl Input,
@@ -183,7 +185,7 @@ pub(crate) fn read_stream<E: From<Error>>(
     Ok(())
 }
 
-/// What is pending in a group, and its consumers. Takes memory for all that is pending.
+/// Reads the pending entries of a group and its consumers. Takes memory for all pending entries.
 fn read_group<E: From<Error>>(
     has_active_times: bool,
     input: &mut impl Input,
@@ -206,11 +208,11 @@ fn read_group<E: From<Error>>(
             visit(StreamElement::Pending { id, time_ms, count })?;
         }
     }
-    // Everything is pending for somebody.
+    // Every pending entry belongs to a consumer.
     if pending.is_empty() { Ok(()) } else { Err(MALFORMED.into()) }
 }
 
-/// A time in milliseconds; none if it is before 1970.
+/// A time in milliseconds; `None` if it is before 1970.
 fn time(input: &mut impl Input) -> Result<Option<u64>, Error> {
     Ok(u64::try_from(i64::from_le_bytes(input.array()?)).ok())
 }
@@ -224,7 +226,7 @@ fn id_of(bytes: [u8; ID_BYTES]) -> StreamId {
     ((id >> 64) as u64, id as u64)
 }
 
-/// The entries of a node that are not deleted.
+/// Reads the entries of a node that are not deleted.
 fn read_node<E: From<Error>>(
     (base_ms, base_seq): StreamId,
     node: &[u8],
@@ -280,25 +282,25 @@ fn count<'a>(walk: &mut impl Walk<'a>) -> Result<u64, Error> {
     u64::try_from(number(walk)?).map_err(|_| MALFORMED)
 }
 
-/// A node on its way into a file: entries that lie close together.
+/// A node to be written: entries with ids close to each other.
 #[derive(Debug)]
 pub struct StreamNode {
     base: StreamId,
     names: Vec<Vec<u8>>,
     entries: usize,
-    /// The listpack, from the first entry on, and how many elements it has.
+    /// The listpack from the first entry on, and the number of its elements.
     body: Vec<u8>,
     elements: usize,
 }
 
 impl StreamNode {
-    /// A node that begins with an entry of this id and these fields; add it as well.
+    /// A node whose first entry has this id and these fields. The entry itself must be added, too.
     pub fn new<'a>(base: StreamId, names: impl Iterator<Item = &'a [u8]>) -> StreamNode {
         let names = names.map(<[u8]>::to_vec).collect();
         StreamNode { base, names, entries: 0, body: Vec::new(), elements: 0 }
     }
 
-    /// Adds an entry with an id above those before.
+    /// Adds an entry. Ids must ascend.
     pub fn add<P: AsRef<[u8]>, Q: AsRef<[u8]>>(
         &mut self,
         (ms, seq): StreamId,
@@ -353,7 +355,7 @@ impl StreamNode {
     }
 }
 
-/// Adds an element to a listpack, with its length behind it.
+/// Appends an integer to a listpack, followed by the length of the element.
 fn put_integer(out: &mut Vec<u8>, value: i64) {
     let start = out.len();
     if let 0..=127 = value {
@@ -371,7 +373,7 @@ fn put_integer(out: &mut Vec<u8>, value: i64) {
     put_back_length(out, start);
 }
 
-/// The same for a string.
+/// Appends a string to a listpack, followed by the length of the element.
 fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     let start = out.len();
     match text.len() {
@@ -386,8 +388,8 @@ fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     put_back_length(out, start);
 }
 
-/// The length of the element that begins at `start`: groups of 7 bits, the last byte holds the lowest and all but the first
-/// have the top bit set.
+/// Appends the length of the element that begins at `start`: groups of 7 bits, of which the last byte holds
+/// the lowest; all bytes but the first have the top bit set.
 fn put_back_length(out: &mut Vec<u8>, start: usize) {
     let len = out.len() - start;
     let groups = match len {
@@ -404,21 +406,22 @@ fn put_back_length(out: &mut Vec<u8>, start: usize) {
 }
 
 impl<O: Output> Writer<O> {
-    /// The type number of a stream and how many nodes follow; then come [`Writer::stream_head`] and the groups.
+    /// The type number of a stream and the number of nodes. The nodes follow, then [`Writer::stream_head`]
+    /// and the groups.
     pub fn begin_stream(&mut self, nodes: usize) {
         let known = self.knows_active_times();
         self.begin(if known { types::STREAM_LISTPACKS_3 } else { types::STREAM_LISTPACKS_2 });
         self.number(nodes as u64);
     }
 
-    /// A node.
+    /// One of the nodes counted by [`Writer::begin_stream`].
     pub fn stream_node(&mut self, node: &StreamNode) {
         self.number(ID_BYTES as u64);
         self.stream_id(node.base);
         self.string(&node.listpack());
     }
 
-    /// What is known of the entries, how many there are, which is the first, and how many groups follow.
+    /// The metadata, the number of entries, the first id, and the number of groups that follow.
     pub fn stream_head(&mut self, head: StreamHead, len: usize, first: StreamId, groups: usize) {
         self.number(len as u64);
         for (ms, seq) in [head.last_id, first, head.max_deleted_id] {
@@ -429,7 +432,8 @@ impl<O: Output> Writer<O> {
         self.number(groups as u64);
     }
 
-    /// A group, and how many [`Writer::stream_pending`] follow; then come its consumers, after their number.
+    /// A group and the number of [`Writer::stream_pending`] calls that follow; then come the number of its
+    /// consumers and the consumers.
     pub fn stream_group(
         &mut self,
         name: &[u8],
@@ -443,14 +447,14 @@ impl<O: Output> Writer<O> {
         }
     }
 
-    /// An entry that is pending, whoever for.
+    /// A pending entry of the group, of any consumer.
     pub fn stream_pending(&mut self, id: StreamId, time_ms: u64, count: u64) {
         self.stream_id(id);
         self.output().put(&time_ms.to_le_bytes());
         self.number(count);
     }
 
-    /// A consumer, and how many [`Writer::stream_id`] follow of what is pending for it.
+    /// A consumer and the number of [`Writer::stream_id`] calls that follow, one per pending entry.
     pub fn stream_consumer(&mut self, name: &[u8], seen_ms: u64, active_ms: Option<u64>, pending: usize) {
         self.string(name);
         self.output().put(&seen_ms.to_le_bytes());
@@ -460,7 +464,7 @@ impl<O: Output> Writer<O> {
         self.number(pending as u64);
     }
 
-    /// The id of an entry.
+    /// The id of an entry in its binary form.
     pub fn stream_id(&mut self, (ms, seq): StreamId) {
         self.output().put(&ms.to_be_bytes());
         self.output().put(&seq.to_be_bytes());

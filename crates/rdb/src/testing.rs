@@ -1,4 +1,4 @@
-//! What the tests of several modules share: values by chance, and their encoding.
+//! Shared by the tests of several modules: random values and their encoding.
 
 use proptest::prelude::*;
 
@@ -67,7 +67,7 @@ fn write_stream(stream: &Stream, writer: &mut Writer<impl Output>) {
     }
 }
 
-/// A stream in which every consumer was active when it was seen, which all versions can say.
+/// A stream whose consumers' last delivery was at their last request, which all versions can represent.
 fn stream() -> impl Strategy<Value = Stream> {
     let number = || prop_oneof![0..4u64, any::<u64>()];
     let text = || {

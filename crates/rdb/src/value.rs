@@ -1,4 +1,4 @@
-//! One value of any type, whole.
+//! A complete value of any type.
 
 use std::collections::HashSet;
 
@@ -14,20 +14,20 @@ pub struct HashField {
     pub name: Vec<u8>,
     /// The value of the field.
     pub value: Vec<u8>,
-    /// Unix time in milliseconds at which it expires.
+    /// Unix time in milliseconds at which it expires; `None` if it does not.
     pub expire_at_ms: Option<u64>,
 }
 
 /// A decoded value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Bytes.
+    /// A byte string.
     String(Vec<u8>),
     /// Elements from head to tail.
     List(Vec<Vec<u8>>),
     /// Members.
     Set(Vec<Vec<u8>>),
-    /// Scores and members, in the order in which they were written.
+    /// Scores and members, in the order of the encoding.
     Zset(Vec<(f64, Vec<u8>)>),
     /// Fields.
     Hash(Vec<HashField>),
@@ -61,7 +61,7 @@ impl Value {
         }
     }
 
-    /// Whether a collection has elements, and none twice.
+    /// Whether a collection has elements, and no duplicates.
     fn verify(&self) -> Result<(), Error> {
         fn distinct<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<(), Error> {
             let len = names.len();
@@ -76,7 +76,7 @@ impl Value {
             Value::Set(members) => distinct(members.iter().map(Vec::as_slice)),
             Value::Zset(members) => distinct(members.iter().map(|(_, member)| member.as_slice())),
             Value::Hash(fields) => distinct(fields.iter().map(|field| field.name.as_slice())),
-            // What a group or consumer with a name that comes twice has is that of the last one.
+            // Of duplicate groups or consumers, the last one counts.
             Value::Stream(_) => Ok(()),
         }
     }
@@ -85,7 +85,7 @@ impl Value {
 /// Decodes a value whose type number was read before.
 ///
 /// # Errors
-/// If the bytes are not a value of this type, or the type is not known.
+/// If the bytes are not a value of this type, or the type is unknown.
 pub(crate) fn decode_value(value_type: u8, reader: &mut Reader<'_>) -> Result<Value, Error> {
     let kind = kind_of(value_type, Dialect::Redis).ok_or(Error::UnknownType(value_type))?;
     let mut value = Value::empty(kind);

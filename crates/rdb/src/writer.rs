@@ -1,14 +1,12 @@
-//! Encoding values.
-//!
-//! What it is: the plain forms, which every version that is in use reads: nothing packed, nothing compressed, integers and
-//! strings as strings. What it is not: the smallest encoding.
+//! Encodes values in the plain forms that every version in use reads: nothing packed or compressed, integers
+//! as strings. These are not the smallest encodings.
 
 use crate::file::opcodes;
 use crate::types;
 
-/// Where encoded bytes go. What goes wrong there is kept and told at the end, so that encoding is no matter of errors.
+/// A sink of encoded bytes. Implementations keep an error until the end, so that encoding itself cannot fail.
 pub trait Output {
-    /// Adds bytes at the end.
+    /// Appends bytes.
     fn put(&mut self, bytes: &[u8]);
 }
 
@@ -22,11 +20,11 @@ impl Output for Vec<u8> {
 #[derive(Debug)]
 pub struct Writer<O = Vec<u8>> {
     out: O,
-    /// The key of the next value, which stands behind its type number in files and nowhere in payloads.
+    /// The key of the next value: in files it follows the type number, in payloads there is none.
     key: Option<Vec<u8>>,
-    /// Whether readers know fields that expire; for others they are fields that do not.
+    /// Whether the format has field expiry; otherwise it is dropped.
     knows_expiring_fields: bool,
-    /// Whether readers know when a consumer of a stream got something last.
+    /// Whether the format has the time of a stream consumer's last delivery.
     knows_active_times: bool,
 }
 
@@ -37,12 +35,12 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// An empty buffer.
+    /// A writer into an empty buffer.
     pub fn new() -> Self {
         Writer::into_output(Vec::new(), true, false)
     }
 
-    /// The position of the awaited write.
+    /// The encoded bytes.
     pub fn into_bytes(self) -> Vec<u8> {
         self.out
     }
@@ -61,7 +59,6 @@ impl<O: Output> Writer<O> {
         self.out
     }
 
-    /// Sets the key of the next value.
     pub(crate) fn set_key(&mut self, key: &[u8]) {
         let mut buffer = self.key.take().unwrap_or_default();
         buffer.clear();
@@ -73,7 +70,7 @@ impl<O: Output> Writer<O> {
         self.knows_active_times
     }
 
-    /// The source of a library of functions.
+    /// The source of a function library, with its opcode.
     pub(crate) fn library(&mut self, source: &[u8]) {
         self.out.put(&[opcodes::FUNCTION]);
         self.string(source);
@@ -86,7 +83,7 @@ impl<O: Output> Writer<O> {
         }
     }
 
-    /// A length.
+    /// A length or count.
     pub fn number(&mut self, number: u64) {
         match number {
             0..=0x3f => self.out.put(&[number as u8]),
@@ -108,25 +105,25 @@ impl<O: Output> Writer<O> {
         self.out.put(bytes);
     }
 
-    /// The type number and a string value.
+    /// A string value with its type number.
     pub fn string_value(&mut self, bytes: &[u8]) {
         self.begin(types::STRING);
         self.string(bytes);
     }
 
-    /// The type number and the length of a list; as many [`Writer::string`] follow, from head to tail.
+    /// The type number and length of a list. That many [`Writer::string`] calls follow, from head to tail.
     pub fn begin_list(&mut self, len: usize) {
         self.begin(types::LIST);
         self.number(len as u64);
     }
 
-    /// The type number and the length of a set; as many [`Writer::string`] follow.
+    /// The type number and length of a set. That many [`Writer::string`] calls follow.
     pub fn begin_set(&mut self, len: usize) {
         self.begin(types::SET);
         self.number(len as u64);
     }
 
-    /// The type number and the length of a sorted set; as many [`Writer::scored`] follow.
+    /// The type number and length of a sorted set. That many [`Writer::scored`] calls follow.
     pub fn begin_zset(&mut self, len: usize) {
         self.begin(types::ZSET_2);
         self.number(len as u64);
@@ -138,14 +135,15 @@ impl<O: Output> Writer<O> {
         self.out.put(&score.to_le_bytes());
     }
 
-    /// The type number and the length of a hash; as many pairs of [`Writer::string`] follow.
+    /// The type number and length of a hash. That many pairs of [`Writer::string`] calls follow.
     pub fn begin_hash(&mut self, len: usize) {
         self.begin(types::HASH);
         self.number(len as u64);
     }
 
-    /// The type number and the length of a hash in which fields expire, the first at `first_ms` in Unix milliseconds; as
-    /// many [`Writer::expiring_field`] follow. Only readers of RDB version 12 know it: for others it is a plain hash.
+    /// The type number and length of a hash with field expiry, where `first_ms` is the earliest deadline in
+    /// Unix milliseconds. That many [`Writer::expiring_field`] calls follow. Before RDB version 12 it is
+    /// written as a plain hash.
     pub fn begin_expiring_hash(&mut self, len: usize, first_ms: u64) {
         if !self.knows_expiring_fields {
             return self.begin_hash(len);

@@ -1,11 +1,13 @@
-//! Files with settings: flat TOML tables, one line per setting.
+//! Settings files: flat TOML tables, one line per setting.
 //!
-//! What it is: reading them, with the line of each value, and changing values where they stand: comments, order and types stay.
-//! What it is not: what a value means, or which file wins (see `lasting`).
+//! The module reads them with the line number of each value, and changes values in place: comments, order and
+//! types are preserved. It knows neither the meaning of a value nor the precedence of files (see `lasting`).
 //!
 //! Invariants
-//! - A reader sees the old or the new file, whole, after any crash, and what is reported as written is on disk.
-//! - No message shows a line: it may hold a password.
+//! Invariants
+//! - After any crash a reader sees the complete old or the complete new file; a change reported as written is
+//!   on disk.
+//! - No message shows a line of a file: it may contain a password.
 
 use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
 
@@ -13,7 +15,7 @@ use toml_edit::{Document, DocumentMut, Item, Value};
 
 use super::{ConfigError, Kind, Setting, find};
 
-/// A file that is made here may hold passwords: it is its owner's.
+/// A new file may hold passwords: only its owner may read it.
 const NEW_FILE_MODE: u32 = 0o600;
 
 /// A value in a file.
@@ -21,14 +23,14 @@ const NEW_FILE_MODE: u32 = 0o600;
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) value: String,
-    /// Counted from 1.
+    /// The line number, from 1.
     pub(super) number: usize,
 }
 
 /// Reads the values of a file, in order. They may be texts, numbers or booleans.
 ///
 /// # Errors
-/// It cannot be read, or is no such table; the error names the file, and the line where there is one.
+/// If the file cannot be read, or is no such table. The error names the file, and the line if known.
 pub(super) fn read(path: &Path) -> Result<Vec<Line>, ConfigError> {
     let text = fs::read_to_string(path)
         .map_err(|error| ConfigError::File { path: path.display().to_string(), reason: error.to_string() })?;
@@ -56,7 +58,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Line>, ConfigError> {
     table.iter().map(line).collect()
 }
 
-/// Where a line of a file is, for people.
+/// The position of a line, for messages.
 pub(super) fn place(path: &Path, number: usize) -> String {
     format!("{}, line {number}", path.display())
 }
@@ -65,17 +67,17 @@ fn line_at(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-/// Gives settings values in a file, and removes those without one. A file that does not exist begins with `header`.
+/// Sets values in a file, and removes settings whose value is `None`. A new file begins with `header`.
 ///
 /// # Errors
-/// In words for a client; the file is then as it was.
+/// The text for a client; the file is then unchanged.
 pub(super) fn change(
     path: &Path,
     header: &str,
     changes: &[(&'static Setting, Option<String>)],
 ) -> Result<(), String> {
     let failed = |reason: String| format!("cannot write {}: {reason}", path.display());
-    // What stands behind a link is replaced, not the link.
+    // If the path is a symbolic link, its target is replaced, not the link.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let (text, mode) = match fs::read_to_string(path) {
         Ok(text) => {
@@ -90,7 +92,7 @@ pub(super) fn change(
         .map_err(|error| failed(error.to_string()))
 }
 
-/// The text of a file in which settings have these values.
+/// The text of a file after setting these values.
 fn changed(text: &str, changes: &[(&'static Setting, Option<String>)]) -> Result<String, String> {
     let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
         let number = error.span().map_or(1, |span| line_at(text, span.start));
@@ -116,7 +118,7 @@ fn changed(text: &str, changes: &[(&'static Setting, Option<String>)]) -> Result
     Ok(document.to_string())
 }
 
-/// A value of the type that the old one has, if it can be.
+/// A value of the same type as the old one, if possible.
 fn like(old: &Value, text: &str) -> Value {
     let same = match old {
         Value::Integer(_) => text.parse().ok().map(|number: i64| number.into()),
@@ -127,7 +129,7 @@ fn like(old: &Value, text: &str) -> Value {
     same.unwrap_or_else(|| text.into())
 }
 
-/// A value of the type that one would write for this setting.
+/// A value of the type usual for this setting.
 fn typed(setting: &Setting, text: &str) -> Value {
     let number = match setting.kind {
         Kind::Integer { .. } | Kind::Signed { .. } | Kind::Bytes { .. } => text.parse::<i64>().ok(),

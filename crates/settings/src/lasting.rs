@@ -1,18 +1,20 @@
-//! Where values of settings come from, and where those go that are to hold after a restart as well.
+//! The sources of settings, and their storage across restarts.
 //!
 //! ```text
 //! defaults < settings.toml in the data directory < configuration file < SHEAF_* variables < flags
 //!                ^                                     ^
-//!                | CONFIG SET without a configuration   | CONFIG REWRITE, and a change over HTTP where there is a
-//!                | file, a change over HTTP             | configuration file
+//!                | CONFIG SET without a                | CONFIG REWRITE, and a change over HTTP
+//!                | configuration file,                 | with a configuration file
+//!                | a change over HTTP                  |
 //! ```
 //!
-//! What it is not: the settings in force; those are a [`Settings`]. Nor those that belong to the data: these are records in the
-//! log (`data_settings`), and only what is given in a file, a variable or a flag concerns them here.
+//! The settings in force are not here, but in [`Settings`]. Settings that belong to the data are stored as
+//! records in the log (`data_settings`); of those, only values in a file, a variable or a flag matter here.
 //!
 //! Invariants
-//! - The configuration file is the administrator's: it changes when somebody asks for it, and only where it has to.
-//! - What a flag or a variable gives is never written to a file.
+//! - The configuration file belongs to the administrator: it changes only on request, and only where
+//!   necessary.
+//! - Values of flags and variables are never written to a file.
 
 use std::path::{Path, PathBuf};
 
@@ -22,35 +24,35 @@ use super::{
     find,
 };
 
-/// In the data directory: what the server was told to keep.
+/// The file in the data directory with the settings changed by clients.
 const KEPT_FILE: &str = "settings.toml";
 
 const KEPT_HEADER: &str = "# What this server was told to keep, by CONFIG SET and over HTTP (/_node/_local/_config). A configuration \
                            file, variables and flags override it.\n";
 
-/// How a value was given.
+/// The source of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// By nobody.
+    /// No source: the default.
     Default,
-    /// By a client, in `settings.toml`.
+    /// `settings.toml`, set by a client.
     Kept,
-    /// In the configuration file.
+    /// The configuration file.
     File,
-    /// As a variable of the environment.
+    /// An environment variable.
     Variable,
-    /// As a flag.
+    /// A flag.
     Flag,
 }
 
-/// A value that a variable or a flag gives.
+/// A value given by a variable or a flag.
 #[derive(Debug, Clone)]
 pub struct Given {
     /// The setting, by any of its names.
     pub name: String,
-    /// The value of the field.
+    /// The value.
     pub value: String,
-    /// A variable or a flag.
+    /// [`Origin::Variable`] or [`Origin::Flag`].
     pub origin: Origin,
 }
 
@@ -63,23 +65,23 @@ impl Given {
     }
 }
 
-/// The variable of the environment that gives a setting.
+/// The name of the environment variable for a setting.
 pub fn variable(name: &str) -> String {
     format!("SHEAF_{}", name.to_uppercase().replace('-', "_"))
 }
 
-/// What another look at the configuration file has found.
+/// The result of reading the configuration file again.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Reread {
-    /// Values that can hold from now on, and have changed in the file.
+    /// Changed values that can be applied now.
     pub changed: Vec<(Key, String)>,
-    /// Settings that have changed in the file, and which a restart is needed for.
+    /// Changed settings that take effect only after a restart.
     pub needs_restart: Vec<&'static str>,
-    /// Settings that have changed in the file, and that a variable or a flag gives.
+    /// Changed settings that are overridden by a variable or a flag.
     pub overridden: Vec<&'static str>,
 }
 
-/// See the module documentation.
+/// The values of settings from all sources except the log, and the files in which they are stored.
 #[derive(Debug, Default)]
 pub struct Lasting {
     config_file: Option<PathBuf>,
@@ -87,21 +89,22 @@ pub struct Lasting {
     kept: Vec<Line>,
     lines: Vec<Line>,
     given: Vec<Given>,
-    /// What the files alone say.
+    /// The settings given by the files alone.
     base: Settings,
 }
 
 impl Lasting {
-    /// Reads the configuration file, if there is one, and what the data directory keeps.
+    /// Reads the configuration file, if given, and the settings file of the data directory.
     ///
     /// # Errors
-    /// A file that cannot be read; the first unknown name or invalid value, with where it is.
+    /// If a file cannot be read, or has an unknown name or an invalid value; the first error, with its
+    /// position.
     pub fn load(config_file: Option<PathBuf>, given: Vec<Given>) -> Result<(Settings, Lasting), ConfigError> {
         let lines = config_file.as_deref().map_or(Ok(Vec::new()), file::read)?;
         let mut lasting = Lasting { config_file, lines, given, ..Lasting::default() };
         lasting.base = lasting.base_of(&lasting.lines)?;
         let settings = lasting.with_given()?;
-        // Where the data is, no file there can say.
+        // The data directory must be known before its file can be read, so that file cannot set it.
         lasting.kept_file = Path::new(settings.text(Key::Dir)).join(KEPT_FILE);
         if lasting.kept_file.exists() {
             lasting.kept = file::read(&lasting.kept_file)?;
@@ -110,7 +113,7 @@ impl Lasting {
         Ok((lasting.with_given()?, lasting))
     }
 
-    /// The configuration file.
+    /// The path of the configuration file; `None` without one.
     pub fn config_file(&self) -> Option<&Path> {
         self.config_file.as_deref()
     }
@@ -134,7 +137,7 @@ impl Lasting {
         Ok(settings)
     }
 
-    /// How a setting was given at the start.
+    /// The source of the value that was in force at the start.
     pub fn origin(&self, key: Key) -> Origin {
         let is_it = |name: &str| find(name).is_ok_and(|(_, setting)| setting.key == key);
         if let Some(given) = self.given.iter().rev().find(|given| is_it(&given.name)) {
@@ -148,12 +151,12 @@ impl Lasting {
         }
     }
 
-    /// Whether a variable or a flag gives it.
+    /// Whether a variable or a flag sets it.
     fn is_given(&self, key: Key) -> bool {
         matches!(self.origin(key), Origin::Variable | Origin::Flag)
     }
 
-    /// Says which settings that clients have set are in force, and which something else has overridden.
+    /// Logs the settings changed by clients: those in force, and those overridden by another source.
     pub fn report(&self) {
         let (mut in_force, mut overridden) = (Vec::new(), Vec::new());
         for line in &self.kept {
@@ -174,10 +177,11 @@ impl Lasting {
         }
     }
 
-    /// Keeps what clients have set for the next start. With a configuration file that is asked for apart.
+    /// Stores settings changed by clients for the next start. With a configuration file it does nothing: the
+    /// client must ask for CONFIG REWRITE.
     ///
     /// # Errors
-    /// In words for a client; the file is then as it was.
+    /// The text for a client; the file is then unchanged.
     pub fn keep(&mut self, changed: &Settings, keys: &[Key]) -> Result<(), String> {
         if self.config_file.is_some() {
             return Ok(());
@@ -190,10 +194,11 @@ impl Lasting {
         self.write_kept(&changes)
     }
 
-    /// Keeps the value of a setting, or forgets it, where there is most reason to look for it.
+    /// Stores the value of one setting, or removes it if `forgets`: in the configuration file if there is
+    /// one, otherwise in the data directory.
     ///
     /// # Errors
-    /// In words for a client; the file is then as it was.
+    /// The text for a client; the file is then unchanged.
     pub fn keep_one(&mut self, changed: &Settings, key: Key, forgets: bool) -> Result<(), String> {
         let (setting, value) = change(changed, key);
         if !setting.mutable || setting.of_data {
@@ -204,10 +209,11 @@ impl Lasting {
         if self.config_file.is_some() { self.write_lines(&changes) } else { self.write_kept(&changes) }
     }
 
-    /// Brings the configuration file up to what is in force: changes lines that say something else, and adds what was set since.
+    /// Updates the configuration file to the settings in force: changes lines with other values, and adds new
+    /// ones.
     ///
     /// # Errors
-    /// The whole error text.
+    /// The complete error text.
     pub fn rewrite(&mut self, settings: &Settings) -> Result<(), String> {
         match &self.config_file {
             None => return Err("ERR The server is running without a config file".into()),
@@ -223,7 +229,8 @@ impl Lasting {
         };
         let is_due = |setting: &&Setting| {
             let (key, now) = (setting.key, settings.value(setting.key));
-            // A flag or a variable gives it again at the next start; the data have what belongs to them.
+            // Values of flags and variables apply again at the next start; settings of the data are in the
+            // log.
             let is_given = self.is_given(key) && now == started.value(key);
             let is_elsewhere = setting.of_data && !has_line(key);
             setting.mutable && now != self.base.value(key) && !is_given && !is_elsewhere
@@ -232,8 +239,8 @@ impl Lasting {
         self.write_lines(&changes).map_err(|error| format!("ERR Rewriting config file: {error}"))
     }
 
-    /// Reads the configuration file again. What it says of settings that it says the same of as before changes nothing: a client
-    /// may have set them since.
+    /// Reads the configuration file again. Only lines that have changed since the last reading take effect:
+    /// the others may have been overridden by a client meanwhile.
     ///
     /// # Errors
     /// As [`Lasting::load`]; nothing has changed then.

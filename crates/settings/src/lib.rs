@@ -1,14 +1,16 @@
 //! Configuration: one table ([`table`]) feeds flags, environment, file, `--help`, CONFIG GET and CONFIG SET.
 //!
 //! ```text
-//! defaults < settings.toml (kept for clients) < file (TOML) < SHEAF_* environment < flags   -> Settings, validated as a whole
+//! defaults < settings.toml (set by clients) < file (TOML) < SHEAF_* environment < flags
+//!     -> Settings, validated as a whole
 //! ```
 //!
-//! What it is: names, kinds, ranges and values. What it is not: it acts on nothing; who needs a value reads it.
+//! The crate has names, kinds, ranges and values of settings. It applies none of them; other crates read
+//! them.
 //!
 //! Invariants
-//! - A [`Settings`] holds a valid value for every row: nobody checks again.
-//! - An unknown name is an error wherever it comes from, with the nearest known name in the message.
+//! - A [`Settings`] has a valid value for every row: its users need no checks.
+//! - An unknown name is an error in every source; the message suggests the nearest known name.
 
 mod file;
 mod lasting;
@@ -23,13 +25,13 @@ pub use output_limits::{OutputLimit, OutputLimits};
 pub use table::{ALIASES, Key, OPTIONS, Setting};
 pub use value::{Kind, Value};
 
-/// Why a configuration was refused; the message says what to do.
+/// Why a configuration was refused; the message says how to correct it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// No setting has this name.
     #[error("unknown setting '{name}'{}", suggestion(.name))]
     Unknown {
-        /// The name as it was written.
+        /// The name as given.
         name: String,
     },
     /// The value does not fit the setting.
@@ -37,37 +39,37 @@ pub enum ConfigError {
     Invalid {
         /// The setting.
         name: &'static str,
-        /// What was given.
+        /// The value as given; hidden for secret settings.
         value: String,
-        /// What would be right.
+        /// The accepted values.
         reason: String,
     },
-    /// The setting can only be changed by a restart.
+    /// The setting can be changed only by a restart.
     #[error("'{name}' cannot be changed while the server runs; set it in the file or as a flag and restart")]
     Immutable {
         /// The setting.
         name: &'static str,
     },
-    /// The file cannot be read.
+    /// A settings file cannot be read.
     #[error("cannot read the settings of {path}: {reason}")]
     File {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// Why not.
+        /// The error of the operating system.
         reason: String,
     },
-    /// It is no TOML, or not a flat table.
+    /// A settings file is not valid TOML, or not a flat table.
     #[error("{reason}")]
     Syntax {
-        /// A description of the damage.
+        /// A description of the error, without the text of the line.
         reason: String,
     },
-    /// What is wrong, and where it was given.
+    /// An error with the position of the value.
     #[error("{place}: {error}")]
     At {
         /// A variable, a flag, or a line of a file.
         place: String,
-        /// What is wrong.
+        /// The error.
         error: Box<ConfigError>,
     },
 }
@@ -86,7 +88,7 @@ fn suggestion(name: &str) -> String {
     }
 }
 
-/// Levenshtein's distance, for suggestions in messages.
+/// The Levenshtein distance, for suggestions in messages.
 fn edit_distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();
@@ -101,7 +103,7 @@ fn edit_distance(left: &str, right: &str) -> usize {
     row[right.len()]
 }
 
-/// Most bytes of a packed list whose size is given in elements.
+/// Maximum bytes of a packed list whose size is limited in elements.
 const LIST_BYTES_MAX: u32 = 8192;
 
 /// A valid value for every setting.
@@ -118,20 +120,20 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Sets one value, mutable or not.
+    /// Sets a value, also of an immutable setting.
     ///
     /// # Errors
-    /// An unknown name or an invalid value.
+    /// If the name is unknown or the value is invalid.
     pub fn set(&mut self, name: &str, value: &str) -> Result<&'static Setting, ConfigError> {
         let (index, option) = find(name)?;
         self.values[index] = option.parse_over(value, &self.values[index])?;
         Ok(option)
     }
 
-    /// As [`Settings::set`], for a running server.
+    /// As [`Settings::set`], on a running server.
     ///
     /// # Errors
-    /// Also if the setting is immutable.
+    /// Also if the value of an immutable setting would change.
     pub fn set_live(&mut self, name: &str, value: &str) -> Result<&'static Setting, ConfigError> {
         let (index, option) = find(name)?;
         let parsed = option.parse_over(value, &self.values[index])?;
@@ -142,12 +144,12 @@ impl Settings {
         Ok(option)
     }
 
-    /// (setting, value as text) of every setting, in table order.
+    /// All settings with their values as text, in table order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Setting, String)> + '_ {
         OPTIONS.iter().zip(&self.values).map(|(option, value)| (option, option.render(value)))
     }
 
-    /// Takes one value from others.
+    /// Copies one value from other settings.
     pub fn take_from(&mut self, other: &Settings, key: Key) {
         self.values[key as usize] = other.value(key).clone();
     }
@@ -157,12 +159,16 @@ impl Settings {
         &self.values[key as usize]
     }
 
-    /// A value as text.
+    /// The value of a setting as text.
     pub fn rendered(&self, key: Key) -> String {
         OPTIONS[key as usize].render(self.value(key))
     }
 
-    /// A number.
+    /// The value of a setting of [`Kind::Integer`] or [`Kind::Bytes`].
+    ///
+    /// # Panics
+    ///
+    /// If the setting is of another kind.
     pub fn integer(&self, key: Key) -> u64 {
         match self.values[key as usize] {
             Value::Integer(value) => value,
@@ -170,7 +176,11 @@ impl Settings {
         }
     }
 
-    /// A number that may be negative.
+    /// The value of a setting of [`Kind::Signed`].
+    ///
+    /// # Panics
+    ///
+    /// If the setting is of another kind.
     pub fn signed(&self, key: Key) -> i64 {
         match self.values[key as usize] {
             Value::Signed(value) => value,
@@ -178,7 +188,11 @@ impl Settings {
         }
     }
 
-    /// A switch.
+    /// The value of a setting of [`Kind::Switch`].
+    ///
+    /// # Panics
+    ///
+    /// If the setting is of another kind.
     pub fn switch(&self, key: Key) -> bool {
         match self.values[key as usize] {
             Value::Switch(value) => value,
@@ -186,7 +200,11 @@ impl Settings {
         }
     }
 
-    /// A text or the name of a choice.
+    /// The value of a setting of [`Kind::Text`], [`Kind::Events`] or [`Kind::Choice`].
+    ///
+    /// # Panics
+    ///
+    /// If the setting is of another kind.
     pub fn text(&self, key: Key) -> &str {
         match &self.values[key as usize] {
             Value::Text(value) => value,
@@ -195,7 +213,7 @@ impl Settings {
         }
     }
 
-    /// How much clients may leave untaken.
+    /// The limits of the clients' unsent output.
     pub fn output_limits(&self) -> OutputLimits {
         match self.values[Key::ClientOutputBufferLimit as usize] {
             Value::OutputLimits(limits) => limits,
@@ -203,7 +221,7 @@ impl Settings {
         }
     }
 
-    /// (name, value as text) of every setting under its older names.
+    /// All settings with older names: the older name and the value as text.
     pub fn aliases(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         let rendered = |key: Key| OPTIONS[key as usize].render(&self.values[key as usize]);
         ALIASES.iter().map(move |(alias, key)| (*alias, rendered(*key)))
@@ -218,11 +236,11 @@ impl Settings {
         }
     }
 
-    /// Up to which size collections are packed.
+    /// The size limits up to which collections are packed.
     pub fn packed_limits(&self) -> PackedLimits {
         let number = |key| u32::try_from(self.integer(key)).unwrap_or(u32::MAX);
         let list_size = self.signed(Key::ListMaxListpackSize);
-        // Below zero it names one of the sizes 4 KiB, 8 KiB ...
+        // Values from -1 to -5 stand for 4, 8, 16, 32, 64 KiB.
         let (list_entries, list_bytes) = match u32::try_from(list_size) {
             Ok(entries) => (entries.max(1), LIST_BYTES_MAX),
             Err(_) => (u32::MAX, 2048 << list_size.unsigned_abs()),
@@ -241,7 +259,7 @@ impl Settings {
     }
 }
 
-/// The setting of this name, whatever its case.
+/// The setting with this name or older name, ignoring case; `None` if unknown.
 pub fn setting_named(name: &[u8]) -> Option<&'static Setting> {
     find(std::str::from_utf8(name).ok()?).ok().map(|(_, setting)| setting)
 }

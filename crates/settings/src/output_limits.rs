@@ -1,7 +1,8 @@
-//! How much a client may leave untaken before it is disconnected (`client-output-buffer-limit`), by what the client does.
+//! Limits of a client's unsent output before it is disconnected (`client-output-buffer-limit`), by class of
+//! client.
 //!
-//! Written as in Redis: for each class its name, a hard limit, a soft limit, and the seconds for which the soft limit may be
-//! exceeded; 0 for no limit. Classes that are not named keep what they have.
+//! Written as in Redis: for each class its name, a hard limit, a soft limit, and the seconds for which the
+//! soft limit may be exceeded; 0 for no limit. Classes that are not named keep their limits.
 
 use std::fmt;
 
@@ -9,30 +10,30 @@ use engine::clients::ClientKind;
 
 use super::value::parse_bytes;
 
-/// The classes in the order in which they are shown, as they are called there.
+/// The classes in the order and with the names in which they are shown.
 const CLASSES: [(ClientKind, &str); 3] =
     [(ClientKind::Normal, "normal"), (ClientKind::Replica, "slave"), (ClientKind::PubSub, "pubsub")];
 
 /// The limits of one class; 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutputLimit {
-    /// Disconnected at once above so many bytes.
+    /// Unsent bytes above which the client is disconnected at once.
     pub hard_bytes: u64,
-    /// Disconnected above so many bytes ...
+    /// Unsent bytes above which the client is disconnected after `soft_seconds`.
     pub soft_bytes: u64,
-    /// ... for so many seconds.
+    /// Seconds for which `soft_bytes` may be exceeded.
     pub soft_seconds: u64,
 }
 
-/// See the module documentation.
+/// The limits of all classes of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutputLimits([OutputLimit; 3]);
 
 impl OutputLimits {
-    /// Reads limits in place of some of these.
+    /// Parses limits; classes that are not named keep the present ones.
     ///
     /// # Errors
-    /// The reason, in the words of Redis.
+    /// The error text of Redis.
     pub fn parse_over(mut self, text: &str) -> Result<OutputLimits, String> {
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         if words.is_empty() || !words.len().is_multiple_of(4) {
@@ -54,13 +55,13 @@ impl OutputLimits {
         Ok(self)
     }
 
-    /// The limits of a client that does this.
+    /// The limits of a class; none for [`ClientKind::Master`].
     pub fn of(&self, kind: ClientKind) -> OutputLimit {
         position(kind).map(|position| self.0[position]).unwrap_or_default()
     }
 }
 
-/// A master is no client.
+/// The index of a class in [`CLASSES`]; `None` for a master, which is not a client.
 fn position(kind: ClientKind) -> Option<usize> {
     CLASSES.iter().position(|(known, _)| *known == kind)
 }

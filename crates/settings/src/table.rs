@@ -1,21 +1,21 @@
-//! The table of settings. Adding one: a key, a row, and a reason in the change that does it.
+//! The table of settings. A new setting needs a key, a row, and a justification in its commit.
 
 use super::value::Kind;
 
 /// One setting.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its key; its discriminant is the position in the table.
+    /// Its key; the discriminant is the position in the table.
     pub key: Key,
-    /// Its name everywhere: flag, environment (`SHEAF_` and upper case), file, CONFIG.
+    /// Its name in all sources: flag, environment (`SHEAF_` and upper case), file, CONFIG.
     pub name: &'static str,
-    /// What it accepts.
+    /// The accepted values.
     pub kind: Kind,
     /// Its default, as text.
     pub default: &'static str,
     /// Whether CONFIG SET may change it.
     pub mutable: bool,
-    /// Whether it belongs to the data: the log of a group of servers has it, and those who follow take it from there.
+    /// Whether it belongs to the data: it is stored in the log, and replicas take it from there.
     pub of_data: bool,
     /// One sentence for `--help` and the file.
     pub doc: &'static str,
@@ -23,7 +23,7 @@ pub struct Setting {
 
 macro_rules! settings {
     ($($key:ident $name:literal $kind:expr, $default:literal, $mutability:ident, $doc:literal;)*) => {
-        /// Names a setting in code.
+        /// Identifies a setting in code.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Key {
             $(#[doc = $doc] $key,)*
@@ -45,16 +45,16 @@ macro_rules! settings {
 }
 
 enum Mutability {
-    /// A restart changes it.
+    /// Only a restart can change it.
     Fixed,
-    /// CONFIG SET changes it.
+    /// CONFIG SET can change it.
     Mutable,
-    /// CONFIG SET of the leader changes it for all who have its data.
+    /// CONFIG SET on the leader changes it for the leader and its replicas.
     OfData,
 }
 
 impl Setting {
-    /// Whether its value is not shown to anybody who has not asked for it.
+    /// Whether its value is a password, which is not shown in messages.
     pub fn is_secret(&self) -> bool {
         matches!(self.key, Key::Requirepass | Key::AdminPassword | Key::Masterauth)
     }
@@ -62,7 +62,7 @@ impl Setting {
 
 const BYTES_ANY: Kind = Kind::Bytes { min: 0, max: u64::MAX };
 const SECONDS_ANY: Kind = Kind::Integer { min: 0, max: u32::MAX as u64 };
-/// More would make every edit of a packed collection slow.
+/// Larger limits would make every edit of a packed collection slow.
 const ENTRIES: Kind = Kind::Integer { min: 0, max: 32_000 };
 const VALUE_BYTES: Kind = Kind::Integer { min: 0, max: 1 << 20 };
 const EVICTION_POLICIES: &[&str] = &[
@@ -151,7 +151,7 @@ settings! {
     Appendonly "appendonly" Kind::Choice(&["yes"]), "yes", Fixed, "Always yes: every write is in the log.";
 }
 
-/// Older names of settings, which tools still use.
+/// Older names of settings, still used by tools.
 pub static ALIASES: &[(&str, Key)] = &[
     ("replicaof", Key::ReplicaOf),
     ("slaveof", Key::ReplicaOf),

@@ -2,37 +2,38 @@
 
 use super::{ConfigError, output_limits::OutputLimits, table::Setting};
 
-/// What a setting accepts.
+/// The type and range of a setting's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A number in a range, both ends included.
     Integer {
-        /// Smallest.
+        /// Smallest value.
         min: u64,
-        /// Largest.
+        /// Largest value.
         max: u64,
     },
-    /// As [`Kind::Integer`], also below zero.
+    /// As [`Kind::Integer`], with negative numbers.
     Signed {
-        /// Smallest.
+        /// Smallest value.
         min: i64,
-        /// Largest.
+        /// Largest value.
         max: i64,
     },
-    /// Bytes in a range; `kb`, `mb`, `gb` (powers of 1024) and `k`, `m`, `g` (powers of 1000) are understood.
+    /// Bytes in a range; the units `kb`, `mb`, `gb` (powers of 1024) and `k`, `m`, `g` (powers of 1000) are
+    /// accepted.
     Bytes {
-        /// Smallest.
+        /// Smallest value.
         min: u64,
-        /// Largest.
+        /// Largest value.
         max: u64,
     },
-    /// `yes` or `no`.
+    /// `yes` or `no`; `true`, `on`, `false`, `off` are accepted, too.
     Switch,
-    /// Any text without line ends.
+    /// Text without line ends and zero bytes.
     Text,
     /// One of these names.
     Choice(&'static [&'static str]),
-    /// The letters of classes of events; see [`engine::EventClass`].
+    /// The letters of event classes; see [`engine::EventClass`].
     Events,
     /// Limits by class of clients; see [`OutputLimits`].
     OutputLimits,
@@ -56,7 +57,8 @@ pub enum Value {
 }
 
 impl Setting {
-    /// Reads a value that takes the place of `old`, or, where it says so, of parts of it.
+    /// Parses a value. If the text sets only a part, as for [`Kind::OutputLimits`], the rest is that of
+    /// `old`.
     ///
     /// # Errors
     /// As [`Setting::parse`].
@@ -66,10 +68,10 @@ impl Setting {
         limits.parse_over(text).map(Value::OutputLimits).map_err(invalid)
     }
 
-    /// Reads a value.
+    /// Parses a value.
     ///
     /// # Errors
-    /// If the text is no value of this kind, or out of range.
+    /// If the text is not a value of this kind, or out of range.
     pub fn parse(&self, text: &str) -> Result<Value, ConfigError> {
         let invalid = |reason: String| self.invalid(text, reason);
         match self.kind {
@@ -120,7 +122,7 @@ impl Setting {
         ConfigError::Invalid { name: self.name, value: value.into(), reason }
     }
 
-    /// Writes a value as CONFIG GET shows it.
+    /// The value as text, as shown by CONFIG GET.
     pub fn render(&self, value: &Value) -> String {
         match value {
             Value::Integer(value) => value.to_string(),

@@ -1,8 +1,8 @@
 //! Nanoseconds per command of the request parser and per value of the reply writer.
 //!
-//! `cargo bench -p wire`. Prints the best of some rounds, because noise only ever adds.
+//! `cargo bench -p wire`. Prints the best of several rounds, because noise only ever adds.
 
-// A benchmark measures real time; it is no part of the server.
+// A benchmark measures real time; it is not part of the server.
 #![allow(clippy::disallowed_methods)]
 
 use std::hint::black_box;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use wire::{Limits, Protocol, ReplyWriter, RequestBatch, RequestParser};
 
-/// Commands of one pipeline, values of one reply buffer.
+/// Commands of one pipeline, and values of one reply buffer.
 const COMMANDS: usize = 64;
 const PASSES: usize = 2_000;
 const ROUNDS: usize = 40;
@@ -40,7 +40,7 @@ fn main() {
     report("reply double 0.1", || reply(|writer| writer.double(black_box(0.1))));
 }
 
-/// Runs what handles `COMMANDS` items and prints its best time for one of them.
+/// Runs a function that handles `COMMANDS` items, and prints the best time per item.
 fn report(name: &str, mut run: impl FnMut() -> usize) {
     let mut best_ns = f64::INFINITY;
     for _ in 0..ROUNDS {
@@ -56,7 +56,7 @@ thread_local! {
     static BATCH: std::cell::RefCell<RequestBatch> = const { std::cell::RefCell::new(RequestBatch::new()) };
 }
 
-/// Parses all commands and looks at each argument's length and first byte, as any execution would.
+/// Parses all commands and reads each argument's length and first byte, as any execution would.
 fn parse(bytes: &[u8]) -> usize {
     BATCH.with_borrow_mut(|batch| pass(&mut RequestParser::new(), bytes, batch).1)
 }

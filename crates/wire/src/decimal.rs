@@ -1,8 +1,8 @@
-//! Sums of decimal numbers given as text, as INCRBYFLOAT and HINCRBYFLOAT need them.
+//! Sums of decimal numbers given as text, for INCRBYFLOAT and HINCRBYFLOAT.
 //!
 //! Redis adds in 80-bit floating point and shows 17 digits after the point, so that 0.1 + 0.2 is 0.3 and not
-//! 0.30000000000000004. Here operands that fit are added exactly, in units of 10^-17, which gives the same sums as Redis
-//! where 80 bits are enough, and the exact one where they are not. Digits of an operand that come after those are rounded;
+//! 0.30000000000000004. Here operands that fit are added exactly, in units of 10^-17. The sums equal those of
+//! Redis where 80 bits suffice, and are exact where they do not. Further digits of an operand are rounded;
 //! operands of 10^20 and more are added as `f64`.
 //!
 //! The result has no exponent, no zeros at the end of its fraction, and no `-0`.
@@ -10,10 +10,10 @@
 use crate::double::{FRACTION_DIGITS_MAX, format_plain};
 use crate::number::parse_f64;
 
-/// Why there is no sum.
+/// Why two numbers cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddError {
-    /// An operand is no number; see [`parse_f64`].
+    /// An operand is not a number; see [`parse_f64`].
     #[error("value is not a valid float")]
     NotAFloat,
     /// The sum is infinite, or infinities cancel each other out.
@@ -21,7 +21,7 @@ pub enum AddError {
     NotFinite,
 }
 
-/// Appends the sum of two numbers to `out`; on an error nothing.
+/// Appends the sum of two numbers to `out`; on an error it appends nothing.
 pub fn add(left: &[u8], right: &[u8], out: &mut Vec<u8>) -> Result<(), AddError> {
     let (left_float, right_float) = (parse_f64(left), parse_f64(right));
     let sum_float = left_float.ok_or(AddError::NotAFloat)? + right_float.ok_or(AddError::NotAFloat)?;
@@ -30,7 +30,7 @@ pub fn add(left: &[u8], right: &[u8], out: &mut Vec<u8>) -> Result<(), AddError>
     }
     match (parse_fixed(left), parse_fixed(right)) {
         (Some(left), Some(right)) => format_fixed(left + right, out),
-        // Adding 0.0 makes -0.0 the zero that Redis shows.
+        // Adding 0.0 turns -0.0 into 0, as in Redis.
         _ => format_plain(sum_float + 0.0, out),
     }
     Ok(())
@@ -39,7 +39,8 @@ pub fn add(left: &[u8], right: &[u8], out: &mut Vec<u8>) -> Result<(), AddError>
 /// 1 in units of 10^-17.
 const ONE: i128 = 10i128.pow(FRACTION_DIGITS_MAX as u32);
 
-/// Most digits of a fixed point number: 20 before the point and 17 after it. Two of them can be added in 127 bits.
+/// Maximum digits of a fixed-point number: 20 before the point and 17 after it. The sum of two fits in 127
+/// bits.
 const DIGITS_MAX: usize = 20 + FRACTION_DIGITS_MAX;
 
 /// Reads a number in units of 10^-17, to the nearest one; `None` if it has too many digits.
@@ -73,20 +74,21 @@ fn parse_fixed(text: &[u8]) -> Option<i128> {
     Some(if negative { -value } else { value })
 }
 
-/// The number after `e`, if it is of a size that can matter.
+/// The exponent after `e`; `None` if it is malformed or its magnitude exceeds 10,000.
 fn parse_exponent(text: &[u8]) -> Option<i32> {
     let exponent: i32 = std::str::from_utf8(text).ok()?.parse().ok()?;
     (exponent.abs() <= 10_000).then_some(exponent)
 }
 
-/// `value * 10^shift`, rounded half up, where `value` has so many `digits`; `None` if that has more than `DIGITS_MAX`.
+/// `value * 10^shift`, rounded half up, where `value` has `digits` digits; `None` if the result has more than
+/// `DIGITS_MAX`.
 fn shift_decimal(value: i128, digits: usize, shift: i32) -> Option<i128> {
     if value == 0 {
         return Some(0);
     }
     let power = 10i128.checked_pow(shift.unsigned_abs());
     if shift < 0 {
-        // No value reaches half of a power that does not fit.
+        // If the power does not fit, no value reaches half of it.
         return Some(power.map_or(0, |power| (value + power / 2) / power));
     }
     let power = power?;
@@ -103,7 +105,7 @@ fn format_fixed(value: i128, out: &mut Vec<u8>) {
     if fraction == 0 {
         return;
     }
-    // One more digit in front keeps the zeros after the point; its place is taken by the point.
+    // An additional leading digit keeps the zeros after the point; the point then replaces it.
     let point = out.len();
     out.extend_from_slice(buffer.format(fraction + ONE.unsigned_abs()).as_bytes());
     out[point] = b'.';

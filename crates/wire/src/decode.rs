@@ -1,9 +1,9 @@
-//! Replies read back, and written in the other version of the protocol: for tests, simulations, importers, and replies that
-//! were kept; not for the hot path.
+//! Decodes replies, and writes decoded ones in either version of the protocol: for tests, simulations,
+//! importers and stored replies; not for the hot path.
 //!
-//! Decodes one whole RESP2 or RESP3 value at a time into owned memory. Streamed strings and aggregates (`$?`, `*?`) are
-//! refused: neither Redis nor this server sends them. Memory is bounded by the limits and by the bytes received, depth by
-//! [`DecodeLimits::nesting_max`].
+//! Decodes one complete RESP2 or RESP3 value at a time into owned memory. Streamed strings and aggregates
+//! (`$?`, `*?`) are refused: neither Redis nor this server sends them. Memory is bounded by the limits and by
+//! the bytes received, depth by [`DecodeLimits::nesting_max`].
 
 use crate::number::{parse_f64, parse_i64};
 
@@ -16,7 +16,7 @@ mod write;
 pub enum Value {
     /// `+`: a simple string.
     Simple(Vec<u8>),
-    /// `-` or `!`: an error, from its code on.
+    /// `-` or `!`: an error, including its code.
     Error(Vec<u8>),
     /// `:`
     Integer(i64),
@@ -43,13 +43,13 @@ pub enum Value {
     Map(Vec<(Value, Value)>),
     /// `~`: values in the order sent.
     Set(Vec<Value>),
-    /// `>`: something that was not asked for.
+    /// `>`: out-of-band data.
     Push(Vec<Value>),
-    /// `|`: attributes and the value they belong to.
+    /// `|`: attributes and the value that they describe.
     Attributed {
         /// Pairs in the order sent.
         attributes: Vec<(Value, Value)>,
-        /// What they say something about.
+        /// The described value.
         value: Box<Value>,
     },
 }
@@ -57,11 +57,11 @@ pub enum Value {
 /// Bounds of one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeLimits {
-    /// Longest encoding of the whole value, in bytes.
+    /// Maximum length of the encoded value, in bytes.
     pub bytes_max: usize,
-    /// Most values within it, all levels together.
+    /// Maximum number of values within it, on all levels together.
     pub elements_max: usize,
-    /// Most aggregates within each other. Kept below 1000 whatever is asked for, for the sake of the stack.
+    /// Maximum nesting of aggregates. Capped at [`NESTING_CEILING`], to bound the use of the stack.
     pub nesting_max: usize,
 }
 
@@ -77,16 +77,16 @@ impl Default for DecodeLimits {
     }
 }
 
-/// Why bytes are no value.
+/// Why bytes are not a valid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// A type byte that no version of the protocol knows.
+    /// A type byte of no version of the protocol.
     #[error("unknown type byte {0:#04x}")]
     UnknownType(u8),
-    /// A length that is no number, is negative, or that of a streamed value.
+    /// A length that is not a number, is negative, or is that of a streamed value.
     #[error("invalid length")]
     InvalidLength,
-    /// Something that is no number, truth value or format where one must be.
+    /// An invalid number, boolean or format.
     #[error("invalid scalar")]
     InvalidScalar,
     /// A line or bulk string that does not end in CR LF.
@@ -103,9 +103,9 @@ pub enum DecodeError {
     TooDeep,
 }
 
-/// Decodes the value that `bytes` begins with, and tells how many bytes it took; `None` if it is incomplete.
+/// Decodes the first value in `bytes`, and returns it with its encoded length; `None` if it is incomplete.
 ///
-/// Starts from the first byte on each call.
+/// Each call starts from the first byte.
 pub fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<Option<(Value, usize)>, DecodeError> {
     let window = &bytes[..bytes.len().min(limits.bytes_max)];
     let mut reader = Reader { rest: window, elements_left: limits.elements_max };
@@ -117,13 +117,13 @@ pub fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<Option<(Value, usiz
     }
 }
 
-/// Deepest nesting that any limit can allow.
+/// Upper bound of [`DecodeLimits::nesting_max`].
 const NESTING_CEILING: usize = 1000;
 
-/// Values reserved ahead at most: the rest must have arrived before memory is taken for it.
+/// Maximum number of values to reserve room for. Further room is taken only as values arrive.
 const RESERVED_MAX: usize = 1024;
 
-/// Why reading ended early.
+/// Why decoding ended early.
 enum Stop {
     Incomplete,
     Invalid(DecodeError),
@@ -194,7 +194,7 @@ impl<'b> Reader<'b> {
         Ok(pairs)
     }
 
-    /// Refuses at once what would be refused after many elements.
+    /// Refuses an aggregate at its header if its elements would exceed the limit.
     fn check_elements(&self, announced: usize) -> Result<(), DecodeError> {
         if announced > self.elements_left { Err(DecodeError::TooManyElements) } else { Ok(()) }
     }
@@ -210,7 +210,7 @@ impl<'b> Reader<'b> {
         Ok(self.bulk(false)?.ok_or(DecodeError::InvalidLength)?)
     }
 
-    /// The bytes of a bulk string whose length comes next; `None` if the length is -1.
+    /// The content of a bulk string, from its length on; `None` if the length is -1.
     fn bulk(&mut self, nullable: bool) -> Result<Option<&'b [u8]>, Stop> {
         let Some(len) = self.length(nullable)? else {
             return Ok(None);
@@ -224,7 +224,7 @@ impl<'b> Reader<'b> {
         Ok(Some(bytes))
     }
 
-    /// A length; `None` if it is -1 and may be.
+    /// A length; `None` if it is -1 and `nullable`.
     fn length(&mut self, nullable: bool) -> Result<Option<usize>, Stop> {
         let len = parse_i64(self.line()?).ok_or(DecodeError::InvalidLength)?;
         if len == -1 && nullable {
@@ -233,7 +233,7 @@ impl<'b> Reader<'b> {
         Ok(Some(usize::try_from(len).map_err(|_| DecodeError::InvalidLength)?))
     }
 
-    /// The bytes up to the next CR LF. A CR or LF alone is an error.
+    /// The bytes up to the next CR LF. A single CR or LF is an error.
     fn line(&mut self) -> Result<&'b [u8], Stop> {
         let end = memchr::memchr2(b'\r', b'\n', self.rest).ok_or(Stop::Incomplete)?;
         let (line, rest) = self.rest.split_at(end);
@@ -246,7 +246,7 @@ impl<'b> Reader<'b> {
     }
 }
 
-/// A value that is one line.
+/// A value that consists of one line.
 fn scalar(kind: u8, line: &[u8]) -> Option<Value> {
     match (kind, line) {
         (b'+', text) => Some(Value::Simple(text.to_vec())),

@@ -1,8 +1,9 @@
-//! Floating point numbers as Redis 7.2 writes them: the fewest digits that read back as the same number.
+//! Floating-point numbers in the format of Redis 7.2: the fewest digits that parse to the same number.
 //!
-//! Integers have no fraction, numbers of everyday size no exponent; infinities and not-a-number are `inf`, `-inf`, `nan`.
+//! Integers have no fraction; numbers of moderate size have no exponent; the special values are `inf`,
+//! `-inf`, `nan`.
 
-/// Appends `value` as replies show it: scores, distances, weights.
+/// Appends `value` in the format of replies: scores, distances, weights.
 pub fn format_double(value: f64, out: &mut Vec<u8>) {
     if let Some(special) = special_name(value) {
         return out.extend_from_slice(special);
@@ -21,8 +22,8 @@ pub fn format_double(value: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends `value` without an exponent, however large or small, with at most [`FRACTION_DIGITS_MAX`] digits after the point:
-/// what INCRBYFLOAT stores when its operands are not plain decimals (see [`crate::decimal`]).
+/// Appends `value` without an exponent, with at most [`FRACTION_DIGITS_MAX`] digits after the point: the form
+/// that INCRBYFLOAT stores if its operands are not plain decimals (see [`crate::decimal`]).
 pub fn format_plain(value: f64, out: &mut Vec<u8>) {
     if let Some(special) = special_name(value) {
         return out.extend_from_slice(special);
@@ -38,10 +39,10 @@ pub fn format_plain(value: f64, out: &mut Vec<u8>) {
     decimal.write_plain(out);
 }
 
-/// Digits after the point that numbers without an exponent have at most.
+/// Maximum digits after the point of numbers without an exponent.
 pub const FRACTION_DIGITS_MAX: usize = 17;
 
-/// Integers up to here are written as integers; beyond it neighbours are more than 1 apart.
+/// 2^52. Larger numbers are written by the general path: their neighbours are at least 1 apart.
 const INTEGER_MAX: f64 = 4_503_599_627_370_496.0;
 
 fn special_name(value: f64) -> Option<&'static [u8]> {
@@ -58,7 +59,8 @@ fn exact_integer(value: f64) -> Option<i64> {
     (value.abs() <= INTEGER_MAX && value.trunc() == value).then_some(value as i64)
 }
 
-/// The shortest decimal of a positive number: `0.<digits> * 10^point`, no zero at either end of the digits.
+/// The shortest decimal of a positive number: `0.<digits> * 10^point`, without zeros at either end of the
+/// digits.
 struct Shortest {
     digits: [u8; Shortest::DIGITS_MAX],
     count: usize,
@@ -66,7 +68,7 @@ struct Shortest {
 }
 
 impl Shortest {
-    /// An `f64` never needs more.
+    /// Sufficient for every `f64`.
     const DIGITS_MAX: usize = 17;
 
     /// The shortest decimal of a positive finite number.
@@ -85,7 +87,7 @@ impl Shortest {
         shortest
     }
 
-    /// Appends a digit; zeros before the first other one only move the point.
+    /// Appends a digit; leading zeros only move the point.
     fn append(&mut self, digit: u8) {
         if self.count == 0 && digit == b'0' {
             self.point -= 1;
@@ -105,7 +107,7 @@ impl Shortest {
         &self.digits[..self.count]
     }
 
-    /// Rounds half up to `places` digits after the point. Leaves no digit at all if the number rounds to zero.
+    /// Rounds half up to `places` digits after the point. No digits remain if the number rounds to zero.
     fn round_fraction(&mut self, places: usize) {
         let kept = self.point + places as i32;
         if kept >= self.count as i32 {
@@ -120,7 +122,7 @@ impl Shortest {
         self.trim_end();
     }
 
-    /// Adds one to the last kept digit; nines give way to a carry.
+    /// Adds one to the last kept digit; nines are dropped with a carry.
     fn increment_last(&mut self) {
         while self.count > 0 && self.digits[self.count - 1] == b'9' {
             self.count -= 1;
@@ -134,8 +136,8 @@ impl Shortest {
         }
     }
 
-    /// Whether Redis writes it without an exponent: up to 7 zeros after an integer's digits, up to 6 digits after the
-    /// point, or more than those near 1.
+    /// Whether Redis writes the number without an exponent: up to 7 zeros after an integer's digits, up to 6
+    /// digits after the point, or more if the number is near 1.
     fn is_everyday(&self) -> bool {
         let lowest = self.point - self.count as i32;
         let magnitude = (self.point - 1).abs();

@@ -1,34 +1,36 @@
-//! Glob patterns over bytes, with the meaning KEYS, SCAN, PSUBSCRIBE and CONFIG GET give them.
+//! Glob patterns over bytes, with the semantics of KEYS, SCAN, PSUBSCRIBE and CONFIG GET.
 //!
-//! `*` any bytes, `?` one byte, `[abc]` `[a-z]` `[^a]` one byte of (not of) a set, `\x` the byte x. As in Redis: a set that is
-//! never closed ends with the pattern, a range may be given backwards, `]` right after `[` closes an empty set, and
-//! `\` at the end stands for itself. Unlike Redis, `*` matches the empty string also where nothing else has matched.
+//! `*` any bytes, `?` one byte, `[abc]` `[a-z]` `[^a]` one byte of (not of) a set, `\x` the byte x. As in
+//! Redis: an unclosed set ends with the pattern, a range may be reversed, `]` right after `[` closes an empty
+//! set, and a trailing `\` stands for itself. Unlike in Redis, `*` always matches the empty string, even if
+//! nothing else has matched.
 //!
-//! Work is bounded by pattern length times text length, memory by a constant: only the last `*` can be worth going back to.
+//! Time is bounded by pattern length times text length, memory by a constant: backtracking to the last `*`
+//! suffices.
 
 /// Whether the whole of `text` matches `pattern`.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     run(pattern, text, |byte| byte)
 }
 
-/// As [`matches()`], with ASCII letters equal to their other case.
+/// As [`matches()`], ignoring the case of ASCII letters.
 pub fn matches_ignore_case(pattern: &[u8], text: &[u8]) -> bool {
     run(pattern, text, |byte| byte.to_ascii_lowercase())
 }
 
-/// The bytes that every match begins with: the pattern up to its first special byte.
+/// The literal bytes at the start of every match: the pattern up to its first special byte.
 pub fn literal_prefix(pattern: &[u8]) -> &[u8] {
     let special = pattern.iter().position(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'));
     &pattern[..special.unwrap_or(pattern.len())]
 }
 
-/// Whether the pattern matches nothing but itself.
+/// Whether the pattern has no special bytes and so matches only itself.
 pub fn is_literal(pattern: &[u8]) -> bool {
     literal_prefix(pattern).len() == pattern.len()
 }
 
 fn run(mut pattern: &[u8], mut text: &[u8], fold: impl Fn(u8) -> u8 + Copy) -> bool {
-    // What follows the last `*`, and the text that has yet to be tried against it.
+    // The pattern after the last `*`, and the text at which it is to be tried next.
     let mut retry: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', rest @ ..] = pattern {
@@ -55,7 +57,8 @@ fn run(mut pattern: &[u8], mut text: &[u8], fold: impl Fn(u8) -> u8 + Copy) -> b
     }
 }
 
-/// Matches one byte with the first element of `pattern`, which is no `*`. Returns what follows the element.
+/// Matches one byte with the first element of `pattern`, which is not `*`. Returns the pattern after the
+/// element.
 #[inline]
 fn match_one(pattern: &[u8], byte: u8, fold: impl Fn(u8) -> u8 + Copy) -> Option<&[u8]> {
     match pattern {
@@ -67,7 +70,7 @@ fn match_one(pattern: &[u8], byte: u8, fold: impl Fn(u8) -> u8 + Copy) -> Option
     }
 }
 
-/// Matches one byte with the set that begins after `[` or `[^`. Returns what follows the set.
+/// Matches one byte with a set, given the pattern after its `[` or `[^`. Returns the pattern after the set.
 fn match_set(mut set: &[u8], byte: u8, fold: impl Fn(u8) -> u8, negated: bool) -> Option<&[u8]> {
     let byte = fold(byte);
     let mut found = false;
@@ -164,7 +167,7 @@ mod tests {
         assert!(is_literal(b"abc") && is_literal(b"") && !is_literal(b"a?"));
     }
 
-    /// The definition, without care for time.
+    /// The definition of matching, which takes exponential time.
     fn reference(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern, text) {
             ([], []) => true,

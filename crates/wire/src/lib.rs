@@ -1,14 +1,14 @@
 //! The Redis serialization protocol, versions 2 and 3: bytes in, frames out.
 //!
-//! What it is: the parser of requests ([`RequestParser`]), the writer of replies ([`ReplyWriter`]), a reader of replies
-//! for tests, simulations and importers ([`decode()`]), and the small text rules that belong to the protocol as clients
-//! see it: numbers ([`number`], [`decimal`], [`double`]) and glob patterns ([`glob`]).
+//! The crate has the parser of requests ([`RequestParser`]), the writer of replies ([`ReplyWriter`]), a
+//! decoder of replies for tests, simulations and importers ([`decode()`]), and the text rules of the
+//! protocol: numbers ([`number`], [`decimal`], [`double`]) and glob patterns ([`glob`]).
 //!
-//! What it is not: it owns no socket and no buffer, knows no command, no key and no log position.
+//! It owns no socket and no buffer, and knows no commands, keys or log positions.
 //!
 //! Invariants:
-//! - No input makes it panic, and none makes it reserve more memory than a constant plus what was received.
-//! - A request byte is looked at once, however the input is cut into reads, and how it is cut never changes the result.
+//! - No input causes a panic, or a reservation of more memory than a constant plus the bytes received.
+//! - A request byte is examined once, and the result does not depend on how the input is divided into reads.
 //! - After warm-up nothing is allocated per command or per reply.
 
 #![forbid(unsafe_code)]

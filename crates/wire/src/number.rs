@@ -1,21 +1,22 @@
-//! Strict decimal numbers, as Redis reads them from requests and stored strings.
+//! Strict decimal numbers, as Redis accepts them in requests and stored strings.
 //!
-//! Integers have exactly one accepted spelling: no sign but a leading `-`, no leading zero, no `-0`, no space. So an
-//! integer can be stored as a number and written back as the very bytes it came as. Floating point numbers have many
-//! spellings; they are accepted as `strtod` does, but for spaces, `nan`, hexadecimal digits and anything that does not fit.
+//! An integer has exactly one accepted spelling: no sign but a leading `-`, no leading zero, no `-0`, no
+//! space. So it can be stored as a number and written back byte for byte. Floating-point numbers have many
+//! spellings; they are accepted as by `strtod`, except for spaces, `nan`, hexadecimal digits and numbers out
+//! of range.
 //!
-//! Nothing here allocates or fails in another way than `None`.
+//! Nothing here allocates; the only failure is `None`.
 
-/// Longest text that [`parse_f64`] looks at, in bytes.
+/// Longest text that [`parse_f64`] accepts, in bytes.
 pub const FLOAT_TEXT_BYTES_MAX: usize = 5 * 1024;
 
 /// Digits of the longest `u64` (18446744073709551615).
 const U64_DIGITS_MAX: usize = 20;
 
-/// Every number of this many digits fits into a `u64` and an `i64`.
+/// Every number of at most this many digits fits into a `u64` and an `i64`.
 const SAFE_DIGITS: usize = 18;
 
-/// Reads a canonical signed integer: `0`, or an optional `-` and digits of which the first is not `0`.
+/// Parses a canonical signed integer: `0`, or an optional `-` and digits of which the first is not `0`.
 #[inline]
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
     match text {
@@ -27,7 +28,7 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Reads a canonical unsigned integer: `0`, or digits of which the first is not `0`.
+/// Parses a canonical unsigned integer: `0`, or digits of which the first is not `0`.
 #[inline]
 pub fn parse_u64(digits: &[u8]) -> Option<u64> {
     match digits {
@@ -47,16 +48,18 @@ fn digit_value(byte: u8) -> Option<u64> {
     byte.is_ascii_digit().then(|| u64::from(byte - b'0'))
 }
 
-/// Whether `text` is the one spelling of an `i64`, so that storing the number instead of the bytes loses nothing.
+/// Whether `text` is the canonical spelling of an `i64`, so that storing the number instead of the bytes
+/// loses nothing.
 #[inline]
 pub fn is_canonical_i64(text: &[u8]) -> bool {
     parse_i64(text).is_some()
 }
 
-/// Reads a floating point number: the whole text, `inf` and `infinity` in any case included, `nan` not.
+/// Parses a floating-point number: the whole text; `inf` and `infinity` in any case are accepted, `nan` is
+/// not.
 ///
-/// A number too large for an `f64`, or one other than zero that rounds to zero, is refused like any other text that is
-/// no number.
+/// Numbers too large for an `f64`, and nonzero numbers that round to zero, are refused like text that is not
+/// a number.
 pub fn parse_f64(text: &[u8]) -> Option<f64> {
     if text.len() > FLOAT_TEXT_BYTES_MAX {
         return None;

@@ -1,12 +1,14 @@
-//! Requests: the bytes a client sends, cut into commands and their arguments.
+//! Requests: the bytes sent by a client, divided into commands and their arguments.
 //!
-//! A request is an array of bulk strings (`*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`) or one inline line (`GET k\r\n`). Nothing nests: inside
-//! an array only bulk strings are accepted. What is accepted is what Redis 7.2 accepts, with these two refinements, which
-//! make the result a function of the bytes alone and not of how they arrived:
-//! - a line is too long when its end is not within [`Limits::inline_bytes_max`] bytes, even if all of it arrived at once;
-//! - a zero byte within a line is a byte like any other (Redis stops looking there).
+//! A request is an array of bulk strings (`*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`) or one inline line (`GET k\r\n`).
+//! Nothing nests: an array may contain only bulk strings. The accepted input is that of Redis 7.2, with two
+//! refinements which make the result depend only on the bytes and not on their arrival:
+//! - a line is too long if its end is not within [`Limits::inline_bytes_max`] bytes, even if all of it
+//!   arrived at once;
+//! - a zero byte within a line is a byte like any other (Redis stops searching there).
 //!
-//! As in Redis, the byte after the `\r` of a header and the two bytes after a bulk string are skipped, not checked.
+//! As in Redis, the byte after the `\r` of a header and the two bytes after a bulk string are skipped without
+//! a check.
 
 mod args;
 mod batch;

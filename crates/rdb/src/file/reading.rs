@@ -1,4 +1,4 @@
-//! From a file to a visitor.
+//! Reading a file.
 
 use std::io::Read;
 
@@ -8,7 +8,7 @@ use crate::element::{Dialect, Element, Kind, kind_of, read_elements};
 use crate::input::Input;
 use crate::{Error, types};
 
-/// What the file says about itself.
+/// The format of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// The server whose format it is: `Redis` or `Valkey`.
@@ -20,48 +20,49 @@ pub struct Header {
 /// A key, before its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key<'a> {
-    /// Number of its database.
+    /// The number of its database.
     pub db: u64,
     /// Its name.
     pub name: &'a [u8],
-    /// What its value is.
+    /// The type of its value.
     pub kind: Kind,
-    /// Unix time in milliseconds at which it expires.
+    /// Unix time in milliseconds at which it expires; `None` if it does not.
     pub expire_at_ms: Option<u64>,
 }
 
-/// Data that the file holds and the visitor does not get.
+/// Data in the file that is not passed to the visitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassedOver {
-    /// What a module keeps beside keys.
+    /// Data of a module that belongs to no key.
     ModuleData,
 }
 
-/// Who a file is shown to. An error ends the reading.
+/// Receives the content of a file. An error ends the reading.
 pub trait Visitor {
-    /// Why it stops.
+    /// Why the visitor ends the reading; it must be able to hold a [`FileError`].
     type Error: From<FileError>;
 
-    /// What comes is the value of this key.
+    /// Begins the value of this key.
     fn begin(&mut self, key: &Key<'_>) -> Result<(), Self::Error>;
 
-    /// The next element of the value; none if the value is an empty collection, which old versions could write.
+    /// The next element of the value; never called for an empty collection, which old versions could write.
     fn element(&mut self, element: Element<'_>) -> Result<(), Self::Error>;
 
-    /// The value is complete.
+    /// Ends the value.
     fn end(&mut self) -> Result<(), Self::Error>;
 
-    /// The source of a library of functions.
+    /// The source of a function library.
     fn library(&mut self, source: &[u8]) -> Result<(), Self::Error>;
 
-    /// Something else is in the file.
+    /// Data that is skipped.
     fn passed_over(&mut self, what: PassedOver) -> Result<(), Self::Error>;
 }
 
-/// Reads a file to its end and verifies its checksum. What the visitor was shown is right only if this succeeds.
+/// Reads a file to its end and verifies its checksum. Data passed to the visitor is valid only if this
+/// succeeds.
 ///
 /// # Errors
-/// See [`FileError`]; and the visitor's own.
+/// A [`FileError`], or the visitor's own.
 pub fn read_file<V: Visitor>(file: impl Read, visitor: &mut V) -> Result<Header, V::Error> {
     let mut reading = Reading { source: Source::new(file), db: 0, name: Vec::new(), is_in_value: false };
     reading.run(visitor).map_err(|stop| match stop {
@@ -73,7 +74,7 @@ pub fn read_file<V: Visitor>(file: impl Read, visitor: &mut V) -> Result<Header,
 
 /// Why reading stops.
 enum Stop<E> {
-    /// The bytes are wrong, at a place that is still to be named.
+    /// The bytes are invalid; the position is added later.
     Bytes(Error),
     File(FileError),
     Visitor(E),
@@ -88,7 +89,7 @@ impl<E> From<Error> for Stop<E> {
 struct Reading<R> {
     source: Source<R>,
     db: u64,
-    /// The key that is being read, if one is.
+    /// The name of the key being read; also a scratch buffer.
     name: Vec<u8>,
     is_in_value: bool,
 }
@@ -113,7 +114,8 @@ impl<R: Read> Reading<R> {
             match code {
                 opcodes::END => break,
                 opcodes::SELECT_DB => self.db = self.source.number()?,
-                // Seconds and milliseconds, signed; what is before 1970 has expired as well as what is at its begin.
+                // Deadlines are signed seconds or milliseconds; those before 1970 are clamped to 0, which is
+                // expired as well.
                 opcodes::EXPIRE_TIME => {
                     let seconds = i32::from_le_bytes(self.source.array()?);
                     expire_at_ms = Some(u64::try_from(seconds).unwrap_or(0) * 1000);
@@ -157,7 +159,7 @@ impl<R: Read> Reading<R> {
         }
     }
 
-    /// Reads what belongs to an opcode that stands for no value; `false` if the code is none.
+    /// Reads the operands of an opcode that is no value; `false` if the code is none.
     fn passes_over<V: Visitor>(&mut self, code: u8, visitor: &mut V) -> Result<bool, Stop<V::Error>> {
         let source = &mut self.source;
         let what = match code {
@@ -219,7 +221,7 @@ impl<R: Read> Reading<R> {
         if version >= VERSION_CHECKSUM {
             let (computed, offset) = (self.source.checksum(), self.source.offset());
             let written = u64::from_le_bytes(self.source.array()?);
-            // Zero says that none was computed.
+            // Zero stands for no checksum.
             if written != 0 && written != computed {
                 return Err(Stop::File(FileError::Checksum { offset }));
             }

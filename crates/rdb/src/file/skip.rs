@@ -1,11 +1,10 @@
-//! Passing over what is not read: what modules keep, what nodes of a cluster note.
-//!
-//! Each is walked through in full, because nothing but its structure says where it ends.
+//! Skips data that is not read: data of modules, and notes of cluster nodes. It is parsed in full, since only
+//! its structure tells where it ends.
 
 use crate::Error;
 use crate::input::Input;
 
-/// The parts of what a module has written, each after its number.
+/// The types of the parts of module data, each written before its part.
 const MODULE_END: u64 = 0;
 const MODULE_SIGNED: u64 = 1;
 const MODULE_UNSIGNED: u64 = 2;
@@ -13,9 +12,9 @@ const MODULE_FLOAT: u64 = 3;
 const MODULE_DOUBLE: u64 = 4;
 const MODULE_STRING: u64 = 5;
 
-/// What a module keeps beside keys: its id, when it was written, and parts until the end.
+/// Module data that belongs to no key: the module's id, the time of writing, and parts up to [`MODULE_END`].
 pub(super) fn module_aux(input: &mut impl Input) -> Result<(), Error> {
-    // The id, then a part that says when.
+    // The id, then a part with the time of writing.
     numbers(input, 3)?;
     let mut string = Vec::new();
     loop {
@@ -30,7 +29,7 @@ pub(super) fn module_aux(input: &mut impl Input) -> Result<(), Error> {
     }
 }
 
-/// Slots that a node of a cluster was taking over: who from, and ranges.
+/// Slots that a cluster node was importing: a job name, and ranges of slots.
 pub(super) fn slot_import(input: &mut impl Input) -> Result<(), Error> {
     strings(input, 1, &mut Vec::new())?;
     for _ in 0..input.number()? {

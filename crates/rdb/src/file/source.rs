@@ -1,28 +1,28 @@
-//! The bytes of a file, in order, counted and checksummed.
+//! The bytes of a file, read in order, counted and checksummed.
 
 use std::io::{self, Read};
 
 use crate::input::{Input, STRING_BYTES_MAX};
 use crate::{CRC, Error};
 
-/// Bytes that are read at once.
+/// Bytes read at once.
 const BUFFER_BYTES: usize = 256 << 10;
-/// A long string takes memory in steps of this size, each when the one before is filled.
+/// A long string is allocated in steps of this size, each after the previous one is filled.
 const STEP_BYTES: usize = 1 << 20;
 
-/// An input over a file.
+/// An [`Input`] over a file.
 pub(super) struct Source<R> {
     file: R,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that are filled, and those that are taken.
+    /// Bytes of the buffer that are filled, and bytes that are consumed.
     filled: usize,
     taken: usize,
-    /// Bytes of the buffer that the checksum has seen.
+    /// Bytes of the buffer that are in the checksum.
     summed: usize,
     /// Bytes of the file before the buffer.
     before: u64,
     digest: crc::Digest<'static, u64, crc::Table<16>>,
-    /// What the OS said when a read failed.
+    /// The error of a failed read.
     io_error: Option<io::Error>,
 }
 
@@ -41,12 +41,12 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Position in the file.
+    /// The position in the file.
     pub(super) fn offset(&self) -> u64 {
         self.before + self.taken as u64
     }
 
-    /// The checksum of everything that was taken.
+    /// The checksum of all consumed bytes.
     pub(super) fn checksum(&mut self) -> u64 {
         self.sum();
         self.digest.clone().finalize()
@@ -56,7 +56,7 @@ impl<R: Read> Source<R> {
         self.io_error.take()
     }
 
-    /// Whether nothing is left to take.
+    /// Whether all bytes of the file are consumed.
     pub(super) fn is_at_end(&mut self) -> Result<bool, Error> {
         match self.fill() {
             Err(Error::Truncated) => Ok(true),
@@ -69,7 +69,7 @@ impl<R: Read> Source<R> {
         self.summed = self.taken;
     }
 
-    /// Sees to it that the buffer has a byte to take.
+    /// Reads the next bytes of the file if the buffer is consumed.
     fn fill(&mut self) -> Result<(), Error> {
         if self.taken < self.filled {
             return Ok(());
@@ -90,7 +90,7 @@ impl<R: Read> Source<R> {
         if self.filled == 0 { Err(Error::Truncated) } else { Ok(()) }
     }
 
-    /// Up to `max` bytes, at least one.
+    /// Consumes up to `max` bytes, at least one.
     fn some(&mut self, max: usize) -> Result<&[u8], Error> {
         self.fill()?;
         let start = self.taken;

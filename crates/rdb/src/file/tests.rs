@@ -14,7 +14,7 @@ use crate::{CRC, types};
 /// Database, name, deadline, value.
 type Entry = (u64, Vec<u8>, Option<u64>, Value);
 
-/// Keeps what it is shown.
+/// Collects everything it visits.
 #[derive(Default)]
 struct Kept {
     entries: Vec<Entry>,
@@ -62,7 +62,7 @@ fn read(file: &[u8]) -> Result<Kept, FileError> {
     Ok(kept)
 }
 
-/// A file with a magic, a body, the end and, if the version has one, the checksum.
+/// A file with a magic, a body, the end opcode and, if the version has one, the checksum.
 fn file(magic: &str, body: &[&[u8]]) -> Vec<u8> {
     let mut file = magic.as_bytes().to_vec();
     body.iter().for_each(|part| file.extend_from_slice(part));
@@ -89,14 +89,14 @@ fn field(name: &str, value: &str, expire_at_ms: Option<u64>) -> HashField {
     HashField { name: text(name), value: text(value), expire_at_ms }
 }
 
-/// A string as files hold it, up to 63 bytes.
+/// A string in the encoding of files, up to 63 bytes.
 fn string(bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![u8::try_from(bytes.len()).expect("short")];
     out.extend_from_slice(bytes);
     out
 }
 
-/// A listpack of elements that are encoded but for the length behind them.
+/// A listpack of elements that are encoded except for the length after them.
 fn listpack(elements: &[&[u8]]) -> Vec<u8> {
     let mut body = Vec::new();
     for element in elements {
@@ -110,7 +110,7 @@ fn listpack(elements: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// As servers write them: notes, hints, databases, deadlines and access times.
+/// As written by servers: auxiliary fields, hints, databases, deadlines and access times.
 #[test]
 fn what_stands_beside_values_is_understood() {
     let file = file(
@@ -182,7 +182,7 @@ fn streams_of_all_versions_are_understood() {
     let head = [&b"\x01"[..], &string(&id), &string(&node), b"\x02\x05\x06"].concat();
     // First id, last deleted id, entries added.
     let offsets = b"\x00\x01\x00\x02\x03";
-    // One group with one pending entry and one consumer who has it.
+    // One group with one pending entry, and one consumer that owns it.
     let pending = [&b"\x01"[..], &id, &time, b"\x01"].concat();
     let owned = [&b"\x01"[..], &id].concat();
     let old = [&head[..], b"\x01\x01g\x05\x06", &pending, b"\x01\x01c", &time, &owned].concat();
@@ -285,7 +285,7 @@ fn no_checksum_is_none_and_a_wrong_one_is_noticed() {
 
 #[test]
 fn lengths_are_not_believed() {
-    // Each claims gigabytes and holds nothing: read in no time and no memory, or this test does not end.
+    // Each claims gigabytes but has no content: it must be refused quickly and without allocating them.
     for value_type in [types::LIST, types::SET, types::ZSET_2, types::HASH, types::LIST_QUICKLIST_2] {
         let bytes = file("REDIS0010", &[&[value_type], b"\x01k\x81\xff\xff\xff\xff\xff\xff\xff\xff"]);
         assert!(read(&bytes).is_err());
@@ -355,7 +355,7 @@ fn written(entries: &[Entry]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Gives out a few bytes at a time.
+/// Returns a few bytes per read.
 struct Trickle<'a>(&'a [u8], usize);
 
 impl Read for Trickle<'_> {

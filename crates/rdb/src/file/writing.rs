@@ -1,4 +1,4 @@
-//! From keys to a file.
+//! Writing a file.
 
 use std::io::{self, Write};
 
@@ -6,16 +6,16 @@ use super::{VERSION_ACTIVE_TIMES, VERSION_EXPIRING_FIELDS, opcodes};
 use crate::CRC;
 use crate::writer::{Output, Writer};
 
-/// Bytes that are gathered before they are written.
+/// Bytes collected before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Writes a file of Redis.
+/// Writes a file in the format of Redis.
 pub struct FileWriter<W> {
     values: Writer<FileOutput<W>>,
 }
 
 impl<W: Write> FileWriter<W> {
-    /// Begins a file of a version from 10 to 12. Before 12, fields of hashes do not expire.
+    /// Begins a file of a version from 10 to 12. Below 12, fields of hashes lose their expiry.
     pub fn begin(file: W, version: u16) -> Self {
         static ALGORITHM: crc::Crc<u64, crc::Table<16>> = CRC;
         let buffer = Vec::with_capacity(BUFFER_BYTES);
@@ -30,19 +30,20 @@ impl<W: Write> FileWriter<W> {
         }
     }
 
-    /// Something about the file; readers pass over names they do not know.
+    /// An auxiliary field; readers ignore names that they do not know.
     pub fn note(&mut self, name: &str, text: &str) {
         self.values.output().put(&[opcodes::AUX]);
         self.values.string(name.as_bytes());
         self.values.string(text.as_bytes());
     }
 
-    /// The source of a library of functions; before all keys.
+    /// The source of a function library; to be written before all keys.
     pub fn library(&mut self, source: &[u8]) {
         self.values.library(source);
     }
 
-    /// What follows is of this database, with this many keys, of which this many expire.
+    /// Selects the database of the following keys; `keys` is the number of its keys, `expiring` of those with
+    /// a deadline.
     pub fn select(&mut self, db: u64, keys: u64, expiring: u64) {
         self.values.output().put(&[opcodes::SELECT_DB]);
         self.values.number(db);
@@ -51,7 +52,7 @@ impl<W: Write> FileWriter<W> {
         self.values.number(expiring);
     }
 
-    /// A key; its value, and nothing else, is to be written with what this returns.
+    /// Begins a key. Exactly one value must be written with the returned writer.
     pub fn key(&mut self, name: &[u8], expire_at_ms: Option<u64>) -> &mut Writer<impl Output + use<W>> {
         if let Some(deadline_ms) = expire_at_ms {
             self.values.output().put(&[opcodes::EXPIRE_TIME_MS]);
@@ -61,10 +62,10 @@ impl<W: Write> FileWriter<W> {
         &mut self.values
     }
 
-    /// Ends the file and hands back where it was written.
+    /// Ends the file and returns the underlying writer.
     ///
     /// # Errors
-    /// The first that occurred since the file was begun.
+    /// The first error since [`FileWriter::begin`].
     pub fn finish(mut self) -> io::Result<W> {
         self.values.output().put(&[opcodes::END]);
         self.values.output().flush();
@@ -79,7 +80,7 @@ impl<W: Write> FileWriter<W> {
     }
 }
 
-/// A buffered file with a checksum, and the first error.
+/// A buffered file with its checksum and the first write error.
 struct FileOutput<W> {
     file: W,
     buffer: Vec<u8>,

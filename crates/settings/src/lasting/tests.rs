@@ -1,4 +1,4 @@
-//! Which value wins, what is written where, and that errors say where.
+//! Precedence of sources, the files written, and positions in errors.
 
 use std::fs;
 

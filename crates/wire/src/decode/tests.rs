@@ -1,5 +1,5 @@
-//! What the writer never writes: the other forms of the protocol, broken values, and values over the limits. That all the
-//! writer writes reads back is tested there.
+//! Encodings that the writer never produces: other forms of the protocol, broken values, and values over the
+//! limits. The tests of the writer check that its output decodes.
 
 use proptest::prelude::*;
 
@@ -81,7 +81,7 @@ proptest! {
                 prop_assert_eq!(decoded(&bytes[..size - 1]), Ok(None));
             }
             Ok(None) => {
-                // No beginning of an incomplete value is anything else.
+                // Every prefix of an incomplete value is incomplete, too.
                 for end in 0..bytes.len() {
                     prop_assert_eq!(decoded(&bytes[..end]), Ok(None));
                 }

@@ -1,10 +1,10 @@
-//! Writing a decoded value again, in either version of the protocol.
+//! Writes a decoded value in either version of the protocol.
 
 use crate::{Aggregate, ReplyWriter, Value};
 
 impl Value {
-    /// Writes the value in the types of the writer's version. Attributes are left out. A value that [`decode`](crate::decode()) has
-    /// made is nested no deeper than its limits, and so is this call.
+    /// Writes the value in the types of the writer's version, without attributes. The recursion is as deep as
+    /// the value, which [`decode`](crate::decode()) limits.
     pub fn write(&self, reply: &mut ReplyWriter<'_>) {
         match self {
             Value::Simple(text) => reply.simple(text),

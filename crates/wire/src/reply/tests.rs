@@ -1,4 +1,4 @@
-//! Every kind of value in both versions, as bytes, and read back by the decoder.
+//! Every kind of value in both versions, as bytes, and decoded again.
 
 use proptest::prelude::*;
 

@@ -4,17 +4,17 @@ use std::fmt::{self, Display, Write as _};
 
 use crate::double::format_double;
 
-/// Version of the protocol that a connection speaks.
+/// The protocol version of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// What every connection begins with.
+    /// The initial version of every connection.
     #[default]
     Resp2,
-    /// What `HELLO 3` switches to: maps, sets, doubles, pushes.
+    /// The version after `HELLO 3`: with maps, sets, doubles and pushes.
     Resp3,
 }
 
-/// A value made of other values.
+/// The type of a value made of other values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregate {
     /// Values in order.
@@ -23,11 +23,11 @@ pub enum Aggregate {
     Map,
     /// Values without order or repetition.
     Set,
-    /// Values the client has not asked for.
+    /// Out-of-band values, such as messages.
     Push,
 }
 
-/// The place of an aggregate whose length is not known yet. Give it to [`ReplyWriter::end_deferred`].
+/// The position of an aggregate whose length is not known yet. To be passed to [`ReplyWriter::end_deferred`].
 #[must_use = "the reply lacks its header until the aggregate is ended"]
 #[derive(Debug)]
 pub struct Deferred {
@@ -42,19 +42,19 @@ pub struct ReplyWriter<'a> {
 }
 
 impl<'a> ReplyWriter<'a> {
-    /// A writer to the end of `out`.
+    /// A writer that appends to `out`.
     #[inline]
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Self {
         Self { out, protocol }
     }
 
-    /// The version written.
+    /// The version that is written.
     #[inline]
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// Writes another version from now on, for a reply that holds replies of several commands.
+    /// Sets the version of the following values, for a reply that contains those of several commands.
     #[inline]
     pub fn set_protocol(&mut self, protocol: Protocol) {
         self.protocol = protocol;
@@ -66,17 +66,17 @@ impl<'a> ReplyWriter<'a> {
         self.out.len()
     }
 
-    /// What has been written since `position`.
+    /// The bytes written since `position`.
     pub fn since(&self, position: usize) -> &[u8] {
         self.out.get(position..).unwrap_or_default()
     }
 
-    /// Takes back everything written after `position`, for a command that fails halfway through its reply.
+    /// Removes everything written after `position`, for a command that fails halfway through its reply.
     pub fn truncate(&mut self, position: usize) {
         self.out.truncate(position);
     }
 
-    /// Appends bytes as they are: a reply encoded before, or part of one.
+    /// Appends encoded bytes unchanged: an earlier reply, or part of one.
     #[inline]
     pub fn raw(&mut self, encoded: &[u8]) {
         self.out.extend_from_slice(encoded);
@@ -88,18 +88,19 @@ impl<'a> ReplyWriter<'a> {
         self.raw(b"+OK\r\n");
     }
 
-    /// A simple string. Line ends within it become spaces.
+    /// A simple string. Line ends in it become spaces.
     #[inline]
     pub fn simple(&mut self, text: &(impl AsRef<[u8]> + ?Sized)) {
         self.one_line(b'+', |out| out.extend_from_slice(text.as_ref()));
     }
 
-    /// An error, from its code on, such as `ERR syntax error`. Line ends within it become spaces.
+    /// An error, including its code, such as `ERR syntax error`. Line ends in it become spaces.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
         self.one_line(b'-', |out| out.extend_from_slice(text.as_ref()));
     }
 
-    /// As [`error`](Self::error), formatted in place: `error_display(format_args!("ERR unknown command '{name}'"))`.
+    /// As [`error`](Self::error), formatted in place:
+    /// `error_display(format_args!("ERR unknown command '{name}'"))`.
     pub fn error_display(&mut self, text: impl Display) {
         self.one_line(b'-', |out| append_display(out, text));
     }
@@ -124,8 +125,8 @@ impl<'a> ReplyWriter<'a> {
         self.bulk_end();
     }
 
-    /// The header of a bulk string of `len` bytes, to be followed by them in any number of [`raw`](Self::raw) calls and
-    /// [`bulk_end`](Self::bulk_end).
+    /// The header of a bulk string of `len` bytes. The bytes follow in any number of [`raw`](Self::raw)
+    /// calls, then [`bulk_end`](Self::bulk_end).
     #[inline]
     pub fn bulk_header(&mut self, len: usize) {
         self.header(b'$', len);
@@ -137,23 +138,23 @@ impl<'a> ReplyWriter<'a> {
         self.raw(b"\r\n");
     }
 
-    /// A bulk string holding an integer.
+    /// A bulk string with an integer.
     #[inline]
     pub fn bulk_integer(&mut self, value: i64) {
         self.bulk(itoa::Buffer::new().format(value).as_bytes());
     }
 
-    /// A bulk string holding a floating point number in its shortest form.
+    /// A bulk string with a floating-point number in its shortest form.
     pub fn bulk_double(&mut self, value: f64) {
         self.bulk_with(|out| format_double(value, out));
     }
 
-    /// A bulk string formatted in place.
+    /// A bulk string with a formatted value.
     pub fn bulk_display(&mut self, value: impl Display) {
         self.bulk_with(|out| append_display(out, value));
     }
 
-    /// A bulk string holding what `write` appends.
+    /// A bulk string with the bytes that `write` appends.
     pub fn bulk_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let position = self.out.len();
         write(self.out);
@@ -161,7 +162,7 @@ impl<'a> ReplyWriter<'a> {
         self.bulk_end();
     }
 
-    /// No value: in RESP2 a bulk string that is not there.
+    /// A null; in RESP2 a null bulk string.
     #[inline]
     pub fn null(&mut self) {
         self.raw(match self.protocol {
@@ -170,7 +171,7 @@ impl<'a> ReplyWriter<'a> {
         });
     }
 
-    /// No value where an array was asked for: in RESP2 an array that is not there.
+    /// A null in place of an array; in RESP2 a null array.
     #[inline]
     pub fn null_array(&mut self) {
         self.raw(match self.protocol {
@@ -179,7 +180,7 @@ impl<'a> ReplyWriter<'a> {
         });
     }
 
-    /// A bulk string, or no value.
+    /// A bulk string, or a null.
     #[inline]
     pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
         match bytes {
@@ -206,7 +207,7 @@ impl<'a> ReplyWriter<'a> {
         self.aggregate(Aggregate::Set, len);
     }
 
-    /// The header of a push of `len` values: a message, an invalidation. In RESP2 an array.
+    /// The header of a push of `len` values, such as a message or an invalidation. In RESP2 an array.
     #[inline]
     pub fn push(&mut self, len: usize) {
         self.aggregate(Aggregate::Push, len);
@@ -218,20 +219,20 @@ impl<'a> ReplyWriter<'a> {
         self.header(kind, count);
     }
 
-    /// Begins an aggregate whose length will only be known when its values have been written.
+    /// Begins an aggregate whose length is known only after its values are written.
     pub fn begin_deferred(&self) -> Deferred {
         Deferred { position: self.out.len() }
     }
 
-    /// Writes the header of an aggregate whose `len` values (pairs for a map) have all been written since it was begun. Moves
-    /// them up by some bytes: meant for replies whose length cannot be known, not for those where it is inconvenient.
+    /// Inserts the header of an aggregate after all its `len` values (pairs for a map) were written. This
+    /// moves them by a few bytes, so it is meant only for replies whose length cannot be known in advance.
     pub fn end_deferred(&mut self, deferred: Deferred, aggregate: Aggregate, len: usize) {
         let (kind, count) = self.aggregate_header(aggregate, len);
         self.insert_header(deferred.position, kind, count);
     }
 
-    /// The header of `pairs` of attributes of the value after them. Returns whether the client can read attributes; if
-    /// not, nothing has been written and the pairs must not be either.
+    /// The header of `pairs` attributes of the next value. Returns whether the protocol has attributes; if
+    /// not, nothing was written, and the caller must not write the pairs.
     #[must_use]
     pub fn attribute(&mut self, pairs: usize) -> bool {
         let readable = self.protocol == Protocol::Resp3;
@@ -241,7 +242,7 @@ impl<'a> ReplyWriter<'a> {
         readable
     }
 
-    /// A floating point number in its shortest form; in RESP2 as a bulk string.
+    /// A floating-point number in its shortest form; in RESP2 as a bulk string.
     pub fn double(&mut self, value: f64) {
         match self.protocol {
             Protocol::Resp2 => self.bulk_double(value),
@@ -249,7 +250,7 @@ impl<'a> ReplyWriter<'a> {
         }
     }
 
-    /// A truth value; in RESP2 1 or 0.
+    /// A boolean; in RESP2 1 or 0.
     pub fn boolean(&mut self, value: bool) {
         self.raw(match (self.protocol, value) {
             (Protocol::Resp2, true) => b":1\r\n",
@@ -267,7 +268,7 @@ impl<'a> ReplyWriter<'a> {
         }
     }
 
-    /// Text to be shown as it is, and its format, such as `*b"txt"`; in RESP2 a bulk string of the text alone.
+    /// A verbatim string: a format, such as `*b"txt"`, and text; in RESP2 a bulk string of the text alone.
     pub fn verbatim(&mut self, format: [u8; 3], text: &[u8]) {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text),
@@ -281,7 +282,7 @@ impl<'a> ReplyWriter<'a> {
         }
     }
 
-    /// Type byte and number of an aggregate in the version written.
+    /// Type byte and element count of an aggregate in the version being written.
     fn aggregate_header(&self, aggregate: Aggregate, len: usize) -> (u8, usize) {
         match (self.protocol, aggregate) {
             (_, Aggregate::Array) => (b'*', len),
@@ -298,7 +299,7 @@ impl<'a> ReplyWriter<'a> {
         append_header(self.out, kind, number);
     }
 
-    /// Puts a header before what has been written since `position`.
+    /// Inserts a header at `position`, before the bytes written since.
     fn insert_header(&mut self, position: usize, kind: u8, number: usize) {
         let end = self.out.len();
         append_header(self.out, kind, number);
@@ -306,7 +307,7 @@ impl<'a> ReplyWriter<'a> {
         self.out[position..].rotate_right(header_bytes);
     }
 
-    /// A value that ends with its line, so that it must hold no line end.
+    /// Writes a value of one line. Line ends in it become spaces.
     #[inline]
     fn one_line(&mut self, kind: u8, write: impl FnOnce(&mut Vec<u8>)) {
         self.out.push(kind);
@@ -321,7 +322,7 @@ impl<'a> ReplyWriter<'a> {
     }
 }
 
-/// Appends `<kind><number>\r\n` in one piece: small numbers, which nearly all are, without formatting.
+/// Appends `<kind><number>\r\n`. Numbers of one digit, the most frequent, are appended in one piece.
 #[inline]
 fn append_header(out: &mut Vec<u8>, kind: u8, number: impl itoa::Integer) {
     let mut buffer = itoa::Buffer::new();
@@ -335,7 +336,6 @@ fn append_header(out: &mut Vec<u8>, kind: u8, number: impl itoa::Integer) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a formatted value.
 fn append_display(out: &mut Vec<u8>, value: impl Display) {
     struct Bytes<'v>(&'v mut Vec<u8>);
     impl fmt::Write for Bytes<'_> {
@@ -344,6 +344,6 @@ fn append_display(out: &mut Vec<u8>, value: impl Display) {
             Ok(())
         }
     }
-    // A buffer never fails; a Display that does leaves what it wrote until then.
+    // Writing to a `Vec` cannot fail; a failing `Display` leaves its partial output.
     let _ = write!(Bytes(out), "{value}");
 }

@@ -4,7 +4,8 @@ use std::fmt;
 use std::iter::FusedIterator;
 use std::ops::Index;
 
-/// Where one argument lies in its buffer. 32 bits each: no request is longer than `Limits::REQUEST_BYTES_CEILING`.
+/// The position of an argument in its buffer. 32 bits suffice: no request exceeds
+/// `Limits::REQUEST_BYTES_CEILING`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) start: u32,
@@ -12,7 +13,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Both numbers are offsets into a window of at most `u32::MAX` bytes, which the callers see to.
+    /// `start + len` must be at most `u32::MAX`.
     #[inline]
     pub(super) fn new(start: usize, len: usize) -> Self {
         debug_assert!(start + len <= u32::MAX as usize);
@@ -26,7 +27,7 @@ impl Span {
     }
 }
 
-/// The arguments of one command, its name at 0. A borrowed view: cheap to copy and to cut.
+/// The arguments of one command, its name at 0. A borrowed view, cheap to copy and to slice.
 ///
 /// The arguments of a parsed command are never empty; a view made by [`skip`](Args::skip) may be.
 #[derive(Clone, Copy)]
@@ -41,41 +42,41 @@ impl<'b> Args<'b> {
         Self { bytes, spans }
     }
 
-    /// How many arguments there are.
+    /// Number of arguments.
     #[inline]
     pub fn len(self) -> usize {
         self.spans.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no arguments.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.spans.is_empty()
     }
 
-    /// The argument at `index`, or `None` if there are not so many.
+    /// The argument at `index`; `None` if there is none.
     #[inline]
     pub fn get(self, index: usize) -> Option<&'b [u8]> {
         Some(self.spans.get(index)?.of(self.bytes))
     }
 
-    /// The argument at `index`, with the lifetime of the buffer, which `args[index]` cannot give.
+    /// The argument at `index`, with the lifetime of the buffer, unlike `args[index]`.
     ///
     /// # Panics
-    /// If there are not so many arguments.
+    /// If there are not more than `index` arguments.
     #[inline]
     pub fn at(self, index: usize) -> &'b [u8] {
         self.spans[index].of(self.bytes)
     }
 
-    /// All arguments but the first `count`; none if there are no more.
+    /// All arguments after the first `count`; none if there are no more than that.
     #[inline]
     #[must_use]
     pub fn skip(self, count: usize) -> Args<'b> {
         Args { bytes: self.bytes, spans: self.spans.get(count..).unwrap_or_default() }
     }
 
-    /// The first `count` arguments; all of them if there are no more.
+    /// The first `count` arguments; all of them if there are no more than that.
     #[inline]
     #[must_use]
     pub fn take(self, count: usize) -> Args<'b> {
@@ -98,7 +99,7 @@ impl Index<usize> for Args<'_> {
     type Output = [u8];
 
     /// # Panics
-    /// If there are not so many arguments.
+    /// If there are not more than `index` arguments.
     #[inline]
     fn index(&self, index: usize) -> &[u8] {
         self.at(index)
@@ -160,9 +161,10 @@ impl DoubleEndedIterator for ArgsIter<'_> {
 impl ExactSizeIterator for ArgsIter<'_> {}
 impl FusedIterator for ArgsIter<'_> {}
 
-/// Arguments that outlive the buffer they came in (queued by MULTI, blocked) or never were in one (scripts, tests).
+/// Owned arguments, for commands that outlive their buffer (queued by MULTI, blocked) or never had one
+/// (scripts, tests).
 ///
-/// One allocation for the bytes, one for where they lie. Holds at most `u32::MAX` bytes.
+/// One allocation for the bytes, one for their positions. Holds at most `u32::MAX` bytes.
 #[derive(Clone, Default)]
 pub struct OwnedArgs {
     bytes: Vec<u8>,
@@ -170,7 +172,7 @@ pub struct OwnedArgs {
 }
 
 impl OwnedArgs {
-    /// No arguments, nothing allocated.
+    /// No arguments and no allocation.
     pub const fn new() -> Self {
         Self { bytes: Vec::new(), spans: Vec::new() }
     }
@@ -178,26 +180,26 @@ impl OwnedArgs {
     /// Appends one argument.
     ///
     /// # Panics
-    /// If all arguments together would be longer than `u32::MAX` bytes.
+    /// If all arguments together would exceed `u32::MAX` bytes.
     pub fn push(&mut self, arg: &[u8]) {
         assert!(self.bytes.len() + arg.len() <= u32::MAX as usize, "arguments of more than 4 GiB");
         self.spans.push(Span::new(self.bytes.len(), arg.len()));
         self.bytes.extend_from_slice(arg);
     }
 
-    /// Removes all arguments and keeps the memory.
+    /// Removes all arguments; keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();
     }
 
-    /// The arguments as commands take them.
+    /// The arguments as a borrowed view.
     #[inline]
     pub fn as_args(&self) -> Args<'_> {
         Args::new(&self.bytes, &self.spans)
     }
 
-    /// Memory taken beside the value itself, in bytes.
+    /// Heap memory in use, in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }

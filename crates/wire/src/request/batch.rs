@@ -2,19 +2,20 @@
 
 use super::args::{Args, Span};
 
-/// Argument slots that stay allocated between batches (128 KiB).
+/// Argument slots kept allocated between batches (128 KiB).
 const ARGS_KEPT_MAX: usize = 16 * 1024;
 
-/// Bytes of inline commands that stay allocated between batches.
+/// Bytes of inline commands kept allocated between batches.
 const INLINE_BYTES_KEPT_MAX: usize = 64 * 1024;
 
-/// The commands that one call of [`RequestParser::parse`](super::RequestParser::parse) found, for one buffer.
+/// The commands found by one call of [`RequestParser::parse`](super::RequestParser::parse) in one buffer.
 ///
-/// Holds no bytes of array commands, only where they lie. Meant to be one per worker, not one per connection. Each
-/// call of `parse` replaces the contents.
+/// For array commands it holds only the positions of the arguments. One batch serves a whole worker, rather
+/// than one connection. Each call of `parse` replaces the contents.
 #[derive(Debug, Default)]
 pub struct RequestBatch {
-    /// Arguments of all commands, one command after the other; while a command is parsed also its first ones.
+    /// Arguments of all commands, one command after the other; during parsing also those of the incomplete
+    /// command.
     pub(super) args: Vec<Span>,
     commands: Vec<Command>,
     /// The arguments of inline commands, without quotes and escapes.
@@ -23,33 +24,33 @@ pub struct RequestBatch {
 
 #[derive(Clone, Copy, Debug)]
 struct Command {
-    /// One past its last argument in `args`; it begins where the one before ends.
+    /// The end of its arguments in `args`; they begin at the end of the previous command's.
     args_end: u32,
-    /// One past its last byte in the buffer.
+    /// The end of its bytes in the buffer.
     end: u32,
-    /// Whether its arguments lie in `inline_bytes` and not in the buffer.
+    /// Whether its arguments are in `inline_bytes` and not in the buffer.
     inline: bool,
 }
 
 impl RequestBatch {
-    /// An empty batch, nothing allocated.
+    /// An empty batch without allocations.
     pub const fn new() -> Self {
         Self { args: Vec::new(), commands: Vec::new(), inline_bytes: Vec::new() }
     }
 
-    /// How many commands it holds.
+    /// Number of commands.
     #[inline]
     pub fn len(&self) -> usize {
         self.commands.len()
     }
 
-    /// Whether it holds none.
+    /// Whether it has no commands.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
 
-    /// Removes all commands. Keeps memory for the next ones, but no more than a usual batch takes.
+    /// Removes all commands. Keeps the memory of a usual batch for the next one.
     #[inline]
     pub fn clear(&mut self) {
         self.args.clear();
@@ -61,11 +62,10 @@ impl RequestBatch {
         }
     }
 
-    /// The arguments of command `index` (at least its name), where `buffer` is what was given to `parse`.
+    /// The arguments of command `index`, at least its name. `buffer` must be the buffer given to `parse`.
     ///
     /// # Panics
-    /// If there are not so many commands. Arguments of another buffer than the one parsed are wrong, and reading them
-    /// panics if that buffer is shorter.
+    /// If there is no such command. With another buffer the arguments are wrong, and reading them may panic.
     #[inline]
     pub fn command<'b>(&'b self, index: usize, buffer: &'b [u8]) -> Args<'b> {
         let command = self.commands[index];
@@ -73,10 +73,10 @@ impl RequestBatch {
         Args::new(bytes, &self.args[self.args_start(index)..command.args_end as usize])
     }
 
-    /// One past the last byte of command `index` in the buffer, for a caller that executes only some of the commands.
+    /// The end of command `index` in the buffer, for a caller that executes only some of the commands.
     ///
     /// # Panics
-    /// If there are not so many commands.
+    /// If there is no such command.
     #[inline]
     pub fn end(&self, index: usize) -> usize {
         self.commands[index].end as usize
@@ -87,12 +87,13 @@ impl RequestBatch {
         index.checked_sub(1).map_or(0, |before| self.commands[before].args_end as usize)
     }
 
-    /// Where the arguments of the command being parsed begin.
+    /// The start of the arguments of the command being parsed.
     pub(super) fn open_args_start(&self) -> usize {
         self.args_start(self.commands.len())
     }
 
-    /// Makes a command of the arguments added since the last one. `end`: one past its last byte in the buffer.
+    /// Makes a command of the arguments added since the last one. `end` is the end of its bytes in the
+    /// buffer.
     #[inline]
     pub(super) fn close_command(&mut self, end: usize, inline: bool) {
         debug_assert!(self.args.len() > self.open_args_start() && end <= u32::MAX as usize);

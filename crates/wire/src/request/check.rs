@@ -1,30 +1,32 @@
-//! The promises of the request parser as one function, for the property tests and the fuzzer.
+//! The contract of the request parser as a function, for the property tests and the fuzzer.
 
 use super::{Limits, OwnedArgs, ProtocolError, RequestBatch, RequestParser};
 
-/// Everything that came out of a run of bytes.
+/// The result of parsing a sequence of bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The commands in order.
     pub commands: Vec<OwnedArgs>,
-    /// Bytes consumed by them and by empty requests.
+    /// Bytes consumed by the commands and by empty requests.
     pub consumed: usize,
-    /// What ended the run, if not the end of the bytes.
+    /// The error that ended the parsing, if any.
     pub error: Option<ProtocolError>,
 }
 
-/// Parses `bytes` arriving in reads that end at `ends`, in batches of `commands_max`, each from a buffer of its own.
+/// Parses `bytes` arriving in reads that end at `ends`, in batches of `commands_max`, each from a separate
+/// buffer.
 ///
-/// `ends` must be ascending and none greater than the number of bytes, which is the last end whether named or not.
+/// `ends` must be ascending and at most the number of bytes, which is always the last end.
 ///
 /// # Panics
-/// If the parser breaks a promise: consumes more than it was given, overfills a batch or returns an empty command.
+/// If the parser violates its contract: consumes more than it was given, overfills a batch or returns an
+/// empty command.
 pub fn parse_in_reads(bytes: &[u8], ends: &[usize], limits: &Limits, commands_max: usize) -> Outcome {
     let (mut parser, mut batch) = (RequestParser::new(), RequestBatch::new());
     let mut outcome = Outcome { commands: Vec::new(), consumed: 0, error: None };
     for &end in ends.iter().chain([&bytes.len()]) {
         loop {
-            // A copy per pass: the parser must not depend on where the bytes lie.
+            // A copy per pass: the result must not depend on the address of the bytes.
             let buffer = bytes[outcome.consumed..end].to_vec();
             let parsed = parser.parse(&buffer, limits, &mut batch, commands_max);
             assert!(parsed.consumed <= buffer.len(), "consumed more than there was");
@@ -54,10 +56,11 @@ fn collect(batch: &RequestBatch, buffer: &[u8], consumed: usize, outcome: &mut O
     outcome.consumed += consumed;
 }
 
-/// Parses `bytes` whole and cut at `cut` (taken modulo the number of cuts there are), and in small batches.
+/// Parses `bytes` in one piece, divided at `cut` (modulo the number of possible positions), and in batches of
+/// one command.
 ///
 /// # Panics
-/// If the three runs differ, or the parser breaks another of its promises.
+/// If the three results differ, or the parser otherwise violates its contract.
 pub fn check_cut(bytes: &[u8], cut: usize, limits: &Limits) {
     let whole = parse_in_reads(bytes, &[], limits, usize::MAX);
     let cut = cut % (bytes.len() + 1);

@@ -1,4 +1,4 @@
-//! The other direction: the bytes of a command, for who speaks to a server.
+//! Encoding of commands, for clients.
 
 /// Appends a command of these words.
 pub fn encode<W: AsRef<[u8]>>(

@@ -1,52 +1,55 @@
-//! Requests that cannot be understood. After any of them the connection is closed: where the next request starts is unknown.
+//! Malformed requests. After each of them the connection is closed, because the start of the next request is
+//! unknown.
 
-/// Why a request was refused. `Display` gives Redis' own words without the `ERR Protocol error: ` before them.
+/// Why a request was refused. `Display` gives Redis' text without the prefix `ERR Protocol error: `.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
-    /// The number after `*` is none, or there are too many arguments.
+    /// The number after `*` is malformed, or there are too many arguments.
     #[error("invalid multibulk length")]
     InvalidMultibulkLength,
-    /// The number after `$` is none, is negative or larger than a bulk string may be.
+    /// The number after `$` is malformed, negative or larger than a bulk string may be.
     #[error("invalid bulk length")]
     InvalidBulkLength,
-    /// Something else than a bulk string within a request, and the byte it starts with.
+    /// A request has something other than a bulk string, with this first byte.
     #[error("expected '$', got '{}'", printable(*.0) as char)]
     ExpectedBulk(u8),
-    /// An inline command without a line end in sight.
+    /// An inline command whose line is too long.
     #[error("too big inline request")]
     TooBigInline,
-    /// The header of an array without a line end in sight.
+    /// The header of an array whose line is too long.
     #[error("too big mbulk count string")]
     TooBigMultibulkCount,
-    /// The header of a bulk string without a line end in sight.
+    /// The header of a bulk string whose line is too long.
     #[error("too big bulk count string")]
     TooBigBulkCount,
-    /// An inline command with a quote that is not closed, or closed in the middle of a word.
+    /// An inline command with a quote that is not closed, or is closed within a word.
     #[error("unbalanced quotes in request")]
     UnbalancedQuotes,
-    /// More arguments than a client may send before it has authenticated.
+    /// More arguments than a client may send before authentication.
     #[error("unauthenticated multibulk length")]
     UnauthenticatedMultibulkLength,
-    /// A longer bulk string than a client may send before it has authenticated.
+    /// A longer bulk string than a client may send before authentication.
     #[error("unauthenticated bulk length")]
     UnauthenticatedBulkLength,
-    /// A request larger than `request_bytes_max` of the [`Limits`](super::Limits). Redis closes without a word here.
+    /// A request larger than `request_bytes_max` of the [`Limits`](super::Limits). Redis closes the
+    /// connection without a reply here.
     #[error("too big request")]
     TooBigRequest,
-    /// A line of HTTP, as a browser sends it when a page is made to post to this port. It is answered with nothing at all.
+    /// A line of HTTP, sent by a browser that a page made post to this port. The connection is closed without
+    /// a reply.
     #[error("a request of HTTP")]
     Http,
 }
 
 impl ProtocolError {
-    /// Appends the whole error reply, line end included; nothing for [`ProtocolError::Http`].
+    /// Appends the whole error reply, including the line end; nothing for [`ProtocolError::Http`].
     pub fn render(&self, out: &mut Vec<u8>) {
         if *self == Self::Http {
             return;
         }
         out.extend_from_slice(b"-ERR Protocol error: ");
         match self {
-            // Not through Display: the byte goes out as it came in, not as UTF-8.
+            // Not through Display: the byte is sent unchanged, not as UTF-8.
             Self::ExpectedBulk(byte) => {
                 out.extend_from_slice(b"expected '$', got '");
                 out.push(printable(*byte));
@@ -58,7 +61,7 @@ impl ProtocolError {
     }
 }
 
-/// A byte that cannot end the error line early.
+/// Replaces bytes that would end the error line early.
 fn printable(byte: u8) -> u8 {
     if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }
 }

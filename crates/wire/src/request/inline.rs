@@ -1,20 +1,22 @@
-//! Inline commands: one line of words, as a person types them.
+//! Inline commands: one line of words, as typed by a person.
 //!
-//! Words are parted by spaces. A double-quoted part knows the escapes `\n \r \t \b \a \xHH` and `\` before any other byte; a
-//! single-quoted one only `\'`. A quote may begin within a word, but one that closes must end it.
+//! Words are separated by spaces. A double-quoted part knows the escapes `\n \r \t \b \a \xHH` and `\` before
+//! any other byte; a single-quoted part only `\'`. A quote may open within a word, but must close at its end.
 //!
-//! Invariant: no line after one of HTTP becomes a command. A page of anywhere can make a browser send those.
+//! Invariant: no line after a line of HTTP becomes a command. Any web page can make a browser send such
+//! lines.
 
 use super::ProtocolError;
 use super::args::{OwnedArgs, Span};
 use super::batch::RequestBatch;
 
-/// Methods whose request line may name its target otherwise than by a path. One is a command too, so the whole line is looked at.
+/// Methods whose request line may have a target other than a path. `GET` is also a command, so the whole line
+/// is checked.
 const HTTP_METHODS: [&[u8]; 8] =
     [b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE", b"CONNECT"];
 
-/// Whether a line is of HTTP: `POST` and `Host:` whatever follows, as in Redis, and other request lines. What comes after it, the
-/// headers and the body, is what the page wants executed.
+/// Whether a line is HTTP: `POST` and `Host:` with any continuation, as in Redis, and other request lines.
+/// The headers and the body after it are under the control of the page.
 pub(super) fn is_http(line: &[u8]) -> bool {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let Some(first) = words.next() else { return false };
@@ -41,10 +43,10 @@ pub(super) fn split_line(line: &[u8], batch: &mut RequestBatch) -> Result<(), Pr
     Ok(())
 }
 
-/// The words of a line, as an inline command has them.
+/// The words of a line, by the rules of inline commands.
 ///
 /// # Errors
-/// A quote does not end where a word ends.
+/// If a quote is not closed, or not at the end of a word.
 pub fn split_words(line: &[u8]) -> Result<OwnedArgs, ProtocolError> {
     let (mut words, mut bytes, mut line) = (OwnedArgs::default(), Vec::new(), line);
     while let Some(text) = next_word(line) {
@@ -55,13 +57,13 @@ pub fn split_words(line: &[u8]) -> Result<OwnedArgs, ProtocolError> {
     Ok(words)
 }
 
-/// The line from its first word on, if it has one.
+/// The line from its first word on; `None` if it has no words.
 fn next_word(line: &[u8]) -> Option<&[u8]> {
     let start = line.iter().position(|byte| !is_space(*byte))?;
     line.get(start..)
 }
 
-/// Appends the word that `text` begins with to `out` and returns what follows it.
+/// Appends the first word of `text` to `out` and returns the rest of the text.
 fn word<'t>(mut text: &'t [u8], out: &mut Vec<u8>) -> Result<&'t [u8], ProtocolError> {
     loop {
         match text {
@@ -105,7 +107,7 @@ fn single_quoted<'t>(mut text: &'t [u8], out: &mut Vec<u8>) -> Result<&'t [u8], 
     }
 }
 
-/// What follows a closing quote, which must be a space or nothing.
+/// Checks that a closing quote is followed by a space or the end; returns the rest of the text.
 fn closed(rest: &[u8]) -> Result<&[u8], ProtocolError> {
     match rest {
         [next, ..] if !is_space(*next) => Err(ProtocolError::UnbalancedQuotes),
@@ -124,7 +126,6 @@ fn unescaped(escaped: u8) -> u8 {
     }
 }
 
-/// The value of a hexadecimal digit.
 fn hex_value(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',
@@ -132,7 +133,7 @@ fn hex_value(digit: u8) -> u8 {
     }
 }
 
-/// What `isspace` of the C locale says.
+/// As `isspace` in the C locale.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

@@ -1,25 +1,26 @@
-//! What one request may take, before and after authentication.
+//! The size limits of a request, before and after authentication.
 
 /// Bounds of one request. All sizes in bytes.
 ///
-/// A request can never take more than [`Limits::REQUEST_BYTES_CEILING`], whatever is configured, because offsets of
-/// arguments are kept in 32 bits.
+/// A request can never exceed [`Limits::REQUEST_BYTES_CEILING`], in any configuration, because argument
+/// offsets have 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest bulk string (`proto-max-bulk-len`).
     pub bulk_bytes_max: usize,
-    /// Most arguments of one command, its name included. Redis had this bound until 7.0 and allows 2^31 - 1 since.
+    /// Maximum number of arguments of a command, including its name. Redis had this bound until 7.0; since
+    /// then it is 2^31 - 1.
     pub args_max: usize,
-    /// Longest line: an inline command or the header of an array or bulk string, without its line end.
+    /// Longest line: an inline command, or the header of an array or bulk string, without its line end.
     pub inline_bytes_max: usize,
-    /// Longest request, headers included (`client-query-buffer-limit`).
+    /// Longest request, including headers (`client-query-buffer-limit`).
     pub request_bytes_max: usize,
-    /// Whether the client has proved who it is; decides only which error tells about a request over the limits.
+    /// Whether the client is authenticated; decides only between the errors for a request over the limits.
     pub authenticated: bool,
 }
 
 impl Limits {
-    /// What a client may send once authenticated, or if no password is asked for.
+    /// The limits of an authenticated client, or without a password.
     pub const DEFAULT: Limits = Limits {
         bulk_bytes_max: 512 * 1024 * 1024,
         args_max: 1024 * 1024,
@@ -28,13 +29,13 @@ impl Limits {
         authenticated: true,
     };
 
-    /// What a client may send that has yet to authenticate: enough for `AUTH` and `HELLO`, not to take memory.
+    /// The limits before authentication: enough for `AUTH` and `HELLO`, but not for taking much memory.
     ///
     /// While these limits are in force, parse with `commands_max = 1`: the command just parsed may lift them.
     pub const UNAUTHENTICATED: Limits =
         Limits { bulk_bytes_max: 16_384, args_max: 10, authenticated: false, ..Limits::DEFAULT };
 
-    /// The longest request that any configuration can allow: 2 GiB.
+    /// Upper bound of the configured request length: 2 GiB.
     pub const REQUEST_BYTES_CEILING: usize = 1 << 31;
 
     pub(super) fn request_bytes_max(&self) -> usize {

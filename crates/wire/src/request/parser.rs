@@ -1,76 +1,81 @@
 //! The incremental request parser: one small struct per connection.
 //!
-//! A pass over a buffer cuts off all complete commands and remembers how far it got within the last, incomplete one,
-//! relative to its first byte. The next buffer must begin with that byte; where it lies in memory does not matter.
+//! A pass over a buffer splits off all complete commands and remembers its progress within the last,
+//! incomplete one, relative to its first byte. The next buffer must begin with that byte, but may be at
+//! another address.
 
 use super::args::Span;
 use super::batch::RequestBatch;
 use super::{Limits, ProtocolError, inline};
 use crate::number::parse_i64;
 
-/// Bytes of a buffer that one pass looks at: offsets are kept in 32 bits.
+/// Bytes of a buffer that one pass examines: offsets have 32 bits.
 const WINDOW_BYTES_MAX: usize = u32::MAX as usize;
 
-/// Most arguments that any request may announce, as in Redis; beyond it the number itself is invalid.
+/// Maximum number of arguments that a request may announce, as in Redis; a greater number is malformed.
 const ARGS_CEILING: i64 = i32::MAX as i64;
 
-/// More arguments of an incomplete command than this move to and fro between parser and batch with their vector.
+/// With more arguments of an incomplete command than this, parser and batch exchange the vector instead of
+/// copying.
 const ARGS_COPIED_MAX: usize = 64;
 
 /// Argument slots that an idle parser may keep allocated (128 bytes).
 const ARGS_KEPT_MAX: usize = 16;
 
-/// Line ends and the two bytes after a bulk string.
+/// Bytes of a line end, and of the end of a bulk string.
 const LINE_END_BYTES: usize = 2;
 
-/// How far a pass got.
+/// The result of a pass.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// Bytes of the commands in the batch and of the empty requests between them. The next buffer must begin after them.
+    /// Bytes of the commands in the batch and of empty requests between them. The next buffer must begin
+    /// after them.
     pub consumed: usize,
-    /// Why what follows is no request. To be answered once, after the commands of the batch, then the connection closed.
+    /// The error in the bytes that follow. To be answered once, after the batch's commands; then the
+    /// connection must be closed.
     pub error: Option<ProtocolError>,
 }
 
-/// Cuts the bytes of one connection into commands. Takes less than 100 bytes while no command is half received.
+/// Divides the bytes of one connection into commands. Takes less than 100 bytes between commands.
 #[derive(Debug, Default)]
 pub struct RequestParser {
     progress: Progress,
-    /// The first arguments of the incomplete command, relative to its first byte.
+    /// The arguments of the incomplete command so far, relative to its first byte.
     args: Vec<Span>,
 }
 
-/// How far the incomplete command has been read; offsets relative to its first byte.
+/// The progress within the incomplete command; offsets are relative to its first byte.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
-    /// First byte of the line or bulk string to be read next.
+    /// Start of the next line or bulk string.
     at: usize,
-    /// Bytes from `at` on that are known to hold no line end.
+    /// Bytes from `at` on that are known to have no line end.
     scanned: usize,
-    /// Arguments yet to come; 0 before the header of the array has been read.
+    /// Arguments still to come; 0 before the array header is read.
     args_left: u32,
-    /// Length of the bulk string at `at`, once its header has been read.
+    /// Length of the bulk string at `at`, once its header is read.
     bulk_len: Option<u32>,
-    /// Bytes of that bulk string, its line end included, that have not arrived.
+    /// Bytes of that bulk string, including its line end, that have not arrived.
     missing: u32,
 }
 
 impl RequestParser {
-    /// A parser at the beginning of a request.
+    /// A parser at the start of a request.
     pub const fn new() -> Self {
         let progress = Progress { at: 0, scanned: 0, args_left: 0, bulk_len: None, missing: 0 };
         Self { progress, args: Vec::new() }
     }
 
-    /// Replaces the contents of `batch` by the commands at the beginning of `buffer`: all that are complete, but at most
+    /// Replaces the contents of `batch` with the complete commands at the start of `buffer`, at most
     /// `commands_max`.
     ///
-    /// `buffer` must begin with the first byte that the previous call did not consume, followed by the same bytes as then.
-    /// Requests without arguments (`*0`, `*-1`, empty lines) are consumed and put no command into the batch.
+    /// `buffer` must begin with the first byte that the previous call did not consume, followed by the same
+    /// bytes as then. Requests without arguments (`*0`, `*-1`, empty lines) are consumed without adding a
+    /// command.
     ///
-    /// After an error the parser is as new: called again with the unconsumed bytes it finds the same error, or none if the
-    /// limits have been raised since.
+    /// After an error the parser is reset: called again with the unconsumed bytes it returns the same error,
+    /// or none if the limits have been raised since.
     pub fn parse(
         &mut self,
         buffer: &[u8],
@@ -97,8 +102,8 @@ impl RequestParser {
         Parsed { consumed: start, error }
     }
 
-    /// Bytes still missing of the bulk string that is being received, its line end included; 0 if no bulk string is. Never
-    /// more than the limits allow for one, and two.
+    /// Missing bytes of the bulk string being received, including its line end; 0 if there is none. At most
+    /// the limit of a bulk string plus 2.
     pub fn bytes_missing(&self) -> usize {
         self.progress.missing as usize
     }
@@ -108,20 +113,19 @@ impl RequestParser {
         self.progress.args_left > 0 || self.progress.scanned > 0
     }
 
-    /// Forgets the incomplete command. For a caller that goes on with other bytes than the first unconsumed one, because it
-    /// executed only some commands of the batch (see [`RequestBatch::end`]).
+    /// Discards the incomplete command. For a caller that continues at another byte than the first unconsumed
+    /// one, because it executed only some commands of the batch (see [`RequestBatch::end`]).
     pub fn reset(&mut self) {
         *self = Self::new();
     }
 
-    /// Argument slots allocated.
     #[cfg(test)]
     pub(super) fn kept_args(&self) -> usize {
         self.args.capacity()
     }
 
-    /// Gives the arguments of the incomplete command to the batch. Many of them go with their vector, so that a command
-    /// of a million arguments is not copied on every read.
+    /// Moves the arguments of the incomplete command to the batch. If there are many, the vectors are
+    /// exchanged, so that a command of a million arguments is not copied on every read.
     fn hand_over_args(&mut self, batch: &mut RequestBatch) {
         if self.args.is_empty() {
             return;
@@ -135,7 +139,7 @@ impl RequestParser {
         self.args.shrink_to(ARGS_KEPT_MAX);
     }
 
-    /// Takes the arguments of the incomplete command, which begins at `start`, back from the batch.
+    /// Moves the arguments of the incomplete command, which begins at `start`, back from the batch.
     fn take_back_args(&mut self, batch: &mut RequestBatch, start: usize) {
         let open = batch.open_args_start();
         if open == batch.args.len() {
@@ -153,7 +157,7 @@ impl RequestParser {
     }
 }
 
-/// One pass over a buffer. Unlike the parser's, the offsets of its progress count from the beginning of the buffer.
+/// One pass over a buffer. Unlike the parser's, its offsets are relative to the start of the buffer.
 struct Pass<'p> {
     window: &'p [u8],
     limits: &'p Limits,
@@ -163,7 +167,7 @@ struct Pass<'p> {
     progress: Progress,
 }
 
-/// `true`: goes on; `false`: bytes are missing.
+/// `true` if the step is complete, `false` if bytes are missing.
 type Step = Result<bool, ProtocolError>;
 
 impl<'p> Pass<'p> {
@@ -172,7 +176,7 @@ impl<'p> Pass<'p> {
         Ok(())
     }
 
-    /// Parses one request from `start` on, or the rest of one.
+    /// Parses one request, or the rest of one, from `start` on.
     #[inline]
     fn request(&mut self) -> Step {
         if self.progress.args_left == 0 {
@@ -196,7 +200,7 @@ impl<'p> Pass<'p> {
         Ok(true)
     }
 
-    /// Reads `*<count>` and sets how many arguments are to come: none for an empty request.
+    /// Reads `*<count>` and sets the number of arguments to come; 0 for an empty request.
     #[inline]
     fn array_header(&mut self) -> Step {
         if let Some((count, bytes)) = short_header(self.window, self.progress.at, b'*')
@@ -228,7 +232,7 @@ impl<'p> Pass<'p> {
         Ok(true)
     }
 
-    /// Reads the bulk strings that are left of the command.
+    /// Reads the remaining bulk strings of the command.
     #[inline]
     fn bulks(&mut self) -> Step {
         while self.progress.args_left > 0 {
@@ -272,7 +276,7 @@ impl<'p> Pass<'p> {
         Ok(Some(len))
     }
 
-    /// Length of the bulk string and of its header, by the long way.
+    /// Length of the bulk string and of its header, by the general path.
     #[cold]
     fn long_bulk_header(&mut self) -> Result<Option<(u32, usize)>, ProtocolError> {
         let Some(line) = self.line(b'\r', ProtocolError::TooBigBulkCount)? else {
@@ -281,7 +285,7 @@ impl<'p> Pass<'p> {
         let digits = match line {
             [b'$', digits @ ..] => digits,
             [other, ..] => return Err(ProtocolError::ExpectedBulk(*other)),
-            // An empty line: what stands where the `$` should is the line end.
+            // An empty line: the line end is in the place of the `$`.
             [] => return Err(ProtocolError::ExpectedBulk(b'\r')),
         };
         let len = parse_i64(digits).and_then(|len| u32::try_from(len).ok());
@@ -297,7 +301,6 @@ impl<'p> Pass<'p> {
         Ok(Some((len, line.len() + LINE_END_BYTES)))
     }
 
-    /// Parses an inline command.
     #[cold]
     fn inline(&mut self) -> Step {
         let Some(line) = self.line(b'\n', ProtocolError::TooBigInline)? else {
@@ -316,8 +319,8 @@ impl<'p> Pass<'p> {
         Ok(true)
     }
 
-    /// The line at the current position, without its end: up to a `\n`, or to a `\r` after which one more byte has come.
-    /// `None` if the end has not come yet, `too_long` if it would come too late.
+    /// The line at the current position without its end: up to a `\n`, or to a `\r` followed by at least one
+    /// more byte. `None` if the end has not arrived; the error `too_long` if the line exceeds the limit.
     fn line(&mut self, end: u8, too_long: ProtocolError) -> Result<Option<&'p [u8]>, ProtocolError> {
         let rest = &self.window[self.progress.at..];
         let reach = &rest[..rest.len().min(self.limits.line_bytes_max() + 1)];
@@ -340,7 +343,8 @@ impl<'p> Pass<'p> {
     }
 }
 
-/// Value and size of a header of one to three digits: nearly all there are. `None` says nothing but to look closer.
+/// Value and size of a header with one to three digits, which are the most frequent. `None`: use the general
+/// path.
 #[inline]
 fn short_header(window: &[u8], at: usize, kind: u8) -> Option<(u32, usize)> {
     let digit = |byte: u8| u32::from(byte - b'0');

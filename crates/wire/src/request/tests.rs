@@ -1,4 +1,5 @@
-//! The parser against a naive one that sees all bytes at once, cut at every position, and against Redis' error texts.
+//! The parser against a naive one that sees all bytes at once, with input cut at every position, and against
+//! Redis' error texts.
 
 use proptest::prelude::*;
 
@@ -6,7 +7,7 @@ use super::check::{Outcome, check_cut, parse_in_reads};
 use super::*;
 use crate::number::parse_i64;
 
-/// Small enough that short inputs reach every one of them.
+/// Small enough that short inputs reach every limit.
 const TIGHT: Limits = Limits {
     bulk_bytes_max: 40,
     args_max: 6,
@@ -64,7 +65,8 @@ fn requests_without_arguments_are_skipped() {
     assert_eq!(commands(b"*0\r\n*-1\r\n*-7\r\n\r\n\n  \r\nPING\r\n*0\r\n"), [["PING"]]);
 }
 
-/// Found by a property test: how far a header had been searched was not forgotten when it was read the short way.
+/// Found by a property test: the fast path for a header did not reset the bytes already searched for a line
+/// end.
 #[test]
 fn a_line_after_an_interrupted_header_is_searched_from_its_start() {
     let outcome = parse_in_reads(b"*0\r\n\r\n", &[2, 4], &Limits::DEFAULT, 1);
@@ -117,7 +119,7 @@ fn broken_requests_are_refused_in_the_words_of_redis() {
         (&long("*1\r\n$"), "too big bulk count string"),
     ];
     for (bytes, text) in cases {
-        // A command before it is executed all the same.
+        // A preceding command is still executed.
         let good = encode(&[b"PING"]);
         let outcome = whole(&[&good, bytes].concat());
         assert_eq!((outcome.commands.len(), outcome.consumed), (1, good.len()), "{text}");
@@ -191,7 +193,7 @@ fn a_line_of_http_ends_the_run_and_what_legitimate_commands_say_does_not() {
         let outcome = whole(format!("{line}\r\n").as_bytes());
         assert_eq!((outcome.commands.len(), outcome.error), (1, None), "{line}");
     }
-    // As an array it comes from no browser.
+    // Browsers do not send arrays.
     assert_eq!(whole(&encode(&[b"POST", b"/"])).error, None);
     let mut out = Vec::new();
     ProtocolError::Http.render(&mut out);
@@ -234,7 +236,7 @@ fn announced_sizes_reserve_nothing() {
     assert!(parser.kept_args() + batch.args.capacity() < 1000);
 }
 
-/// Each byte is overwritten once it has been given to the parser, which must not notice.
+/// Every byte already given to the parser is overwritten, which must have no effect.
 #[test]
 fn bytes_of_earlier_reads_are_not_looked_at_again() {
     let args: Vec<Vec<u8>> = (0..200).map(|index| vec![b'v'; index]).collect();
@@ -242,7 +244,7 @@ fn bytes_of_earlier_reads_are_not_looked_at_again() {
     let (mut parser, mut batch) = (RequestParser::new(), RequestBatch::new());
     let mut received = Vec::new();
     for chunk in bytes.chunks(7) {
-        // An unfinished header line is needed once more, for its number; it has at most 8 bytes.
+        // An incomplete header line is read once more for its number; it has at most 8 bytes.
         let readable = received.len().saturating_sub(8);
         received[..readable].fill(b'?');
         received.extend_from_slice(chunk);
@@ -265,7 +267,7 @@ fn arguments_can_be_walked_cut_and_kept() {
     assert_eq!(format!("{args:?}"), r#"["ZADD", "key", "1", "member"]"#);
 }
 
-/// The rules once more, in the simplest words: all bytes are there, nothing is remembered, nothing is fast.
+/// The same rules in the simplest form: on all bytes at once, without state and without optimisation.
 fn reference(bytes: &[u8], limits: &Limits) -> Outcome {
     let mut outcome = Outcome { commands: Vec::new(), consumed: 0, error: None };
     loop {
@@ -404,7 +406,7 @@ fn reference_inline(bytes: &[u8], limits: &Limits) -> Request {
     Ok(Some((args, line.len() + 1)))
 }
 
-/// Bytes that look like requests, most of them whole, some broken.
+/// Bytes that look like requests, most of them complete, some malformed.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let arg = prop::collection::vec(any::<u8>(), 0..12);
     let array = prop::collection::vec(arg, 1..6)

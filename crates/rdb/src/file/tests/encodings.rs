@@ -1,8 +1,8 @@
-//! Every encoding of every type, as some version of Redis or Valkey has written it.
+//! Every encoding of every type, as written by some version of Redis or Valkey.
 
 use super::*;
 
-/// A ziplist of elements that are encoded but for the length before them.
+/// A ziplist of elements that are encoded except for the length before them.
 fn ziplist(elements: &[&[u8]]) -> Vec<u8> {
     let (mut body, mut previous_len, mut last) = (Vec::new(), 0, 10);
     for element in elements {
@@ -156,7 +156,7 @@ fn every_encoding_is_understood() {
         let file = file(magic, &[&[value_type], b"\x01k", &bytes]);
         let kept = read(&file).unwrap_or_else(|error| panic!("type {value_type}: {error}"));
         assert_eq!(kept.entries, [(0, text("k"), None, expected)], "type {value_type}");
-        // Cut anywhere it is no file: not even within the checksum.
+        // A truncated file is an error, even if it is cut within the checksum.
         for cut in 0..file.len() {
             assert!(read(&file[..cut]).is_err(), "type {value_type} cut at {cut}");
         }
