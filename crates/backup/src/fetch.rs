@@ -1,10 +1,11 @@
-//! `sheaf backup`: copies a running server's data into a directory, goes on where it was interrupted, verifies, publishes; and
-//! brings a backup up to date that is there.
+//! `sheaf backup`: copies a running server's data into a directory, resumes an interrupted copy, verifies and
+//! publishes it, and brings an existing backup up to date.
 //!
 //! Invariants
-//! - What is in the directory of an unfinished backup is a prefix of each file of the session it is of. The mark that says so
-//!   is there before the first file, and before the server is asked for a session, whose name is in it.
-//! - What was copied and turns out to be damaged is removed, so that the next run copies it again.
+//! - Each file in the directory of an unfinished backup is a prefix of the file of its session. The marker
+//!   file exists before the first copied file, and before the server is asked for the session, whose name it
+//!   holds.
+//! - Copied data that turns out to be damaged is removed, so that the next run copies it again.
 
 mod copying;
 mod remote;
@@ -25,18 +26,18 @@ pub use self::remote::RemoteError;
 pub use self::remote::{Breaker, Remote};
 use super::{Manifest, ManifestError, Offer};
 
-/// Why there is no backup; the message says what to do.
+/// Why the backup failed; the message says how to proceed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The directory holds a backup.
+    /// The directory holds a complete backup.
     #[error("{} holds a backup already, of {}: choose another directory", dir.display(), made_at)]
     Complete {
         /// The directory.
         dir: PathBuf,
-        /// When it was made.
+        /// The time of that backup.
         made_at: String,
     },
-    /// The directory holds a backup of something else.
+    /// The directory holds a backup of another server.
     #[error(
         "{} holds a backup of another server, of {made_at}: choose another directory. (A directory that was restored, or copied anew \
          from a leader, is another server.)", dir.display()
@@ -44,10 +45,10 @@ pub enum BackupError {
     OtherServer {
         /// The directory.
         dir: PathBuf,
-        /// When the backup was made.
+        /// The time of that backup.
         made_at: String,
     },
-    /// The server has less than the backup.
+    /// The server's log ends before the backup's.
     #[error(
         "{} holds a later state, up to lsn {backup}, than the server, which ends at lsn {server}: ask the leader, or wait until this \
          replica has followed; if the server was set back, choose another directory", dir.display()
@@ -55,12 +56,12 @@ pub enum BackupError {
     Behind {
         /// The directory.
         dir: PathBuf,
-        /// Where the log of the server ends.
+        /// The end of the server's log.
         server: u64,
-        /// Where that of the backup ends.
+        /// The end of the backup's log.
         backup: u64,
     },
-    /// Both have gone on from the same state in different ways.
+    /// The logs of backup and server have diverged.
     #[error(
         "{} holds a backup of {made_at}, and the log of the server has parted from it before that: it was set back, or another \
          server leads since. Choose another directory", dir.display()
@@ -68,46 +69,46 @@ pub enum BackupError {
     Parted {
         /// The directory.
         dir: PathBuf,
-        /// When the backup was made.
+        /// The time of the backup.
         made_at: String,
     },
-    /// The directory holds something else.
+    /// The directory holds other files.
     #[error("{} is not empty and holds no backup that was begun: choose another directory", .0.display())]
     NotEmpty(PathBuf),
-    /// Another backup is being made there, or it cannot be locked.
+    /// Another backup into the directory is running, or it cannot be locked.
     #[error(transparent)]
     Lock(#[from] env::LockError),
     /// A manifest cannot be read or written.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// The server refuses.
+    /// The server refuses or cannot be reached.
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    /// The copy broke off.
+    /// The copy was interrupted.
     #[error("the copy was interrupted: {0}. Run the same command again to resume it")]
     Interrupted(String),
-    /// What was copied is not what the server has written.
+    /// The copied data is damaged.
     #[error(
         "what was copied is damaged: {error}. {} was removed; run the same command again to copy it again, and `sheaf check` \
          on the server's directory, when it is stopped, if that does not help", path.display()
     )]
     Damaged {
-        /// What is wrong, and where.
+        /// The damage and its position.
         error: storage::Error,
         /// The file.
         path: PathBuf,
     },
-    /// What was copied cannot be verified.
+    /// The copied data cannot be verified.
     #[error("cannot verify the copy: {0}")]
     Unverified(String),
-    /// The OS refused something.
+    /// An operation of the operating system failed.
     #[error("cannot {doing} {}: {source}", path.display())]
     Os {
         /// The operation that failed, as a verb.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the OS said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -118,33 +119,34 @@ impl BackupError {
     }
 }
 
-/// An error of the OS, as this command tells it.
+/// Wraps an error of the operating system.
 pub fn os(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BackupError {
     let path = path.to_path_buf();
     move |source| BackupError::Os { doing, path, source }
 }
 
-/// Who asks if nobody else is named: the user of `requirepass`.
+/// The user if none is given: the user of `requirepass`.
 pub const DEFAULT_USER: &str = "default";
 
-/// Is shown how far it is: the stage, bytes that are done, bytes in all. Its error ends the copy, which can be gone on with.
+/// Shows progress: the stage, bytes done and bytes in total. An error ends the copy, which can be resumed
+/// later.
 pub type Show<'s> = &'s dyn Fn(Stage, u64, u64) -> Result<(), BackupError>;
 
-/// What the directory may hold.
+/// The permitted content of the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Onto {
-    /// Nothing, or what is left of a copy that was interrupted.
+    /// Nothing, or an interrupted copy.
     Nothing,
-    /// A complete backup as well: it is brought up to date.
+    /// Also a complete backup, which is brought up to date.
     Backup,
 }
 
-/// What is worth knowing while it is copied.
+/// An event during the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice<'n> {
-    /// What an interrupted copy had is of no use.
+    /// The data of an interrupted copy is of no use any more.
     StartsOver,
-    /// A file of the backup that is brought up to date is damaged.
+    /// A file of the backup being brought up to date is damaged.
     CopiedAgain(&'n str),
 }
 
@@ -161,29 +163,30 @@ impl fmt::Display for Notice<'_> {
     }
 }
 
-/// Whoever offers a copy: a server.
+/// A source of copies: a server.
 pub trait Origin {
-    /// Begins a session of this name, in the place of an earlier one, if it can be with the snapshot that begins at `resume`.
+    /// Begins a session with this name, replacing an earlier one, if possible with the snapshot that begins
+    /// at `resume`.
     fn begin(&self, session: &str, resume: Option<u64>) -> Result<Offer, RemoteError>;
 
-    /// Bytes of a file.
+    /// Reads a range of a file of the offer.
     fn read(&self, offer: &Offer, name: &str, range: Range<u64>) -> Result<Box<dyn Read>, RemoteError>;
 
-    /// Ends the session; if that fails, it ends by itself.
+    /// Ends the session. If this fails, the session times out.
     fn end(&self, offer: &Offer);
 }
 
-/// What was copied.
+/// The result of a copy.
 pub struct Copied {
     /// The manifest of the complete backup.
     pub manifest: Manifest,
-    /// Bytes that were there already.
+    /// Bytes that existed already.
     pub reused_bytes: u64,
-    /// Bytes that were fetched.
+    /// Bytes transferred.
     pub copied_bytes: u64,
 }
 
-/// Copies what a server holds into `dir`, going on where an earlier call was interrupted, and verifies it.
+/// Copies the server's data into `dir`, resuming an interrupted copy, and verifies it.
 pub fn copy_server(
     remote: &Remote,
     dir: &Path,

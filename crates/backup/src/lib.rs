@@ -1,43 +1,45 @@
-//! Backups: a copy of a running server's snapshot, log and files of documents, made over HTTP, verified, and published
-//! by its `backup.json`; brought up to date by copying what is new.
+//! Backups: copies of a running server's snapshot, log and document files, made over HTTP, verified, and
+//! published by their `backup.json`; brought up to date by copying only new data.
 //!
 //! ```text
-//! sheaf backup DEST (fetch)                         server (routes -> session -> storage::CopyPlan)
-//!   POST   /_backup?session=S&resume=LSN    ------>  a snapshot, if there is none; pin it and the log behind it
-//!   GET    /_backup/S/FILE, Range           ------>  a file, as far as it belongs to the copy
-//!   DELETE /_backup/S                       ------>  the pin goes
+//! sheaf backup DEST (fetch)                  server (routes -> session -> storage::CopyPlan)
+//!   POST   /_backup?session=S&resume=LSN -->  take a snapshot if there is none; pin it and the log behind it
+//!   GET    /_backup/S/FILE, Range        -->  a file, up to its length in the copy
+//!   DELETE /_backup/S                    -->  release the pin
 //!   verify every byte, write backup.json
 //! ```
 //!
 //! An increment is the same into a directory that is a backup:
 //!
 //! ```text
-//! mark -> the same log? -> read DEST again: is it what was copied? -> per file: do its last 4 KiB stand there on the server, too?
-//!   file continued     append its tail in place           segments of the log, files of documents; the snapshot, if it is the same
-//!   file of the log that is not: the histories have parted, refused
-//!   other, or damaged  copy it whole beside: NAME.<increment>
-//!   control, catalog   always beside: they vouch for other bytes each time
-//! -> sync -> verify what is new -> backup.json, atomically: the increment is the backup -> what it does not need goes -> mark goes
+//! mark -> same log? -> read DEST again, check its checksums
+//! -> per file: does the server have the same last 4 KiB there?
+//!   file continues     append its tail in place      log segments, document files; an unchanged snapshot
+//!   log file does not  the logs have diverged: refused
+//!   other, or damaged  copy all of it beside: NAME.<increment>
+//!   control, catalog   always beside: they refer to other files each time
+//! -> sync -> verify new data -> backup.json, atomically: the increment is the backup
+//! -> remove unneeded files -> unmark
 //! ```
 //!
-//! The server is asked for the snapshot that the backup begins with, and keeps two: as long as it has that one, only
-//! tails of log are copied for keys.
+//! The server is asked for the snapshot that the backup begins with. It keeps two; while it has that one,
+//! only the tail of the log is copied for keys.
 //!
-//! What it is not: `sheaf restore`, which makes a data directory of a backup.
+//! The reverse direction, making a data directory from a backup, is `sheaf restore`.
 //!
 //! Invariants
-//! - A backup is complete if and only if it has its `backup.json`, which is written last. Everything in it is verified
-//!   and durable by then.
-//! - An increment changes no byte that the backup consists of, and removes none before it is the backup: at every
-//!   moment the directory is the earlier backup or the later one. Whoever reads it sees what its `backup.json` names
-//!   ([`view()`]), and nothing else.
-//! - A backup holds one history: where it ends, the log of the server goes on. The chain value at its end says so (`storage`,
-//!   `log/footer.rs`), not its position.
-//! - A backup is neither served nor imported into: what was written there would no longer be what was verified.
-//! - Whoever copies chooses the name of its session and keeps it: a session takes the place of an earlier one of the
+//! - A backup is complete if and only if it has its `backup.json`, which is written last. Everything in it is
+//!   verified and durable by then.
+//! - An increment changes no byte of the backup, and removes none before it is published: at any time the
+//!   directory is the earlier or the later backup. Readers see only the files named by `backup.json`
+//!   ([`view()`]).
+//! - A backup holds one history: the server's log continues at its end. This is proved by the chain value at
+//!   its end (`storage`, `log/footer.rs`), not by its position.
+//! - A backup is neither served nor imported into: changed data would no longer be the verified data.
+//! - The client chooses the name of its session and keeps it: a new session replaces an earlier one of the
 //!   same name.
-//! - What a session keeps from being removed is bounded, in time and in bytes; over it the session ends, not the
-//!   server.
+//! - The files that a session keeps from being removed are bounded, in time and in bytes; beyond a bound the
+//!   session ends, not the server.
 
 #![forbid(unsafe_code)]
 
@@ -51,41 +53,41 @@ use serde::{Deserialize, Serialize};
 pub use manifest::{Manifest, ManifestError, is_being_made, refuse_backup, refuse_incomplete};
 pub use view::view;
 
-/// A chain value as offers and manifests say it.
+/// A chain value in the form used in offers and manifests.
 pub fn chain_digits(chain: u64) -> String {
     format!("{chain:016x}")
 }
 
-/// What a session offers: the reply to `POST /_backup`.
+/// The offer of a session: the reply to `POST /_backup`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// Names the session in paths.
+    /// The name of the session in paths.
     pub session: String,
     /// Identifies the log, and with it the server's data.
     pub log_id: String,
     /// Where snapshot and log begin.
     pub begin_lsn: u64,
-    /// Where the log ends: what was acknowledged before the session began lies before.
+    /// Where the log ends: beyond every write acknowledged before the session began.
     pub end_lsn: u64,
-    /// The chain value there, in hex: it stands for all of the log up to there. Earlier servers do not say it.
+    /// The chain value at the end of the log, in hex; it stands for the whole log. Earlier servers omit it.
     #[serde(default)]
     pub end_chain: Option<String>,
-    /// The server's time when it ended there, in milliseconds since 1970.
+    /// The server's time at that end, in milliseconds since 1970.
     pub end_unix_ms: u64,
-    /// What is to be copied, in this order.
+    /// The files to copy, in this order.
     pub files: Vec<OfferedFile>,
 }
 
 /// A file of an [`Offer`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfferedFile {
-    /// Its path below the directory.
+    /// Its path below the data directory.
     pub name: String,
-    /// Its length, as far as it belongs to the copy.
+    /// Its length in the copy.
     pub bytes: u64,
 }
 
-/// An error as CouchDB words it.
+/// An error in the form of CouchDB.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The kind of error, one word.

@@ -1,13 +1,15 @@
-//! `backup.json`: what a complete backup holds. And `backup-unfinished`, which stands there while one is made or
-//! brought up to date.
+//! `backup.json`, the manifest of a complete backup; and `backup-unfinished`, the marker of one that is being
+//! made or brought up to date.
 //!
-//! Bytes: JSON. Format 1 knew no increments: every file is stored under its name. Both are read, 2 is written.
+//! Bytes: JSON. Format 1 had no increments: every file is stored under its name. Both formats are read, 2 is
+//! written.
 //!
 //! Invariants
-//! - The backup is what the manifest says and nothing else: of each file the first `bytes`, stored as `stored_as` if it
-//!   is there, else under its name. What lies behind them, and other files, belong to an increment that was not
-//!   finished, or to none any more. (Or to a later state of a backup that shares files with this one by hard links.)
-//! - It is replaced atomically: that is the moment at which an increment becomes the backup.
+//! - The backup is exactly the data named by the manifest: of each file the first `bytes`, stored as
+//!   `stored_as` if given, else under its name. Bytes behind them, and other files, belong to an unfinished
+//!   increment, or are no longer needed. (Or they belong to a later state of a backup that shares files with
+//!   this one by hard links.)
+//! - The manifest is replaced atomically; at that moment an increment becomes the backup.
 
 use std::{
     io,
@@ -17,23 +19,23 @@ use std::{
 use env::{Access, Disk, File};
 use serde::{Deserialize, Serialize};
 
-/// Its name.
+/// The name of the manifest.
 const FILE_NAME: &str = "backup.json";
-/// The name of the mark of a backup that is being made.
+/// The name of the marker of an unfinished backup.
 const UNFINISHED_NAME: &str = "backup-unfinished";
-/// The version of the format that is written, and the highest that is read.
+/// The format version that is written, and the newest that is read.
 const FORMAT: u32 = 2;
-/// More than a manifest of any backup has: names of segments of 1 MiB for terabytes.
+/// An upper bound of any manifest's size: it names segments of 1 MiB for terabytes.
 const FILE_BYTES_MAX: u64 = 256 << 20;
-/// How much of a file is read at a time.
+/// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// See the module documentation.
+/// The manifest of a complete backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The version of the format.
+    /// The format version.
     pub format: u32,
-    /// The version of the program that made it.
+    /// The version of the program that made the backup.
     pub sheaf_version: String,
     /// Identifies the log, and with it the server's data.
     pub log_id: String,
@@ -41,76 +43,76 @@ pub struct Manifest {
     pub begin_lsn: u64,
     /// Where the log ends.
     pub end_lsn: u64,
-    /// The chain value there, in hex: it stands for all of the log up to there. Earlier versions did not say it.
+    /// The chain value at the end of the log, in hex; it stands for the whole log. Earlier versions omit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_chain: Option<String>,
-    /// The server's time when its log ended there, in milliseconds since 1970.
+    /// The server's time at that end, in milliseconds since 1970.
     pub end_unix_ms: u64,
-    /// The same for people.
+    /// The same time for people.
     pub made_at: String,
-    /// How often it was brought up to date since everything was copied.
+    /// Number of increments since the full copy.
     #[serde(default)]
     pub increments: u32,
-    /// What it consists of.
+    /// The files of the backup.
     pub files: Vec<ManifestFile>,
 }
 
 /// A file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestFile {
-    /// Its path below the directory of a server, and of the backup if nothing else is said.
+    /// Its path below a server's data directory, and below the backup unless `stored_as` is given.
     pub name: String,
-    /// How many bytes of what is stored belong to it.
+    /// Number of its stored bytes that belong to the backup.
     pub bytes: u64,
-    /// The CRC-32C of that.
+    /// The CRC-32C of these bytes.
     pub crc32c: u32,
-    /// Where it lies instead, if an increment could not put it in the place of what has its name.
+    /// Its path in the backup if another file had its name when the increment was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored_as: Option<String>,
 }
 
-/// A backup that is being made: what its mark says.
+/// The content of the marker of an unfinished backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Unfinished {
-    /// What the server is to call the session. Chosen, and on disk, before the server is asked for one: however often
-    /// the copy is interrupted, it has one session, because a new one of a name takes the place of the old one.
+    /// The name of the session. It is chosen and on disk before the server is asked for a session: an often
+    /// interrupted copy has only one session, because a new one replaces the old one of the same name.
     pub(super) session: String,
-    /// The increment that is being made; 0 while everything is copied.
+    /// The increment in progress; 0 during a full copy.
     #[serde(default)]
     pub(super) increment: u32,
-    /// What is copied; `None` before the server has offered anything.
+    /// The source of the copy; `None` before the server has made an offer.
     #[serde(flatten)]
     pub(super) source: Option<CopySource>,
 }
 
-/// What an unfinished backup is of.
+/// Log and snapshot of an unfinished copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CopySource {
     pub(super) log_id: String,
     pub(super) begin_lsn: u64,
 }
 
-/// A backup is not what it should be.
+/// A backup is incomplete, damaged or not permitted here.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// It was never complete.
+    /// It is incomplete.
     #[error("the backup in {} is not complete: run the same `sheaf backup` again to resume it", .0.display())]
     Incomplete(PathBuf),
-    /// It must stay as it is.
+    /// It must not be changed.
     #[error(
         "{} holds a backup, which must stay as it is: make a data directory of it with `sheaf restore {} --dir DIR`",
         .0.display(), .0.display()
     )]
     IsBackup(PathBuf),
-    /// The manifest cannot be understood.
+    /// The manifest is invalid.
     #[error("{}: {reason}", path.display())]
     Manifest {
-        /// The manifest.
+        /// The path of the manifest.
         path: PathBuf,
-        /// What is wrong.
+        /// A description of the error.
         reason: String,
     },
-    /// A file is not what was copied.
+    /// A file does not match the manifest.
     #[error("the backup is damaged: {}: {reason}. Use another backup", path.display())]
     Damaged {
         /// The file.
@@ -118,14 +120,14 @@ pub enum ManifestError {
         /// A description of the damage.
         reason: String,
     },
-    /// The OS refused something.
+    /// An operation of the operating system failed.
     #[error("cannot {doing} {}: {source}", path.display())]
     Os {
         /// The operation that failed, as a verb.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the OS said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -135,7 +137,7 @@ fn os(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ManifestErr
     move |source| ManifestError::Os { doing, path, source }
 }
 
-/// Refuses a directory that is a backup, or is becoming one.
+/// Refuses a directory that is a complete or unfinished backup.
 pub fn refuse_backup(disk: &dyn Disk, dir: &Path) -> Result<(), ManifestError> {
     refuse_incomplete(disk, dir)?;
     match exists(disk, &dir.join(FILE_NAME)) {
@@ -144,7 +146,7 @@ pub fn refuse_backup(disk: &dyn Disk, dir: &Path) -> Result<(), ManifestError> {
     }
 }
 
-/// Refuses a directory with a backup that is not complete.
+/// Refuses a directory with an incomplete backup.
 pub fn refuse_incomplete(disk: &dyn Disk, dir: &Path) -> Result<(), ManifestError> {
     match exists(disk, &dir.join(UNFINISHED_NAME)) && !exists(disk, &dir.join(FILE_NAME)) {
         true => Err(ManifestError::Incomplete(dir.to_path_buf())),
@@ -152,18 +154,18 @@ pub fn refuse_incomplete(disk: &dyn Disk, dir: &Path) -> Result<(), ManifestErro
     }
 }
 
-/// Whether a backup was begun in a directory, or is being brought up to date, and that has not ended.
+/// Whether a backup into the directory, or an increment, is unfinished.
 pub fn is_being_made(disk: &dyn Disk, dir: &Path) -> bool {
     exists(disk, &dir.join(UNFINISHED_NAME))
 }
 
-/// Whether there is such a file; also one that cannot be opened is there.
+/// Whether a file exists; one that cannot be opened counts as existing.
 fn exists(disk: &dyn Disk, path: &Path) -> bool {
     !matches!(disk.open(path, Access::Read), Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
 impl Manifest {
-    /// Of the program's version and format, without files.
+    /// A manifest of this program's version and format, without files.
     pub(super) fn new(offer: &super::Offer) -> Manifest {
         Manifest {
             format: FORMAT,
@@ -179,10 +181,10 @@ impl Manifest {
         }
     }
 
-    /// Reads the manifest of the backup in `dir`; `None` if it is none.
+    /// Reads the manifest of the backup in `dir`; `None` if there is none.
     ///
     /// # Errors
-    /// If it cannot be read or understood.
+    /// If it cannot be read, is invalid, or has an unknown format.
     pub fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Manifest>, ManifestError> {
         let path = dir.join(FILE_NAME);
         let Some(text) = read_small(disk, &path)? else { return Ok(None) };
@@ -202,35 +204,34 @@ impl Manifest {
         }
     }
 
-    /// Makes this the backup, durably, in the place of an earlier one.
+    /// Publishes this as the backup, durably, replacing an earlier one.
     pub(super) fn store(&self, disk: &dyn Disk, dir: &Path) -> Result<(), ManifestError> {
         let path = dir.join(FILE_NAME);
         let text = serde_json::to_vec_pretty(self).expect("texts and numbers");
         env::crashsafe::write_atomically(disk, &path, &text).map_err(os("write", &path))
     }
 
-    /// The file of this name.
     pub(super) fn file(&self, name: &str) -> Option<&ManifestFile> {
         self.files.iter().find(|file| file.name == name)
     }
 
-    /// Bytes of all files.
+    /// Bytes of all files together.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add)
     }
 
-    /// Whether every file is there with all its bytes.
+    /// Checks that every file exists with all its bytes.
     ///
     /// # Errors
-    /// The first that is not.
+    /// The first file that is missing or too short.
     pub fn check_sizes(&self, disk: &dyn Disk, dir: &Path) -> Result<(), ManifestError> {
         self.files.iter().try_for_each(|file| open_sized(disk, dir, file).map(drop))
     }
 
-    /// Reads every byte. `progress` is told how many of how many.
+    /// Reads every byte and compares the checksums. `progress` is called with bytes done and total.
     ///
     /// # Errors
-    /// The first file that is not what was copied.
+    /// The first file that does not match.
     pub fn check(
         &self,
         disk: &dyn Disk,
@@ -255,14 +256,14 @@ impl Manifest {
 }
 
 impl ManifestFile {
-    /// Where it lies below the directory of the backup.
+    /// Its path below the directory of the backup.
     pub(super) fn stored(&self) -> &str {
         self.stored_as.as_deref().unwrap_or(&self.name)
     }
 }
 
 impl Unfinished {
-    /// What the mark in `dir` says, if there is one.
+    /// The content of the marker in `dir`; `None` if there is no marker.
     pub(super) fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Unfinished>, ManifestError> {
         let path = dir.join(UNFINISHED_NAME);
         let Some(text) = read_small(disk, &path)? else { return Ok(None) };
@@ -279,24 +280,24 @@ impl Unfinished {
         env::crashsafe::write_atomically(disk, &path, &text).map_err(os("write", &path))
     }
 
-    /// Takes the mark away, durably.
+    /// Removes the marker durably.
     pub(super) fn remove(disk: &dyn Disk, dir: &Path) -> Result<(), ManifestError> {
         let path = dir.join(UNFINISHED_NAME);
         env::crashsafe::remove_durably(disk, &path).map_err(os("remove", &path))
     }
 
-    /// Whether a file is the mark, or what a crash has left of it.
+    /// Whether a file is the marker, or its temporary file left by a crash.
     pub(super) fn is_named(name: &str) -> bool {
         name.strip_suffix(env::crashsafe::TMP_SUFFIX).unwrap_or(name) == UNFINISHED_NAME
     }
 }
 
-/// Whether a path leads to a file below the directory it is joined to.
+/// Whether a path stays below the directory that it is joined to.
 pub(super) fn is_below(name: &str) -> bool {
     !name.is_empty() && Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// The CRC-32C of the first `bytes` of a file; `progress` is told what was read.
+/// The CRC-32C of the first `bytes` of a file; `progress` is called with each number of bytes read.
 pub(super) fn crc_of(file: &dyn File, bytes: u64, mut progress: impl FnMut(u64)) -> io::Result<u32> {
     let mut buffer = vec![0; READ_BYTES];
     let (mut offset, mut crc) = (0, 0);
@@ -329,7 +330,7 @@ fn open_sized(
     Ok(file)
 }
 
-/// All of a small file, if there is one.
+/// The content of a small file; `None` if there is none.
 fn read_small(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, ManifestError> {
     let file = match disk.open(path, Access::Read) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -399,7 +400,7 @@ mod tests {
         disk.write_file(&path, &content[1..]);
         assert!(matches!(loaded.check_sizes(&*disk, dir), Err(ManifestError::Damaged { .. })));
         assert!(matches!(check(), Err(ManifestError::Damaged { .. })));
-        // What an increment appends belongs to it when it is complete.
+        // Bytes appended by an increment do not belong to the backup before it is published.
         disk.write_file(&path, &[content.clone(), vec![0]].concat());
         loaded.check_sizes(&*disk, dir).unwrap();
         check().unwrap();

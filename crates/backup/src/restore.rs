@@ -1,18 +1,19 @@
-//! `sheaf restore`: the state of a backup, or of the directory of a stopped server, at a position or time of its log, as a
-//! new data directory.
+//! `sheaf restore`: makes a new data directory from a backup, or from the directory of a stopped server, with
+//! the state at a position or time of its log.
 //!
 //! ```text
-//! survey the log: what can be restored -> load the newest snapshot that is old enough, replay up to the target
+//! survey the log: the restorable range -> load the newest snapshot old enough, replay up to the target
 //!   -> mark DIR -> a new log that starts there -> a snapshot of the state -> durable -> remove the mark
 //! ```
 //!
-//! What it is not: a copy of the files. The new directory has a log of its own, with an identity of its own: what its server
-//! writes is another history than what the old one wrote after the target.
+//! The files are not copied as they are. The new directory has a log with its own identity: the writes of its
+//! server form another history than those of the old server after the target.
 //!
 //! Invariants
-//! - The source is read and not changed; it may be on a file system that cannot be written.
-//! - A target that cannot be met exactly is refused, with what could be met. Damage is refused, never skipped.
-//! - A directory that was not restored to the end is not served.
+//! - The source is only read; it may be on a read-only file system.
+//! - A target that cannot be met exactly is refused, with the restorable range. Damage is refused, never
+//!   skipped.
+//! - An unfinished restore is not served.
 
 mod documents;
 mod survey;
@@ -48,14 +49,14 @@ use storage::{
 pub use self::survey::Range;
 use self::survey::survey;
 
-/// Parts of the snapshot at most, each written by a thread.
+/// Maximum number of parts of the snapshot, each written by a thread.
 const WRITERS_MAX: usize = 8;
 const MARK: &str = "A restore into this directory did not finish.\n";
 
-/// What is restored.
+/// The state to restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// Everything.
+    /// The end of the log.
     End,
     /// The state at the last record that ends at or before this position.
     Lsn(Lsn),
@@ -73,13 +74,13 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// Why nothing was restored; the message says what to do.
+/// Why the restore failed; the message says how to proceed.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// There is nothing to restore from.
+    /// The source has no data.
     #[error("{} is neither a backup nor the data directory of a server", .0.display())]
     NoData(PathBuf),
-    /// What there is to restore from is not whole.
+    /// The source is an incomplete or damaged backup.
     #[error(transparent)]
     Backup(#[from] crate::ManifestError),
     /// Another process uses a directory, or it cannot be locked.
@@ -88,38 +89,38 @@ pub enum RestoreError {
     /// An import or a restore was interrupted, in the source or in the directory.
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
-    /// The directory holds something.
+    /// The directory is not empty.
     #[error("{} is not empty: restore into a directory that does not exist yet", .0.display())]
     NotEmpty(PathBuf),
-    /// The target lies outside of what the source holds.
+    /// The target lies outside of the source's range.
     #[error("{target} cannot be restored from {}: it holds {range}{hint}", dir.display())]
     OutOfRange {
-        /// What was asked for.
+        /// The requested target.
         target: Target,
         /// The source.
         dir: PathBuf,
-        /// What could be.
+        /// The restorable range.
         range: Range,
-        /// Where else to look.
+        /// Advice on the alternatives.
         hint: &'static str,
     },
     /// The source cannot be read or is damaged.
     #[error(transparent)]
     Recover(#[from] RecoverError),
-    /// Files of document databases do not go back to the target.
+    /// Document files cannot be restored to the target.
     #[error(
         "documents cannot be restored to that position: since then, at lsn {0}, a database was deleted or its file compacted. Restore \
          an older backup, or a later position"
     )]
     DocumentsLater(Lsn),
-    /// The OS refused something.
+    /// An operation of the operating system failed.
     #[error("cannot {doing} {}: {source}", path.display())]
     Os {
         /// The operation that failed, as a verb.
         doing: &'static str,
         /// The directory.
         path: PathBuf,
-        /// What the OS said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// It failed after it had begun to write.
@@ -128,7 +129,7 @@ pub enum RestoreError {
          command again", dir.display()
     )]
     Interrupted {
-        /// Why.
+        /// The failure.
         cause: Box<RestoreError>,
         /// The directory.
         dir: PathBuf,
@@ -149,21 +150,22 @@ impl From<storage::Error> for RestoreError {
     }
 }
 
-/// What was restored.
+/// The result of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restored {
-    /// The last record, and when it was written.
+    /// The last record and the time of its batch.
     pub reached: Reached,
-    /// Keys, those that have expired since among them.
+    /// Number of keys, including those that have expired since.
     pub keys: u64,
     /// Bytes of the new snapshot.
     pub file_bytes: u64,
 }
 
-/// Restores from `source`, whose end is known to be the state up to `known_until_ms`. Both directories must be locked.
+/// Restores from `source`, whose end is known to be the state up to the time `known_until_ms`. Both
+/// directories must be locked.
 ///
 /// # Errors
-/// See [`RestoreError`].
+/// [`RestoreError`].
 pub fn restore(
     source: &Place<'_>,
     known_until_ms: Option<u64>,
@@ -201,8 +203,8 @@ pub fn restore(
     }
 }
 
-/// Whether a directory holds nothing, or does not exist. The lock, which never goes, and what a crash has left of a mark
-/// count as nothing.
+/// Whether a directory is empty or does not exist. The lock file, which is never removed, and temporary files
+/// of a mark left by a crash are ignored.
 fn is_empty(disk: &dyn Disk, dir: &Path) -> Result<bool, RestoreError> {
     for dir in [dir, &snapshot::directory(dir), &::documents::directory(dir)] {
         match disk.list(dir) {
@@ -215,15 +217,15 @@ fn is_empty(disk: &dyn Disk, dir: &Path) -> Result<bool, RestoreError> {
     Ok(true)
 }
 
-/// A new log that goes on behind `reached`: positions do not go back, so that no record seems older than what it changes.
-/// `reign`: the last one of the log that the state is of.
+/// A new log that begins behind `reached`: positions never go back, so that no record seems older than the
+/// data it changes. `reign` is the last reign of the log that the state comes from.
 fn open_log(place: &Place<'_>, reached: Lsn, reign: u64) -> Result<Log, storage::Error> {
     let start = reached.align_up(env::BLOCK_BYTES as u64);
     let Place { disk, clock, entropy, dir, options, .. } = place.clone();
     Recovery::create_behind(disk, dir, options, entropy, clock, (start, reign))
 }
 
-/// Writes the snapshot that the log starts behind, on as many threads as load.
+/// Writes the snapshot with which the log begins, on up to [`WRITERS_MAX`] of the loading threads.
 pub(crate) fn write_snapshot(
     place: &Place<'_>,
     log: &Log,
@@ -263,7 +265,7 @@ pub(crate) fn write_snapshot(
             };
             let started: Vec<_> = parts.into_iter().enumerate().map(start).collect();
             let ended = started.into_iter().map(|it| it?.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            // All of them are waited for, also when one has failed.
+            // All threads are awaited, even if one has failed.
             ended.collect::<Vec<_>>().into_iter().collect()
         })
     };

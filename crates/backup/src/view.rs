@@ -1,12 +1,12 @@
-//! `BackupView`: the directory of a backup as its `backup.json` says it is, for everything that reads one.
+//! `BackupView`: the directory of a backup as described by its `backup.json`, for all readers.
 //!
-//! What it is: a [`Disk`] on which the three directories of the backup hold the files that the manifest names, each as
-//! long as it says, wherever they are stored. All other paths are those of the disk below.
-//! What it is not: a check. Bytes are handed out as they are; who reads them verifies them.
+//! It is a [`Disk`] on which the three directories of the backup hold exactly the files of the manifest, each
+//! with its length in the manifest, wherever it is stored. All other paths are passed to the disk below. It
+//! verifies nothing: its users do.
 //!
 //! Invariants
-//! - What an increment has appended or added, and the manifest does not know of, is not seen.
-//! - Nothing of a backup is changed through it.
+//! - Data appended or added by an unfinished increment is invisible.
+//! - The backup cannot be changed through it.
 
 use std::{
     collections::BTreeMap,
@@ -20,19 +20,18 @@ use storage::snapshot;
 
 use super::{Manifest, ManifestError};
 
-/// See the module documentation.
 pub(crate) struct BackupView {
     disk: Arc<dyn Disk>,
-    /// That of the backup, and those below it.
+    /// The directory of the backup, and its two subdirectories.
     dirs: [PathBuf; 3],
-    /// Where each file is stored, and its length.
+    /// The stored path of each file, and its length.
     files: BTreeMap<PathBuf, (PathBuf, u64)>,
 }
 
-/// What `dir` holds, with what makes it a backup, if it is one.
+/// The content of `dir`, and its manifest if it is a backup.
 ///
 /// # Errors
-/// If that cannot be read or understood.
+/// If the manifest cannot be read or is invalid.
 pub fn view(disk: Arc<dyn Disk>, dir: &Path) -> Result<(Arc<dyn Disk>, Option<Manifest>), ManifestError> {
     let manifest = Manifest::load(&*disk, dir)?;
     Ok(match &manifest {
@@ -50,7 +49,7 @@ impl BackupView {
         BackupView { disk, dirs, files: manifest.files.iter().map(place).collect() }
     }
 
-    /// Whether a path lies where files of the backup do.
+    /// Whether a path lies directly in one of the backup's directories.
     fn is_inside(&self, path: &Path) -> bool {
         path.parent().is_some_and(|dir| self.dirs.iter().any(|own| own == dir))
     }
@@ -110,7 +109,7 @@ impl Disk for BackupView {
     }
 }
 
-/// The first bytes of a file, to be read.
+/// The first bytes of a file, read-only.
 struct Beginning {
     file: Arc<dyn File>,
     bytes: u64,
@@ -219,7 +218,7 @@ mod tests {
         assert!(view.remove(&dir.join("control")).is_err());
         assert!(view.rename(Path::new("/elsewhere/file"), &dir.join("control")).is_err());
         assert_eq!(disk.read_file(&dir.join("control")).unwrap(), b"earlier");
-        // What is restored goes where it likes.
+        // The restored files are outside of the backup.
         view.create_new(Path::new("/elsewhere/new")).unwrap();
         assert_eq!(view.list(Path::new("/elsewhere")).unwrap(), ["file", "new"]);
     }

@@ -1,4 +1,5 @@
-//! What may be made a data directory, and what is one: a name that was mistyped must not have a log put among somebody's files.
+//! Which directories may become a data directory: with a mistyped name, no log must be created among foreign
+//! files.
 
 use std::{
     ffi::OsStr,
@@ -8,8 +9,8 @@ use std::{
 
 use env::{DirLock, RealDisk};
 
-/// Names that a data directory can have before it has a control file, or without it when that is lost: the start says then what
-/// is wrong with them.
+/// Names that a data directory can have before it has a control file, or after that is lost; in the latter
+/// case the start reports the problem.
 const OWN: [&str; 12] = [
     DirLock::NAME,
     "control",
@@ -24,16 +25,16 @@ const OWN: [&str; 12] = [
     "backup.json",
     "recovery-report.json",
 ];
-/// Beginning and end of further such names.
+/// Prefixes and suffixes of further such names.
 const OWN_AFFIXES: [(&str, &str); 5] =
     [("log-", ".seg"), ("torn-", ".bin"), ("diverged-", ".bin"), ("", ".tmp"), ("control.", "")];
-/// What a file system keeps in the root of a volume.
+/// A directory that file systems keep in the root of a volume.
 const OF_FILE_SYSTEM: &str = "lost+found";
 
-/// A directory with files in it that are not a server's.
+/// A directory is refused as a data directory.
 #[derive(Debug, thiserror::Error)]
 pub enum Foreign {
-    /// There is something in it, and no data.
+    /// It holds files that do not belong to a data directory.
     #[error(
         "{} is not empty and not a data directory (it holds {name:?}): name an empty directory with --dir, or one that does not exist \
          yet", dir.display()
@@ -41,7 +42,7 @@ pub enum Foreign {
     Files {
         /// The directory.
         dir: PathBuf,
-        /// One of its names.
+        /// The first foreign name in it.
         name: String,
     },
     /// It cannot be read.
@@ -49,16 +50,16 @@ pub enum Foreign {
     Unreadable {
         /// The directory.
         dir: PathBuf,
-        /// What the OS said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// Refuses a directory that is neither a data directory nor empty. Names that begin with a dot, what the file system keeps, and
-/// `config_file`, count as nothing; so does a directory that does not exist.
+/// Refuses a directory that is neither a data directory nor empty. A directory that does not exist counts as
+/// empty; names that begin with a dot, `lost+found` and the name of `config_file` are ignored.
 ///
 /// # Errors
-/// See [`Foreign`].
+/// [`Foreign`].
 pub fn refuse_foreign(dir: &Path, config_file: Option<&Path>) -> Result<(), Foreign> {
     let names = match RealDisk.names(dir) {
         Ok(names) => names,

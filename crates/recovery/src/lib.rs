@@ -1,14 +1,15 @@
-//! A data directory and its way into memory: no server runs on it, or none yet.
+//! A data directory and its recovery into memory, before or without a server.
 //!
 //! ```text
-//! load (newest snapshot, in parallel) -> replay (the log after it, by slot) -> a keyspace, and the document databases
-//! salvage: the same around damage       snapshot_task: from memory into the next snapshot
+//! load (newest snapshot, in parallel) -> replay (the log after it, by slot) -> keyspace, document databases
+//! salvage: the same, skipping damage      snapshot_task: writes the next snapshot from memory
 //! ```
 //!
-//! What it is not: a server. It owns no socket, and no thread outlives a call. When a snapshot is taken is decided in `server`.
+//! It is not a server: it owns no socket, and no thread outlives a call. `server` decides when a snapshot is
+//! taken.
 //!
 //! Invariants
-//! - Damage is reported and refused, never skipped; only `salvage` goes on around it, and reports every loss.
+//! - Damage is reported and refused, never skipped; only `salvage` skips it, and reports every loss.
 //! - A directory with a marker of unfinished work is never used as if it were complete (`unfinished`).
 //! - Live execution, recovery and replicas apply the same effects with the same function.
 

@@ -1,15 +1,15 @@
-//! Loading a snapshot, which the replay of the log then goes on from.
+//! Loads a snapshot; the replay of the log continues from it.
 //!
-//! Each thread takes the next run of chunks, reads and verifies it, and fills its slots. Runs share no slot, so the threads
-//! share nothing but the number of the next run and the slots' locks, which nobody else wants.
+//! Each thread takes the next run of chunks, reads and verifies it, and fills its slots. Runs share no slot,
+//! so the threads share only the number of the next run, and slot locks without contention.
 //!
-//! Which one: the newest that the log can be replayed behind. If it is damaged, the server does not start and names what else
-//! it could start from; that is the operator's to choose, because whoever sees damage wants to know.
+//! The snapshot is the newest from which the log can be replayed. If it is damaged, the server does not
+//! start, and names the alternatives; the operator must choose, because damage must not go unnoticed.
 //!
 //! Invariants
-//! - Memory in flight is bounded: per thread one chunk as stored and one as decompressed.
-//! - What [`Loaded`] says a slot holds stays as it was when the snapshot was loaded, whatever is replayed meanwhile: several
-//!   effects of one record go to the same slot.
+//! - Memory in flight is bounded: per thread one chunk as stored and one decompressed.
+//! - The LSNs in [`Loaded`] are those at the time of loading, unaffected by the replay: several effects of
+//!   one record may belong to the same slot.
 
 use std::{
     panic::resume_unwind,
@@ -31,18 +31,18 @@ use crate::{
     recover::{Mode, RecoverError, Remedy},
 };
 
-/// What of the log is in memory before it is replayed.
+/// The state that was loaded from a snapshot, before the replay.
 pub(crate) struct Loaded {
     /// The last record of each slot in the snapshot; empty without a snapshot.
     lsns: Box<[Lsn]>,
     /// Where the replay begins.
     begin_lsn: Lsn,
-    /// No slot was captured behind this.
+    /// The greatest LSN at which a slot was captured.
     end_lsn: Lsn,
 }
 
 impl Loaded {
-    /// There is no snapshot: the log begins here.
+    /// Without a snapshot; the log begins at `begin_lsn`.
     pub fn nothing(begin_lsn: Lsn) -> Loaded {
         Loaded { lsns: Box::default(), begin_lsn, end_lsn: Lsn::ZERO }
     }
@@ -56,13 +56,14 @@ impl Loaded {
         self.begin_lsn
     }
 
-    /// Whether the slot was captured with what this record did to it.
+    /// Whether the captured state of the slot includes this record.
     #[inline]
     pub fn has(&self, slot: SlotId, lsn: Lsn) -> bool {
         lsn <= self.end_lsn && self.lsns.get(slot.index()).is_some_and(|&captured| lsn <= captured)
     }
 
-    /// What of an effect is to be applied still. For an effect on all slots, each slot is to be asked about by itself.
+    /// The part of an effect that the snapshot does not include, if any. A global effect is returned whole;
+    /// the caller must check each slot.
     #[inline]
     pub(crate) fn left_of<'e>(
         &self,
@@ -86,8 +87,9 @@ impl Loaded {
     }
 }
 
-/// Loads a snapshot of the data directory `dir` into `keyspace`, which is empty, and has the replay start where it begins. On
-/// so many threads besides this one; 0 for this one alone. Does nothing if there is no snapshot.
+/// Loads a snapshot of the data directory `dir` into `keyspace`, which must be empty, and starts the replay
+/// there. Loads on `threads` additional threads; 0 for the calling thread. Without a snapshot it loads
+/// nothing.
 pub(crate) fn load_base(
     recovery: &mut Recovery,
     (disk, dir): (&dyn Disk, &Path),
@@ -104,8 +106,8 @@ pub(crate) fn load_base(
     Ok(loaded.unwrap_or_else(|| Loaded::nothing(recovery.start())))
 }
 
-/// As [`load_base`] with [`Mode::Newest`], but loads nothing: returns where the replay begins. The chunks of a snapshot are verified
-/// by `snapshot::check`.
+/// As [`load_base`] with [`Mode::Newest`], but without loading: returns where the replay begins. The chunks
+/// of a snapshot are verified by `snapshot::check`.
 pub(crate) fn rehearse_base(
     recovery: &mut Recovery,
     (disk, dir): (&dyn Disk, &Path),
@@ -115,7 +117,7 @@ pub(crate) fn rehearse_base(
     Ok(opened.unwrap_or(recovery.start()))
 }
 
-/// Opens the snapshot to load, which `load` then does, and has the replay start there. `None` if there is no snapshot.
+/// Opens the snapshot to load, starts the replay there, and calls `load`. `None` if there is no snapshot.
 fn open_base<T>(
     recovery: &mut Recovery,
     (disk, dir): (&dyn Disk, &Path),
@@ -144,18 +146,18 @@ fn open_base<T>(
     })
 }
 
-/// Where the snapshot to load begins; `None` to replay the log alone.
+/// The begin of the snapshot to load; `None` to replay the log alone.
 fn base_of(
     recovery: &Recovery,
     (disk, dir): (&dyn Disk, &Path),
     mode: Mode,
 ) -> Result<Option<Lsn>, RecoverError> {
-    // One that begins before the log does is void: a FLUSHALL came after it.
+    // A snapshot that begins before the log is void: the log was cut by a later FLUSHALL.
     let usable = snapshot::list_begins(disk, dir)?.into_iter().filter(|&begin| begin >= recovery.start());
     let mut usable: Vec<Lsn> = usable.collect();
     match mode {
         Mode::Newest | Mode::Force => {
-            // One that ends behind what is asked for is of no use; whether one is damaged, shows when it is loaded.
+            // A snapshot that ends beyond the target is of no use. Damage is found only by loading.
             let is_behind =
                 |begin| snapshot::load(disk, dir, begin).is_ok_and(|info| info.end_lsn > recovery.until());
             Ok(usable.into_iter().find(|&begin| !is_behind(begin)))
@@ -169,13 +171,13 @@ fn base_of(
     }
 }
 
-/// Whether the log begins at `from` and holds everything: what snapshots say is in it.
+/// Whether the log begins at `from` and holds everything, without a snapshot.
 pub(crate) fn is_whole_log(recovery: &Recovery, from: Lsn) -> bool {
     from == recovery.start() && !recovery.needs_snapshot()
 }
 
-/// What is left to start from if the snapshot that begins at `damaged` cannot be loaded. Looked at as far as that is fast: the
-/// start from it verifies everything.
+/// An alternative start if the snapshot that begins at `damaged` cannot be loaded. Only checked
+/// superficially: a start from it verifies everything.
 fn older_base(recovery: &mut Recovery, (disk, dir): (&dyn Disk, &Path), damaged: Lsn) -> Option<Lsn> {
     let start = recovery.start();
     let opens = |&begin: &Lsn| {
@@ -189,7 +191,7 @@ fn older_base(recovery: &mut Recovery, (disk, dir): (&dyn Disk, &Path), damaged:
     older.or((!recovery.needs_snapshot()).then_some(start))
 }
 
-/// What the threads share.
+/// The state shared by the loading threads.
 pub struct Loading<'a> {
     reader: &'a SnapshotReader,
     keyspace: &'a Keyspace,
@@ -227,7 +229,6 @@ impl<'a> Loading<'a> {
         })
     }
 
-    /// Loads one run after the other till there are none.
     fn load_runs(&self) -> Result<(), RecoverError> {
         let mut buffers = ReadBuffers::default();
         while let Some(run) = self.reader.runs().get(self.next_run.fetch_add(1, Relaxed)) {
@@ -240,14 +241,13 @@ impl<'a> Loading<'a> {
         self.next_run.store(self.reader.runs().len(), Relaxed);
     }
 
-    /// Loads one run.
     pub(crate) fn load_run(&self, run: &Run, buffers: &mut ReadBuffers) -> Result<(), RecoverError> {
         let mut loader = Loader::new(self.keyspace, self.now);
         let mut told_bytes = 0;
         for chunk in run.chunks.clone() {
             let not_understood = |error: LoadError| self.reader.damaged(chunk, &error.to_string());
             loader.feed(self.reader.read(chunk, buffers)?).map_err(not_understood)?;
-            // To the chunks of a run evenly: they are about of one size.
+            // Progress is attributed to the chunks of a run evenly, as they have about the same size.
             let bytes = run.file_bytes / run.chunks.len() as u64;
             told_bytes += bytes;
             self.progress.loaded(bytes, self.reader.chunk(chunk).rows.into());
@@ -266,7 +266,8 @@ mod tests {
 
     use super::*;
 
-    /// What is left of an effect of the record at 10, when the slots of `a` and `b` were captured at these records.
+    /// The remaining part of an effect of the record at 10, if the slots of `a` and `b` were captured at
+    /// these records.
     fn left(effect: Effect<'_>, a: u64, b: u64) -> Result<Option<Effect<'_>>, RecoverError> {
         let mut lsns = vec![Lsn::ZERO; SLOT_COUNT];
         lsns[slot_of(b"a").index()] = Lsn::new(a);

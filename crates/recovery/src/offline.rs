@@ -1,4 +1,4 @@
-//! What the commands that need no server have in common: a directory that nobody else uses, its keyspace, progress.
+//! Shared by commands that need no server: exclusive use of a directory, its keyspace, and progress.
 
 use std::{
     io,
@@ -23,54 +23,54 @@ use crate::{
     recover::{Memory, Mode, RecoverError, load_opened},
 };
 
-/// How often progress is shown.
+/// The period of progress reports.
 const REPORT_PERIOD: Duration = Duration::from_millis(200);
 
-/// Who is told how far the work has come: done, of how many.
+/// Receives progress: the stage, the amount done and the total.
 pub type Report<'a> = &'a (dyn Fn(Stage, u64, u64) + Sync);
 
-/// A part of the work, in the order in which parts are done.
+/// A stage of the work, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// For another server, which has to make something first.
+    /// Waiting for another server to prepare its data.
     Waiting,
-    /// Bytes of the log into memory.
+    /// Recovering: bytes of snapshot and log loaded into memory.
     Recovering,
-    /// Bytes of a file, before anything is written.
+    /// Verifying: bytes of a file, before anything is written.
     Verifying,
-    /// Bytes of a file into the log.
+    /// Importing: bytes of a file written into the log.
     Importing,
-    /// Keys into a file.
+    /// Exporting: keys written into a file.
     Exporting,
-    /// Bytes that are there already, with what is known of them.
+    /// Comparing: bytes already present with their recorded checksums.
     Comparing,
-    /// Bytes from a server.
+    /// Copying: bytes from a server.
     Copying,
-    /// Bytes from a server that does not say how many there are.
+    /// Copying an unknown number of bytes from a server.
     Receiving,
-    /// Slots into a snapshot.
+    /// Writing: slots written into a snapshot.
     Writing,
 }
 
-/// Where the data of a stopped server is.
+/// A data directory without a running server, and the means to use it.
 #[derive(Clone)]
 pub struct Place<'a> {
-    /// The simulated disk.
+    /// The disk.
     pub disk: Arc<dyn Disk>,
-    /// The simulated clock.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Randomness, for hashes and for what identifies a new log.
+    /// Randomness for hash seeds and the id of a new log.
     pub entropy: &'a dyn Entropy,
-    /// The directory.
+    /// The data directory.
     pub dir: &'a Path,
-    /// How a log is kept that is new or goes on.
+    /// The options of the log.
     pub options: LogOptions,
-    /// Threads that load and write; 0 for none but the caller's.
+    /// Threads for loading and writing; 0 for the calling thread alone.
     pub appliers: usize,
 }
 
 impl<'a> Place<'a> {
-    /// On the disk of the machine.
+    /// With the machine's disk, clock and randomness, and a thread per core.
     pub fn real(dir: &'a Path) -> Place<'a> {
         Place {
             disk: Arc::new(RealDisk),
@@ -82,13 +82,14 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Loads what is in the directory; changes nothing there, but a directory without a log gets an empty one.
+    /// Loads the state of the directory. Changes nothing in it, except that a directory without a log gets an
+    /// empty one.
     pub fn load(&self, report: Report<'_>) -> Result<(Keyspace, Recovery), RecoverError> {
         let recovery = Recovery::open(self.disk.clone(), self.dir, self.options, self.entropy)?;
         self.load_opened(recovery, report)
     }
 
-    /// Loads the state at the last record at or before `until`; the directory may be one that cannot be written.
+    /// Loads the state at the last record at or before `until`; the directory may be read-only.
     pub fn load_until(&self, until: Lsn, report: Report<'_>) -> Result<(Keyspace, Recovery), RecoverError> {
         let mut recovery = Recovery::open_to_read(self.disk.clone(), self.dir)?;
         recovery.read_until(until);
@@ -123,14 +124,14 @@ impl<'a> Place<'a> {
     }
 }
 
-/// A progress bar for one stage after the other, on a terminal.
+/// Progress bars on a terminal, one stage after the other.
 #[derive(Default)]
 pub struct ProgressBars {
     current: Mutex<Option<(Stage, ProgressBar)>>,
 }
 
 impl ProgressBars {
-    /// Shows that `done` of `total` of a stage is done; a new stage ends the bar of the one before.
+    /// Shows that `done` of `total` of a stage is done; a new stage replaces the bar of the previous one.
     pub fn show(&self, stage: Stage, done: u64, total: u64) {
         let mut current = self.current.lock();
         if current.as_ref().is_none_or(|(shown, _)| *shown != stage) {
@@ -168,7 +169,7 @@ impl Stage {
     }
 }
 
-/// A file as a stream of bytes, from its start; tells how many were read or written.
+/// A file as a stream of bytes from its start, with a callback for its offset.
 pub struct Stream<'a> {
     file: Arc<dyn File>,
     offset: u64,
@@ -181,7 +182,7 @@ impl<'a> Stream<'a> {
         Stream { file, offset: 0, moved }
     }
 
-    /// Bytes that were read or written.
+    /// Bytes read or written so far.
     pub fn offset(&self) -> u64 {
         self.offset
     }

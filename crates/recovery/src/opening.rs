@@ -1,4 +1,4 @@
-//! Opening the files of document databases, before what the log has more is applied to them.
+//! Opens the files of document databases, before the log's later changes are applied to them.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,18 +10,18 @@ use env::{Disk, Entropy};
 use lsn::Lsn;
 use tree::{NodeCache, Written};
 
-/// Memory for nodes of trees that were read from files, of all databases together.
+/// Memory for cached tree nodes of all databases together.
 const CACHE_BYTES: u64 = 64 << 20;
 
-/// Where the files of Mango's indexes are: made of the databases, and made again when they are not there.
+/// The directory of Mango index files. They are built from the databases, and rebuilt if missing.
 pub fn indexes_directory(dir: &Path) -> PathBuf {
     directory(dir).join("indexes")
 }
 
-/// Opens all databases of the data directory `dir`; with a `limit`, as they were there.
+/// Opens all databases of the data directory `dir`; with a `limit`, in their state at that position.
 ///
 /// # Errors
-/// I/O errors and damage. That all files are missing is found by the recovery, which knows whether there were any.
+/// I/O errors and damage. Missing files are detected by recovery, which knows whether there were any.
 pub fn open(
     disk: Arc<dyn Disk>,
     dir: &Path,

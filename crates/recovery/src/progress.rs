@@ -1,4 +1,5 @@
-//! How far recovery has come, through the snapshot and then the log: written by the threads that do it, read by INFO, `/_up`, the LOADING check and the terminal.
+//! Progress of recovery, through the snapshot and then the log: written by the recovering threads; read by
+//! INFO, `/_up`, the LOADING check and the terminal.
 
 use std::sync::{
     Arc,
@@ -9,7 +10,7 @@ use engine::Loading;
 use env::Clock;
 use lsn::Lsn;
 
-/// See the module documentation.
+/// Progress of one recovery, with its start and end times.
 pub struct LoadProgress {
     clock: Arc<dyn Clock>,
     loading: AtomicBool,
@@ -25,7 +26,7 @@ pub struct LoadProgress {
 }
 
 impl LoadProgress {
-    /// Progress of a recovery that has not begun; it counts as loading.
+    /// Progress of a recovery that has not begun; it already counts as loading.
     pub fn new(clock: Arc<dyn Clock>) -> LoadProgress {
         let started_us = clock.monotonic_us().into();
         LoadProgress {
@@ -43,7 +44,8 @@ impl LoadProgress {
         }
     }
 
-    /// There is a snapshot of so many bytes (0: none) to load, and then the log from `start` to `end`.
+    /// Begins: a snapshot of `snapshot_bytes` (0: none) is loaded, then the log from `start` to `end` is
+    /// replayed.
     pub fn begin(&self, snapshot_bytes: u64, start: Lsn, end: Lsn) {
         self.snapshot_bytes.store(snapshot_bytes, Relaxed);
         self.started_us.store(self.clock.monotonic_us(), Relaxed);
@@ -52,7 +54,7 @@ impl LoadProgress {
         self.end.store(end.get(), Relaxed);
     }
 
-    /// So much more of the snapshot is loaded.
+    /// Counts loaded bytes and rows of the snapshot.
     pub fn loaded(&self, bytes: u64, rows: u64) {
         self.snapshot_bytes_loaded.fetch_add(bytes, Relaxed);
         self.rows.fetch_add(rows, Relaxed);
@@ -63,11 +65,11 @@ impl LoadProgress {
     }
 
     pub(crate) fn count_record(&self) {
-        // One writer.
+        // A plain store suffices: there is one writer.
         self.records.store(self.records.load(Relaxed) + 1, Relaxed);
     }
 
-    /// Recovery is done.
+    /// Marks the recovery as complete.
     pub fn finish(&self) {
         self.ended_us.store(self.clock.monotonic_us(), Relaxed);
         self.loading.store(false, std::sync::atomic::Ordering::Release);
@@ -89,7 +91,7 @@ impl LoadProgress {
         self.rows.load(Relaxed)
     }
 
-    /// Bytes of snapshot and log (done, in all).
+    /// Bytes of snapshot and log: done and total.
     pub fn bytes(&self) -> (u64, u64) {
         let start = self.start.load(Relaxed);
         let replayed = self.position.load(Relaxed).saturating_sub(start);
@@ -98,13 +100,13 @@ impl LoadProgress {
         (loaded + replayed, self.snapshot_bytes.load(Relaxed).max(loaded) + log_bytes)
     }
 
-    /// Seconds that recovery has taken so far, or took.
+    /// Seconds that recovery has taken so far, or took in total.
     pub fn seconds(&self) -> f64 {
         let end = if self.is_loading() { self.clock.monotonic_us() } else { self.ended_us.load(Relaxed) };
         end.saturating_sub(self.started_us.load(Relaxed)) as f64 / 1e6
     }
 
-    /// Percent and time to go.
+    /// Percentage and estimated time left; `None` after the recovery.
     pub fn loading(&self) -> Option<Loading> {
         if !self.is_loading() {
             return None;

@@ -1,8 +1,9 @@
-//! Progress as people see it: a bar on standard error, if that is a terminal.
+//! A progress bar on standard error, if that is a terminal.
 //!
 //! Invariants
-//! - It says 0 % until it is known how much there is to do: never 100 % of nothing.
-//! - It is drawn again every [`DRAW_PERIOD`] whether or not there is news, so that what stands still can be told from what hangs.
+//! - It shows 0 % until the total is known, so never 100 % of nothing.
+//! - It is redrawn every [`DRAW_PERIOD`] even without progress, so that slow work can be told from a hung
+//!   process.
 
 use std::{
     io::{self, IsTerminal},
@@ -14,7 +15,7 @@ use indicatif::{ProgressBar as Bar, ProgressStyle};
 
 const DRAW_PERIOD: Duration = Duration::from_millis(200);
 
-/// A progress bar with time to go, on a terminal only.
+/// A progress bar with an estimate of the time left, on a terminal only.
 pub struct ProgressBar {
     bar: Bar,
     style: &'static str,
@@ -22,7 +23,7 @@ pub struct ProgressBar {
 }
 
 impl ProgressBar {
-    /// Of bytes.
+    /// A bar that counts bytes.
     pub fn new(what: &'static str) -> ProgressBar {
         Self::begun(what, "{msg} [{bar:30}] {percent}% {bytes}/{total_bytes} {bytes_per_sec}, {eta} to go")
     }
@@ -31,12 +32,12 @@ impl ProgressBar {
         Self::begun(what, "{msg} [{bar:30}] {percent}% {pos}/{len} keys {per_sec}, {eta} to go")
     }
 
-    /// Of bytes, nobody knows how many.
+    /// A bar that counts bytes of an unknown total.
     pub(crate) fn of_unknown(what: &'static str) -> ProgressBar {
         Self::styled(what, "{msg} {bytes} {bytes_per_sec}", "{msg} {bytes} {bytes_per_sec}")
     }
 
-    /// Of what others do.
+    /// A bar that shows the time waited for another server.
     pub(crate) fn of_waiting(what: &'static str) -> ProgressBar {
         Self::styled(what, "{msg} {elapsed}", "{msg} {elapsed}")
     }
@@ -60,7 +61,7 @@ impl ProgressBar {
         ProgressBar { bar, style, is_known: false.into() }
     }
 
-    /// How far it is; a `total` of 0: nobody knows yet.
+    /// Shows the amount done; a `total` of 0 means that it is unknown.
     pub fn show(&self, done: u64, total: u64) {
         if total > 0 && !self.is_known.swap(true, Relaxed) {
             set_style(&self.bar, self.style);

@@ -1,4 +1,5 @@
-//! Recovery: a snapshot, the newest unless told otherwise, is loaded, then the log behind it is replayed into the keyspace, in parallel by slot.
+//! Recovery: loads a snapshot, by default the newest, and replays the log behind it into the keyspace, in
+//! parallel by slot.
 //!
 //! ```text
 //! load-0..n: runs of the snapshot's chunks (see `load`)      then the log behind it (see `replay::split`)
@@ -23,44 +24,45 @@ use crate::{
     salvage::salvage,
 };
 
-/// What a recovery starts from.
+/// The starting point of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// The newest snapshot. Damage is refused.
     #[default]
     Newest,
-    /// The snapshot that begins here, or the log itself if it begins here and holds everything: newer snapshots are damaged,
-    /// and are set aside. Other damage is refused.
+    /// The snapshot that begins here, or the log alone if it begins here and holds everything. Newer
+    /// snapshots are assumed to be damaged and set aside. Other damage is refused.
     From(Lsn),
-    /// Whatever is left, in a server that takes no writes until the operator has accepted what is lost: see `salvage`. Not
-    /// for [`load`].
+    /// All data that is not damaged, in a server that is read-only until the operator has accepted the loss:
+    /// see `salvage`. Not for [`load`].
     Force,
 }
 
-/// Where and how to recover.
+/// The source and options of a recovery.
 pub struct Source<'a> {
-    /// The simulated disk.
+    /// The disk.
     pub disk: Arc<dyn Disk>,
     /// The directory of the log.
     pub dir: &'a Path,
-    /// How the log is kept afterwards.
+    /// The options of the log afterwards.
     pub options: LogOptions,
-    /// The time; entries that have expired since are kept, invisible, until a logged delete.
+    /// The clock. Entries that have expired meanwhile are kept, invisible, until a delete is logged.
     pub clock: Arc<dyn Clock>,
-    /// Randomness, for a new log's id.
+    /// Randomness, for the id of a new log.
     pub entropy: &'a dyn Entropy,
     /// Threads that apply; 0 applies on the calling thread, for simulations.
     pub appliers: usize,
-    /// What to start from.
+    /// The starting point.
     pub mode: Mode,
-    /// The document databases as their files have them, to which the log has more; `None`: what it has of them is passed over.
+    /// The document databases as opened from their files, to which the log's later changes are applied;
+    /// `None`: document changes are skipped.
     pub documents: Option<&'a Documents>,
 }
 
-/// What a recovery fills.
+/// The destination of a recovery.
 #[derive(Clone, Copy)]
 pub struct Memory<'a> {
-    /// Must be empty.
+    /// The keyspace; must be empty.
     pub keyspace: &'a Keyspace,
     /// See [`Source::documents`].
     pub documents: Option<&'a Documents>,
@@ -69,7 +71,7 @@ pub struct Memory<'a> {
 /// Recovers snapshot and log into `keyspace`, which must be empty, and opens the log for writing.
 ///
 /// # Errors
-/// See [`RecoverError`]. Nothing on disk was changed then, unless the last step failed.
+/// [`RecoverError`]. Nothing on disk was changed then, unless the last step failed.
 pub fn recover(
     source: Source<'_>,
     keyspace: &Keyspace,
@@ -88,8 +90,9 @@ pub fn recover(
     Ok(recovery.finish(clock)?)
 }
 
-/// As [`recover`], but opens the log as a mirror: its batches come from another server. Whoever goes on applying them needs the
-/// chains. With [`Mode::Force`] as with [`Mode::Newest`]: what is damaged is copied anew.
+/// As [`recover`], but opens the log as a mirror, whose batches come from another server. The chains are
+/// needed to apply further batches. [`Mode::Force`] acts as [`Mode::Newest`]: damaged data is copied anew
+/// from the leader.
 ///
 /// # Errors
 /// As [`recover`].
@@ -106,7 +109,7 @@ pub fn recover_mirror(
     Ok((log, mirror, chains))
 }
 
-/// Leaves out what is damaged; without damage, recovers as always.
+/// Recovers without the damaged parts; without damage, an ordinary recovery.
 fn recover_by_force(
     source: Source<'_>,
     keyspace: &Keyspace,
@@ -127,7 +130,7 @@ fn recover_by_force(
     Ok(recovery.freeze(clock, entropy)?)
 }
 
-/// Sees to it that the next start does not meet the snapshots that this one was told to pass over.
+/// Sets snapshots aside that were skipped by request, so that the next start does not use them.
 fn set_aside(disk: &dyn Disk, dir: &Path, begins: impl Iterator<Item = Lsn>) -> Result<(), RecoverError> {
     for begin_lsn in begins {
         let kept = snapshot::set_aside(disk, dir, begin_lsn)?;
@@ -139,11 +142,11 @@ fn set_aside(disk: &dyn Disk, dir: &Path, begins: impl Iterator<Item = Lsn>) -> 
     Ok(())
 }
 
-/// Recovers snapshot and log into `keyspace`, which must be empty, and leaves the directory as it is: [`Recovery::finish`]
-/// opens the log for writing.
+/// Recovers snapshot and log into `keyspace`, which must be empty, and leaves the directory unchanged.
+/// [`Recovery::finish`] then opens the log for writing.
 ///
 /// # Errors
-/// See [`RecoverError`].
+/// [`RecoverError`].
 pub fn load(
     source: Source<'_>,
     keyspace: &Keyspace,
@@ -156,10 +159,10 @@ pub fn load(
     Ok(recovery)
 }
 
-/// Recovers snapshot and log, which was opened in `dir` and not read yet, into `memory`.
+/// Recovers snapshot and log into `memory`. `recovery` must be newly opened in `dir`, and not read yet.
 ///
 /// # Errors
-/// See [`RecoverError`].
+/// [`RecoverError`].
 pub(crate) fn load_opened(
     recovery: &mut Recovery,
     (disk, dir): (&dyn Disk, &Path),
@@ -183,11 +186,12 @@ pub(crate) fn load_opened(
     require_together(recovery, begin, documents)
 }
 
-/// Does what [`load_opened`] does with [`Mode::Newest`], for whoever wants to know whether it would succeed: every record that is to be
-/// replayed is decoded, and document databases change in memory, but no keys are kept. `documents` must not be used afterwards.
+/// As [`load_opened`] with [`Mode::Newest`], to check whether that would succeed: every record to be replayed
+/// is decoded, and document databases change in memory, but no keys are kept. `documents` must not be used
+/// afterwards.
 ///
 /// # Errors
-/// See [`RecoverError`].
+/// [`RecoverError`].
 pub fn rehearse(
     recovery: &mut Recovery,
     (disk, dir): (&dyn Disk, &Path),
@@ -200,7 +204,8 @@ pub fn rehearse(
     require_together(recovery, begin, Some(documents))
 }
 
-/// Refuses to go on without files of documents that were there, where the log that is replayed from `begin` on has not all of them.
+/// Refuses to continue without the document files if they existed and the log from `begin` on does not hold
+/// all documents.
 ///
 /// # Errors
 /// [`RecoverError::NoDocuments`].
@@ -214,7 +219,7 @@ pub fn require_documents(
     if are_missing { Err(RecoverError::NoDocuments { begin }) } else { Ok(()) }
 }
 
-/// Refuses files of documents of another moment than the log that was replayed from `begin` on.
+/// Refuses document files whose state does not lie within the log replayed from `begin` on.
 fn require_together(
     recovery: &Recovery,
     begin: Lsn,

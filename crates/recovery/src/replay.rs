@@ -1,17 +1,17 @@
-//! Replay: what records of the log do to the keyspace, in recovery and on a replica.
+//! Replay: applies records of the log to the keyspace, in recovery and on a replica.
 //!
 //! ```text
-//! recovery: all of the log, nobody reads           reader --(effects by slot)--> appliers              `split`
-//! replica:  what the leader has committed,         batches --> record by record, each at once          `live`
+//! recovery: the whole log, without readers      reader --(effects by slot)--> appliers      `split`
+//! replica:  the leader's committed records,     batches --> record by record, atomically    `live`
 //!           while clients read
 //! ```
 //!
-//! What it is: the decoding of records, and [`Group`], which hides the cache misses of many effects behind each other.
-//! What it is not: the log, nor who decides how far it may be applied.
+//! The module decodes records, and has [`Group`], which overlaps the cache misses of many effects. It does
+//! not read the log, nor decide how far it may be applied.
 //!
 //! Invariants
-//! - Effects of one slot are applied in log order, and the slot knows the LSN of the last one.
-//! - A record that does not decode changes nothing: it is told, with its LSN.
+//! - Effects of one slot are applied in log order, and the slot records the LSN of the last one.
+//! - A record that does not decode changes nothing: it is an error with its LSN.
 
 mod live;
 pub mod split;
@@ -22,7 +22,7 @@ use lsn::Lsn;
 pub use self::live::{Replayed, Replayer};
 use crate::recover::RecoverError;
 
-/// Effects whose memory is fetched together.
+/// Effects whose memory is prefetched together.
 const GROUP: usize = 32;
 
 /// The next item of a record.
@@ -30,14 +30,14 @@ pub fn decode<'a>(rest: &mut &'a [u8], lsn: Lsn) -> Result<Option<Item<'a>>, Rec
     Item::decode_next(rest).map_err(|reason| RecoverError::Effect { lsn, reason })
 }
 
-/// An effect on one key, and where it goes.
+/// An effect on one key, with the key's hash.
 struct Keyed<'e> {
     lsn: Lsn,
     effect: Effect<'e>,
     hash: KeyHash,
 }
 
-/// Effects that follow each other, each on one key, to be applied soon.
+/// Consecutive effects, each on one key, to be applied together.
 struct Group<'e> {
     keyed: [Option<Keyed<'e>>; GROUP],
     count: usize,
@@ -52,7 +52,7 @@ impl<'e> Group<'e> {
         self.count == GROUP
     }
 
-    /// Adds an effect, on this key, to a group that is not full.
+    /// Adds an effect on `key`. The group must not be full.
     #[inline]
     fn push(&mut self, keyspace: &Keyspace, lsn: Lsn, effect: Effect<'e>, key: &[u8]) {
         let hash = keyspace.hash(key);
@@ -61,7 +61,8 @@ impl<'e> Group<'e> {
         self.count += 1;
     }
 
-    /// Applies and forgets them, after fetching the memory of all. `applied` is called under the lock of the slot.
+    /// Applies and removes all effects, after prefetching their memory. `applied` is called under the slot's
+    /// lock.
     fn apply(
         &mut self,
         keyspace: &Keyspace,
@@ -80,7 +81,7 @@ impl<'e> Group<'e> {
     }
 }
 
-/// Fetches the memory that effects on keys will touch, whose slots were fetched before.
+/// Prefetches the memory that effects will touch. The slots must have been prefetched before.
 fn prefetch<'h, 'e: 'h>(
     keyspace: &Keyspace,
     effects: impl Iterator<Item = (&'h Effect<'e>, &'h KeyHash)> + Clone,

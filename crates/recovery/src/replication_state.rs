@@ -132,7 +132,7 @@ impl ReplicationState {
     }
 }
 
-/// What the directory remembers; `None` if it has nothing to remember.
+/// The replication state of the directory; `None` if it has none.
 ///
 /// # Errors
 /// As [`ReplicationState::load`].

@@ -1,20 +1,22 @@
-//! `--force-recovery`: what is left of a damaged directory, without inventing anything, and how the operator accepts it.
+//! `--force-recovery`: recovers the undamaged data of a damaged directory, and lets the operator accept the
+//! loss.
 //!
 //! ```text
-//! salvage: the snapshot that lost least -> the log behind it, past its holes -> report -> log frozen: read-only
-//! confirm: snapshot of what is in memory -> the frozen log is that of the directory now -> report renamed -> writes
+//! salvage: the snapshot that lost least -> the log behind it, past its holes -> report
+//!          -> log frozen: read-only
+//! confirm: snapshot of memory -> the frozen log becomes the directory's log -> report renamed -> writes
 //! ```
 //!
-//! What it is: an ordinary recovery on one thread that goes on where the other refuses, and says what it has left out.
-//! What it is not: a repair of files, or a guess at what stood in them. Without damage it is an ordinary recovery.
+//! It is a recovery on one thread that continues where an ordinary one refuses, and reports every omission.
+//! It neither repairs files nor guesses their contents. Without damage it is an ordinary recovery.
 //!
 //! Invariants
-//! - Nothing on disk changes before the operator has confirmed, but for the report. A crash before the control file is
-//!   replaced leaves a directory that an ordinary start refuses as it did before.
-//! - A snapshot's damaged chunk loses the keys of its slots, all of them: what the log has for them is applied to keys that it
-//!   makes anew, not to those whose beginning is lost.
-//! - Behind a hole in the log, whole records are applied as they stand. A key that a lost record has changed is as it was
-//!   before, with what came later on top: the report names the positions that are lost.
+//! - Nothing on disk changes before the operator has confirmed, except for the report. A crash before the
+//!   control file is replaced leaves a directory that an ordinary start refuses as before.
+//! - A damaged chunk of a snapshot loses all keys of its slots. The log's effects on them are applied only to
+//!   keys that it creates again, not to those whose earlier state is lost.
+//! - Behind a hole in the log, whole records are applied as they are. A key changed by a lost record has its
+//!   earlier value, with later changes on top: the report names the lost positions.
 
 mod report;
 
@@ -45,10 +47,10 @@ use crate::{
     snapshot_task::GENERATIONS,
 };
 
-/// Recovers what is left into `keyspace`, which must be empty.
+/// Recovers the undamaged data into `keyspace`, which must be empty.
 ///
 /// # Errors
-/// I/O errors; damage that leaves nothing to tell which log this is; data of another version.
+/// I/O errors; damage after which the log cannot be identified; data of another version.
 pub fn salvage(
     source: Source<'_>,
     keyspace: &Keyspace,
@@ -94,8 +96,8 @@ pub fn salvage(
     Ok((recovery, losses))
 }
 
-/// The snapshot to load: the newest that is intact; else, if the log does not hold everything, the newest of which anything is
-/// left. Notes those that are passed over.
+/// Chooses the snapshot to load: the newest intact one; else, if the log does not hold everything, the newest
+/// that is readable in part. Notes those that are skipped.
 fn choose(
     recovery: &Recovery,
     (disk, dir): (&dyn Disk, &Path),
@@ -134,19 +136,19 @@ fn choose(
     Ok(base)
 }
 
-/// The slots while they are filled.
+/// The slots during the recovery.
 struct Slots<'k> {
     keyspace: &'k Keyspace,
     documents: Option<&'k Documents>,
     now: AccessClock,
-    /// Those that are not what they were where the replay begins.
+    /// By slot: whether its state at the start of the replay was lost.
     lost: Vec<bool>,
     freed: Freed,
     left_out: u64,
 }
 
 impl Slots<'_> {
-    /// Loads what is intact of a snapshot.
+    /// Loads the intact parts of a snapshot.
     fn load(
         &mut self,
         (disk, dir): (&dyn Disk, &Path),
@@ -162,7 +164,7 @@ impl Slots<'_> {
             let (first, last) = (reader.chunk(run.chunks.start), reader.chunk(run.chunks.end - 1));
             let slots = usize::from(first.first_slot)..=usize::from(last.last_slot);
             captured[slots.clone()].fill(true);
-            // All of the run is verified before any of it is loaded.
+            // The whole run is verified before any of it is loaded.
             let mut chunks = run.chunks.clone();
             let verified = chunks.try_for_each(|chunk| reader.read(chunk, &mut buffers).map(drop));
             let outcome = verified.map_err(RecoverError::from);
@@ -192,7 +194,7 @@ impl Slots<'_> {
         Ok(Loaded::of(SlotId::all().map(lsn).collect(), info))
     }
 
-    /// Empties slots that could not be loaded whole.
+    /// Empties slots that could not be loaded completely.
     fn lose(&mut self, slots: RangeInclusive<usize>) {
         self.lost[slots.clone()].fill(true);
         for slot in SlotId::all().skip(*slots.start()).take(slots.count()) {
@@ -200,7 +202,7 @@ impl Slots<'_> {
         }
     }
 
-    /// A change of documents that does not fit what is left of its database is left out.
+    /// Applies a change of documents; one that does not fit the remaining state of its database is left out.
     fn apply_documents(&mut self, change: &[u8], lsn: Lsn) {
         if self.documents.is_some_and(|documents| documents.apply(change, lsn).is_err()) {
             self.left_out += 1;
@@ -260,14 +262,14 @@ impl Slots<'_> {
                     let mut guard = self.keyspace.lock(slot);
                     guard.apply(effect, self.now, &mut self.freed);
                     reach(&mut guard, lsn);
-                    // Of a slot that is empty everything is known.
+                    // The complete content of an empty slot is known.
                     self.lost[slot.index()] &= !matches!(effect, Effect::FlushAll);
                 }
             }
         }
     }
 
-    /// A value that is not there any more was moved over another, which must not seem to be it.
+    /// Removes the destination of a Move whose value is lost: the value there is not the moved one.
     fn lose_moved(&mut self, lsn: Lsn, effect: &Effect<'_>) {
         self.left_out += 1;
         if let &Effect::Move { to_db: db, to_key: key, .. } = effect {
@@ -278,7 +280,7 @@ impl Slots<'_> {
     }
 }
 
-/// Whether an effect on one key, where such a value was found, means what it meant when it was logged.
+/// Whether an effect on a key still has its logged meaning, given the type of the value found.
 fn is_applicable(effect: &Effect<'_>, found: Option<ValueType>, is_lost: bool) -> bool {
     match effect {
         Effect::Put { .. }
@@ -288,7 +290,7 @@ fn is_applicable(effect: &Effect<'_>, found: Option<ValueType>, is_lost: bool) -
         | Effect::DropLibrary { .. }
         | Effect::PutSetting { .. }
         | Effect::DropSetting { .. } => true,
-        // A string is changed without a look at its type.
+        // A string is changed without a check of its type.
         Effect::Append { .. } | Effect::SetRange { .. } => match found {
             Some(value_type) => value_type == ValueType::String,
             None => !is_lost,
@@ -297,14 +299,14 @@ fn is_applicable(effect: &Effect<'_>, found: Option<ValueType>, is_lost: bool) -
     }
 }
 
-/// Positions of a slot that was emptied may go back: what it held is forgotten.
+/// Advances the slot's position, never back: for an emptied slot it may be beyond this record.
 fn reach(slot: &mut SlotGuard<'_>, lsn: Lsn) {
     let lsn = lsn.max(slot.last_lsn());
     slot.set_last_lsn(lsn);
 }
 
-/// The first step of a confirmation: the snapshot of what is in memory, if an earlier attempt got as far as that. What others
-/// have left where it would stand is set aside.
+/// The first step of a confirmation: returns the snapshot of memory if an earlier attempt has written it.
+/// Foreign snapshots in its place are set aside.
 ///
 /// # Errors
 /// I/O errors.
@@ -320,10 +322,10 @@ pub fn confirmed_before(disk: &dyn Disk, dir: &Path, log: &Log) -> Result<Option
     Ok(own)
 }
 
-/// The last step: with this snapshot of what is in memory, the log takes writes.
+/// The last step: with this snapshot of memory, the log accepts writes.
 ///
 /// # Errors
-/// I/O errors; to be called again.
+/// I/O errors; the call may be repeated.
 pub fn confirm(disk: &Arc<dyn Disk>, dir: &Path, log: &Log, snapshot: &SnapshotInfo) -> Result<(), Error> {
     log.adopt(snapshot)?;
     if let Err(error) = report::confirmed(&**disk, dir, snapshot.begin_lsn) {

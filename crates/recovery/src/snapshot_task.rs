@@ -1,15 +1,18 @@
-//! Taking one snapshot, in steps: parts that several threads, or one in turn, capture and write, and its publication.
+//! Takes one snapshot in steps: parts that several threads, or one in turn, capture and write, and its
+//! publication.
 //!
 //! ```text
 //! SnapshotTask::begin -> PartTask (one per thread): step*, finish -> SnapshotTask::publish
 //! ```
 //!
-//! What it is not: aware of threads, pace or why a snapshot is taken. A simulation drives it in any order of steps.
+//! It knows neither threads nor pace, nor the reason for a snapshot. A simulation runs its steps in any
+//! order.
 //!
 //! Invariants
-//! - One at a time, and no [`PartTask`] outlives its [`SnapshotTask`]: which slots count as captured is known to the keyspace.
-//! - The log is durable up to everything that was captured before the snapshot exists.
-//! - Given up at any step, it leaves nothing that is taken for a snapshot.
+//! - One at a time, and no [`PartTask`] outlives its [`SnapshotTask`]: the keyspace records which slots are
+//!   captured.
+//! - Before the snapshot is published, the log is durable up to the last captured record.
+//! - An abandoned snapshot leaves no files that could be taken for one.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,29 +30,29 @@ use storage::{
     },
 };
 
-/// Snapshots that are kept: the newest, and the one before it in case the newest is damaged.
+/// Number of snapshots kept: the newest, and its predecessor in case the newest is damaged.
 pub const GENERATIONS: usize = 2;
 
-/// Where a snapshot is taken from and to, and how.
+/// The source, destination and options of a snapshot.
 #[derive(Clone, Copy)]
 pub struct SnapshotPlan<'a> {
-    /// The simulated disk.
+    /// The disk.
     pub disk: &'a Arc<dyn Disk>,
     /// The data directory.
     pub dir: &'a Path,
     /// The log that the keyspace writes to, or follows.
     pub log: &'a Log,
-    /// A batch boundary up to which the log is in memory, if that is not all of it.
+    /// The batch boundary up to which the log is applied to memory, if that is not its end.
     pub begin_lsn: Option<Lsn>,
-    /// How many parts, each of as many slots: at most 256.
+    /// Number of parts with equal numbers of slots: at most 256.
     pub parts: u32,
-    /// Bytes captured at a step, about.
+    /// Approximate bytes captured per step.
     pub chunk_bytes_aim: usize,
     /// How chunks are compressed.
     pub compression: Compression,
 }
 
-/// A snapshot in the making. See the module documentation.
+/// A snapshot in progress.
 pub struct SnapshotTask<'k> {
     keyspace: &'k Keyspace,
     log: Log,
@@ -69,10 +72,10 @@ pub struct PartTask<'k> {
 }
 
 impl<'k> SnapshotTask<'k> {
-    /// Begins a snapshot of `keyspace`. `None` if nothing was written since there is one.
+    /// Begins a snapshot of `keyspace`. `None` if nothing was written since the last one.
     ///
     /// # Errors
-    /// I/O errors, a full disk among them.
+    /// I/O errors, including a full disk.
     pub fn begin(
         plan: SnapshotPlan<'_>,
         keyspace: &'k Keyspace,
@@ -99,18 +102,19 @@ impl<'k> SnapshotTask<'k> {
         Ok(Some((SnapshotTask { keyspace, log, disk, dir, meta, writer: Some(writer) }, parts)))
     }
 
-    /// What it is of.
+    /// The begin of the snapshot and the log that it belongs to.
     pub fn meta(&self) -> &SnapshotMeta {
         &self.meta
     }
 
-    /// Makes the snapshot exist once what was captured is durable, and removes what it makes dispensable. Blocks.
+    /// Publishes the snapshot once the captured records are durable, and removes files that it replaces.
+    /// Blocks.
     ///
     /// # Errors
-    /// I/O errors, also of the log. There is no snapshot then, unless the disk refuses to take it back.
+    /// I/O errors, also of the log. No snapshot exists then, unless its files could not be removed.
     ///
     /// # Panics
-    /// If `parts` is not one summary of each part.
+    /// If `parts` is not exactly one summary of each part.
     pub fn publish(mut self, parts: Vec<PartSummary>) -> Result<SnapshotInfo, Error> {
         let highest_lsn = parts.iter().map(|part| part.highest_lsn).max();
         let end_lsn = self.meta.begin_lsn.max(highest_lsn.unwrap_or(self.meta.begin_lsn));
@@ -133,10 +137,10 @@ impl Drop for SnapshotTask<'_> {
 }
 
 impl PartTask<'_> {
-    /// Captures and writes one chunk; returns how many bytes it takes in the file. `None` when there is nothing left.
+    /// Captures and writes one chunk; returns its bytes in the file. `None` when the part is complete.
     ///
     /// # Errors
-    /// I/O errors, a full disk among them: the snapshot has failed.
+    /// I/O errors, including a full disk: the snapshot has failed.
     pub fn step(&mut self) -> Result<Option<u64>, Error> {
         let captured = self.capture.fill(&mut self.chunk, self.chunk_bytes_aim, CHUNK_RAW_BYTES_MAX);
         let Some(captured) = captured else { return Ok(None) };
@@ -151,17 +155,17 @@ impl PartTask<'_> {
         self.writer.append(info, &self.chunk).map(Some)
     }
 
-    /// Slots of the part that are still to be captured.
+    /// Number of slots of the part not captured yet.
     pub fn slots_left(&self) -> usize {
         self.capture.next_slot().map_or(0, |next| self.last_slot.index() + 1 - next.index())
     }
 
-    /// Bytes that were copied since the last call because they were about to change.
+    /// Bytes copied since the last call because they were about to change.
     pub fn take_copied_bytes(&mut self) -> u64 {
         self.capture.take_copied_bytes()
     }
 
-    /// Ends the part, when there is nothing left, and makes it durable.
+    /// Completes the part and makes it durable. To be called after [`PartTask::step`] has returned `None`.
     ///
     /// # Errors
     /// As [`PartTask::step`].

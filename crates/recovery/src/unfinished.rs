@@ -1,7 +1,8 @@
-//! The files that stand in a directory from the first byte an import or a restore writes until everything is durable.
+//! Marker files that exist in a directory from the first byte written by an import or a restore until
+//! everything is durable.
 //!
-//! What it is: the reason why a directory that holds a part is never served as if it held all of it.
-//! What it is not: a journal; what was interrupted starts over.
+//! Because of them, a directory with a part of the data is never served as if it were complete. They are not
+//! a journal: interrupted work starts over.
 
 use std::{
     io,
@@ -10,7 +11,7 @@ use std::{
 
 use env::{Access, Disk};
 
-/// What writes a directory without a server.
+/// A command that writes a directory without a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// `sheaf import`.
@@ -28,7 +29,7 @@ impl Work {
     }
 }
 
-/// Something into the directory was interrupted.
+/// An import or a restore into the directory was interrupted.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfinished {
     /// An import.
@@ -39,7 +40,7 @@ pub enum Unfinished {
     Import {
         /// The directory.
         dir: PathBuf,
-        /// The file that says so.
+        /// The marker file.
         file: PathBuf,
     },
     /// A restore.
@@ -53,10 +54,10 @@ pub enum Unfinished {
     },
 }
 
-/// Refuses a directory with something that was interrupted.
+/// Refuses a directory with interrupted work.
 ///
 /// # Errors
-/// If there is such a thing.
+/// If there is a marker file.
 pub fn refuse_unfinished(disk: &dyn Disk, dir: &Path) -> Result<(), Unfinished> {
     refuse(disk, dir, Work::Import)?;
     refuse(disk, dir, Work::Restore)
@@ -67,13 +68,13 @@ pub fn refuse(disk: &dyn Disk, dir: &Path, work: Work) -> Result<(), Unfinished>
     let (dir, file) = (dir.to_path_buf(), work.file(dir));
     match (disk.open(&file, Access::Read), work) {
         (Err(error), _) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // Also one that cannot be opened is there.
+        // A marker that cannot be opened exists, too.
         (_, Work::Import) => Err(Unfinished::Import { dir, file }),
         (_, Work::Restore) => Err(Unfinished::Restore { dir }),
     }
 }
 
-/// What the file of work that was interrupted says, up to `bytes_max`; `None` if there is none.
+/// The text of a marker file, up to `bytes_max`; `None` if there is no marker.
 pub fn find(disk: &dyn Disk, dir: &Path, work: Work, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     let file = match disk.open(&work.file(dir), Access::Read) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -85,12 +86,12 @@ pub fn find(disk: &dyn Disk, dir: &Path, work: Work, bytes_max: usize) -> io::Re
     Ok(Some(text))
 }
 
-/// Says, durably, that the work begins.
+/// Creates the marker durably, with this text.
 pub fn begin(disk: &dyn Disk, dir: &Path, work: Work, text: &str) -> io::Result<()> {
     env::crashsafe::write_atomically(disk, &work.file(dir), text.as_bytes())
 }
 
-/// Says, durably, that it is complete.
+/// Removes the marker durably.
 pub fn end(disk: &dyn Disk, dir: &Path, work: Work) -> io::Result<()> {
     env::crashsafe::remove_durably(disk, &work.file(dir))
 }

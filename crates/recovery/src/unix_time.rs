@@ -1,17 +1,18 @@
-//! Times as people read and write them: RFC 3339, or seconds since 1970.
+//! Times in human-readable form: RFC 3339, or seconds since 1970.
 
 use jiff::Timestamp;
 
-/// A time in milliseconds since 1970, as RFC 3339.
+/// Formats milliseconds since 1970 as RFC 3339.
 pub fn shown(unix_ms: u64) -> String {
     let timestamp = i64::try_from(unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     timestamp.map_or_else(|| format!("{unix_ms} ms after 1970"), |timestamp| format!("{timestamp:.3}"))
 }
 
-/// Reads a time: RFC 3339 with an offset, or seconds since 1970 with or without a fraction. Milliseconds since 1970.
+/// Parses a time, as milliseconds since 1970: RFC 3339 with an offset, or seconds since 1970 with or without
+/// a fraction.
 ///
 /// # Errors
-/// In words, if it is neither, or does not say which time zone it is in.
+/// An error text if it is neither, or has no time zone.
 pub fn parse(text: &str) -> Result<u64, String> {
     let refused = || {
         format!(

@@ -1,11 +1,11 @@
-//! The steps of a backup, on any disk and from whatever offers files: see the module documentation of
-//! [`backup`](crate).
+//! The steps of a backup, on any disk and from any [`Origin`]: see the documentation of [`backup`](crate).
 //!
-//! What it is not: aware of formats, but for one thing: every file of a copy is sealed by its last bytes. A segment
-//! ends with the footer of a batch, which stands in the chain of all batches before it; a part of a snapshot with the
-//! page that holds the checksum of its index, and with that those of all chunks; a file of a database with the header
-//! that leads to everything else. Two files that have the same [`SEAL_BYTES`] before the same place are the same up to
-//! there. Of the log as a whole the chain value at its end says so as well, and is compared when all of it is there.
+//! The only knowledge of formats here is that the last bytes of each file seal it. A segment ends with the
+//! footer of a batch, which continues the chain of all batches before it; a part of a snapshot with the page
+//! that holds the checksum of its index, and with it those of all chunks; a file of a database with the
+//! header that leads to everything else. Two files with the same [`SEAL_BYTES`] before the same position are
+//! equal up to there. For the log as a whole, the chain value at its end proves equality as well, and is
+//! compared once the copy is complete.
 
 mod names;
 mod verify;
@@ -28,36 +28,36 @@ use crate::{
     manifest::{CopySource, ManifestFile, Unfinished, crc_of},
 };
 
-/// How much is written at a time.
+/// Bytes written at a time.
 const PIECE_BYTES: usize = 256 << 10;
-/// So much of the end of what is there already is compared with what the server has.
+/// Bytes at the end of existing data that are compared with the server's.
 const SEAL_BYTES: u64 = env::BLOCK_BYTES as u64;
 
-/// What is copied, from where to where, and who hears of it.
+/// The source and destination of a copy, and the receivers of its progress.
 pub(super) struct Copying<'c> {
     pub(super) disk: &'c Arc<dyn Disk>,
-    /// Must be locked.
+    /// The directory; must be locked.
     pub(super) dir: &'c Path,
     pub(super) origin: &'c dyn Origin,
     pub(super) tell: &'c dyn Fn(Notice<'_>),
     pub(super) show: Show<'c>,
 }
 
-/// How a file of an offer comes into the backup.
+/// How a file of an offer is added to the backup.
 struct Step<'o> {
     offered: &'o OfferedFile,
     stored_as: Option<String>,
     base: Base,
 }
 
-/// What is there of a file.
+/// The existing data of a file.
 #[derive(Clone, Copy)]
 enum Base {
-    /// Nothing that is of use.
+    /// None of use.
     Nothing,
-    /// Perhaps the beginning, from a copy that was interrupted.
+    /// Possibly the beginning, from an interrupted copy.
     Begun,
-    /// The beginning, of this length and with this checksum: it is in the backup that is brought up to date.
+    /// The beginning, of this length and with this checksum, from the backup being brought up to date.
     Kept { bytes: u64, crc: u32 },
 }
 
@@ -66,7 +66,7 @@ impl Step<'_> {
         self.stored_as.as_deref().unwrap_or(&self.offered.name)
     }
 
-    /// Bytes that the earlier backup has.
+    /// Bytes reused from the earlier backup.
     fn kept(&self) -> u64 {
         match self.base {
             Base::Kept { bytes, .. } => bytes,
@@ -76,7 +76,7 @@ impl Step<'_> {
 }
 
 impl Copying<'_> {
-    /// Makes a backup of an empty directory, or brings the one up to date that is there.
+    /// Makes a backup in an empty directory, or brings the existing one up to date.
     pub(super) fn run(&self, onto: Onto) -> Result<Copied, BackupError> {
         let before = Manifest::load(&**self.disk, self.dir)?;
         if let (Onto::Nothing, Some(Manifest { made_at, .. })) = (onto, &before) {
@@ -87,7 +87,7 @@ impl Copying<'_> {
         let mut offer = self.offered(&mark, goes_on, before.as_ref())?;
         let mut intact = Vec::new();
         if let Some(before) = &before {
-            // It can take long, and the server would keep what it has offered.
+            // The check can take long, and meanwhile the server would have to keep the offered files.
             self.origin.end(&offer);
             intact = self.intact(before)?;
             offer = self.offered(&mark, goes_on, Some(before))?;
@@ -103,18 +103,18 @@ impl Copying<'_> {
         let steps = self.plan(before.as_ref(), &intact, &offer, mark.increment)?;
         let mut copied = self.copy(&offer, &steps)?;
         copied.manifest.increments = mark.increment;
-        // It would end by itself.
+        // Otherwise the session would time out.
         self.origin.end(&offer);
         self.verify(&offer, &steps, &copied.manifest, before.as_ref())?;
-        // From here on it is the backup, and what only the earlier one has can go.
+        // From here on this is the backup, and files of only the earlier one can be removed.
         copied.manifest.store(&**self.disk, self.dir)?;
         self.remove_all_but(Some(&copied.manifest))?;
         Unfinished::remove(&**self.disk, self.dir)?;
         Ok(copied)
     }
 
-    /// Puts the mark that a backup is being made, before the first change, and says whether an interrupted one is gone
-    /// on with.
+    /// Writes the marker of an unfinished backup, before the first change, and returns whether an interrupted
+    /// one is resumed.
     fn mark(&self, before: Option<&Manifest>) -> Result<(Unfinished, bool), BackupError> {
         let disk = &**self.disk;
         let increment = before.map_or(0, |before| before.increments.saturating_add(1));
@@ -126,7 +126,7 @@ impl Copying<'_> {
             }
         }
         if before.is_some() && found.as_ref().is_some_and(|mark| mark.increment != increment) {
-            // It has become the backup, and was interrupted when it took away what was of no use any more.
+            // The interrupted run had published its backup, and was removing files no longer needed.
             self.remove_all_but(before)?;
         }
         let begun = found.filter(|mark| before.is_none() || mark.increment == increment);
@@ -140,15 +140,15 @@ impl Copying<'_> {
         Ok((mark, goes_on))
     }
 
-    /// What the server offers, if it can be a later state of what is there.
+    /// The server's offer, if it can be a later state of the existing data.
     fn offered(
         &self,
         mark: &Unfinished,
         goes_on: bool,
         before: Option<&Manifest>,
     ) -> Result<Offer, BackupError> {
-        // Of a copy that was begun, or of the backup that is brought up to date: what is there of it need not be
-        // copied.
+        // The snapshot of the interrupted copy, or of the backup being brought up to date: its files need not
+        // be copied again.
         let begun = mark.source.as_ref().map(|source| source.begin_lsn);
         let resume = begun.or(before.map(|before| before.begin_lsn));
         let offer = self.origin.begin(&mark.session, resume)?;
@@ -185,7 +185,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Reads an earlier backup again, and gives the files that are what was copied.
+    /// Reads the earlier backup again; returns the files that still match their checksums.
     fn intact<'b>(&self, before: &'b Manifest) -> Result<Vec<&'b ManifestFile>, BackupError> {
         let reused: Vec<_> = before.files.iter().filter(|file| !is_replaced(&file.name)).collect();
         let total = reused.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
@@ -202,7 +202,7 @@ impl Copying<'_> {
             if let Some(error) = stopped {
                 return Err(error);
             }
-            // What cannot be read is not there.
+            // Unreadable files count as missing.
             if found.is_ok_and(|crc| crc == file.crc32c) {
                 intact.push(file);
             } else {
@@ -212,7 +212,8 @@ impl Copying<'_> {
         Ok(intact)
     }
 
-    /// Finds out what of the earlier backup is the beginning of what the server has: where it ends, both are compared.
+    /// Decides per file how much of the earlier backup can be reused: both sides are compared at the end of
+    /// the earlier data.
     fn plan<'o>(
         &self,
         before: Option<&Manifest>,
@@ -242,13 +243,13 @@ impl Copying<'_> {
                     return Err(BackupError::Parted { dir, made_at });
                 }
             }
-            // Where it lies it stays till the earlier backup is none any more.
+            // The earlier file stays in place until the earlier backup is replaced.
             Ok(Step { offered, stored_as: beside(), base: Base::Nothing })
         };
         offer.files.iter().map(step).collect()
     }
 
-    /// Whether the server has the same before this place.
+    /// Whether the server has the same bytes before this position.
     fn is_continued(
         &self,
         offer: &Offer,
@@ -267,7 +268,7 @@ impl Copying<'_> {
         Ok(here == there)
     }
 
-    /// Copies what is missing of every file and makes all of it durable.
+    /// Copies the missing data of every file, and makes all of it durable.
     fn copy(&self, offer: &Offer, steps: &[Step<'_>]) -> Result<Copied, BackupError> {
         let below = [snapshot::directory(self.dir), documents::directory(self.dir)];
         below.iter().try_for_each(|dir| self.disk.create_dir_all(dir).map_err(os("create", dir)))?;
@@ -290,7 +291,7 @@ impl Copying<'_> {
         Ok(copied)
     }
 
-    /// Copies what is missing of a file, and says how much that was.
+    /// Copies the missing data of a file; returns the file and the number of bytes copied.
     fn copy_file(
         &self,
         offer: &Offer,
@@ -346,12 +347,12 @@ impl Copying<'_> {
                 moved(read as u64)?;
             }
         }
-        // What is verified afterwards is what the disk holds.
+        // Drops the cache, so that the verification reads from the disk.
         file.sync_all().and_then(|()| file.drop_cache()).map_err(os("sync", &path))?;
         Ok((entry(crc), *bytes - begun))
     }
 
-    /// The checksum up to `end` of a file that has this one up to this place.
+    /// The checksum of a file up to `end`, given the checksum up to `offset`.
     fn crc_behind(
         &self,
         file: &dyn File,
@@ -369,7 +370,7 @@ impl Copying<'_> {
         Ok(crc)
     }
 
-    /// Removes everything that backups consist of, but what belongs to this one.
+    /// Removes all files of backups except those of this manifest.
     fn remove_all_but(&self, manifest: Option<&Manifest>) -> Result<(), BackupError> {
         for below in [PathBuf::new(), snapshot::directory(Path::new("")), documents::directory(Path::new(""))]
         {

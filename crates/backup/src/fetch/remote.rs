@@ -1,7 +1,7 @@
-//! The server that is backed up, as its HTTP port shows it.
+//! The server to be backed up, through its HTTP port.
 //!
 //! Invariants
-//! - A server that says nothing for [`SILENCE_MAX`] is given up, and whoever has a [`Breaker`] ends the wait for it at once.
+//! - A server that is silent for [`SILENCE_MAX`] is given up. A [`Breaker`] ends the wait at once.
 
 use std::{io::Read, ops::Range, time::Duration};
 
@@ -11,56 +11,57 @@ use ureq::{Agent, Body, Timeout, http::Response};
 use super::Origin;
 use crate::{Offer, Refusal};
 
-/// How long it may take to be connected.
+/// Time limit of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection on which nothing comes, or nothing is taken, for so long is given up.
+/// Time without data in either direction after which a connection is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
-/// How often it is asked for a session: it answers when there is a snapshot, and may have to make one.
+/// Number of requests for a session: the server replies once a snapshot exists, and may have to take one
+/// first.
 const BEGIN_TRIES: usize = 90;
 
-/// The server refuses, or cannot be asked.
+/// The server refuses, or cannot be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// Nobody answers.
+    /// No server replies.
     #[error("cannot reach the server at {url}: {error}. Name its HTTP port with --from")]
     Unreachable {
-        /// Where it was looked for.
+        /// The URL of the request.
         url: String,
-        /// Why not.
+        /// The error.
         error: String,
     },
-    /// It wants another password, or one at all.
+    /// The password is missing or wrong.
     #[error("{reason} Give a file that holds the password with --password-file, and with --user whose it is")]
     Unauthorized {
-        /// What it says.
+        /// The server's reason.
         reason: String,
     },
-    /// Something else.
+    /// Any other refusal.
     #[error("the server refuses ({status}): {reason}")]
     Refused {
-        /// The status of the reply.
+        /// The HTTP status.
         status: u16,
-        /// What it says.
+        /// The server's reason.
         reason: String,
     },
-    /// It answers what no server does that makes backups.
+    /// The reply is not that of a server that can be backed up.
     #[error("the server at {url} makes no backups: {reason}")]
     Strange {
-        /// Where it was asked.
+        /// The URL of the request.
         url: String,
-        /// What is strange.
+        /// The reason.
         reason: String,
     },
 }
 
-/// See the module documentation.
+/// A server, as the [`Origin`] of a backup.
 pub struct Remote {
     agent: Agent,
     url: String,
     authorization: Option<String>,
 }
 
-/// Ends what a [`Remote`] waits for, from another thread; it is of no use any more then.
+/// Ends the requests of a [`Remote`] from another thread; the remote is unusable afterwards.
 pub struct Breaker(Agent);
 
 impl Breaker {
@@ -71,7 +72,7 @@ impl Breaker {
 }
 
 impl Remote {
-    /// The server at `url`, asked by `user`, if there is a password.
+    /// The server at `url`, with the credentials of `user` if there is a password.
     pub fn new(url: &str, user: &str, password: Option<&str>) -> Remote {
         let url = if url.contains("://") { url.to_string() } else { format!("http://{url}") };
         let config = Agent::config_builder()
@@ -124,7 +125,7 @@ impl Origin for Remote {
         let resume = resume.map_or(String::new(), |begin_lsn| format!("&resume={begin_lsn}"));
         let ask = || {
             let url = format!("{}/_backup?session={session}{resume}", self.url);
-            // There is nothing to say in a body, but only who says that it is JSON may change something.
+            // There is no body, but only requests declared as JSON may change state.
             let mut request = self.agent.post(url).header("content-type", "application/json");
             if let Some(authorization) = &self.authorization {
                 request = request.header("authorization", authorization);
@@ -134,7 +135,7 @@ impl Origin for Remote {
         let is_waiting =
             |answer: &Result<_, _>| matches!(answer, Err(ureq::Error::Timeout(Timeout::PerRead)));
         let mut answer = ask();
-        // A server that is gone is not reached; one that makes a snapshot is.
+        // Only a read timeout is retried: a server that takes a snapshot is reachable but silent.
         for _ in 1..BEGIN_TRIES {
             if !is_waiting(&answer) {
                 break;

@@ -1,12 +1,13 @@
 //! The documents of a restore.
 //!
 //! ```text
-//! copy the files as they are -> open them at their last checkpoints before the target -> apply the log from there to the target -> save
+//! copy the files -> open them at their last checkpoints before the target
+//! -> apply the log up to the target -> save
 //! ```
 //!
 //! Invariants
-//! - The source is read only.
-//! - What is in the new directory then is the state at the target, saved: its log begins behind it.
+//! - The source is only read.
+//! - The new directory then holds the saved state at the target; its log begins behind it.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -19,10 +20,10 @@ use storage::{Recovery, snapshot};
 
 use super::RestoreError;
 
-/// How much of a file is copied at a time.
+/// Bytes copied at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Restores what `source` has of documents at `until` into `dir`, whose log will begin at `log_start`.
+/// Restores the documents of `source` at `until` into `dir`, whose log will begin at `log_start`.
 pub(super) fn restore(
     source: &Place<'_>,
     dir: &Path,
@@ -55,9 +56,9 @@ pub(super) fn restore(
     Ok(())
 }
 
-/// Has the replay begin where the files need it.
+/// Starts the replay where the document files need it.
 fn start(recovery: &mut Recovery, source: &Place<'_>, from: Option<Lsn>) -> Result<(), RestoreError> {
-    // Without a catalog there was no database at any snapshot: any will do.
+    // Without a catalog, no snapshot had a database: any of them will do.
     let from = from.unwrap_or(recovery.until());
     if !recovery.needs_snapshot() && from >= recovery.start() {
         return Ok(());
@@ -72,7 +73,7 @@ fn start(recovery: &mut Recovery, source: &Place<'_>, from: Option<Lsn>) -> Resu
     Ok(())
 }
 
-/// Copies all files of a directory, if there is one, durably.
+/// Copies all files of a directory durably, if it exists.
 fn copy(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), RestoreError> {
     let names = match disk.list(from) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -1,4 +1,4 @@
-//! Which positions and times a source can be restored to, and which position a target is.
+//! Finds the positions and times to which a source can be restored, and the position of a target.
 
 use env::Access;
 use keyspace::Effect;
@@ -11,17 +11,17 @@ use storage::{Batch, Control, LogReader, Recovery, snapshot};
 
 use super::{RestoreError, Target};
 
-/// What a source holds, both ends included.
+/// The restorable range of a source, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// The first position: that of the oldest snapshot's end, of a FLUSHALL that the log was cut for, or the beginning of a log
-    /// that was never cut.
+    /// The first position: the end of the oldest snapshot, the FLUSHALL for which the log was cut, or the
+    /// begin of a log that was never cut.
     pub first_lsn: Lsn,
-    /// The first time that is known to be behind it.
+    /// The first time known to be at or after that position.
     pub first_ms: u64,
     /// The end of the log.
     pub last_lsn: Lsn,
-    /// The last time of which the state is known.
+    /// The last time at which the state is known.
     pub last_ms: u64,
 }
 
@@ -33,14 +33,14 @@ impl std::fmt::Display for Range {
     }
 }
 
-/// Where the oldest state is that can be restored.
+/// The oldest restorable state.
 struct Oldest {
     lsn: Lsn,
-    /// When it was the state; `None` if a batch of the log says so.
+    /// The time of that state; `None` if it is that of a batch in the log.
     unix_ms: Option<u64>,
 }
 
-/// Verifies the whole log and returns the position that `target` is.
+/// Verifies the whole log and returns the position of `target`.
 pub(super) fn survey(
     source: &Place<'_>,
     known_until_ms: Option<u64>,
@@ -94,7 +94,8 @@ fn oldest(source: &Place<'_>, control: &Control) -> Result<Oldest, storage::Erro
         snapshots.filter(|info| info.log_id == control.log_id && info.begin_lsn >= control.log_start);
     match usable.min_by_key(|info| info.end_lsn) {
         Some(info) => {
-            // One that was taken while nothing was written is the state of its time, whatever the log says behind it.
+            // A snapshot taken while nothing was written is the state at its creation time, even if later
+            // batches are older.
             let unix_ms = (info.begin_lsn == info.end_lsn).then_some(info.created_unix_ms);
             Ok(Oldest { lsn: info.end_lsn, unix_ms })
         }
@@ -102,7 +103,7 @@ fn oldest(source: &Place<'_>, control: &Control) -> Result<Oldest, storage::Erro
     }
 }
 
-/// Why the search for a FLUSHALL has ended.
+/// The outcome of the search for a FLUSHALL.
 enum Search {
     Found(Lsn),
     Failed(storage::Error),
@@ -114,8 +115,8 @@ impl From<storage::Error> for Search {
     }
 }
 
-/// The first record that removes all keys. A log that was cut and needs no snapshot was cut for a FLUSHALL that comes a little
-/// behind its beginning: what the records till then changed is gone.
+/// The first record that removes all keys. A log that was cut and needs no snapshot was cut for a FLUSHALL
+/// shortly behind its begin: changes by the records before that are void.
 fn first_flush(source: &Place<'_>) -> Result<Lsn, storage::Error> {
     let mut recovery = Recovery::open_to_read(source.disk.clone(), source.dir)?;
     let search = |lsn, mut payload: &[u8]| {

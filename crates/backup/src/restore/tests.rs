@@ -1,4 +1,4 @@
-//! Restores of histories that are known step by step, on a simulated disk that crashes.
+//! Restores of histories with known steps, on a simulated disk that crashes.
 
 use std::{ops::ControlFlow, sync::LazyLock};
 
@@ -29,7 +29,7 @@ fn place<'a>(disk: &Arc<SimDisk>, dir: &'a str) -> Place<'a> {
     Place { disk: disk.clone(), clock, entropy: &*ENTROPY, dir: Path::new(dir), options, appliers: 0 }
 }
 
-/// A server that writes, and what it has held after each write.
+/// A server that writes, and its content after each write.
 struct History {
     disk: Arc<SimDisk>,
     clock: Arc<SimClock>,
@@ -39,7 +39,7 @@ struct History {
     steps: Vec<Step>,
 }
 
-/// The last record, when its batch was closed, what was held then.
+/// The last record, the time at which its batch was closed, and the content then.
 #[derive(Clone, Copy)]
 struct Step {
     lsn: Lsn,
@@ -57,7 +57,7 @@ impl History {
         History { disk, clock, keyspace, log, appender, steps: Vec::new() }
     }
 
-    /// Writes one value a second later, as a batch of its own.
+    /// Writes one value a second later, as a separate batch.
     fn put(&mut self, number: usize) {
         self.clock.advance_ms(1000);
         let (key, value) = (format!("key {}", number % 40), vec![number as u8; 3000]);
@@ -75,7 +75,7 @@ impl History {
         self.steps.push(Step { lsn, closed_at_ms, digest: self.keyspace.digest() });
     }
 
-    /// Removes all keys; the log is cut a little before, as a server does it that goes on meanwhile.
+    /// Removes all keys; the log is cut a little before, as by a server that continues to write meanwhile.
     fn flush_all_keys(&mut self) {
         let boundary = self.log.durable_lsn();
         self.put(7);
@@ -98,7 +98,7 @@ impl History {
         write_snapshot(&place(&self.disk, DIR), &self.log, &self.keyspace, &|_, _, _| {}).unwrap();
     }
 
-    /// Writes of which some are older than a snapshot or two; the beginning is forgotten if there are two.
+    /// 120 writes with snapshots in between; with two of them, the log before the first is removed.
     fn with_snapshots(snapshots_after: &[usize]) -> History {
         let mut history = History::new();
         for number in 0..120 {
@@ -111,12 +111,12 @@ impl History {
         history
     }
 
-    /// Restores to a disk of its own.
+    /// Restores on a clone of the disk.
     fn restore(&self, target: Target) -> Result<(Restored, Digest), RestoreError> {
         let disk = self.disk.clone_state();
         let restored = restore(&place(&disk, DIR), None, Path::new(RESTORED), target, &|_, _, _| {})?;
         refuse_unfinished(&*disk, Path::new(RESTORED)).unwrap();
-        // What is there must be durable.
+        // The restored data must be durable.
         disk.crash(CrashMode::LoseAll);
         Ok((restored, digest(&disk)))
     }
@@ -133,7 +133,7 @@ fn digest(disk: &Arc<SimDisk>) -> Digest {
     place(disk, RESTORED).load(&|_, _, _| {}).unwrap().0.digest()
 }
 
-/// Where the batch ends whose only record ends here.
+/// The end of the batch whose only record ends here.
 fn boundary_behind(lsn: Lsn) -> Lsn {
     lsn.align_up(env::BLOCK_BYTES as u64)
 }
@@ -142,7 +142,7 @@ fn boundary_behind(lsn: Lsn) -> Lsn {
 fn every_position_and_every_time_of_a_log_can_be_restored() {
     for snapshots_after in [&[][..], &[50], &[30, 90]] {
         let history = History::with_snapshots(snapshots_after);
-        // Two snapshots: what was before the first is forgotten.
+        // With two snapshots, earlier records than the first are gone.
         let first = if snapshots_after.len() > 1 { snapshots_after[0] + 1 } else { 0 };
         for (number, step) in history.steps[..119].iter().enumerate().skip(first).step_by(7) {
             let Step { lsn, closed_at_ms, digest } = *step;
@@ -160,7 +160,7 @@ fn every_position_and_every_time_of_a_log_can_be_restored() {
                 assert_eq!(restored.keys, (number as u64 + 1).min(40), "{target}");
             }
         }
-        // Where a snapshot begins, there is nothing to replay.
+        // At the begin of a snapshot there is nothing to replay.
         for step in snapshots_after.iter().map(|&number| history.steps[number]) {
             for target in [Target::Lsn(boundary_behind(step.lsn)), Target::Time(step.closed_at_ms)] {
                 let (restored, found) = history.restore(target).unwrap();
@@ -193,7 +193,7 @@ fn what_is_not_held_is_refused_with_what_is() {
         assert_eq!(range, expected, "{target}");
     }
     assert_eq!(history.restore(Target::Lsn(end)).unwrap().1, last.digest);
-    // Nothing came after the last batch until the backup was made.
+    // Nothing was written between the last batch and the backup.
     let later = Target::Time(last.closed_at_ms + 60_000);
     let (source, dir) = (place(&history.disk, DIR), Path::new(RESTORED));
     let known_until_ms = Some(last.closed_at_ms + 60_000);
@@ -262,7 +262,7 @@ fn damage_is_refused_and_nothing_is_written() {
     assert!(is_empty(&*history.disk, Path::new(RESTORED)).unwrap());
 }
 
-/// Whatever the moment at which the machine stops: the directory is empty, says that it is not to be used, or holds all.
+/// At any crash point the directory is empty, marked as unusable, or complete.
 #[test]
 fn a_crash_at_any_io_leaves_a_directory_that_says_so() {
     let history = History::with_snapshots(&[50]);

@@ -1,11 +1,11 @@
-//! Why a recovery fails, and what the operator can do about it.
+//! Why a recovery fails, and the remedies for the operator.
 
 use std::path::{Path, PathBuf};
 
 use lsn::Lsn;
 use storage::SnapshotDamage;
 
-/// What to do about files of documents that cannot be used.
+/// The remedy if document files cannot be used.
 pub const DOCUMENTS_REMEDY: &str = "Restore documents/ from a backup, or have this server copy everything from a replica anew. \
      Or move documents/ out of the data directory and start again: what the log has of it is made anew, and if that is not all, the start \
      says so";
@@ -16,28 +16,28 @@ pub enum RecoverError {
     /// The log cannot be read or is damaged.
     #[error(transparent)]
     Storage(#[from] storage::Error),
-    /// A record that is intact as bytes holds no effects this version knows.
+    /// An intact record has effects unknown to this version.
     #[error(
         "the record at lsn {lsn} is intact but cannot be understood ({reason}): it was written by another version of sheaf"
     )]
     Effect {
-        /// The record.
+        /// The LSN of the record.
         lsn: Lsn,
-        /// A description of the damage.
+        /// Why it cannot be decoded.
         reason: keyspace::EffectError,
     },
-    /// What a record says of document databases does not fit what they are.
+    /// A record changes document databases in a way that does not fit their state.
     #[error("the record at lsn {lsn}: {reason}")]
     Documents {
-        /// The record.
+        /// The LSN of the record.
         lsn: Lsn,
-        /// What is wrong.
+        /// Why the change does not fit.
         reason: documents::StoreError,
     },
-    /// Files of document databases cannot be read or are damaged.
+    /// Document files cannot be read or are damaged.
     #[error("{0}. {way_out}", way_out = DOCUMENTS_REMEDY)]
     Store(#[from] documents::StoreError),
-    /// Documents were saved in files, of which none is left.
+    /// All document files are missing, and the log does not hold all documents.
     #[error(
         "the directory documents/ is missing or empty, and it alone had what the log said of documents before lsn {begin}. \
          Restore it from a backup, or have this server copy everything from a replica anew. Or start once with \
@@ -47,54 +47,55 @@ pub enum RecoverError {
         /// Where the replay begins.
         begin: Lsn,
     },
-    /// Files of document databases and log do not belong together.
+    /// Document files and log do not belong together.
     #[error(
         "documents are saved up to lsn {saved}, but the log that is read begins at {begin} and ends at {end}: they are not of the \
          same moment. Restore both from a backup or a replica"
     )]
     Apart {
-        /// Up to where the files have everything.
+        /// The position up to which the files are complete.
         saved: Lsn,
         /// Where the replay begins.
         begin: Lsn,
         /// Where it ends.
         end: Lsn,
     },
-    /// A value was moved out of a slot that was captured without it, into one that was captured before.
+    /// A value was moved to a slot captured before the move, from a slot captured after it: the snapshot has
+    /// it in neither.
     #[error(
         "the record at lsn {lsn} moves a value that the snapshot has in neither place: the snapshot is not one of this \
          log. Restore both from a backup or a replica"
     )]
     Moved {
-        /// The record.
+        /// The LSN of the record.
         lsn: Lsn,
     },
     /// The snapshot to start from is damaged.
     #[error("{damage}. {way_out}")]
     Snapshot {
-        /// Where.
+        /// The damage.
         damage: Box<SnapshotDamage>,
-        /// What can be done besides.
+        /// The alternatives.
         way_out: Remedy,
     },
-    /// There is nothing that begins at the position of [`Mode::From`](super::Mode::From).
+    /// No snapshot or log begins at the position of [`Mode::From`](super::Mode::From).
     #[error("cannot recover from lsn {from}: no snapshot begins there that the log reaches back to. {}", listed(.possible))]
     NoBase {
-        /// The position that was asked for.
+        /// The requested position.
         from: Lsn,
-        /// Those that are possible.
+        /// The possible positions.
         possible: Vec<Lsn>,
     },
-    /// What a forced recovery has left out cannot be told.
+    /// The report of losses of a forced recovery cannot be written.
     #[error("cannot write the report of losses: {0}")]
     Report(std::io::Error),
-    /// The OS refused a thread.
+    /// A thread cannot be started.
     #[error("cannot start a recovery thread: {0}")]
     Thread(std::io::Error),
 }
 
 impl RecoverError {
-    /// What is left to try when nothing can be restored.
+    /// A sentence about `--force-recovery`, for errors that it can get past; otherwise empty.
     pub fn last_resort(&self) -> &'static str {
         match self {
             RecoverError::Storage(storage::Error::Corrupt(_) | storage::Error::Inconsistent { .. }) => {
@@ -106,11 +107,11 @@ impl RecoverError {
     }
 }
 
-/// What else a server can start from whose newest snapshot is damaged.
+/// The alternatives if the newest snapshot is damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remedy {
     dir: PathBuf,
-    /// Where the newest snapshot before it begins, or the log, if it holds everything.
+    /// The begin of the next older usable snapshot, or of the log if it holds everything.
     base: Option<Lsn>,
 }
 

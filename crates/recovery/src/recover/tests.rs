@@ -25,8 +25,8 @@ pub(crate) fn recovered(disk: Arc<SimDisk>, appliers: usize) -> (Keyspace, Log) 
     (keyspace, log)
 }
 
-/// Calls `visit` with effects on a few keys of many slots, many of them moves: what is at a key depends on the order
-/// of all effects before, whichever slots they were on.
+/// Calls `visit` with effects on a few keys of many slots, many of them moves: the value of a key depends on
+/// the order of all previous effects, across slots.
 pub fn history(count: u64, mut visit: impl FnMut(&Effect<'_>)) {
     let (db, filling) = (DbId::ZERO, [b'f'; 700]);
     for step in 0..count {
@@ -62,7 +62,7 @@ fn moves_keep_their_place_in_the_order_however_many_apply() {
         };
         effect.encode_into(&mut record);
         in_record += 1;
-        // Several effects to a record, so that moves also come in the middle of one.
+        // Several effects per record, so that moves also occur in the middle of one.
         if in_record == 16 {
             appender.reserve(&record).expect("a sound disk").publish();
             record.clear();
@@ -79,7 +79,8 @@ fn moves_keep_their_place_in_the_order_however_many_apply() {
     }
 }
 
-/// Snapshots are taken between the records, a slot or a few at a time, while values are moved in and out of the slots.
+/// Snapshots are taken between the records, one or a few slots at a time, while values move in and out of the
+/// slots.
 #[test]
 fn snapshots_and_the_log_behind_them_are_what_the_log_is() {
     const EFFECTS: u64 = 8_000;
@@ -88,7 +89,7 @@ fn snapshots_and_the_log_behind_them_are_what_the_log_is() {
     let (live, log) = recovered(sim.clone(), 0);
     let (mut appender, mut record, mut touched, mut in_record) = (log.appender(), Vec::new(), Vec::new(), 0);
     let (now, dir) = (AccessClock::default(), Path::new(DIR));
-    // Some hundred empty slots, or a few keys.
+    // Chunks of a few hundred empty slots, or a few keys.
     let (compression, parts, chunk_bytes_aim) = (Compression::Lz4, 3, 8 << 10);
     let plan =
         SnapshotPlan { disk: &disk, dir, log: &log, begin_lsn: None, parts, chunk_bytes_aim, compression };
@@ -97,7 +98,7 @@ fn snapshots_and_the_log_behind_them_are_what_the_log_is() {
         match effect.scope() {
             Scope::Two(from, to) => {
                 let (from, to) = (slot_of(from), slot_of(to));
-                // As RENAME does; it would copy the value instead.
+                // As RENAME does; otherwise it would copy the value.
                 if live.may_move(from, to) {
                     live.lock_many([from, to]).apply(effect, now, &mut Freed::new());
                     effect.encode_into(&mut record);

@@ -1,15 +1,16 @@
-//! What a replica applies, batch after batch, while clients read.
+//! Applies the log on a replica, batch after batch, while clients read.
 //!
 //! ```text
-//! chunk of the log here, and how far it may be applied --> Replayer --> records up to there, in order
+//! chunk of the local log, and the allowed position --> Replayer --> records up to there, in order
 //! ```
 //!
-//! One thread is enough: rows of one key each go through in groups, as fast as they can be fetched, so a leader with all its
-//! other work to do does not outrun it. More threads would only have readers see parts of what belongs together.
+//! One thread suffices: records of one key are applied in groups, at the speed of memory, so a leader with
+//! all its other work does not outrun it. With more threads, readers would see parts of atomic units.
 //!
 //! Invariants
-//! - A record is applied as a whole: all its slots are locked at once, so nobody sees half of a transaction.
-//! - Nothing behind the position that is allowed is applied, and nothing twice: the same chunk may be offered again.
+//! - A record is applied atomically: all its slots are locked at once, so no client sees half of a
+//!   transaction.
+//! - No record beyond the allowed position is applied, and none twice: the same chunk may be passed again.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -21,35 +22,35 @@ use storage::{Chains, Chunk};
 use super::{GROUP, Group, decode, prefetch};
 use crate::recover::RecoverError;
 
-/// What applying has come to.
+/// The result of applying a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Replayed {
     /// The position up to which the log is applied to memory.
     pub applied: Lsn,
-    /// A value was moved from where a snapshot that is being taken has not been to where it has: it would be in neither
-    /// place. That snapshot is to be given up.
+    /// A value was moved from a slot that a running snapshot has not captured yet to one that it has: the
+    /// snapshot would have it in neither. The snapshot must be abandoned.
     pub spoils_snapshot: bool,
 }
 
-/// See the module documentation.
+/// Applies the chunks of a replica's log to memory.
 pub struct Replayer {
     keyspace: Arc<Keyspace>,
-    /// `None`: what the log has of documents is passed over.
+    /// `None`: document changes are skipped.
     documents: Option<Arc<Documents>>,
     chains: Chains,
-    /// The last record that was applied, or is a part that was kept.
+    /// The last record that was applied, or stored as part of a chain.
     seen: Lsn,
     applied: Lsn,
     freed: Freed,
 }
 
 impl Replayer {
-    /// Goes on behind a recovery that has applied all up to `applied`, and has left these chains open.
+    /// Continues after a recovery that has applied everything up to `applied`, with its open `chains`.
     pub fn new(keyspace: Arc<Keyspace>, chains: Chains, applied: Lsn) -> Replayer {
         Replayer { keyspace, documents: None, chains, seen: applied, applied, freed: Freed::new() }
     }
 
-    /// What the log has of documents goes there.
+    /// Applies document changes to these databases.
     pub fn with_documents(self, documents: Arc<Documents>) -> Replayer {
         Replayer { documents: Some(documents), ..self }
     }
@@ -59,22 +60,23 @@ impl Replayer {
         self.applied
     }
 
-    /// Where the log must be kept from, and a snapshot begin that is taken now: a position at or before [`Replayer::applied`],
-    /// in the batch to begin with. What lies behind it may need it to be complete.
+    /// The position from which the log must be kept, and at which a snapshot taken now must begin: a position
+    /// at or before [`Replayer::applied`], within the first batch needed. Later records may continue a chain
+    /// that begins there.
     pub fn needed_from(&self) -> Lsn {
         self.chains.first_open().unwrap_or(self.applied)
     }
 
-    /// What was detached since it was last asked for: to be dropped where nobody waits.
+    /// Memory detached since the last call, to be dropped on a thread that delays no client.
     pub fn take_freed(&mut self) -> Freed {
         std::mem::take(&mut self.freed)
     }
 
-    /// Applies what of this chunk was not applied yet, up to `until`. The chunk starts at or before where the last one ended.
-    /// `applied` is called for each effect, under the locks of its slots.
+    /// Applies the records of the chunk that are not applied yet, up to `until`. The chunk must begin at or
+    /// before the end of the last one. `applied` is called for each effect, under the locks of its slots.
     ///
     /// # Errors
-    /// If a record cannot be understood. It and what follows were not applied.
+    /// If a record cannot be decoded. It and later ones are not applied.
     ///
     /// # Panics
     /// If there is a gap before the chunk.
@@ -106,7 +108,7 @@ impl Replayer {
     }
 }
 
-/// The records of one chunk on their way to the keyspace.
+/// The application of the records of one chunk.
 struct Pass<'k, 'c, F> {
     keyspace: &'k Keyspace,
     documents: Option<&'k Documents>,
@@ -118,7 +120,7 @@ struct Pass<'k, 'c, F> {
 }
 
 impl<'k, 'c, F: FnMut(&Effect<'_>)> Pass<'k, 'c, F> {
-    /// Takes a record: into the group if it is one effect on one key, else it is applied.
+    /// Takes a record: adds it to the group if it is one effect on one key, else applies it.
     fn take(&mut self, lsn: Lsn, payload: &'c [u8]) -> Result<(), RecoverError> {
         let mut rest = payload;
         match decode(&mut rest, lsn)? {
@@ -141,7 +143,7 @@ impl<'k, 'c, F: FnMut(&Effect<'_>)> Pass<'k, 'c, F> {
         self.group.apply(self.keyspace, self.now, self.freed, &mut self.applied);
     }
 
-    /// Applies the group and then a record, under the locks of all its slots.
+    /// Applies the group and then the record, under the locks of all its slots.
     fn apply_at_once(&mut self, lsn: Lsn, payload: &[u8]) -> Result<(), RecoverError> {
         self.apply_group();
         let (mut effects, mut changes, mut rest) = (Vec::new(), Vec::new(), payload);
@@ -156,7 +158,7 @@ impl<'k, 'c, F: FnMut(&Effect<'_>)> Pass<'k, 'c, F> {
         }
         self.prefetch(&effects);
         let failed = |reason| RecoverError::Documents { lsn, reason };
-        // Gates of databases before slots, as units do it.
+        // Database gates before slots, in the same order as units.
         let mut gates = match self.documents {
             Some(documents) if !changes.is_empty() => documents.gates(&changes).map_err(failed)?,
             _ => Gates::default(),
@@ -186,7 +188,7 @@ impl<'k, 'c, F: FnMut(&Effect<'_>)> Pass<'k, 'c, F> {
         }
     }
 
-    /// Locks all that the effects touch.
+    /// Locks all slots of the effects.
     fn lock(&self, effects: &[(Effect<'_>, Option<KeyHash>)]) -> LockedSlots<'k> {
         let mut slots: Vec<SlotId> = Vec::with_capacity(effects.len());
         for (effect, hash) in effects {

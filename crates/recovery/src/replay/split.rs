@@ -1,4 +1,4 @@
-//! The replay of a whole log into a keyspace that nobody uses, in parallel by slot.
+//! The replay of a whole log into a keyspace without other users, in parallel by slot.
 //!
 //! ```text
 //! reader: read, verify, split by slot --(chunks of effects)--> applier 0: slots 0, W, 2W, ...
@@ -6,13 +6,15 @@
 //! ```
 //!
 //! Invariants
-//! - Effects of one slot are applied in log order: one applier owns the slot, its queue is in log order.
-//! - A Move touches two slots, which may have two owners. The reader hands over what is queued, waits until every applier has
-//!   done it, and applies the Move itself. Only large values are moved by such an effect, so this is rare; nobody else waits
-//!   for anything but a queue, so it cannot deadlock.
-//! - A global effect (FLUSHALL, ...) goes to every applier, at its place in each queue; each applies it to its own slots.
-//! - Of a record only what its slot was captured without is applied. A Move whose key was captured before it and whose new
-//!   key after it only removes what was moved; the other way round a value would be lost, so the server does not write that.
+//! - Effects of one slot are applied in log order: one applier owns the slot, and its queue is in log order.
+//! - A Move touches two slots, possibly of two owners. The reader hands over the queued effects, waits until
+//!   every applier has applied them, and applies the Move itself. Only large values are moved by this effect,
+//!   so it is rare. No other thread waits for anything but a queue, so there is no deadlock.
+//! - A global effect (FLUSHALL, ...) goes to every applier, at its place in each queue; each applies it to
+//!   its own slots.
+//! - Of a record, only effects not included in the captured state of their slots are applied. A Move whose
+//!   source was captured before it and whose destination after it becomes a removal of the source. In the
+//!   opposite case the value would be lost; the server prevents that case (see [`Keyspace::may_move`]).
 //! - Memory in flight is bounded: appliers x [`CHUNKS_QUEUED`] x [`CHUNK_BYTES`], plus one effect.
 
 use std::{
@@ -29,25 +31,26 @@ use storage::Recovery;
 use super::{Group, decode};
 use crate::{load::Loaded, progress::LoadProgress, recover::RecoverError};
 
-/// Effects are handed over in chunks of about this size.
+/// The approximate size of the chunks in which effects are handed over.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Chunks that may wait per applier.
+/// Maximum number of queued chunks per applier.
 const CHUNKS_QUEUED: usize = 8;
 /// Bytes before each effect in a chunk: its LSN and its length.
 const PREFIX_BYTES: usize = 12;
 
-/// Where the log is replayed to.
+/// The destination of a replay.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'k> {
     pub(crate) keyspace: &'k Keyspace,
-    /// `None`: what the log has of documents is passed over.
+    /// `None`: document changes are skipped.
     pub(crate) documents: Option<&'k Documents>,
     pub(crate) now: AccessClock,
     pub(crate) loaded: &'k Loaded,
 }
 
 impl Target<'_> {
-    /// Changes document databases, on the thread that reads the log: they are few beside keys, and each changes in order.
+    /// Changes document databases on the reader's thread: such records are few compared with keys, and must
+    /// stay in order.
     fn apply_documents(&self, lsn: Lsn, change: &[u8]) -> Result<(), RecoverError> {
         self.documents.map_or(Ok(()), |documents| apply_documents(documents, lsn, change))
     }
@@ -57,7 +60,7 @@ fn apply_documents(documents: &Documents, lsn: Lsn, change: &[u8]) -> Result<(),
     documents.apply(change, lsn).map_err(|reason| RecoverError::Documents { lsn, reason })
 }
 
-/// Decodes what would be replayed, and changes document databases in memory.
+/// Decodes the records to be replayed, and changes document databases in memory.
 pub(crate) fn rehearse_replay(
     recovery: &mut Recovery,
     documents: &Documents,
@@ -105,7 +108,7 @@ pub(crate) fn replay_here(
     )
 }
 
-/// Replays on so many threads besides this one.
+/// Replays on `appliers` additional threads.
 pub(crate) fn replay_in_parallel(
     recovery: &mut Recovery,
     target: Target<'_>,
@@ -136,7 +139,7 @@ pub(crate) fn replay_in_parallel(
     })
 }
 
-/// The reader's side: hands each effect of a record to the applier of its slot.
+/// The reader's side: queues each effect of a record for the applier of its slot.
 struct Splitter<'k> {
     target: Target<'k>,
     queues: Vec<Queue>,
@@ -179,7 +182,7 @@ impl Splitter<'_> {
         }
     }
 
-    /// Returns when all that was handed to the appliers has been applied.
+    /// Returns when the appliers have applied everything handed over.
     fn wait_for_appliers(&mut self) {
         let (mark, all_reached) = channel();
         for queue in &mut self.queues {
@@ -187,20 +190,20 @@ impl Splitter<'_> {
             queue.send(Work::Mark(mark.clone()));
         }
         drop(mark);
-        // Nothing is ever sent: it ends when the last applier has dropped its mark.
+        // Nothing is ever sent: this returns when the last applier has dropped its mark.
         let Err(_) = all_reached.recv();
     }
 }
 
-/// What an applier is handed.
+/// A message to an applier.
 enum Work {
     /// Effects, each with its prefix.
     Chunk(Vec<u8>),
-    /// To be dropped: all before it has been applied.
+    /// Dropped by the applier once everything before it is applied.
     Mark(Sender<Infallible>),
 }
 
-/// The way to one applier.
+/// The queue of one applier, with the chunk being filled.
 struct Queue {
     sender: SyncSender<Work>,
     chunk: Vec<u8>,
@@ -216,7 +219,7 @@ impl Queue {
         self.chunk.extend_from_slice(effect);
     }
 
-    /// Sends what was pushed and not sent yet.
+    /// Sends the chunk being filled.
     fn hand_over(&mut self) {
         if !self.chunk.is_empty() {
             let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES));
@@ -236,7 +239,7 @@ fn apply_to_two(target: Target<'_>, lsn: Lsn, effect: &Effect<'_>, keys: [&[u8];
     slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn));
 }
 
-/// Applies the effects of its slots.
+/// Applies the effects of the slots that it owns.
 struct Applier<'k> {
     target: Target<'k>,
     index: usize,
@@ -260,7 +263,7 @@ impl Applier<'_> {
         }
     }
 
-    /// Applies up to a group of effects; returns what is left.
+    /// Applies up to a group of effects; returns the rest.
     fn apply_group<'c>(&mut self, mut rest: &'c [u8]) -> &'c [u8] {
         let Target { keyspace, now, .. } = self.target;
         let mut group: Group<'c> = Group::new();
@@ -279,7 +282,7 @@ impl Applier<'_> {
                 None => unkeyed = Some((lsn, effect)),
             }
         }
-        // In order: what came before an effect on no one key first.
+        // In order: the effects before a global one first.
         group.apply(keyspace, now, &mut self.freed, &mut |_| {});
         if let Some((lsn, effect)) = unkeyed {
             self.apply(lsn, &effect);

@@ -1,6 +1,7 @@
-//! `recovery-report.json`: what a forced recovery has left out, and what to do next.
+//! `recovery-report.json`: the omissions of a forced recovery, and the next steps for the operator.
 //!
-//! For people first, so it says everything in words and names every file; programs read the same fields.
+//! It is written for people: it explains everything in words and names every file. Programs can read the same
+//! fields.
 
 use std::{
     io,
@@ -15,25 +16,24 @@ use storage::{Hole, HoleKind, SnapshotDamage, snapshot};
 
 use crate::unix_time;
 
-/// Its name in the data directory.
 const FILE_NAME: &str = "recovery-report.json";
 
-/// What was skipped.
+/// The kind of a damaged part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Something of the log.
+    /// A part of the log.
     Log(HoleKind),
-    /// Chunks of the snapshot that was loaded.
+    /// Chunks of the loaded snapshot.
     SnapshotChunk,
-    /// A part of it.
+    /// Another part of the loaded snapshot.
     SnapshotPart,
-    /// A snapshot in whose place another or the log was used.
+    /// A snapshot that was replaced by another one or by the log.
     SnapshotPassedOver,
-    /// A snapshot of another log, as an interrupted confirmation leaves it.
+    /// A snapshot of another log, left by an interrupted confirmation.
     ForeignSnapshot,
-    /// All snapshots, and the log does not hold everything.
+    /// All snapshots, while the log does not hold everything.
     AllSnapshots,
-    /// All files of documents, and the log does not hold everything.
+    /// All document files, while the log does not hold everything.
     Documents,
 }
 
@@ -60,7 +60,7 @@ impl Kind {
         files || matches!(self, Kind::SnapshotPassedOver | Kind::ForeignSnapshot)
     }
 
-    /// What is lost with it, in words.
+    /// The consequence for the data, in words.
     fn loss(self) -> &'static str {
         match self {
             Kind::Log(HoleKind::Control | HoleKind::SegmentHeader) | Kind::SnapshotPassedOver => {
@@ -82,7 +82,7 @@ impl Kind {
     }
 }
 
-/// A place that was skipped.
+/// A damaged part that was left out.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) kind: Kind,
@@ -90,7 +90,7 @@ pub(super) struct Place {
     pub(super) offset: u64,
     pub(super) bytes: u64,
     pub(super) lsns: Option<(Lsn, Lsn)>,
-    /// The first and the last whose keys are lost; `None` if that is not known.
+    /// The first and the last slot with lost keys; `None` if unknown.
     pub(super) slots: Option<(u16, u16)>,
     pub(super) rows: Option<u64>,
     pub(super) batches: Option<u64>,
@@ -196,22 +196,22 @@ impl Place {
     }
 }
 
-/// All that a forced recovery has left out.
+/// All omissions of a forced recovery.
 #[derive(Debug, Clone)]
 pub struct Losses {
     made_at_ms: u64,
     places: Vec<Place>,
-    /// Ranges of slots that were not what they were where the replay began.
+    /// Ranges of slots whose state at the start of the replay was lost.
     slots: Vec<(u16, u16)>,
-    /// Where the snapshot begins that was loaded.
+    /// Begin of the loaded snapshot.
     pub(super) base: Option<Lsn>,
-    /// Up to where the log was read.
+    /// The position up to which the log was read.
     pub(super) log_end: Option<Lsn>,
     pub(super) rows: u64,
     pub(super) records: u64,
-    /// Changes in the log of what is lost.
+    /// Logged changes of lost keys or documents.
     pub(super) changes_left_out: u64,
-    /// Keys in memory.
+    /// Number of recovered keys.
     pub(super) keys: u64,
 }
 
@@ -243,12 +243,12 @@ impl Losses {
         }
     }
 
-    /// Whether nothing was damaged.
+    /// Whether there was no damage.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// How many places were damaged.
+    /// Number of damaged parts.
     pub fn places(&self) -> usize {
         self.places.len()
     }
@@ -288,7 +288,8 @@ impl Losses {
     }
 }
 
-/// Says by the name of the report that its losses were accepted; what the directory holds begins at `begin_lsn` now.
+/// Renames the report to record that its losses were accepted; the directory's data now begins at
+/// `begin_lsn`.
 pub(super) fn confirmed(disk: &dyn Disk, dir: &Path, begin_lsn: Lsn) -> io::Result<()> {
     let aside = dir.join(format!("recovery-report-confirmed-{:016x}.json", begin_lsn.get()));
     env::crashsafe::rename_durably(disk, &dir.join(FILE_NAME), &aside)

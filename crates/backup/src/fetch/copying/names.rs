@@ -1,16 +1,16 @@
-//! Which files backups consist of.
+//! The names of the files of a backup.
 
 use std::path::Path;
 
 use documents::directory;
 use storage::CopyPlan;
 
-/// Whether a file is another one with each copy: it vouches for what that has.
+/// Whether a file differs in each copy: it refers to the other files of that copy.
 pub(super) fn is_replaced(name: &str) -> bool {
     name == CopyPlan::CONTROL_NAME || is_catalog(name)
 }
 
-/// Whether a file of a copy is its catalog of documents: the catalog of an earlier session vouches for other files.
+/// Whether a file is the catalog of documents, which names the document files of one copy.
 pub(super) fn is_catalog(name: &str) -> bool {
     Path::new(name) == directory(Path::new("")).join(documents::CATALOG_NAME)
 }
@@ -20,8 +20,7 @@ pub(super) fn is_of_log(name: &str) -> bool {
     name.starts_with("log-") && name.ends_with(".seg")
 }
 
-/// Whether a file can belong to a copy. Nothing else is written into the directory of a backup, whatever a server
-/// offers.
+/// Whether a file can belong to a copy. Other files offered by a server are never written into a backup.
 pub(super) fn is_of_copy(name: &str) -> bool {
     let Some((below, file)) = name.split_once('/') else {
         return is_of_log(name) || name == CopyPlan::CONTROL_NAME;
@@ -35,7 +34,7 @@ pub(super) fn is_of_copy(name: &str) -> bool {
     }
 }
 
-/// Whether a file is one of a copy, by its name or by that of an increment.
+/// Whether a file belongs to a copy, under its own name or that of an increment.
 pub(super) fn is_stored_by_copies(stored: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_of_copy(stored)

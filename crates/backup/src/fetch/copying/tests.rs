@@ -1,5 +1,5 @@
-//! Backups of a server on one simulated disk, on another one that crashes: whatever happens, what is there is a backup
-//! of a moment.
+//! Backups of a server on one simulated disk to another disk that crashes: at any time the directory holds a
+//! consistent backup.
 
 use std::{
     cell::RefCell,
@@ -52,7 +52,7 @@ fn place<'a>(disk: Arc<dyn Disk>, dir: &'a str, entropy: &'a SimEntropy) -> Plac
     Place { disk, clock, entropy, dir: Path::new(dir), options, appliers: 0 }
 }
 
-/// Keys, and the documents of each database.
+/// The digest of the keys, and the documents of each database.
 type Content = (Digest, BTreeMap<String, Vec<String>>);
 
 fn documents_of(documents: &Documents) -> BTreeMap<String, Vec<String>> {
@@ -79,12 +79,12 @@ struct Server {
     revs: RefCell<BTreeMap<(String, String), Rev>>,
     log: Log,
     appender: RefCell<Appender>,
-    /// What is offered, and what it was then.
+    /// The offered files, and the content at the time of the offer.
     offered: RefCell<BTreeMap<String, Vec<u8>>>,
     at_offer: RefCell<Option<Content>>,
     pin: RefCell<Option<Pin>>,
     sent: Cell<u64>,
-    /// The connection breaks after so many bytes.
+    /// The connection breaks after this many bytes.
     sent_max: Cell<u64>,
 }
 
@@ -93,7 +93,7 @@ impl Server {
         Server::on(new_disk(seed), seed)
     }
 
-    /// What a directory holds.
+    /// A server on the data directory of a disk.
     fn on(disk: Arc<SimDisk>, seed: u64) -> Server {
         let entropy = SimEntropy::new(seed);
         let nobody: Listener = Arc::new(|_| {});
@@ -193,7 +193,7 @@ impl Server {
         self.documents.checkpoint(&due, &mut |_| true).unwrap();
     }
 
-    /// The database has another file then.
+    /// Compacts a database, which then has another file.
     fn compact(&self, name: &str) {
         let Ok(db) = self.documents.database(name) else { return };
         let Some(mut compaction) = self.documents.begin_compaction(&db).unwrap() else { return };
@@ -225,7 +225,7 @@ impl Server {
         (self.keyspace.digest(), documents_of(&self.documents))
     }
 
-    /// Does something.
+    /// Does one random operation.
     fn act(&self, prng: &mut Prng) {
         let name = ["a", "b", "c"][prng.below(3) as usize];
         match prng.below(20) {
@@ -239,7 +239,7 @@ impl Server {
         }
     }
 
-    /// Backs up to a disk; how many bytes were reused and copied.
+    /// Backs up to a disk; returns the bytes reused and copied.
     fn back_up(&self, disk: &Arc<SimDisk>) -> Result<(u64, u64), BackupError> {
         self.back_up_telling(disk, &|_| {})
     }
@@ -318,11 +318,11 @@ impl Origin for Server {
     }
 }
 
-/// What a backup holds, verified as `sheaf check` does it, and restored.
+/// The content of a backup, verified as by `sheaf check`, and restored.
 fn held(disk: &Arc<SimDisk>) -> (Manifest, Content) {
     let (dir, entropy) = (Path::new(DEST), SimEntropy::new(9));
     refuse_incomplete(&**disk, dir).unwrap();
-    // On a copy: what is restored must not be in the way of the next.
+    // On a clone of the disk, so that the restored directory does not affect the next call.
     let disk = disk.clone_state();
     let (seen, manifest) = view(disk.clone(), dir).unwrap();
     let manifest = manifest.expect("a backup");
@@ -344,7 +344,7 @@ fn held(disk: &Arc<SimDisk>) -> (Manifest, Content) {
     (manifest, (keyspace.digest(), documents_of(&documents)))
 }
 
-/// The files of a directory are those of the manifest, of their length, and what makes them a backup.
+/// Checks that the directory has exactly the files of the manifest, with their lengths, and the manifest.
 fn assert_nothing_else(disk: &SimDisk, manifest: &Manifest) {
     let mut found = Vec::new();
     for below in ["", "documents", "snapshots"] {
@@ -361,7 +361,7 @@ fn assert_nothing_else(disk: &SimDisk, manifest: &Manifest) {
     }
 }
 
-/// A server with a past.
+/// A server with some history.
 fn grown(seed: u64) -> Server {
     let server = Server::new(seed);
     for number in 0..60 {
@@ -377,7 +377,8 @@ fn grown(seed: u64) -> Server {
     server
 }
 
-/// What happens between two backups. With `snapshots`, the server has not kept the snapshot of the first.
+/// The changes between two backups. With `snapshots`, the server no longer has the snapshot of the first
+/// backup.
 fn go_on(server: &Server, snapshots: bool) {
     for number in 0..5 {
         server.put(number, 99);
@@ -409,7 +410,7 @@ fn increments_copy_what_is_new_and_hold_everything() {
             assert_eq!(content, server.content(), "seed {seed}, backup {made}");
             assert_eq!(manifest.increments, made);
             assert_eq!(reused + copied, manifest.bytes());
-            // Besides, the end of what was there is compared.
+            // In addition, the end of the existing data is compared.
             let compared = manifest.files.len() as u64 * SEAL_BYTES;
             assert!(server.sent.get() - before <= copied + compared);
             assert_nothing_else(&disk, &manifest);
@@ -428,10 +429,10 @@ fn little_is_copied_when_little_has_changed() {
     server.save();
     let (reused, copied) = server.back_up(&disk).unwrap();
     assert!(reused >= first - 1000 && copied < 60_000, "{reused} {copied} of {first}");
-    // Nothing has changed but what vouches for it.
+    // Only control file and catalog have changed.
     let (reused, copied) = server.back_up(&disk).unwrap();
     assert!(copied < 1000, "{reused} {copied}");
-    // A compacted file is another one.
+    // Compaction creates a new file.
     server.compact("a");
     server.back_up(&disk).unwrap();
     let (manifest, content) = held(&disk);
@@ -440,8 +441,7 @@ fn little_is_copied_when_little_has_changed() {
     assert_nothing_else(&disk, &manifest);
 }
 
-/// Whatever the moment at which the machine stops: what is there is the earlier backup or the later one, and the same
-/// command completes it.
+/// At any crash point the directory holds the earlier or the later backup, and the same command completes it.
 #[test]
 fn a_crash_at_any_io_of_an_increment_leaves_the_earlier_or_the_later_backup() {
     for snapshots in [false, true] {
@@ -472,7 +472,7 @@ fn a_crash_at_any_io_of_an_increment_leaves_the_earlier_or_the_later_backup() {
                 assert_eq!(content == later, is_new, "io {crash_at_io}, {mode:?}");
                 assert_eq!(content == earlier, !is_new, "io {crash_at_io}, {mode:?}");
                 *(if is_new { &mut new } else { &mut old }) += 1;
-                // What was not durable may be found to be damaged, and is removed then.
+                // Data that was not durable may be found damaged; it is then removed.
                 let completed = server.back_up(&disk).or_else(|error| match error {
                     BackupError::Damaged { .. } | BackupError::Unverified(_) => server.back_up(&disk),
                     other => Err(other),
@@ -569,11 +569,11 @@ fn a_backup_of_another_history_is_refused_and_stays_as_it_is() {
     let (error, manifest) = refuse(&behind, &disk);
     assert!(matches!(error, BackupError::Behind { .. }), "{error}");
     assert_nothing_else(&disk, &manifest);
-    // It goes on in its own way.
+    // The server that was set back continues differently.
     (0..20).for_each(|number| behind.put(number, 200));
     let (error, _) = refuse(&behind, &disk);
     assert!(matches!(error, BackupError::Parted { .. }), "{error}");
-    // And the other one goes on in the same directory.
+    // The original server continues in the same directory.
     server.put(2, 2);
     server.back_up(&disk).unwrap();
     let (manifest, content) = held(&disk);

@@ -1,6 +1,7 @@
-//! Verifying what was copied, as recovery would read it, before it becomes the backup.
+//! Verifies the copied data as recovery would read it, before it becomes the backup.
 //!
-//! What the earlier backup had was verified then, and compared with its checksums now: it is not looked into again.
+//! Data of the earlier backup was verified when it was copied, and compared with its checksums now; it is not
+//! read again.
 
 use std::{cell::Cell, ops::ControlFlow, path::Path, sync::Arc};
 
@@ -13,7 +14,7 @@ use super::{Copying, Step, names::is_of_log, os};
 use crate::{Manifest, Offer, chain_digits, fetch::BackupError, view::BackupView};
 
 impl Copying<'_> {
-    /// Reads every byte that was not in the earlier backup as recovery would.
+    /// Reads every byte that is not from the earlier backup as recovery would.
     pub(super) fn verify(
         &self,
         offer: &Offer,
@@ -83,7 +84,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Up to where the log is that of the earlier backup, if it is.
+    /// The end of the earlier backup's log, if all of its segments are reused.
     fn log_kept_to(&self, steps: &[Step<'_>], before: Option<&Manifest>) -> Option<Lsn> {
         let before = before?;
         let was_there =
@@ -93,7 +94,7 @@ impl Copying<'_> {
         earlier.all(|step| step.kept() > 0).then_some(Lsn::new(before.end_lsn))
     }
 
-    /// The same for the files of documents.
+    /// Verifies the document files in the same way.
     fn verify_documents(&self, view: &dyn Disk, steps: &[Step<'_>]) -> Result<(), BackupError> {
         let (mut first, mut stopped) = (None, None);
         let below = documents::directory(Path::new(""));
@@ -124,7 +125,7 @@ impl Copying<'_> {
         )))
     }
 
-    /// Removes what was copied of a file, so that the next run copies it again.
+    /// Removes the newly copied data of a file, so that the next run copies it again.
     fn forget(&self, step: &Step<'_>) -> Result<(), BackupError> {
         let path = self.dir.join(step.stored());
         match step.kept() {

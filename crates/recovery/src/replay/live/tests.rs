@@ -5,7 +5,7 @@ use storage::{Followed, Log};
 use super::*;
 use crate::recover::tests::{history, recovered};
 
-/// A leader whose log and memory a test makes by hand.
+/// A leader whose log and memory are written by a test.
 struct Leader {
     keyspace: Keyspace,
     log: Log,
@@ -27,7 +27,6 @@ impl Leader {
         effect.encode_into(&mut self.record);
     }
 
-    /// Ends a record.
     fn commit(&mut self) -> Lsn {
         let pending = self.appender.reserve(&self.record).expect("a sound disk");
         let lsn = pending.lsn();
@@ -44,7 +43,7 @@ fn replica() -> (Arc<Keyspace>, Replayer) {
     (keyspace.clone(), Replayer::new(keyspace, Chains::from(Lsn::ZERO), Lsn::ZERO))
 }
 
-/// Applies all of the log, in steps that `prng` chooses.
+/// Applies the whole log in random steps.
 fn follow(log: &Log, replayer: &mut Replayer, prng: &mut Prng) {
     let mut follower = log.follow(replayer.applied());
     while let Followed::Chunk(chunk) = follower.read(200_000).expect("a sound disk") {
@@ -134,7 +133,7 @@ fn a_move_that_a_snapshot_would_lose_is_told() {
     leader.apply(&Effect::Put { db: DbId::ZERO, key: b"from", value, expire_at_ms: None });
     leader.commit();
     follow(&leader.log, &mut replayer, &mut Prng::new(1));
-    // Captured as far as the slot of the destination, not that of the source.
+    // Captured the slot of the destination, but not that of the source.
     let (from, to) = (slot_of(b"from"), SlotId::FIRST);
     let to_key = (0u32..).map(|it| it.to_string()).find(|it| slot_of(it.as_bytes()) == to).expect("some key");
     assert!(from > to);
