@@ -1,4 +1,4 @@
-//! `sheaf backup`: the command around `backup::fetch`.
+//! `sheaf backup`: the command-line interface of `backup::fetch`.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use recovery::offline::ProgressBars;
 
 use crate::password;
 
-/// `sheaf backup`: copies what the server at `url` holds into `dir`, asking as `user`, and prints what was done.
+/// `sheaf backup`: copies the data of the server at `url` into `dir`, as `user`, and prints the result.
 ///
 /// # Errors
-/// See [`BackupError`].
+/// [`BackupError`].
 pub fn run(dir: &Path, url: &str, user: &str, password_file: Option<&Path>) -> Result<(), BackupError> {
     let password = password_file.map(|path| password::read(path).map_err(os("read", path))).transpose()?;
     let bars = ProgressBars::default();

@@ -1,12 +1,12 @@
 //! `sheaf export`: the data of a stopped server as an RDB file.
 //!
-//! What it is: recovery into memory, and a file that Redis and Valkey load, written beside its name and renamed when it is
-//! durable. The directory is read and not changed.
-//! What it is not: a backup (see `backup`): it holds no log, and is of a moment at which the server is stopped.
+//! Recovers the data into memory and writes a file that Redis and Valkey load. The file is written under a
+//! temporary name and renamed once durable; the directory is only read. An export is not a backup (see
+//! `backup`): it has no log, and only the final state of the stopped server.
 //!
 //! Invariants
-//! - What has expired is left out. Nothing else is: what a version of the format cannot hold is refused, or dropped because
-//!   it was asked for.
+//! - Only expired data is left out. Data that the format version cannot hold is refused, or dropped if the
+//!   caller asked for that.
 
 use std::{
     io,
@@ -26,17 +26,17 @@ use recovery::{
 };
 use storage::Control;
 
-/// First version of the format that holds fields that expire.
+/// First version of the format with field expiry.
 const VERSION_EXPIRING_FIELDS: u16 = 12;
-/// Progress is told once for so many keys.
+/// Number of keys between two progress reports.
 const REPORT_KEYS: u64 = 1024;
 
-/// How a file is written.
+/// The format of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
-    /// The version of the format.
+    /// The RDB version.
     pub version: u16,
-    /// Fields that expire are written as fields that do not, if the version cannot hold them.
+    /// Whether field expiry is dropped if the version cannot hold it.
     pub drops_field_expiry: bool,
 }
 
@@ -47,71 +47,71 @@ impl Format {
     pub const DEFAULT_VERSION: u16 = 10;
 }
 
-/// Why there is no file; the message says what to do.
+/// Why the export failed; the message says how to proceed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// There is nothing to export.
+    /// The directory has no data.
     #[error("{} holds no data of sheaf", .0.display())]
     NoData(PathBuf),
     /// Another process uses the directory, or it cannot be locked.
     #[error(transparent)]
     Lock(#[from] env::LockError),
-    /// The directory holds a part of an import.
+    /// An import into the directory was interrupted.
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
-    /// What makes the directory a backup cannot be read.
+    /// The manifest of a backup cannot be read.
     #[error(transparent)]
     Backup(#[from] backup::ManifestError),
     /// The directory cannot be read.
     #[error(transparent)]
     Log(#[from] storage::Error),
-    /// What is in the directory cannot be recovered.
+    /// The data cannot be recovered.
     #[error(transparent)]
     Recover(#[from] RecoverError),
-    /// The format cannot hold what the hashes hold.
+    /// The format version cannot hold the expiry of hash fields.
     #[error(
         "{fields} fields of {hashes} hashes expire (the first is \"{first}\"), which RDB version {version} cannot hold: write \
          version 12 with --rdb-version 12, or fields that do not expire with --drop-field-expiry"
     )]
     FieldExpiry {
-        /// Fields with a deadline.
+        /// Number of fields with a deadline.
         fields: u64,
-        /// Hashes with such fields.
+        /// Number of hashes with such fields.
         hashes: u64,
-        /// One of them.
+        /// The key of one of them.
         first: String,
-        /// The version asked for.
+        /// The requested version.
         version: u16,
     },
     /// The file cannot be written.
     #[error("cannot write {}: {error}", path.display())]
     Write {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the OS said.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
 
-/// What was exported.
+/// The result of an export.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Keys in the file.
+    /// Number of keys in the file.
     pub keys: u64,
-    /// Libraries of functions in the file.
+    /// Number of function libraries in the file.
     pub libraries: u64,
-    /// Keys that have expired, which are not in it.
+    /// Number of expired keys, which were left out.
     pub expired: u64,
-    /// Fields that expire here and not in the file.
+    /// Number of fields whose expiry was dropped.
     pub fields_made_lasting: u64,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
 }
 
-/// `sheaf export`: writes what `dir` holds to `file` and prints what was done.
+/// `sheaf export`: writes the data of `dir` to `file` and prints the result.
 ///
 /// # Errors
-/// See [`ExportError`].
+/// [`ExportError`].
 pub fn run(file: &Path, dir: &Path, format: Format) -> Result<(), ExportError> {
     let (disk, _) = backup::view(Arc::new(RealDisk), dir)?;
     if Control::load(&*disk, dir)?.is_none() {
@@ -188,14 +188,14 @@ pub(crate) fn export(
     Ok(Exported { keys, libraries, expired: content.expired, fields_made_lasting, bytes })
 }
 
-/// What there is to export.
+/// Counts of the data to be exported.
 #[derive(Default)]
 struct Content {
-    /// Keys of each database, and those of them that expire.
+    /// By database: the number of keys, and of those with a deadline.
     keys: [(u64, u64); keyspace::DB_COUNT],
-    /// Keys that have expired.
+    /// Number of expired keys.
     expired: u64,
-    /// Fields that expire, the hashes that have them, and the first of these.
+    /// Fields with a deadline, the hashes that have them, and the key of the first such hash.
     fields: u64,
     hashes: u64,
     first_expiring: Option<String>,
@@ -233,7 +233,7 @@ impl Content {
     }
 }
 
-/// Shows every key that has not expired; a hash whose fields all have is none.
+/// Calls `visit` for every key that has not expired. A hash with only expired fields counts as expired.
 fn for_each_live(keyspace: &Keyspace, db: DbId, now_ms: u64, mut visit: impl FnMut(EntryRef<'_>)) {
     for slot in SlotId::all() {
         let slot = keyspace.lock(slot);

@@ -1,18 +1,18 @@
-//! `sheaf import`: an RDB file of Redis or Valkey into the directory of a stopped server.
+//! `sheaf import`: imports an RDB file of Redis or Valkey into the directory of a stopped server.
 //!
 //! ```text
-//! lock -> recover what is there -> rehearse: read the whole file, decide about every key, write nothing
+//! lock -> recover the present data -> rehearse: read the whole file, decide about every key, write nothing
 //!      -> mark the directory -> write the log -> make it durable -> remove the mark
 //! ```
 //!
-//! What it is: the file read twice, so that whatever can be refused is refused before anything is written; then effects in
-//! large records, through the log.
-//! What it is not: online. A running server has the lock.
+//! The file is read twice, so that it is refused before anything is written; the second pass writes effects
+//! in large records through the log. An import is offline: a running server holds the lock.
 //!
 //! Invariants
-//! - A directory with a part of an import says so (`unfinished`), and is neither served nor exported. Interrupted imports
-//!   start over: what they left in a directory without other keys is thrown away; elsewhere every key is whole.
-//! - Memory does not depend on the file, but for what the directory already holds.
+//! - A directory with a part of an import is marked (`unfinished`), and is neither served nor exported. An
+//!   interrupted import starts over: its keys are removed if the directory had no others; otherwise every
+//!   imported key is complete.
+//! - Memory is independent of the file's size, apart from the data already in the directory.
 
 mod before;
 mod log_writer;
@@ -43,39 +43,39 @@ use self::{
     transcript::Transcript,
 };
 
-/// What becomes of keys that the directory holds.
+/// The treatment of keys already in the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Existing {
-    /// There must be none.
+    /// Live keys in the directory are an error.
     #[default]
     Refused,
-    /// Those that the file has too are replaced.
+    /// Keys that are also in the file are replaced.
     Replaced,
-    /// They are kept, and what the file has for them is left out.
+    /// They are kept, and the same keys of the file are left out.
     Kept,
 }
 
-/// Why an import was refused or interrupted; the message says what to do.
+/// Why an import was refused or interrupted; the message says how to proceed.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// Another process uses the directory, or it cannot be locked.
     #[error(transparent)]
     Lock(#[from] env::LockError),
-    /// The OS refused something.
+    /// An operation of the operating system failed.
     #[error("{doing}: {source}")]
     Os {
-        /// What was tried.
+        /// The failed operation.
         doing: String,
-        /// What the OS said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The directory is not for a server.
+    /// The directory is not a data directory.
     #[error(transparent)]
     Foreign(#[from] Foreign),
     /// The directory is a backup.
     #[error(transparent)]
     Backup(#[from] ManifestError),
-    /// The directory holds a part of what was to be restored.
+    /// A restore or an import into the directory was interrupted.
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
     /// The file cannot be imported.
@@ -84,10 +84,10 @@ pub enum ImportError {
     /// The log cannot be written.
     #[error(transparent)]
     Log(#[from] storage::Error),
-    /// What is in the directory cannot be recovered.
+    /// The data in the directory cannot be recovered.
     #[error(transparent)]
     Recover(#[from] RecoverError),
-    /// There are keys, and nothing was said about them.
+    /// The directory has keys, and no option for them was given.
     #[error(
         "{} holds {keys} keys already: --replace-existing lets keys of the file replace them, --keep-existing leaves out \
          keys of the file that exist", dir.display()
@@ -95,7 +95,7 @@ pub enum ImportError {
     HoldsKeys {
         /// The directory.
         dir: PathBuf,
-        /// How many.
+        /// Number of keys.
         keys: u64,
     },
     /// A key is in a database that does not exist.
@@ -103,24 +103,24 @@ pub enum ImportError {
         "key \"{key}\" is in database {db}, and there are {count} here, from 0 on: move it before you save the file"
     )]
     Database {
-        /// The key.
+        /// The name of the key.
         key: String,
         /// Its database.
         db: u64,
-        /// The number of connected clients.
+        /// Number of databases.
         count: usize,
     },
-    /// The disk is too small.
+    /// The disk has too little free space.
     #[error("the import takes about {needed} bytes of log, and {} has {free} left", dir.display())]
     TooLarge {
         /// The directory.
         dir: PathBuf,
-        /// Bytes needed.
+        /// Approximate bytes needed.
         needed: u64,
-        /// Bytes left.
+        /// Bytes free.
         free: u64,
     },
-    /// The disk has become full.
+    /// The disk became full during the import.
     #[error("the disk has no room for the log: {0}")]
     NoRoom(String),
     /// It failed after it had begun to write.
@@ -129,7 +129,7 @@ pub enum ImportError {
          cause is removed; it starts over", dir.display()
     )]
     Interrupted {
-        /// Why.
+        /// The failure.
         cause: Box<ImportError>,
         /// The directory.
         dir: PathBuf,
@@ -143,56 +143,56 @@ impl ImportError {
     }
 }
 
-/// What was imported, and what was not.
+/// The result of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// What the file says about itself.
+    /// The format of the file.
     pub header: Option<Header>,
-    /// Keys by type: strings, lists, sets, sorted sets, hashes, streams.
+    /// Number of keys by type: strings, lists, sets, sorted sets, hashes, streams.
     pub keys: [u64; 6],
-    /// Keys among them that took the place of others.
+    /// Number of these keys that replaced existing ones.
     pub replaced: u64,
-    /// Keys of the file that were left out because they exist.
+    /// Number of keys left out because they exist.
     pub kept: u64,
-    /// Keys that have expired.
+    /// Number of expired keys, which were left out.
     pub expired_keys: u64,
-    /// Fields of hashes that have expired.
+    /// Number of expired fields of hashes, which were left out.
     pub expired_fields: u64,
-    /// Collections without elements, or only with such that have expired.
+    /// Number of collections left out because they have no elements, or only expired ones.
     pub empty: u64,
-    /// Libraries of functions.
+    /// Number of imported function libraries.
     pub libraries: u64,
-    /// Libraries of the file that were left out because there is one of their name.
+    /// Number of libraries left out because one with the same name exists.
     pub kept_libraries: u64,
-    /// Libraries that cannot be taken over.
+    /// Number of libraries that cannot be imported.
     pub refused_libraries: u64,
-    /// Why the first of them cannot.
+    /// The reason for the first of them.
     pub first_refusal: Option<String>,
-    /// What modules keep beside keys, which was passed over.
+    /// Number of records of module data that belong to no key; they were skipped.
     pub module_data: u64,
     /// Bytes of the changes in the log.
     pub log_bytes: u64,
 }
 
 impl Imported {
-    /// All keys that were written.
+    /// Number of all imported keys.
     pub fn keys_total(&self) -> u64 {
         self.keys.iter().sum()
     }
 }
 
-/// `sheaf import`: imports `file` into `dir` and prints what was done.
+/// `sheaf import`: imports `file` into `dir` and prints the result.
 ///
 /// # Errors
-/// See [`ImportError`].
+/// [`ImportError`].
 pub fn run(file: &Path, dir: &Path, existing: Existing) -> Result<(), ImportError> {
     run_named(file, &file.display().to_string(), dir, existing)
 }
 
-/// As [`run`], of a file that people know by another name.
+/// As [`run`], with another name for the file in the output.
 ///
 /// # Errors
-/// See [`ImportError`].
+/// [`ImportError`].
 pub(crate) fn run_named(file: &Path, name: &str, dir: &Path, existing: Existing) -> Result<(), ImportError> {
     let disk = Arc::new(RealDisk);
     disk.open(file, Access::Read).map_err(ImportError::os("open", file))?;
@@ -208,7 +208,7 @@ pub(crate) fn run_named(file: &Path, name: &str, dir: &Path, existing: Existing)
     Ok(())
 }
 
-/// What people are told at the end.
+/// The text printed at the end.
 fn summary(imported: &Imported, source: &str) -> String {
     use std::fmt::Write;
     const TYPE_NAMES: [&str; 6] = ["strings", "lists", "sets", "sorted sets", "hashes", "streams"];
@@ -247,10 +247,11 @@ fn summary(imported: &Imported, source: &str) -> String {
     text
 }
 
-/// Reads a whole file and says what an import would do with it; writes nothing.
+/// Reads a whole file and returns the result that an import into an empty directory would have; writes
+/// nothing.
 ///
 /// # Errors
-/// See [`ImportError`].
+/// [`ImportError`].
 pub(crate) fn verify(file: &Path, report: Report<'_>) -> Result<Imported, ImportError> {
     let place = Place::real(Path::new(""));
     let (existing, now_ms) = (Existing::Refused, place.clock.unix_ms());
@@ -270,7 +271,7 @@ pub(crate) fn import(
     unfinished::refuse(&**disk, dir, Work::Restore)?;
     let interrupted = Before::find(&**disk, dir).map_err(ImportError::os("look into", dir))?;
     let (keyspace, recovery) = match Control::load(&**disk, dir)? {
-        // Not made before the directory is marked.
+        // Created only after the directory is marked.
         None => (None, None),
         Some(_) => {
             let (keyspace, recovery) = place.load(report)?;
@@ -283,7 +284,7 @@ pub(crate) fn import(
     if before == Before::Keys && existing == Existing::Refused {
         return Err(ImportError::HoldsKeys { dir: dir.to_path_buf(), keys });
     }
-    // Of an interrupted import, or expired: nothing that anybody can miss.
+    // Keys of an interrupted import, or expired ones: they may be removed.
     let has_leftovers =
         before == Before::Nothing && keyspace.as_ref().is_some_and(|keyspace| !keyspace.is_empty());
     let present = keyspace.as_ref().filter(|_| before == Before::Keys);
@@ -317,7 +318,7 @@ pub(crate) fn import(
     write().map_err(|cause| ImportError::Interrupted { cause: Box::new(cause), dir: dir.to_path_buf() })
 }
 
-/// Keys that have not expired.
+/// Number of keys that have not expired.
 fn live_keys(keyspace: &Keyspace, now_ms: u64) -> u64 {
     let live = |slot: SlotId| {
         let slot = keyspace.lock(slot);

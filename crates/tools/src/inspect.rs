@@ -1,4 +1,4 @@
-//! `sheaf check` and `sheaf log`: looking at a directory without a server, changing nothing.
+//! `sheaf check` and `sheaf log`: read-only inspection of a directory without a server.
 
 use std::{
     io::{self, Write},
@@ -29,44 +29,45 @@ use storage::{
     snapshot::{self, SnapshotCheck},
 };
 
-/// What `sheaf check` has found.
+/// A problem found by `sheaf check`.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// In the log or in a snapshot.
     #[error(transparent)]
     Storage(#[from] Error),
-    /// In what makes the directory a backup.
+    /// In the manifest or the files of a backup.
     #[error(transparent)]
     Backup(#[from] ManifestError),
-    /// In the files of documents as a whole.
+    /// In the document files as a whole.
     #[error("{0}. {way_out}", way_out = DOCUMENTS_REMEDY)]
     Documents(#[from] StoreError),
-    /// At places of them, which were printed.
+    /// At this number of places in document files, which were printed.
     #[error("documents are damaged at {0} places. {way_out}", way_out = DOCUMENTS_REMEDY)]
     DamagedDocuments(u64),
-    /// Something into the directory was interrupted.
+    /// An import or a restore into the directory was interrupted.
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
-    /// The directory is none of a server.
+    /// The directory is not a server's.
     #[error(transparent)]
     Foreign(#[from] Foreign),
-    /// In the settings that the directory keeps.
+    /// In the settings file of the directory.
     #[error(transparent)]
     Settings(#[from] ConfigError),
-    /// In what the directory remembers of its place among servers.
+    /// In the replication state of the directory.
     #[error(transparent)]
     ReplicationState(#[from] io::Error),
-    /// All files are as they were written, but they do not make a state together.
+    /// All files are intact, but do not form a consistent state.
     #[error(transparent)]
     Recover(#[from] RecoverError),
 }
 
-/// Verifies every byte in `dir`, which may be a backup, and that a server would start there; prints what it found. The start is
-/// rehearsed with the code of a start, so that what refuses one is found here; keys are not kept in memory. While a server runs there,
-/// files change between one look and the next, and there is no start to rehearse.
+/// Verifies every byte in `dir`, which may be a backup, and whether a server would start there; prints the
+/// findings. The start is rehearsed with the code of a real one, so that all its errors are found; keys are
+/// not kept in memory. While a server is running, its files change between two reads, and the start is not
+/// rehearsed.
 ///
 /// # Errors
-/// The first damage, or why something could not be read.
+/// The first damage found, or a failed read.
 pub fn check(dir: &Path) -> Result<(), CheckError> {
     backup::refuse_incomplete(&RealDisk, dir)?;
     let (disk, manifest) = backup::view(Arc::new(RealDisk), dir)?;
@@ -100,7 +101,7 @@ pub fn check(dir: &Path) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// Does in memory what a start would do.
+/// Performs a start in memory.
 fn rehearse_start(disk: Arc<dyn Disk>, dir: &Path) -> Result<(), RecoverError> {
     let disk: Arc<dyn Disk> = Arc::new(Untouched(disk));
     let nobody: Listener = Arc::new(|_| {});
@@ -140,7 +141,8 @@ fn check_data(disk: &Arc<dyn Disk>, dir: &Path) -> Result<(), Error> {
         ControlFlow::Continue(())
     });
     bar.finish();
-    // A damaged log says all the more what the snapshots are worth.
+    // Snapshots are reported before a log error is returned: after damage to the log their state matters even
+    // more.
     let intact = snapshots.as_deref().map_or(Lsn::ZERO, print_snapshots);
     let log = log?;
     print_log_report(&log);
@@ -173,7 +175,7 @@ fn print_log_report(report: &CheckReport) {
     }
 }
 
-/// Prints a line for each and returns where the newest begins that is intact.
+/// Prints a line for each snapshot; returns the begin of the newest intact one.
 fn print_snapshots(snapshots: &[SnapshotCheck]) -> Lsn {
     for SnapshotCheck { begin_lsn, outcome } in snapshots {
         match outcome {
@@ -194,14 +196,14 @@ fn print_snapshots(snapshots: &[SnapshotCheck]) -> Lsn {
     intact.map(|snapshot| snapshot.begin_lsn).max().unwrap_or(Lsn::ZERO)
 }
 
-/// Which records `sheaf log` prints.
+/// The records that `sheaf log` prints.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     /// Records at or after this position.
     pub from: Option<Lsn>,
     /// Records at or before this position.
     pub to: Option<Lsn>,
-    /// Only effects on keys that match this glob.
+    /// Print only effects on keys that match this glob pattern.
     pub key: Option<String>,
 }
 
@@ -211,10 +213,10 @@ pub enum PrintError {
     /// The log cannot be read.
     #[error(transparent)]
     Storage(#[from] Error),
-    /// What makes the directory a backup cannot be read.
+    /// The manifest of a backup cannot be read.
     #[error(transparent)]
     Backup(#[from] ManifestError),
-    /// Standard output does not take more.
+    /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
 }
@@ -222,7 +224,7 @@ pub enum PrintError {
 /// Prints the records of the log in `dir`, one line per effect.
 ///
 /// # Errors
-/// See [`PrintError`]; a closed pipe is none.
+/// [`PrintError`], except for a closed pipe.
 pub fn print_log(dir: &Path, selection: &Selection) -> Result<(), PrintError> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match print_records(dir, selection, &mut out).and_then(|()| Ok(out.flush()?)) {
@@ -275,7 +277,7 @@ fn print_effects(
     loop {
         match Item::decode_next(&mut rest) {
             Ok(Some(Item::Message(LoggedMessage { channel, payload }))) => {
-                // Channels are no keys.
+                // Channels are not keys.
                 if selection.key.is_none() {
                     writeln!(out, "{lsn} message to {}: {}", quoted(channel), quoted(payload))?;
                 }
@@ -307,7 +309,7 @@ fn print_effects(
     }
 }
 
-/// An effect as a person reads it.
+/// An effect in readable form.
 struct Readable<'a>(&'a Effect<'a>);
 
 impl std::fmt::Display for Readable<'_> {
@@ -415,7 +417,7 @@ impl std::fmt::Display for Readable<'_> {
     }
 }
 
-/// Items that are printed of one effect.
+/// Maximum number of items printed per effect.
 const SHOWN_ITEMS_MAX: usize = 16;
 
 fn end_name(end: ListEnd) -> &'static str {
@@ -459,7 +461,7 @@ fn joined(len: usize, items: impl Iterator<Item = String>) -> String {
     text
 }
 
-/// Longest value that is printed whole.
+/// Maximum bytes printed of a value.
 const SHOWN_BYTES_MAX: usize = 128;
 
 fn quoted(bytes: &[u8]) -> String {

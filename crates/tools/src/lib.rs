@@ -1,11 +1,11 @@
-//! The commands that run no server: on a stopped server's directory, or as the client of a running one.
+//! Commands without a server: they work on a stopped server's directory, or as the client of a running one.
 //!
-//! What it is: `sheaf check`, `log`, `import`, `export`, `backup`, `restore` and `tail`, each as a function that prints its progress and result.
-//! What it is not: the command line (`sheaf`), nor part of a server's life.
+//! The crate has `sheaf check`, `log`, `import`, `export`, `backup`, `restore` and `tail`, each as a function
+//! that prints its progress and result. The command line is parsed in `sheaf`.
 //!
 //! Invariants
-//! - A directory that a server uses is locked: nothing here opens it.
-//! - A directory is complete, or says that it is not (`recovery::unfinished`).
+//! - A directory in use by a server is locked: the commands that need the lock refuse it.
+//! - A directory is complete, or marked as incomplete (`recovery::unfinished`).
 
 #![forbid(unsafe_code)]
 

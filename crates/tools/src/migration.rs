@@ -1,21 +1,23 @@
-//! `sheaf import --from`: what a running Redis or Valkey holds, into a running Sheaf server without downtime, or into the
-//! directory of a stopped one.
+//! `sheaf import --from`: copies the data of a running Redis or Valkey into a running Sheaf server without
+//! downtime, or into the directory of a stopped one.
 //!
 //! ```text
-//! source -- PSYNC --> RDB file -> spool -> verified whole -> commands that make its keys --> target
-//!        -- its writes -------------------> forwarded in order, as they are -------------> target, acks back to the source
-//! Ctrl-C: what the source has at that moment still comes; then clients can be pointed at the target
+//! source -- PSYNC --> RDB file -> spool -> verified -> commands that create its keys --> target
+//!        -- its writes ------------> forwarded unchanged, in order -----------------> target
+//!        <-- acks -------------------------------------------------------------------
+//! Ctrl-C: the writes that the source has made by then still follow; then clients can use the target
 //! ```
 //!
-//! What it is: a replica to the source, a client to the target, and nothing that lasts between the two.
-//! What it is not: part of a server; nor a judge of time: the target is told that the source alone says what has expired
-//! (CLIENT IMPORT-SOURCE).
+//! It is a replica of the source and a client of the target, without durable state of its own. It does not
+//! expire keys: the target is told that only the source does (CLIENT IMPORT-SOURCE).
 //!
 //! Invariants
-//! - Nothing is written before the source's RDB file was verified to its end, and what it holds that cannot be copied was told.
-//! - The target gets every write once, in the source's order; what was left out was told, and is the exit status.
-//! - What the source is told to be applied, the target has answered.
-//! - A target that holds keys is left alone, unless it was said that they may go.
+//! - Nothing is written before the source's RDB file is verified to its end, and its unsupported data is
+//!   reported.
+//! - The target gets every write once, in the source's order; omissions are reported, and change the exit
+//!   status.
+//! - Offsets acknowledged to the source have been answered by the target.
+//! - A target with keys is left unchanged, unless removing them was requested.
 
 pub mod address;
 mod commands;
@@ -45,134 +47,134 @@ use crate::{
     password,
 };
 
-/// What is copied, and where to.
+/// The source and the destination of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The server to copy.
     pub source: Address,
-    /// A file with its password.
+    /// The file with its password.
     pub source_password_file: Option<PathBuf>,
-    /// Where the copy goes.
+    /// The destination of the copy.
     pub destination: Destination,
-    /// The directory for the RDB file of the source.
+    /// The directory for the source's RDB file.
     pub spool_dir: PathBuf,
 }
 
-/// Where a copy goes.
+/// The destination of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// Into a running server, and on with what the source writes.
+    /// A running server, which also gets the later writes of the source.
     Server(IntoServer),
-    /// Into the directory of a stopped server, as the source is now.
+    /// The directory of a stopped server, which gets the present state of the source.
     Directory {
         /// The directory.
         dir: PathBuf,
-        /// What becomes of keys that it holds.
+        /// The treatment of keys already in it.
         existing: Existing,
     },
 }
 
-/// A copy into a running server.
+/// Options of a copy into a running server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IntoServer {
     /// The server.
     pub target: Address,
-    /// A file with its password.
+    /// The file with its password.
     pub password_file: Option<PathBuf>,
-    /// Whether the keys that it holds are removed first, and again if the copy has to begin anew.
+    /// Whether its keys are removed first, and again if the copy has to start over.
     pub flushes: bool,
-    /// Whether what Sheaf does not have is left out.
+    /// Whether data that Sheaf does not support is left out.
     pub skips_unsupported: bool,
 }
 
-/// Why a copy ended before it was complete; the message says what to do.
+/// Why a copy ended before it was complete; the message says how to proceed.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
-    /// Source or target.
+    /// An error of source or target.
     #[error(transparent)]
     Peer(#[from] PeerError),
-    /// The target, while it held a part of the copy.
+    /// The target failed while it held a part of the copy.
     #[error("{0}. The copy ends here and is of no use: run the same command again with --flush")]
     TargetFailed(PeerError),
-    /// The source sends no file.
+    /// The source sends no RDB file.
     #[error(transparent)]
     Transfer(#[from] TransferError),
-    /// The file cannot be kept here.
+    /// The RDB file cannot be stored here.
     #[error("cannot keep the source's RDB file: {0}. --spool names a directory with room for it")]
     Spool(io::Error),
-    /// The file, or the directory.
+    /// The RDB file is invalid, or the directory cannot be used.
     #[error(transparent)]
     Import(#[from] ImportError),
-    /// The file, at the second reading.
+    /// The RDB file cannot be read a second time.
     #[error(transparent)]
     Keys(#[from] KeysError),
-    /// What follows the file is no stream of commands.
+    /// The source's stream after the file is not a stream of commands.
     #[error("the source's stream is malformed: {0}")]
     Stream(wire::ProtocolError),
-    /// A password file.
+    /// A password file cannot be read.
     #[error("cannot read the password in {}: {source}", path.display())]
     Password {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the OS said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The target has keys.
     #[error("the target {address} holds {keys} keys: it must be empty. --flush removes its keys")]
     HoldsKeys {
-        /// The target.
+        /// The address of the target.
         address: String,
-        /// How many.
+        /// Number of keys.
         keys: u64,
     },
-    /// Found before anything was written.
+    /// The source has unsupported data; found before anything was written.
     #[error(
         "the source holds data that Sheaf does not support; nothing was written. --skip-unsupported copies the rest:\n{0}"
     )]
     Unsupported(String),
-    /// A write of the source cannot be done by the target.
+    /// The target refuses a write of the source.
     #[error(
         "the target cannot do what the source did: {command} on \"{key}\": {error}. The copy ends here, and is the \
          source up to offset {offset}. --skip-unsupported leaves out what Sheaf does not have"
     )]
     Refused {
-        /// The command.
+        /// The name of the command.
         command: String,
         /// Its first argument.
         key: String,
-        /// What the target said.
+        /// The error reply of the target.
         error: String,
-        /// The position.
+        /// The offset up to which the copy is complete.
         offset: u64,
     },
-    /// The source has forgotten what came meanwhile.
+    /// The source no longer has the writes since the connection was lost.
     #[error(
         "the source has no longer what it wrote behind offset {offset}, when the connection was lost: the copy would have to \
          begin anew. With --flush it does so by itself; a larger repl-backlog-size of the source, and a \
          client-output-buffer-limit for replicas that holds what is written during the first copy, make it needless"
     )]
     CannotResume {
-        /// The position.
+        /// The offset of the last write received.
         offset: u64,
     },
-    /// Somebody has stopped it before it had begun to follow.
+    /// The copy was interrupted before all keys were copied.
     #[error("interrupted before all keys were copied{}", if *.has_begun { ": the target holds a part of them" } else { "" })]
     Interrupted {
-        /// Whether something was written.
+        /// Whether anything was written to the target.
         has_begun: bool,
     },
-    /// It came to its end, and has left out something.
+    /// The copy ended regularly, but with omissions.
     #[error("the copy is not complete: the list above names the missing keys")]
     Incomplete,
-    /// Threads or signals.
+    /// An error of the operating system with threads or signals.
     #[error(transparent)]
     Os(#[from] io::Error),
 }
 
-/// `sheaf import --from`: copies until it is interrupted or, into a directory, until everything is there.
+/// `sheaf import --from`: copies until it is interrupted or, into a directory, until all data is copied.
 ///
 /// # Errors
-/// See [`MigrationError`].
+/// [`MigrationError`].
 pub fn run(mut options: Options) -> Result<(), MigrationError> {
     use_password(&mut options.source, options.source_password_file.as_ref())?;
     if let Destination::Server(IntoServer { target, password_file, .. }) = &mut options.destination {
@@ -199,7 +201,7 @@ fn use_password(address: &mut Address, file: Option<&PathBuf>) -> Result<(), Mig
     Ok(())
 }
 
-/// The source's data as a file.
+/// Receives the source's RDB file.
 async fn fetch(options: &Options) -> Result<Spool, MigrationError> {
     let mut interruption = Interruption::new()?;
     let bars = ProgressBars::default();
@@ -211,7 +213,7 @@ async fn fetch(options: &Options) -> Result<Spool, MigrationError> {
     received.map(|(_, _, spool)| spool)
 }
 
-/// Ctrl-C, or SIGTERM.
+/// A receiver of Ctrl-C and SIGTERM.
 struct Interruption {
     interrupt: Signal,
     terminate: Signal,
@@ -225,7 +227,7 @@ impl Interruption {
         })
     }
 
-    /// Waits for the next one. If this is cancelled, nothing is lost.
+    /// Waits for the next signal. Cancel-safe.
     async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}

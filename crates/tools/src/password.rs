@@ -1,13 +1,14 @@
-//! Passwords for the commands that speak to a server: from a file, as a command line is seen by every user of the machine.
+//! Passwords for commands that connect to a server, read from a file: command lines are visible to all users
+//! of the machine.
 
 use std::{io, path::Path};
 
 use env::{Access, Disk, RealDisk};
 
-/// More than this of a file is not read.
+/// Maximum bytes read of a file.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// The first line of a file.
+/// Returns the first line of a file.
 ///
 /// # Errors
 /// If it cannot be opened or read.

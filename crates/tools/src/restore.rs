@@ -1,4 +1,4 @@
-//! `sheaf restore`: the command around `backup::restore`.
+//! `sheaf restore`: the command-line interface of `backup::restore`.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,10 +11,10 @@ use recovery::{
 };
 use storage::Control;
 
-/// `sheaf restore`: restores `target` from `source` into `dir` and prints what was done.
+/// `sheaf restore`: restores `target` from `source` into `dir` and prints the result.
 ///
 /// # Errors
-/// See [`RestoreError`].
+/// [`RestoreError`].
 pub fn run(source: &Path, dir: &Path, target: Target) -> Result<(), RestoreError> {
     backup::refuse_incomplete(&RealDisk, source)?;
     let (disk, manifest) = backup::view(Arc::new(RealDisk), source)?;
@@ -22,7 +22,7 @@ pub fn run(source: &Path, dir: &Path, target: Target) -> Result<(), RestoreError
         return Err(RestoreError::NoData(source.to_path_buf()));
     }
     let _source_lock = match &manifest {
-        // Nobody writes to a backup, and it may be where nobody can.
+        // Backups are not modified, and may be on a read-only file system: no lock is taken.
         Some(manifest) => {
             manifest.check_sizes(&RealDisk, source)?;
             None

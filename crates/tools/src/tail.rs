@@ -1,18 +1,18 @@
-//! `sheaf tail`: follows channels of a running server, one line per message.
+//! `sheaf tail`: follows channels of a running server and prints one line per message.
 //!
 //! ```text
-//! connect -> HELLO 3, SUBSCRIBE -> messages -> standard output          (and how many, on a terminal's standard error)
-//!    ^---------- the connection is lost: say so, wait, try again ---'
+//! connect -> HELLO 3, SUBSCRIBE -> messages -> standard output   (their rate -> a terminal's standard error)
+//!    ^---------- the connection is lost: report, wait, retry ---'
 //! ```
 //!
-//! Durable channels can be followed from a position on (XSUBSCRIBE): then a lost connection leaves no gap.
+//! Durable channels can be followed from a position (XSUBSCRIBE): then a lost connection leaves no gap.
 //!
-//! What it is: a client like any other, of Redis as well. What it is not: part of a server: it opens no directory.
+//! It is an ordinary client, also of Redis, and opens no directory.
 //!
 //! Invariants
-//! - A message is one line, whatever it holds.
-//! - What may have been missed is said. What the server refuses ends the command; a lost connection does not.
-//! - It can be interrupted at any time, also while standard output takes nothing.
+//! - A message is one line, independent of its content.
+//! - Possible gaps are reported. A refusal by the server ends the command; a lost connection does not.
+//! - It can be interrupted at any time, even while standard output blocks.
 
 mod connection;
 mod event;
@@ -30,76 +30,76 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::{connection::Connection, event::Event, screen::Screen};
 use crate::password;
 
-/// How long to wait before connecting again.
+/// The period of reconnection attempts.
 const RETRY_PERIOD: Duration = Duration::from_secs(1);
-/// How often the rate is shown, and the connection looked after.
+/// The period of rate updates and connection checks.
 const TICK_PERIOD: Duration = Duration::from_secs(1);
 
-/// The position of the oldest message that is kept.
+/// The position of the oldest message in the log.
 const OLDEST: &[u8] = b"-";
 
-/// What is followed, and where.
+/// The channels to follow, and the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Names or, if they are patterns, patterns of channels.
+    /// Names of channels, or patterns.
     pub names: Vec<String>,
-    /// Whether they are patterns.
+    /// Whether `names` are patterns.
     pub are_patterns: bool,
-    /// The channels are durable, and followed from this position on.
+    /// If given, the channels are durable and are followed from this position.
     pub from: Option<String>,
     /// The host of the server.
     pub host: String,
     /// Its port of the Redis protocol.
     pub port: u16,
-    /// A file with its password.
+    /// The file with its password.
     pub password_file: Option<PathBuf>,
 }
 
 /// Why following ended.
 #[derive(Debug, thiserror::Error)]
 pub enum TailError {
-    /// Nobody answers there.
+    /// The connection cannot be established.
     #[error("cannot connect to {address}: {reason}")]
     Unreachable {
         /// Host and port.
         address: String,
-        /// What the OS said.
+        /// The error of the operating system, or a timeout.
         reason: String,
     },
-    /// There was a connection.
+    /// An established connection was lost.
     #[error("lost the connection to {address}: {reason}")]
     Lost {
         /// Host and port.
         address: String,
-        /// What the OS said.
+        /// The error of the operating system, or another reason.
         reason: String,
     },
     /// An error reply.
     #[error("the server refuses: {0}")]
     Refused(String),
-    /// Something else answers there.
+    /// The reply is not of the Redis protocol.
     #[error("{address} does not speak the Redis protocol: {error}")]
     Foreign {
         /// Host and port.
         address: String,
-        /// What is wrong with its answer.
+        /// The decoding error.
         error: wire::DecodeError,
     },
     /// The password cannot be read.
     #[error("cannot read the password in {}: {source}", path.display())]
     Password {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the OS said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Standard output takes no more, or the OS refuses something else.
+    /// Standard output cannot be written, or another operation of the operating system failed.
     #[error(transparent)]
     Os(#[from] io::Error),
 }
 
 impl TailError {
-    /// Whether it may be different the next time.
+    /// Whether the operation may succeed if repeated.
     fn passes(&self) -> bool {
         match self {
             TailError::Unreachable { .. } | TailError::Lost { .. } => true,
@@ -112,7 +112,7 @@ impl TailError {
 /// Follows channels until it is interrupted or standard output is closed.
 ///
 /// # Errors
-/// See [`TailError`].
+/// [`TailError`].
 pub fn run(options: &Options) -> Result<(), TailError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
@@ -121,7 +121,7 @@ pub fn run(options: &Options) -> Result<(), TailError> {
             interrupted = interruption() => Ok(interrupted?),
         }
     });
-    // A write to standard output may hang for ever.
+    // Does not wait for a write to standard output, which may block for ever.
     runtime.shutdown_background();
     match ended {
         Err(TailError::Os(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -169,16 +169,16 @@ struct Tail<'a> {
     options: &'a Options,
     password: Option<String>,
     screen: Screen,
-    /// How far each durable channel was followed.
+    /// The position of the last message received, by durable channel.
     positions: HashMap<Vec<u8>, Vec<u8>>,
-    /// All subscriptions were confirmed, once.
+    /// All subscriptions have been confirmed at least once.
     was_connected: bool,
-    /// It was said that there is no connection.
+    /// The loss of the connection has been reported.
     is_down: bool,
 }
 
 impl Tail<'_> {
-    /// Connects and passes on messages, until something ends that.
+    /// Connects and prints messages until an error.
     async fn listen(&mut self) -> Result<std::convert::Infallible, TailError> {
         let mut connection = Connection::open(&self.options.host, self.options.port).await?;
         self.subscribe(&mut connection).await?;
@@ -205,7 +205,8 @@ impl Tail<'_> {
         }
     }
 
-    /// Passes on what came. Returns the durable channel that cannot be followed from where it was, if it says so of one.
+    /// Handles a received event. Returns the durable channel whose position is no longer in the log, if the
+    /// event says so.
     fn hear(
         &mut self,
         event: Result<Event<'_>, TailError>,
@@ -225,7 +226,7 @@ impl Tail<'_> {
             }
             Ok(Event::Lost { channel }) => return Ok(Some(channel.to_vec())),
             Ok(Event::Other) => {}
-            // Where it was told to begin is for whoever told it to decide.
+            // On the first connection the position was chosen by the user: the error ends the command.
             Err(TailError::Refused(text)) if text.starts_with("LOST ") && self.was_connected => {
                 return unconfirmed.pop_front().ok_or(TailError::Refused(text)).map(Some);
             }
@@ -253,7 +254,7 @@ impl Tail<'_> {
         Ok(())
     }
 
-    /// A durable channel has been followed up to here.
+    /// Records the position reached in a durable channel.
     fn passed(&mut self, channel: &[u8], position: &[u8]) {
         match self.positions.get_mut(channel) {
             Some(before) => {
@@ -266,7 +267,7 @@ impl Tail<'_> {
         }
     }
 
-    /// One more subscription was confirmed.
+    /// Handles the confirmation of one more subscription.
     fn confirmed(&mut self, unconfirmed: &mut VecDeque<Vec<u8>>) {
         if unconfirmed.pop_front().is_none() || !unconfirmed.is_empty() {
             return;
@@ -281,7 +282,7 @@ impl Tail<'_> {
         self.screen.tick();
     }
 
-    /// Says that a durable channel cannot be followed from where it was.
+    /// Reports a gap in a durable channel.
     fn note_gap(&self, channel: &[u8]) {
         let mut text = String::from("what comes next in ");
         event::escape(channel, &mut text);

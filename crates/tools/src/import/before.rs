@@ -1,16 +1,15 @@
-//! What a directory held before an import, which its mark says while the import lasts.
+//! The state of a directory before an import, as recorded in its marker during the import.
 
 use std::{io, path::Path};
 
 use env::Disk;
 use recovery::unfinished::{self, Work};
 
-/// What the directory held when the import began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
-    /// No keys: whatever is there now is of the import.
+    /// No keys: all present keys are from the import.
     Nothing,
-    /// Keys of its own.
+    /// Keys from before the import.
     Keys,
 }
 
@@ -18,7 +17,7 @@ const NOTHING: &str = "An import into this directory did not finish. It held no 
 const KEYS: &str = "An import into this directory did not finish. It held keys before.\n";
 
 impl Before {
-    /// What the mark says.
+    /// The text of the marker.
     pub(super) fn text(self) -> &'static str {
         match self {
             Before::Nothing => NOTHING,
@@ -26,10 +25,10 @@ impl Before {
         }
     }
 
-    /// What the import that was interrupted here found; `None` if there was none.
+    /// The state recorded by an interrupted import; `None` if there was none.
     pub(super) fn find(disk: &dyn Disk, dir: &Path) -> io::Result<Option<Before>> {
         let text = unfinished::find(disk, dir, Work::Import, NOTHING.len())?;
-        // Only what is known to hold nothing else may be thrown away.
+        // Only with the exact marker text may keys be removed.
         let known = |text: Vec<u8>| if text == NOTHING.as_bytes() { Before::Nothing } else { Before::Keys };
         Ok(text.map(known))
     }

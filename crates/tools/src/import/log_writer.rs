@@ -1,23 +1,22 @@
-//! Where the effects of an import go: into large records of the log, or, in the rehearsal, nowhere.
+//! Sinks of an import's effects: large records of the log, or, in the rehearsal, a byte count.
 
 use keyspace::{DataSettings, Effect, Libraries};
 use storage::{Admission, Appender, Log};
 
 use super::ImportError;
 
-/// A record is written once it has so many bytes.
+/// A record is appended once it has this many bytes.
 const RECORD_BYTES: usize = 512 << 10;
 
-/// Takes effects.
+/// Receives effects.
 pub(super) trait EffectSink {
-    /// Takes one.
     fn put(&mut self, effect: &Effect<'_>);
 
-    /// What was taken so far may be made durable without what follows.
+    /// Marks a point at which a record may end: effects so far may become durable without later ones.
     fn boundary(&mut self) -> Result<(), ImportError>;
 }
 
-/// Counts what the log would be given.
+/// Counts the bytes of effects.
 #[derive(Default)]
 pub(super) struct Rehearsal {
     pub(super) bytes: u64,
@@ -33,7 +32,8 @@ impl EffectSink for Rehearsal {
     }
 }
 
-/// Gathers effects into records and appends them. Flushes and makes segments itself: nobody else works on the log.
+/// Collects effects into records and appends them. It also flushes and prepares segments, as the only user of
+/// the log.
 pub(super) struct LogWriter {
     log: Log,
     appender: Appender,
@@ -46,7 +46,8 @@ impl LogWriter {
         LogWriter { log, appender, record: Vec::with_capacity(RECORD_BYTES) }
     }
 
-    /// Removes every key, and the log that made them; puts these libraries of functions and settings, which that log made, too.
+    /// Removes every key, and the log before that; writes these function libraries and settings again, which
+    /// were in that log.
     pub(super) fn forget_keys(
         &mut self,
         libraries: &Libraries,
@@ -58,12 +59,12 @@ impl LogWriter {
         libraries.iter().for_each(|library| library.with_effect(|effect| self.put(effect)));
         settings.effects().for_each(|effect| self.put(&effect));
         self.sync()?;
-        // Nobody has pinned anything: there is no server.
+        // There is no server, so no part of the log is pinned.
         self.log.truncate_before(dead_before)?;
         Ok(())
     }
 
-    /// Appends what is gathered and makes everything durable.
+    /// Appends the collected effects and makes everything durable.
     pub(super) fn sync(&mut self) -> Result<(), ImportError> {
         self.append()?;
         Ok(self.log.flush_all()?)
@@ -83,11 +84,11 @@ impl LogWriter {
         loop {
             match self.log.admit(bytes) {
                 Admission::Go => return Ok(()),
-                // An import recovers without leaving anything out.
+                // Frozen cannot happen: an import recovers without leaving anything out.
                 Admission::NoRoom | Admission::Frozen => {
                     return Err(ImportError::NoRoom(self.log.no_room_reason()));
                 }
-                // A poisoned log says why when it is flushed.
+                // The flush returns the error of a poisoned log.
                 Admission::Wait | Admission::Stalled | Admission::Poisoned => {
                     self.log.flush()?;
                     if self.log.needs_segment() {

@@ -1,4 +1,4 @@
-//! Import and export against each other, on a simulated disk that fails and crashes.
+//! Imports and exports against each other, on a simulated disk that fails and crashes.
 
 use std::sync::{Arc, LazyLock};
 
@@ -55,7 +55,7 @@ fn digest(disk: &Arc<SimDisk>) -> Digest {
     place(disk).load(&|_, _, _| {}).unwrap().0.digest()
 }
 
-/// A file of one string for each key and value.
+/// A file with one string per pair of key and value.
 fn strings(pairs: &[(&str, &str)]) -> Vec<u8> {
     let mut writer = FileWriter::begin(Vec::new(), 10);
     for (key, value) in pairs {
@@ -64,7 +64,7 @@ fn strings(pairs: &[(&str, &str)]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Collections of every type that take several parts, beside small ones, with and without deadlines.
+/// Collections of every type in several parts, and small ones, with and without deadlines.
 fn all_types() -> Vec<u8> {
     let long = |index: usize| format!("{index}-{}", "x".repeat(300));
     let mut writer = FileWriter::begin(Vec::new(), 12);
@@ -122,7 +122,7 @@ fn all_types_arrive_and_leave() {
     assert_eq!(fields.len(), 2000 - 667);
     assert_eq!(fields.field(name.as_bytes()).unwrap().expire_at_ms, Some(NOW_MS + 1 + 5));
     drop(slot);
-    // Out again, and into another directory.
+    // Exported again, and imported into another directory.
     let file = exported(&disk, 12, false).unwrap();
     let other = self::disk();
     other.write_file(Path::new(FILE), &file);
@@ -205,7 +205,7 @@ fn a_disk_that_is_too_small_is_told_before_or_can_be_made_larger() {
     disk.set_space_limit(Some(used + 1_000_000));
     let error = imported(&disk, Existing::Refused).unwrap_err();
     let ImportError::TooLarge { needed, .. } = error else { panic!("{error}") };
-    // Room for the changes, but not for what stands around them in the log.
+    // Room for the changes, but not for the framing of the log.
     disk.set_space_limit(Some(used + needed));
     let error = imported(&disk, Existing::Refused).unwrap_err();
     let ImportError::Interrupted { cause, .. } = &error else { panic!("{error}") };
@@ -216,8 +216,8 @@ fn a_disk_that_is_too_small_is_told_before_or_can_be_made_larger() {
     refuse_unfinished(&*disk, Path::new(DIR)).unwrap();
 }
 
-/// Whatever the moment at which the machine stops: either the directory says that it holds a part, or it holds everything;
-/// and the import that is run again ends as if nothing had happened.
+/// At any crash point the directory is marked as partial or complete; repeating the import has the same
+/// result as without a crash.
 #[test]
 fn a_crash_at_any_io_leaves_a_directory_that_says_so() {
     let small = strings(&[("a", "1"), ("b", "2")]);
@@ -294,7 +294,7 @@ fn libraries_of_functions_come_and_go_with_the_file() {
     assert_eq!((done.libraries, done.refused_libraries), (1, 1));
     assert_eq!(done.first_refusal.as_deref(), Some("its function G is in another library"));
     assert_ne!(digest(&disk), before);
-    // Keys that have expired are removed with the log that made them; libraries are not.
+    // Expired keys are removed together with their log; libraries are written again.
     let mut writer = FileWriter::begin(Vec::new(), 10);
     writer.key(b"k", Some(NOW_MS + 1)).string_value(b"v");
     disk.write_file(Path::new(FILE), &writer.finish().unwrap());
@@ -328,7 +328,7 @@ fn the_summary_names_what_is_missing() {
     );
 }
 
-/// A key by chance: database, name, deadline, type, elements.
+/// A random key: database, name, deadline, type, elements.
 type Drawn = (u8, Vec<u8>, Option<u16>, u8, Vec<(Vec<u8>, i16)>);
 
 fn drawn() -> impl Strategy<Value = Drawn> {
@@ -369,7 +369,7 @@ fn put(keyspace: &Keyspace, (db, key, deadline, kind, elements): &Drawn) {
     }
 }
 
-/// Adds entries, one of which is deleted, and a group in which something is pending.
+/// Adds entries, one of which is deleted, and a group with a pending entry.
 fn stream_effects<'a>(db: DbId, key: &'a [u8], pairs: &'a [[&'a [u8]; 2]], effects: &mut Vec<Effect<'a>>) {
     const DELETED: &[StreamId] = &[StreamId::new(1, 0)];
     const DELIVERED: &[Delivery] = &[Delivery { id: StreamId::new(1, 1), time_ms: 77, count: 2 }];
@@ -391,7 +391,7 @@ fn stream_effects<'a>(db: DbId, key: &'a [u8], pairs: &'a [[&'a [u8]; 2]], effec
     ]);
 }
 
-/// The effects that make the same keyspace, into the log of a directory.
+/// Writes effects that make the same keyspace into the log of a directory.
 fn store(disk: &Arc<SimDisk>, drawn: &[Drawn]) -> Digest {
     let keyspace = Keyspace::new(keyspace::Options { hash_seed: 1 });
     drawn.iter().for_each(|drawn| put(&keyspace, drawn));

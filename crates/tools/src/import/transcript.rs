@@ -1,8 +1,8 @@
-//! From the elements of an RDB file to effects.
+//! Converts the elements of an RDB file to effects.
 //!
 //! Invariants
-//! - A key is there whole or not at all, wherever the log ends: until a large collection is complete it has a deadline that
-//!   has long passed, and an expired key is absent. So an import that is repeated finds no half of a key.
+//! - A key is complete or absent wherever the log ends: until a large collection is complete it has a
+//!   deadline in the past, and an expired key is absent. So a repeated import never finds a part of a key.
 //! - Memory is bounded by [`PART_BYTES`] and the longest element.
 
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use rdb::{Element, FileError, Key, Kind, PassedOver, StreamElement, Visitor};
 
 use super::{Existing, ImportError, Imported, log_writer::EffectSink};
 
-/// A collection is written in parts of about this size.
+/// The approximate size of the parts in which a collection is written.
 const PART_BYTES: usize = 256 << 10;
-/// The deadline of a key that is not complete.
+/// The deadline of an incomplete key.
 const UNFINISHED_MS: u64 = 1;
 
-/// See the module documentation.
+/// The visitor of an RDB file that writes effects to a sink.
 pub(super) struct Transcript<'k, S> {
     pub(super) sink: S,
-    /// What is counted.
+    /// The counts so far.
     pub(super) imported: Imported,
-    /// The keys that are there, unless there are none that matter.
+    /// The keyspace before the import; `None` if its keys do not matter.
     present: Option<&'k Keyspace>,
     existing: Existing,
     now_ms: u64,
-    /// The libraries of functions that there are, with those that were written.
+    /// The present libraries, including those imported so far.
     libraries: Arc<Libraries>,
-    /// Made for the first library of the file.
+    /// Created for the first library of the file.
     reader: Option<LibraryReader>,
-    /// The key that is being written.
+    /// The key being imported.
     db: DbId,
     key: Vec<u8>,
     kind: Kind,
@@ -43,13 +43,13 @@ pub(super) struct Transcript<'k, S> {
     fate: Fate,
     items: ItemsBuf,
     scored: ScoredItemsBuf,
-    /// The fields among the items that expire.
+    /// The fields in `items` that have a deadline.
     deadlines: Vec<(u64, Vec<u8>)>,
     deadline_bytes: usize,
     stream: OpenStream,
 }
 
-/// The stream that is being written.
+/// The stream being imported.
 #[derive(Default)]
 struct OpenStream {
     group: Vec<u8>,
@@ -58,14 +58,14 @@ struct OpenStream {
     bytes: usize,
 }
 
-/// What becomes of the key that is being read.
+/// The treatment of the key being imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// Its elements are passed over.
+    /// Its elements are skipped.
     LeftOut,
-    /// Nothing of it is written yet; `replaces` another one.
+    /// Nothing is written yet; it `replaces` an existing key.
     Wanted { replaces: bool },
-    /// A part of it is.
+    /// A part is written.
     Begun { replaces: bool },
 }
 
@@ -97,10 +97,10 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
         }
     }
 
-    /// Adds a library of the file to those that there are, in place of the one of its name.
+    /// Adds a library of the file to the present ones, replacing one with the same name.
     ///
     /// # Errors
-    /// It cannot be; the text says why.
+    /// The reason, if it cannot be added.
     fn join(&mut self, library: Library) -> Result<(), String> {
         let library = Arc::new(library);
         let others = self.libraries.iter().filter(|other| other.name != library.name);
@@ -131,7 +131,7 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
         self.items.size_bytes() + self.scored.size_bytes() + self.deadline_bytes
     }
 
-    /// Writes what is gathered of the key; if it `is_last`, the key becomes visible.
+    /// Writes the collected elements of the key; after the last part (`is_last`) the key becomes visible.
     fn write_part(&mut self, is_last: bool) -> Result<(), ImportError> {
         let (db, key) = (self.db, self.key.as_slice());
         let value = match self.kind {
@@ -148,7 +148,7 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
                 self.sink.put(&Effect::Put { db, key, value, expire_at_ms });
                 replaces
             }
-            // The rest may have been fields that have expired.
+            // The remaining fields may all have expired.
             Fate::Begun { replaces } if self.items.is_empty() && self.scored.is_empty() => replaces,
             Fate::Begun { replaces } => {
                 self.sink.put(&match value {
@@ -172,7 +172,7 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
         self.sink.boundary()
     }
 
-    /// Writes the next part of a stream, which is a key that has expired until it is whole.
+    /// Writes the next part of a stream, whose key counts as expired until it is complete.
     fn write_stream(&mut self, element: &StreamElement<'_>) -> Result<(), ImportError> {
         let (db, key) = (self.db, self.key.as_slice());
         if let Fate::Wanted { replaces } = self.fate {
@@ -205,7 +205,7 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
         self.sink.boundary()
     }
 
-    /// Fields that expire at one time take one effect.
+    /// Writes one effect for all fields with the same deadline.
     fn write_deadlines(&mut self) {
         self.deadlines.sort_unstable();
         for group in self.deadlines.chunk_by(|(one, _), (other, _)| one == other) {
@@ -283,7 +283,7 @@ impl<S: EffectSink> Visitor for Transcript<'_, S> {
             Fate::Wanted { .. }
                 if self.kind != Kind::String && self.items.is_empty() && self.scored.is_empty() =>
             {
-                // Nothing in it, or nothing that has not expired.
+                // No elements, or only expired ones.
                 self.imported.empty += 1;
                 return Ok(());
             }

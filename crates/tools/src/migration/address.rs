@@ -1,42 +1,42 @@
-//! Where a server is and how to get in: `redis://[[USER]:PASSWORD@]HOST[:PORT][/]`, or `HOST[:PORT]`.
+//! The address and credentials of a server: `redis://[[USER]:PASSWORD@]HOST[:PORT][/]`, or `HOST[:PORT]`.
 
 use std::{fmt, str::FromStr};
 
-/// Port of Redis, and of Sheaf.
+/// The default port of Redis and Sheaf.
 const DEFAULT_PORT: u16 = 6379;
 
-/// See the module documentation. Shown without its password.
+/// The address and credentials of a server. Displayed without the password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// The host, an IPv6 address without its brackets.
+    /// The host; an IPv6 address without brackets.
     pub host: String,
     /// The port of the Redis protocol.
     pub port: u16,
-    /// Who to be there; without one, the user `default`.
+    /// The user; `None` for the user `default`.
     pub user: Option<String>,
-    /// What to say at the door.
+    /// The password; `None` for no authentication.
     pub password: Option<String>,
 }
 
-/// Why a text is no address.
+/// Why a text is not an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Something else than `redis://` or `valkey://` stands in front.
+    /// The scheme is neither `redis` nor `valkey`.
     #[error("it begins with redis:// or valkey://, or is HOST:PORT")]
     Scheme,
-    /// TLS.
+    /// The scheme requires TLS.
     #[error("TLS is not spoken yet: go through a tunnel, such as stunnel or ssh -L")]
     Tls,
-    /// No host.
+    /// The host is missing.
     #[error("the host is missing")]
     Host,
-    /// A port that is none.
+    /// The port is invalid.
     #[error("the port is a number from 1 to 65535")]
     Port,
-    /// Something behind the port.
+    /// Text follows the port.
     #[error("all databases are copied: nothing follows the port")]
     Path,
-    /// A percent sign without two digits, or bytes that are no text.
+    /// A percent sign without two hexadecimal digits, or bytes that are not UTF-8.
     #[error("%XX in user or password is malformed")]
     Escape,
 }
@@ -51,7 +51,7 @@ impl FromStr for Address {
             Some(("rediss" | "valkeys", _)) => return Err(AddressError::Tls),
             Some(_) => return Err(AddressError::Scheme),
         };
-        // A password may hold an @ of its own.
+        // A password may contain an unescaped @.
         let (credentials, place) = match rest.rsplit_once('@') {
             Some((credentials, place)) => (Some(credentials), place),
             None => (None, rest),

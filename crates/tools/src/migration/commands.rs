@@ -1,14 +1,13 @@
-//! Commands in the form of the protocol, one after the other, with the place where each ends.
+//! Encoded commands, one after the other, with the end of each.
 
-/// See the module documentation.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Commands {
     pub(super) bytes: Vec<u8>,
-    /// Where each command ends in `bytes`.
+    /// The end of each command in `bytes`.
     pub(super) ends: Vec<usize>,
 }
 
-/// Arguments of a command that is not complete.
+/// The encoded arguments of an incomplete command.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
     pub(super) bytes: Vec<u8>,
@@ -32,14 +31,13 @@ impl Arguments {
 }
 
 impl Commands {
-    /// Adds a command.
     pub(super) fn push(&mut self, arguments: &[&[u8]]) {
         self.push_header(arguments.len());
         arguments.iter().for_each(|argument| push_bulk(&mut self.bytes, argument));
         self.ends.push(self.bytes.len());
     }
 
-    /// Adds a command whose last arguments were gathered, and takes these away.
+    /// Adds a command with these first arguments and the collected last ones, which are cleared.
     pub(super) fn push_gathered(&mut self, first: &[&[u8]], last: &mut Arguments) {
         self.push_header(first.len() + last.count);
         first.iter().for_each(|argument| push_bulk(&mut self.bytes, argument));

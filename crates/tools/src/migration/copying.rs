@@ -1,4 +1,4 @@
-//! The first part of a copy: everything that the source holds.
+//! The first part of a copy: all keys of the source.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -17,9 +17,9 @@ use super::{
 };
 use crate::import;
 
-/// How often a server that cannot be reached is tried again, and a source told that its replica is alive.
+/// The period of reconnection attempts, and of acknowledgements to the source.
 pub(super) const TICK_PERIOD: Duration = Duration::from_secs(1);
-/// Batches of commands between the file and the target.
+/// Maximum number of batches of commands queued between the file and the target.
 const BATCHES_MAX: usize = 4;
 
 /// A copy into a running server.
@@ -27,18 +27,18 @@ pub(super) struct Copy<'a> {
     pub(super) options: &'a Options,
     into: &'a IntoServer,
     pub(super) target: Target,
-    /// Names of the target's commands.
+    /// Names of the target's commands, in lower case.
     pub(super) supported: HashSet<Vec<u8>>,
     left_out: LeftOut,
     pub(super) status: Status,
     pub(super) interruption: Interruption,
     keys: u64,
-    /// Commands that were forwarded.
+    /// Number of forwarded commands.
     pub(super) forwarded: u64,
 }
 
 impl<'a> Copy<'a> {
-    /// Connects to the target, which must be empty or may be emptied.
+    /// Connects to the target, which must be empty unless it may be flushed.
     pub(super) async fn open(options: &'a Options, into: &'a IntoServer) -> Result<Self, MigrationError> {
         let interruption = Interruption::new()?;
         let mut target = Target::open(&into.target).await?;
@@ -51,7 +51,7 @@ impl<'a> Copy<'a> {
         Ok(Copy { options, into, target, supported, left_out, status, interruption, keys: 0, forwarded: 0 })
     }
 
-    /// Copies, and follows until it is interrupted.
+    /// Copies, and then follows until interrupted.
     pub(super) async fn run(mut self) -> Result<(), MigrationError> {
         loop {
             let (source, position) = self.copy_keys().await?;
@@ -70,14 +70,14 @@ impl<'a> Copy<'a> {
                         "the source no longer has the writes since the copy began: the copy starts again",
                     );
                     (self.left_out, self.forwarded) = (LeftOut::default(), 0);
-                    // A transaction may be open on the connection.
+                    // The old connection may have an open transaction.
                     self.target = Target::open(&self.into.target).await?;
                 }
             }
         }
     }
 
-    /// Copies all keys, as they are at the position that is returned.
+    /// Copies all keys, in their state at the returned position.
     async fn copy_keys(&mut self) -> Result<(Source, Position), MigrationError> {
         let bars = Arc::new(ProgressBars::default());
         let copied = self.copy_keys_showing(&bars).await;
@@ -107,7 +107,7 @@ impl<'a> Copy<'a> {
         if !self.left_out.is_empty() && !self.into.skips_unsupported {
             return Err(MigrationError::Unsupported(self.left_out.to_string().trim_end().into()));
         }
-        // One of its own: the loading has all of `self`.
+        // A separate one, because `load` borrows all of `self`.
         let mut interruption = Interruption::new()?;
         let loading = self.load(&spool, position.offset, bars);
         tokio::select! {
@@ -117,7 +117,7 @@ impl<'a> Copy<'a> {
         Ok((source, position))
     }
 
-    /// Sends the keys of the file.
+    /// Sends the keys of the file to the target.
     async fn load(&mut self, spool: &Spool, offset: u64, bars: &ProgressBars) -> Result<(), MigrationError> {
         if self.into.flushes {
             self.target.flush().await?;
@@ -148,7 +148,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Takes the replies of the target that have come.
+    /// Handles the received replies of the target.
     pub(super) fn take_replies(&mut self) -> Result<(), MigrationError> {
         while let Some(refusal) = self.target.next_refusal().map_err(MigrationError::TargetFailed)? {
             self.leave_out(refusal)?;
@@ -156,7 +156,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Goes on without a command, if that was allowed.
+    /// Records an omitted command, if omissions are allowed; otherwise ends the copy.
     pub(super) fn leave_out(&mut self, refusal: Refusal) -> Result<(), MigrationError> {
         let may_go_on = self.into.skips_unsupported && refusal.is_of_the_command();
         let Refusal { command, key, error } = refusal;
@@ -171,7 +171,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// What people are told at the end.
+    /// The text printed at the end.
     fn summary(&self, offset: u64, ahead_bytes: Option<u64>) -> String {
         let ahead = match ahead_bytes {
             Some(0) => "the source has written nothing else".into(),
@@ -187,7 +187,7 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// The file of the source, complete, with the connection on which its writes follow.
+/// Receives the source's RDB file, and returns it with the connection on which the later writes follow.
 pub(super) async fn receive(
     options: &Options,
     bars: &ProgressBars,
@@ -219,12 +219,12 @@ async fn receive_once(
         None => bars.show(Stage::Receiving, done, 0),
     };
     source.receive_file(spool.file.clone(), show).await?;
-    // A source that made the file as it sent it sends nothing else before it hears that it has come.
+    // A source that sends the file while creating it sends nothing more before this acknowledgement.
     source.acknowledge(position.offset).await?;
     Ok((source, position, spool))
 }
 
-/// Verifies the whole file; returns what it holds that cannot be copied.
+/// Verifies the whole file; returns its unsupported data.
 async fn verify(spool: &Spool, bars: Arc<ProgressBars>) -> Result<LeftOut, MigrationError> {
     let path = spool.path().to_path_buf();
     let verifying = move || import::verify(&path, &|stage, done, total| bars.show(stage, done, total));
@@ -240,7 +240,8 @@ async fn verify(spool: &Spool, bars: Arc<ProgressBars>) -> Result<LeftOut, Migra
     Ok(left_out)
 }
 
-/// Waits for `work`, and tells the source meanwhile that its replica is alive. That it is not itself shows when it is read.
+/// Waits for `work`, and meanwhile acknowledges to the source so that it keeps the connection. A lost
+/// connection is found at the next read.
 async fn keep_alive<T>(source: &mut Source, offset: u64, work: impl Future<Output = T>) -> T {
     let mut ticks = tokio::time::interval(TICK_PERIOD);
     let mut work = std::pin::pin!(work);

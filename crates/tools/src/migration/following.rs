@@ -1,4 +1,4 @@
-//! The second part of a copy: what the source writes, until somebody says that it is enough.
+//! The second part of a copy: forwards the source's writes until the user ends it.
 
 use super::{
     MigrationError,
@@ -11,45 +11,46 @@ use super::{
     watch::{Seen, Watch},
 };
 
-/// Seconds after which a source that says nothing is gone: a master says something every ten.
+/// Seconds of silence after which the source is considered lost; a master sends something every ten.
 const SILENT_TICKS_MAX: u32 = 60;
-/// Seconds for what the source has when it is said that it is enough.
+/// Seconds to wait, once the user has ended the copy, for the writes that the source has already made.
 const STOP_TICKS_MAX: u32 = 10;
 
-/// How following ended.
+/// Why following ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// Somebody said that it is enough.
+    /// The user ended it.
     Stopped {
-        /// The target has everything up to here.
+        /// The target has everything up to this offset.
         offset: u64,
-        /// Bytes that the source has written since, if it says so.
+        /// Bytes that the source has written since, if known.
         ahead_bytes: Option<u64>,
     },
-    /// The source has no longer what is behind this position.
+    /// The source no longer has the writes behind this offset.
     Forgotten {
-        /// The position.
+        /// The offset.
         offset: u64,
     },
 }
 
-/// Where the copy has come to.
+/// The state of following.
 struct Following {
     stream: Stream,
     watch: Watch,
-    /// The source wants to know how far the copy is.
+    /// The source has requested an acknowledgement.
     is_ack_wanted: bool,
     was_in_sync: bool,
-    /// It is enough: how often the source had been asked for its offset then, and the seconds since.
+    /// Set once the user has ended the copy: the number of offset queries to the source by then, and the
+    /// seconds since.
     stop: Option<(u64, u32)>,
 }
 
 impl Following {
-    /// Whether everything has come that the source had when it was said that it is enough.
+    /// Whether everything that the source had when the user ended the copy has been received.
     fn has_reached_its_end(&self) -> bool {
         let Some((asked, ticks)) = self.stop else { return false };
         let Seen { times, offset } = self.watch.seen();
-        // The answer may have been on its way then; the next one was not.
+        // The first reply since may have been under way by then; the second was not.
         let is_known = times >= asked + 2;
         let goal = offset.filter(|_| is_known);
         ticks >= STOP_TICKS_MAX
@@ -59,7 +60,7 @@ impl Following {
 }
 
 impl Copy<'_> {
-    /// Forwards what comes behind a position.
+    /// Forwards the writes behind a position.
     pub(super) async fn follow(
         &mut self,
         mut source: Source,
@@ -108,7 +109,8 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Forwards what comes on one connection: until it is lost, which is returned, or it is enough.
+    /// Forwards the writes from one connection, until it is lost (returns the error) or the end is reached
+    /// (`None`).
     async fn forward_all(
         &mut self,
         source: &mut Source,
@@ -137,7 +139,7 @@ impl Copy<'_> {
                 moved = self.target.exchange() => moved.map_err(MigrationError::TargetFailed)?,
                 () = following.watch.changed() => self.tell_when_in_sync(following),
                 _ = ticks.tick() => {
-                    // A source that is not read says nothing.
+                    // While the target has no room, the source is not read and so appears silent.
                     silent_ticks = if self.target.has_room() { silent_ticks + 1 } else { 0 };
                     if silent_ticks > SILENT_TICKS_MAX {
                         return Ok(Some(source.peer.lost("it says nothing")));
@@ -160,7 +162,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Passes on what has come, as far as the target takes it.
+    /// Forwards received writes, as far as the target has room.
     fn forward(&mut self, source: &mut Source, following: &mut Following) -> Result<(), MigrationError> {
         while self.target.has_room() {
             let (target, is_ack_wanted) = (&mut self.target, &mut following.is_ack_wanted);
@@ -186,7 +188,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// The position that the target has reached.
+    /// The offset up to which the target has applied the writes.
     fn applied(&self, following: &Following) -> u64 {
         if self.target.is_settled() { following.stream.boundary() } else { self.target.applied() }
     }
@@ -204,7 +206,7 @@ impl Copy<'_> {
         self.status.show(Progress { offset, lag_bytes, commands: self.forwarded });
     }
 
-    /// Says it once.
+    /// Prints that the copy is in sync, once.
     fn tell_when_in_sync(&mut self, following: &mut Following) {
         if !following.was_in_sync && self.lag_bytes(following) == Some(0) {
             following.was_in_sync = true;
@@ -217,7 +219,7 @@ impl Copy<'_> {
     }
 }
 
-/// Tries once a second until there is a connection again.
+/// Tries once a second to connect again.
 async fn reconnect(
     options: &super::Options,
     position: &Position,

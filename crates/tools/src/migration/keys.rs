@@ -1,16 +1,17 @@
-//! An RDB file as commands that make its keys.
+//! Converts an RDB file to commands that create its keys.
 //!
 //! ```text
-//! SELECT db | SET key value [PXAT ms] | RPUSH, SADD, ZADD, HSET key ... (in parts) [HPEXPIREAT key ...] [PEXPIREAT key ms]
-//!           | XADD key ... (in turn) XSETID key ... [XGROUP CREATE, XGROUP CREATECONSUMER, XCLAIM key ...]    a stream
+//! SELECT db
+//! | SET key value [PXAT ms]
+//! | RPUSH, SADD, ZADD, HSET key ... (in parts) [HPEXPIREAT key ...] [PEXPIREAT key ms]
+//! | XADD key ... (in turn) XSETID key ... [XGROUP CREATE, XGROUP CREATECONSUMER, XCLAIM key ...]    a stream
 //! ```
 //!
-//! What it is: a visitor of the file, and the sending of what it makes, in batches, to whoever passes them on.
-//! What it is not: a judge: the file was verified before. What has expired is sent like everything else, because the
-//! source alone says what has expired.
+//! A visitor of the file that sends the commands in batches to a channel. The file was verified before.
+//! Expired keys are sent like all others, because only the source decides about expiry.
 //!
 //! Invariants
-//! - Memory does not depend on the size of a collection.
+//! - Memory is independent of the size of collections.
 
 use std::sync::Arc;
 
@@ -22,32 +23,33 @@ use tokio::sync::mpsc::Sender;
 use super::commands::{Arguments, Commands};
 use super::open_stream::OpenStream;
 
-/// Elements of a collection are sent in commands of about this size.
+/// The approximate size of the commands that carry elements of a collection.
 const PART_BYTES: usize = 256 << 10;
-/// A batch is passed on once it has so many bytes.
+/// A batch is sent once it has this many bytes.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Commands, and how much of the file they and those before them stand for.
+/// Commands, with the position in the file after them.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) commands: Commands,
     pub(super) position: u64,
-    /// How many keys begin in it.
+    /// Number of keys that begin in it.
     pub(super) keys: u64,
 }
 
-/// Why a file was not passed on whole.
+/// Why a file was not converted completely.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the copy of the source's data cannot be read again: {0}")]
     File(#[from] FileError),
-    /// Nobody takes the commands any more.
+    /// The receiver of the batches has ended.
     #[error("the copying has ended")]
     Ended,
 }
 
-/// Reads a file and passes on what makes its keys. Waits whenever `batches` is full, so not for a thread with tasks.
+/// Reads a file and sends the commands that create its keys. Blocks while `batches` is full, so it must not
+/// run on an async thread.
 pub(super) fn pass_on(file: Arc<dyn File>, batches: Sender<Batch>) -> Result<Header, KeysError> {
     let position = std::cell::Cell::new(0);
     let moved = |bytes| position.set(bytes);
@@ -60,7 +62,7 @@ pub(super) fn pass_on(file: Arc<dyn File>, batches: Sender<Batch>) -> Result<Hea
     Ok(header)
 }
 
-/// The visitor. `S` takes batches.
+/// The visitor; `S` sends batches.
 struct Translation<S> {
     send: S,
     batch: Batch,
@@ -70,7 +72,7 @@ struct Translation<S> {
     expire_at_ms: Option<u64>,
     /// Elements that are not in a command yet.
     elements: Arguments,
-    /// The fields among them that expire.
+    /// The fields in `elements` that have a deadline.
     deadlines: Vec<(u64, Vec<u8>)>,
     score: Vec<u8>,
     stream: OpenStream,
@@ -100,7 +102,7 @@ impl<S: FnMut(Batch) -> Result<(), KeysError>> Translation<S> {
         }
     }
 
-    /// Puts the elements that were gathered into a command.
+    /// Writes the collected elements as a command.
     fn write_part(&mut self) -> Result<(), KeysError> {
         let name: &[u8] = match self.kind {
             Kind::List => b"RPUSH",
@@ -112,7 +114,7 @@ impl<S: FnMut(Batch) -> Result<(), KeysError>> Translation<S> {
         if !self.elements.is_empty() {
             self.batch.commands.push_gathered(&[name, &self.key], &mut self.elements);
         }
-        // Fields that expire at one time take one command.
+        // One command for all fields with the same deadline.
         self.deadlines.sort_unstable();
         for group in self.deadlines.chunk_by(|(one, _), (other, _)| one == other) {
             let (mut deadline, mut count) = (itoa::Buffer::new(), itoa::Buffer::new());
@@ -127,7 +129,7 @@ impl<S: FnMut(Batch) -> Result<(), KeysError>> Translation<S> {
         self.send_full()
     }
 
-    /// Passes the batch on if there is much in it.
+    /// Sends the batch if it is full.
     fn send_full(&mut self) -> Result<(), KeysError> {
         if self.batch.commands.bytes.len() >= BATCH_BYTES {
             return (self.send)(std::mem::take(&mut self.batch));
@@ -197,7 +199,7 @@ impl<S: FnMut(Batch) -> Result<(), KeysError>> Visitor for Translation<S> {
     }
 
     fn passed_over(&mut self, _: PassedOver) -> Result<(), KeysError> {
-        // Counted when the file was verified.
+        // Counted during the verification.
         Ok(())
     }
 }
@@ -208,7 +210,7 @@ mod tests {
 
     use super::*;
 
-    /// The commands that a visit makes, in words, batch by batch.
+    /// The commands made by a visit, as words, batch by batch.
     fn translated(visit: impl FnOnce(&mut dyn Visitor<Error = KeysError>)) -> Vec<Vec<String>> {
         let mut batches = Vec::new();
         let mut translation = Translation::new(|batch: Batch| {

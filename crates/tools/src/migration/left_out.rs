@@ -1,11 +1,10 @@
-//! What could not be copied: which commands, how often, the first key of each, and why.
+//! Omissions of a copy: by command, their number, the first key, and the reason.
 
 use std::{collections::BTreeMap, fmt};
 
-/// Names that are kept apart; a source that uses more names that the target does not have is counted without them.
+/// Maximum number of distinct names. Further names are only counted.
 const NAMES_MAX: usize = 256;
 
-/// See the module documentation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LeftOut {
     by_name: BTreeMap<String, Commands>,
@@ -20,7 +19,7 @@ struct Commands {
 }
 
 impl LeftOut {
-    /// Counts `count` of a name. Returns whether it is the first of this name.
+    /// Counts `count` omissions of a name. Returns whether they are the first of this name.
     pub(super) fn add(&mut self, name: &str, count: u64, key: &str, why: &str) -> bool {
         if let Some(commands) = self.by_name.get_mut(name) {
             commands.count += count;

@@ -1,17 +1,17 @@
-//! The stream of which commands are being made.
+//! The stream whose commands are being made.
 //!
 //! ```text
-//! XADD key id ... (in turn) | XSETID | XGROUP CREATE | XGROUP CREATECONSUMER | XCLAIM key group consumer 0 id ... FORCE
+//! XADD key id ... (in turn) | XSETID | XGROUP CREATE | XGROUP CREATECONSUMER
+//!                           | XCLAIM key group consumer 0 id ... FORCE
 //! ```
 //!
-//! What it is: the names that later parts refer to. What is pending and not in the stream any more cannot be claimed, and is
-//! pending no more on the other side.
+//! It remembers names that later parts refer to. Pending entries that are no longer in the stream cannot be
+//! claimed, and are not pending in the target.
 
 use rdb::{StreamElement, StreamHead, StreamId};
 
 use super::commands::Commands;
 
-/// See the module documentation.
 #[derive(Default)]
 pub(super) struct OpenStream {
     has_entries: bool,
@@ -20,7 +20,7 @@ pub(super) struct OpenStream {
 }
 
 impl OpenStream {
-    /// Adds the commands that make a part of the stream at a key.
+    /// Adds the commands for a part of the stream at `key`.
     pub(super) fn write(&mut self, element: StreamElement<'_>, key: &[u8], commands: &mut Commands) {
         match element {
             StreamElement::Entry { id, pairs } => {
@@ -32,7 +32,7 @@ impl OpenStream {
             }
             StreamElement::Head(StreamHead { last_id, max_deleted_id, entries_added }) => {
                 if !self.has_entries {
-                    // No other command makes a stream without entries and groups.
+                    // No other command creates a stream without entries and groups.
                     let id = shown(last_id.max((0, 1)));
                     commands.push(&[b"XADD", key, b"MAXLEN", b"0", id.as_bytes(), b"f", b"v"]);
                 }

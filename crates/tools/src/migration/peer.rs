@@ -1,4 +1,4 @@
-//! What the connections to source and target have in common: bytes in, bytes out, a command and its reply.
+//! A connection to source or target: received bytes, and commands with their replies.
 
 use std::time::Duration;
 
@@ -11,61 +11,62 @@ use wire::{DecodeError, DecodeLimits, Value, decode};
 use super::{address::Address, commands::Commands};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A peer that says nothing for so long, when it should, is gone. Redis' own limit between master and replica.
+/// Silence after which a peer that should send is considered lost: Redis' own limit between master and
+/// replica.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How much is read at a time.
+/// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
-/// Taken bytes at the front of the buffer are removed once they are so many.
+/// Consumed bytes at the front of the buffer are removed once there are this many.
 const TAKEN_BYTES_MAX: usize = 1 << 20;
 
-/// Why a server cannot be talked to.
+/// Why the communication with a server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// Nobody answers there.
+    /// The connection cannot be established.
     #[error("cannot connect to the {role} {address}: {reason}")]
     Unreachable {
         /// `source` or `target`.
         role: &'static str,
         /// Host and port.
         address: String,
-        /// What the OS said.
+        /// The error of the operating system, or a timeout.
         reason: String,
     },
-    /// There was a connection.
+    /// An established connection was lost.
     #[error("lost the connection to the {role} {address}: {reason}")]
     Lost {
         /// `source` or `target`.
         role: &'static str,
         /// Host and port.
         address: String,
-        /// What the OS said.
+        /// The error of the operating system, or another reason.
         reason: String,
     },
-    /// It answers with an error.
+    /// It replies with an error.
     #[error("the {role} {address} refuses {command}: {text}{}", advice(command, text))]
     Refused {
         /// `source` or `target`.
         role: &'static str,
         /// Host and port.
         address: String,
-        /// What it was asked.
+        /// The name of the command.
         command: String,
-        /// Its answer.
+        /// The error reply.
         text: String,
     },
-    /// Something else answers there.
+    /// The reply is not of the Redis protocol.
     #[error("the {role} {address} does not speak the protocol of Redis: {reason}")]
     Foreign {
         /// `source` or `target`.
         role: &'static str,
         /// Host and port.
         address: String,
-        /// What is wrong.
+        /// A description of the error.
         reason: String,
     },
 }
 
-/// What to do about an error reply.
+/// Advice for an error reply.
 fn advice(command: &str, text: &str) -> &'static str {
     match text.split(' ').next().unwrap_or_default() {
         "ERR" if command == "REPLCONF" || command == "PSYNC" => {
@@ -81,7 +82,7 @@ fn advice(command: &str, text: &str) -> &'static str {
 }
 
 impl PeerError {
-    /// Whether it may be different the next time.
+    /// Whether the operation may succeed if repeated.
     pub(super) fn passes(&self) -> bool {
         match self {
             PeerError::Unreachable { .. } | PeerError::Lost { .. } => true,
@@ -93,18 +94,17 @@ impl PeerError {
     }
 }
 
-/// See the module documentation.
 pub(super) struct Peer {
     pub(super) stream: TcpStream,
     role: &'static str,
     address: String,
     received: Vec<u8>,
-    /// Bytes at the front of `received` that were taken.
+    /// Number of consumed bytes at the front of `received`.
     taken: usize,
 }
 
 impl Peer {
-    /// Connects, and says the password if there is one.
+    /// Connects, and authenticates if there is a password.
     pub(super) async fn open(role: &'static str, address: &Address) -> Result<Peer, PeerError> {
         let unreachable =
             |reason: String| PeerError::Unreachable { role, address: address.to_string(), reason };
@@ -140,19 +140,19 @@ impl Peer {
         }
     }
 
-    /// Sends a command, without waiting for a reply.
+    /// Sends a command without waiting for its reply.
     pub(super) async fn send(&mut self, arguments: &[&str]) -> Result<(), PeerError> {
         let mut commands = Commands::default();
         commands.push(&arguments.iter().map(|argument| argument.as_bytes()).collect::<Vec<_>>());
         self.stream.write_all(&commands.bytes).await.map_err(|error| self.lost(error))
     }
 
-    /// Sends a command and returns its reply, if that is no error.
+    /// Sends a command and returns its reply; an error reply is an error.
     pub(super) async fn ask(&mut self, arguments: &[&str]) -> Result<Value, PeerError> {
         self.send(arguments).await?;
         loop {
             match self.next_value()? {
-                // Only the name: the rest may be a password.
+                // Only the name of the command: its arguments may be a password.
                 Some(Value::Error(text)) => return Err(self.refused(arguments[0], &text)),
                 Some(value) => return Ok(value),
                 None => self.receive().await?,
@@ -160,17 +160,17 @@ impl Peer {
         }
     }
 
-    /// What has come and was not taken.
+    /// The received bytes that are not consumed.
     pub(super) fn buffer(&self) -> &[u8] {
         &self.received[self.taken..]
     }
 
-    /// Takes bytes from the front of the buffer.
+    /// Consumes bytes at the front of the buffer.
     pub(super) fn take(&mut self, bytes: usize) {
         self.taken += bytes;
     }
 
-    /// Waits until something has come. If this is cancelled, nothing is lost.
+    /// Waits until bytes are received. Cancel-safe.
     pub(super) async fn receive(&mut self) -> Result<(), PeerError> {
         self.make_room();
         match tokio::time::timeout(SILENCE_MAX, self.stream.read_buf(&mut self.received)).await {
@@ -181,7 +181,7 @@ impl Peer {
         }
     }
 
-    /// As [`Peer::receive`], without waiting; `false` if nothing has come.
+    /// As [`Peer::receive`], without waiting; `false` if nothing was received.
     pub(super) fn try_receive(&mut self) -> Result<bool, PeerError> {
         self.make_room();
         match self.stream.try_read_buf(&mut self.received) {
@@ -200,7 +200,7 @@ impl Peer {
         self.received.reserve(READ_BYTES);
     }
 
-    /// The next value of what has come, if it has come whole.
+    /// Consumes the next received value; `None` if it is incomplete.
     pub(super) fn next_value(&mut self) -> Result<Option<Value>, PeerError> {
         let found = decode(self.buffer(), &DecodeLimits::DEFAULT)
             .map_err(|error: DecodeError| self.foreign(error))?;

@@ -1,7 +1,7 @@
-//! The server that is copied: Redis or Valkey, to which this is a replica.
+//! The server to be copied: a Redis or Valkey of which this process is a replica.
 //!
-//! The port that a replica tells is left out: nobody must find a server there that could be made a master (Sentinel
-//! reads it from INFO).
+//! Replicas usually announce their port. It is omitted here, so that nobody (Sentinel reads it from INFO)
+//! takes this process for a server that could be promoted.
 
 use std::sync::Arc;
 
@@ -15,23 +15,22 @@ use super::{
     transfer::Transfer,
 };
 
-/// A place in the stream of a source's writes.
+/// A position in the stream of a source's writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Position {
-    /// Which stream: it changes with the master.
+    /// The id of the stream; it changes with the master.
     pub(super) replication_id: String,
-    /// Bytes from its begin.
+    /// Bytes since the begin of the stream.
     pub(super) offset: u64,
 }
 
-/// See the module documentation.
 pub(super) struct Source {
     pub(super) peer: Peer,
 }
 
 impl Source {
-    /// Connects as a replica that has nothing, or has everything up to a position. Returns the position of the RDB file
-    /// that follows; or, if the stream goes on behind the position that was given, that one.
+    /// Connects as a replica without data, or with all data up to `from`. Returns the position of the RDB
+    /// file that follows or, if the stream continues behind `from`, that position.
     pub(super) async fn open(
         address: &Address,
         from: Option<&Position>,
@@ -50,7 +49,7 @@ impl Source {
 
     async fn synchronized(&mut self, from: Option<&Position>) -> Result<Synchronized, PeerError> {
         let line = loop {
-            // It says that it is alive, while it asks itself.
+            // Empty lines keep the connection alive while the source is preparing.
             let alive = self.peer.buffer().iter().take_while(|byte| **byte == b'\n').count();
             self.peer.take(alive);
             match self.peer.next_value()? {
@@ -67,7 +66,7 @@ impl Source {
                 Ok(offset) => Ok(Synchronized::Full(Position { replication_id: (*id).into(), offset })),
                 Err(_) => Err(self.peer.foreign(format!("the answer to PSYNC is {line:?}"))),
             },
-            // The id is another one if its master has changed.
+            // There is a new id if the master has changed.
             (["CONTINUE", rest @ ..], Some(from)) => {
                 let replication_id = rest.first().map_or(from.replication_id.clone(), |id| (*id).into());
                 Ok(Synchronized::Continued(Position { replication_id, offset: from.offset }))
@@ -76,7 +75,8 @@ impl Source {
         }
     }
 
-    /// Writes the RDB file that follows to `file`; tells how many bytes have come, of how many if that is known.
+    /// Writes the RDB file that follows to `file`; `progress` is called with the bytes received and the
+    /// total, if known.
     pub(super) async fn receive_file(
         &mut self,
         file: Arc<dyn File>,
@@ -97,17 +97,17 @@ impl Source {
         }
     }
 
-    /// Tells the source how far the copy is. It also shows that this replica is alive.
+    /// Acknowledges an offset to the source, which also keeps the connection alive.
     pub(super) async fn acknowledge(&mut self, offset: u64) -> Result<(), PeerError> {
         self.peer.send(&["REPLCONF", "ACK", &offset.to_string()]).await
     }
 }
 
-/// How the source answers a replica.
+/// The source's reply to PSYNC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Synchronized {
-    /// An RDB file follows, of this position.
+    /// An RDB file of this position follows.
     Full(Position),
-    /// What is behind this position follows.
+    /// The writes behind this position follow.
     Continued(Position),
 }

@@ -1,4 +1,4 @@
-//! The RDB file of a source on this machine, between its arrival and its end.
+//! The source's RDB file on this machine, for the duration of the copy.
 
 use std::{
     io,
@@ -8,7 +8,7 @@ use std::{
 
 use env::{Disk, Entropy, File, RealDisk, RealEntropy};
 
-/// See the module documentation. Removed when dropped.
+/// A file in the spool directory, removed when dropped.
 pub(super) struct Spool {
     path: PathBuf,
     pub(super) file: Arc<dyn File>,
@@ -28,7 +28,7 @@ impl Spool {
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        // What is left behind is a file with a telling name in a directory for such files.
+        // A remaining file has a recognisable name, in a directory meant for such files.
         let _ = RealDisk.remove(&self.path);
     }
 }

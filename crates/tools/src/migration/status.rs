@@ -1,26 +1,25 @@
-//! What people see of a copy in progress, on standard error: notes always, and on a terminal a last line that changes.
+//! Output about a copy in progress, on standard error: notes, and on a terminal a status line below them.
 
 use std::io::{self, IsTerminal, Write};
 
 use env::{Clock, RealClock};
 
-/// See the module documentation.
 pub(super) struct Status {
     is_terminal: bool,
-    /// Whether there is a line that changes.
+    /// Whether the status line is displayed.
     is_shown: bool,
-    /// Commands and time when the line was last shown.
+    /// Number of commands and time at the last display.
     before: (u64, u64),
 }
 
-/// How far the copy is.
+/// The progress of following.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Position in the source's stream that the target has reached.
+    /// The offset that the target has reached.
     pub(super) offset: u64,
-    /// Bytes that the source is ahead, if it says so.
+    /// Bytes that the source is ahead, if known.
     pub(super) lag_bytes: Option<u64>,
-    /// Commands that were forwarded.
+    /// Number of forwarded commands.
     pub(super) commands: u64,
 }
 
@@ -33,14 +32,14 @@ impl Status {
         }
     }
 
-    /// Tells something that stays.
+    /// Prints a note.
     pub(super) fn note(&mut self, text: &str) {
         self.clear();
-        // Nobody is left to be told that this failed.
+        // A failure cannot be reported anywhere.
         let _ = writeln!(io::stderr(), "sheaf: {text}");
     }
 
-    /// Shows how far the copy is; to be called about once a second.
+    /// Updates the status line; to be called about once a second.
     pub(super) fn show(&mut self, progress: Progress) {
         let now_us = RealClock.monotonic_us();
         let line = line(progress, self.before, now_us);
@@ -52,7 +51,7 @@ impl Status {
         }
     }
 
-    /// Leaves the last line as it is: what is told next, by whomever, begins on a line of its own.
+    /// Ends the status line, so that later output begins on a new line.
     pub(super) fn finish(&mut self) {
         if std::mem::take(&mut self.is_shown) {
             let _ = writeln!(io::stderr());

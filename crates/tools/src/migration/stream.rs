@@ -1,55 +1,54 @@
-//! The writes that a source sends after the RDB file: which of them go to the target, and how far they have come.
+//! The writes that a source sends after the RDB file: which of them are forwarded, and the offset reached.
 //!
-//! What it is: a machine that is shown bytes and says what each command in them is to an importer.
-//! What it is not: a connection; nor a judge of the commands, but for the names that the target does not have.
+//! A state machine that consumes bytes and classifies each command for the importer. It has no connection,
+//! and checks of the commands only whether the target has them.
 //!
 //! Invariants
-//! - The offset counts every byte that was taken, as the source counts them: it is what a broken connection goes on from.
-//! - How the bytes are cut never changes what comes out.
+//! - The offset counts every consumed byte as the source does: a lost connection is resumed from it.
+//! - The division of the bytes into reads never changes the result.
 
 use std::collections::HashSet;
 
 use wire::{Args, Limits, ProtocolError, RequestBatch, RequestParser};
 
-/// Commands that are taken in one pass.
+/// Maximum number of commands per pass.
 const COMMANDS_PER_PASS: usize = 256;
 
-/// What a command of the source is to the target.
+/// The classification of a command of the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Received<'a> {
-    /// It goes there as it is. The copy is as the source was at `offset` when it has been done.
+    /// A command to be forwarded unchanged. After it the copy is in the source's state at `offset`.
     Write {
         /// The command, encoded.
         bytes: &'a [u8],
-        /// The last position that is not within a transaction.
+        /// The last offset outside of a transaction.
         offset: u64,
     },
-    /// The source wants to know how far the copy is.
+    /// The source requests an acknowledgement.
     AckWanted,
-    /// The target has no such command.
+    /// The target does not have this command.
     Unsupported {
         /// Its name.
         name: String,
-        /// Its first argument: mostly the key.
+        /// Its first argument, usually the key.
         key: String,
     },
 }
 
-/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Stream {
     parser: RequestParser,
     batch: RequestBatch,
-    /// Names of commands that the target has, in lower case.
+    /// Names of the target's commands, in lower case.
     supported: HashSet<Vec<u8>>,
     offset: u64,
-    /// The last position outside of transactions.
+    /// The last offset outside of transactions.
     boundary: u64,
     is_in_transaction: bool,
 }
 
 impl Stream {
-    /// What follows an RDB file of the position `offset`.
+    /// The stream after an RDB file of position `offset`.
     pub(super) fn new(offset: u64, supported: HashSet<Vec<u8>>) -> Stream {
         Stream {
             parser: RequestParser::new(),
@@ -61,23 +60,23 @@ impl Stream {
         }
     }
 
-    /// Bytes that were taken, counted as the source does.
+    /// Number of consumed bytes, by the source's count.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The last position at which no transaction was open.
+    /// The last offset at which no transaction was open.
     pub(super) fn boundary(&self) -> u64 {
         self.boundary
     }
 
-    /// The rest of a command will not come as it began: the connection is lost, and the next one goes on from `offset`.
+    /// Discards an incomplete command after a lost connection; the next connection continues at `offset`.
     pub(super) fn interrupt(&mut self) {
         self.parser.reset();
     }
 
-    /// Shows the first commands of `buffer`, which begins behind what was taken before. Returns the bytes that were
-    /// taken; none if there is no whole command.
+    /// Passes the first commands of `buffer`, which must begin behind the consumed bytes, to `show`. Returns
+    /// the number of bytes consumed; 0 if there is no complete command.
     pub(super) fn take(
         &mut self,
         buffer: &[u8],
@@ -124,10 +123,10 @@ fn is_ack_wanted(args: Args<'_>) -> bool {
     args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"getack"))
 }
 
-/// Longest part of a key that is shown.
+/// Maximum bytes of a key that are shown.
 const SHOWN_BYTES_MAX: usize = 128;
 
-/// The first argument, for people.
+/// The first argument in readable form.
 pub(super) fn shown_key(args: Args<'_>) -> String {
     let key = args.get(1).unwrap_or_default();
     let shown = &key[..key.len().min(SHOWN_BYTES_MAX)];
@@ -155,7 +154,7 @@ mod tests {
         Stream::new(1000, names.iter().map(|name| name.as_bytes().to_vec()).collect())
     }
 
-    /// What is shown of pieces, in words; the offsets are those behind 1000.
+    /// The results for pieces of a stream, as words; offsets are relative to 1000.
     fn shown(pieces: &[&[u8]]) -> (Vec<String>, u64, u64) {
         let (mut stream, mut words, mut buffer) = (stream(), Vec::new(), Vec::new());
         for piece in pieces {

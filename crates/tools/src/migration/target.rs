@@ -1,8 +1,9 @@
-//! The Sheaf server that the copy is made in: commands go there one after the other, without waiting for replies.
+//! The Sheaf server into which the data is copied: commands are pipelined without waiting for replies.
 //!
 //! Invariants
-//! - What is not answered has limits, in bytes and in commands.
-//! - `applied` is the position of a command that was answered; with the target's durability `strict` it is on its disk.
+//! - Unanswered commands are bounded, in bytes and in number.
+//! - `applied` is the position of an answered command; if the target's durability is `strict`, the command is
+//!   on its disk.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -16,17 +17,17 @@ use super::{
     stream::shown_key,
 };
 
-/// Bytes of commands that are not answered.
+/// Maximum bytes of unanswered commands.
 const UNANSWERED_BYTES_MAX: usize = 8 << 20;
-/// Commands that are not answered.
+/// Maximum number of unanswered commands.
 const UNANSWERED_COMMANDS_MAX: usize = 64 << 10;
-/// Answered bytes at the front of the buffer are removed once they are so many.
+/// Answered bytes at the front of the buffer are removed once there are this many.
 const ANSWERED_BYTES_MAX: usize = 2 << 20;
 
-/// Seconds after which a target that answers nothing is gone.
+/// Seconds without a reply after which the target is considered lost.
 const SILENT_TICKS_MAX: u32 = 60;
 
-/// A command that the target has not done.
+/// A command that the target has refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) command: String,
@@ -35,28 +36,28 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// Whether this command alone cannot be done, and what follows can.
+    /// Whether only this command failed, so that later ones can succeed.
     pub(super) fn is_of_the_command(&self) -> bool {
         let code = self.error.split(' ').next().unwrap_or_default();
         self.command != "SELECT" && ["ERR", "WRONGTYPE", "EXECABORT"].contains(&code)
     }
 }
 
-/// See the module documentation.
 pub(super) struct Target {
     peer: Peer,
-    /// Commands that are not all answered; the first `written` bytes are sent.
+    /// Commands with unanswered ones; the first `written` bytes are sent, the first `answered` bytes are
+    /// answered.
     outgoing: Vec<u8>,
     written: usize,
     answered: usize,
-    /// Of each command that is not answered: where it ends in `outgoing`, and the position that its reply stands for.
+    /// Of each unanswered command: its end in `outgoing`, and the position that its reply confirms.
     expected: VecDeque<(usize, u64)>,
     applied: u64,
     silent_ticks: u32,
 }
 
 impl Target {
-    /// Connects to a server and becomes the one that copies another server into it.
+    /// Connects to a server and declares this client an import source.
     pub(super) async fn open(address: &Address) -> Result<Target, PeerError> {
         let mut peer = Peer::open("target", address).await?;
         peer.ask(&["CLIENT", "SETNAME", "sheaf-import"]).await?;
@@ -65,7 +66,7 @@ impl Target {
         Ok(Target { peer, outgoing, written: 0, answered: 0, expected, applied: 0, silent_ticks: 0 })
     }
 
-    /// Names of the commands that it has, in lower case.
+    /// Names of the target's commands, in lower case.
     pub(super) async fn command_names(&mut self) -> Result<HashSet<Vec<u8>>, PeerError> {
         let (Value::Array(names) | Value::Set(names)) = self.peer.ask(&["COMMAND", "LIST"]).await? else {
             return Err(self.peer.foreign("the answer to COMMAND LIST is no list"));
@@ -77,7 +78,7 @@ impl Target {
         Ok(names.into_iter().filter_map(name).collect())
     }
 
-    /// How many keys it has, in all databases.
+    /// Number of keys in all databases.
     pub(super) async fn key_count(&mut self) -> Result<u64, PeerError> {
         let text = match self.peer.ask(&["INFO", "keyspace"]).await? {
             Value::Bulk(text) | Value::Verbatim { text, .. } => text,
@@ -88,42 +89,42 @@ impl Target {
         Ok(counts.filter_map(|count| count.parse::<u64>().ok()).sum())
     }
 
-    /// Removes everything.
+    /// Removes all keys and function libraries.
     pub(super) async fn flush(&mut self) -> Result<(), PeerError> {
         self.peer.ask(&["FLUSHALL"]).await?;
         self.peer.ask(&["FUNCTION", "FLUSH"]).await.map(|_| ())
     }
 
-    /// Whether it may be sent more commands now.
+    /// Whether the bounds of unanswered commands allow more of them.
     pub(super) fn has_room(&self) -> bool {
         self.outgoing.len() - self.answered < UNANSWERED_BYTES_MAX
             && self.expected.len() < UNANSWERED_COMMANDS_MAX
     }
 
-    /// Whether everything is answered.
+    /// Whether all commands are answered.
     pub(super) fn is_settled(&self) -> bool {
         self.expected.is_empty()
     }
 
-    /// The position of the last command that was answered.
+    /// The position of the last answered command.
     pub(super) fn applied(&self) -> u64 {
         self.applied
     }
 
-    /// Queues a command whose reply stands for a position.
+    /// Queues a command whose reply confirms `position`.
     pub(super) fn push(&mut self, command: &[u8], position: u64) {
         self.outgoing.extend_from_slice(command);
         self.expected.push_back((self.outgoing.len(), position));
     }
 
-    /// Queues commands that stand for one position together.
+    /// Queues commands that all confirm `position`.
     pub(super) fn push_all(&mut self, commands: &Commands, position: u64) {
         let start = self.outgoing.len();
         self.outgoing.extend_from_slice(&commands.bytes);
         self.expected.extend(commands.ends.iter().map(|end| (start + end, position)));
     }
 
-    /// Waits until bytes can be sent or have come, and moves them. If this is cancelled, nothing is lost.
+    /// Waits until the connection is readable or writable, and transfers bytes. Cancel-safe.
     pub(super) async fn exchange(&mut self) -> Result<(), PeerError> {
         let has_more = self.written < self.outgoing.len();
         let interest = if has_more { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
@@ -141,13 +142,13 @@ impl Target {
         Ok(())
     }
 
-    /// To be called once a second: finds out whether a target that owes replies is there.
+    /// To be called once a second: fails if the target has owed replies for too long.
     pub(super) fn look_after(&mut self) -> Result<(), PeerError> {
         self.silent_ticks = if self.is_settled() { 0 } else { self.silent_ticks + 1 };
         if self.silent_ticks > SILENT_TICKS_MAX { Err(self.peer.lost("it does not answer")) } else { Ok(()) }
     }
 
-    /// Takes the replies that have come, up to the next one that is an error.
+    /// Handles received replies up to the next error.
     pub(super) fn next_refusal(&mut self) -> Result<Option<Refusal>, PeerError> {
         while let Some(reply) = self.peer.next_value()? {
             let Some((end, position)) = self.expected.pop_front() else {
@@ -178,7 +179,7 @@ impl Target {
     }
 }
 
-/// The error that a reply is, or that one of the replies of a transaction is.
+/// The error in a reply, or in one of the replies of a transaction.
 fn error_of(reply: &Value) -> Option<&[u8]> {
     match reply {
         Value::Error(text) => Some(text),

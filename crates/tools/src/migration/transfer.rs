@@ -1,34 +1,32 @@
-//! The RDB file within the bytes that a source sends after `+FULLRESYNC`.
+//! Extracts the RDB file from the bytes that a source sends after `+FULLRESYNC`.
 //!
 //! ```text
-//! "\n" ...                                                  while the source makes the file
-//! "$<length>\r\n" and so many bytes                         of a file that it has on its disk
-//! "$EOF:<mark of 40 bytes>\r\n", bytes, the mark again      of one that it makes as it sends it
+//! "\n" ...                                                  while the source prepares the file
+//! "$<length>\r\n" and that many bytes                       a file on the source's disk
+//! "$EOF:<mark of 40 bytes>\r\n", bytes, the mark again      a file sent while it is created
 //! ```
 //!
-//! What it is: a machine that is fed bytes as they come and says which of them belong to the file.
-//! What it is not: a reader of RDB files.
+//! A state machine that consumes bytes as they arrive and returns those of the file. It does not parse RDB.
 //!
 //! Invariants
-//! - How the bytes are cut never changes what comes out. What follows the file is not taken.
-//! - It keeps the header or less than a mark, whatever comes.
+//! - The division of the bytes into reads never changes the result. Bytes behind the file are not consumed.
+//! - It buffers at most the header, or less than a mark.
 
 const MARK_BYTES: usize = 40;
-/// Longest line before the file: an error text, at most.
+/// Maximum length of a line before the file; it may be an error text.
 const HEADER_BYTES_MAX: usize = 4096;
 
-/// What a source says instead of sending a file.
+/// The source sent something other than a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
-    /// An error.
+    /// An error reply.
     #[error("the source cannot make a copy of its data: {0}")]
     Refused(String),
-    /// Something else than a file.
+    /// Any other line.
     #[error("the source sends no RDB file but \"{0}\"")]
     Unexpected(String),
 }
 
-/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Transfer {
     state: State,
@@ -43,7 +41,7 @@ enum State {
         len: u64,
         left: u64,
     },
-    /// `held` may be the beginning of the mark.
+    /// `held` are bytes that may be the beginning of the mark.
     Marked {
         mark: [u8; MARK_BYTES],
         held: Vec<u8>,
@@ -61,7 +59,7 @@ impl Transfer {
         matches!(self.state, State::Ended)
     }
 
-    /// Size of the file, if the source has said it.
+    /// Length of the file; `None` if the source has not sent it.
     pub(super) fn len(&self) -> Option<u64> {
         match self.state {
             State::Sized { len, .. } => Some(len),
@@ -69,7 +67,8 @@ impl Transfer {
         }
     }
 
-    /// Takes bytes and appends to `file` those of the file. Returns how many were taken: all, until the file is complete.
+    /// Consumes bytes, and appends those of the file to `file`. Returns the number consumed: all, until the
+    /// file is complete.
     pub(super) fn take(&mut self, bytes: &[u8], file: &mut Vec<u8>) -> Result<usize, TransferError> {
         let mut taken = 0;
         while taken < bytes.len() && !self.has_ended() {
@@ -116,7 +115,7 @@ impl Transfer {
     }
 }
 
-/// What follows a line. An empty one only says that the source is alive.
+/// The state after a header line. An empty line only keeps the connection alive.
 fn header(line: &[u8]) -> Result<State, TransferError> {
     let shown = |line: &[u8]| line.escape_ascii().to_string();
     let unexpected = || TransferError::Unexpected(shown(line));
@@ -147,7 +146,7 @@ mod tests {
 
     const MARK: &[u8; MARK_BYTES] = b"0123456789abcdefghijklmnopqrstuvwxyzABCD";
 
-    /// What the pieces make: the file, and what was not taken.
+    /// The result of consuming the pieces: the file, the rest, and whether the file is complete.
     fn transferred(pieces: &[&[u8]]) -> Result<(Vec<u8>, Vec<u8>, bool), TransferError> {
         let (mut transfer, mut file, mut rest) = (Transfer::new(), Vec::new(), Vec::new());
         for piece in pieces {

@@ -1,6 +1,7 @@
-//! How far the source itself is: asked for once a second on a connection of its own, for the lag and to know when to stop.
+//! Asks the source for its replication offset, once a second on a separate connection, to compute the lag and
+//! the end of the copy.
 //!
-//! A source that does not say it (INFO may be forbidden) can be copied all the same.
+//! The copy also works if the source does not report it (INFO may be forbidden).
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,16 +15,15 @@ use super::{address::Address, peer::Peer};
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// What the source has said.
+/// The results so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// How often it was asked.
+    /// Number of queries.
     pub(super) times: u64,
-    /// Its offset at the last time, if it said one.
+    /// The offset returned by the last query, if any.
     pub(super) offset: Option<u64>,
 }
 
-/// See the module documentation.
 pub(super) struct Watch {
     seen: watch::Receiver<Seen>,
     wanted: Arc<Notify>,
@@ -42,14 +42,14 @@ impl Watch {
         *self.seen.borrow()
     }
 
-    /// Waits until the source was asked once more. If this is cancelled, nothing is lost.
+    /// Waits for the next result. Cancel-safe.
     pub(super) async fn changed(&mut self) {
         if self.seen.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Asks at once.
+    /// Queries at once.
     pub(super) fn ask_now(&self) {
         self.wanted.notify_one();
     }

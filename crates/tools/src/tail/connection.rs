@@ -1,4 +1,4 @@
-//! The connection of `sheaf tail`: commands out, replies and messages in.
+//! The connection of `sheaf tail`: sends commands, receives replies and messages.
 
 use std::time::Duration;
 
@@ -11,21 +11,20 @@ use wire::{DecodeLimits, Value, decode};
 use super::TailError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How much is read at a time.
+/// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
-/// A message as large as any server sends, and its frame.
+/// Larger than any message of a server with its frame.
 const LIMITS: DecodeLimits = DecodeLimits { bytes_max: 1 << 30, ..DecodeLimits::DEFAULT };
-/// Ticks of silence after which the server is asked whether it is there, and then again.
+/// A PING is sent whenever this many more ticks pass in silence.
 const PING_TICKS: u32 = 10;
-/// Ticks of silence after which it is not.
+/// Ticks of silence after which the server is considered lost.
 const SILENT_TICKS_MAX: u32 = 30;
 
-/// See the module documentation.
 pub(super) struct Connection {
     stream: TcpStream,
     address: String,
     received: Vec<u8>,
-    /// Bytes at the front of `received` that were decoded.
+    /// Number of decoded bytes at the front of `received`.
     decoded: usize,
     silent_ticks: u32,
 }
@@ -45,14 +44,14 @@ impl Connection {
         TailError::Lost { address: self.address.clone(), reason: reason.to_string() }
     }
 
-    /// Sends a command, without waiting for its reply.
+    /// Sends a command without waiting for its reply.
     pub(super) async fn send(&mut self, arguments: &[&[u8]]) -> Result<(), TailError> {
         let mut request = Vec::new();
         wire::request::encode(arguments, &mut request);
         self.stream.write_all(&request).await.map_err(|error| self.lost(error))
     }
 
-    /// Waits until something has come. If this is cancelled, nothing is lost.
+    /// Waits until bytes are received. Cancel-safe.
     pub(super) async fn receive(&mut self) -> Result<(), TailError> {
         self.received.drain(..self.decoded);
         self.decoded = 0;
@@ -62,7 +61,7 @@ impl Connection {
         if count == 0 { Err(self.lost("the server closed it")) } else { Ok(()) }
     }
 
-    /// The next of what has come, if it has come whole.
+    /// Consumes the next received value; `None` if it is incomplete.
     pub(super) fn next_value(&mut self) -> Result<Option<Value>, TailError> {
         let found = decode(&self.received[self.decoded..], &LIMITS)
             .map_err(|error| TailError::Foreign { address: self.address.clone(), error })?;
@@ -72,7 +71,7 @@ impl Connection {
         }))
     }
 
-    /// To be called at every tick: finds out whether a server that says nothing is there.
+    /// To be called at every tick: sends a PING to a silent server, and fails if it does not reply.
     pub(super) async fn look_after(&mut self) -> Result<(), TailError> {
         self.silent_ticks += 1;
         if self.silent_ticks > SILENT_TICKS_MAX {

@@ -1,4 +1,4 @@
-//! What a server sends to `sheaf tail`, and how a message looks as a line.
+//! The events that a server sends to `sheaf tail`, and the format of a message line.
 
 use std::fmt::Write;
 
@@ -6,36 +6,35 @@ use wire::Value;
 
 use super::TailError;
 
-/// What came.
+/// An event from the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event<'v> {
     Message(Message<'v>),
-    /// One more name is followed.
+    /// A subscription was confirmed.
     Subscribed,
-    /// One more durable channel is followed, from this position on.
+    /// A subscription to a durable channel was confirmed, with the position at which it begins.
     Placed {
         channel: &'v [u8],
         position: &'v [u8],
     },
-    /// A durable channel is followed no more: what would come next is no longer kept.
+    /// A subscription to a durable channel has ended: its next messages are no longer in the log.
     Lost {
         channel: &'v [u8],
     },
-    /// Nothing to show: the reply to HELLO or PING.
+    /// Not to be shown, such as the reply to HELLO or PING.
     Other,
 }
 
-/// A message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Message<'v> {
-    /// If it was read from the log.
+    /// The position, if the message was read from the log.
     pub(super) position: Option<&'v [u8]>,
     pub(super) channel: &'v [u8],
     pub(super) payload: &'v [u8],
 }
 
 impl Event<'_> {
-    /// What a value means; an error if it is one.
+    /// Classifies a received value; an error reply is an error.
     pub(super) fn of(value: &Value) -> Result<Event<'_>, TailError> {
         let parts = match value {
             Value::Error(text) => return Err(TailError::Refused(String::from_utf8_lossy(text).into_owned())),
@@ -64,7 +63,7 @@ fn text(value: &Value) -> Option<&[u8]> {
 }
 
 impl Message<'_> {
-    /// Appends the message as a line: time, position if it has one, channel, message.
+    /// Appends the message as a line: time, position if any, channel, payload.
     pub(super) fn write_line(&self, time: &str, out: &mut String) {
         out.push_str(time);
         out.push(' ');
@@ -72,7 +71,7 @@ impl Message<'_> {
             escape(position, out);
             out.push(' ');
         }
-        // So that it is one word.
+        // Spaces are escaped, so that the channel is one word.
         let start = out.len();
         escape(self.channel, out);
         if out[start..].contains(' ') {
@@ -85,7 +84,7 @@ impl Message<'_> {
     }
 }
 
-/// Appends text as it is, and what a terminal would not show as text as an escape.
+/// Appends text unchanged, and other bytes and control characters as escapes.
 pub(super) fn escape(bytes: &[u8], out: &mut String) {
     const QUOTES: [char; 2] = ['"', '\''];
     for chunk in bytes.utf8_chunks() {

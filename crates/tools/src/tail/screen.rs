@@ -1,7 +1,7 @@
-//! What people and pipes see of `sheaf tail`: messages on standard output, everything else on standard error.
+//! The output of `sheaf tail`: messages on standard output, everything else on standard error.
 //!
 //! Invariants
-//! - The status line is the last line of a terminal, and is gone while something else is written there.
+//! - The status line is the last line of a terminal, and is removed while other output is written there.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -10,13 +10,12 @@ use recovery::unix_time;
 
 use super::event::Message;
 
-/// See the module documentation.
 pub(super) struct Screen {
-    /// Lines that are not written.
+    /// Lines not written yet.
     lines: String,
     /// Whether standard error is a terminal.
     has_status: bool,
-    /// Whether the status line is to be removed before messages are written.
+    /// Whether the status line must be removed before messages are written.
     shares_terminal: bool,
     rate: Rate,
 }
@@ -39,7 +38,7 @@ impl Screen {
         self.rate.messages += 1;
     }
 
-    /// Writes what was added.
+    /// Writes the added lines.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         if self.lines.is_empty() {
             return Ok(());
@@ -48,7 +47,7 @@ impl Screen {
             self.clear();
         }
         let mut lines = std::mem::take(&mut self.lines);
-        // Not here: whoever reads the pipe may be slow, and interruptions must still be heard.
+        // On another thread: the reader of a pipe may be slow, and interruptions must still be handled.
         let written = tokio::task::spawn_blocking(move || {
             let mut out = io::stdout().lock();
             let written = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
@@ -62,16 +61,16 @@ impl Screen {
         Ok(())
     }
 
-    /// Tells something that is no message.
+    /// Prints a note on standard error.
     pub(super) fn note(&self, text: &str) {
         if self.has_status {
             self.clear();
         }
-        // Nobody is left to be told that this failed.
+        // A failure cannot be reported anywhere.
         let _ = writeln!(io::stderr(), "sheaf: {text}");
     }
 
-    /// To be called about once a second: shows how many messages come.
+    /// To be called about once a second: updates the rate.
     pub(super) fn tick(&mut self) {
         self.rate.tick(RealClock.monotonic_us());
         if self.has_status {
@@ -97,12 +96,12 @@ impl Drop for Screen {
     }
 }
 
-/// How many messages have come, and how fast.
+/// Number of messages, and their rate.
 #[derive(Debug)]
 struct Rate {
     messages: u64,
     per_second: u64,
-    /// Messages and time at the last tick.
+    /// Number of messages and time at the last tick.
     before: (u64, u64),
 }
 
