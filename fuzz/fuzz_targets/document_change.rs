@@ -1,5 +1,5 @@
-//! Whatever a record says about documents, as recovery meets it: what decodes encodes to the same bytes, and what is applied is
-//! refused or leaves a database whose feed, documents and sums belong together.
+//! Arbitrary document changes in a record, as decoded by recovery: a change that decodes encodes to the same
+//! bytes; applying one is refused, or leaves a database whose feed, documents and sums are consistent.
 
 #![no_main]
 
@@ -21,7 +21,7 @@ fuzz_target!(|input: &[u8]| {
         let mut change = UpdateEncoder::new(database.id(), database.snapshot().update_seq()).finish();
         change.extend_from_slice(operations);
         check_round_trip(&change);
-        // Refused or not: nothing may panic.
+        // Refused or not, it must not panic.
         let _ = documents.apply(&change, lsn);
     }
     let snapshot = database.snapshot();

@@ -1,4 +1,5 @@
-//! Any bytes as a document: no panic, and what was accepted is shown as JSON that is accepted again, with the same content.
+//! Arbitrary bytes as a document: no panic, and an accepted document is rendered as JSON that is accepted
+//! again, with the same content.
 
 #![no_main]
 
@@ -11,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(document.body.len() <= limits.document_bytes_max);
     let body: serde_json::Value = match serde_json::from_slice(&document.body) {
         Ok(body) => body,
-        // It has limits of its own.
+        // serde_json has limits of its own.
         Err(error) => return assert!(error.to_string().contains("recursion") || error.to_string().contains("out of range")),
     };
     assert!(body.is_object());

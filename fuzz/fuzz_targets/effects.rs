@@ -1,5 +1,6 @@
-//! Whatever a record holds, as recovery meets it: what decodes encodes to the same bytes; messages change nothing; effects apply
-//! without a panic to the slots that they name and to no others, and leave a keyspace whose bookkeeping is right.
+//! Arbitrary records, as decoded by recovery: an item that decodes encodes to the same bytes; messages change
+//! nothing; effects apply without a panic to the slots that they name and to no others, and leave a
+//! consistent keyspace.
 #![no_main]
 
 use std::{collections::BTreeSet, sync::LazyLock};
@@ -7,10 +8,11 @@ use std::{collections::BTreeSet, sync::LazyLock};
 use keyspace::{AccessClock, Effect, Freed, Item, Keyspace, Options, Scope, ValueType, slot_of};
 use libfuzzer_sys::fuzz_target;
 
-/// Whoever makes effects bounds what a string grows to.
+/// The commands that make effects bound the size of strings.
 const OFFSET_MAX: u64 = 1 << 20;
 
-/// Whether somebody who makes effects could have made this one: bytes are written into strings only, and not far behind them.
+/// Whether a command could have made this effect: bytes are written only into strings, and not far beyond
+/// their end.
 fn is_plausible(keyspace: &Keyspace, effect: &Effect<'_>) -> bool {
     let (db, key) = match *effect {
         Effect::SetRange { offset, .. } if offset > OFFSET_MAX => return false,
@@ -21,7 +23,8 @@ fn is_plausible(keyspace: &Keyspace, effect: &Effect<'_>) -> bool {
     slot.get_raw(db, &keyspace.hash(key), key).is_none_or(|entry| entry.value_type() == ValueType::String)
 }
 
-/// Kept from run to run, because making one takes longer than a run: each run empties the slots that it has touched.
+/// Kept between runs, because creating one takes longer than a run: each run empties the slots that it has
+/// touched.
 static KEYSPACE: LazyLock<Keyspace> = LazyLock::new(|| Keyspace::new(Options { hash_seed: 1 }));
 
 fuzz_target!(|input: &[u8]| {
@@ -51,7 +54,7 @@ fuzz_target!(|input: &[u8]| {
                 touched.extend([from, to].map(slot_of));
                 KEYSPACE.lock_many([from, to].map(slot_of)).apply(&effect, clock, &mut freed);
             }
-            // The shares of the other slots, which are empty, would change nothing.
+            // Only the touched slots: the others are empty, so the effect would not change them.
             Scope::Global => touched.iter().for_each(|&slot| {
                 KEYSPACE.lock(slot).apply(&effect, clock, &mut freed);
             }),

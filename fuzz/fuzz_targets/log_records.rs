@@ -1,5 +1,5 @@
-//! Whatever stands in a segment file, reading the log neither panics nor invents records: what is read is a prefix of what
-//! was appended, or an error.
+//! Arbitrary bytes in a segment file: reading the log neither panics nor invents records. It returns a prefix
+//! of the appended records, or an error.
 #![no_main]
 
 use std::{path::Path, sync::Arc};
@@ -33,7 +33,7 @@ fn log_with_records(disk: &Arc<SimDisk>) {
 }
 
 fuzz_target!(|input: &[u8]| {
-    // The payload of a record, as recovery decodes it.
+    // The payload of a record, as decoded by recovery.
     let mut rest = input;
     while let Ok(Some(_)) = keyspace::Effect::decode_next(&mut rest) {}
 

@@ -1,11 +1,11 @@
-//! Any bytes as an RDB file: no panic, nothing handed out that the bytes do not justify.
+//! Arbitrary bytes as an RDB file: no panic, and no strings longer than the bytes justify.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use rdb::{Element, FileError, Key, LZF_RATIO_MAX, PassedOver, StreamElement, Visitor, read_file};
 
-/// Sums up what it is shown.
+/// Records the longest string passed to it.
 #[derive(Default)]
 struct Weighed {
     longest: usize,
@@ -75,7 +75,7 @@ fn read(file: &[u8]) {
 
 fuzz_target!(|bytes: &[u8]| {
     read(bytes);
-    // With the right start the values are reached.
+    // With a valid magic the values are reached.
     for magic in [b"REDIS0012", b"VALKEY080"] {
         read(&[magic, bytes].concat());
     }

@@ -1,4 +1,5 @@
-//! Any bytes from a peer, in any pieces: neither side panics, keeps more than it must, or takes what does not come next.
+//! Arbitrary bytes from a peer, in arbitrary pieces: neither side panics, buffers too much, or accepts log
+//! out of order.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +14,7 @@ const START: Lsn = Lsn::new(4096);
 
 fuzz_target!(|input: (u8, bool, &[u8])| {
     let (piece, seal, bytes) = input;
-    // Headers that have their checksum reach what lies behind it.
+    // With a valid checksum, the code behind the header check is reached.
     let mut bytes = bytes.to_vec();
     if seal && bytes.len() >= HEADER_BYTES {
         let fields = Frame::Heartbeat { epoch: 1, end: START, commit: START, sent_ms: 1 }.encode();

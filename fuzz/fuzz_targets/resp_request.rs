@@ -1,4 +1,4 @@
-//! Any bytes as requests, cut in two at any position: no panic, no overrun, the same commands.
+//! Arbitrary bytes as requests, divided at any position: no panic, no overrun, the same commands.
 
 #![no_main]
 
@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use wire::request::check::check_cut;
 use wire::{DecodeLimits, Limits, decode, glob};
 
-/// Small enough that the fuzzer's short inputs reach every one of them.
+/// Small enough that the fuzzer's short inputs reach every limit.
 const TIGHT: Limits = Limits {
     bulk_bytes_max: 100,
     args_max: 20,
@@ -24,7 +24,7 @@ fuzz_target!(|input: (u8, u16, &[u8])| {
         _ => Limits { authenticated: false, ..TIGHT },
     };
     check_cut(bytes, usize::from(cut), &limits);
-    // The other readers of bytes from outside: they must only come back.
+    // The other decoders of foreign bytes: they must only return.
     let _ = decode(bytes, &DecodeLimits::DEFAULT);
     let (pattern, text) = bytes.split_at(bytes.len().min(usize::from(choice)));
     let _ = glob::matches(pattern, text);

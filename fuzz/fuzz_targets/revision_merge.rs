@@ -1,4 +1,5 @@
-//! Any bytes as a revision tree, and any paths merged into one: no panic, no revision lost, the same again from its bytes.
+//! Arbitrary bytes as a revision tree, and arbitrary paths merged into one: no panic, no revision lost, and
+//! an encoded tree decodes to an equal one.
 
 #![no_main]
 
@@ -23,7 +24,7 @@ impl Leaf for Deleted {
     }
 }
 
-/// Few numbers and few names, so that paths meet.
+/// Few numbers and few hashes, so that paths overlap.
 fn path(input: &mut Input<'_>) -> Option<(RevPath, Deleted)> {
     let (newest, count) = (input.byte()?, input.byte()?);
     let hashes = input.take(usize::from(count & 7))?.iter().map(|name| [*name & 15; 16]).collect();

@@ -1,4 +1,5 @@
-//! Any bytes to `cjson.decode`: no panic, no more memory than they are long, and what was encoded again decodes.
+//! Arbitrary bytes to `cjson.decode`: no panic, memory in proportion to their length, and an encoded result
+//! decodes again.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes to `cmsgpack.unpack`: no panic, and what came of them is packed and unpacked again.
+//! Arbitrary bytes to `cmsgpack.unpack`: no panic, and the unpacked values can be packed and unpacked again.
 
 #![no_main]
 

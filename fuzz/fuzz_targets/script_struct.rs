@@ -1,4 +1,5 @@
-//! Any format and any bytes to `struct.unpack`: no panic, and what was read is packed again or refused.
+//! An arbitrary format and arbitrary bytes to `struct.unpack`: no panic, and the values can be packed again
+//! or are refused.
 
 #![no_main]
 

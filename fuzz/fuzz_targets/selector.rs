@@ -1,4 +1,5 @@
-//! Any bytes as a selector and a document: no panic, no more than linear time, and twice negated it is what it was.
+//! Arbitrary bytes as a selector and a document: no panic, at most linear time, and double negation does not
+//! change the result.
 
 #![no_main]
 

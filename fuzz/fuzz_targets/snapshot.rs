@@ -1,5 +1,5 @@
-//! Whatever stands in a file of a snapshot, reading neither panics nor hands out anything but what was written; and
-//! whatever is written comes back.
+//! Arbitrary bytes in a file of a snapshot: reading neither panics nor returns other data than was written;
+//! without damage all data is returned.
 #![no_main]
 
 use std::{ops::ControlFlow, path::Path, sync::Arc};
@@ -46,7 +46,7 @@ fn write_snapshot(disk: &Arc<SimDisk>, input: &[u8]) {
     writer.publish(summaries, Lsn::new(8192)).expect("the disk works");
 }
 
-/// Reads all that can be read; every payload that is handed out is right. Returns how many there were.
+/// Reads all readable chunks and checks that their payloads are right. Returns their number.
 fn read_all(disk: &SimDisk, input: &[u8]) -> usize {
     let mut read = 0;
     let mut buffers = ReadBuffers::default();

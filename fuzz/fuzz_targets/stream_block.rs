@@ -1,5 +1,5 @@
-//! Any bytes as a block of a stream, as a snapshot or a record holds it: no panic, ids that ascend, and a stream made of it that
-//! can be read from either end, edited and trimmed.
+//! Arbitrary bytes as a block of a stream, as in a snapshot or a record: no panic, ascending ids, and a
+//! stream made of it can be read in both directions, edited and trimmed.
 #![no_main]
 
 use keyspace::{

@@ -1,5 +1,5 @@
-//! Whatever stands where a node or a header of a tree should be, it is refused or can be walked; and a file whose bytes have changed
-//! hands out nothing but what was written.
+//! Arbitrary bytes as a node or a header of a tree are refused or can be walked; and a file with changed
+//! bytes returns only values that were written.
 #![no_main]
 
 use std::{
@@ -44,7 +44,7 @@ fn write_tree(disk: &Arc<SimDisk>) {
     }
 }
 
-/// Reads all that can be read; what is handed out is right.
+/// Reads all readable entries and checks that they are right.
 fn read_all(disk: &Arc<SimDisk>) {
     let Ok((snapshot, _)) = Snapshot::open(&**disk, Path::new(PATH), options(), Wanted::default()) else {
         return;

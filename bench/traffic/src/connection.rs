@@ -1,4 +1,4 @@
-//! One client connection: non-blocking, with what could not be sent yet and what has not come completely.
+//! A non-blocking client connection with its unsent bytes and its incomplete frame.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -15,7 +15,7 @@ use crate::{
 /// Bytes received at once.
 pub const RECEIVE_BYTES: usize = 256 << 10;
 
-/// See the module documentation.
+/// A non-blocking connection of a publisher or subscriber.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
@@ -25,7 +25,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects, and has readiness reported as `token`.
+    /// Connects and registers for readiness events with `token`.
     pub fn open(address: SocketAddr, registry: &Registry, token: Token) -> Result<Connection, Failure> {
         let mut stream = connect(address)?;
         registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
@@ -33,14 +33,14 @@ impl Connection {
         Ok(Connection { stream, unsent: Vec::new(), partial: Vec::new(), reader })
     }
 
-    /// Sends; what the socket does not take is sent by [`Connection::flush`].
+    /// Sends; bytes that the socket does not take are sent by [`Connection::flush`].
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let sent = if self.unsent.is_empty() { write(&mut self.stream, bytes)? } else { 0 };
         self.unsent.extend_from_slice(&bytes[sent..]);
         Ok(())
     }
 
-    /// Sends what could not be sent before. To be called whenever the socket may be writable.
+    /// Sends the unsent bytes. To be called whenever the socket may be writable.
     pub fn flush(&mut self) -> Result<(), Failure> {
         if !self.unsent.is_empty() {
             let sent = write(&mut self.stream, &self.unsent)?;
@@ -49,7 +49,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Receives all that has come, frame by frame. `buffer` is [`RECEIVE_BYTES`] long and shared by all connections.
+    /// Receives everything available, frame by frame. `buffer` has [`RECEIVE_BYTES`] and is shared by all
+    /// connections.
     pub fn receive(
         &mut self,
         buffer: &mut [u8],
@@ -78,7 +79,7 @@ impl Connection {
             }
             self.partial.clear();
             self.partial.extend_from_slice(&filled[at..]);
-            // Less than there was room for: there is no more, and the next will be reported.
+            // A short read: nothing more is available, and readiness will be reported again.
             if kept + received < buffer.len() {
                 return Ok(());
             }
@@ -86,7 +87,7 @@ impl Connection {
     }
 }
 
-/// A connection that never waits.
+/// Connects; the returned stream is non-blocking.
 pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = std::net::TcpStream::connect(address)?;
     stream.set_nodelay(true)?;

@@ -1,10 +1,11 @@
-//! Documents over HTTP, as CouchDB's clients write and read them; the same bytes for every server.
+//! Documents over HTTP, as CouchDB's clients write and read them; the requests are the same for every server.
 //!
-//! What it is: tasks, each of which makes a database, fills it, measures, and checks what is there in the end. What it is not: a
-//! test of the protocol: it sends what is common to all servers.
+//! Tasks, each of which creates a database, fills it, measures, and checks its final content. They do not
+//! test the protocol: they use only requests common to all servers.
 //!
 //! Invariants
-//! - Every answer is checked: status, id and revision of each document. A wrong or missing one is a failure, not a figure.
+//! - Every response is checked: status, id and revision of each document. A wrong or missing one is a
+//!   failure.
 
 pub mod answer;
 mod bulk;
@@ -44,30 +45,30 @@ use crate::{
     process::Process,
 };
 
-/// The database of a run, which must not be there before.
+/// The database of a run, which must not exist before.
 const DATABASE: &str = "bench";
-/// How a database is filled.
+/// Number of connections that fill the database.
 const FILLERS: usize = 4;
 const FILL_BATCH: u64 = 1000;
-/// Documents read back in the end.
+/// Number of documents read back at the end.
 const SAMPLES: u64 = 20;
 
-/// What is in the database, by what the server has confirmed.
+/// The expected content of the database, from the server's confirmations.
 #[derive(Debug)]
 pub struct Store {
     /// The documents.
     pub corpus: Corpus,
-    /// Which of them are there.
+    /// The revision of each confirmed document.
     pub revisions: Revisions,
 }
 
 impl Store {
-    /// An empty one.
+    /// Without documents.
     pub fn new(corpus: Corpus) -> Store {
         Store { corpus, revisions: Revisions::default() }
     }
 
-    /// Whether the document is the one with this number, in the revision that was confirmed.
+    /// Whether `document` is the one with this number, in its confirmed revision.
     fn holds(&self, number: u64, document: &Value) -> bool {
         let Some(rev) = self.revisions.get(number) else { return false };
         let mut expected = Vec::new();
@@ -76,7 +77,7 @@ impl Store {
         document["_rev"] == rev.to_string() && expected.iter().all(|(name, value)| document[name] == *value)
     }
 
-    /// The server must have as many documents as it has confirmed, and some of them are looked at.
+    /// Checks that the server has as many documents as it has confirmed, and compares some of them.
     fn check(&self, client: &mut Client) -> Result<(), Failure> {
         let (expected, found) = (self.revisions.confirmed(), client.expect(200, "GET", "", b"")?);
         if found["doc_count"] != expected {
@@ -94,14 +95,14 @@ impl Store {
     }
 }
 
-/// What all tasks need.
+/// The parameters of all tasks.
 struct Bench<'a> {
     address: SocketAddr,
     process: Process,
     options: &'a ArgMatches,
 }
 
-/// The tasks that [`run`] knows.
+/// The command-line definitions of the tasks of [`run`].
 pub fn commands() -> [Command; 5] {
     let put = common("put", "PUT of one document per request")
         .arg(crate::positive("connections", "100", "Connections that write"))
@@ -125,7 +126,7 @@ fn common(name: &'static str, about: &'static str) -> Command {
         .arg(crate::flag("sequential", "Their ids ascend"))
 }
 
-/// Does it, and says what came of it.
+/// Runs a task and returns its figures.
 pub fn run(
     task: &str,
     address: SocketAddr,
@@ -205,7 +206,8 @@ impl Bench<'_> {
         Ok((load.finish()?, figures))
     }
 
-    /// Measures what one client reads; `work` returns how many documents, and how much memory that took.
+    /// Measures reads by one client; `work` returns the number of documents, and the growth of the server's
+    /// memory.
     fn read(
         &self,
         work: impl FnOnce(&mut Client) -> Result<(u64, Option<u64>), Failure>,

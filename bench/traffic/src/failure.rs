@@ -1,4 +1,4 @@
-//! Why no figures came about.
+//! Why a run has no figures.
 
 use std::io;
 
@@ -6,43 +6,43 @@ use thiserror::Error;
 
 use crate::{documents::answer::NoHttp, frames::Garbled, sequence::Faults};
 
-/// So much of an answer is shown.
+/// Maximum bytes of a response in a message.
 const SHOWN_BYTES: usize = 300;
 
-/// See the module documentation.
+/// The reason why a run has no figures.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// Messages that were not delivered as they must be.
+    /// Messages were lost, duplicated, reordered or stray.
     #[error("messages: {0}")]
     Faults(Faults),
-    /// The server answered with an error.
+    /// The server replied with an error.
     #[error("the server refused: {0}")]
     Refused(String),
-    /// The server ended a connection.
+    /// The server closed a connection.
     #[error("the server closed a connection")]
     Closed,
-    /// The server sent something unexpected.
+    /// The server sent unexpected bytes.
     #[error(transparent)]
     Garbled(#[from] Garbled),
-    /// The same of an HTTP server.
+    /// An HTTP server sent unexpected bytes.
     #[error(transparent)]
     NoHttp(#[from] NoHttp),
-    /// The server answered, but not what it must.
+    /// The server gave a wrong reply.
     #[error("the server answered wrongly: {0}")]
     Wrong(String),
-    /// What is to be done cannot be.
+    /// The options are contradictory.
     #[error("not possible: {0}")]
     Impossible(&'static str),
-    /// Nothing has come for too long.
+    /// Nothing was received for too long.
     #[error("the server sends nothing any more: {0}")]
     Stalled(&'static str),
-    /// A socket failed, or the process of the server is not there.
+    /// A socket failed, or the server's process does not exist.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl Failure {
-    /// An answer that does not belong to what was asked.
+    /// The failure for an unexpected response to `asked`.
     pub fn unexpected(asked: &str, status: u16, body: &[u8]) -> Failure {
         let shown = String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES)]);
         Failure::Wrong(format!("{asked}: {status} {shown}"))

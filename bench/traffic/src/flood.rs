@@ -1,5 +1,5 @@
-//! A closed loop of publishers on one thread, and subscribers on another one that read as fast as they can: neither waits for the
-//! other, so it is the server that has to see that what is published is taken.
+//! A closed loop of publishers on one thread, and subscribers on another that read as fast as they can.
+//! Neither waits for the other, so the server must hold back the publishers.
 
 use std::{
     sync::{
@@ -26,8 +26,8 @@ use crate::{
 
 const POLL_MS: u64 = 2;
 
-/// Does it, and says what came of it. A message that goes wrong is a failure, and so are a subscriber that is disconnected and a
-/// wrong count of those who hear a message.
+/// Runs the flood and returns its figures. A faulty message, a disconnected subscriber and a wrong count of
+/// receivers are failures.
 pub fn run(plan: Plan) -> Result<Value, Failure> {
     let subscribers = plan.subscribers as u64;
     let audience = Audience::connect(&plan)?;
@@ -44,7 +44,7 @@ pub fn run(plan: Plan) -> Result<Value, Failure> {
     traffic.turn_for(&mut events, plan.seconds)?;
     let (after, delivered_after) = (traffic.reading()?, deliveries.load(Relaxed));
     let finished = if has_failed.load(Relaxed) { Ok(()) } else { traffic.finish(&mut events) };
-    // If nobody listens any more, the reason is what the thread says.
+    // If the receiver has ended, its thread returns the reason.
     let _ = tell_sent.send(traffic.ledger.sent(0).to_vec());
     let delay_p99_ms =
         reading.join().map_err(|_| Failure::Impossible("the subscribers' thread panicked"))??;
@@ -78,13 +78,12 @@ struct Audience {
     listeners: Vec<Listener>,
     ledger: Ledger,
     buffer: Vec<u8>,
-    /// Messages received by all of them, for the other thread.
+    /// Number of messages received by all of them, for the other thread.
     deliveries: Arc<AtomicU64>,
     has_failed: Arc<AtomicBool>,
 }
 
 impl Audience {
-    /// Connects and subscribes.
     fn connect(plan: &Plan) -> Result<Audience, Failure> {
         let poll = Poll::new()?;
         let open =
@@ -104,7 +103,8 @@ impl Audience {
         Ok(audience)
     }
 
-    /// Reads until all that was `sent` by each publisher has come; returns the delay that 99 of 100 messages did not exceed.
+    /// Reads until all messages `sent` by each publisher are received; returns the 99th percentile of the
+    /// delay.
     fn read(mut self, sent: &Receiver<Vec<u64>>) -> Result<f64, Failure> {
         let mut is_known = false;
         let read = self.read_until(|audience| {

@@ -1,13 +1,12 @@
-//! What servers send to publishers and subscribers, in RESP2: integers, errors, and arrays of three; or of four, where a
-//! durable channel tells positions.
-//!
-//! What it is not: a parser of RESP. Anything else is [`Garbled`].
+//! The frames that servers send to publishers and subscribers, in RESP2: integers, errors, and arrays of
+//! three, or of four if a durable channel includes positions. It is not a general RESP parser: anything else
+//! is [`Garbled`].
 
 use thiserror::Error;
 
-/// Longest line that a length or an integer can take.
+/// Maximum length of a line with a length or an integer.
 const LINE_BYTES_MAX: usize = 24;
-/// Longest error that is waited for.
+/// Maximum length of an error.
 const ERROR_BYTES_MAX: usize = 4096;
 
 /// One frame.
@@ -19,28 +18,28 @@ pub enum Frame<'a> {
     Error(&'a [u8]),
     /// A message of a channel.
     Message { channel: &'a [u8], message: &'a [u8] },
-    /// A subscription has begun.
+    /// A subscription was confirmed.
     Began { name: &'a [u8] },
-    /// A subscription has ended.
+    /// The end of a subscription was confirmed.
     Ended { name: &'a [u8] },
 }
 
-/// Nothing that is expected of a server.
+/// The server sent something other than the expected frames.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("the server sent something that is neither a reply nor a message")]
 pub struct Garbled;
 
-/// Reads frames; remembers what the last message began with, as the next one usually begins alike.
+/// Reads frames. Caches the head of the last message, because the next one usually has the same.
 #[derive(Debug, Default)]
 pub struct FrameReader {
-    /// Up to the message itself, and where the channel's name is in it.
+    /// The bytes before the message itself, and the range of the channel's name in it.
     head: Vec<u8>,
     name: std::ops::Range<usize>,
     message_bytes: usize,
 }
 
 impl FrameReader {
-    /// The first frame and its length; `None` if it is not complete.
+    /// The first frame and its length; `None` if it is incomplete.
     #[inline]
     pub fn read<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Option<(Frame<'a>, usize)>, Garbled> {
         let head_bytes = self.head.len();
@@ -107,7 +106,7 @@ impl FrameReader {
     }
 }
 
-/// The number of a line that begins with a type, and where the next line begins.
+/// The number in a line that begins with a type byte, and the start of the next line.
 fn number(bytes: &[u8]) -> Result<Option<(u64, usize)>, Garbled> {
     let mut value = 0u64;
     for (index, byte) in bytes.iter().enumerate().skip(1) {
@@ -120,7 +119,7 @@ fn number(bytes: &[u8]) -> Result<Option<(u64, usize)>, Garbled> {
     Ok(None)
 }
 
-/// The string at `at`, and where the next value begins.
+/// The string at `at`, and the start of the next value.
 fn bulk(bytes: &[u8], at: usize) -> Result<Option<(&[u8], usize)>, Garbled> {
     let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) else { return Ok(None) };
     if rest[0] != b'$' {
@@ -135,7 +134,7 @@ fn bulk(bytes: &[u8], at: usize) -> Result<Option<(&[u8], usize)>, Garbled> {
 mod tests {
     use super::*;
 
-    /// All frames of `bytes`, shown, read from growing pieces as a socket gives them.
+    /// All frames of `bytes` in debug format, read in growing pieces as from a socket.
     fn frames(bytes: &[u8], piece: usize) -> Vec<String> {
         let (mut reader, mut at, mut seen, mut shown) = (FrameReader::default(), 0, 0, Vec::new());
         while at < bytes.len() {

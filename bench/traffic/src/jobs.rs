@@ -1,10 +1,10 @@
 //! Workers on a stream: each takes one entry of a group, acknowledges it, and takes the next.
 //!
-//! What it is: XREADGROUP and XACK in turns on many connections, until all jobs are done. What it is not: a queue with
-//! retries: nobody takes what another one has.
+//! XREADGROUP and XACK alternate on many connections until all jobs are done. There are no retries: no worker
+//! takes another one's entries.
 //!
 //! Invariants
-//! - Every job is delivered to one worker, once, and acknowledged once; else there are no figures.
+//! - Every job is delivered to one worker, once, and acknowledged once; otherwise the run fails.
 
 use std::{io::Read, net::SocketAddr, time::Duration};
 
@@ -24,17 +24,17 @@ use crate::{
 
 const STREAM: &[u8] = b"jobs";
 const GROUP: &[u8] = b"workers";
-/// Bytes of a job beside its number.
+/// The payload of a job.
 const PAYLOAD: [u8; 100] = [b'x'; 100];
-/// Jobs that are added at once.
+/// Number of jobs added at once.
 const BATCH: usize = 500;
-/// The first so many parts of the jobs warm up.
+/// One in this many jobs is for the warm-up.
 const WARMING: usize = 5;
-/// For so long nothing may come.
+/// Time without events after which the run fails.
 const SILENCE: Duration = Duration::from_secs(30);
 const RECEIVE_BYTES: usize = 64 << 10;
 
-/// Adds so many jobs, and has so many connections do them.
+/// Adds `jobs` jobs, and lets `connections` workers do them.
 pub fn run(address: SocketAddr, process: Process, connections: usize, jobs: usize) -> Result<Json, Failure> {
     fill(address, jobs)?;
     let mut shift = Shift::begin(address, connections, jobs)?;
@@ -60,7 +60,7 @@ fn own_cpu_s() -> f64 {
     (own.user_us + own.system_us) as f64 / 1e6
 }
 
-/// One connection: requests, and the replies that have come to them.
+/// A connection with its unsent requests and the received bytes of replies.
 #[derive(Debug)]
 struct Caller {
     stream: TcpStream,
@@ -86,7 +86,7 @@ impl Caller {
         Ok(())
     }
 
-    /// The next reply, if all of it has come.
+    /// The next reply; `None` if it is incomplete.
     fn reply(&mut self, buffer: &mut [u8]) -> Result<Option<Value>, Failure> {
         self.flush()?;
         loop {
@@ -110,7 +110,7 @@ impl Caller {
     }
 }
 
-/// Sends requests on a connection of their own, and returns their replies.
+/// Sends requests on a new connection, and returns their `count` replies.
 fn ask(address: SocketAddr, request: &[u8], count: usize) -> Result<Vec<Value>, Failure> {
     let mut poll = Poll::new()?;
     let mut caller = Caller::open(address, &poll, 0)?;
@@ -150,7 +150,7 @@ fn fill(address: SocketAddr, jobs: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Nothing is pending in the end.
+/// Checks that nothing is pending at the end.
 fn check(address: SocketAddr) -> Result<(), Failure> {
     let mut request = Vec::new();
     write_command(&mut request, &[b"XPENDING", STREAM, GROUP]);
@@ -160,32 +160,32 @@ fn check(address: SocketAddr) -> Result<(), Failure> {
     }
 }
 
-/// What a worker waits for.
+/// The reply that a worker waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     /// A job.
     Taking,
-    /// That it is acknowledged.
+    /// The acknowledgement.
     Acknowledging,
-    /// Nothing: there are no jobs left.
+    /// None: there are no jobs left.
     Idle,
 }
 
 #[derive(Debug)]
 struct Worker {
     caller: Caller,
-    /// XREADGROUP.
+    /// The encoded XREADGROUP command.
     take: Vec<u8>,
     step: Step,
     began_us: u64,
 }
 
-/// See the module documentation.
+/// The workers and their progress.
 #[derive(Debug)]
 struct Shift {
     poll: Poll,
     workers: Vec<Worker>,
-    /// Which jobs were delivered.
+    /// By job: whether it was delivered.
     delivered: Vec<bool>,
     done: usize,
     latencies: Latencies,
@@ -218,7 +218,7 @@ impl Shift {
         })
     }
 
-    /// Goes on until so many jobs are done.
+    /// Runs until this many jobs are done.
     fn work_until(&mut self, jobs: usize) -> Result<(), Failure> {
         let mut events = Events::with_capacity(self.workers.len().max(1));
         while self.done < jobs {
@@ -272,7 +272,7 @@ fn list(value: Option<&Value>) -> Option<&[Value]> {
     }
 }
 
-/// Id and number of the one job of a reply.
+/// Id and number of the only job in a reply.
 fn job(reply: &Value) -> Option<(&[u8], usize)> {
     let streams = list(Some(reply))?;
     let entries = list(list(streams.first())?.get(1))?;

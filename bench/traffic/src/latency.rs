@@ -1,11 +1,11 @@
-//! Times in microseconds, counted with a precision of two percent.
+//! A histogram of times in microseconds, with a precision of two percent.
 
-/// Times are counted exactly below twice this, and in so many steps per power of two above.
+/// Below twice this, times are counted exactly; above, in this many steps per power of two.
 const STEPS: u64 = 64;
-/// For times of up to 2^32 microseconds.
+/// For times up to 2^32 microseconds.
 const BUCKETS: usize = 64 * 28;
 
-/// See the module documentation.
+/// A histogram of times.
 #[derive(Debug)]
 pub struct Latencies {
     counts: Vec<u64>,
@@ -19,13 +19,13 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Adds so many times of this length.
+    /// Adds `count` times of this length.
     pub fn add(&mut self, us: u64, count: u64) {
         self.counts[bucket(us).min(BUCKETS - 1)] += count;
         self.total += count;
     }
 
-    /// The time that this share of all times does not exceed, in milliseconds; 0 if there are none.
+    /// The time that this share of all times does not exceed, in milliseconds; 0 if the histogram is empty.
     pub fn quantile_ms(&self, share: f64) -> f64 {
         let wanted = (self.total as f64 * share).ceil() as u64;
         let mut seen = 0;
@@ -42,7 +42,7 @@ fn bucket(us: u64) -> usize {
     (u64::from(shift) * STEPS + (us >> shift)) as usize
 }
 
-/// The longest time that is counted in a bucket.
+/// The longest time counted in a bucket.
 fn longest_us(bucket: usize) -> u64 {
     let shift = (bucket as u64 / STEPS).saturating_sub(1);
     ((bucket as u64 - shift * STEPS + 1) << shift) - 1

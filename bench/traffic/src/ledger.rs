@@ -1,5 +1,5 @@
-//! What all connections of one measurement have in common: the channels, how many messages each publisher has sent to each,
-//! and what went wrong.
+//! The state shared by all connections of a measurement: the channels, the number of messages from each
+//! publisher to each channel, and the faults.
 
 use crate::{
     latency::Latencies,
@@ -7,30 +7,30 @@ use crate::{
     sequence::Faults,
 };
 
-/// See the module documentation.
+/// Counts of sent, confirmed and received messages.
 #[derive(Debug)]
 pub struct Ledger {
     names: Vec<Vec<u8>>,
     publishings: Vec<Publishing>,
     publishers: usize,
-    /// By channel and publisher: messages sent.
+    /// By channel and publisher: number of messages sent.
     sent: Vec<u64>,
-    /// By channel and publisher: messages whose reply has come.
+    /// By channel and publisher: number of messages with a reply.
     confirmed: Vec<u64>,
-    /// All replies to PUBLISH.
+    /// Number of replies to PUBLISH.
     pub publishes: u64,
-    /// How many heard each message, by the replies, in all.
+    /// Sum of the receiver counts in the replies.
     pub heard: u64,
-    /// All messages received.
+    /// Number of messages received.
     pub deliveries: u64,
-    /// From sending a message to receiving it.
+    /// Times from sending a message to receiving it.
     pub delays: Latencies,
-    /// What went wrong.
+    /// The faults found.
     pub faults: Faults,
 }
 
 impl Ledger {
-    /// Nothing has been sent.
+    /// Without messages.
     pub fn new(channels: usize, publishers: usize) -> Ledger {
         let names: Vec<_> = (0..channels).map(channel_name).collect();
         Ledger {
@@ -47,7 +47,7 @@ impl Ledger {
         }
     }
 
-    /// How many channels there are.
+    /// Number of channels.
     pub fn channels(&self) -> usize {
         self.names.len()
     }
@@ -57,17 +57,17 @@ impl Ledger {
         &self.names[channel]
     }
 
-    /// How many messages each publisher has sent to a channel.
+    /// Number of messages that each publisher has sent to a channel.
     pub fn sent(&self, channel: usize) -> &[u64] {
         &self.sent[channel * self.publishers..][..self.publishers]
     }
 
-    /// How many messages each publisher has had confirmed.
+    /// Number of confirmed messages of each publisher to a channel.
     pub fn confirmed(&self, channel: usize) -> &[u64] {
         &self.confirmed[channel * self.publishers..][..self.publishers]
     }
 
-    /// Appends the command for a publisher's next message to a channel, sent now.
+    /// Appends the PUBLISH command for a publisher's next message to a channel, stamped with `now_us`.
     pub fn publish(&mut self, publisher: usize, channel: usize, now_us: u64, out: &mut Vec<u8>) {
         let sent = &mut self.sent[channel * self.publishers + publisher];
         let stamp =
@@ -76,14 +76,14 @@ impl Ledger {
         self.publishings[channel].write(stamp, out);
     }
 
-    /// The reply to a publisher's next message to a channel has come: so many hear it.
+    /// Records the reply to a publisher's next message to a channel, with its number of receivers.
     pub fn confirm(&mut self, publisher: usize, channel: usize, heard: u64) {
         self.confirmed[channel * self.publishers + publisher] += 1;
         self.publishes += 1;
         self.heard += heard;
     }
 
-    /// Somebody else has published so many messages to a channel, by publisher.
+    /// Sets the number of messages that the publishers on another thread have sent to a channel.
     pub fn owe(&mut self, channel: usize, sent: &[u64]) {
         self.sent[channel * self.publishers..][..self.publishers].copy_from_slice(sent);
     }

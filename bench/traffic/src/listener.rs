@@ -1,4 +1,5 @@
-//! A connection that subscribes to some of the channels, checks every message, and may leave and come again.
+//! A connection that subscribes to some channels, checks every message, and may unsubscribe and subscribe
+//! again.
 
 use std::net::SocketAddr;
 
@@ -13,37 +14,39 @@ use crate::{
     sequence::Subscription,
 };
 
-/// One delay in so many is counted: counting costs as much as checking.
+/// One delay in this many is recorded, because recording costs as much as checking.
 const DELAYS_EVERY: u64 = 16;
 
-/// What a subscription begins with.
+/// The start of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
-    /// SUBSCRIBE: what is published from now on.
+    /// SUBSCRIBE: messages published from now on.
     Now,
-    /// XSUBSCRIBE FROM $: the same, out of the log.
+    /// XSUBSCRIBE FROM $: the same, from the log.
     LogEnd,
-    /// XSUBSCRIBE FROM -: all that was ever published.
+    /// XSUBSCRIBE FROM -: all messages in the log.
     LogStart,
 }
 
-/// See the module documentation.
+/// A connection with its subscriptions.
 #[derive(Debug)]
 pub struct Listener {
     connection: Connection,
     ears: Ears,
 }
 
-/// The channels of a listener: `span` in a row from `first` on, the first one behind the last one.
+/// The channels of a listener: as many as `subscriptions` in a row from `first` on, wrapping around at the
+/// last one.
 #[derive(Debug)]
 struct Ears {
     first: usize,
     from: From,
     subscriptions: Vec<Option<Subscription>>,
     state: State,
-    /// Confirmations that have come in this state, in the order of the requests.
+    /// Number of confirmations received in this state, in the order of the requests.
     confirmed: usize,
-    /// By channel of ours: how many messages of each publisher had been confirmed when its end was asked for.
+    /// By own channel: number of confirmed messages of each publisher when the end of the subscription was
+    /// requested.
     owed: Vec<Vec<u64>>,
 }
 
@@ -56,7 +59,7 @@ enum State {
 }
 
 impl Listener {
-    /// Connects; subscribes to nothing yet.
+    /// Connects without subscribing.
     pub fn open(
         address: SocketAddr,
         registry: &Registry,
@@ -73,7 +76,7 @@ impl Listener {
         })
     }
 
-    /// Asks for all its channels, one command each.
+    /// Subscribes to all its channels, with one command each.
     pub fn begin(&mut self, ledger: &Ledger) -> Result<(), Failure> {
         self.ears.enter(State::Beginning);
         match self.ears.from {
@@ -83,7 +86,7 @@ impl Listener {
         }
     }
 
-    /// Asks for the end of all its subscriptions, one command each.
+    /// Unsubscribes from all its channels, with one command each.
     pub fn end(&mut self, ledger: &Ledger) -> Result<(), Failure> {
         self.ears.enter(State::Ending);
         self.ears.owed =
@@ -99,7 +102,11 @@ impl Listener {
         self.connection.send(&request)
     }
 
-    /// Takes other channels from now on. Only while it has none.
+    /// Changes the channels. It must not have any subscriptions.
+    ///
+    /// # Panics
+    ///
+    /// If it has.
     pub fn move_to(&mut self, first: usize) {
         assert!(self.is_silent(), "subscriptions are to be ended first");
         self.ears.first = first;
@@ -110,17 +117,17 @@ impl Listener {
         self.ears.first
     }
 
-    /// Whether it is subscribed to all its channels, and that is confirmed.
+    /// Whether all its subscriptions are confirmed.
     pub fn is_listening(&self) -> bool {
         self.ears.state == State::Listening
     }
 
-    /// Whether it is subscribed to none, and that is confirmed.
+    /// Whether it has no subscriptions, and this is confirmed.
     pub fn is_silent(&self) -> bool {
         self.ears.state == State::Silent
     }
 
-    /// The socket is ready.
+    /// Handles readiness of the socket.
     pub fn advance(&mut self, buffer: &mut [u8], ledger: &mut Ledger, now_us: u64) -> Result<(), Failure> {
         self.connection.flush()?;
         let ears = &mut self.ears;
@@ -135,7 +142,7 @@ impl Listener {
         })
     }
 
-    /// Whether all that was sent to its channels has come.
+    /// Whether all messages sent to its channels were received.
     pub fn has_all(&self, ledger: &Ledger) -> bool {
         let channels = self.ears.channels(ledger).zip(&self.ears.subscriptions);
         channels
@@ -143,7 +150,7 @@ impl Listener {
             .all(|(channel, it)| it.as_ref().is_none_or(|it| it.has_all(ledger.sent(channel))))
     }
 
-    /// Nothing more will come: what was sent to its channels and has not come is lost.
+    /// Counts missing messages as lost. To be called when no more will arrive.
     pub fn judge(&self, ledger: &mut Ledger) {
         for (channel, subscription) in self.ears.channels(ledger).zip(&self.ears.subscriptions) {
             if let Some(subscription) = subscription {
@@ -213,7 +220,7 @@ impl Ears {
         (self.state, self.confirmed) = (state, 0);
     }
 
-    /// The channel whose confirmation is next; the server must name the same.
+    /// The channel of the next confirmation; the server must name the same one.
     fn expect(&self, ledger: &Ledger, state: State, name: &[u8]) -> Result<usize, Failure> {
         let next = self.channels(ledger).nth(self.confirmed).filter(|_| self.state == state);
         next.filter(|channel| ledger.name(*channel) == name).ok_or_else(|| Garbled.into())

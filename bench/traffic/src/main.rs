@@ -1,12 +1,12 @@
-//! `traffic`: publishers, subscribers, workers on streams, and writers and readers of documents over real sockets, for `bench/run`
-//! and by hand.
+//! `traffic`: publishers, subscribers, workers on streams, and writers and readers of documents over real
+//! sockets, for `bench/run` and for manual use.
 //!
-//! What it is: one thread, many connections, and a check of every message: a lost, repeated or misplaced one is a failure. So is
-//! a wrong answer about a document, and a job that is not done once.
-//! What it is not: a judge of speed; it prints figures as one line of JSON, with its own CPU share, which says whether it
-//! was the limit.
+//! It uses one thread (`flood`: two) with many connections, and checks every message: a lost, repeated or
+//! reordered one is a failure. So is a wrong response about a document, and a job that is not done exactly
+//! once. It does not judge speed: it prints figures as one line of JSON, including its own CPU share, which
+//! shows whether the client was the limit.
 //!
-//! Exit status: 0 measured, 1 messages or documents went wrong or the server failed, 2 wrong usage.
+//! Exit status: 0 measured, 1 faulty messages or documents, or a failure of the server, 2 wrong usage.
 
 #![forbid(unsafe_code)]
 
@@ -36,7 +36,7 @@ use serde_json::Value;
 
 use crate::{failure::Failure, listener::From, process::Process, traffic::Plan};
 
-/// Enough for every connection of the largest plan.
+/// Sufficient for all connections of the largest plan.
 const OPEN_FILES: u64 = 65_536;
 
 fn main() -> ExitCode {
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
 
 fn run(matches: &ArgMatches) -> Result<Value, Failure> {
     let Some((task, options)) = matches.subcommand() else { unreachable!("clap requires one") };
-    // A task takes some of the options; the others are 0.
+    // Options that a task does not have are 0.
     let count = |name: &str| options.try_get_one::<u64>(name).ok().flatten().copied().unwrap_or(0) as usize;
     let seconds = || options.try_get_one::<f64>("seconds").ok().flatten().copied().unwrap_or(0.0);
     let address = SocketAddr::from(([127, 0, 0, 1], count("port") as u16));

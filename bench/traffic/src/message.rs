@@ -1,4 +1,4 @@
-//! The messages that are published, and the commands that publish them.
+//! The published messages, and the commands that publish them.
 //!
 //! ```text
 //! publisher u32 | channel u32 | number u64 | sent_us u64 | filler      64 bytes, little-endian
@@ -9,21 +9,21 @@ pub const MESSAGE_BYTES: usize = 64;
 const STAMP_BYTES: usize = 24;
 const FILLER: u8 = b'x';
 
-/// What tells a message from all others.
+/// The unique identity of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// Who has published it.
+    /// The number of the publisher.
     pub publisher: u32,
-    /// Where.
+    /// The number of the channel.
     pub channel: u32,
-    /// How many the publisher had published there before.
+    /// Number of earlier messages of this publisher to this channel.
     pub number: u64,
-    /// When, by the clock of this process.
+    /// The time of sending, by the clock of this process.
     pub sent_us: u64,
 }
 
 impl Stamp {
-    /// The stamp of a message; `None` if it is none of ours.
+    /// The stamp of a message; `None` if it was not sent by this process.
     #[inline]
     pub fn read(message: &[u8]) -> Option<Stamp> {
         let message: &[u8; MESSAGE_BYTES] = message.try_into().ok()?;
@@ -48,21 +48,21 @@ impl Stamp {
     }
 }
 
-/// PUBLISH to one channel, but for the stamp.
+/// An encoded PUBLISH to one channel, complete except for the stamp.
 #[derive(Debug)]
 pub struct Publishing {
     command: Vec<u8>,
 }
 
 impl Publishing {
-    /// To this channel.
+    /// A template for this channel.
     pub fn to(channel: &[u8]) -> Publishing {
         let mut command = Vec::new();
         write_command(&mut command, &[b"PUBLISH", channel, &[FILLER; MESSAGE_BYTES]]);
         Publishing { command }
     }
 
-    /// Appends the command.
+    /// Appends the command with this stamp.
     #[inline]
     pub fn write(&self, stamp: Stamp, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.command);
@@ -71,7 +71,7 @@ impl Publishing {
     }
 }
 
-/// Appends a command.
+/// Appends an encoded command.
 pub fn write_command(out: &mut Vec<u8>, words: &[&[u8]]) {
     wire::request::encode(words, out);
 }

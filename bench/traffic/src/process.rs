@@ -1,22 +1,22 @@
-//! What the kernel says about the server's process, at the beginning and at the end of a measurement.
+//! The kernel's figures about the server's process, read at the start and the end of a measurement.
 
 use std::{fs, io};
 
-/// The kernel counts CPU time in this unit, for all programs.
+/// The unit of the kernel's CPU times, in seconds.
 const TICK_S: f64 = 0.01;
 
 /// The process under test.
 #[derive(Debug, Clone, Copy)]
 pub struct Process {
-    /// Its number.
+    /// The process id.
     pub id: u32,
 }
 
 impl Process {
-    /// User and system time of all its threads, ended ones included.
+    /// User and system time of all its threads, including ended ones, in seconds.
     ///
     /// # Errors
-    /// If there is no such process.
+    /// If the process does not exist.
     pub fn cpu_s(self) -> io::Result<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id))?;
         cpu_ticks(&stat)
@@ -24,26 +24,26 @@ impl Process {
             .ok_or_else(|| io::Error::other("/proc: no CPU time"))
     }
 
-    /// Its resident memory.
+    /// The resident memory.
     ///
     /// # Errors
-    /// If there is no such process.
+    /// If the process does not exist.
     pub fn rss_bytes(self) -> io::Result<u64> {
         self.status_bytes("VmRSS:")
     }
 
-    /// The most resident memory it ever had.
+    /// The peak of the resident memory.
     ///
     /// # Errors
-    /// If there is no such process.
+    /// If the process does not exist.
     pub fn rss_peak_bytes(self) -> io::Result<u64> {
         self.status_bytes("VmHWM:")
     }
 
-    /// What it has had written to disk so far, by the kernel's account.
+    /// Bytes written to disk so far, as counted by the kernel.
     ///
     /// # Errors
-    /// If there is no such process, or it is another user's.
+    /// If the process does not exist, or belongs to another user.
     pub fn written_bytes(self) -> io::Result<u64> {
         let io = fs::read_to_string(format!("/proc/{}/io", self.id))?;
         let bytes = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok());
@@ -58,7 +58,7 @@ impl Process {
     }
 }
 
-/// The fields `utime` and `stime`, which stand behind a name that may hold anything.
+/// The sum of the fields `utime` and `stime`, which follow a name with arbitrary characters.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);

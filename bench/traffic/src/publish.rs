@@ -1,7 +1,7 @@
-//! Publishing at full rate to channels that some listen to, while others come and go.
+//! Publishing at full rate to channels with listeners, while other connections subscribe and unsubscribe.
 //!
 //! ```text
-//! connect, subscribe | warm up | measured | no more is published; all that was must arrive
+//! connect, subscribe | warm up | measure | stop publishing; all published messages must arrive
 //! ```
 
 use mio::Events;
@@ -13,7 +13,7 @@ use crate::{
     traffic::{EVENTS, Plan, Traffic},
 };
 
-/// Does it, and says what came of it. Messages that go wrong are a failure.
+/// Runs the measurement and returns its figures. Faulty messages are a failure.
 pub fn run(plan: Plan) -> Result<Value, Failure> {
     let mut traffic = Traffic::connect(plan)?;
     let mut events = Events::with_capacity(EVENTS);

@@ -1,4 +1,4 @@
-//! A connection that publishes: so many messages at once, and the next ones when all are confirmed.
+//! A connection that publishes: a pipeline of messages at once, and the next ones when all are confirmed.
 
 use std::net::SocketAddr;
 
@@ -12,12 +12,12 @@ use crate::{
     ledger::Ledger,
 };
 
-/// See the module documentation.
+/// A publishing connection.
 #[derive(Debug)]
 pub struct Publisher {
     connection: Connection,
     index: usize,
-    /// The channels of the messages at once, and how many of them are confirmed.
+    /// The channels of the messages in the pipeline, and the number of confirmed ones.
     channels: Vec<usize>,
     confirmed: usize,
     sent_at_us: u64,
@@ -26,7 +26,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Connects; publishes nothing yet.
+    /// Connects without publishing.
     pub fn open(
         address: SocketAddr,
         registry: &Registry,
@@ -45,7 +45,7 @@ impl Publisher {
         })
     }
 
-    /// Publishes so many messages to random channels.
+    /// Publishes `count` messages to random channels.
     pub fn publish(&mut self, count: usize, ledger: &mut Ledger, now_us: u64) -> Result<(), Failure> {
         self.channels.clear();
         self.request.clear();
@@ -59,7 +59,7 @@ impl Publisher {
         self.connection.send(&self.request)
     }
 
-    /// The socket is ready.
+    /// Handles readiness of the socket.
     pub fn advance(
         &mut self,
         buffer: &mut [u8],
@@ -82,7 +82,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Whether all that it has published is confirmed.
+    /// Whether all its messages are confirmed.
     pub fn is_idle(&self) -> bool {
         self.confirmed == self.channels.len()
     }

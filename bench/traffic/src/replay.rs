@@ -1,4 +1,5 @@
-//! Reading a durable channel from the log: what many have published, one connection gets from the beginning.
+//! Replay of durable channels from the log: one connection gets the messages of many publishers from the
+//! beginning.
 
 use mio::Events;
 use serde_json::{Value, json};
@@ -9,7 +10,8 @@ use crate::{
     traffic::{EVENTS, Plan, Traffic},
 };
 
-/// Publishes so many messages to the channels of the plan, then has one listener get them all.
+/// Publishes at least `messages` messages to the channels of the plan; then one listener receives all of
+/// them.
 pub fn run(plan: Plan, messages: u64) -> Result<Value, Failure> {
     let mut traffic = Traffic::connect(plan)?;
     let mut events = Events::with_capacity(EVENTS);

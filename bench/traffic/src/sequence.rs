@@ -1,34 +1,34 @@
-//! Whether a subscriber gets what it must: every message once, in the order of its publisher.
+//! Checks the messages of a subscriber: each one exactly once, in the order of its publisher.
 //!
-//! What it is: for one subscription the next number of each publisher. What it is not: part of any protocol: it knows numbers
-//! only, which count the messages of one publisher to one channel from 0.
+//! For one subscription it tracks the next number of each publisher. It knows no protocol, only numbers,
+//! which count the messages of one publisher to one channel from 0.
 //!
 //! Invariants
-//! - What was published after the subscription was confirmed, and confirmed to its publisher before the subscription ends, is
-//!   owed. What comes before or after that may come, but without a hole.
+//! - Messages published after the subscription was confirmed, and confirmed to their publisher before its end
+//!   was requested, are owed. Earlier and later ones may arrive, but without a gap.
 
 use std::{fmt, ops::Range};
 
-/// Set while nothing of a publisher has come; the other bits are the first number that is owed.
+/// Set until the first message of a publisher arrives; the other bits are the first number that is owed.
 const UNSEEN: u64 = 1 << 63;
-/// Holes that are remembered, to tell a message that comes late from one that comes twice.
+/// Maximum number of gaps remembered, to tell late messages from duplicates.
 const HOLES_MAX: usize = 10_000;
 
-/// What went wrong, in messages.
+/// Numbers of faulty messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// They never came.
+    /// Never received.
     pub lost: u64,
-    /// They came again.
+    /// Received more than once.
     pub duplicated: u64,
-    /// They came behind a later one.
+    /// Received after a later one.
     pub reordered: u64,
-    /// They came to somebody who had not subscribed, or are none that were sent.
+    /// Received without a subscription, or never sent.
     pub stray: u64,
 }
 
 impl Faults {
-    /// Whether nothing went wrong.
+    /// Whether there are no faults.
     pub fn is_none(&self) -> bool {
         *self == Faults::default()
     }
@@ -41,21 +41,22 @@ impl fmt::Display for Faults {
     }
 }
 
-/// See the module documentation.
+/// The state of one subscription.
 #[derive(Debug)]
 pub struct Subscription {
-    /// By publisher: what comes next.
+    /// By publisher: the next number, with [`UNSEEN`].
     next: Vec<u64>,
     holes: Vec<(usize, Range<u64>)>,
 }
 
 impl Subscription {
-    /// A subscription that has just been confirmed: `sent` says how many messages each publisher has sent to the channel.
+    /// A newly confirmed subscription; `sent` are the numbers of messages that each publisher has sent to the
+    /// channel.
     pub fn confirmed(sent: &[u64]) -> Subscription {
         Subscription { next: sent.iter().map(|sent| sent | UNSEEN).collect(), holes: Vec::new() }
     }
 
-    /// A message has come.
+    /// Checks a received message.
     #[inline]
     pub fn receive(&mut self, publisher: usize, number: u64, faults: &mut Faults) {
         match self.next.get_mut(publisher) {
@@ -84,7 +85,7 @@ impl Subscription {
         }
     }
 
-    /// A message that has come late is no longer in a hole; returns whether it was.
+    /// Removes a late message from its gap; returns whether it was in one.
     fn fill(&mut self, publisher: usize, number: u64) -> bool {
         let is_in = |(of, hole): &(usize, Range<u64>)| *of == publisher && hole.contains(&number);
         let Some(position) = self.holes.iter().position(is_in) else { return false };
@@ -94,12 +95,13 @@ impl Subscription {
         true
     }
 
-    /// Whether everything up to `owed` (by publisher) has come, or something later.
+    /// Whether all messages up to `owed` (by publisher), or later ones, were received.
     pub fn has_all(&self, owed: &[u64]) -> bool {
         self.next.iter().zip(owed).all(|(next, owed)| next & !UNSEEN >= *owed)
     }
 
-    /// The subscription has ended: `owed` is how many messages of each publisher were confirmed to it before that was asked for.
+    /// Ends the subscription; `owed` are the numbers of messages that were confirmed to each publisher before
+    /// the end was requested.
     pub fn end(&self, owed: &[u64], faults: &mut Faults) {
         for (next, owed) in self.next.iter().zip(owed) {
             faults.lost += owed.saturating_sub(next & !UNSEEN);
@@ -113,7 +115,8 @@ mod tests {
 
     const NONE: Faults = Faults { lost: 0, duplicated: 0, reordered: 0, stray: 0 };
 
-    /// The faults of one publisher's messages, of which `sent` were sent before the confirmation and `owed` before the end.
+    /// The faults of one publisher's messages: `sent` were sent before the confirmation, `owed` before the
+    /// end.
     fn judge(sent: u64, received: &[u64], owed: u64) -> Faults {
         let mut faults = Faults::default();
         let mut subscription = Subscription::confirmed(&[sent]);

@@ -1,4 +1,4 @@
-//! A subscriber that takes far less than it is sent, and comes again when the server gives it up.
+//! A subscriber that reads far slower than it is sent to, and reconnects when the server disconnects it.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -7,30 +7,30 @@ use std::{
 
 use crate::{failure::Failure, message::write_command};
 
-/// Taken at once, once in a period.
+/// Bytes read per period.
 const TAKEN_BYTES: usize = 1024;
-/// Microseconds.
+/// The period in microseconds.
 pub const PERIOD_US: u64 = 1_000_000;
 
-/// See the module documentation.
+/// A slow subscriber.
 #[derive(Debug)]
 pub struct SlowReader {
     address: SocketAddr,
     channel: Vec<u8>,
     stream: TcpStream,
     due_us: u64,
-    /// How often it was given up.
+    /// Number of times that the server disconnected it.
     pub given_up: u64,
 }
 
 impl SlowReader {
-    /// Subscribes to a channel; takes its first bytes then.
+    /// Subscribes to a channel; the first read is at `due_us`.
     pub fn open(address: SocketAddr, channel: Vec<u8>, due_us: u64) -> Result<SlowReader, Failure> {
         let stream = subscribe(address, &channel)?;
         Ok(SlowReader { address, channel, stream, due_us, given_up: 0 })
     }
 
-    /// Takes what is due.
+    /// Reads if a period has passed.
     pub fn advance(&mut self, now_us: u64) -> Result<(), Failure> {
         if now_us < self.due_us {
             return Ok(());

@@ -15,15 +15,16 @@ use crate::{
     process::Process,
 };
 
-/// Channels per SUBSCRIBE while many are built.
+/// Channels per SUBSCRIBE command while subscribing to many.
 const PER_COMMAND: usize = 100;
-/// For so long nothing may come.
+/// Time without events after which the run fails.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Memory is weighed when the server has come to rest; allocators give back what is free with a delay.
+/// Time to wait before memory is measured: servers must become idle, and allocators release memory with a
+/// delay.
 const REST: Duration = Duration::from_secs(1);
 const LEFT: Duration = Duration::from_secs(12);
 
-/// Has `connections` subscribe to `channels` in all, each to others, and leave.
+/// Subscribes `connections` connections to `channels` different channels in total, and disconnects them.
 pub fn many(
     address: SocketAddr,
     process: Process,
@@ -85,7 +86,7 @@ pub fn many(
     }))
 }
 
-/// Has one connection subscribe to a channel and leave it, `batch` pairs at once, for so long.
+/// Subscribes one connection to channels and unsubscribes again, with `batch` pairs at once, for `seconds`.
 pub fn pairs(address: SocketAddr, process: Process, batch: usize, seconds: f64) -> Result<Value, Failure> {
     let mut poll = Poll::new()?;
     let mut client = Connection::open(address, poll.registry(), Token(0))?;

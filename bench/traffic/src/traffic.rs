@@ -1,5 +1,5 @@
-//! Connections that publish, listen, come and go, or take too little, on one thread: so the order in which things were seen
-//! is known, and the CPU time of this process says whether it was the limit.
+//! Connections that publish, listen, subscribe and unsubscribe, or read slowly, all on one thread: so the
+//! order of events is known, and the CPU time of this process shows whether it was the limit.
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
@@ -19,92 +19,92 @@ use crate::{
     slow::{self, SlowReader},
 };
 
-/// For so long nothing may come.
+/// Time without events after which the run fails.
 pub const SILENCE_US_MAX: u64 = 10_000_000;
-/// Connections that come and go, and the channels that each of them asks for at once.
+/// Number of connections that subscribe and unsubscribe, and the number of channels of each.
 const CHURNERS: usize = 10;
 const CHURNED_CHANNELS: usize = 20;
 const POLL_MS: u64 = 2;
-/// Sockets looked at at once.
+/// Maximum number of readiness events per poll.
 pub const EVENTS: usize = 4096;
 
-/// The operation on it.
+/// The parameters of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// The server.
     pub address: SocketAddr,
-    /// Its process.
+    /// The server's process.
     pub process: Process,
-    /// Connections that publish.
+    /// Number of publishing connections.
     pub publishers: usize,
-    /// Messages that each has on its way at once.
+    /// Number of pending messages per publisher.
     pub pipeline: usize,
-    /// Channels that are published to, at random.
+    /// Number of channels; messages go to random ones.
     pub channels: usize,
-    /// Channels that are listened to: the first ones.
+    /// Number of channels with listeners; these are the first ones.
     pub listened: usize,
-    /// Listeners of each of them.
+    /// Number of listeners per such channel.
     pub subscribers: usize,
-    /// Channels that one connection listens to.
+    /// Number of channels per listening connection.
     pub span: usize,
-    /// What they begin with.
+    /// The start of the listeners' subscriptions.
     pub from: From,
-    /// Readers of the same channels that take a kilobyte per second.
+    /// Number of slow readers of the same channels, which read a kilobyte per second.
     pub slow: usize,
-    /// Patterns that somebody has subscribed to and none of the channels matches.
+    /// Number of subscribed patterns that match none of the channels.
     pub patterns: usize,
-    /// SUBSCRIBE and UNSUBSCRIBE of others, pairs per second.
+    /// SUBSCRIBE and UNSUBSCRIBE pairs per second on other connections.
     pub churn_per_s: u64,
-    /// Messages per second of all publishers together; 0 for as many as the server takes.
+    /// Messages per second of all publishers together; 0 for as many as the server accepts.
     pub rate_per_s: u64,
-    /// For how long it is measured.
+    /// Duration of the measurement in seconds.
     pub seconds: f64,
 }
 
-/// See the module documentation.
+/// The connections of a measurement and their state.
 pub struct Traffic {
     plan: Plan,
     poll: Poll,
     buffer: Vec<u8>,
-    /// What was sent and what came of it.
+    /// The sent and received messages.
     pub ledger: Ledger,
-    /// From sending to the reply.
+    /// Times from sending a message to its reply.
     pub latencies: Latencies,
     publishers: Vec<Publisher>,
     listeners: Vec<Listener>,
     churners: Vec<Listener>,
     slow: Vec<SlowReader>,
-    /// Somebody must hold it.
+    /// Kept open for its subscriptions.
     _patterns: Option<(Connection, Poll)>,
-    /// When publishing began.
+    /// The time at which publishing began.
     since_us: u64,
-    /// Pairs that were begun.
+    /// Number of SUBSCRIBE and UNSUBSCRIBE pairs begun.
     churned: u64,
-    /// Messages sent, and publishers that have nothing to do until more are due.
+    /// Number of messages sent, and the publishers that wait until more are due.
     sent: u64,
     idle: VecDeque<usize>,
     is_publishing: bool,
     heard_at_us: u64,
 }
 
-/// A moment of the measurement.
+/// The state at one moment of the measurement.
 pub struct Reading {
-    /// By the clock of this process.
+    /// The time by the clock of this process.
     pub at_us: u64,
-    /// Replies to PUBLISH.
+    /// Number of replies to PUBLISH.
     pub publishes: u64,
-    /// Messages received.
+    /// Number of messages received.
     pub deliveries: u64,
-    /// Pairs begun by those who come and go.
+    /// Number of SUBSCRIBE and UNSUBSCRIBE pairs begun.
     pub churned: u64,
-    /// The server's CPU time.
+    /// The server's CPU time in seconds.
     pub server_cpu_s: f64,
-    /// That of this process.
+    /// The CPU time of this process in seconds.
     pub own_cpu_s: f64,
 }
 
 impl Traffic {
-    /// Connects everybody; subscribes to the patterns.
+    /// Opens all connections; subscribes to the patterns.
     pub fn connect(plan: Plan) -> Result<Traffic, Failure> {
         let poll = Poll::new()?;
         let registry = poll.registry();
@@ -148,7 +148,7 @@ impl Traffic {
         })
     }
 
-    /// Has the listeners subscribe, and waits until they have.
+    /// Subscribes the listeners, and waits for the confirmations.
     pub fn listen(&mut self, events: &mut Events) -> Result<(), Failure> {
         let Traffic { listeners, ledger, .. } = self;
         listeners.iter_mut().try_for_each(|listener| listener.begin(ledger))?;
@@ -159,7 +159,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Adds a listener; it has yet to subscribe.
+    /// Adds a listener without subscribing it.
     pub fn add_listener(&mut self, from: From) -> Result<(), Failure> {
         let token = Token(self.publishers.len() + self.listeners.len());
         let (address, channels) = (self.plan.address, self.plan.channels);
@@ -167,11 +167,11 @@ impl Traffic {
         Ok(())
     }
 
-    /// Begins to publish; those who take too little come as well.
+    /// Starts publishing, and opens the slow readers.
     pub fn begin(&mut self) -> Result<(), Failure> {
         let now_us = RealClock.monotonic_us();
         for index in 0..self.plan.slow {
-            // One after the other, not all at once.
+            // Spread over the period.
             let due_us = now_us + slow::PERIOD_US * index as u64 / self.plan.slow as u64;
             let channel = channel_name(index % self.plan.listened);
             self.slow.push(SlowReader::open(self.plan.address, channel, due_us)?);
@@ -181,7 +181,7 @@ impl Traffic {
         self.publish_due(now_us)
     }
 
-    /// Has publishers that are idle publish, as far as the rate allows.
+    /// Lets idle publishers publish, as far as the rate allows.
     fn publish_due(&mut self, now_us: u64) -> Result<(), Failure> {
         let Plan { rate_per_s, pipeline, .. } = self.plan;
         let due = match rate_per_s {
@@ -196,7 +196,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Goes on for so long.
+    /// Runs for this many seconds.
     pub fn turn_for(&mut self, events: &mut Events, seconds: f64) -> Result<(), Failure> {
         let until_us = RealClock.monotonic_us() + (seconds * 1e6) as u64;
         while RealClock.monotonic_us() < until_us {
@@ -206,7 +206,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Goes on until so many messages are published.
+    /// Runs until this many messages are published.
     pub fn turn_until_published(&mut self, events: &mut Events, messages: u64) -> Result<(), Failure> {
         while self.ledger.publishes < messages {
             self.turn(events)?;
@@ -215,7 +215,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// One look at all sockets that are ready.
+    /// Handles the events of one poll.
     fn turn(&mut self, events: &mut Events) -> Result<(), Failure> {
         self.poll.poll(events, Some(Duration::from_millis(POLL_MS)))?;
         for event in events.iter() {
@@ -272,7 +272,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Publishes no more, and waits for all that is on its way. Messages that go wrong are a failure.
+    /// Stops publishing, and waits for all pending messages. Faulty messages are a failure.
     pub fn finish(&mut self, events: &mut Events) -> Result<(), Failure> {
         self.is_publishing = false;
         let is_done = |traffic: &Traffic| {
@@ -295,12 +295,12 @@ impl Traffic {
         if silent_us > SILENCE_US_MAX { Err(Failure::Stalled(doing)) } else { Ok(()) }
     }
 
-    /// How often those who take too little were given up.
+    /// Number of times that slow readers were disconnected.
     pub fn given_up(&self) -> u64 {
         self.slow.iter().map(|reader| reader.given_up).sum()
     }
 
-    /// What it looks like now.
+    /// Reads the present state.
     pub fn reading(&self) -> Result<Reading, Failure> {
         let own = env::process::cpu_time();
         Ok(Reading {
@@ -314,7 +314,8 @@ impl Traffic {
     }
 }
 
-/// Patterns like the names of the channels, none of which they match: who compares them one by one cannot tell at once.
+/// Subscribes to patterns with the same prefix as the channels' names, which match none of them: a server
+/// that compares them one by one cannot reject them early.
 fn subscribe_patterns(plan: &Plan) -> Result<Option<(Connection, Poll)>, Failure> {
     if plan.patterns == 0 {
         return Ok(None);

@@ -1,23 +1,23 @@
-//! HTTP/1.1 as a client needs it: requests out, answers in.
+//! HTTP/1.1 for a client: encodes requests, decodes responses.
 //!
-//! What it is: bytes to answers, in whatever pieces they come. What it is not: a whole HTTP: one answer at a time, its body
-//! counted or in chunks.
+//! Responses may arrive in any pieces. Only one response at a time is supported, with a counted or chunked
+//! body.
 //!
 //! Invariants
-//! - Nothing is taken for an answer that is not complete, and nothing may come after it unasked.
+//! - An incomplete response is never returned, and bytes behind a complete one are an error.
 
 use thiserror::Error;
 
-/// Longest head of an answer, and longest line of a chunk.
+/// Maximum length of a response's head, and of the line of a chunk.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 64;
 
-/// An answer is none that this reads.
+/// The response is not valid, or not supported, HTTP.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("no HTTP: {0}")]
 pub struct NoHttp(&'static str);
 
-/// Appends a request; without a body it has no type either.
+/// Appends a request. Without a body it has no content type.
 pub fn write_request(out: &mut Vec<u8>, method: &str, path: &str, body: &[u8]) {
     for part in [method, " ", path, " HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n"] {
         out.extend_from_slice(part.as_bytes());
@@ -30,28 +30,28 @@ pub fn write_request(out: &mut Vec<u8>, method: &str, path: &str, body: &[u8]) {
     out.extend_from_slice(body);
 }
 
-/// What the next bytes are.
+/// The expected next part of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Head,
-    /// So many bytes of a body that was counted.
+    /// This many bytes of a counted body.
     Counted(usize),
     ChunkHead,
-    /// So many bytes of a chunk, and the end of its line.
+    /// This many bytes of a chunk, followed by its line end.
     Chunk(usize),
     ChunkEnd,
     LastLine,
     Nothing,
 }
 
-/// Reads answers, one after the other.
+/// Reads responses, one after the other.
 #[derive(Debug)]
 pub struct AnswerReader {
     next: Next,
     unread: Vec<u8>,
-    /// The status of the answer whose head was read.
+    /// The status of the response, once its head is read.
     pub status: u16,
-    /// What has come of its body; who reads a stream takes it out.
+    /// The received part of the body; a caller that reads a stream removes bytes from it.
     pub body: Vec<u8>,
 }
 
@@ -62,7 +62,7 @@ impl Default for AnswerReader {
 }
 
 impl AnswerReader {
-    /// Takes what has come. Returns whether the answer is complete.
+    /// Consumes received bytes. Returns whether the response is complete.
     pub fn feed(&mut self, input: &[u8]) -> Result<bool, NoHttp> {
         self.unread.extend_from_slice(input);
         let unread = std::mem::take(&mut self.unread);
@@ -75,13 +75,13 @@ impl AnswerReader {
         Ok(self.next == Next::Nothing)
     }
 
-    /// Forgets the answer: the next bytes are the head of another.
+    /// Prepares for the head of the next response.
     pub fn begin(&mut self) {
         self.next = Next::Head;
         self.body.clear();
     }
 
-    /// Takes one thing from the bytes; false if more of them are needed first.
+    /// Consumes one part from `rest`; `false` if more bytes are needed.
     fn step(&mut self, rest: &mut &[u8]) -> Result<bool, NoHttp> {
         match self.next {
             Next::Head => self.read_head(rest),

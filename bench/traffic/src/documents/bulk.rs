@@ -1,6 +1,8 @@
-//! `_bulk_docs` of new documents: without end, to measure; up to a number of documents, to fill a database.
+//! `_bulk_docs` of new documents: endless for measuring, or up to a number of documents for filling a
+//! database.
 //!
-//! What it is not: a check of the order of an answer: PouchDB's servers answer in the order in which they got to know the ids.
+//! The order of rows in a response is not checked: PouchDB's servers reply in the order in which they first
+//! saw the ids.
 
 use std::ops::Range;
 
@@ -9,20 +11,20 @@ use crate::{
     failure::Failure,
 };
 
-/// See the module documentation.
+/// A [`Work`] that adds documents in batches.
 #[derive(Debug)]
 pub struct Bulk {
-    /// What is there.
+    /// The expected content of the database.
     pub store: Store,
     batch: u64,
-    /// So many documents are there in the end.
+    /// The total number of documents to add.
     total: u64,
-    /// What each connection has on its way.
+    /// The document numbers of each connection's pending request.
     batches: Vec<Range<u64>>,
 }
 
 impl Bulk {
-    /// By so many connections, `batch` documents at once.
+    /// Work for this many connections, with `batch` documents per request.
     pub fn new(store: Store, connections: usize, batch: u64, total: u64) -> Bulk {
         Bulk { store, batch, total, batches: vec![0..0; connections] }
     }

@@ -1,4 +1,4 @@
-//! One connection that waits for each answer: to set up, to look, and to read streams.
+//! A connection that waits for each response: for setup, checks, and reading streams.
 
 use std::{
     io::{Read, Write},
@@ -17,12 +17,12 @@ use crate::{
     failure::Failure,
 };
 
-/// For so long nothing may come.
+/// Time without received bytes after which a request fails.
 const SILENCE: Duration = Duration::from_secs(60);
 /// Bytes received at once.
 const RECEIVE_BYTES: usize = 256 << 10;
 
-/// See the module documentation.
+/// A blocking HTTP client.
 #[derive(Debug)]
 pub struct Client {
     stream: TcpStream,
@@ -31,7 +31,6 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects.
     pub fn connect(address: SocketAddr) -> Result<Client, Failure> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -39,8 +38,8 @@ impl Client {
         Ok(Client { stream, reader: AnswerReader::default(), buffer: vec![0; RECEIVE_BYTES] })
     }
 
-    /// Asks; `each` gets what has come of the body, takes out of it what it wants, and may break off: then the connection is
-    /// of no further use. Returns the status.
+    /// Sends a request and passes the received body to `each`, which may remove bytes from it, and may end
+    /// the request early; the connection is then unusable. Returns the status.
     pub fn stream(
         &mut self,
         method: &str,
@@ -64,14 +63,15 @@ impl Client {
         }
     }
 
-    /// Asks about the database or what is in it (`path` begins behind its name). Returns the status and the body.
+    /// Sends a request about the database or its documents; `path` begins after its name. Returns status and
+    /// body.
     pub fn ask(&mut self, method: &str, path: &str, body: &[u8]) -> Result<(u16, &[u8]), Failure> {
         let path = format!("/{DATABASE}{path}");
         let status = self.stream(method, &path, body, |_| Ok(ControlFlow::Continue(())))?;
         Ok((status, &self.reader.body))
     }
 
-    /// As [`Client::ask`], for an answer that must have this status and be JSON.
+    /// As [`Client::ask`], for a JSON response with this status.
     pub fn expect(&mut self, expected: u16, method: &str, path: &str, body: &[u8]) -> Result<Value, Failure> {
         let (status, answer) = self.ask(method, path, body)?;
         match serde_json::from_slice(answer) {
@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    /// The page at `path` if there is one, else nothing.
+    /// The page at `path`; empty if it does not exist.
     pub fn page(&mut self, path: &str) -> Result<String, Failure> {
         let status = self.stream("GET", path, b"", |_| Ok(ControlFlow::Continue(())))?;
         let page = String::from_utf8_lossy(&self.reader.body);

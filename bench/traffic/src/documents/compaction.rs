@@ -1,4 +1,4 @@
-//! What goes on beside writers: compaction after compaction, and somebody who follows the feed and must miss nothing.
+//! Load beside the writers: repeated compaction, and a follower of the feed that must not miss a change.
 
 use std::{
     net::SocketAddr,
@@ -25,20 +25,20 @@ use crate::{
     failure::Failure,
 };
 
-/// How often a compaction is asked whether it is complete.
+/// The period of checking whether a compaction is complete.
 const LOOK: Duration = Duration::from_millis(20);
 const HEARTBEAT_MS: u64 = 1000;
-/// The document behind which nothing is owed.
+/// The document that marks the end of the feed.
 const END: &str = "end";
 
-/// Compacts the database again and again.
+/// Compacts the database repeatedly on another thread.
 pub struct Compactor {
     is_to_end: Arc<AtomicBool>,
     thread: JoinHandle<Result<(u64, f64), Failure>>,
 }
 
 impl Compactor {
-    /// Begins the first.
+    /// Starts the first compaction.
     pub fn begin(address: SocketAddr) -> Compactor {
         let is_to_end = Arc::new(AtomicBool::new(false));
         let thread = {
@@ -48,7 +48,7 @@ impl Compactor {
         Compactor { is_to_end, thread }
     }
 
-    /// Waits until the one that runs is complete. Returns how many there were, and how many seconds each took.
+    /// Waits for the running compaction. Returns the number of compactions, and the mean duration in seconds.
     pub fn end(self) -> Result<(u64, f64), Failure> {
         self.is_to_end.store(true, Ordering::Relaxed);
         join(self.thread)
@@ -60,7 +60,7 @@ fn compact_until(client: &mut Client, is_to_end: &AtomicBool) -> Result<(u64, f6
     while completed == 0 || !is_to_end.load(Ordering::Relaxed) {
         let begun_us = RealClock.monotonic_us();
         client.expect(202, "POST", "/_compact", b"{}")?;
-        // Who does not tell has answered when it was complete.
+        // Servers without `compact_running` reply only when the compaction is complete.
         while client.expect(200, "GET", "", b"")?["compact_running"] == true {
             thread::sleep(LOOK);
         }
@@ -71,14 +71,14 @@ fn compact_until(client: &mut Client, is_to_end: &AtomicBool) -> Result<(u64, f6
     Ok((completed, taken_us as f64 / 1e6 / completed as f64))
 }
 
-/// Reads the continuous feed from where it is when it begins.
+/// Reads the continuous feed from the present end on.
 pub struct Follower {
     thread: JoinHandle<Result<Vec<u32>, Failure>>,
     address: SocketAddr,
 }
 
 impl Follower {
-    /// Begins behind all that is there.
+    /// Starts behind the present end of the feed.
     pub fn begin(address: SocketAddr, store: &Store) -> Result<Follower, Failure> {
         let info = Client::connect(address)?.expect(200, "GET", "", b"")?;
         let feed = Feed {
@@ -94,7 +94,7 @@ impl Follower {
         Ok(Follower { thread: thread::spawn(move || follow(address, &since, feed)), address })
     }
 
-    /// All of these revisions must have come, or later ones of the same documents.
+    /// Checks that the feed had these revisions, or later ones of the same documents.
     pub fn end(self, store: &Store) -> Result<(), Failure> {
         Client::connect(self.address)?.expect(201, "PUT", &format!("/{END}"), b"{\"end\":true}")?;
         let seen = join(self.thread)?;
@@ -109,10 +109,10 @@ impl Follower {
     }
 }
 
-/// What has come of a feed.
+/// The changes received from a feed.
 struct Feed {
     ids: Ids,
-    /// By document, the number of the last revision that came.
+    /// By document: the number of the last received revision.
     numbers: Vec<u32>,
     last_seq: u64,
     has_ended: bool,

@@ -1,27 +1,27 @@
-//! The documents that are written: their ids, their text, and which one a given id is.
+//! The documents of a run: their ids and their text, and the number of a given id.
 //!
-//! What it is: a function of a document's number and of how often it was written; the same for every server.
-//! What it is not: random: a run can be repeated, and nothing need be remembered to know an id again.
+//! A document is a function of its number and of how often it was written; it is the same for every server
+//! and every run. No state is needed to recognise an id.
 //!
 //! Invariants
 //! - Different numbers have different ids: [`Ids::number`] is the inverse of [`Ids::id`].
 
-/// Digits of an id.
+/// Number of digits of an id.
 pub const ID_BYTES: usize = 32;
-/// Text that documents take theirs from: too much for a server to compress away.
+/// Size of the text from which documents are taken; too large for a server to compress it away.
 const NOISE_BYTES: usize = 1 << 20;
-/// Half of the digits of a sequential id come first and are the same for all.
+/// The first half of the digits of all sequential ids.
 const COMMON_DIGITS: &str = "5eaf5eaf5eaf5eaf";
-/// An odd number without a pattern (that of SplitMix64).
+/// An odd number without a pattern (from SplitMix64).
 const FACTOR: u64 = 0xbf58_476d_1ce4_e5b9;
 const FACTOR_INVERSE: u64 = inverse(FACTOR);
 
-/// How the ids of successive documents are related.
+/// The order of the ids of successive documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ids {
-    /// Not at all: each goes anywhere in a tree.
+    /// Random: an insertion can be anywhere in a tree.
     Random,
-    /// They ascend.
+    /// Ascending.
     Sequential,
 }
 
@@ -34,7 +34,7 @@ impl Ids {
         }
     }
 
-    /// Which document has this id; `None` if it is none of ours.
+    /// The number of the document with this id; `None` if it is not an id of the corpus.
     pub fn number(self, id: &str) -> Option<u64> {
         let digits = match self {
             Ids::Random => id.get(..ID_BYTES / 2)?,
@@ -46,24 +46,24 @@ impl Ids {
     }
 }
 
-/// See the module documentation.
+/// A generator of documents.
 #[derive(Debug)]
 pub struct Corpus {
-    /// How documents are named.
+    /// The kind of ids.
     pub ids: Ids,
     bytes: usize,
     noise: Vec<u8>,
 }
 
 impl Corpus {
-    /// Documents of so many bytes, or as few as they can have.
+    /// Documents of `bytes` bytes, or of their minimum length if that is larger.
     pub fn new(ids: Ids, bytes: usize) -> Corpus {
         let letter = |at| b"abcdefghijklmnopqrstuvwxyz012345"[(mix(at) >> 59) as usize];
         Corpus { ids, bytes, noise: (0..(NOISE_BYTES + bytes) as u64).map(letter).collect() }
     }
 
-    /// Appends the document as JSON, `generation` being how often it was written before. `members` are written first, as
-    /// they are, and are no part of its length.
+    /// Appends the document as JSON; `generation` is the number of earlier writes. `members` are inserted
+    /// first, verbatim, and do not count for the length.
     pub fn write(&self, number: u64, generation: u32, members: &str, out: &mut Vec<u8>) {
         let head = format!(r#""number":{number},"generation":{generation},"text":""#);
         out.push(b'{');
@@ -79,7 +79,7 @@ impl Corpus {
     }
 }
 
-/// One to one, without a visible pattern.
+/// A bijection without a visible pattern.
 const fn mix(number: u64) -> u64 {
     let number = (number ^ number >> 32).wrapping_mul(FACTOR);
     let number = (number ^ number >> 32).wrapping_mul(FACTOR);
@@ -92,7 +92,8 @@ const fn unmix(mixed: u64) -> u64 {
     number ^ number >> 32
 }
 
-/// By Newton's method: each step doubles the digits that are right, of which three are at the start.
+/// The inverse modulo 2^64, by Newton's method: each step doubles the number of correct bits, which are three
+/// at first.
 const fn inverse(odd: u64) -> u64 {
     let (mut inverse, mut step) = (odd, 0);
     while step < 5 {

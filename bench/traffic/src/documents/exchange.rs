@@ -1,4 +1,4 @@
-//! One connection of a load: non-blocking, with at most one request on its way.
+//! A non-blocking connection of a load, with at most one pending request.
 
 use std::{
     io::{ErrorKind, Read},
@@ -13,7 +13,7 @@ use crate::{
     failure::Failure,
 };
 
-/// See the module documentation.
+/// A non-blocking HTTP connection.
 #[derive(Debug)]
 pub struct Exchange {
     stream: TcpStream,
@@ -22,14 +22,14 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Connects, and has readiness reported as `token`.
+    /// Connects and registers for readiness events with `token`.
     pub fn open(address: SocketAddr, registry: &Registry, token: Token) -> Result<Exchange, Failure> {
         let mut stream = connection::connect(address)?;
         registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
         Ok(Exchange { stream, unsent: Vec::new(), reader: AnswerReader::default() })
     }
 
-    /// Sends a request; what the socket does not take is sent by [`Exchange::flush`].
+    /// Sends a request; bytes that the socket does not take are sent by [`Exchange::flush`].
     pub fn send(&mut self, request: &[u8]) -> Result<(), Failure> {
         self.reader.begin();
         let sent = write(&mut self.stream, request)?;
@@ -37,7 +37,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Sends what could not be sent before. To be called whenever the socket may be writable.
+    /// Sends the unsent bytes. To be called whenever the socket may be writable.
     pub fn flush(&mut self) -> Result<(), Failure> {
         if !self.unsent.is_empty() {
             let sent = write(&mut self.stream, &self.unsent)?;
@@ -46,8 +46,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// Receives what has come: the status and the body of the answer if it is complete. An answer before all of the request was
-    /// sent, or without one, is an error.
+    /// Receives available bytes: status and body of the response, if it is complete. A response before the
+    /// whole request was sent, or without a request, is an error.
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<(u16, &[u8])>, Failure> {
         loop {
             let received = match self.stream.read(buffer) {

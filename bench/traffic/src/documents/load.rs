@@ -1,6 +1,6 @@
-//! Connections that each send a request as soon as the one before is answered, on one thread.
+//! Connections that each send a request as soon as the previous one is answered, on one thread.
 //!
-//! What it is: sockets and times. What it is not: a judge of answers: what is sent, and whether the answer is right, is a [`Work`].
+//! The module handles sockets and measures times. Requests are made, and responses checked, by a [`Work`].
 //!
 //! Invariants
 //! - Every request that was sent is answered, or the run fails.
@@ -16,34 +16,35 @@ use crate::{
     latency::Latencies,
 };
 
-/// For so long no answer may come.
+/// Time without a response after which the run fails.
 const SILENCE_US_MAX: u64 = 60_000_000;
 const POLL_MS: u64 = 2;
 const EVENTS: usize = 1024;
 const RECEIVE_BYTES: usize = 256 << 10;
 
-/// What connections ask for.
+/// The requests of a load.
 pub trait Work {
-    /// Writes the body of a connection's next request, and says how it is asked; `None` if there is nothing left.
+    /// Writes the body of a connection's next request, and returns its method and path; `None` if there are
+    /// no more.
     fn next(&mut self, connection: usize, body: &mut Vec<u8>) -> Option<(&'static str, String)>;
 
-    /// Checks an answer. Returns how many documents it confirms.
+    /// Checks a response. Returns the number of documents that it confirms.
     fn answer(&mut self, connection: usize, status: u16, body: &[u8]) -> Result<u64, Failure>;
 }
 
-/// See the module documentation.
+/// A load and its measurements.
 pub struct Load<W> {
-    /// What is asked for.
+    /// The requests.
     pub work: W,
-    /// Confirmed since the beginning.
+    /// Number of documents confirmed since the start.
     pub documents: u64,
-    /// From sending a request to its whole answer.
+    /// Times from sending a request to its complete response.
     pub latencies: Latencies,
     poll: Poll,
     events: Events,
     buffer: Vec<u8>,
     connections: Vec<Exchange>,
-    /// When each connection's request was sent; `None` if it has none on its way.
+    /// The time of sending each connection's pending request; `None` if there is none.
     sent_us: Vec<Option<u64>>,
     is_ending: bool,
     heard_us: u64,
@@ -52,7 +53,7 @@ pub struct Load<W> {
 }
 
 impl<W: Work> Load<W> {
-    /// Connects, and sends the first request of each.
+    /// Connects, and sends the first request of each connection.
     pub fn begin(address: SocketAddr, connections: usize, work: W) -> Result<Load<W>, Failure> {
         let poll = Poll::new()?;
         let open = |index| Exchange::open(address, poll.registry(), Token(index));
@@ -75,7 +76,7 @@ impl<W: Work> Load<W> {
         Ok(load)
     }
 
-    /// Goes on for some seconds.
+    /// Runs for this many seconds.
     pub fn turn_for(&mut self, seconds: f64) -> Result<(), Failure> {
         let until_us = RealClock.monotonic_us() + (seconds * 1e6) as u64;
         while RealClock.monotonic_us() < until_us {
@@ -84,13 +85,13 @@ impl<W: Work> Load<W> {
         Ok(())
     }
 
-    /// Sends no more, and waits for all answers. Returns what was asked for.
+    /// Waits for all pending responses without sending more requests.
     pub fn finish(mut self) -> Result<W, Failure> {
         self.is_ending = true;
         self.run_out()
     }
 
-    /// Goes on until there is nothing left to ask for.
+    /// Runs until there are no more requests.
     pub fn run_out(mut self) -> Result<W, Failure> {
         while self.sent_us.iter().any(Option::is_some) {
             self.turn()?;

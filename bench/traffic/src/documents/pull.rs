@@ -1,6 +1,6 @@
-//! What PouchDB sends when it pulls a database for the first time: changes by the hundred, their documents, a checkpoint each.
-//!
-//! What it is: the requests and their order. What it is not: PouchDB, whose own work takes longer than most servers'.
+//! The requests of PouchDB's first pull of a database: changes in batches of 100, their documents, and a
+//! checkpoint per batch. Only the requests and their order are reproduced, not PouchDB's own work, which
+//! takes longer than most servers'.
 
 use std::collections::HashSet;
 
@@ -11,11 +11,11 @@ use crate::{
     failure::Failure,
 };
 
-/// Changes asked for at once, as PouchDB does.
+/// Number of changes per request, as in PouchDB.
 const BATCH: usize = 100;
 const CHECKPOINT: &str = "/_local/bench-pull";
 
-/// Pulls everything. Returns how many documents came.
+/// Pulls all documents and checks them. Returns their number.
 pub fn run(client: &mut Client, store: &Store) -> Result<u64, Failure> {
     client.page("/")?;
     client.expect(200, "GET", "", b"")?;
@@ -41,7 +41,7 @@ pub fn run(client: &mut Client, store: &Store) -> Result<u64, Failure> {
     Ok(expected)
 }
 
-/// A sequence as it stands in a query: text without its quotes.
+/// A sequence in the form of a query parameter: text without quotes.
 fn in_query(seq: &Value) -> String {
     seq.as_str().map_or_else(|| seq.to_string(), str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! PUT of one document per request: new ones, or further revisions of those that are there.
+//! PUT of one document per request: new ones, or further revisions of existing ones.
 
 use std::ops::Range;
 
@@ -9,16 +9,16 @@ use crate::{
     failure::Failure,
 };
 
-/// What is put.
+/// The kind of documents to put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Put {
-    /// Documents that were not there.
+    /// New documents.
     New,
-    /// Those that are there, at random; connections share them, so that none is in conflict.
+    /// Random existing documents. Each connection has its own share of them, so there are no conflicts.
     Updates,
 }
 
-/// What a server says about a document that it has saved.
+/// A server's confirmation of a saved document.
 #[derive(Debug, Deserialize)]
 pub struct Saved<'a> {
     ok: bool,
@@ -27,7 +27,7 @@ pub struct Saved<'a> {
 }
 
 impl Saved<'_> {
-    /// The document must have been this one, and the revision its next.
+    /// Records the confirmation; it must be of this document and of its next revision.
     pub fn confirm(&self, store: &mut Store, number: u64) -> Result<(), Failure> {
         if !self.ok || self.id != store.corpus.ids.id(number) {
             return Err(Failure::Wrong(format!("{self:?} for document {number}")));
@@ -35,7 +35,7 @@ impl Saved<'_> {
         store.revisions.confirm(number, self.rev).map(drop)
     }
 
-    /// The document must have been one of these, and not confirmed before.
+    /// Records the confirmation; it must be of one of these documents, not confirmed before.
     pub fn confirm_one_of(&self, store: &mut Store, numbers: &Range<u64>) -> Result<(), Failure> {
         match store.corpus.ids.number(self.id).filter(|number| numbers.contains(number)) {
             Some(number) if store.revisions.get(number).is_none() => self.confirm(store, number),
@@ -44,19 +44,19 @@ impl Saved<'_> {
     }
 }
 
-/// See the module documentation.
+/// A [`Work`] that puts documents.
 #[derive(Debug)]
 pub struct Puts {
-    /// What is there.
+    /// The expected content of the database.
     pub store: Store,
     put: Put,
-    /// What each connection has on its way.
+    /// The document number of each connection's pending request.
     numbers: Vec<u64>,
     random: Random,
 }
 
 impl Puts {
-    /// By so many connections.
+    /// Work for this many connections.
     pub fn new(store: Store, put: Put, connections: usize) -> Puts {
         Puts { store, put, numbers: vec![0; connections], random: Random::default() }
     }

@@ -1,11 +1,11 @@
-//! Numbers that look random and are the same in each run.
+//! Pseudo-random numbers that are the same in each run.
 
-/// SplitMix64.
+/// A SplitMix64 generator.
 #[derive(Debug, Default)]
 pub struct Random(u64);
 
 impl Random {
-    /// A number below `bound`, which is not 0.
+    /// A number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! What a server has done so far, looked at before and after a measurement; and what the difference says.
+//! The state of a server before and after a measurement, and the figures from their difference.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{documents::client::Client, failure::Failure, process::Process};
 
-/// A moment of a measurement.
+/// The state at one moment.
 #[derive(Debug)]
 pub struct Reading {
     at_us: u64,
@@ -20,9 +20,9 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Now, when so many documents have been confirmed.
+    /// Reads the state now; `documents` is the number of documents confirmed so far.
     pub fn take(address: SocketAddr, process: Process, documents: u64) -> Result<Reading, Failure> {
-        // A connection of its own: a server may close one that is idle for as long as a measurement takes.
+        // A new connection, because servers may close one that is idle during the measurement.
         let metrics = Client::connect(address)?.page("/metrics")?;
         let own = env::process::cpu_time();
         Ok(Reading {
@@ -36,7 +36,8 @@ impl Reading {
         })
     }
 
-    /// What was done since `before`, per second and per document. What only some servers tell is null with the others.
+    /// The figures since `before`, per second and per document. Figures that a server does not report are
+    /// null.
     pub fn since(&self, before: &Reading) -> Value {
         let elapsed_s = (self.at_us - before.at_us) as f64 / 1e6;
         let documents = (self.documents - before.documents) as f64;

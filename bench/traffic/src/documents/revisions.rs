@@ -1,15 +1,13 @@
-//! Which revision each document was last said to have.
-//!
-//! What it is: what the server has confirmed. What it is not: a judge of how revisions are named, but for their number and form.
+//! The last confirmed revision of each document. Of revisions, only number and form are checked.
 
 use std::{fmt, str::FromStr};
 
 use crate::failure::Failure;
 
-/// The number and the digits of a revision.
+/// A revision: number and hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rev {
-    /// How many there were up to it.
+    /// Its generation, from 1.
     pub number: u32,
     hash: u128,
 }
@@ -33,35 +31,35 @@ impl fmt::Display for Rev {
     }
 }
 
-/// By number of the document.
+/// The confirmed revisions, by document number.
 #[derive(Debug, Default)]
 pub struct Revisions {
     known: Vec<Option<Rev>>,
 }
 
 impl Revisions {
-    /// How many documents are numbered, confirmed or not.
+    /// Number of documents, confirmed or not.
     pub fn len(&self) -> u64 {
         self.known.len() as u64
     }
 
-    /// How many documents have been confirmed.
+    /// Number of confirmed documents.
     pub fn confirmed(&self) -> u64 {
         self.known.iter().flatten().count() as u64
     }
 
-    /// The number of a document that is going to be written first.
+    /// Adds a document and returns its number.
     pub fn number_next(&mut self) -> u64 {
         self.known.push(None);
         self.len() - 1
     }
 
-    /// The revision of a document; `None` if none has been confirmed.
+    /// The confirmed revision of a document; `None` if there is none.
     pub fn get(&self, number: u64) -> Option<Rev> {
         *self.known.get(number as usize)?
     }
 
-    /// The server has confirmed a revision, which must be the next one.
+    /// Records a confirmed revision, which must be the next one of the document.
     pub fn confirm(&mut self, number: u64, rev: &str) -> Result<Rev, Failure> {
         let before = self.get(number).map_or(0, |rev| rev.number);
         let rev = rev.parse::<Rev>().ok().filter(|rev| rev.number == before + 1);

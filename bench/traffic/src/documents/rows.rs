@@ -1,20 +1,19 @@
-//! The rows of a JSON answer that has many, whichever server wrote it: the objects within the first array.
+//! Extracts the rows of a large JSON response from any server: the objects in the first array.
 //!
-//! What it is: bytes to rows, in whatever pieces they come. What it is not: a check that all of it is JSON: each row is parsed by
-//! who gets it.
+//! The response may arrive in any pieces. It is not fully validated: rows are parsed by the caller.
 
 use memchr::memchr2;
 
-/// A row stands in an array in an object.
+/// The nesting level of rows: in an array in an object.
 const ROW_DEPTH: usize = 2;
 
-/// See the module documentation.
+/// A splitter of a JSON response into rows.
 #[derive(Debug, Default)]
 pub struct Rows {
     partial: Vec<u8>,
-    /// Where in `partial` to go on looking.
+    /// The position in `partial` from which to continue.
     looked_at: usize,
-    /// Open brackets.
+    /// Number of open brackets.
     depth: usize,
     is_in_text: bool,
     is_escaped: bool,
@@ -24,7 +23,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Takes what has come, and hands out the rows that are complete.
+    /// Consumes received bytes, and passes each complete row to `each`.
     pub fn feed<E>(&mut self, input: &[u8], mut each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         self.partial.extend_from_slice(input);
         while self.looked_at < self.partial.len() {
@@ -46,7 +45,7 @@ impl Rows {
         self.has_ended
     }
 
-    /// To the next byte that may end the text, and behind it.
+    /// Skips to behind the next byte that may end the text.
     fn pass_text(&mut self) {
         let rest = &self.partial[self.looked_at..];
         if self.is_escaped {
@@ -61,7 +60,7 @@ impl Rows {
         }
     }
 
-    /// One byte outside of texts. Returns whether it completes a row.
+    /// Consumes a byte outside of texts. Returns whether it completes a row.
     fn pass_byte(&mut self) -> bool {
         let (at, is_within) = (self.looked_at, self.has_array && !self.has_ended);
         self.looked_at += 1;

@@ -1,4 +1,5 @@
-//! `_changes` from the beginning and `_all_docs`, streamed: each row is checked, and all of them must be there, in order.
+//! `_changes` from the beginning and `_all_docs`, streamed: each row is checked, and all must exist, in
+//! order.
 
 use std::{ops::ControlFlow, time::Duration};
 
@@ -12,13 +13,13 @@ use crate::{
     process::Process,
 };
 
-/// How often the memory of the server is looked at.
+/// The period of sampling the server's memory.
 const LOOK_US: u64 = Duration::from_millis(10).as_micros() as u64;
 
-/// What is read.
+/// The kind of listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scan {
-    /// In the order in which documents were last written.
+    /// In the order of the documents' last writes.
     Changes,
     /// In the order of their ids.
     AllDocs,
@@ -27,12 +28,12 @@ pub enum Scan {
 /// A row of `_changes`.
 #[derive(Debug, Deserialize)]
 pub struct ChangeRow<'a> {
-    /// Its sequence, as it is written.
+    /// Its sequence, as unparsed JSON.
     #[serde(borrow)]
     pub seq: &'a RawValue,
-    /// The document.
+    /// The id of the document.
     pub id: &'a str,
-    /// The revision that wins, and no others, as nothing is in conflict here.
+    /// The winning revision only, as there are no conflicts here.
     #[serde(borrow)]
     pub changes: Vec<Leaf<'a>>,
 }
@@ -47,11 +48,11 @@ struct AllDocsRow<'a> {
 /// A revision.
 #[derive(Debug, Deserialize)]
 pub struct Leaf<'a> {
-    /// Its name.
+    /// The revision id.
     pub rev: &'a str,
 }
 
-/// Where a row stands in its order.
+/// The position of a row in its order.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Beginning,
@@ -59,7 +60,7 @@ enum Place {
     Id(String),
 }
 
-/// What has been seen of a database.
+/// The rows seen so far.
 #[derive(Debug)]
 pub struct Seen<'a> {
     store: &'a Store,
@@ -69,7 +70,7 @@ pub struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// Nothing yet.
+    /// No rows yet.
     pub fn nothing(store: &Store) -> Seen<'_> {
         let is_seen = vec![false; store.revisions.len() as usize];
         Seen { store, last: Place::Beginning, is_seen, rows: 0 }
@@ -112,14 +113,14 @@ impl Seen<'_> {
     }
 }
 
-/// The number that a sequence begins with, whether it is a JSON number or text.
+/// The number at the start of a sequence, which may be a JSON number or text.
 pub fn seq_number(seq: &str) -> Result<u64, Failure> {
     let digits = seq.trim_matches('"');
     let digits = digits.split_once('-').map_or(digits, |(number, _)| number);
     digits.parse().map_err(|_| Failure::Wrong(format!("sequence {seq}")))
 }
 
-/// Reads it all. Returns the rows, and by how many bytes the server's memory grew meanwhile.
+/// Reads all rows. Returns their number, and the growth of the server's memory in bytes meanwhile.
 pub fn run(client: &mut Client, store: &Store, scan: Scan, process: Process) -> Result<(u64, u64), Failure> {
     let path = match scan {
         Scan::Changes => format!("/{DATABASE}/_changes?since=0"),
