@@ -437,6 +437,7 @@ mod tests {
             assert_eq!(first_len, expected.len());
             expected += &format!("held{}", deliver(&mut outbox, &[&longer, "short"]));
             assert_eq!(outbox.len(), expected.len());
+            assert!(outbox.has_blocks());
             let sent = drain(&mut outbox, at_once);
             assert_eq!(sent, expected[..first_len], "what comes behind a held reply waits with it");
             outbox.release(Lsn::new(10));
