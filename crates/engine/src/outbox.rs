@@ -301,6 +301,7 @@ mod tests {
         let mut outbox = Outbox::default();
         outbox.bytes_mut().extend_from_slice(b"earlier");
         outbox.consume(7);
+        assert_eq!(outbox.mark(), 7, "counted from the first byte of all");
         outbox
     }
 
@@ -486,6 +487,16 @@ mod tests {
         assert_eq!(drain(&mut outbox, 100), "-ERROR\r\n");
         outbox.release(Lsn::new(20));
         assert_eq!(drain(&mut outbox, 100), format!("+b\r\n{messages}"));
+    }
+
+    #[test]
+    fn blocks_stay_where_they_are_when_replies_behind_them_fail() {
+        let mut outbox = used();
+        outbox.begin_round();
+        let message = deliver(&mut outbox, &[&"x".repeat(5000)]);
+        reply(&mut outbox, "+a\r\n", 10);
+        assert_eq!(outbox.fail_held(Lsn::new(10), b"-ERROR\r\n"), Some(1));
+        assert_eq!(drain(&mut outbox, 100), message + "-ERROR\r\n");
     }
 
     #[test]
