@@ -296,6 +296,15 @@ fn with_errors(mut replies: &[u8], error: &[u8]) -> Option<(Vec<u8>, u64)> {
 mod tests {
     use super::*;
 
+    /// An outbox from which bytes have left before.
+    fn used() -> Outbox {
+        let mut outbox = Outbox::default();
+        outbox.bytes_mut().extend_from_slice(b"earlier");
+        outbox.consume(7);
+        assert_eq!(outbox.mark(), 7, "counted from the first byte of all");
+        outbox
+    }
+
     fn reply(outbox: &mut Outbox, text: &str, gate: u64) {
         let mark = outbox.mark();
         outbox.bytes_mut().extend_from_slice(text.as_bytes());
@@ -310,7 +319,7 @@ mod tests {
 
     #[test]
     fn free_replies_leave_at_once_and_held_ones_in_order() {
-        let mut outbox = Outbox::default();
+        let mut outbox = used();
         outbox.begin_round();
         reply(&mut outbox, "a", 0);
         reply(&mut outbox, "b", 10);
@@ -335,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_round_shares_one_segment() {
-        let mut outbox = Outbox::default();
+        let mut outbox = used();
         outbox.begin_round();
         reply(&mut outbox, "a", 10);
         reply(&mut outbox, "b", 30);
@@ -347,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_smaller_gate_behind_a_larger_one_waits_for_its_turn() {
-        let mut outbox = Outbox::default();
+        let mut outbox = used();
         outbox.begin_round();
         reply(&mut outbox, "a", 30);
         outbox.begin_round();
@@ -360,8 +369,20 @@ mod tests {
     }
 
     #[test]
+    fn an_equal_gate_in_the_next_round_is_nothing_new_to_wait_for() {
+        let mut outbox = used();
+        for text in ["a", "b"] {
+            outbox.begin_round();
+            reply(&mut outbox, text, 30);
+        }
+        assert_eq!(outbox.held_in_round(), None);
+        outbox.release(Lsn::new(30));
+        assert_eq!(sendable(&outbox), "ab");
+    }
+
+    #[test]
     fn what_can_never_be_durable_is_discarded_and_the_rest_still_leaves() {
-        let mut outbox = Outbox::default();
+        let mut outbox = used();
         outbox.begin_round();
         reply(&mut outbox, "a", 0);
         reply(&mut outbox, "b", 10);
@@ -408,7 +429,7 @@ mod tests {
     fn blocks_leave_in_their_place() {
         let (long, longer) = ("x".repeat(5000), "y".repeat(9000));
         for at_once in [1, 7, 4096, 1 << 20] {
-            let mut outbox = Outbox::default();
+            let mut outbox = used();
             outbox.begin_round();
             reply(&mut outbox, "before", 0);
             let mut expected = format!("before{}", deliver(&mut outbox, &[&long, "short", &longer, &long]));
@@ -417,6 +438,7 @@ mod tests {
             assert_eq!(first_len, expected.len());
             expected += &format!("held{}", deliver(&mut outbox, &[&longer, "short"]));
             assert_eq!(outbox.len(), expected.len());
+            assert!(outbox.has_blocks());
             let sent = drain(&mut outbox, at_once);
             assert_eq!(sent, expected[..first_len], "what comes behind a held reply waits with it");
             outbox.release(Lsn::new(10));
@@ -428,7 +450,7 @@ mod tests {
     #[test]
     fn replies_that_wait_for_too_long_are_errors_one_for_each() {
         const ERROR: &[u8] = b"-NO\r\n";
-        let mut outbox = Outbox::default();
+        let mut outbox = used();
         outbox.begin_round();
         reply(&mut outbox, "+free\r\n", 0);
         reply(&mut outbox, "+a\r\n", 10);
@@ -455,7 +477,7 @@ mod tests {
 
     #[test]
     fn blocks_stay_where_they_are_when_replies_before_them_fail() {
-        let mut outbox = Outbox::default();
+        let mut outbox = used();
         outbox.begin_round();
         reply(&mut outbox, "+a\r\n", 10);
         outbox.begin_round();
@@ -468,9 +490,19 @@ mod tests {
     }
 
     #[test]
+    fn blocks_stay_where_they_are_when_replies_behind_them_fail() {
+        let mut outbox = used();
+        outbox.begin_round();
+        let message = deliver(&mut outbox, &[&"x".repeat(5000)]);
+        reply(&mut outbox, "+a\r\n", 10);
+        assert_eq!(outbox.fail_held(Lsn::new(10), b"-ERROR\r\n"), Some(1));
+        assert_eq!(drain(&mut outbox, 100), message + "-ERROR\r\n");
+    }
+
+    #[test]
     fn blocks_behind_what_is_discarded_go_with_it() {
         let long = "x".repeat(5000);
-        let mut outbox = Outbox::default();
+        let mut outbox = used();
         outbox.begin_round();
         let before = deliver(&mut outbox, &[&long]);
         reply(&mut outbox, "held", 10);
@@ -482,16 +514,60 @@ mod tests {
     }
 
     #[test]
+    fn a_reply_is_copied_only_behind_others() {
+        let mut outbox = used();
+        let mut long = b"long".to_vec();
+        let address = long.as_ptr();
+        outbox.append(&mut long);
+        assert_eq!(outbox.sendable().as_ptr(), address);
+        outbox.append(&mut b", next".to_vec());
+        assert_eq!(sendable(&outbox), "long, next");
+    }
+
+    #[test]
+    fn memory_counts_while_bytes_are_not_sent() {
+        let mut outbox = used();
+        assert!(outbox.is_empty() && outbox.own_memory_bytes() == 0);
+        outbox.append(&mut Vec::with_capacity(100));
+        reply(&mut outbox, "ab", 0);
+        outbox.consume(1);
+        assert!(!outbox.is_empty());
+        assert_eq!(outbox.own_memory_bytes(), outbox.bytes.capacity());
+        outbox.consume(1);
+        assert!(outbox.is_empty() && outbox.own_memory_bytes() == 0);
+    }
+
+    #[test]
+    fn an_empty_buffer_is_given_back_if_it_is_large() {
+        for (capacity, kept) in [(BYTES_KEPT_MAX, BYTES_KEPT_MAX), (BYTES_KEPT_MAX + 1, 0)] {
+            let mut outbox = Outbox::default();
+            outbox.append(&mut Vec::with_capacity(capacity));
+            reply(&mut outbox, "a", 0);
+            outbox.consume(1);
+            assert_eq!(outbox.bytes.capacity(), kept);
+        }
+    }
+
+    #[test]
     fn sent_bytes_are_given_back_while_the_rest_waits() {
-        let mut outbox = Outbox::default();
-        outbox.begin_round();
-        reply(&mut outbox, &"x".repeat(200 << 10), 0);
-        reply(&mut outbox, "held", 10);
-        outbox.consume(150 << 10);
-        assert_eq!(outbox.sendable().len(), 50 << 10);
-        outbox.consume(50 << 10);
-        assert_eq!(outbox.len(), 4);
-        outbox.release(Lsn::new(10));
-        assert_eq!(sendable(&outbox), "held");
+        let more = BYTES_KEPT_MAX + 1;
+        // Bytes written and bytes sent: only many are given back, and only if fewer are left to be moved.
+        for (written, sent, is_given_back) in
+            [(more, more - 1, false), (2 * more, more, false), (2 * more - 2, more, true)]
+        {
+            let mut outbox = used();
+            outbox.begin_round();
+            reply(&mut outbox, &"x".repeat(sent), 0);
+            reply(&mut outbox, &"y".repeat(written - sent), 10);
+            outbox.begin_round();
+            reply(&mut outbox, "z", 20);
+            outbox.consume(sent);
+            let kept = outbox.bytes.len() - outbox.len();
+            assert_eq!(kept, if is_given_back { 0 } else { sent });
+            outbox.release(Lsn::new(10));
+            assert_eq!(outbox.sendable().len(), written - sent);
+            outbox.release(Lsn::new(20));
+            assert_eq!(outbox.sendable().last(), Some(&b'z'));
+        }
     }
 }

@@ -167,6 +167,8 @@ mod tests {
         let mut acks = Acks::default();
         let old = acks.join(id(1), acked(5, 5));
         acks.begin_at(Lsn::new(4));
+        assert_eq!(acks.replicas().len(), 0);
+        assert_eq!(acks.commit(Lsn::new(3), 0), Lsn::ZERO, "the first batch of the epoch is not durable yet");
         acks.join(id(1), acked(7, 7));
         acks.leave(old);
         acks.note(old, acked(9, 9));

@@ -85,3 +85,78 @@ pub fn promote<P: Promotion>(server: &mut P) -> Result<Led, P::Error> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that records its steps; the step of this name fails.
+    struct Recorder {
+        received: Option<Lsn>,
+        fenced_by: u32,
+        fails: &'static str,
+        steps: Vec<String>,
+    }
+
+    impl Recorder {
+        fn new(received: Option<Lsn>, fenced_by: u32) -> Recorder {
+            Recorder { received, fenced_by, fails: "", steps: Vec::new() }
+        }
+
+        fn step(&mut self, name: &str, argument: u64) -> Result<(), String> {
+            self.steps.push(format!("{name} {argument}"));
+            if name == self.fails { Err(name.into()) } else { Ok(()) }
+        }
+    }
+
+    impl Promotion for Recorder {
+        type Error = String;
+
+        fn end_link(&mut self) -> Result<Option<Lsn>, String> {
+            self.step("end", 0).map(|()| self.received)
+        }
+
+        fn make_durable(&mut self, end: Lsn) -> Result<(), String> {
+            self.step("sync", end.get())
+        }
+
+        fn apply_all(&mut self, end: Lsn) -> Result<(), String> {
+            self.step("apply", end.get())
+        }
+
+        fn begin_epoch(&mut self) -> Result<(), String> {
+            self.step("begin", 0)
+        }
+
+        fn stop_following(&mut self) -> Result<u32, String> {
+            self.step("stop", 0).map(|()| self.fenced_by)
+        }
+
+        fn outbid(&mut self, epoch: u32) -> Result<(), String> {
+            self.step("outbid", epoch.into())
+        }
+    }
+
+    #[test]
+    fn a_replica_leads_when_it_has_synced_and_applied_everything_in_a_new_epoch() {
+        let mut replica = Recorder::new(Some(Lsn::new(9)), 0);
+        assert_eq!(promote(&mut replica), Ok(Led::Now));
+        assert_eq!(replica.steps, ["end 0", "sync 9", "apply 9", "begin 0", "stop 0"]);
+    }
+
+    #[test]
+    fn a_fenced_leader_leads_after_a_restart_above_the_epoch_that_fenced_it() {
+        let mut leader = Recorder::new(None, 7);
+        assert_eq!(promote(&mut leader), Ok(Led::AfterRestart));
+        assert_eq!(leader.steps, ["end 0", "stop 0", "outbid 7"]);
+    }
+
+    #[test]
+    fn nothing_is_done_after_a_step_that_fails() {
+        for (number, fails) in ["end", "sync", "apply", "begin", "stop", "outbid"].into_iter().enumerate() {
+            let mut server = Recorder { fails, ..Recorder::new(Some(Lsn::new(9)), 7) };
+            assert_eq!(promote(&mut server), Err(fails.to_owned()));
+            assert_eq!(server.steps.len(), number + 1);
+        }
+    }
+}

@@ -263,6 +263,39 @@ mod tests {
     }
 
     #[test]
+    fn only_a_replica_whose_group_waits_starts_unconfirmed() {
+        assert_eq!(follower(true).unconfirmed(), EVERYTHING);
+        assert_eq!(follower(false).unconfirmed(), Lsn::ZERO);
+        let leader: Role<&str> = Role::start(Remembered::default(), true);
+        assert!(!leader.is_read_only() && leader.unconfirmed() == Lsn::ZERO);
+    }
+
+    #[test]
+    fn a_leader_that_begins_to_follow_stays_unconfirmed_until_something_is_committed() {
+        let remembered = Remembered { leader: Some("a"), is_unconfirmed: true, ..Remembered::default() };
+        let mut role = Role::start(remembered, false);
+        role.recovered(Lsn::ZERO, false);
+        assert_eq!(role.confirm(Lsn::ZERO), (Confirmed::Known, false));
+        assert!(role.remembered().is_unconfirmed);
+        assert_eq!(role.confirm(at(4096)), (Confirmed::Known, true));
+        assert!(!role.remembered().is_unconfirmed);
+    }
+
+    #[test]
+    fn a_hand_over_stops_writes_and_then_follows_the_new_leader() {
+        let mut role = Role::start(Remembered::default(), false);
+        role.set_read_only(true);
+        assert!(role.is_read_only() && role.leader().is_none());
+        role.set_read_only(false);
+        assert!(!role.is_read_only(), "it was given up");
+        role.set_read_only(true);
+        role.hand_over("b");
+        assert_eq!(role.leader(), Some(&"b"));
+        assert!(role.unconfirmed() == EVERYTHING && role.remembered().is_unconfirmed);
+        assert_eq!(role.follow("b"), Follow::Already);
+    }
+
+    #[test]
     fn a_fenced_leader_leads_only_after_it_was_told_to() {
         let mut role: Role<&str> = Role::start(Remembered::default(), false);
         assert!(role.fence(7));

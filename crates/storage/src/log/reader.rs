@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// The log is read in pieces of this size.
-const READ_BYTES: usize = 4 << 20;
+const READ_BYTES: usize = if cfg!(miri) { 8 << 10 } else { 4 << 20 };
 
 /// The end of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
