@@ -24,6 +24,7 @@ pub struct LoggedMessage<'a> {
 pub enum Item<'a> {
     /// A change.
     Effect(Effect<'a>),
+    /// A message to a durable channel.
     Message(LoggedMessage<'a>),
     /// A change of documents, as the crate `documents` encodes it.
     Documents(&'a [u8]),

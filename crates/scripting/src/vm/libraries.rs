@@ -171,6 +171,7 @@ impl Vm {
         self.loaded.libraries.contains_key(&id)
     }
 
+    /// Removes a library and its functions from the machine.
     pub fn drop_library(&mut self, id: LibraryId) {
         self.loaded.libraries.remove(&id);
     }
