@@ -1,7 +1,7 @@
--- What scripts run in: their globals, read-only, and functions that catch errors but not the end of a script.
+-- The environment of scripts: read-only globals, and protected calls that do not catch the end of a script.
 --
--- Runs once for each machine, in the globals that Lua begins with, which no script ever sees. Protected tables are empty
--- ones that look into the real ones; whatever could change or show the real ones is replaced here.
+-- Runs once per machine, in Lua's own globals, which scripts never see. A protected table is an empty proxy
+-- of the real one; functions that could change or expose a real one are replaced here.
 local redis, libraries, caught, blame, compile, registrar = ...
 
 local error, next, pairs, pcall, xpcall, rawget, rawset, setmetatable, tostring, type =
@@ -12,7 +12,7 @@ local collectgarbage = collectgarbage
 
 local READ_ONLY = 'Attempt to modify a readonly table'
 
--- Protected tables and the real ones.
+-- The real tables, by their proxies.
 local protected = {}
 
 local function refuse()
@@ -31,7 +31,7 @@ local function require_open(table)
   end
 end
 
--- Errors of the server's functions become text, and that a script must end is raised again.
+-- The results of a protected call. `caught` converts an error, or raises it again if the script must stop.
 local function settled(ok, ...)
   if ok then
     return true, ...
@@ -54,8 +54,8 @@ function tables.insert(table, ...)
   return insert(table, ...)
 end
 
--- Tables up to this length Lua sorts by itself. In longer ones a wrong order of the elements makes it take for ever, and only
--- what is called from there can be stopped.
+-- Tables up to this length are sorted by Lua itself. With an inconsistent order a longer one could take for
+-- ever, and Lua's sort can be stopped only in the comparison function.
 local SORTED_ALONE_MAX = 64
 
 local function less(left, right)
@@ -78,7 +78,7 @@ function tables.sort(table, before)
   if not ok then
     problem = caught(problem)
     if type(problem) == 'string' then
-      -- Where it was compared is no place in the script.
+      -- The line in the prelude is no position in the script.
       problem = gsub(problem, '^prelude:%d+: ', '')
     end
     error(problem, 0)
@@ -120,7 +120,7 @@ local globals = {
   os = protect(libraries.os),
 }
 
--- As Redis has it, of an error that is a table pcall returns the text.
+-- As in Redis, pcall returns only the text of an error table.
 local function flattened(ok, ...)
   if ok then
     return true, ...
@@ -178,7 +178,7 @@ function globals.gcinfo()
   return math.floor(collectgarbage('count'))
 end
 
--- Text only: bytecode could do anything.
+-- Source text only: bytecode could break out of the sandbox.
 function globals.loadstring(text, name)
   return compile(text, name)
 end
@@ -203,8 +203,8 @@ setmetatable(globals, strict)
 local guard = protect(globals)
 globals._G = guard
 
--- Libraries have globals of their own: what scripts have but KEYS and ARGV, and while they are loaded nothing but a `redis`
--- that registers functions.
+-- Libraries have other globals: functions those of scripts without KEYS and ARGV, code being loaded only a
+-- `redis` that registers functions.
 local called = {}
 for name, value in pairs(globals) do called[name] = value end
 setmetatable(called, strict)
