@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! - It shows 0 % until the total is known, so never 100 % of nothing.
-//! - It is redrawn every [`DRAW_PERIOD`] even without progress, so that slow work can be told from a hung
-//!   process.
+//! - It is redrawn every [`DRAW_PERIOD`] even without progress, so that slow work is distinguishable from a
+//!   hung process.
 
 use std::{
     io::{self, IsTerminal},

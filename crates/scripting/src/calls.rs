@@ -32,9 +32,6 @@ pub trait Calls {
     ///
     /// # Errors
     /// If the command cannot be run. An error of the command itself is a reply.
-    ///
-    /// # Errors
-    /// It cannot be run. An error of the command itself is a reply.
     fn call(&mut self, args: Args<'_>, protocol: Protocol, reply: &mut Vec<u8>) -> Result<(), Refusal>;
 
     /// Whether the user of the script may run this command; `None` if there is no such command.

@@ -9,7 +9,7 @@ use mlua::{Lua, Result};
 /// Upper bound of the memory of a value per byte of its reply: the three bytes of an empty status become a
 /// table.
 const PER_BYTE: usize = 64;
-/// For texts in which one byte can be a table: each of their bytes counts as so many bytes of a reply.
+/// For texts in which one byte can be a table: each of their bytes counts as this many bytes of a reply.
 const DENSE_BYTES: usize = 4;
 /// Upper bound of the additional memory of any value.
 const BESIDE_BYTES: usize = 4096;

@@ -35,7 +35,7 @@ pub use libraries::{LibraryId, Registered};
 /// Maximum number of compiled scripts kept. Above it all are dropped, and compiled again when needed.
 const PROGRAMS_MAX: usize = 1000;
 
-/// A machine that uses more than one part in so many of its memory limit is collected after a script.
+/// Garbage is collected after a script if the machine uses more than 1 / this of its memory limit.
 const KEPT_FRACTION: usize = 2;
 
 /// The outcome of a script.
@@ -78,17 +78,11 @@ impl Vm {
     ///
     /// # Panics
     /// If there is no memory for it.
-    ///
-    /// # Panics
-    /// If there is no memory for it.
     pub fn new(limits: Limits) -> Vm {
         Vm::metered(limits, Meter::default())
     }
 
     /// A machine with this meter, which can stop its scripts.
-    ///
-    /// # Panics
-    /// If there is no memory for it.
     ///
     /// # Panics
     /// If there is no memory for it.
@@ -192,9 +186,6 @@ impl Vm {
     ///
     /// # Errors
     /// If it does not compile; the text says why.
-    ///
-    /// # Errors
-    /// It is no Lua; the text says why.
     pub fn load(&mut self, sha: Sha, source: &[u8]) -> std::result::Result<(), ScriptError> {
         if self.programs.contains_key(&sha) {
             return Ok(());

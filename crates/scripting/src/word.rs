@@ -18,9 +18,6 @@ pub(crate) fn string<'a>(lua: &Lua, bytes: &'a [u8]) -> Result<Word<'a>> {
 ///
 /// # Errors
 /// The first error of `read`.
-///
-/// # Errors
-/// One of them cannot be read.
 pub(crate) fn sequence<'a>(
     lua: &Lua,
     len: usize,
@@ -36,9 +33,6 @@ pub(crate) fn sequence<'a>(
 ///
 /// # Errors
 /// The first error of `read`.
-///
-/// # Errors
-/// One of them cannot be read.
 pub(crate) fn pairs<'a>(
     lua: &Lua,
     len: usize,

@@ -4,7 +4,6 @@
 //! types are preserved. It knows neither the meaning of a value nor the precedence of files (see `lasting`).
 //!
 //! Invariants
-//! Invariants
 //! - After any crash a reader sees the complete old or the complete new file; a change reported as written is
 //!   on disk.
 //! - No message shows a line of a file: it may contain a password.

@@ -31,6 +31,7 @@ pub struct Client {
 }
 
 impl Client {
+    /// Connects; reads fail after [`SILENCE`] without data.
     pub fn connect(address: SocketAddr) -> Result<Client, Failure> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;

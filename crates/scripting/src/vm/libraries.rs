@@ -171,6 +171,7 @@ impl Vm {
         self.loaded.libraries.contains_key(&id)
     }
 
+    /// Drops a library with its functions; without effect if it is not loaded.
     pub fn drop_library(&mut self, id: LibraryId) {
         self.loaded.libraries.remove(&id);
     }

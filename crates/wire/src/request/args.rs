@@ -63,7 +63,7 @@ impl<'b> Args<'b> {
     /// The argument at `index`, with the lifetime of the buffer, unlike `args[index]`.
     ///
     /// # Panics
-    /// If there are not more than `index` arguments.
+    /// If `index` is out of range.
     #[inline]
     pub fn at(self, index: usize) -> &'b [u8] {
         self.spans[index].of(self.bytes)
@@ -99,7 +99,7 @@ impl Index<usize> for Args<'_> {
     type Output = [u8];
 
     /// # Panics
-    /// If there are not more than `index` arguments.
+    /// If `index` is out of range.
     #[inline]
     fn index(&self, index: usize) -> &[u8] {
         self.at(index)
