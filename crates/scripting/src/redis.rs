@@ -66,8 +66,7 @@ pub(crate) fn functions(lua: &Lua, settings: &Settings) -> Result<Table> {
     table.set("setresp", setresp)?;
     let set_repl = lua.create_function(|_, values: Variadic<Value>| {
         let [flags] = &values[..] else { return Err(raised("ERR redis.set_repl() requires two arguments.")) };
-        // Effects are always logged, whatever flags a script sets: unlogged changes would be lost in a crash
-        // unnoticed.
+        // Effects are logged regardless of the flags: unlogged changes would be lost in a crash unnoticed.
         match number_of(flags) {
             Some(flags) if (0.0..4.0).contains(&flags) => Ok(()),
             _ => Err(raised(
