@@ -240,7 +240,7 @@ impl TestServer {
         let now_ms = || self.clock.unix_ms();
         let LongReply { session, reply, gate } =
             executor.execute_long(unit, &self.services, self.bulk_bytes_max, now_ms, pause);
-        self.session.come_back(session);
+        self.session.return_from_thread(session);
         self.spare = executor.detach();
         self.long_units += 1;
         out.extend(reply);
@@ -314,7 +314,7 @@ impl TestServer {
     /// Messages that channels sent to clients since the last call, in the notation of [`notation`].
     pub(crate) fn take_messages(&mut self) -> BTreeMap<u64, Vec<String>> {
         let channels = self.executor.channels();
-        channels.hand_over();
+        channels.flush_mailboxes();
         channels.deliver();
         let mut messages = BTreeMap::new();
         channels.take_due(|client, delivery| {

@@ -81,7 +81,7 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
     let Batch { documents, new_edits } = batch?;
     let mut ids: Vec<DocId> = Vec::with_capacity(documents.len());
     let mut outcomes: Vec<Result<DocRev, DocError>> = Vec::with_capacity(documents.len());
-    let mut round = Round::default();
+    let mut round = EditBatch::default();
     for mut document in documents {
         let id: DocId = document.id.take().unwrap_or_else(|| new_uuid(call.thread.host()).into());
         security::check_edit(call, database, &id)?;
@@ -109,13 +109,13 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
 
 /// Edits that are submitted to the log together.
 #[derive(Default)]
-struct Round {
+struct EditBatch {
     edits: Vec<Edit>,
     bytes: usize,
     last_lsn: Lsn,
 }
 
-impl Round {
+impl EditBatch {
     fn add(&mut self, edit: Edit) {
         self.bytes += edit.size_bytes();
         self.edits.push(edit);
@@ -164,7 +164,7 @@ fn put_outcome(out: &mut Vec<u8>, id: &str, outcome: &Result<DocRev, DocError>) 
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct BulkGetItem {
     id: String,
     rev: Option<String>,
     #[serde(default)]
@@ -234,7 +234,7 @@ async fn send_result(
 type FoundRevs = Vec<Result<Found, Rev>>;
 
 fn find(snapshot: &Snapshot, asked: Value, latest: bool, show: &Show) -> Result<(FoundRevs, Show), Failure> {
-    let asked: Asked = serde_json::from_value(asked)
+    let asked: BulkGetItem = serde_json::from_value(asked)
         .map_err(|_| Failure::bad_request("a document that is asked for has an id, and may have a rev"))?;
     let atts_since = parse_revs(&asked.atts_since)?;
     let show = if atts_since.is_empty() { show.clone() } else { Show { atts_since, ..show.clone() } };

@@ -76,7 +76,7 @@ fn begin(since: Since, update_seq: u64) -> u64 {
 }
 
 /// The parameters of a request.
-struct Asked {
+struct FeedRequest {
     form: Form,
     beat: Beat,
     since: Since,
@@ -88,14 +88,14 @@ struct Asked {
     filter: Filter,
 }
 
-impl Asked {
-    fn of(call: &Call, database: &Database, filter: Filter) -> Result<Asked, Failure> {
+impl FeedRequest {
+    fn of(call: &Call, database: &Database, filter: Filter) -> Result<FeedRequest, Failure> {
         let query = &call.query;
         let event_id = call.header(HeaderName::from_static("last-event-id"));
         let since = query.text("last-event-id").or(event_id).or(query.text("since"));
         let since = since.map_or(Ok(Since::Seq(0)), |text| Since::parse(text, database.id()))?;
         let descending = query.flag("descending")?;
-        Ok(Asked {
+        Ok(FeedRequest {
             form: Form::of(query)?,
             beat: Beat::of(query)?,
             since,
@@ -126,7 +126,7 @@ fn style(query: &Query) -> Result<bool, Failure> {
 pub(super) async fn changes(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     only(&call.head, "GET,HEAD,POST")?;
     let filter = Filter::of(call, database).await?;
-    let asked = Asked::of(call, database, filter)?;
+    let asked = FeedRequest::of(call, database, filter)?;
     let form = asked.form;
     if call.method() == "HEAD" {
         return Ok(form.reply(Body::EMPTY));
@@ -146,7 +146,7 @@ pub(super) async fn changes(call: &mut Call, database: &Arc<Database>) -> Result
 struct Feed {
     thread: Rc<HttpThread>,
     database: Arc<Database>,
-    asked: Asked,
+    asked: FeedRequest,
     writer: ChunkWriter,
     /// All rows up to this sequence were sent or filtered out.
     since: u64,

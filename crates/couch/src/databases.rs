@@ -94,7 +94,7 @@ fn row(host: &Host, database: &Arc<Database>) -> Value {
 }
 
 /// The id and update sequence of each database, as last reported to the client.
-type Told = BTreeMap<Arc<str>, (DbId, u64)>;
+type Reported = BTreeMap<Arc<str>, (DbId, u64)>;
 
 /// `/_db_updates`: the feed of created, changed and deleted databases. Its sequences are positions of the
 /// log.
@@ -111,7 +111,7 @@ pub(super) async fn db_updates(call: &Call) -> Result<Reply, Failure> {
     let thread = call.thread.clone();
     let body = chunks(&call.patience, async move |mut writer: ChunkWriter| {
         let mut news = thread.feeds().subscribe_to_all();
-        let mut told = Told::new();
+        let mut told = Reported::new();
         let (mut since, mut is_first, mut is_begun) = (since, true, false);
         let deadline = Instant::now() + beat.timeout;
         form.open(&mut writer);
@@ -158,12 +158,12 @@ const GATHER: Duration = Duration::from_millis(50);
 /// `since`.
 fn updates(
     databases: &[Arc<Database>],
-    told: &mut Told,
+    told: &mut Reported,
     since: u64,
     is_begun: bool,
 ) -> Vec<(Arc<str>, &'static str)> {
     let mut rows = Vec::new();
-    let mut now = Told::new();
+    let mut now = Reported::new();
     for database in databases {
         let (name, id, snapshot) = (database.name(), database.id(), database.snapshot());
         let is_new = told.get(name).is_none_or(|(known, _)| *known != id);

@@ -8,7 +8,7 @@ use std::sync::{
 use super::{body_memory::BodyMemory, session::Sessions};
 use crate::Host;
 
-/// See the module documentation.
+/// The state of the front; one for all threads.
 pub struct Front {
     pub(super) host: Host,
     /// Who has logged in.
@@ -21,10 +21,10 @@ pub struct Front {
     request_salt: u32,
 }
 
-/// The place of one connection among those that are allowed.
-pub struct Place(Arc<Front>);
+/// The permit of one connection; dropped, it is free for another one.
+pub struct ConnectionPermit(Arc<Front>);
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Relaxed);
     }
@@ -43,12 +43,12 @@ impl Front {
         }
     }
 
-    /// A place, unless there are as many connections as `maxclients`, or the limit of open files, allows.
-    pub fn place(self: &Arc<Self>) -> Option<Place> {
-        // The place is given back when it is dropped, also if it was none.
+    /// A permit; `None` if there are as many connections as `maxclients`, or the limit of open files, allows.
+    pub fn permit(self: &Arc<Self>) -> Option<ConnectionPermit> {
+        // Dropping the permit takes the connection back, also if there were too many.
         let before = self.connections.fetch_add(1, Relaxed);
-        let place = Place(self.clone());
-        (before < self.host.config.connections_max()).then_some(place)
+        let permit = ConnectionPermit(self.clone());
+        (before < self.host.config.connections_max()).then_some(permit)
     }
 
     /// What the next request is called in its reply.

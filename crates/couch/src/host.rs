@@ -16,7 +16,7 @@ use storage::Log;
 
 use crate::{Feeds, Reply};
 
-/// See the module documentation.
+/// The parts and interfaces that the front uses.
 pub struct Host {
     /// The clocks.
     pub clock: Arc<dyn Clock>,

@@ -59,7 +59,7 @@ mod write_batch;
 pub use self::{
     body::Body,
     feeds::Feeds,
-    front::{Front, Place},
+    front::{ConnectionPermit, Front},
     host::{
         Access, Acks, Answer, Compaction, Config, Fault, Host, LogDriver, Progress, Running, Status, Store,
         Tools,

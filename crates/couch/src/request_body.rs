@@ -35,7 +35,7 @@ const SPARE_BYTES_MAX: usize = 2 << 20;
 pub(super) struct Spare(RefCell<Vec<Vec<u8>>>);
 
 impl Spare {
-    /// A writer into an empty buffer.
+    /// Empty memory for a body.
     pub(super) fn take(&self) -> Vec<u8> {
         self.0.borrow_mut().pop().unwrap_or_default()
     }

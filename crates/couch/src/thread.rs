@@ -21,7 +21,7 @@ use tokio::{
 use super::{
     connection,
     failure::Failure,
-    front::{Front, Place},
+    front::{ConnectionPermit, Front},
     patience::IdleTimer,
     refusal::Refusal,
     request_body::Spare,
@@ -42,8 +42,8 @@ pub enum Message {
         stream: std::net::TcpStream,
         /// The address of the client.
         peer: SocketAddr,
-        /// Its place among the connections that are allowed.
-        place: Place,
+        /// Its permit among the connections that are allowed.
+        permit: ConnectionPermit,
     },
     /// Report, once what was begun before is in the log.
     Report(std::sync::mpsc::Sender<()>),
@@ -51,13 +51,12 @@ pub enum Message {
     Stop(std::sync::mpsc::Sender<()>),
 }
 
-/// See the module documentation.
 pub(super) struct HttpThread {
     pub(super) front: Arc<Front>,
     /// For bodies of batches.
     pub(super) spare: Spare,
     connections: RefCell<HashMap<u64, Rc<IdleTimer>>>,
-    /// Removes a connection that has ended.
+    /// Notified when a connection has ended.
     one_less: Notify,
     last_connection: Cell<u64>,
     /// Whole seconds since the thread began.
@@ -88,7 +87,7 @@ impl HttpThread {
         tokio::task::spawn_local(self.clone().look_after_connections());
         while let Some(message) = messages.recv().await {
             match message {
-                Message::Connect { stream, peer, place } => self.connect(stream, peer, place),
+                Message::Connect { stream, peer, permit } => self.connect(stream, peer, permit),
                 // Nothing that was begun waits between the look at who may write and the log.
                 Message::Report(done) => drop(done),
                 Message::Stop(done) => {
@@ -100,7 +99,7 @@ impl HttpThread {
         }
     }
 
-    fn connect(self: &Rc<Self>, stream: std::net::TcpStream, peer: SocketAddr, place: Place) {
+    fn connect(self: &Rc<Self>, stream: std::net::TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
             Err(error) => {
@@ -117,7 +116,7 @@ impl HttpThread {
             connection::serve(thread.clone(), stream, peer, patience).await;
             thread.connections.borrow_mut().remove(&id);
             thread.one_less.notify_one();
-            drop(place);
+            drop(permit);
         });
     }
 

@@ -38,14 +38,14 @@ const KEPT_BYTES_MAX: usize = 4 * ROUND_BYTES_MAX;
 pub(crate) type Settled<T> = (Result<T, DocError>, Lsn);
 
 /// The change that a request makes in a round, or the reason why the round was not made; returns its
-/// [`Tell`].
-type Step = Box<dyn FnOnce(Result<&mut Writer, Ended>) -> Tell>;
+/// [`Report`].
+type Step = Box<dyn FnOnce(Result<&mut Writer, BatchFailure>) -> Report>;
 /// Reports the end of a round to the request: its position, or the reason of its failure.
-type Tell = Box<dyn FnOnce(Result<Lsn, Ended>)>;
+type Report = Box<dyn FnOnce(Result<Lsn, BatchFailure>)>;
 
 /// Why a round made no record.
 #[derive(Clone)]
-enum Ended {
+enum BatchFailure {
     /// Not begun, or not written: no change was made, unless the log has failed.
     Refused(Refusal),
     /// The database was deleted, or cannot be read: reported once the log has committed this position.
@@ -106,13 +106,13 @@ impl WriteBatches {
     ) -> Result<Settled<T>, Refusal> {
         self.admitted(bytes).await?;
         let (done, settled) = oneshot::channel();
-        let step = move |writer: Result<&mut Writer, Ended>| -> Tell {
+        let step = move |writer: Result<&mut Writer, BatchFailure>| -> Report {
             let outcome = writer.map(change);
-            let tell = move |ended: Result<Lsn, Ended>| {
+            let tell = move |ended: Result<Lsn, BatchFailure>| {
                 let settled = match outcome.and_then(|outcome| Ok((outcome, ended?))) {
                     Ok(settled) => Ok(settled),
-                    Err(Ended::Failed(error, lsn)) => Ok((Err(error), lsn)),
-                    Err(Ended::Refused(refusal)) => Err(refusal),
+                    Err(BatchFailure::Failed(error, lsn)) => Ok((Err(error), lsn)),
+                    Err(BatchFailure::Refused(refusal)) => Err(refusal),
                 };
                 // The request may be cancelled; then the result is dropped.
                 let _ = done.send(settled);
@@ -200,10 +200,9 @@ impl WriteBatches {
 
     /// Makes one round of one database.
     fn make(&self, database: &Arc<Database>, steps: impl Iterator<Item = Step>) {
-        let writer = self
-            .permitted()
-            .map_err(Ended::Refused)
-            .and_then(|()| database.lock().map_err(|error| Ended::Failed(error, self.log.appended_lsn())));
+        let writer = self.permitted().map_err(BatchFailure::Refused).and_then(|()| {
+            database.lock().map_err(|error| BatchFailure::Failed(error, self.log.appended_lsn()))
+        });
         let mut writer = match writer {
             Ok(writer) => writer,
             Err(ended) => {
@@ -212,17 +211,17 @@ impl WriteBatches {
             }
         };
         writer.encode_in(self.change.take());
-        let told: Vec<Tell> = steps.map(|step| step(Ok(&mut writer))).collect();
+        let told: Vec<Report> = steps.map(|step| step(Ok(&mut writer))).collect();
         let ended = match writer.change() {
             Ok(Some(change)) => {
-                let appended = self.append(&change, |lsn| writer.commit(lsn)).map_err(Ended::Refused);
+                let appended = self.append(&change, |lsn| writer.commit(lsn)).map_err(BatchFailure::Refused);
                 if change.capacity() <= KEPT_BYTES_MAX {
                     self.change.replace(change);
                 }
                 appended
             }
             Ok(None) => Ok(writer.snapshot().last_lsn()),
-            Err(error) => Err(Ended::Failed(error.into(), self.log.appended_lsn())),
+            Err(error) => Err(BatchFailure::Failed(error.into(), self.log.appended_lsn())),
         };
         told.into_iter().for_each(|tell| tell(ended.clone()));
     }

@@ -73,7 +73,7 @@ pub fn check_behind(
                 if let Err(error) = tree::verify_appended(disk, &dir.join(name), from) {
                     told(error.to_string());
                 }
-                Found::default()
+                FileCounts::default()
             }
         };
         report.databases += u64::from(entry.vouched.is_some());
@@ -87,15 +87,15 @@ pub fn check_behind(
 
 /// The counts of one file.
 #[derive(Default)]
-struct Found {
+struct FileCounts {
     documents: u64,
     blobs: u64,
     feed_rows: u64,
     sums: DocSums,
 }
 
-fn check_database(disk: &dyn Disk, dir: &Path, entry: &Entry, told: &mut dyn FnMut(String)) -> Found {
-    let mut found = Found::default();
+fn check_database(disk: &dyn Disk, dir: &Path, entry: &Entry, told: &mut dyn FnMut(String)) -> FileCounts {
+    let mut found = FileCounts::default();
     let Some(vouched) = entry.vouched else { return found };
     let path = dir.join(tree_name(entry.db, vouched.generation));
     let options = Options::new(TREES, rows::measure, NodeCache::new(0));
@@ -137,7 +137,7 @@ fn check_row(
     id: TreeId,
     key: &[u8],
     value: &[u8],
-    found: &mut Found,
+    found: &mut FileCounts,
 ) -> Result<bool, TreeError> {
     if id == FEED {
         found.feed_rows += 1;

@@ -34,7 +34,7 @@ use storage::Durability;
 use wire::{Args, OwnedArgs, Protocol, ReplyWriter};
 
 use crate::{CommandError, Context, Interests, ReplyMode, Unit, clients::Client};
-pub(crate) use serve::Later;
+pub(crate) use serve::PendingServe;
 
 /// Takes an awaited element from a key that holds the wanted type, and writes the reply. The arguments are
 /// those of the blocked command.

@@ -55,7 +55,7 @@ pub struct Connected {
     pub local: String,
     /// The number of the file descriptor.
     pub fd: i32,
-    /// The deadline in unix milliseconds; `None` if it never expires.
+    /// The time of the connection, unix milliseconds.
     pub now_ms: u64,
     /// Takes signals from other threads to the worker of the connection.
     pub signaller: Signaller,
@@ -64,7 +64,7 @@ pub struct Connected {
 /// The kind of a client, as the TYPE filters name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientKind {
-    /// Sends commands, which are then in transit.
+    /// A client without subscriptions.
     Normal,
     /// Is the server that this one replicates.
     Master,

@@ -73,7 +73,7 @@ pub struct Context<'a, 'k> {
     pub unit: Unit<'k>,
     /// The keyspace, for figures that need no lock. Walks over keys go through `unit`.
     pub keyspace: &'k Keyspace,
-    /// The id of the client's session.
+    /// The session of the client.
     pub session: &'a mut Session,
     /// The process around the executor.
     pub host: &'a Host,

@@ -51,7 +51,7 @@ pub struct Round<'w> {
     pub batch: &'w mut RequestBatch,
     /// The process around the executor.
     pub host: &'w Host,
-    /// The deadline in unix milliseconds; `None` if it never expires.
+    /// The time of the round, unix milliseconds.
     pub now_ms: u64,
     /// The limits of authenticated clients.
     pub limits: Limits,
@@ -79,13 +79,13 @@ pub enum ConversationState {
     Paused,
     /// The command waits until a key holds something for it, for at most [`Conversation::wait_timeout_ms`].
     Blocked,
-    /// The command runs elsewhere, until [`Conversation::come_back`]: take [`Conversation::take_long_unit`] there.
+    /// The command runs elsewhere, until [`Conversation::return_from_thread`]: take [`Conversation::take_long_unit`] there.
     Away,
     /// Nothing more will be executed: close when the outbox is empty.
     Closing,
 }
 
-/// See the module documentation.
+/// The commands and replies of one connection.
 pub struct Conversation {
     /// What the server remembers about the client.
     pub session: Session,
@@ -245,10 +245,10 @@ impl Conversation {
     }
 
     /// The command has run: its reply stands behind the others, and the next one may run.
-    pub fn come_back(&mut self, long: LongReply, durable: Lsn) {
+    pub fn return_from_thread(&mut self, long: LongReply, durable: Lsn) {
         let LongReply { session, mut reply, gate } = long;
         self.is_away = false;
-        self.session.come_back(session);
+        self.session.return_from_thread(session);
         self.outbox.begin_round();
         let mark = self.outbox.mark();
         self.outbox.append(&mut reply);

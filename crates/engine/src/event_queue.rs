@@ -15,7 +15,7 @@ use lsn::Lsn;
 /// it is far less than a subscriber may leave unsent.
 const HELD_BYTES_MAX: usize = 2 << 20;
 
-/// See the module documentation.
+/// The events of a unit, in order.
 #[derive(Debug, Default)]
 pub struct EventQueue {
     held: VecDeque<Notice>,

@@ -18,10 +18,10 @@ use wire::{Args, ReplyWriter};
 use crate::{
     Context, Flags, Host, Interests, Keys, MemoryLimits, Notice, ReplyMode, Session, Unit,
     admission::ADMITTED_BYTES,
-    blocking::Later,
+    blocking::PendingServe,
     context::{Retry, Surroundings},
     follower::tell,
-    long_units::{Place, busy_error},
+    long_units::{ThreadRole, busy_error},
     observe::Watch,
     row::{CommandTable, ResolvedCommand},
     scripts::Scripting,
@@ -92,7 +92,7 @@ pub struct Executor {
     pub scripting: Scripting,
     /// Keys whose waiters are to be served, each key once. Not empty only while a long unit holds the slots
     /// of the first one.
-    pub later: VecDeque<Later>,
+    pub later: VecDeque<PendingServe>,
 }
 
 impl Executor {
@@ -228,8 +228,8 @@ impl Executor {
 
     /// Checks the messages of a notice for back-pressure as if they were published now: their publisher may
     /// have to wait for subscribers.
-    pub fn weigh(&mut self, notice: &Notice) {
-        notice.for_each_message(|kind, channel, _| self.channels.weigh_later(kind, channel));
+    pub fn check_backpressure(&mut self, notice: &Notice) {
+        notice.for_each_message(|kind, channel, _| self.channels.check_backpressure_later(kind, channel));
     }
 
     /// Whether a publisher of this worker should wait: [`Local::take_backpressure`] returns a reason.
@@ -390,7 +390,7 @@ impl Executor {
         host: &Host,
         out: &mut Vec<u8>,
     ) -> Outcome {
-        if !matches!(self.scripting.place, Place::OwnThread) {
+        if !matches!(self.scripting.place, ThreadRole::OwnThread) {
             return self.run_until_done(found, call, session, host, out);
         }
         let runs_scripts = match (&session.transaction, found.row.keys) {
@@ -416,7 +416,7 @@ impl Executor {
                 let outcome = self.run_again(again, found, call, session, host, out, shown);
                 // A unit on a thread of its own stays registered until it has ended, however often it is
                 // retried.
-                if outcome != Outcome::Long && !matches!(self.scripting.place, Place::OwnThread) {
+                if outcome != Outcome::Long && !matches!(self.scripting.place, ThreadRole::OwnThread) {
                     self.forget_handed_over(host);
                 }
                 outcome
@@ -515,7 +515,7 @@ impl Executor {
         }
         .map_err(Retry::Slot)?;
         // The wait for the locks may have been long.
-        if matches!(self.scripting.place, Place::OwnThread) && session.client.is_killed() {
+        if matches!(self.scripting.place, ThreadRole::OwnThread) && session.client.is_killed() {
             return Ok(Outcome::Wait);
         }
         let reply = ReplyWriter::new(out, session.protocol);
@@ -571,7 +571,7 @@ impl Executor {
     fn end_unit(
         &mut self,
         (seen, wrote): (Lsn, bool),
-        later: VecDeque<Later>,
+        later: VecDeque<PendingServe>,
         session: &mut Session,
         host: &Host,
         durability: Durability,

@@ -42,7 +42,7 @@ pub enum Change {
     /// Its value or deadline has changed, or it was created or removed.
     Value,
     /// It had expired, and was removed for that: no change for clients that have seen it expired already.
-    Buried,
+    Expired,
 }
 
 /// One client's watch on a key.
@@ -171,7 +171,7 @@ impl Interests {
                 for interest in interested {
                     let Some(dbs) = affected(interest.db) else { continue };
                     let exists = dbs.into_iter().any(|db| unit.exists(db, key));
-                    interest.report(if exists { Change::Value } else { Change::Buried });
+                    interest.report(if exists { Change::Value } else { Change::Expired });
                 }
             }
         }

@@ -40,7 +40,7 @@ pub enum Refused {
     Unreadable(#[from] Error),
 }
 
-/// See the module documentation.
+/// The messages of a log, read for followers of durable channels.
 pub struct LogMessages {
     log: Log,
     /// Those used last, the newest last.

@@ -79,7 +79,7 @@ pub fn elements(view: View<'_>) -> usize {
 
 /// The kind of thread on which an executor runs its units.
 #[derive(Clone, Default)]
-pub enum Place {
+pub enum ThreadRole {
     /// A thread without other clients, from which no unit is handed over.
     #[default]
     Alone,
@@ -250,16 +250,16 @@ impl Executor {
     /// From now on other clients share the thread: [`Executor::execute`] returns [`Outcome::Long`] for
     /// commands that take long. The clock must be that of the host.
     pub fn share_thread(&mut self, clock: ClockUs) {
-        self.scripting.place = Place::Worker(clock);
+        self.scripting.place = ThreadRole::Worker(clock);
     }
 
     /// From now on this executor runs handed-over units, on a thread without other clients.
     pub fn own_thread(&mut self) {
-        self.scripting.place = Place::OwnThread;
+        self.scripting.place = ThreadRole::OwnThread;
     }
 
     /// After [`Outcome::Long`]: takes the parts that another thread needs to execute the command. A stand-in
-    /// remains in `session` until the session [comes back](Session::come_back).
+    /// remains in `session` until the session [comes back](Session::return_from_thread).
     pub fn hand_over(&mut self, call: Call<'_>, session: &mut Session) -> LongUnit {
         LongUnit {
             args: call.args.into(),

@@ -30,7 +30,7 @@ struct Segment {
     end: u64,
 }
 
-/// See the module documentation.
+/// The unsent replies of one connection, each with its gate.
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: Vec<u8>,

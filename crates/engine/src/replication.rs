@@ -96,7 +96,7 @@ pub enum Role {
 /// The condition that WAIT and WAITAOF wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
-    /// The encoded bytes.
+    /// The position of the write that is waited for.
     pub lsn: Lsn,
     /// The number of replicas that must have it on their disks.
     pub replicas: usize,

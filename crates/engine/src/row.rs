@@ -56,7 +56,7 @@ pub enum Family {
     Scripting,
     /// The connection itself.
     Connection,
-    /// The server.
+    /// Commands on the server as a whole.
     Server,
 }
 

@@ -18,7 +18,7 @@ use scripting::{Meter, Vm};
 
 use crate::{
     CommandError,
-    long_units::{LONG_AFTER_US, Place, STAYING_US},
+    long_units::{LONG_AFTER_US, STAYING_US, ThreadRole},
 };
 pub use cache::HandedOver;
 pub use cache::{Script, Scripts};
@@ -43,7 +43,7 @@ pub struct Scripting {
     /// The error for commands of the running script that add data; `None` if they may run.
     pub no_growth: Option<CommandError>,
     /// The kind of thread on which scripts run.
-    pub place: Place,
+    pub place: ThreadRole,
     /// Whether the running unit cannot be handed over.
     pub stays: bool,
     /// The time at which a unit of several scripts must have ended.
@@ -68,20 +68,20 @@ impl Scripting {
 
     fn new_meter(&self) -> Meter {
         match &self.place {
-            Place::Worker(clock) => Meter::with_clock(clock.clone()),
-            Place::Alone | Place::OwnThread => Meter::default(),
+            ThreadRole::Worker(clock) => Meter::with_clock(clock.clone()),
+            ThreadRole::Alone | ThreadRole::OwnThread => Meter::default(),
         }
     }
 
     /// Whether units that take long are handed over.
     pub fn hands_over(&self) -> bool {
-        matches!(self.place, Place::Worker(_)) && !self.stays
+        matches!(self.place, ThreadRole::Worker(_)) && !self.stays
     }
 
     /// The time at which a unit with scripts that begins now must have ended on this thread; `None`:
     /// unlimited.
     pub fn deadline_us(&self, now_us: u64) -> Option<u64> {
-        let is_shared = matches!(self.place, Place::Worker(_));
+        let is_shared = matches!(self.place, ThreadRole::Worker(_));
         is_shared.then(|| now_us + if self.stays { STAYING_US } else { LONG_AFTER_US })
     }
 

@@ -52,7 +52,7 @@ pub struct Session {
     /// Which replies are sent.
     pub reply_mode: ReplyMode,
     /// Confirmations of the present command that are sent even if its reply is not: changes of subscriptions.
-    pub said_anyway: Vec<u8>,
+    pub confirmations: Vec<u8>,
     /// A durability weaker than the server's that this client has asked for.
     pub durability: Option<Durability>,
     /// Whether reads leave the access stamps alone (CLIENT NO-TOUCH).
@@ -109,7 +109,7 @@ impl Session {
             protocol: Protocol::Resp2,
             authenticated,
             reply_mode: ReplyMode::On,
-            said_anyway: Vec::new(),
+            confirmations: Vec::new(),
             durability: None,
             no_touch: false,
             is_import_source: false,
@@ -146,7 +146,7 @@ impl Session {
     pub fn set_reply_mode(&mut self, mode: ReplyMode) {
         self.reply_mode = mode;
         // The command that changes the mode is answered by the new rule.
-        self.said_anyway.clear();
+        self.confirmations.clear();
     }
 
     /// Whether the present command sends no reply.
@@ -156,7 +156,7 @@ impl Session {
 
     /// Takes the session away for a command that runs on another thread. The parts for channels and for
     /// closing the connection stay; nothing else of it may be used until the session [comes
-    /// back](Session::come_back).
+    /// back](Session::return_from_thread).
     pub(crate) fn go_away(&mut self) -> Session {
         let stand_in = Session::new(self.client.clone(), self.authenticated);
         let mut away = std::mem::replace(self, stand_in);
@@ -166,7 +166,7 @@ impl Session {
     }
 
     /// Puts the session back, after the command on another thread.
-    pub fn come_back(&mut self, mut session: Session) {
+    pub fn return_from_thread(&mut self, mut session: Session) {
         session.swap_connection(self);
         session.closing |= self.closing;
         *self = session;

@@ -3,7 +3,7 @@
 //! ```text
 //! rounds of connections -> park (replies), hold (notices), await_log (commands)
 //! end of the tick, or the log has moved:
-//!   gathers? -> look at the sockets once more      flusher: write here, or wake the log's thread
+//!   coalesces? -> look at the sockets once more      flusher: write here, or wake the log's thread
 //!   release: notices, then connections, up to the durable position -> gate: ask the log for one wake-up there
 //!   resume: commands that wait for room, once there is some
 //! ```
@@ -26,7 +26,7 @@ use crate::{Notice, event_queue::EventQueue};
 /// Connections that wait for the disk up to which a worker writes the batch itself instead of waking the log's thread.
 const FLUSH_HERE_PARKED_MAX: usize = 1;
 
-/// See the module documentation.
+/// What one worker holds until the log moves: parked connections, notices, commands that wait for room.
 #[derive(Debug)]
 pub struct Tick<C> {
     /// In the order of their rounds.
@@ -80,7 +80,7 @@ impl<C> Tick<C> {
 
     /// Whether the sockets are worth another look before a batch is begun: several connections wait for it already. To write a
     /// batch, and to wake its writer, costs more than many records. A single writer waits for nobody.
-    pub fn gathers(&self) -> bool {
+    pub fn coalesces(&self) -> bool {
         self.parked.len() > FLUSH_HERE_PARKED_MAX
     }
 
@@ -157,12 +157,12 @@ mod tests {
     fn a_single_writer_writes_by_itself() {
         assert_eq!(parked(&[]).flusher(true, || true), Flusher::LogThread, "nobody waits");
         let alone = parked(&[(8, "a")]);
-        assert!(!alone.gathers());
+        assert!(!alone.coalesces());
         assert_eq!(alone.flusher(true, || true), Flusher::Worker);
         assert_eq!(alone.flusher(false, || true), Flusher::LogThread, "nothing waits for the disk");
         assert_eq!(alone.flusher(true, || false), Flusher::LogThread, "somebody writes");
         let several = parked(&[(8, "a"), (16, "b")]);
-        assert!(several.gathers());
+        assert!(several.coalesces());
         assert_eq!(several.flusher(true, || true), Flusher::LogThread);
     }
 

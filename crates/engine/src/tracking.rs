@@ -113,7 +113,7 @@ impl Tracking {
         self.trackers.read().get(&id).cloned()
     }
 
-    /// A key of this slot, which is locked, has changed: gathers the invalidation for its readers.
+    /// A key of this slot, which is locked, has changed: coalesces the invalidation for its readers.
     pub(crate) fn changed(&self, slot: SlotId, key: &[u8], invalidations: &mut Invalidations) {
         let readers = self.table.take(slot, key);
         if !readers.is_empty() || !self.prefixes.read().is_empty() {

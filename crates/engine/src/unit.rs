@@ -336,9 +336,9 @@ impl<'k> Unit<'k> {
         if !applied.changed {
             return applied;
         }
-        let buries = was_expired && matches!(effect, Effect::Key { op: KeyOp::Delete, .. });
+        let expires = was_expired && matches!(effect, Effect::Key { op: KeyOp::Delete, .. });
         if self.interests.any() {
-            let change = if buries { Change::Buried } else { Change::Value };
+            let change = if expires { Change::Expired } else { Change::Value };
             self.report(hash.slot(), db, key, change);
             if let Effect::Move { db, key, .. } = *effect {
                 self.report(slot_of(key), db, key, Change::Value);
@@ -355,7 +355,7 @@ impl<'k> Unit<'k> {
         if was_expired {
             self.events.note(EventClass::EXPIRED, "expired", db, key);
         }
-        if applied.key_created || (was_expired && !buries) {
+        if applied.key_created || (was_expired && !expires) {
             self.events.note(EventClass::NEW, "new", db, key);
         }
         applied

@@ -36,7 +36,7 @@ use crate::{Access, BLOCK_BYTES, Disk, File};
 
 mod syscalls;
 
-use syscalls::Promise;
+use syscalls::WriteGuarantee;
 
 /// The owner reads and writes, the group reads, others have no access.
 const FILE_MODE: u32 = 0o640;
@@ -166,7 +166,7 @@ fn open_direct(file: &fs::File) -> io::Result<fs::File> {
 
 /// Writes all of `buf` with direct I/O. A short write is continued at the last block boundary, because the
 /// kernel accepts only whole blocks; writing some bytes twice is harmless.
-fn write_all_direct(direct: &fs::File, buf: &[u8], offset: u64, promise: Promise) -> io::Result<()> {
+fn write_all_direct(direct: &fs::File, buf: &[u8], offset: u64, promise: WriteGuarantee) -> io::Result<()> {
     let mut done = 0;
     while done < buf.len() {
         match syscalls::write_at(direct, &buf[done..], offset + done as u64, promise) {
@@ -180,7 +180,12 @@ fn write_all_direct(direct: &fs::File, buf: &[u8], offset: u64, promise: Promise
 }
 
 /// Writes all of `buf` through the page cache; each part keeps `promise` when its call returns.
-fn write_all_buffered(buffered: &fs::File, buf: &[u8], offset: u64, promise: Promise) -> io::Result<()> {
+fn write_all_buffered(
+    buffered: &fs::File,
+    buf: &[u8],
+    offset: u64,
+    promise: WriteGuarantee,
+) -> io::Result<()> {
     let mut done = 0;
     while done < buf.len() {
         match syscalls::write_at(buffered, &buf[done..], offset + done as u64, promise) {
@@ -195,7 +200,7 @@ fn write_all_buffered(buffered: &fs::File, buf: &[u8], offset: u64, promise: Pro
 
 impl RealFile {
     /// Writes with direct I/O where the file system supports it, else through the page cache.
-    fn write_past_cache(&self, buf: &[u8], offset: u64, promise: Promise) -> io::Result<()> {
+    fn write_past_cache(&self, buf: &[u8], offset: u64, promise: WriteGuarantee) -> io::Result<()> {
         require_block_aligned(buf, offset)?;
         if let Some(direct) = self.direct() {
             match write_all_direct(direct, buf, offset, promise) {
@@ -229,11 +234,11 @@ impl File for RealFile {
     }
 
     fn write_durable_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.write_past_cache(buf, offset, Promise::Durable)
+        self.write_past_cache(buf, offset, WriteGuarantee::Durable)
     }
 
     fn write_direct_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.write_past_cache(buf, offset, Promise::None)
+        self.write_past_cache(buf, offset, WriteGuarantee::None)
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -75,7 +75,6 @@ impl DataSettings {
     }
 }
 
-/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct DataSettingsShelf {
     /// What effects have made. Changed under the lock of the slot.

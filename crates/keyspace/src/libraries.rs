@@ -243,7 +243,6 @@ pub struct Published {
     pub lsn: Lsn,
 }
 
-/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Shelf {
     /// What effects have made. Changed under the lock of the slot.

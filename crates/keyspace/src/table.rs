@@ -55,7 +55,7 @@ impl Default for Table {
 
 /// Where an entry is. Only valid while the table is borrowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct EntryPosition {
     bucket: usize,
     index: usize,
 }
@@ -174,7 +174,7 @@ impl Table {
     }
 
     /// Takes the entry at `place` out.
-    fn remove(&mut self, place: Place) -> Entry {
+    fn remove(&mut self, place: EntryPosition) -> Entry {
         let bucket = &mut self.buckets[place.bucket];
         let (tag, word) = (bucket.tag(place.index), bucket.word(place.index));
         bucket.clear(place.index);
@@ -210,13 +210,17 @@ impl Table {
     }
 
     #[inline]
-    fn find(&self, hash: &KeyHash, key: &[u8]) -> Option<Place> {
+    fn find(&self, hash: &KeyHash, key: &[u8]) -> Option<EntryPosition> {
         self.search(hash, |entry| entry.key() == key)
     }
 
     /// The first place with the hash's tag and `h16` whose entry is accepted.
     #[inline]
-    fn search<'t>(&'t self, hash: &KeyHash, mut accept: impl FnMut(EntryRef<'t>) -> bool) -> Option<Place> {
+    fn search<'t>(
+        &'t self,
+        hash: &KeyHash,
+        mut accept: impl FnMut(EntryRef<'t>) -> bool,
+    ) -> Option<EntryPosition> {
         if self.buckets.is_empty() {
             return None;
         }
@@ -225,7 +229,7 @@ impl Table {
         loop {
             let line = &self.buckets[bucket];
             for index in line.matching(hash.tag) {
-                let place = Place { bucket, index };
+                let place = EntryPosition { bucket, index };
                 if line.word(index).h16() == hash.h16 && accept(self.entry(place)) {
                     return Some(place);
                 }
@@ -238,12 +242,12 @@ impl Table {
     }
 
     #[inline]
-    fn word(&self, place: Place) -> Word {
+    fn word(&self, place: EntryPosition) -> Word {
         self.buckets[place.bucket].word(place.index)
     }
 
     #[inline]
-    fn entry(&self, place: Place) -> EntryRef<'_> {
+    fn entry(&self, place: EntryPosition) -> EntryRef<'_> {
         // SAFETY: places are only made for occupied ones, whose words came from `Word::new`; the table owns
         // the entries and changes or frees them only when borrowed exclusively.
         unsafe { self.word(place).entry() }
@@ -276,7 +280,7 @@ impl Drop for Table {
 /// An entry in a table, borrowed exclusively.
 pub(crate) struct Occupied<'t> {
     table: &'t mut Table,
-    place: Place,
+    place: EntryPosition,
 }
 
 impl<'t> Occupied<'t> {

@@ -12,10 +12,10 @@ use std::{cell::Cell, ops::Deref, rc::Rc};
 
 /// Immutable bytes sent to several subscribers. Cloning counts a reference.
 #[derive(Debug, Clone)]
-pub struct Block(Rc<Shared>);
+pub struct Block(Rc<SharedBytes>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedBytes {
     bytes: Box<[u8]>,
     /// Bytes of all blocks of the worker, each counted once.
     worker_bytes: Rc<Cell<usize>>,
@@ -26,7 +26,7 @@ impl Block {
     pub(crate) fn new(bytes: impl Into<Box<[u8]>>, worker_bytes: &Rc<Cell<usize>>) -> Block {
         let bytes = bytes.into();
         worker_bytes.set(worker_bytes.get() + bytes.len());
-        Block(Rc::new(Shared { bytes, worker_bytes: worker_bytes.clone() }))
+        Block(Rc::new(SharedBytes { bytes, worker_bytes: worker_bytes.clone() }))
     }
 
     /// The number of references.
@@ -45,7 +45,7 @@ impl Deref for Block {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedBytes {
     fn drop(&mut self) {
         self.worker_bytes.set(self.worker_bytes.get() - self.bytes.len());
     }

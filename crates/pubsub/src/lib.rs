@@ -18,7 +18,7 @@
 //!
 //! Invariants
 //! - A PUBLISH that begins after a SUBSCRIBE was confirmed reaches that subscriber: the worker's bit is set
-//!   before the confirmation is written, and patterns are published ([`Local::hand_over`]) before the
+//!   before the confirmation is written, and patterns are published ([`Local::flush_mailboxes`]) before the
 //!   confirmation is sent.
 //! - The messages of one worker reach every subscriber in their order. Messages of two workers have no order.
 //! - A message is delivered to the subscribers at the time its worker delivers it. A worker delivers

@@ -286,7 +286,7 @@ impl Local {
                 self.receivers = self.receivers.or(WorkerSet::one(worker));
             }
         }
-        self.weigh(workers, topic.iter().chain(&patterns));
+        self.check_backpressure(workers, topic.iter().chain(&patterns));
         count
     }
 
@@ -317,7 +317,7 @@ impl Local {
 
     /// Hands messages over to other workers and publishes changed patterns. To be called at the end of a
     /// round, before its replies are sent. Returns whether this worker has anything to deliver.
-    pub fn hand_over(&mut self) -> bool {
+    pub fn flush_mailboxes(&mut self) -> bool {
         self.publish_patterns();
         for worker in std::mem::take(&mut self.receivers).iter() {
             let batch = std::mem::take(&mut self.outgoing[worker]);
@@ -407,16 +407,20 @@ impl Local {
 
     /// Notes the reason for the publisher to wait, if a message to these topics gives one.
     #[inline]
-    fn weigh<'t>(&mut self, workers: WorkerSet, topics: impl Iterator<Item = &'t Topic> + Clone) {
+    fn check_backpressure<'t>(
+        &mut self,
+        workers: WorkerSet,
+        topics: impl Iterator<Item = &'t Topic> + Clone,
+    ) {
         if let Some(backpressure) = Backpressure::of(&self.hub, self.worker, workers, topics) {
             self.backpressure = Some(backpressure);
         }
     }
 
     /// As for a message published now, for one that will be published later.
-    pub fn weigh_later(&mut self, kind: Kind, channel: &[u8]) {
+    pub fn check_backpressure_later(&mut self, kind: Kind, channel: &[u8]) {
         let (topic, workers, patterns) = self.find(kind, channel);
-        self.weigh(workers, topic.iter().chain(&patterns));
+        self.check_backpressure(workers, topic.iter().chain(&patterns));
     }
 
     /// Whether a publisher of this worker should wait: [`Local::take_backpressure`] returns a reason.

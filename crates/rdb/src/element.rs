@@ -243,7 +243,7 @@ fn each<'a, E: From<Error>>(
     Ok(())
 }
 
-/// Members and scores in turn.
+/// Members and scores in turn, read from a list of pairs.
 fn scored<'a, E: From<Error>>(
     mut walk: impl Walk<'a>,
     visit: &mut impl FnMut(Element<'_>) -> Result<(), E>,

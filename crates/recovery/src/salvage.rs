@@ -39,7 +39,7 @@ use storage::{
 };
 
 pub use self::report::Losses;
-use self::report::{Kind, Place};
+use self::report::{DamageLocation, Kind};
 use crate::{
     load::{Loaded, Loading},
     progress::LoadProgress,
@@ -79,7 +79,7 @@ pub fn salvage(
     };
     losses.note_slots(&slots.lost);
     if require_documents(&recovery, loaded.begin_lsn(), documents).is_err() {
-        losses.note(Place::without_documents(dir, loaded.begin_lsn()));
+        losses.note(DamageLocation::without_documents(dir, loaded.begin_lsn()));
     }
     recovery.replay(
         |lsn, payload| {
@@ -112,7 +112,7 @@ fn choose(
         }
         match check.outcome {
             Ok(info) if info.log_id != recovery.log_id() => {
-                losses.note(Place::of_another_log(dir, info.begin_lsn));
+                losses.note(DamageLocation::of_another_log(dir, info.begin_lsn));
             }
             Ok(info) => {
                 intact = Some(info);
@@ -129,10 +129,10 @@ fn choose(
     let base = intact.or_else(|| if recovery.needs_snapshot() { salvaged() } else { None });
     for damage in damages.iter().filter(|it| base.as_ref().is_none_or(|base| base.begin_lsn != it.begin_lsn))
     {
-        losses.note(Place::of_snapshot(damage, Kind::SnapshotPassedOver));
+        losses.note(DamageLocation::of_snapshot(damage, Kind::SnapshotPassedOver));
     }
     if base.is_none() && recovery.needs_snapshot() {
-        losses.note(Place::without_snapshot(dir, recovery.start()));
+        losses.note(DamageLocation::without_snapshot(dir, recovery.start()));
     }
     Ok(base)
 }
@@ -173,14 +173,19 @@ impl Slots<'_> {
                 Err(RecoverError::Storage(Error::SnapshotCorrupt(damage))) => {
                     self.lose(slots);
                     let slots = Some((first.first_slot, last.last_slot));
-                    let place = Place::of_snapshot(&damage, Kind::SnapshotChunk);
-                    losses.note(Place { slots, bytes: run.file_bytes, rows: Some(run.rows), ..place });
+                    let place = DamageLocation::of_snapshot(&damage, Kind::SnapshotChunk);
+                    losses.note(DamageLocation {
+                        slots,
+                        bytes: run.file_bytes,
+                        rows: Some(run.rows),
+                        ..place
+                    });
                 }
                 other => other?,
             }
         }
         for damage in &damages {
-            losses.note(Place::of_snapshot(damage, Kind::SnapshotPart));
+            losses.note(DamageLocation::of_snapshot(damage, Kind::SnapshotPart));
         }
         if !damages.is_empty() {
             for slot in captured.iter().enumerate().filter(|(_, captured)| !**captured).map(|(slot, _)| slot)

@@ -92,7 +92,7 @@ impl Acks {
         }
     }
 
-    /// Removes a connection that has ended.
+    /// A connection has ended; another connection of the same replica still counts.
     pub fn leave(&mut self, session: Session) {
         self.replicas.retain(|(other, _)| *other != session);
     }

@@ -38,7 +38,7 @@ pub enum GaveUp {
     TimedOut,
 }
 
-/// See the module documentation.
+/// The rules of one hand-over.
 #[derive(Debug, Clone, Copy)]
 pub struct Handover {
     until_ms: Option<u64>,

@@ -23,7 +23,7 @@ use crate::{
     join::{Claim, Decision, History, decide},
 };
 
-/// See the module documentation.
+/// A leader's account of its replicas.
 #[derive(Debug)]
 pub struct Leading {
     acks: Acks,
@@ -81,7 +81,7 @@ impl Leading {
         self.acks.note(session, acked);
     }
 
-    /// Removes a connection that has ended.
+    /// A connection has ended.
     pub fn leave(&mut self, session: Session) {
         self.acks.leave(session);
     }

@@ -58,7 +58,7 @@ pub use leading::Leading;
 pub use log_view::{LogHistory, Tail};
 pub use promotion::{Led, Promotion, promote};
 pub use receiver::{Intake, LogBytes, Receiver, TakeError};
-pub use relay::{Chunk, Moment, Outgoing, Relay, RelayError, RelayOptions, Source, Turn};
+pub use relay::{Chunk, Moment, Outgoing, Relay, RelayError, RelayOptions, RelayTurn, Source};
 pub use retention::Retention;
 pub use role::{Confirmed, Follow, Remembered, Role};
 pub use timing::{ACK_BUSY_MS, ACK_IDLE_MS, HEARTBEAT_MS, SILENCE_MS};

@@ -70,7 +70,7 @@ pub enum TakeError<E> {
 }
 
 /// A commit position, and the leader's time when it was sent.
-type Told = (Lsn, u64);
+type CommitNotice = (Lsn, u64);
 
 /// The state of a replica's connection to its leader.
 pub struct Receiver {
@@ -82,8 +82,8 @@ pub struct Receiver {
     committed: Lsn,
     heard_ms: u64,
     /// The oldest commit position that is not applied yet, and the newest.
-    awaited: Option<Told>,
-    newest: Option<Told>,
+    awaited: Option<CommitNotice>,
+    newest: Option<CommitNotice>,
     as_of_ms: u64,
     /// The contents and the time of the last ack.
     flushed_acked: Lsn,

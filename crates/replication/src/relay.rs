@@ -96,7 +96,7 @@ pub struct Outgoing<B> {
 
 /// When to take the next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Turn {
+pub enum RelayTurn {
     /// There is more to ship: after other work has had its turn.
     Again,
     /// At this time, or earlier if the log has grown, the socket is empty, or the log thread's tick has
@@ -206,7 +206,7 @@ impl Relay {
         moment: Moment,
         source: &mut S,
         out: &mut Vec<Outgoing<S::Bytes>>,
-    ) -> Result<Turn, RelayError<S::Error>> {
+    ) -> Result<RelayTurn, RelayError<S::Error>> {
         let silent_ms = self.acked.heard_ms + SILENCE_MS;
         if moment.now_ms >= silent_ms {
             return Err(Close::Silent.into());
@@ -226,9 +226,9 @@ impl Relay {
         }
         let may_go_on = has_shipped && self.position < moment.shippable;
         Ok(if may_go_on {
-            Turn::Again
+            RelayTurn::Again
         } else {
-            Turn::Wait { until_ms: silent_ms.min(self.sent_ms + HEARTBEAT_MS) }
+            RelayTurn::Wait { until_ms: silent_ms.min(self.sent_ms + HEARTBEAT_MS) }
         })
     }
 

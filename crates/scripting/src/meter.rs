@@ -51,10 +51,10 @@ pub type ClockUs = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// Counts the instructions of a script and carries requests to stop it. Clones share their state with the
 /// threads that may stop the script.
 #[derive(Debug, Clone, Default)]
-pub struct Meter(Arc<Shared>);
+pub struct Meter(Arc<MeterState>);
 
 #[derive(Default)]
-struct Shared {
+struct MeterState {
     stop: AtomicU8,
     instructions: AtomicU64,
     instructions_max: AtomicU64,
@@ -63,16 +63,16 @@ struct Shared {
     clock: Option<ClockUs>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for MeterState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("stop", &self.stop).finish_non_exhaustive()
+        f.debug_struct("MeterState").field("stop", &self.stop).finish_non_exhaustive()
     }
 }
 
 impl Meter {
     /// A meter whose scripts may have a deadline.
     pub fn with_clock(clock: ClockUs) -> Meter {
-        Meter(Arc::new(Shared { clock: Some(clock), ..Shared::default() }))
+        Meter(Arc::new(MeterState { clock: Some(clock), ..MeterState::default() }))
     }
 
     /// Stops the script at this time with [`Stop::Overtime`], until the next [reset](Meter::reset). Has no

@@ -17,7 +17,6 @@ use subtle::ConstantTimeEq;
 
 use crate::config::Config;
 
-/// See the module documentation.
 pub(crate) struct Access {
     config: Arc<Config>,
     clients: Arc<Clients>,

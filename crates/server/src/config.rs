@@ -33,7 +33,6 @@ use crate::{attached_log::AttachedLog, replication::Node};
 /// Takes over the settings that concern a part. It must not read the [`Config`].
 type Observer = Box<dyn Fn(&Settings) + Send + Sync>;
 
-/// See the module documentation.
 pub(crate) struct Config {
     settings: RwLock<Settings>,
     hot: HotSettings,

@@ -302,7 +302,7 @@ impl Connection {
             let client_id = self.client().id();
             let unit = self.conversation.borrow_mut().take_long_unit();
             if let Some(unit) = unit {
-                self.worker.take_elsewhere(client_id, unit);
+                self.worker.run_on_own_thread(client_id, unit);
             }
         }
         if turn == ConversationState::Idle {
@@ -355,14 +355,14 @@ impl Connection {
 
     /// A long unit has ended; returns the same as [`Connection::push`]. With a reason, the next command is
     /// held back, as after any other unit.
-    pub(crate) fn come_back(
+    pub(crate) fn return_from_thread(
         self: &Rc<Self>,
         reply: LongReply,
         durable: Lsn,
         backpressure: Option<Backpressure>,
     ) -> (Option<Lsn>, bool) {
         let mut conversation = self.conversation.borrow_mut();
-        conversation.come_back(reply, durable);
+        conversation.return_from_thread(reply, durable);
         let held = conversation.outbox.held_in_round();
         drop(conversation);
         match backpressure {

@@ -65,12 +65,12 @@ impl Http {
                 }
             };
             // A connection above the limit is closed at once.
-            let Some(place) = self.front.place() else { continue };
+            let Some(permit) = self.front.permit() else { continue };
             let _ = stream.set_nodelay(true);
             if let Ok(stream) = stream.into_std() {
                 let turn = self.next.fetch_add(1, Relaxed) % self.threads.len();
                 // A thread that has ended serves nobody.
-                let _ = self.threads[turn].send(Message::Connect { stream, peer, place });
+                let _ = self.threads[turn].send(Message::Connect { stream, peer, permit });
             }
         }
     }

@@ -53,7 +53,6 @@ struct Waiting {
     since_ms: u64,
 }
 
-/// See the module documentation.
 pub(crate) struct Inventory {
     keyspace: Arc<Keyspace>,
     log: Arc<AttachedLog>,

@@ -75,7 +75,7 @@ pub(crate) async fn accept(
     listener: TcpListener,
     access: Arc<Access>,
     workers: Vec<Mailbox>,
-    next: Arc<Turns>,
+    next: Arc<RoundRobin>,
 ) {
     loop {
         let (stream, peer) = match listener.accept().await {
@@ -101,9 +101,9 @@ pub(crate) async fn accept(
 
 /// Round-robin choice of a worker, shared by all listeners.
 #[derive(Default)]
-pub(crate) struct Turns(std::sync::atomic::AtomicUsize);
+pub(crate) struct RoundRobin(std::sync::atomic::AtomicUsize);
 
-impl Turns {
+impl RoundRobin {
     fn take(&self, count: usize) -> usize {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % count
     }

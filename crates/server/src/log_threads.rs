@@ -33,11 +33,11 @@ pub struct LogThreads {
     log: Log,
     flusher: Thread,
     maker: Thread,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct SharedState {
     /// The flusher is awake and writes all appended records within [`GATHER`].
     gathering: AtomicBool,
     stopping: AtomicBool,
@@ -54,7 +54,7 @@ impl LogThreads {
         clock: Arc<dyn Clock>,
         failed: impl FnOnce(Error) + Send + 'static,
     ) -> std::io::Result<LogThreads> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedState::default());
         let named = |name: &str| thread::Builder::new().name(name.into());
         let making = {
             let (log, shared) = (log.clone(), shared.clone());
@@ -131,7 +131,7 @@ impl couch::LogDriver for LogThreads {
 }
 
 /// Flushes until the threads stop or the log fails.
-fn flush(log: &Log, clock: &dyn Clock, maker: &Thread, shared: &Shared) -> Result<(), Error> {
+fn flush(log: &Log, clock: &dyn Clock, maker: &Thread, shared: &SharedState) -> Result<(), Error> {
     // Higher priority than the workers, which all wait for it. Without the privilege this fails, which does
     // no harm.
     let _ = env::thread::set_nice(-5);
@@ -162,7 +162,7 @@ fn flush(log: &Log, clock: &dyn Clock, maker: &Thread, shared: &Shared) -> Resul
     Ok(())
 }
 
-fn make_segments(log: &Log, shared: &Shared) {
+fn make_segments(log: &Log, shared: &SharedState) {
     while !shared.stopping.load(SeqCst) {
         match log.prepare_segment() {
             Ok(Prepare::Made) => {}

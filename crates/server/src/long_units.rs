@@ -52,7 +52,6 @@ pub(crate) struct Done {
     pub(crate) wrote: bool,
 }
 
-/// See the module documentation.
 pub(crate) struct LongUnits {
     data: Data,
     workers: usize,

@@ -91,7 +91,6 @@ pub(crate) struct Counters {
     pub(crate) slow_clients_cut: AtomicU64,
 }
 
-/// See the module documentation.
 pub(crate) struct Parts {
     pub(crate) startup: Arc<StartupInfo>,
     pub(crate) clock: Arc<dyn Clock>,

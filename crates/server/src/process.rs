@@ -8,7 +8,6 @@ use storage::Log;
 
 use crate::{info, mailbox::Message, parts::Parts, snapshots::AtStop};
 
-/// See the module documentation.
 pub(crate) struct ServerProcess(pub(crate) Arc<Parts>);
 
 impl Process for ServerProcess {

@@ -75,7 +75,7 @@ pub(crate) const JOINING_NICE: i32 = 10;
 
 /// The settings that concern replication.
 #[derive(Debug, Clone, Default)]
-struct Options {
+struct ReplicationSettings {
     ack_replicas: usize,
     ack_timeout_ms: u64,
     replicas_min: usize,
@@ -110,7 +110,7 @@ pub(crate) struct Node {
     ack_timeouts: AtomicU64,
     /// Whether the next of them is logged.
     logs_ack_timeouts: AtomicBool,
-    options: RwLock<Options>,
+    options: RwLock<ReplicationSettings>,
     log: OnceLock<Log>,
     own: OnceLock<OwnAddresses>,
     leader: Leader,
@@ -178,7 +178,7 @@ impl Node {
     }
 
     pub(crate) fn configure(&self, settings: &Settings) {
-        *self.options.write() = Options {
+        *self.options.write() = ReplicationSettings {
             ack_replicas: settings.integer(Key::AckReplicas) as usize,
             ack_timeout_ms: settings.integer(Key::AckTimeout) * 1000,
             replicas_min: settings.integer(Key::MinReplicasToWrite) as usize,

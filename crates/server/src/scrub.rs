@@ -50,7 +50,6 @@ pub(crate) struct Figures {
     pub(crate) damaged_files: u64,
 }
 
-/// See the module documentation.
 pub(crate) struct Scrubber {
     startup: Arc<StartupInfo>,
     clock: Arc<dyn Clock>,

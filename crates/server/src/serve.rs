@@ -234,7 +234,7 @@ async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError>
     let reaper = Reaper::start()?;
     let (mailboxes, threads) = start_workers(&parts, &reaper)?;
     let _ = parts.mailboxes.set(mailboxes.clone());
-    let turns = Arc::new(listen::Turns::default());
+    let turns = Arc::new(listen::RoundRobin::default());
     for listener in &process.redis {
         let listener = TcpListener::from_std(listener.try_clone()?)?;
         tokio::spawn(listen::accept(listener, parts.access.clone(), mailboxes.clone(), turns.clone()));

@@ -5,7 +5,6 @@ use tokio::sync::Notify;
 
 use crate::snapshots::AtStop;
 
-/// See the module documentation.
 pub(crate) struct Stop {
     requested: Notify,
     at_stop: Mutex<AtStop>,

@@ -278,7 +278,7 @@ impl Worker {
     }
 
     /// Runs a long unit on another thread, or refuses it.
-    pub(crate) fn take_elsewhere(&self, client_id: u64, unit: Box<LongUnit>) {
+    pub(crate) fn run_on_own_thread(&self, client_id: u64, unit: Box<LongUnit>) {
         let (mailbox, reaper, host) = (self.mailbox.clone(), self.reaper.clone(), self.host.clone());
         let refused = self.parts.long_units.take_on(Job { client_id, unit, mailbox, reaper, host });
         refused.into_iter().for_each(|job| self.refuse(job));
@@ -293,7 +293,7 @@ impl Worker {
         }
         let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
         let durable = self.executor.borrow().committed_lsn();
-        let appended = connection.come_back(reply, durable, backpressure);
+        let appended = connection.return_from_thread(reply, durable, backpressure);
         self.send_later(connection, appended);
     }
 
@@ -401,7 +401,7 @@ impl Worker {
         let backpressure = self.backpressure_of(&notices);
         let told = self.waiting.borrow_mut().hold(notices);
         let wrote = self.executor.borrow_mut().take_wrote();
-        let published = self.hand_over();
+        let published = self.flush_mailboxes();
         if published {
             self.published_rounds.set(self.published_rounds.get() + 1);
         }
@@ -426,9 +426,9 @@ impl Worker {
             self.tick.notified().await;
             self.tick_due.set(false);
             self.send_replies();
-            self.gather_writes().await;
+            self.coalesce_writes().await;
             self.kick_flush();
-            self.gather().await;
+            self.coalesce_messages().await;
             self.deliver();
             self.resume_held_back();
         }
@@ -437,7 +437,7 @@ impl Worker {
     /// While several connections wait for a batch that is not begun, polls the sockets a few times more, as
     /// long as each poll brings further writes: writing a batch, and waking the thread that does it, costs
     /// more than many records. A single writer is never delayed.
-    async fn gather_writes(&self) {
+    async fn coalesce_writes(&self) {
         let Some(log) = self.log.get().map(LogThreads::log) else { return };
         for _ in 0..WRITE_LOOKS_MAX {
             if log.durability() < Durability::Commit || !log.needs_flusher() {
@@ -445,7 +445,7 @@ impl Worker {
             }
             self.release();
             let before = self.waiting.borrow().parked();
-            if !self.waiting.borrow().gathers() {
+            if !self.waiting.borrow().coalesces() {
                 return;
             }
             tokio::task::yield_now().await;
@@ -524,7 +524,7 @@ impl Worker {
             }
             self.close_idle();
             self.enforce_limits();
-            self.lose_patience();
+            self.end_overlong_waits();
             self.refuse_overdue();
         }
     }

@@ -55,7 +55,7 @@ pub enum ConfigError {
     File {
         /// The RDB file.
         path: String,
-        /// The error of the operating system.
+        /// The reason, in words.
         reason: String,
     },
     /// A settings file is not valid TOML, or not a flat table.

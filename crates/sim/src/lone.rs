@@ -62,7 +62,7 @@ const WORDS: [&str; 40] = [
     "\u{0}\u{1}\u{ff}",
 ];
 
-/// See the module documentation.
+/// A simulated server with one connection.
 pub struct SingleServer {
     options: WorldOptions,
     clock: Arc<SimClock>,

@@ -93,7 +93,7 @@ impl Default for WorldOptions {
 
 /// A started server.
 pub struct Recovered {
-    /// The content of the revision.
+    /// The recovered keyspace.
     pub keyspace: Arc<Keyspace>,
     /// Its log.
     pub log: Log,

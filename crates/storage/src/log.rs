@@ -98,7 +98,7 @@ pub enum Admission {
 /// A handle to the log; clones share the log.
 #[derive(Clone)]
 pub struct Log {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
 }
 
 /// Segments that are ready to be written, oldest first, and old ones waiting to be recycled.
@@ -109,7 +109,7 @@ struct SegmentQueue {
 }
 
 /// The state shared by appenders, flusher and segment maker.
-struct Shared {
+struct LogState {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     dir: PathBuf,
@@ -480,7 +480,7 @@ impl Log {
     }
 }
 
-impl Shared {
+impl LogState {
     fn admit(&self, bytes: u64) -> Admission {
         if self.poisoned.load(Ordering::Relaxed) {
             return Admission::Poisoned;

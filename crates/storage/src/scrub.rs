@@ -71,13 +71,13 @@ pub fn scrub(
     log: &Log,
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Vec<Finding> {
-    let mut round = Round { disk, dir, log, go_on, findings: Vec::new() };
+    let mut round = ScrubPass { disk, dir, log, go_on, findings: Vec::new() };
     // Findings count even if the round was stopped.
     let _ = round.run();
     round.findings
 }
 
-struct Round<'a> {
+struct ScrubPass<'a> {
     disk: &'a Arc<dyn Disk>,
     dir: &'a Path,
     log: &'a Log,
@@ -85,7 +85,7 @@ struct Round<'a> {
     findings: Vec<Finding>,
 }
 
-impl Round<'_> {
+impl ScrubPass<'_> {
     fn run(&mut self) -> Result<(), Early> {
         match Control::load(&**self.disk, self.dir) {
             Ok(Some(_)) => {}

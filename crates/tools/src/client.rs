@@ -17,7 +17,6 @@ const READ_BYTES: usize = 256 << 10;
 /// Bytes that were taken and are still in memory, at most.
 const TAKEN_BYTES_MAX: usize = 1 << 20;
 
-/// See the module documentation.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     limits: DecodeLimits,

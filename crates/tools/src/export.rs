@@ -74,7 +74,7 @@ pub enum ExportError {
          version 12 with --rdb-version 12, or fields that do not expire with --drop-field-expiry"
     )]
     FieldExpiry {
-        /// Number of fields with a deadline.
+        /// Fields with a deadline.
         fields: u64,
         /// Number of hashes with such fields.
         hashes: u64,

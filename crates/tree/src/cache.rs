@@ -19,19 +19,19 @@ const NODE_BYTES_EXPECTED: u64 = 2 << 10;
 /// A bounded cache of nodes for any number of files and threads. Clones share one cache.
 #[derive(Clone)]
 pub struct NodeCache {
-    nodes: Arc<Cache<Place, Arc<Node>, Bytes>>,
+    nodes: Arc<Cache<NodeKey, Arc<Node>, Bytes>>,
     files: Arc<AtomicU64>,
 }
 
 /// The number of a file, unique within this cache, and the whole pointer. The offset alone is not enough:
 /// after an abandoned checkpoint the next one puts another node at the same offset.
-type Place = (u64, Pointer);
+type NodeKey = (u64, Pointer);
 
 #[derive(Clone)]
 struct Bytes;
 
-impl Weighter<Place, Arc<Node>> for Bytes {
-    fn weight(&self, _: &Place, node: &Arc<Node>) -> u64 {
+impl Weighter<NodeKey, Arc<Node>> for Bytes {
+    fn weight(&self, _: &NodeKey, node: &Arc<Node>) -> u64 {
         node.memory_bytes() as u64
     }
 }

@@ -22,14 +22,14 @@ use crate::{
 pub(crate) const READ_BYTES: usize = 1 << 20;
 
 /// The result of the search.
-pub(crate) struct Found {
+pub(crate) struct SearchResult {
     pub(crate) header: Header,
     /// A newer checkpoint that was skipped because it is damaged.
     pub(crate) passed_over: Option<PassedOver>,
 }
 
 /// The newest checkpoint that `wanted` allows.
-pub(crate) fn find(file: &dyn File, path: &Path, wanted: Wanted) -> Result<Found, TreeError> {
+pub(crate) fn find(file: &dyn File, path: &Path, wanted: Wanted) -> Result<SearchResult, TreeError> {
     let len = file.len().map_err(TreeError::io("read", path))?;
     let mut search = Search { file, path, file_id: [0; 16], passed_over: None };
     let first = search.header_at(0)?.map_err(|invalid| search.error(0, invalid))?;
@@ -42,7 +42,7 @@ pub(crate) fn find(file: &dyn File, path: &Path, wanted: Wanted) -> Result<Found
         let is_wanted = header.has_state && header.applied_lsn <= wanted.at_most;
         if is_wanted && (vouched || search.range_is_whole(&header)?) {
             if header.applied_lsn >= wanted.at_least {
-                return Ok(Found { header, passed_over: search.passed_over });
+                return Ok(SearchResult { header, passed_over: search.passed_over });
             }
             newest = Some(header.applied_lsn);
             break;

@@ -11,7 +11,7 @@ use crate::{Snapshot, Sums, TreeError, TreeId, node::Node, pointer::Child};
 pub struct Report {
     /// Intact nodes.
     pub nodes: u64,
-    /// Bytes of the payload.
+    /// Bytes of the intact nodes.
     pub node_bytes: u64,
     /// Entries in intact leaves.
     pub entries: u64,

@@ -104,7 +104,7 @@ pub(super) struct Patch {
 }
 
 impl Patch {
-    /// Inline, as base64.
+    /// The bytes that hold the integer.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.window[self.range.0..self.range.1]
     }

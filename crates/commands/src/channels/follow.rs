@@ -62,7 +62,7 @@ pub(super) fn xunsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
             let names: Vec<Option<&[u8]>> = if channels.is_empty() { vec![None] } else { names.collect() };
             names.iter().for_each(|name| confirm(&mut cx.reply, "xunsubscribe", *name, None, count));
             if cx.session.is_silent() {
-                let reply = &mut ReplyWriter::new(&mut cx.session.said_anyway, cx.session.protocol);
+                let reply = &mut ReplyWriter::new(&mut cx.session.confirmations, cx.session.protocol);
                 names.iter().for_each(|name| confirm(reply, "xunsubscribe", *name, None, count));
             }
         }

@@ -115,7 +115,7 @@ fn confirm(cx: &mut Context<'_, '_>, id: SubscriberId, kind: Kind, verb: &str, n
     write(&mut cx.reply);
     if cx.session.is_silent() {
         let protocol = cx.session.protocol;
-        write(&mut ReplyWriter::new(&mut cx.session.said_anyway, protocol));
+        write(&mut ReplyWriter::new(&mut cx.session.confirmations, protocol));
     }
 }
 
@@ -127,7 +127,7 @@ fn write_delivered(cx: &mut Context<'_, '_>, id: SubscriberId) {
         cx.channels().drain_into(id, &mut delivered);
         cx.reply.raw(&delivered);
         if cx.session.is_silent() {
-            cx.session.said_anyway.extend_from_slice(&delivered);
+            cx.session.confirmations.extend_from_slice(&delivered);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! unsorted results are shown in that order.
 
 use super::{
-    cell::{Area, Cell, Place, STEP_MAX},
+    cell::{Area, Cell, Coordinates, STEP_MAX},
     earth::{LengthUnit, RADIUS_M, degrees, distance_m, latitude_distance_m, radians},
 };
 
@@ -21,7 +21,7 @@ pub(super) enum Shape {
 /// A shape with its centre.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct SearchArea {
-    pub(super) center: Place,
+    pub(super) center: Coordinates,
     pub(super) shape: Shape,
     pub(super) unit: LengthUnit,
 }
@@ -36,7 +36,7 @@ struct Bounds {
 
 impl SearchArea {
     /// The distance in metres from the centre to a place; `None` if the place is outside the area.
-    pub(super) fn distance_m(&self, place: Place) -> Option<f64> {
+    pub(super) fn distance_m(&self, place: Coordinates) -> Option<f64> {
         match self.shape {
             Shape::Circle { radius } => {
                 let distance_m = distance_m(self.center, place);
@@ -47,7 +47,7 @@ impl SearchArea {
                 if latitude_distance_m(place.latitude, self.center.latitude) > height_m / 2.0 {
                     return None;
                 }
-                let beside = Place { longitude: self.center.longitude, latitude: place.latitude };
+                let beside = Coordinates { longitude: self.center.longitude, latitude: place.latitude };
                 if distance_m(place, beside) > width_m / 2.0 {
                     return None;
                 }
@@ -91,7 +91,7 @@ impl SearchArea {
     }
 
     fn bounds(&self) -> Bounds {
-        let Place { longitude, latitude } = self.center;
+        let Coordinates { longitude, latitude } = self.center;
         let (width, height) = match self.shape {
             Shape::Circle { radius } => (radius, radius),
             Shape::Box { width, height } => (width / 2.0, height / 2.0),
@@ -162,14 +162,14 @@ mod tests {
             bearing in 0.0..2.0 * PI,
             share in 0.0..1.0f64,
         ) {
-            let center = Place { longitude, latitude };
+            let center = Coordinates { longitude, latitude };
             let away = degrees(radius_m * share / RADIUS_M);
-            let place = Place {
+            let place = Coordinates {
                 longitude: longitude + away * bearing.sin() / radians(latitude).cos(),
                 latitude: latitude + away * bearing.cos(),
             };
             prop_assume!(place.is_on_map());
-            let place = Place::of_score(place.score());
+            let place = Coordinates::of_score(place.score());
             let width = radius_m * 2.0;
             for shape in [Shape::Circle { radius: radius_m }, Shape::Box { width, height: width }] {
                 let area = SearchArea { center, shape, unit: LengthUnit::METRE };
@@ -186,7 +186,7 @@ mod tests {
             let (width, height) = (width.abs(), height.abs());
             prop_assume!(!width.is_nan() && !height.is_nan());
             for shape in [Shape::Circle { radius: width }, Shape::Box { width, height }] {
-                let area = SearchArea { center: Place { longitude, latitude }, shape, unit: LengthUnit::METRE };
+                let area = SearchArea { center: Coordinates { longitude, latitude }, shape, unit: LengthUnit::METRE };
                 prop_assert!((1..=9).contains(&area.cells().len()));
             }
         }

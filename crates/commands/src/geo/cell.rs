@@ -18,12 +18,12 @@ const LATITUDES: Extent = Extent { min: -85.05112878, max: 85.05112878 };
 const ALL_LATITUDES: Extent = Extent { min: -90.0, max: 90.0 };
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Place {
+pub(super) struct Coordinates {
     pub(super) longitude: f64,
     pub(super) latitude: f64,
 }
 
-impl Place {
+impl Coordinates {
     /// Whether a score can represent the place.
     pub(super) fn is_on_map(&self) -> bool {
         LONGITUDES.contains(self.longitude) && LATITUDES.contains(self.latitude)
@@ -35,7 +35,7 @@ impl Place {
     }
 
     /// The place of a score: the centre of its cell.
-    pub(super) fn of_score(score: f64) -> Place {
+    pub(super) fn of_score(score: f64) -> Coordinates {
         // Scores need not come from places: negative ones wrap, and numbers beyond 64 bits become 0, as in
         // Redis.
         const END: f64 = 18_446_744_073_709_551_616.0;
@@ -46,7 +46,7 @@ impl Place {
         };
         let cell = Cell { row: even_bits(number), column: even_bits(number >> 1), step: STEP_MAX };
         let Area { longitudes, latitudes } = cell.area();
-        Place {
+        Coordinates {
             longitude: LONGITUDES.clamp(longitudes.middle()),
             latitude: LATITUDES.clamp(latitudes.middle()),
         }
@@ -120,11 +120,11 @@ pub(super) struct Cell {
 
 impl Cell {
     /// The cell that contains a place on the map.
-    pub(super) fn at(place: Place, step: u32) -> Cell {
+    pub(super) fn at(place: Coordinates, step: u32) -> Cell {
         Cell::within(place, step, LATITUDES)
     }
 
-    fn within(place: Place, step: u32, latitudes: Extent) -> Cell {
+    fn within(place: Coordinates, step: u32, latitudes: Extent) -> Cell {
         Cell {
             row: latitudes.part_of(place.latitude, step),
             column: LONGITUDES.part_of(place.longitude, step),
@@ -192,12 +192,12 @@ mod tests {
 
     use super::*;
 
-    const PALERMO: Place = Place { longitude: 13.361389, latitude: 38.115556 };
+    const PALERMO: Coordinates = Coordinates { longitude: 13.361389, latitude: 38.115556 };
 
     #[test]
     fn a_place_has_the_score_that_redis_gives_it() {
         assert_eq!(PALERMO.score(), 3479099956230698.0);
-        let Place { longitude, latitude } = Place::of_score(3479099956230698.0);
+        let Coordinates { longitude, latitude } = Coordinates::of_score(3479099956230698.0);
         let shown = format!("{longitude:.17} {latitude:.17}");
         assert_eq!(shown, "13.36138933897018433 38.11555639549629859");
         assert_eq!(&PALERMO.geohash(), b"sqc8b49rny0");
@@ -206,20 +206,20 @@ mod tests {
     #[test]
     fn the_corners_of_the_map_are_on_it() {
         for (longitude, latitude) in [(180.0, 85.05112878), (-180.0, -85.05112878), (180.0, -85.05112878)] {
-            let place = Place { longitude, latitude };
+            let place = Coordinates { longitude, latitude };
             assert!(place.is_on_map());
-            let found = Place::of_score(place.score());
+            let found = Coordinates::of_score(place.score());
             assert!((found.latitude - latitude).abs() < 1e-5, "{found:?}");
         }
-        assert!(!Place { longitude: 180.1, latitude: 0.0 }.is_on_map());
-        assert!(!Place { longitude: 0.0, latitude: -85.06 }.is_on_map());
+        assert!(!Coordinates { longitude: 180.1, latitude: 0.0 }.is_on_map());
+        assert!(!Coordinates { longitude: 0.0, latitude: -85.06 }.is_on_map());
     }
 
     /// The places that Redis 7.0 shows for these scores.
     #[test]
     fn any_score_is_some_place() {
         let shown = |score| {
-            let Place { longitude, latitude } = Place::of_score(score);
+            let Coordinates { longitude, latitude } = Coordinates::of_score(score);
             format!("{longitude:.17} {latitude:.17}")
         };
         for score in [f64::INFINITY, 1e30, 18_446_744_073_709_551_616.0, 0.0] {
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn neighbours_wrap_around_the_edges() {
-        let cell = Cell::at(Place { longitude: 179.9, latitude: 0.0 }, 4);
+        let cell = Cell::at(Coordinates { longitude: 179.9, latitude: 0.0 }, 4);
         assert_eq!((cell.column, cell.moved(0, 1).column, cell.moved(0, -1).column), (15, 0, 14));
         assert_eq!(cell.moved(1, 1).moved(-1, -1), cell);
     }
@@ -251,18 +251,18 @@ mod tests {
             latitude in -85.0..85.0f64,
             step in 1..=STEP_MAX,
         ) {
-            let place = Place { longitude, latitude };
+            let place = Coordinates { longitude, latitude };
             let cell = Cell::at(place, step);
             let Area { longitudes, latitudes } = cell.area();
             prop_assert!(longitudes.contains(longitude) && latitudes.contains(latitude));
             prop_assert!(cell.scores().contains(&place.score()));
-            let found = Place::of_score(place.score());
+            let found = Coordinates::of_score(place.score());
             prop_assert!((found.longitude - longitude).abs() < 1e-5 && (found.latitude - latitude).abs() < 1e-5);
         }
 
         #[test]
         fn no_score_is_off_the_map(score: f64) {
-            let place = Place::of_score(score);
+            let place = Coordinates::of_score(score);
             prop_assert!(place.is_on_map());
         }
     }

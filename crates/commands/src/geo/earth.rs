@@ -4,7 +4,7 @@
 
 use std::f64::consts::PI;
 
-use super::cell::Place;
+use super::cell::Coordinates;
 
 /// The radius of the sphere, in metres.
 pub(super) const RADIUS_M: f64 = 6_372_797.560_856;
@@ -20,7 +20,7 @@ pub(super) fn degrees(radians: f64) -> f64 {
 }
 
 /// The distance between two places in metres.
-pub(super) fn distance_m(from: Place, to: Place) -> f64 {
+pub(super) fn distance_m(from: Coordinates, to: Coordinates) -> f64 {
     let v = ((radians(to.longitude) - radians(from.longitude)) / 2.0).sin();
     if v == 0.0 {
         return latitude_distance_m(from.latitude, to.latitude);
@@ -64,9 +64,9 @@ mod tests {
 
     #[test]
     fn distances_are_those_of_redis() {
-        let place = |longitude, latitude| Place { longitude, latitude };
-        let palermo = Place::of_score(place(13.361389, 38.115556).score());
-        let catania = Place::of_score(place(15.087269, 37.502669).score());
+        let place = |longitude, latitude| Coordinates { longitude, latitude };
+        let palermo = Coordinates::of_score(place(13.361389, 38.115556).score());
+        let catania = Coordinates::of_score(place(15.087269, 37.502669).score());
         assert_eq!(format!("{:.4}", distance_m(palermo, catania)), "166274.1516");
         assert_eq!(distance_m(palermo, palermo), 0.0);
         let north = latitude_distance_m(0.0, 90.0);

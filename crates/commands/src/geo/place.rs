@@ -4,19 +4,19 @@ use engine::{CommandError, Context};
 use wire::{Args, Protocol, ReplyWriter, number::parse_f64};
 
 use super::{
-    cell::Place,
+    cell::Coordinates,
     earth::{LengthUnit, distance_m},
 };
 use crate::zset::{AddOptions, Members, add_members, zset};
 
 /// Parses a longitude and a latitude.
-pub(super) fn parse_place(longitude: &[u8], latitude: &[u8]) -> Result<Place, CommandError> {
+pub(super) fn parse_place(longitude: &[u8], latitude: &[u8]) -> Result<Coordinates, CommandError> {
     let degrees = |text| parse_f64(text).ok_or(CommandError::NotAFloat);
-    let place = Place { longitude: degrees(longitude)?, latitude: degrees(latitude)? };
+    let place = Coordinates { longitude: degrees(longitude)?, latitude: degrees(latitude)? };
     if place.is_on_map() {
         return Ok(place);
     }
-    let Place { longitude, latitude } = place;
+    let Coordinates { longitude, latitude } = place;
     Err(CommandError::Composed(format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}")))
 }
 
@@ -32,7 +32,7 @@ pub(super) fn write_length(reply: &mut ReplyWriter<'_>, length: f64) {
 }
 
 /// Writes longitude and latitude with 17 decimal places, without trailing zeros.
-pub(super) fn write_place(reply: &mut ReplyWriter<'_>, place: Place) {
+pub(super) fn write_place(reply: &mut ReplyWriter<'_>, place: Coordinates) {
     reply.array(2);
     for degrees in [place.longitude, place.latitude] {
         let digits = format!("{degrees:.17}");
@@ -82,7 +82,7 @@ pub(super) fn geopos(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     cx.reply.array(members.len());
     for member in members {
         match zset.and_then(|zset| zset.score(member)) {
-            Some(score) => write_place(&mut cx.reply, Place::of_score(score)),
+            Some(score) => write_place(&mut cx.reply, Coordinates::of_score(score)),
             None => cx.reply.null_array(),
         }
     }
@@ -97,7 +97,7 @@ pub(super) fn geohash(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     cx.reply.array(members.len());
     for member in members {
         match zset.and_then(|zset| zset.score(member)) {
-            Some(score) => cx.reply.bulk(&Place::of_score(score).geohash()),
+            Some(score) => cx.reply.bulk(&Coordinates::of_score(score).geohash()),
             None => cx.reply.null(),
         }
     }
@@ -113,7 +113,7 @@ pub(super) fn geodist(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     };
     let db = cx.db();
     let zset = zset(cx.unit.read(db, args.at(1)))?;
-    let place = |member| zset.and_then(|zset| zset.score(member)).map(Place::of_score);
+    let place = |member| zset.and_then(|zset| zset.score(member)).map(Coordinates::of_score);
     match (place(args.at(2)), place(args.at(3))) {
         (Some(from), Some(to)) => write_length(&mut cx.reply, distance_m(from, to) / unit.metres),
         _ => cx.reply.null(),

@@ -12,7 +12,7 @@ use wire::{
 
 use super::{
     area::{SearchArea, Shape},
-    cell::Place,
+    cell::Coordinates,
     earth::LengthUnit,
     place::{parse_place, parse_unit},
 };
@@ -59,7 +59,7 @@ pub(super) struct Query<'a> {
 #[derive(Default)]
 struct Draft {
     /// The centre: not given, given but unknown because the sorted set does not exist, or known.
-    center: Option<Option<Place>>,
+    center: Option<Option<Coordinates>>,
     is_around_member: bool,
     shape: Option<(Shape, LengthUnit)>,
 }
@@ -202,10 +202,10 @@ impl Draft {
 }
 
 /// The place of a member; `None` if the sorted set does not exist.
-fn place_of(zset: Option<ZsetView<'_>>, member: &[u8]) -> Result<Option<Place>, CommandError> {
+fn place_of(zset: Option<ZsetView<'_>>, member: &[u8]) -> Result<Option<Coordinates>, CommandError> {
     let Some(zset) = zset else { return Ok(None) };
     match zset.score(member) {
-        Some(score) => Ok(Some(Place::of_score(score))),
+        Some(score) => Ok(Some(Coordinates::of_score(score))),
         None => Err(CommandError::Text("ERR could not decode requested zset member")),
     }
 }

@@ -6,7 +6,7 @@ use wire::{Args, ReplyWriter};
 
 use super::{
     area::SearchArea,
-    cell::Place,
+    cell::Coordinates,
     place::{write_length, write_place},
     query::{Command, Order, Query},
 };
@@ -46,10 +46,10 @@ pub(super) fn georadiusbymember_ro(cx: &mut Context<'_, '_>, args: Args<'_>) -> 
 }
 
 /// A place in the area.
-struct Found<'a> {
+struct AreaMatch<'a> {
     member: Element<'a>,
     score: f64,
-    place: Place,
+    place: Coordinates,
     /// The distance from the centre, in the unit of the area.
     distance: f64,
 }
@@ -76,7 +76,7 @@ fn search(cx: &mut Context<'_, '_>, args: Args<'_>, command: Command) -> Result<
         return Ok(());
     };
     let mut members = ScoredItemsBuf::new();
-    for Found { member, score, distance, .. } in &found {
+    for AreaMatch { member, score, distance, .. } in &found {
         members.push(if query.stores_distances { *distance } else { *score }, member);
     }
     let is_search = command == Command::SearchStore;
@@ -92,7 +92,7 @@ fn find<'a>(
     area: &SearchArea,
     limit: Option<usize>,
     elements_max: ElementsMax,
-) -> Result<Vec<Found<'a>>, CommandError> {
+) -> Result<Vec<AreaMatch<'a>>, CommandError> {
     let (mut found, mut looked_at) = (Vec::new(), 0);
     for cell in area.cells() {
         let scores = cell.scores();
@@ -104,16 +104,16 @@ fn find<'a>(
             }
             looked_at += 1;
             elements_max.require(looked_at)?;
-            let place = Place::of_score(score);
+            let place = Coordinates::of_score(score);
             if let Some(distance_m) = area.distance_m(place) {
-                found.push(Found { member, score, place, distance: distance_m / area.unit.metres });
+                found.push(AreaMatch { member, score, place, distance: distance_m / area.unit.metres });
             }
         }
     }
     Ok(found)
 }
 
-fn show(reply: &mut ReplyWriter<'_>, found: &Found<'_>, query: &Query<'_>) {
+fn show(reply: &mut ReplyWriter<'_>, found: &AreaMatch<'_>, query: &Query<'_>) {
     let details = [query.with_distance, query.with_hash, query.with_place];
     let details = details.into_iter().filter(|is_wanted| *is_wanted).count();
     if details > 0 {

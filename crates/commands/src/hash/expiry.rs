@@ -48,7 +48,7 @@ fn live<'u>(cx: &'u Context<'_, '_>, key: &[u8], name: &[u8]) -> Result<Option<H
 
 /// Removes the expired ones among the named fields, so that the effects of the command do not depend on the
 /// time of a replay.
-pub(super) fn bury<'a>(
+pub(super) fn remove_expired<'a>(
     cx: &mut Context<'_, '_>,
     key: &[u8],
     names: impl Iterator<Item = &'a [u8]>,
@@ -112,7 +112,7 @@ fn set_deadlines(
     let conditions = Conditions::parse(words.take(has_condition.into()))?;
     let names = parse_fields(words.skip(has_condition.into()), 1)?;
     hash(cx.unit.get(db, key))?;
-    bury(cx, key, names.iter())?;
+    remove_expired(cx, key, names.iter())?;
     cx.reply.array(names.len());
     let mut changed = Slices::new();
     for name in names.iter() {
@@ -230,7 +230,7 @@ pub(super) fn hgetdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     let key = args.at(1);
     let names = parse_fields(args.skip(2), 1)?;
     reply_values(cx, key, names)?;
-    bury(cx, key, names.iter())?;
+    remove_expired(cx, key, names.iter())?;
     let mut slices = Slices::new();
     remove(cx, key, gather(names, &mut slices));
     Ok(())
@@ -262,7 +262,7 @@ pub(super) fn hgetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     let names = parse_fields(names, 1)?;
     let deadline_ms = expiry.deadline_ms(now_ms, "hgetex")?;
     reply_values(cx, key, names)?;
-    bury(cx, key, names.iter())?;
+    remove_expired(cx, key, names.iter())?;
     let mut slices = Slices::new();
     let fields = gather(names, &mut slices);
     match (expiry, deadline_ms) {
@@ -309,7 +309,7 @@ pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
             return Ok(());
         }
     }
-    bury(cx, key, names.iter().copied())?;
+    remove_expired(cx, key, names.iter().copied())?;
     let fields = Items::Slices(&names);
     if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= as_of_ms) {
         remove(cx, key, fields);

@@ -10,7 +10,7 @@ use wire::{
     number::parse_i64,
 };
 
-use super::{expiry::bury, hash};
+use super::{expiry::remove_expired, hash};
 
 /// `HINCRBY key field increment`
 pub(super) fn hincrby(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -27,7 +27,7 @@ pub(super) fn hincrby(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     let sum = value.checked_add(increment).ok_or(CommandError::IncrementOverflow)?;
     let mut digits = itoa::Buffer::new();
     let pairs = [name, digits.format(sum).as_bytes()];
-    bury(cx, key, std::iter::once(name))?;
+    remove_expired(cx, key, std::iter::once(name))?;
     cx.apply(key, KeyOp::HashUpdate { pairs: Items::Slices(&pairs) });
     cx.notify(EventClass::HASH, "hincrby", key);
     cx.reply.integer(sum);
@@ -52,7 +52,7 @@ pub(super) fn hincrbyfloat(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
             AddError::NotFinite => CommandError::NotFinite,
         })?;
     }
-    bury(cx, key, std::iter::once(name))?;
+    remove_expired(cx, key, std::iter::once(name))?;
     cx.apply(key, KeyOp::HashUpdate { pairs: Items::Slices(&[name, &sum]) });
     cx.notify(EventClass::HASH, "hincrbyfloat", key);
     cx.reply.bulk(&sum);

@@ -7,7 +7,6 @@
 use engine::Unit;
 use keyspace::{DbId, Element, View};
 
-/// See the module documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pattern<'a> {
     /// The element itself.

@@ -52,7 +52,7 @@ pub(super) fn parse_referred(words: Args<'_>) -> Result<(References, Vec<StreamI
 pub(super) enum Fate {
     /// It did not exist.
     Absent = -1,
-    /// Removes a follower, without an event.
+    /// The entry was deleted.
     Deleted = 1,
     /// It stays, because a group still refers to it.
     Kept = 2,

@@ -25,7 +25,7 @@ pub const ALL_DOCS_INDEX: &str =
 pub struct IndexDefinition {
     /// The id of the design document that defines it.
     pub design: String,
-    /// Its id among the followers.
+    /// Its name within the design document.
     pub name: String,
     /// The fields that it is sorted by. Only documents that have all of them are in the index.
     pub columns: Sort,

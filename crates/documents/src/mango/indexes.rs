@@ -47,14 +47,14 @@ struct OpenIndex {
     progress: Mutex<Option<IndexProgress>>,
 }
 
-/// The progress of an index that is being brought up to date.
+/// The outcome of a step of indexing.that is being brought up to date.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexProgress {
     /// Its database.
     pub db: DbId,
     /// The id of the design document that defines it.
     pub design: String,
-    /// Its id among the followers.
+    /// Its name within the design document.
     pub name: String,
     /// The update sequence up to which the database is indexed.
     pub seq: u64,
@@ -69,7 +69,7 @@ impl IndexProgress {
     }
 }
 
-/// The outcome of a step.
+/// The outcome of a step of indexing.
 pub enum Indexing {
     /// The index is up to date with the snapshot.
     Ready(IndexSnapshot),

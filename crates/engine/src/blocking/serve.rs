@@ -35,16 +35,16 @@ use crate::{
 const RECORD_BYTES_MAX: usize = 1 << 20;
 
 /// A key whose waiters are to be served in a unit of their own.
-pub struct Later {
+pub struct PendingServe {
     db: DbId,
     key: Box<[u8]>,
     /// The slot that the first waiter needs besides that of the key, as far as is known.
     needs: Option<SlotId>,
 }
 
-impl Later {
+impl PendingServe {
     /// Whether both are about the same key.
-    pub(crate) fn is_same_key(&self, other: &Later) -> bool {
+    pub(crate) fn is_same_key(&self, other: &PendingServe) -> bool {
         (self.db, &self.key) == (other.db, &other.key)
     }
 
@@ -72,7 +72,7 @@ impl<'k> Surroundings<'_, 'k> {
         mut unit: Unit<'k>,
         appender: Option<&mut Appender>,
         flushing: Option<&Host>,
-        later: &mut VecDeque<Later>,
+        later: &mut VecDeque<PendingServe>,
     ) -> (Lsn, bool) {
         let mut replies = Replies::new();
         let mut is_first = true;
@@ -80,7 +80,7 @@ impl<'k> Surroundings<'_, 'k> {
             if is_first || later.is_empty() {
                 unit = self.serve_key(unit, db, key, &mut replies, later);
             } else {
-                later.push_back(Later { db, key, needs: None });
+                later.push_back(PendingServe { db, key, needs: None });
             }
             is_first = false;
         }
@@ -99,7 +99,7 @@ impl<'k> Surroundings<'_, 'k> {
         db: DbId,
         key: Box<[u8]>,
         replies: &mut Replies,
-        later: &mut VecDeque<Later>,
+        later: &mut VecDeque<PendingServe>,
     ) -> Unit<'k> {
         let interests = unit.interests();
         let mut next_ticket = 0;
@@ -115,7 +115,7 @@ impl<'k> Surroundings<'_, 'k> {
             }
             let needs = waiter.awaited.needs;
             if unit.record_bytes() > RECORD_BYTES_MAX || needs.is_some_and(|slot| !unit.has_locked(slot)) {
-                later.push_front(Later { db, key, needs });
+                later.push_front(PendingServe { db, key, needs });
                 break;
             }
             if waiter.end() {
@@ -155,7 +155,7 @@ impl Executor {
     /// Serves the waiters that could not be served in the unit that made their key ready, after the keys that
     /// are already queued.
     #[cold]
-    pub(crate) fn serve_later(&mut self, later: VecDeque<Later>, host: &Host) {
+    pub(crate) fn serve_later(&mut self, later: VecDeque<PendingServe>, host: &Host) {
         for next in later {
             if self.later.is_empty() || self.later.iter().all(|other| !other.is_same_key(&next)) {
                 self.later.push_back(next);

@@ -42,13 +42,13 @@ pub(crate) fn silence(session: &mut Session, out: &mut Vec<u8>, before: usize) {
         ReplyMode::On => {}
         ReplyMode::Off => {
             out.truncate(before);
-            out.append(&mut session.said_anyway);
+            out.append(&mut session.confirmations);
         }
         // CLIENT REPLY SKIP itself, which has no reply.
         ReplyMode::SkipNext => session.reply_mode = ReplyMode::Skip,
         ReplyMode::Skip => {
             out.truncate(before);
-            out.append(&mut session.said_anyway);
+            out.append(&mut session.confirmations);
             session.reply_mode = ReplyMode::On;
         }
     }

@@ -14,7 +14,7 @@ use std::os::fd::AsRawFd;
 
 /// The guarantee that holds when a write returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Promise {
+pub(super) enum WriteGuarantee {
     /// The kernel or the device has the bytes; they may be lost in a power cut.
     None,
     /// The bytes, and the size that covers them, are durable.
@@ -22,10 +22,10 @@ pub(super) enum Promise {
 }
 
 /// One write call. May be short.
-pub(super) fn write_at(file: &File, buf: &[u8], offset: u64, promise: Promise) -> io::Result<usize> {
+pub(super) fn write_at(file: &File, buf: &[u8], offset: u64, promise: WriteGuarantee) -> io::Result<usize> {
     let part = libc::iovec { iov_base: buf.as_ptr().cast_mut().cast(), iov_len: buf.len() };
     let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
-    let flags = if promise == Promise::Durable { libc::RWF_DSYNC } else { 0 };
+    let flags = if promise == WriteGuarantee::Durable { libc::RWF_DSYNC } else { 0 };
     // SAFETY: `part` describes the live slice `buf`, which the kernel only reads; the descriptor is open.
     let written = unsafe { libc::pwritev2(file.as_raw_fd(), &part, 1, offset, flags) };
     usize::try_from(written).map_err(|_| io::Error::last_os_error())

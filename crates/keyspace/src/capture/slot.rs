@@ -27,7 +27,6 @@ use crate::slot::{SlotGuard, SlotState};
 use crate::table::{POSITION_END, Table};
 use crate::value::{Value, ValueType};
 
-/// See the module documentation.
 pub(crate) struct SlotCapture {
     /// `None` when all entries have been met.
     walk: Option<Walk>,
@@ -82,7 +81,7 @@ struct CapturedMap {
     /// Where it is, or was last.
     db: DbId,
     key: Box<[u8]>,
-    place: Place,
+    place: SuccessorState,
 }
 
 /// What was captured as.
@@ -93,7 +92,7 @@ struct Origin {
     expire_at_ms: Option<u64>,
 }
 
-enum Place {
+enum SuccessorState {
     AtItsKey,
     /// Removed from there, and kept for the capture.
     Detached(Entry),
@@ -231,8 +230,8 @@ impl SlotCapture {
             View::Set(_) | View::Zset(_) | View::Hash(_) | View::Stream(_) => {
                 found.update(|entry| entry.big_mut().expect("a big one").begin_capture());
                 let (place, at_db) = match at_db {
-                    Some(at_db) => (Place::AtItsKey, at_db),
-                    None => (Place::Detached(found.remove()), db),
+                    Some(at_db) => (SuccessorState::AtItsKey, at_db),
+                    None => (SuccessorState::Detached(found.remove()), db),
                 };
                 let key = origin.key.clone();
                 self.maps.push_back(CapturedMap { origin, is_new: true, db: at_db, key, place });
@@ -279,14 +278,14 @@ impl SlotCapture {
     /// Keeps an entry that was removed from its key while it is being captured.
     pub(crate) fn detach(&mut self, db: DbId, entry: Entry) {
         let map = self.at_its_key(db, entry.as_ref().key());
-        map.place = Place::Detached(entry);
+        map.place = SuccessorState::Detached(entry);
     }
 
     /// A database is emptied. Keeps of its table what is not captured; returns it if that is nothing.
     pub(crate) fn detach_table(&mut self, db: DbId, mut table: Table, keyspace: &Keyspace) -> Option<Table> {
         for map in self.maps.iter_mut().filter(|map| map.is_at_its_key() && map.db == db) {
             let found = table.get_mut(&keyspace.hash(&map.key), &map.key);
-            map.place = Place::Detached(found.expect("what removes it says so").remove());
+            map.place = SuccessorState::Detached(found.expect("what removes it says so").remove());
         }
         let Some(walk) = &mut self.walk else { return Some(table) };
         let Some(origin) = walk.origin_of(db).filter(|&origin| origin >= walk.db) else { return Some(table) };
@@ -299,7 +298,7 @@ impl SlotCapture {
     pub(crate) fn finish(&mut self, db: DbId, entry: &mut Entry) {
         let map = self.at_its_key(db, entry.as_ref().key());
         let big = entry.big_mut().expect("only big ones are captured");
-        map.place = Place::Gone(big.capture_step(usize::MAX).0);
+        map.place = SuccessorState::Gone(big.capture_step(usize::MAX).0);
     }
 
     /// Two databases have changed places.
@@ -359,7 +358,7 @@ impl LongString {
 
 impl CapturedMap {
     fn is_at_its_key(&self) -> bool {
-        matches!(self.place, Place::AtItsKey)
+        matches!(self.place, SuccessorState::AtItsKey)
     }
 
     /// Captures more of it; returns that, whether it was the last, and how many bytes of it were copied before.
@@ -371,13 +370,13 @@ impl CapturedMap {
             (part, has_ended, copied_bytes)
         };
         match &mut self.place {
-            Place::AtItsKey => {
+            SuccessorState::AtItsKey => {
                 let hash = guard.keyspace.hash(&self.key);
                 let found = guard.state.table_mut(self.db).get_mut(&hash, &self.key);
                 found.expect("what removes it says so").update(step)
             }
-            Place::Detached(entry) => step(entry),
-            Place::Gone(part) => {
+            SuccessorState::Detached(entry) => step(entry),
+            SuccessorState::Gone(part) => {
                 let none = part.none_of();
                 let part = std::mem::replace(part, none);
                 let copied_bytes = part.size_bytes();

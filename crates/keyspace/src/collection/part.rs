@@ -6,7 +6,6 @@ use crate::entry::EntryRef;
 use crate::id::DbId;
 use crate::value::Value;
 
-/// See the module documentation.
 pub(crate) enum Part {
     /// Fields and values in turn, and the deadlines of those that have one.
     Hash(ItemsBuf, Vec<(Vec<u8>, u64)>),

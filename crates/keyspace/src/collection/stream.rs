@@ -59,7 +59,6 @@ pub struct StreamHead {
     pub entries_added: u64,
 }
 
-/// See the module documentation.
 #[derive(Default)]
 pub(crate) struct Stream {
     head: StreamHead,

@@ -11,7 +11,7 @@ use crate::entry::EntryRef;
 use crate::id::DbId;
 use crate::value::{Value, ValueType};
 
-/// See the module documentation.
+/// An owned value.
 #[derive(Clone, Debug)]
 pub struct ValueBuf {
     form: Form,

@@ -66,7 +66,7 @@ impl Measured {
 
 /// What a step over a payload has passed.
 struct Step {
-    /// The whole body.
+    /// The number of elements.
     len: usize,
     /// The bytes of the string in it.
     string_bytes: usize,

@@ -40,7 +40,7 @@ impl<'a> Items<'a> {
     /// No items.
     pub const EMPTY: Items<'static> = Items::Slices(&[]);
 
-    /// The number of connected clients.
+    /// The number of items.
     #[inline]
     pub const fn len(&self) -> usize {
         match self {
@@ -81,7 +81,7 @@ impl<'a> Items<'a> {
 }
 
 impl<'a> ScoredItems<'a> {
-    /// The number of connected clients.
+    /// The number of items.
     #[inline]
     pub const fn len(&self) -> usize {
         match self {
@@ -287,7 +287,7 @@ impl ItemsBuf {
         self.count += 1;
     }
 
-    /// The number of connected clients.
+    /// The number of items.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -337,7 +337,7 @@ impl ScoredItemsBuf {
         self.count += 1;
     }
 
-    /// The number of connected clients.
+    /// The number of items.
     pub fn len(&self) -> usize {
         self.count
     }

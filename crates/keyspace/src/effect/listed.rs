@@ -116,7 +116,7 @@ pub enum Listed<'a, T> {
 }
 
 impl<'a, T: Listable> Listed<'a, T> {
-    /// The number of connected clients.
+    /// The number of records.
     pub const fn len(&self) -> usize {
         match self {
             Listed::Slices(slices) => slices.len(),

@@ -2,7 +2,7 @@
 //!
 //! What it is: the read-only iterations. What it is not: lookup by key (see the parent module).
 
-use super::{Place, Table};
+use super::{EntryPosition, Table};
 use crate::entry::EntryRef;
 use crate::hash::{KeyHash, position};
 use crate::random::scale;
@@ -71,7 +71,7 @@ impl Table {
                 let bucket = scale(bits as u32, self.buckets.len());
                 let index = scale((bits >> 32) as u32, super::PLACES);
                 if self.buckets[bucket].tag(index) != 0 {
-                    return Some(self.entry(Place { bucket, index }));
+                    return Some(self.entry(EntryPosition { bucket, index }));
                 }
             }
         }
@@ -79,14 +79,14 @@ impl Table {
         self.places().nth(rank).map(|place| self.entry(place))
     }
 
-    pub(super) fn places(&self) -> impl Iterator<Item = Place> {
+    pub(super) fn places(&self) -> impl Iterator<Item = EntryPosition> {
         self.buckets
             .iter()
             .enumerate()
-            .flat_map(|(bucket, line)| line.occupied().map(move |index| Place { bucket, index }))
+            .flat_map(|(bucket, line)| line.occupied().map(move |index| EntryPosition { bucket, index }))
     }
 
-    pub(super) fn position_of(&self, place: Place) -> u32 {
+    pub(super) fn position_of(&self, place: EntryPosition) -> u32 {
         position(self.word(place).h16(), self.buckets[place.bucket].tag(place.index))
     }
 
@@ -96,7 +96,7 @@ impl Table {
         loop {
             let line = &self.buckets[bucket];
             for index in line.occupied() {
-                let place = Place { bucket, index };
+                let place = EntryPosition { bucket, index };
                 if self.home(self.position_of(place)) == home {
                     visit(self.word(place).h16(), self.entry(place));
                 }

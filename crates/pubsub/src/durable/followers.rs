@@ -38,7 +38,7 @@ const WINDOW_BYTES_MIN: u64 = 128 << 10;
 /// generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FollowerId {
-    /// The id of the client's session.
+    /// The id of the client.
     pub client_id: u64,
     /// Counts how often the client has begun anew.
     pub generation: u32,

@@ -66,11 +66,11 @@ fn what_was_published_before_is_for_those_who_were_subscribed_before() {
     here.subscribe(first, Kind::Channel, b"a");
     here.publish(Kind::Channel, b"a", b"own");
     there.publish(Kind::Channel, b"a", b"from there");
-    assert!(!there.hand_over(), "nothing to deliver there");
+    assert!(!there.flush_mailboxes(), "nothing to deliver there");
     here.subscribe(second, Kind::Channel, b"a");
     here.unsubscribe(first, Kind::Channel, b"a");
     here.publish(Kind::Channel, b"a", b"later");
-    assert!(here.hand_over());
+    assert!(here.flush_mailboxes());
     collect(&mut here, &mut received);
     assert_eq!(values(&received[&1]).len(), 2);
     assert_eq!(values(&received[&2]).len(), 1);
@@ -158,7 +158,7 @@ fn a_worker_that_cannot_follow_is_noticed() {
     let mut published = 0;
     while here.take_backpressure().is_none() {
         here.publish(Kind::Channel, b"a", &[b'x'; 1 << 20]);
-        here.hand_over();
+        here.flush_mailboxes();
         published += 1;
     }
     let mut received = Received::new();
@@ -182,7 +182,7 @@ fn publishers_are_held_back_while_most_of_an_audience_is_behind() {
     let far: Vec<_> = (2..4).map(|client| there.join(client, Protocol::Resp2)).collect();
     near.iter().for_each(|id| _ = here.subscribe(*id, Kind::Channel, b"a"));
     far.iter().for_each(|id| _ = there.subscribe(*id, Kind::Pattern, b"a*"));
-    there.hand_over();
+    there.flush_mailboxes();
     there.subscribe(far[0], Kind::Shard, b"s");
     there.set_behind(far[0], true);
     there.set_behind(far[0], true);
@@ -194,7 +194,7 @@ fn publishers_are_held_back_while_most_of_an_audience_is_behind() {
     there.set_behind(far[1], true);
     for local in [&mut here, &mut there] {
         assert!(is_held_back(local, Kind::Channel, b"a"), "three of four");
-        local.weigh_later(Kind::Channel, b"a");
+        local.check_backpressure_later(Kind::Channel, b"a");
         assert!(local.take_backpressure().is_some(), "before it is published");
         assert!(!is_held_back(local, Kind::Channel, b"b"), "others have nothing to do with it");
     }
@@ -319,7 +319,7 @@ fn a_confirmed_subscription_gets_what_is_published_afterwards_while_others_come_
                 let (kind, name): (_, &[u8]) =
                     if by_pattern { (Kind::Pattern, b"c*") } else { (Kind::Channel, b"ch") };
                 local.subscribe(id, kind, name);
-                local.hand_over();
+                local.flush_mailboxes();
                 confirmed.store(round, SeqCst);
                 while published.load(SeqCst) < round {
                     std::thread::yield_now();
@@ -341,7 +341,7 @@ fn a_confirmed_subscription_gets_what_is_published_afterwards_while_others_come_
                     std::thread::yield_now();
                 }
                 local.publish(Kind::Channel, b"ch", b"x");
-                local.hand_over();
+                local.flush_mailboxes();
                 published.store(round, SeqCst);
             }
         });
@@ -434,7 +434,7 @@ proptest! {
                     *id = locals[worker].join(*connection, protocol);
                 }
             }
-            locals.iter_mut().for_each(|local| { local.hand_over(); });
+            locals.iter_mut().for_each(|local| { local.flush_mailboxes(); });
             let total: usize = clients.iter().map(|(_, _, subscribed)| subscribed.len()).sum();
             prop_assert_eq!(locals.iter().map(Local::total).sum::<usize>(), total);
         }
@@ -482,12 +482,12 @@ fn what_is_copied_for_many_is_delivered_in_parts() {
         local.subscribe(*id, Kind::Channel, b"c");
         local.subscribe(*id, Kind::Pattern, b"*");
     }
-    local.hand_over();
+    local.flush_mailboxes();
     for _ in 0..3 {
         for _ in 0..2000 {
             assert_eq!(sender.publish(Kind::Channel, b"c", &[b'x'; 100]), 200);
         }
-        sender.hand_over();
+        sender.flush_mailboxes();
     }
     let (mut parts, mut received) = (0, 0);
     loop {

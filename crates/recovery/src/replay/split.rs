@@ -134,7 +134,7 @@ pub(crate) fn replay_in_parallel(
             },
             |lsn| progress.reached(lsn),
         )?;
-        splitter.queues.iter_mut().for_each(Queue::hand_over);
+        splitter.queues.iter_mut().for_each(Queue::send_chunk);
         Ok(())
     })
 }
@@ -186,7 +186,7 @@ impl Splitter<'_> {
     fn wait_for_appliers(&mut self) {
         let (mark, all_reached) = channel();
         for queue in &mut self.queues {
-            queue.hand_over();
+            queue.send_chunk();
             queue.send(Work::Mark(mark.clone()));
         }
         drop(mark);
@@ -212,7 +212,7 @@ struct Queue {
 impl Queue {
     fn push(&mut self, lsn: Lsn, effect: &[u8]) {
         if self.chunk.len() + PREFIX_BYTES + effect.len() > CHUNK_BYTES {
-            self.hand_over();
+            self.send_chunk();
         }
         self.chunk.extend_from_slice(&lsn.get().to_le_bytes());
         self.chunk.extend_from_slice(&(effect.len() as u32).to_le_bytes());
@@ -220,7 +220,7 @@ impl Queue {
     }
 
     /// Sends the chunk being filled.
-    fn hand_over(&mut self) {
+    fn send_chunk(&mut self) {
         if !self.chunk.is_empty() {
             let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES));
             self.send(Work::Chunk(chunk));

@@ -84,7 +84,7 @@ impl Kind {
 
 /// A damaged part that was left out.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct DamageLocation {
     pub(super) kind: Kind,
     pub(super) file: PathBuf,
     pub(super) offset: u64,
@@ -98,9 +98,9 @@ pub(super) struct Place {
     pub(super) reason: String,
 }
 
-impl Place {
-    pub(super) fn of_snapshot(damage: &SnapshotDamage, kind: Kind) -> Place {
-        Place {
+impl DamageLocation {
+    pub(super) fn of_snapshot(damage: &SnapshotDamage, kind: Kind) -> DamageLocation {
+        DamageLocation {
             kind,
             file: damage.path.clone(),
             offset: damage.offset,
@@ -114,31 +114,31 @@ impl Place {
         }
     }
 
-    pub(super) fn without_snapshot(dir: &Path, log_start: Lsn) -> Place {
+    pub(super) fn without_snapshot(dir: &Path, log_start: Lsn) -> DamageLocation {
         let reason = "there is none that can be used, and the log begins later";
-        Place {
+        DamageLocation {
             lsns: Some((Lsn::ZERO, log_start)),
             slots: Some((0, SLOT_COUNT as u16 - 1)),
-            ..Place::of_all_snapshots(dir, Kind::AllSnapshots, reason.into())
+            ..DamageLocation::of_all_snapshots(dir, Kind::AllSnapshots, reason.into())
         }
     }
 
-    pub(super) fn without_documents(dir: &Path, begin: Lsn) -> Place {
+    pub(super) fn without_documents(dir: &Path, begin: Lsn) -> DamageLocation {
         let reason = "all files of documents are missing, and only they had the older documents";
-        Place {
+        DamageLocation {
             lsns: Some((Lsn::ZERO, begin)),
             file: documents::directory(dir),
-            ..Place::of_all_snapshots(dir, Kind::Documents, reason.into())
+            ..DamageLocation::of_all_snapshots(dir, Kind::Documents, reason.into())
         }
     }
 
-    pub(super) fn of_another_log(dir: &Path, begin_lsn: Lsn) -> Place {
+    pub(super) fn of_another_log(dir: &Path, begin_lsn: Lsn) -> DamageLocation {
         let reason = format!("the snapshot of lsn {begin_lsn} is of another log");
-        Place::of_all_snapshots(dir, Kind::ForeignSnapshot, reason)
+        DamageLocation::of_all_snapshots(dir, Kind::ForeignSnapshot, reason)
     }
 
-    fn of_all_snapshots(dir: &Path, kind: Kind, reason: String) -> Place {
-        Place {
+    fn of_all_snapshots(dir: &Path, kind: Kind, reason: String) -> DamageLocation {
+        DamageLocation {
             kind,
             file: snapshot::directory(dir),
             offset: 0,
@@ -152,8 +152,8 @@ impl Place {
         }
     }
 
-    fn of_log(hole: &Hole) -> Place {
-        Place {
+    fn of_log(hole: &Hole) -> DamageLocation {
+        DamageLocation {
             kind: Kind::Log(hole.kind),
             file: hole.path.clone(),
             offset: hole.offset,
@@ -200,7 +200,7 @@ impl Place {
 #[derive(Debug, Clone)]
 pub struct Losses {
     made_at_ms: u64,
-    places: Vec<Place>,
+    places: Vec<DamageLocation>,
     /// Ranges of slots whose state at the start of the replay was lost.
     slots: Vec<(u16, u16)>,
     /// Begin of the loaded snapshot.
@@ -222,7 +222,7 @@ impl Losses {
         Losses { made_at_ms, places, slots, base: None, log_end: None, rows, records, changes_left_out, keys }
     }
 
-    pub(super) fn note(&mut self, place: Place) {
+    pub(super) fn note(&mut self, place: DamageLocation) {
         tracing::error!(
             target: "server", file = %place.file.display(), offset = place.offset, bytes = place.bytes,
             lsns = ?place.lsns, slots = ?place.slots, reason = %place.reason, "left out: {}", place.kind.name()
@@ -231,7 +231,7 @@ impl Losses {
     }
 
     pub(super) fn note_log(&mut self, holes: &[Hole]) {
-        holes.iter().map(Place::of_log).for_each(|place| self.note(place));
+        holes.iter().map(DamageLocation::of_log).for_each(|place| self.note(place));
     }
 
     pub(super) fn note_slots(&mut self, lost: &[bool]) {
@@ -272,7 +272,7 @@ impl Losses {
                 "slots": self.slots,
                 "changes_of_lost_keys": self.changes_left_out,
             },
-            "places": self.places.iter().map(Place::to_json).collect::<Vec<_>>(),
+            "places": self.places.iter().map(DamageLocation::to_json).collect::<Vec<_>>(),
             "next": [
                 "Copy the directory before anything else: confirming removes the damaged files.",
                 "Look at the data; reads are served. `slots` are those of CLUSTER KEYSLOT, `lsns` positions of the log.",

@@ -43,7 +43,7 @@ impl Setting {
         self.moment.commit = self.moment.shippable;
     }
 
-    fn step(&mut self) -> (Vec<Frame>, Turn) {
+    fn step(&mut self) -> (Vec<Frame>, RelayTurn) {
         let mut out = Vec::new();
         let turn = self.relay.step(self.moment, &mut self.log, &mut out).expect("a sound connection");
         let frames = out.iter().map(|it| Frame::decode(&it.header).expect("a frame").expect("all of it"));
@@ -88,7 +88,7 @@ fn a_step_ends_although_there_is_more() {
     let mut setting = Setting::new();
     setting.grow(5 << 20);
     let mut shipped = 0;
-    while let (frames, Turn::Again) = setting.step() {
+    while let (frames, RelayTurn::Again) = setting.step() {
         let bytes: usize = frames.iter().map(Frame::payload_bytes).sum();
         assert_eq!(bytes, 1 << 20);
         shipped += bytes;
@@ -113,7 +113,7 @@ fn a_batch_is_never_cut_and_one_that_fits_no_frame_ends_it() {
 #[test]
 fn silence_is_filled_with_heartbeats_and_a_commit_that_moves_is_told() {
     let mut setting = Setting::new();
-    assert_eq!(setting.step(), (vec![], Turn::Wait { until_ms: HEARTBEAT_MS }));
+    assert_eq!(setting.step(), (vec![], RelayTurn::Wait { until_ms: HEARTBEAT_MS }));
     setting.moment.now_ms = HEARTBEAT_MS;
     let heartbeat = |end, commit, sent_ms| Frame::Heartbeat {
         epoch: 3,
@@ -121,18 +121,18 @@ fn silence_is_filled_with_heartbeats_and_a_commit_that_moves_is_told() {
         commit: Lsn::new(commit),
         sent_ms,
     };
-    assert_eq!(setting.step(), (vec![heartbeat(0, 0, 250)], Turn::Wait { until_ms: 500 }));
+    assert_eq!(setting.step(), (vec![heartbeat(0, 0, 250)], RelayTurn::Wait { until_ms: 500 }));
     // A LOG frame replaces the heartbeat.
     setting.grow(4096);
     setting.moment.commit = Lsn::ZERO;
     setting.moment.now_ms = 400;
-    assert_eq!(setting.step().1, Turn::Wait { until_ms: 650 });
+    assert_eq!(setting.step().1, RelayTurn::Wait { until_ms: 650 });
     setting.moment.commit = setting.moment.shippable;
     setting.moment.now_ms = 410;
     setting.moment.unsent_bytes = 1;
     assert_eq!(setting.step().0, [], "it would wait behind other bytes");
     setting.moment.unsent_bytes = 0;
-    assert_eq!(setting.step(), (vec![heartbeat(4096, 4096, 410)], Turn::Wait { until_ms: 660 }));
+    assert_eq!(setting.step(), (vec![heartbeat(4096, 4096, 410)], RelayTurn::Wait { until_ms: 660 }));
     assert_eq!(setting.step().0, []);
 }
 
@@ -142,7 +142,7 @@ fn a_replica_that_says_nothing_is_dead() {
     setting.moment.now_ms = 3_000;
     assert_eq!(setting.acks(3, 0, 0).expect("a sound ack").expect("an ack").heard_ms, 3_000);
     setting.moment.now_ms = 3_000 + SILENCE_MS - 1;
-    assert_eq!(setting.step().1, Turn::Wait { until_ms: 3_000 + SILENCE_MS });
+    assert_eq!(setting.step().1, RelayTurn::Wait { until_ms: 3_000 + SILENCE_MS });
     setting.moment.now_ms += 1;
     let dead = setting.relay.step(setting.moment, &mut setting.log, &mut Vec::new());
     assert_eq!(dead, Err(RelayError::Close(Close::Silent)));

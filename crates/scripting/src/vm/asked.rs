@@ -34,7 +34,7 @@ scoped_thread_local! {
 }
 
 /// The host, and the shared state for calling it.
-struct Asked<'r> {
+struct HostCall<'r> {
     calls: &'r mut dyn Calls,
     kit: &'r mut Kit,
 }
@@ -50,7 +50,7 @@ struct Kit {
     calls: u32,
 }
 
-type Answer = fn(&mut Asked<'_>, &Lua, &[Value]) -> Result<Value>;
+type Answer = fn(&mut HostCall<'_>, &Lua, &[Value]) -> Result<Value>;
 
 /// The functions with their names.
 const FUNCTIONS: [(&str, Answer); 5] = [
@@ -84,7 +84,7 @@ pub(super) fn install(
                 return Err(raised("ERR redis.call/pcall can only be called inside a script invocation"));
             }
             RUNNER.with(|calls| {
-                let mut asked = Asked { calls, kit: &mut kit.borrow_mut() };
+                let mut asked = HostCall { calls, kit: &mut kit.borrow_mut() };
                 answer(&mut asked, lua, values.make_contiguous())
             })
         })?;
@@ -102,7 +102,7 @@ enum Answered {
     Refused(String),
 }
 
-impl Asked<'_> {
+impl HostCall<'_> {
     fn call(&mut self, lua: &Lua, values: &[Value]) -> Result<Value> {
         match self.ask(lua, values)? {
             Answered::Value(value) => Ok(value),

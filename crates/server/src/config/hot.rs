@@ -21,7 +21,6 @@ const POLICIES: [(&str, EvictionPolicy); 8] = [
     ("volatile-ttl", EvictionPolicy::VolatileTtl),
 ];
 
-/// See the module documentation.
 #[derive(Default)]
 pub(crate) struct HotSettings {
     memory_bytes_max: AtomicU64,

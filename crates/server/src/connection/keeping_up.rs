@@ -84,7 +84,7 @@ impl Connection {
     #[inline]
     pub(super) fn note_taken(&self, taken_bytes: usize, refused: bool) {
         if refused || taken_bytes > 0 || self.keeping_up.get().is_behind {
-            self.look_how_it_keeps_up(taken_bytes as u64, refused);
+            self.check_pace(taken_bytes as u64, refused);
         }
     }
 
@@ -94,17 +94,17 @@ impl Connection {
     }
 
     /// Ends the wait for it when its patience is used up. Called from time to time while it is waited for.
-    pub(crate) fn lose_patience(&self) {
-        self.look_how_it_keeps_up(0, self.refused.get());
+    pub(crate) fn end_overlong_waits(&self) {
+        self.check_pace(0, self.refused.get());
     }
 
     /// The connection has ended: publishers no longer wait for it.
     pub(super) fn end_waiting_for_it(&self) {
-        self.look_how_it_keeps_up(0, false);
+        self.check_pace(0, false);
     }
 
     #[cold]
-    fn look_how_it_keeps_up(&self, taken_bytes: u64, refused: bool) {
+    fn check_pace(&self, taken_bytes: u64, refused: bool) {
         let Some(id) = self.conversation.borrow().session.subscriber else { return };
         let mut keeping_up = self.keeping_up.get();
         let was_behind = keeping_up.is_behind;

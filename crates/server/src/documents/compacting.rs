@@ -34,7 +34,6 @@ const CPU_PERCENT: u64 = 20;
 /// Delay of automatic compaction after a failure; requests are not delayed.
 const RETRY_MS: u64 = 600_000;
 
-/// See the module documentation.
 pub(crate) struct Compactor {
     documents: Arc<DocumentsCell>,
     saver: Arc<Saver>,

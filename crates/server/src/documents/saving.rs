@@ -44,7 +44,6 @@ const COMMIT_POLL: Duration = Duration::from_millis(1);
 const RETRY_MS_MIN: u64 = 1_000;
 const RETRY_MS_MAX: u64 = 60_000;
 
-/// See the module documentation.
 pub(crate) struct Saver {
     documents: Arc<DocumentsCell>,
     node: Arc<Node>,

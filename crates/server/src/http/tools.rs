@@ -12,7 +12,6 @@ use crate::{
     parts::Parts,
 };
 
-/// See the module documentation.
 pub(super) struct ServerTools {
     pub(super) parts: Arc<Parts>,
 }

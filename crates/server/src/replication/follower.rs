@@ -79,7 +79,7 @@ pub(crate) struct Following {
 }
 
 /// How an attempt to follow ended.
-enum Ended {
+enum LinkEnd {
     /// Try again, for this reason.
     Again(String),
     /// The server has to restart in-process.
@@ -257,7 +257,7 @@ impl LinkParts {
             self.following.set_link(Link::Connect, self.node.now_ms());
             match ended {
                 _ if self.following.is_stopping() => break,
-                Ok(Ended::Again(reason)) | Err(reason) => {
+                Ok(LinkEnd::Again(reason)) | Err(reason) => {
                     let wait = Duration::from_millis(backoff.wait_ms(self.node.random_u64()));
                     // A repeated reason is logged once.
                     if reason != last_reason {
@@ -271,7 +271,7 @@ impl LinkParts {
                         self.following.pause.1.wait_for(&mut pause, wait);
                     }
                 }
-                Ok(Ended::Restart) => {
+                Ok(LinkEnd::Restart) => {
                     self.node.request_restart();
                     self.following.stopping.store(true, SeqCst);
                 }
@@ -280,10 +280,10 @@ impl LinkParts {
         self.mirror
     }
 
-    fn attempt(&mut self, backoff: &mut Backoff) -> Result<Ended, String> {
+    fn attempt(&mut self, backoff: &mut Backoff) -> Result<LinkEnd, String> {
         let text = |error: storage::Error| error.to_string();
         let Some(leader) = self.node.leader_address() else {
-            return Ok(Ended::Again("no leader is set".into()));
+            return Ok(LinkEnd::Again("no leader is set".into()));
         };
         let password = self.node.master_password();
         let mut socket = connect(&leader, &password, |socket| self.following.begins(socket))?;
@@ -341,7 +341,7 @@ impl LinkParts {
                 self.confirm(Lsn::ZERO, false)?;
                 let reason = self.receive(socket, epoch);
                 *self.following.session.lock() = None;
-                Ok(Ended::Again(reason))
+                Ok(LinkEnd::Again(reason))
             }
             Verdict::Cut(at) => {
                 tracing::warn!(
@@ -349,14 +349,14 @@ impl LinkParts {
                     "this log has diverged from the leader's: its tail is cut and kept in a file"
                 );
                 self.node.ask_for_cut(at);
-                Ok(Ended::Restart)
+                Ok(LinkEnd::Restart)
             }
             Verdict::CopyAnew => {
                 tracing::warn!(
                     target: "replication", "this log has nothing in common with the part of the leader's log that is kept"
                 );
                 self.node.copy_anew();
-                Ok(Ended::Again("everything must be copied".into()))
+                Ok(LinkEnd::Again("everything must be copied".into()))
             }
             Verdict::Copy { http_port } => {
                 drop(socket);
@@ -370,7 +370,7 @@ impl LinkParts {
                 if self.node.copied_bytes() > before {
                     backoff.reset();
                 }
-                fetched.map(|()| Ended::Restart)
+                fetched.map(|()| LinkEnd::Restart)
             }
         }
     }

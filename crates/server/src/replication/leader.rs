@@ -28,8 +28,8 @@ use engine::replication::{Address, Replica};
 use lsn::Lsn;
 use parking_lot::Mutex;
 use replication::{
-    Acked, HEARTBEAT_MS, Leading, LogHistory, Moment, Outgoing, Relay, RelayError, RelayOptions, ReplicaId,
-    SILENCE_MS, Session, Tail, Turn,
+    Acked, HEARTBEAT_MS, Leading, LogHistory, Moment, Outgoing, Relay, RelayError, RelayOptions, RelayTurn,
+    ReplicaId, SILENCE_MS, Session, Tail,
     join::{Claim, Decision},
 };
 use storage::{Log, Pin};
@@ -307,7 +307,7 @@ fn ship(node: &Node, log: &Log, socket: &TcpStream, relay: &Mutex<Relay>) -> Str
             };
         }
         out.clear();
-        if let Turn::Wait { until_ms } = turn {
+        if let RelayTurn::Wait { until_ms } = turn {
             tail.0.wait(Duration::from_millis(until_ms.saturating_sub(node.now_ms()).max(1)));
         }
     }

@@ -27,7 +27,7 @@ pub(super) enum Awaited {
 
 /// The state of the condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct WaitState {
     pub(super) replicas: usize,
     pub(super) is_local: bool,
     pub(super) is_enough: bool,
@@ -63,7 +63,7 @@ impl Waits {
     }
 
     /// Answers the waits whose condition is met, and drops those of disconnected clients.
-    pub(super) fn settle(&self, look: impl Fn(&Awaited) -> Found) {
+    pub(super) fn settle(&self, look: impl Fn(&Awaited) -> WaitState) {
         self.take(|waiting| {
             let found = look(&waiting.awaited);
             (found.is_enough || waiting.responder.is_void()).then_some(found)
@@ -71,11 +71,11 @@ impl Waits {
     }
 
     /// Times a wait out, if it is still waiting: it is answered with the current state.
-    pub(super) fn expire(&self, number: u64, look: impl Fn(&Awaited) -> Found) {
+    pub(super) fn expire(&self, number: u64, look: impl Fn(&Awaited) -> WaitState) {
         self.take(|waiting| (waiting.number == number).then(|| look(&waiting.awaited)));
     }
 
-    fn take(&self, mut answer: impl FnMut(&Waiting) -> Option<Found>) {
+    fn take(&self, mut answer: impl FnMut(&Waiting) -> Option<WaitState>) {
         let mut taken = Vec::new();
         {
             let (_, waiting) = &mut *self.waiting.lock();
@@ -110,12 +110,14 @@ impl Node {
         }
     }
 
-    pub(super) fn look(&self, awaited: &Awaited) -> Found {
+    pub(super) fn look(&self, awaited: &Awaited) -> WaitState {
         match *awaited {
-            Awaited::Shown(lsn) => Found { replicas: 0, is_local: true, is_enough: lsn <= self.shown_lsn() },
+            Awaited::Shown(lsn) => {
+                WaitState { replicas: 0, is_local: true, is_enough: lsn <= self.shown_lsn() }
+            }
             Awaited::Flushed(Wanted { lsn, replicas: wanted, local, .. }) => {
                 let (replicas, is_local) = (self.count_flushed(lsn), lsn <= self.durable_lsn());
-                Found { replicas, is_local, is_enough: replicas >= wanted && (is_local || !local) }
+                WaitState { replicas, is_local, is_enough: replicas >= wanted && (is_local || !local) }
             }
         }
     }

@@ -9,7 +9,6 @@ use storage::Log;
 use super::Snapshots;
 use crate::dead_log::DeadLog;
 
-/// See the module documentation.
 pub(crate) struct Persistence {
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) dead_log: Arc<DeadLog>,

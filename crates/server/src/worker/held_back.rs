@@ -51,7 +51,7 @@ impl Worker {
     pub(super) fn backpressure_of(&self, notices: &[Notice]) -> Option<Backpressure> {
         let mut executor = self.executor.borrow_mut();
         if !notices.is_empty() && executor.channels().may_hold_back() {
-            notices.iter().for_each(|notice| executor.weigh(notice));
+            notices.iter().for_each(|notice| executor.check_backpressure(notice));
         }
         executor.channels().take_backpressure()
     }
@@ -95,10 +95,10 @@ impl Worker {
     }
 
     /// Ends overlong waits for subscribers and of publishers. Called several times a second.
-    pub(super) fn lose_patience(&self) {
+    pub(super) fn end_overlong_waits(&self) {
         if self.held_back.behind.get() > 0 {
             let connections = self.connections.borrow();
-            connections.values().filter(|it| it.is_waited_for()).for_each(|it| it.lose_patience());
+            connections.values().filter(|it| it.is_waited_for()).for_each(|it| it.end_overlong_waits());
         }
         self.resume_held_back();
     }

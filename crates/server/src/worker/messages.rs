@@ -18,11 +18,11 @@ const ROUNDS_MIN: u32 = 2;
 impl Worker {
     /// Called after a round, before its replies leave: hands its messages over to other workers. Returns
     /// whether messages must be delivered at the end of the tick.
-    pub(super) fn hand_over(&self) -> bool {
+    pub(super) fn flush_mailboxes(&self) -> bool {
         let (published, must_deliver) = {
             let mut executor = self.executor.borrow_mut();
             let channels = executor.channels();
-            (channels.hand_over(), channels.must_deliver())
+            (channels.flush_mailboxes(), channels.must_deliver())
         };
         if must_deliver {
             self.deliver();
@@ -33,7 +33,7 @@ impl Worker {
     /// While several clients publish, polls the sockets a few times more before messages are delivered, so
     /// that a subscriber gets more with one send: a send costs far more than all other work for a message. A
     /// single publisher is never delayed.
-    pub(super) async fn gather(&self) {
+    pub(super) async fn coalesce_messages(&self) {
         for _ in 0..LOOKS_MAX {
             let before = self.published_rounds.get();
             if before < ROUNDS_MIN {
@@ -93,7 +93,7 @@ impl Worker {
             notices.iter().for_each(|notice| executor.publish(notice));
             // The originator of these notices was held back, if at all, after its round.
             executor.channels().take_backpressure();
-            executor.channels().hand_over();
+            executor.channels().flush_mailboxes();
         }
         self.deliver();
     }
@@ -137,7 +137,7 @@ impl Worker {
             }
             executor.end_subscriptions(session)
         });
-        executor.channels().hand_over();
+        executor.channels().flush_mailboxes();
         let must_deliver = executor.channels().must_deliver();
         drop(executor);
         if must_deliver {

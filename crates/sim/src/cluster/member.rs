@@ -12,7 +12,6 @@ use super::node::{Failure, Order};
 /// The directory of `replication.json`, apart from the data, which a copy replaces.
 const DIR: &str = "/member";
 
-/// See the module documentation.
 pub(super) struct Member {
     disk: Arc<SimDisk>,
     standing: ReplicationState,

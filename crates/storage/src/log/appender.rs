@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 use lsn::Lsn;
 
 use super::{
-    Admission, Durability, Flush, Log, Shared,
+    Admission, Durability, Flush, Log, LogState,
     record::{self, CHAIN_BYTES_MAX, CHAIN_ID_BYTES, PAYLOAD_BYTES_MAX, RecordKind},
 };
 use crate::{Error, sync::Ordering};
@@ -28,7 +28,7 @@ const RING_WAIT_MS: u64 = 100;
 
 /// The right to append, one per thread.
 pub struct Appender {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     index: usize,
     /// Larger payloads are split; a part must fit the ring several times.
     piece_bytes_max: usize,
@@ -38,7 +38,7 @@ pub struct Appender {
 /// after it becomes durable before.
 #[must_use = "an unpublished record stops the log"]
 pub struct Pending<'a> {
-    shared: &'a Shared,
+    shared: &'a LogState,
     index: usize,
     start: u64,
     lsn: Lsn,
@@ -50,7 +50,7 @@ pub struct Pending<'a> {
 }
 
 impl Appender {
-    pub(super) fn new(shared: Arc<Shared>, index: usize) -> Self {
+    pub(super) fn new(shared: Arc<LogState>, index: usize) -> Self {
         let piece_bytes_max = PAYLOAD_BYTES_MAX.min(shared.options.ring_bytes as usize / 4);
         Appender { shared, index, piece_bytes_max }
     }
@@ -177,7 +177,7 @@ impl Appender {
     }
 
     /// The shared state, and the index of this appender.
-    pub(super) fn parts(&self) -> (&Shared, usize) {
+    pub(super) fn parts(&self) -> (&LogState, usize) {
         (&self.shared, self.index)
     }
 

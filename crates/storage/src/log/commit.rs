@@ -11,7 +11,7 @@
 
 use lsn::Lsn;
 
-use super::{Log, Shared};
+use super::{Log, LogState};
 use crate::sync::Ordering;
 
 /// The value of `acked` when no replica is required.
@@ -50,7 +50,7 @@ impl Log {
     }
 }
 
-impl Shared {
+impl LogState {
     #[inline]
     pub(super) fn awaits_acks(&self) -> bool {
         self.acked.load(Ordering::Relaxed) != UNASKED

@@ -1,6 +1,6 @@
 //! Flushing: close the open batch, write it with one write, make it durable, wake the waiters.
 //!
-//! A step machine without a thread: [`Shared::flush`] does one batch. The server's log thread calls it in a
+//! A step machine without a thread: [`LogState::flush`] does one batch. The server's log thread calls it in a
 //! loop; a worker that is the only writer may call it directly.
 //!
 //! Invariants
@@ -18,7 +18,7 @@ use env::File;
 use lsn::Lsn;
 
 use super::{
-    Durability, Shared,
+    Durability, LogState,
     footer::{self, Footer, Link, Predecessor},
     record,
     segment::Segment,
@@ -106,7 +106,7 @@ impl Flusher {
     }
 }
 
-impl Shared {
+impl LogState {
     /// One step; see [`Log::flush`](super::Log::flush).
     pub(super) fn flush(&self, flusher: &mut Flusher) -> Result<Flush, Error> {
         if let Some(reason) = self.poison_reason.lock().clone() {

@@ -27,7 +27,7 @@ use lsn::Lsn;
 use parking_lot::Mutex;
 
 use super::{
-    Log, Shared,
+    Log, LogState,
     footer::{FOOTER_BYTES, Footer, Predecessor},
     record::{self, BLOCK_BYTES, Record},
     segment::Segment,
@@ -158,7 +158,7 @@ impl From<Footer> for BatchInfo {
 
 /// A reader of the log that continues as batches are written.
 pub struct LogFollower {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     position: Lsn,
     /// The predecessor of the next batch, as far as it is known.
     before: Predecessor,
@@ -373,7 +373,7 @@ impl Drop for LogFollower {
     }
 }
 
-impl Shared {
+impl LogState {
     pub(super) fn shippable_lsn(&self) -> Lsn {
         let durability = super::Durability::from_byte(self.durability.load(Ordering::Relaxed));
         let position = if durability.syncs_every_batch() { &self.durable } else { &self.written };

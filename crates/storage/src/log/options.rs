@@ -2,7 +2,7 @@
 
 use super::segment::SEGMENT_BYTES_MIN;
 
-/// When the log is synced, and so the guarantee that an OK gives. See DESIGN.md, the contract.
+/// When the log is synced, and so the guarantee that an OK gives. See docs/operating.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Durability {

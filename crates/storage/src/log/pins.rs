@@ -15,11 +15,11 @@ use std::sync::Arc;
 use lsn::Lsn;
 use parking_lot::MutexGuard;
 
-use super::{Log, Shared};
+use super::{Log, LogState};
 
 /// Keeps the log from a position on until it is dropped.
 pub struct Pin {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     position: Lsn,
 }
 

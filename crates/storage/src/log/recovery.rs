@@ -30,7 +30,7 @@ use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
 
 use super::{
-    Log, LogOptions, SegmentQueue, Shared,
+    Log, LogOptions, LogState, SegmentQueue,
     chains::Chains,
     commit::UNASKED,
     flusher::Flusher,
@@ -485,7 +485,7 @@ pub(super) fn open(
     let ring =
         RingMemory::new(options.ring_bytes as usize).map_err(Error::io("map the log ring for", &dir))?;
     Ok(Log {
-        shared: Arc::new(Shared {
+        shared: Arc::new(LogState {
             sequencer: Sequencer::new(end.get(), options.ring_bytes, options.appenders_max),
             written: AtomicU64::new(end.get()),
             durable: AtomicU64::new(end.get()),

@@ -3,7 +3,7 @@
 use lsn::Lsn;
 
 use super::{
-    Shared, record,
+    LogState, record,
     segment::{self, Segment},
 };
 use crate::{Control, Error, LogStats, sync::Ordering};
@@ -19,7 +19,7 @@ pub enum Prepare {
     NoRoom,
 }
 
-impl Shared {
+impl LogState {
     pub(super) fn needs_segment(&self) -> bool {
         let prepared_end = self.prepared_end.load(Ordering::SeqCst);
         let ahead = prepared_end - self.written.load(Ordering::SeqCst);

@@ -8,7 +8,7 @@ use super::{
     status::Progress,
     stream::{Received, Stream},
     target::Refusal,
-    watch::{Seen, Watch},
+    watch::{PollResults, Watch},
 };
 
 /// Seconds of silence after which the source is considered lost; a master sends something every ten.
@@ -49,7 +49,7 @@ impl Following {
     /// Whether everything that the source had when the user ended the copy has been received.
     fn has_reached_its_end(&self) -> bool {
         let Some((asked, ticks)) = self.stop else { return false };
-        let Seen { times, offset } = self.watch.seen();
+        let PollResults { times, offset } = self.watch.seen();
         // The first reply since may have been under way by then; the second was not.
         let is_known = times >= asked + 2;
         let goal = offset.filter(|_| is_known);

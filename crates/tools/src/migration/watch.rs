@@ -17,28 +17,28 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// The results so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Seen {
-    /// Number of queries.
+pub(super) struct PollResults {
+    /// The number of polls.
     pub(super) times: u64,
     /// The offset returned by the last query, if any.
     pub(super) offset: Option<u64>,
 }
 
 pub(super) struct Watch {
-    seen: watch::Receiver<Seen>,
+    seen: watch::Receiver<PollResults>,
     wanted: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
 impl Watch {
     pub(super) fn start(source: Address) -> Watch {
-        let (sender, seen) = watch::channel(Seen::default());
+        let (sender, seen) = watch::channel(PollResults::default());
         let wanted = Arc::new(Notify::new());
         let task = tokio::spawn(ask_again_and_again(source, sender, wanted.clone()));
         Watch { seen, wanted, task }
     }
 
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> PollResults {
         *self.seen.borrow()
     }
 
@@ -61,11 +61,11 @@ impl Drop for Watch {
     }
 }
 
-async fn ask_again_and_again(source: Address, seen: watch::Sender<Seen>, wanted: Arc<Notify>) {
+async fn ask_again_and_again(source: Address, seen: watch::Sender<PollResults>, wanted: Arc<Notify>) {
     let mut peer = None;
     loop {
         let offset = ask(&source, &mut peer).await;
-        seen.send_modify(|seen| *seen = Seen { times: seen.times + 1, offset });
+        seen.send_modify(|seen| *seen = PollResults { times: seen.times + 1, offset });
         tokio::select! {
             () = tokio::time::sleep(PERIOD) => {}
             () = wanted.notified() => {}

@@ -6,7 +6,7 @@ use wire::Value;
 
 use super::TailError;
 
-/// The position in the frame.
+/// An event on a connection that follows durable channels.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event<'v> {
     Message(Message<'v>),

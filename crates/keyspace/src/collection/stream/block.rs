@@ -66,7 +66,7 @@ impl<'a> StreamBlock<'a> {
         before.map(|_| StreamBlock(bytes))
     }
 
-    /// Inline, as base64.
+    /// The encoded bytes.
     pub fn bytes(&self) -> &'a [u8] {
         self.0
     }

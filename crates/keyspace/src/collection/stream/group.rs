@@ -53,7 +53,6 @@ struct Consumer {
     ids: BTreeSet<StreamId>,
 }
 
-/// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     position: GroupPosition,

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// See the module documentation.
+/// The id of an entry of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct StreamId {
     /// Unix time in milliseconds, or whatever a client took for it.

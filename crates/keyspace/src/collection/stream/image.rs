@@ -12,7 +12,7 @@ use crate::effect::{Effect, KeyOp, Listed};
 use crate::id::DbId;
 use crate::value::Value;
 
-/// See the module documentation.
+/// The image of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct StreamImage {
     /// With the groups and consumers, which come first.

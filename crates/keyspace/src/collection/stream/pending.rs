@@ -32,7 +32,6 @@ pub(super) struct Pending {
     pub(super) consumer: u32,
 }
 
-/// See the module documentation.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) entries: Vec<Pending>,

@@ -26,7 +26,7 @@ pub enum StreamOrder {
     Descending,
 }
 
-/// See the module documentation.
+/// Entries that a reply shares with a stream.
 #[derive(Debug)]
 pub struct SharedEntries {
     ids: RangeInclusive<StreamId>,
@@ -61,7 +61,7 @@ impl SharedEntries {
         shared
     }
 
-    /// The number of connected clients.
+    /// The number of items.
     pub fn len(&self) -> usize {
         self.len
     }

@@ -20,7 +20,6 @@ use crate::collection::field_map::FieldMap;
 use crate::collection::rank_tree::{Member, RankTree};
 use crate::entry::{Entry, EntryRef};
 
-/// See the module documentation.
 pub(crate) struct RankedMap {
     scores: FieldMap,
     order: RankTree<Handle>,
