@@ -133,7 +133,7 @@ def test_backups_have_them(new_server, tmp_path):
 def test_what_is_given_at_the_start_of_a_leader_becomes_a_record(new_server):
     server = new_server(extra=("--durable-channels", "log:*")).start()
     assert call(server, "PUBLISH", "log:a", "kept") == 0
-    server.wait_for_log("what is given here becomes what the data say")
+    server.wait_for_log("the value given here is recorded in the data")
     assert call(server, "SET", "k", "v") == b"OK", "so what is before it is on disk"
     server.kill()
     again = start_without(new_server, server)
@@ -143,7 +143,7 @@ def test_what_is_given_at_the_start_of_a_leader_becomes_a_record(new_server):
     again.kill()
     given = new_server(directory=server.directory, extra=("--durable-channels", "log:* given")).start()
     assert setting(given, "durable-channels") == "log:* given"
-    assert "what is given here becomes what the data say" in given.log()
+    assert "the value given here is recorded in the data" in given.log()
     given.kill()
     assert setting(start_without(new_server, given), "durable-channels") == "log:* given"
 
@@ -156,7 +156,7 @@ def test_what_is_given_again_undoes_nothing(new_server, tmp_path, with_data):
     server = new_server(extra=("--config", str(file))).start()
     if with_data == "with data":
         assert call(server, "PUBLISH", "log:a", "kept") == 0
-        server.wait_for_log("what is given here becomes what the data say")
+        server.wait_for_log("the value given here is recorded in the data")
     assert call(server, "CONFIG", "SET", "durable-channels", "log:* more") == b"OK"
     for _ in range(2):
         server.kill()

@@ -33,8 +33,7 @@ const NAME: &str = "replication.json";
 /// The value of `replica-of` for a server that shall lead, regardless of its previous role.
 const NOBODY: &str = "none";
 /// How to set the role of a server; a part of error messages.
-const ROLES: &str =
-    "--replica-of HOST:PORT to follow that server, or --replica-of none to lead with what is here";
+const ROLES: &str = "--replica-of HOST:PORT to follow that server, or --replica-of none to lead with the data of this directory";
 const CHECKSUM: &str = "checksum";
 /// The fields of files from versions without a checksum.
 const UNSEALED: [&str; 8] = [

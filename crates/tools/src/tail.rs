@@ -284,7 +284,7 @@ impl Tail<'_> {
 
     /// Reports a gap in a durable channel.
     fn note_gap(&self, channel: &[u8]) {
-        let mut text = String::from("what comes next in ");
+        let mut text = String::from("the next message after ");
         event::escape(channel, &mut text);
         text.push_str(" is no longer kept; going on with the oldest message that is");
         self.screen.note(&text);

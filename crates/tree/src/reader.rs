@@ -82,7 +82,7 @@ impl FileReader {
         let mut bytes = vec![0; pointer.len()];
         match self.file.read_exact_at(&mut bytes, pointer.offset()) {
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                return Err(self.damaged(pointer, "the file ends before what a pointer leads to"));
+                return Err(self.damaged(pointer, "a pointer leads beyond the end of the file"));
             }
             read => read.map_err(TreeError::io("read", &self.path))?,
         }

@@ -78,7 +78,7 @@ pub fn verify_appended(disk: &dyn Disk, path: &Path, from: u64) -> Result<(), Tr
             return Err(TreeError::damaged(path, end, "where a checkpoint should end, none does"));
         };
         if !search.range_is_whole(&found)? {
-            let reason = "a checkpoint ends whose bytes are not all what was written";
+            let reason = "a checkpoint ends, but some of its bytes are not as they were written";
             return Err(TreeError::damaged(path, found.offset, reason));
         }
         end = found.range_begin;
@@ -168,7 +168,7 @@ impl Search<'_> {
         }
         let whole = hash.digest128() == header.range_hash;
         if !whole {
-            let reason = "a checkpoint ends whose bytes are not all what was written";
+            let reason = "a checkpoint ends, but some of its bytes are not as they were written";
             self.pass_over(header.offset, header.applied_lsn, reason);
         }
         Ok(whole)

@@ -80,7 +80,7 @@ where
         let mut below = if level == 0 { self.entries(&node) } else { self.children(&node, low, high) };
         below.node_bytes = below.node_bytes.wrapping_add(child.pointer.len() as u64);
         if !below.damaged && (below.sums != child.sums || below.node_bytes != child.node_bytes) {
-            return self.damaged(child, "a node whose sums are not those of what is below it");
+            return self.damaged(child, "a node whose sums differ from those of the nodes below it");
         }
         below
     }

@@ -181,7 +181,7 @@ def test_a_lost_connection_leaves_no_gap_in_durable_channels(durable):
         # Another log, which does not have the position.
         other = durable(port=port).start()
         assert "sheaf: lost the connection" in tail.process.stderr.readline()
-        gap = "sheaf: what comes next in log:{} is no longer kept; going on with the oldest message that is\n"
+        gap = "sheaf: the next message after log:{} is no longer kept; going on with the oldest message that is\n"
         assert [tail.process.stderr.readline() for _ in range(2)] == [gap.format("a"), gap.format("quiet")]
         with other.connect() as publisher:
             publisher.call("PUBLISH", "log:a", "anew")

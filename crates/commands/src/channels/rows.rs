@@ -39,7 +39,7 @@ pub(crate) const ROWS: &[Row] = &[
         arity: 3,
         flags: ALWAYS.or(Flags::FAST).or(Flags::LOGS_MESSAGES).or(Flags::PUBLISHES),
         complexity: "O(N+M) where N is the number of subscribers and M the number of patterns that are like the channel.",
-        summary: "Sends a message to all who listen to the channel, and replies how many do.",
+        summary: "Sends a message to the subscribers of a channel and replies with their number.",
         syntax: "channel message",
         handler: publish::publish,
         ..ROW
@@ -49,7 +49,7 @@ pub(crate) const ROWS: &[Row] = &[
         flags: Flags::CONTAINER,
         since: "2.8.0",
         complexity: "That of the subcommand.",
-        summary: "Groups commands that tell who listens to what.",
+        summary: "Groups commands about channels and their subscribers.",
         syntax: "subcommand [arg ...]",
         subcommands: SUBCOMMANDS,
         ..ROW
@@ -70,7 +70,7 @@ pub(crate) const ROWS: &[Row] = &[
         keys: Keys::ShardChannels { last: 1 },
         since: "7.0.0",
         complexity: "O(N) where N is the number of subscribers.",
-        summary: "Sends a message to all who listen to the shard channel, and replies how many do.",
+        summary: "Sends a message to the subscribers of a shard channel and replies with their number.",
         syntax: "shardchannel message",
         handler: publish::spublish,
         ..ROW
@@ -168,7 +168,7 @@ const SUBCOMMANDS: &[Row] = &[
         flags: ALWAYS,
         since: "2.8.0",
         complexity: "O(N) where N is the number of channels asked for.",
-        summary: "Counts who listens to channels by name.",
+        summary: "Counts the subscribers of channels by name.",
         syntax: "[channel [channel ...]]",
         handler: introspect::numsub,
         ..ROW
@@ -188,7 +188,7 @@ const SUBCOMMANDS: &[Row] = &[
         flags: ALWAYS,
         since: "7.0.0",
         complexity: "O(N) where N is the number of shard channels asked for.",
-        summary: "Counts who listens to shard channels.",
+        summary: "Counts the subscribers of shard channels.",
         syntax: "[shardchannel [shardchannel ...]]",
         handler: introspect::shardnumsub,
         ..ROW

@@ -40,7 +40,7 @@ pub(super) const ROWS: [Row; 19] = [
         name: "client|getredir",
         arity: 2,
         since: "6.0.0",
-        summary: "Replies with the client that is told what this one tracks: 0 for itself, -1 without tracking.",
+        summary: "Replies with the client that receives the invalidations of this one: 0 for itself, -1 without tracking.",
         handler: tracking::get_redirection,
         ..ROW
     },
@@ -66,7 +66,7 @@ pub(super) const ROWS: [Row; 19] = [
         arity: 3,
         flags: ADMIN,
         since: "8.1.0",
-        summary: "Says whether this connection copies another server here, which alone says what has expired.",
+        summary: "Marks this connection as a copy of another server, which alone decides about expiry.",
         syntax: "<ON | OFF>",
         handler: attributes::import_source,
         ..ROW

@@ -32,7 +32,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "auth",
         arity: -2,
         flags: GREETING,
-        summary: "Tells the server who the client is.",
+        summary: "Authenticates the client.",
         syntax: "[username] password",
         handler: greeting::auth,
         ..ROW

@@ -195,7 +195,7 @@ pub(crate) const ROWS: &[Row] = &[
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::WALKS),
         since: "2.6.0",
         complexity: "O(N) where N is the size of the value.",
-        summary: "Creates a key from what DUMP replied.",
+        summary: "Creates a key from a reply of DUMP.",
         syntax: "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
         handler: dump::restore,
         ..ROW

@@ -12,7 +12,7 @@ pub(crate) const ROWS: &[Row] = &[Row {
     family: Family::Transactions,
     since: "7.2.4",
     complexity: "That of the command.",
-    summary: "Runs a command once: what is sent again under the same key gets the reply of the first time.",
+    summary: "Runs a command once: a repetition under the same key gets the first reply.",
     syntax: "key milliseconds command [arg [arg ...]]",
     handler: idemp,
     subcommands: &[],

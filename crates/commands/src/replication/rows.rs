@@ -75,7 +75,7 @@ pub(crate) const ROWS: &[Row] = &[
         flags: Flags::NOSCRIPT,
         family: Family::Generic,
         since: "3.0.0",
-        summary: "Waits until replicas have on their disks what the client has written.",
+        summary: "Waits until the writes of the client are on the disks of replicas.",
         syntax: "numreplicas timeout",
         handler: wait::wait,
         ..ROW
@@ -86,7 +86,7 @@ pub(crate) const ROWS: &[Row] = &[
         flags: Flags::NOSCRIPT,
         family: Family::Generic,
         since: "7.2.0",
-        summary: "Waits until this server and replicas have on their disks what the client has written.",
+        summary: "Waits until the writes of the client are on the disks of this server and of replicas.",
         syntax: "numlocal numreplicas timeout",
         handler: wait::waitaof,
         ..ROW
@@ -97,7 +97,7 @@ pub(crate) const ROWS: &[Row] = &[
         flags: Flags::NOSCRIPT.or(Flags::STALE),
         family: Family::Generic,
         since: "7.2.0",
-        summary: "Waits until the server shows what was written up to a position of the log.",
+        summary: "Waits until the server shows all writes up to a position of the log.",
         syntax: "lsn timeout",
         handler: wait::waitlsn,
         ..ROW

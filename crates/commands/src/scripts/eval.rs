@@ -211,15 +211,15 @@ pub(super) fn run_loaded(
                 (Stop::Again, Some(refusal)) => refusal,
                 (Stop::Overtime, _) if runs_elsewhere => CommandError::NeedsOwnThread,
                 (Stop::Overtime, _) => CommandError::Text(
-                    "ERR the script has run for too long in a transaction with documents, subscriptions, HELLO or RESET; what \
-                     it did is undone",
+                    "ERR the script has run for too long in a transaction with documents, subscriptions, HELLO or RESET; its \
+                     changes are undone",
                 ),
                 (Stop::Killed, _) => CommandError::Composed(format!(
                     "ERR Script killed by user with SCRIPT KILL... script: {name}"
                 )),
                 _ => CommandError::Text(
-                    "ERR the script has executed more instructions than script-max-instructions allows; what it did is \
-                     undone",
+                    "ERR the script has executed more instructions than script-max-instructions allows; its changes \
+                     are undone",
                 ),
             };
             if !cx.unit.end_undo() {

@@ -134,7 +134,7 @@ pub(crate) const ROWS: &[Row] = &[
                 flags: FUNCTION.flags.or(Flags::STALE),
                 keys: Keys::None,
                 complexity: "O(1)",
-                summary: "Ends the function that has run for longest, and undoes what it did.",
+                summary: "Ends the function that has run for longest, and undoes its changes.",
                 handler: function::kill,
                 ..FUNCTION
             },
@@ -229,7 +229,7 @@ pub(crate) const ROWS: &[Row] = &[
                 arity: 2,
                 flags: SCRIPT.flags.or(Flags::ALLOW_BUSY),
                 complexity: "O(1)",
-                summary: "Ends the script that has run for longest, and undoes what it did.",
+                summary: "Ends the script that has run for longest, and undoes its changes.",
                 syntax: "",
                 handler: script::kill,
                 ..SCRIPT

@@ -24,7 +24,7 @@ pub(super) const ROWS: [Row; 5] = [
         arity: 2,
         flags: ADMIN,
         since: "2.0.0",
-        summary: "Sets what INFO counts to zero.",
+        summary: "Resets the counters of INFO.",
         handler: reset_stats,
         ..ROW
     },

@@ -29,7 +29,7 @@ pub(super) const ROWS: [Row; 5] = [
         flags: LOOKS,
         keys: Keys::AllSlots,
         complexity: "O(N) where N is the size of all values; everybody waits.",
-        summary: "Replies with a digest of all databases: the same for the same data, in whatever form it is kept.",
+        summary: "Replies with a digest of all databases, which depends on the data only, not on its encoding.",
         handler: digest,
         ..ROW
     },

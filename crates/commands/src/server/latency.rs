@@ -12,7 +12,7 @@ pub(super) const ROWS: [Row; 7] = [
         arity: 2,
         flags: ADMIN,
         since: "2.8.13",
-        summary: "Explains what was slow and what to do about it.",
+        summary: "Explains slow operations and possible remedies.",
         handler: doctor,
         ..ROW
     },

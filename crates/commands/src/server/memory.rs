@@ -12,7 +12,7 @@ pub(super) const ROWS: [Row; 6] = [
         arity: 2,
         flags: Flags::NONE,
         since: "4.0.0",
-        summary: "Explains what is wrong with the use of memory and what to do about it.",
+        summary: "Explains problems of memory usage and possible remedies.",
         handler: doctor,
         ..ROW
     },
@@ -42,7 +42,7 @@ pub(super) const ROWS: [Row; 6] = [
         // It counts the keys of all slots.
         flags: Flags::READS_ALL,
         since: "4.0.0",
-        summary: "Shows how much memory is used for what.",
+        summary: "Shows the memory usage by purpose.",
         handler: stats,
         ..ROW
     },
@@ -52,7 +52,7 @@ pub(super) const ROWS: [Row; 6] = [
         flags: Flags::READONLY,
         keys: Keys::Range { first: 2, last: 2, step: 1 },
         since: "4.0.0",
-        summary: "Replies with the memory of a key and its value in bytes, exactly, whatever SAMPLES says.",
+        summary: "Replies with the exact memory of a key and its value in bytes; SAMPLES is ignored.",
         syntax: "key [SAMPLES count]",
         handler: usage,
         ..ROW

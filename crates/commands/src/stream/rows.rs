@@ -125,8 +125,8 @@ const XINFO: &[Row] = &[
     Row {
         name: "xinfo|stream",
         arity: -3,
-        complexity: "O(1), or O(N) with FULL, where N is the number of what is shown.",
-        summary: "Tells what is known of a stream.",
+        complexity: "O(1), or O(N) with FULL, where N is the number of items shown.",
+        summary: "Replies with information about a stream.",
         syntax: "key [FULL [COUNT count]]",
         handler: info::describe,
         ..INFO

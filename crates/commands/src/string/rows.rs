@@ -37,7 +37,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "set",
         arity: -3,
         flags: WRITE_BRIEF,
-        summary: "Makes a string the value of a key, whatever the key held, with conditions and an expiry if wanted.",
+        summary: "Sets a key to a string, replacing a value of any type, with optional conditions and expiry.",
         syntax: "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT \
                  unix-time-milliseconds | KEEPTTL]",
         handler: set::set,

@@ -26,7 +26,7 @@ pub(crate) const ROWS: &[Row] = &[
         flags: IMMEDIATE,
         since: "2.0.0",
         complexity: "O(N) where N is the number of queued commands and watched keys.",
-        summary: "Forgets what was queued since MULTI, and watches nothing any more.",
+        summary: "Discards the commands queued since MULTI and all watches.",
         handler: discard,
         ..ROW
     },
@@ -35,7 +35,7 @@ pub(crate) const ROWS: &[Row] = &[
         flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE).or(Flags::IMMEDIATE),
         keys: Keys::Queued,
         complexity: "That of the queued commands.",
-        summary: "Runs what was queued since MULTI as one, unless a watched key has changed.",
+        summary: "Runs the commands queued since MULTI as one unit, unless a watched key has changed.",
         handler: exec::exec,
         ..ROW
     },
@@ -50,7 +50,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "unwatch",
         since: "2.2.0",
         complexity: "O(N) where N is the number of watched keys.",
-        summary: "Watches nothing any more.",
+        summary: "Removes all watches.",
         handler: watch::unwatch,
         ..ROW
     },

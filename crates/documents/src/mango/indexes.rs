@@ -200,7 +200,7 @@ impl Indexes {
         let mut slot = open.file.lock();
         let mut file = match slot.take() {
             Some(file) if file.is_damaged() => {
-                self.place(id).tell_made_anew("its content is not what was written");
+                self.place(id).tell_made_anew("its content is not as it was written");
                 self.make_anew(id)?
             }
             Some(file) => file,

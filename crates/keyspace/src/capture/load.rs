@@ -20,7 +20,7 @@ use crate::slot::SlotGuard;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LoadError {
     /// Not an effect.
-    #[error("what follows slot {slot} is not a change of data: {reason}")]
+    #[error("the bytes after slot {slot} are not a change of data: {reason}")]
     Effect {
         /// The slot it should be of.
         slot: SlotId,

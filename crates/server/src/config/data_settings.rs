@@ -92,7 +92,7 @@ impl Config {
             put(&mark);
             if put(name) {
                 let before = said.get(name.as_bytes()).map_or("nothing".into(), String::from_utf8_lossy);
-                tracing::info!(target: "server", setting = name, %before, now = value, "what is given here becomes what the data say");
+                tracing::info!(target: "server", setting = name, %before, now = value, "the value given here is recorded in the data");
             }
         }
         drop(state);
@@ -132,7 +132,7 @@ impl Config {
                 }
                 // A newer version may say more.
                 if known.is_none() || changed.set(&name, &value).is_err() {
-                    tracing::warn!(target: "server", setting = %name, "what the data say of this setting is not understood here");
+                    tracing::warn!(target: "server", setting = %name, "the data hold a value of this setting that this version does not understand");
                 }
             }
             state.followed = said;

@@ -229,9 +229,7 @@ impl Recovery {
         let refused = if snapshot.log_id != self.reader.control().log_id {
             Some("belongs to another log; remove it".to_owned())
         } else if begin_lsn < log_start {
-            Some(format!(
-                "needs the log from there on, which starts at lsn {log_start}; it is of no use any more"
-            ))
+            Some(format!("needs the log from there on, which starts at lsn {log_start}; it cannot be used"))
         } else if self.reader.salvage.is_some() {
             // Missing parts are reported as holes.
             None
