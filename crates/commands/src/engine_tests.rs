@@ -1,4 +1,5 @@
-//! The engine's rules, tested with real commands: which of them wait, merge, are undone, tracked and handed over.
+//! The engine's rules, tested with real commands: which of them wait, merge, are undone, tracked and handed
+//! over.
 
 mod arguments;
 mod blocking;

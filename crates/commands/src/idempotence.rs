@@ -5,16 +5,19 @@
 //!                                                     '-> no: INCR -> put its reply under key -> ONE record -> unlock
 //! ```
 //!
-//! What it is: a client that does not know whether its command has run, because its connection or the server was lost, sends it
-//! again under the same key and gets the reply of the first time. What it is not: a queue or a history: one key, one command,
-//! one reply, for as long as the key lives.
+//! What it is: a client that does not know whether its command has run, because its connection or the server
+//! was lost, sends it again under the same key and gets the reply of the first time.
+//! What it is not: a queue or a history: one key, one command, one reply, for as long as the key lives.
 //!
 //! Invariants
-//! - The reply and the effects are one record, so there is never one without the other: not after a crash, not on a replica.
+//! - The reply and the effects are one record, so there is never one without the other: not after a crash,
+//!   not on a replica.
 //! - Two that are sent at the same time run one after the other, because both lock the slot of the key.
 //! - A command that fails and has changed nothing is not kept: sent again, it runs again.
-//! - What is kept can be told: a reply is too long, or no reply that can be read, before the key has it, not after.
-//! - What is kept is a string like others (see `stored`): it expires, is evicted, can be deleted; snapshots and replicas have it.
+//! - What is kept can be told: a reply is too long, or no reply that can be read, before the key has it, not
+//!   after.
+//! - What is kept is a string like others (see `stored`): it expires, is evicted, can be deleted; snapshots
+//!   and replicas have it.
 //!
 //! The command cannot block, as in a transaction. It works in transactions, not in scripts: IDEMP runs those.
 
@@ -131,7 +134,8 @@ fn run(
     Ok(!is_error || cx.unit.record_bytes() > record_bytes)
 }
 
-/// Undoes a command whose reply cannot be kept. If that is not possible, the reply becomes an error that says so.
+/// Undoes a command whose reply cannot be kept. If that is not possible, the reply becomes an error that says
+/// so.
 fn check_reply(
     cx: &mut Context<'_, '_>,
     key: &[u8],
@@ -154,14 +158,14 @@ fn check_reply(
     Ok(())
 }
 
-/// Whether a record with so many bytes of effects can hold the key and its reply as well. In the memory of the log there will
-/// be room; a record can be no larger than this.
+/// Whether a record with so many bytes of effects can hold the key and its reply as well. In the memory of
+/// the log there will be room; a record can be no larger than this.
 fn has_room(record_bytes: usize, key: &[u8], reply: &[u8]) -> bool {
     record_bytes + key.len() + reply.len() + EFFECT_BYTES_BESIDE_ARGS <= CHAIN_BYTES_MAX
 }
 
-/// Whether a reply can be about as long as what the command finds. The others say how many, or that all is well: they need not
-/// copy what they change to be undone.
+/// Whether a reply can be about as long as what the command finds. The others say how many, or that all is
+/// well: they need not copy what they change to be undone.
 fn replies_at_length(row: &Row, call: Args<'_>) -> bool {
     match row.name {
         // With GET.

@@ -1,7 +1,10 @@
-//! LEASE and UNLEASE: a key that belongs to an owner for a time, and no longer than to the connection that asked for it.
+//! LEASE and UNLEASE: a key that belongs to an owner for a time, and no longer than to the connection that
+//! asked for it.
 //!
-//! What it is: the commands. What a connection holds, and what happens when it closes, is in `engine::leases`.
-//! What it is not: a queue for those who wait for a lease; they ask again, or listen to the events of the key.
+//! What it is: the commands. What a connection holds, and what happens when it closes, is in
+//! `engine::leases`.
+//! What it is not: a queue for those who wait for a lease; they ask again, or listen to the events of the
+//! key.
 //!
 //! Neither works in scripts: a script that is undone would leave a connection bound to what it does not have.
 

@@ -1,11 +1,13 @@
-//! The commands of Redis and of Sheaf: each module is a family, with one table row and one handler per command.
+//! The commands of Redis and of Sheaf: each module is a family, with one table row and one handler per
+//! command.
 //!
 //! ```text
 //! args -> row (TABLE) -> the engine checks and locks -> handler: validate, apply effects, write the reply -> the engine logs
 //! ```
 //!
-//! What it is: what each command means. What it is not: how commands are locked, logged and answered; that is `engine`,
-//! which gets [`table`] handed in. It owns no socket, thread, clock or file.
+//! What it is: what each command means.
+//! What it is not: how commands are locked, logged and answered; that is
+//! `engine`, which gets [`table`] handed in. It owns no socket, thread, clock or file.
 //!
 //! Invariants
 //! - A handler that returns an error has changed nothing.

@@ -1,7 +1,8 @@
 //! Lists: elements in an order that clients decide, at one key.
 //!
-//! What it is: the commands on values of type list. What it is not: how lists lie in memory (see `keyspace`); how clients wait
-//! for elements (see `engine::blocking`).
+//! What it is: the commands on values of type list.
+//! What it is not: how lists lie in memory (see `keyspace`); how clients wait for elements (see
+//! `engine::blocking`).
 
 mod blocking;
 mod edit;

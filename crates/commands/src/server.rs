@@ -1,6 +1,7 @@
 //! Server commands: what the server knows, how it is set up, and what concerns all keys at once.
 //!
-//! What it is: the command table shown to clients (COMMAND), and a thin layer over [`Host`](engine::Host) for the rest.
+//! What it is: the command table shown to clients (COMMAND), and a thin layer over [`Host`](engine::Host) for
+//! the rest.
 //! What it is not: the settings, the text of INFO, or stopping; those belong to the process.
 //!
 //! Invariants

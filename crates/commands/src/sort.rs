@@ -208,8 +208,8 @@ fn by_number<'u>(
     Ok(weighted.into_iter().map(|(_, element)| element).collect())
 }
 
-/// Reads a number as `strtod` does: nothing at all is 0, space before it does not matter, an integer may be hexadecimal,
-/// and what is too small for a normal number is refused.
+/// Reads a number as `strtod` does: nothing at all is 0, space before it does not matter, an integer may be
+/// hexadecimal, and what is too small for a normal number is refused.
 fn parse_weight(weight: &Element<'_>) -> Option<f64> {
     if weight.is_empty() {
         return Some(0.0);

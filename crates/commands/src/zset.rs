@@ -1,6 +1,8 @@
 //! Sorted sets: members ordered by score at one key.
 //!
-//! What it is: the commands on values of type zset. What it is not: how sorted sets lie in memory (see `keyspace`).
+//! What it is: the commands on values of type zset.
+//! What it is not: how sorted sets lie in memory (see
+//! `keyspace`).
 //!
 //! Invariants
 //! - No score is NaN: what gives none is refused, or is 0 where Redis says so.

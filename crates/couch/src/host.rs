@@ -1,4 +1,5 @@
-//! The server around the front: shared parts, and one small interface per concern. The server implements them.
+//! The server around the front: shared parts, and one small interface per concern. The server implements
+//! them.
 
 use std::{
     pin::Pin,

@@ -1,18 +1,20 @@
 //! The CouchDB front: requests of the CouchDB protocol in, changes of document databases and replies out.
 //!
 //! ```text
-//! server: acceptor -> thread "http-n": connection -> route (by hand, on path segments) -> handler -> write batch -> log
-//!                                                 <- reply, whole or chunk by chunk <- commit gate <- committed
+//! acceptor -> thread "http-n": connection -> route (on path segments) -> handler -> write batch -> log
+//!                                         <- reply, whole or in chunks <- commit gate <- committed
 //! ```
 //!
-//! What it is: routes, admission of requests, bodies, write batches, waits for the log, changes feeds.
-//! What it is not: it decides nothing about documents; the crate `documents` does, and its errors become statuses in one
-//! place, `failure`. It owns no thread and accepts no connection; the server does, and calls [`serve_thread`].
+//! What it is: routes, admission of requests, bodies, write batches, waits for the log, changes feeds. What
+//! it is not: it decides nothing about documents; the crate `documents` does, and its errors become statuses
+//! in one place, `failure`. It owns no thread and accepts no connection; the server does, and calls
+//! [`serve_thread`].
 //!
 //! Invariants
-//! - Redis clients are served by other threads: a document that must be read from a disk holds up HTTP clients only.
-//! - A connection takes bounded memory, however large a body or a result: bodies have limits, each and all together
-//!   (`body_memory`), results are rendered in chunks and only as fast as they are taken.
+//! - Redis clients are served by other threads: a document that must be read from a disk holds up HTTP
+//!   clients only.
+//! - A connection takes bounded memory, however large a body or a result: bodies have limits, each and all
+//!   together (`body_memory`), results are rendered in chunks and only as fast as they are taken.
 //! - A reply leaves only when the log has committed all that it shows.
 //! - Nothing is changed for pages of other origins: see `cross_site`.
 //! - An idle connection is closed: see `patience`.

@@ -192,8 +192,8 @@ impl HttpThread {
         &self.host().feeds
     }
 
-    /// Changes a database, together with what others on this thread want of it. The outcome may be told once its position is
-    /// committed. `size` is how many documents and bytes it is about.
+    /// Changes a database, together with what others on this thread want of it. The outcome may be told once
+    /// its position is committed. `size` is how many documents and bytes it is about.
     pub(super) async fn submit<T: 'static>(
         &self,
         database: &Arc<Database>,

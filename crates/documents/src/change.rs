@@ -126,7 +126,7 @@ pub enum Operation {
     },
     /// Removes leaves and all traces of them; with the last leaf, the document.
     Purge {
-        /// The id of the document.
+        /// The document.
         id: DocId,
         /// The leaves.
         revs: Vec<Rev>,
@@ -154,7 +154,7 @@ pub enum Operation {
 /// A new revision. See [`Operation::Edit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
-    /// The id of the document.
+    /// The document.
     pub id: DocId,
     /// Whether the revision deletes it.
     pub deleted: bool,

@@ -58,7 +58,7 @@ pub enum AttachmentSource {
     Inline {
         /// Its media type.
         content_type: Arc<str>,
-        /// The bytes of the id.
+        /// Its bytes.
         bytes: Bytes,
         /// The digest of the bytes.
         digest: Digest,

@@ -23,7 +23,7 @@ impl Found {
         Some(Found { info, rev, place })
     }
 
-    /// The id of the document.
+    /// The document.
     pub fn info(&self) -> &Arc<DocInfo> {
         &self.info
     }

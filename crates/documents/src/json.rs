@@ -39,11 +39,7 @@ pub enum Kind {
     Null,
     /// `true` or `false`
     Bool,
-    /// The value of a setting of [`Kind::Integer`] or [`Kind::Bytes`].
-    ///
-    /// # Panics
-    ///
-    /// If the setting is of another kind.
+    /// A number.
     Number,
     /// A string.
     String,

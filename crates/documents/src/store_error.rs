@@ -34,7 +34,7 @@ pub enum StoreError {
     /// A file has invalid contents.
     #[error("{} is damaged: {what}", path.display())]
     Damaged {
-        /// The RDB file.
+        /// The file.
         path: PathBuf,
         /// A description of the damage.
         what: &'static str,

@@ -23,7 +23,7 @@ impl Unnamed {
         self.0.lock().insert(file);
     }
 
-    /// The functions with their names.
+    /// All noted files.
     pub(crate) fn all(&self) -> Vec<Generation> {
         self.0.lock().iter().copied().collect()
     }

@@ -8,12 +8,15 @@
 //!
 //! Invariants
 //! - Bytes that were not turned into executed commands stay in `pending`, in order.
-//! - After a protocol error or QUIT nothing more is parsed; what was executed is answered, then the connection ends.
-//! - While a limit is reached (`wants_input` is false) nothing is parsed, so memory per connection is bounded by the limits.
-//! - After a message that is not taken as fast as it comes nothing is executed until the one who drives says so.
+//! - After a protocol error or QUIT nothing more is parsed; what was executed is answered, then the
+//!   connection ends.
+//! - While a limit is reached (`wants_input` is false) nothing is parsed, so memory per connection is bounded
+//!   by the limits.
+//! - After a message that is not taken as fast as it comes nothing is executed until the one who drives says
+//!   so.
 //! - While a command runs elsewhere nothing is parsed, and what of the session went with it is left alone.
-//! - While a command is blocked nothing is parsed. What ends that is [`Conversation::answer`], [`Conversation::time_out`] or
-//!   the end of the client, whichever comes first.
+//! - While a command is blocked nothing is parsed. What ends that is [`Conversation::answer`],
+//!   [`Conversation::time_out`] or the end of the client, whichever comes first.
 
 use std::sync::Arc;
 
@@ -38,7 +41,8 @@ const SCRIPTS_PER_TURN_US: u64 = 2_000;
 const OUTBOX_BYTES_MAX: usize = 1 << 20;
 /// The same for a subscriber: what ends its subscriptions must not wait for all the messages before it.
 const SUBSCRIBER_OUTBOX_BYTES_MAX: usize = 32 << 20;
-/// Request bytes that are kept while a command is blocked. The end of a client that sends more shows when it is read.
+/// Request bytes that are kept while a command is blocked. The end of a client that sends more shows when it
+/// is read.
 const PENDING_WHILE_BLOCKED_BYTES_MAX: usize = 1 << 20;
 /// An idle connection keeps no larger input buffer.
 const PENDING_BYTES_KEPT_MAX: usize = 16 << 10;
@@ -72,14 +76,15 @@ pub enum ConversationState {
     WaitForLog,
     /// The client must take replies before the next command.
     WaitForClient,
-    /// What it has published is not taken as fast as it comes: [`pubsub::Local::take_backpressure`] says what the next command
-    /// waits for.
+    /// What it has published is not taken as fast as it comes: [`pubsub::Local::take_backpressure`] says what
+    /// the next command waits for.
     WaitForSubscribers,
     /// Paused for [`Session::pause_ms`].
     Paused,
     /// The command waits until a key holds something for it, for at most [`Conversation::wait_timeout_ms`].
     Blocked,
-    /// The command runs elsewhere, until [`Conversation::return_from_thread`]: take [`Conversation::take_long_unit`] there.
+    /// The command runs elsewhere, until [`Conversation::return_from_thread`]: take
+    /// [`Conversation::take_long_unit`] there.
     Away,
     /// Nothing more will be executed: close when the outbox is empty.
     Closing,
@@ -137,8 +142,8 @@ impl Conversation {
         self.pending.len()
     }
 
-    /// Appends bytes that others send to the client, held until `gate` is durable. A conversation that is closing takes
-    /// nothing more.
+    /// Appends bytes that others send to the client, held until `gate` is durable. A conversation that is
+    /// closing takes nothing more.
     pub fn push(&mut self, bytes: &[u8], gate: Lsn, durable: Lsn) {
         if self.session.closing {
             self.session.client.pushed_taken(bytes.len() as u64);
@@ -156,8 +161,8 @@ impl Conversation {
         }
     }
 
-    /// Appends messages of durable channels for the client as this follower, in the protocol it speaks. One that is no longer this
-    /// follower, or is closing, takes nothing more.
+    /// Appends messages of durable channels for the client as this follower, in the protocol it speaks. One
+    /// that is no longer this follower, or is closing, takes nothing more.
     pub fn feed(&mut self, id: FollowerId, run: &Run<'_>, encoded: &mut [Option<Encoded>; 2]) {
         let Some(follower) = self.session.follower.as_deref().filter(|it| it.id == id) else { return };
         if self.session.closing {
@@ -174,8 +179,8 @@ impl Conversation {
         self.fed_bytes += run.len();
     }
 
-    /// Does what the thread of durable channels tells, with `tell`, and appends what it says. Returns whether this answers the
-    /// command that the client was blocked in.
+    /// Does what the thread of durable channels tells, with `tell`, and appends what it says. Returns whether
+    /// this answers the command that the client was blocked in.
     pub fn tell(&mut self, told: &FollowerEvent, tell: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
         let is_follower = self.session.follower.as_ref().is_some_and(|it| it.id == told.follower());
         if !is_follower || self.session.closing {
@@ -213,16 +218,16 @@ impl Conversation {
         }
     }
 
-    /// Appends the reply to the command that was blocked, held until `gate` is durable: the next command may run. A
-    /// conversation that does not wait for one takes nothing.
+    /// Appends the reply to the command that was blocked, held until `gate` is durable: the next command may
+    /// run. A conversation that does not wait for one takes nothing.
     pub fn answer(&mut self, bytes: &[u8], gate: Lsn, durable: Lsn) {
         if self.session.wait.take().is_some() {
             self.append(bytes, gate, durable);
         }
     }
 
-    /// The blocked command has waited for [`Conversation::wait_timeout_ms`]: appends the reply that says so, and the next
-    /// command may run. Returns whether it still waited; if not, its answer is on the way.
+    /// The blocked command has waited for [`Conversation::wait_timeout_ms`]: appends the reply that says so,
+    /// and the next command may run. Returns whether it still waited; if not, its answer is on the way.
     pub fn time_out(&mut self) -> bool {
         let Some(reply) = self.session.wait.as_ref().and_then(Wait::time_out) else { return false };
         self.answer(&reply, Lsn::ZERO, Lsn::ZERO);
@@ -273,8 +278,9 @@ impl Conversation {
         self.session.wait = None;
     }
 
-    /// To be called when something was sent: gives the sent part of what was pushed back to the client's limit. Replies and
-    /// pushes are not told apart, so a client that never catches up is given too little back, never too much.
+    /// To be called when something was sent: gives the sent part of what was pushed back to the client's
+    /// limit. Replies and pushes are not told apart, so a client that never catches up is given too little
+    /// back, never too much.
     pub fn note_sent(&mut self) {
         let left = self.pushed_bytes.min(self.outbox.len());
         if left < self.pushed_bytes {
@@ -350,7 +356,8 @@ impl Conversation {
                 break stopped.unwrap_or(ConversationState::More);
             }
             if self.is_away && count > 0 {
-                // What is behind its command is looked at when it has come back, an error in it as well: replies keep their order.
+                // What is behind its command is looked at when it has come back, an error in it as well:
+                // replies keep their order.
                 self.parser.reset();
                 at += round.batch.end(count - 1);
                 break ConversationState::Away;

@@ -97,7 +97,7 @@ impl EventClass {
         })
     }
 
-    /// The union of both sets.
+    /// Both sets.
     pub const fn or(self, other: EventClass) -> EventClass {
         EventClass(self.0 | other.0)
     }

@@ -1,7 +1,8 @@
-//! What a worker tells others (keyspace notifications, messages published in transactions) on its way out: held until it is
-//! durable.
+//! What a worker tells others (keyspace notifications, messages published in transactions) on its way out:
+//! held until it is durable.
 //!
-//! What it is: the notices of one worker in their order. What it is not: delivery, which begins when they leave.
+//! What it is: the notices of one worker in their order.
+//! What it is not: delivery, which begins when they leave.
 //!
 //! Invariants
 //! - No notice leaves before its gate is durable, and none overtakes another one of its worker.
@@ -11,8 +12,8 @@ use std::collections::VecDeque;
 use crate::Notice;
 use lsn::Lsn;
 
-/// Memory of what is held above which the worker executes nothing: the disk must catch up first. All of it is told at once then, so
-/// it is far less than a subscriber may leave unsent.
+/// Memory of what is held above which the worker executes nothing: the disk must catch up first. All of it is
+/// told at once then, so it is far less than a subscriber may leave unsent.
 const HELD_BYTES_MAX: usize = 2 << 20;
 
 /// The events of a unit, in order.

@@ -232,7 +232,7 @@ impl Executor {
         notice.for_each_message(|kind, channel, _| self.channels.check_backpressure_later(kind, channel));
     }
 
-    /// Whether a publisher of this worker should wait: [`Local::take_backpressure`] returns a reason.
+    /// Whether the publisher of the last message should wait.
     #[inline]
     pub fn has_backpressure(&self) -> bool {
         self.channels.has_backpressure()

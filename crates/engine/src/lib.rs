@@ -5,14 +5,15 @@
 //!      -> reserve the log record -> unlock -> publish -> Outcome { gate }: the reply may leave once `gate` is durable
 //! ```
 //!
-//! What it is: the executor, units, sessions, interests of clients, long units, and the shape of the table of commands.
-//! What it is not: the commands themselves (`commands` hands their [`CommandTable`] in). It owns no socket, thread, clock or
-//! file. What a command asks of the process around it goes through [`Host`].
+//! What it is: the executor, units, sessions, interests of clients, long units, and the shape of the table of
+//! commands.
+//! What it is not: the commands themselves (`commands` hands their [`CommandTable`] in). It owns no socket,
+//! thread, clock or file. What a command asks of the process around it goes through [`Host`].
 //!
 //! Invariants
 //! - A handler that returns an error has changed nothing; its neighbours in a batch never notice.
-//! - All keys of a command are locked before it runs, in ascending slot order, and until its log position is taken: the
-//!   order in memory is the order in the log.
+//! - All keys of a command are locked before it runs, in ascending slot order, and until its log position is
+//!   taken: the order in memory is the order in the log.
 //! - Data changes through [`Unit::apply`] only, and everything applied is in the command's one log record.
 //! - Every reply carries a gate: the newest position of anything it could have seen.
 

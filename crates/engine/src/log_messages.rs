@@ -1,12 +1,13 @@
 //! The messages of durable channels in the log: finding positions, and reading on from one.
 //!
-//! A message has the place of its record plus its number in the record, so places ascend as the log does. A large record stands
-//! in pieces between others; its messages are where its last piece is, and it is put together when that is met: pieces before it
-//! are passed over, so nothing is kept of what is not complete. One that has lost its first pieces to retention is not kept.
+//! A message has the place of its record plus its number in the record, so places ascend as the log does. A
+//! large record stands in pieces between others; its messages are where its last piece is, and it is put
+//! together when that is met: pieces before it are passed over, so nothing is kept of what is not complete.
+//! One that has lost its first pieces to retention is not kept.
 //!
 //! Invariants
-//! - What cannot be read is told as a gap that ends where the next batch begins that can be, and that place can be gone on from:
-//!   damage takes no message but those in it.
+//! - What cannot be read is told as a gap that ends where the next batch begins that can be, and that place
+//!   can be gone on from: damage takes no message but those in it.
 
 use keyspace::{Item, LoggedMessage};
 use lsn::Lsn;
@@ -21,12 +22,12 @@ const READERS_MAX: usize = 8;
 /// Why nobody can follow from a position.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// Removes a follower, without an event.
+    /// It was removed.
     #[error("LOST position {wanted} is no longer kept; the oldest is {oldest}")]
     Forgotten {
-        /// The requested target.
+        /// What was asked for.
         wanted: Position,
-        /// The expected content of the database.
+        /// What is there.
         oldest: Position,
     },
     /// It is of a log that has gone on differently, or of another one.
@@ -58,7 +59,8 @@ impl LogMessages {
         self.readers.clear();
     }
 
-    /// The position to begin at, and the place between batches to read from. Who begins now begins at the `tail`, if there is one.
+    /// The position to begin at, and the place between batches to read from. Who begins now begins at the
+    /// `tail`, if there is one.
     ///
     /// # Errors
     /// See [`Refused`].

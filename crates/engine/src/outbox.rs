@@ -1,6 +1,7 @@
 //! Replies of one connection, in order, each held back until what it shows is durable.
 //!
-//! What it is: bytes, blocks that are shared with other connections, and gates, nothing else; no socket, no clock.
+//! What it is: bytes, blocks that are shared with other connections, and gates, nothing else; no socket, no
+//! clock.
 //!
 //! ```text
 //!  sent          free                gated, in segments          being written
@@ -12,7 +13,8 @@
 //! - Bytes leave in the order they were written.
 //! - Gates of the segments ascend: a reply never leaves before an earlier one of its connection.
 //! - What [`Outbox::sendable`] shows has passed its gate (asserted in release builds too).
-//! - A block stands between two bytes of the buffer and needs no gate of its own: it leaves when what is before it may.
+//! - A block stands between two bytes of the buffer and needs no gate of its own: it leaves when what is
+//!   before it may.
 
 use std::collections::VecDeque;
 
@@ -231,8 +233,9 @@ impl Outbox {
         }
     }
 
-    /// Puts an error in the place of each reply that waits for a gate up to `up_to`: they leave now. What was not asked for stays.
-    /// Returns how many errors; `None`: replies cannot be told apart there, and nothing has changed.
+    /// Puts an error in the place of each reply that waits for a gate up to `up_to`: they leave now. What was
+    /// not asked for stays. Returns how many errors; `None`: replies cannot be told apart there, and nothing
+    /// has changed.
     pub fn fail_held(&mut self, up_to: Lsn, error: &[u8]) -> Option<u64> {
         let count = self.segments.iter().take_while(|segment| segment.gate <= up_to).count();
         let Some(last) = count.checked_sub(1).and_then(|last| self.segments.get(last)) else {

@@ -165,8 +165,8 @@ pub trait Replication: Send + Sync {
     /// How many replicas have this position on their disks.
     fn count_flushed(&self, lsn: Lsn) -> usize;
 
-    /// Answers `responder` with the number of replicas that have the wanted position, once there are enough or
-    /// the time is over; preceded by whether this server has it, if that is wanted.
+    /// Answers `responder` with the number of replicas that have the wanted position, once there are enough
+    /// or the time is over; preceded by whether this server has it, if that is wanted.
     fn wait_flushed(&self, wanted: Wanted, responder: Responder);
 
     /// Answers `responder` with 1 once this server shows the writes up to `lsn`, or with 0 at the timeout.

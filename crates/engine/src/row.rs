@@ -199,9 +199,9 @@ const NAME_BYTES_MAX: usize = 24;
 const NAME_SLOTS: usize = 1024;
 const EMPTY: u16 = u16::MAX;
 
-/// The table of commands: its rows, subcommands directly after their container, and a hash table over the names of the
-/// top-level ones. A lookup happens for every command: it reads the name once, folds its case and compares it with one
-/// candidate, which lies in the table itself.
+/// The table of commands: its rows, subcommands directly after their container, and a hash table over the
+/// names of the top-level ones. A lookup happens for every command: it reads the name once, folds its case
+/// and compares it with one candidate, which lies in the table itself.
 pub struct CommandTable {
     rows: Vec<&'static Row>,
     /// The [`member_index`] of each row.

@@ -41,7 +41,7 @@ pub struct Follower {
 /// The state of one client. Belongs to one worker; the part that other threads may see is in [`Client`].
 #[derive(Debug)]
 pub struct Session {
-    /// The connection's entry in the list of clients.
+    /// The entry in the list of clients.
     pub client: Arc<Client>,
     /// The selected database.
     pub db: DbId,

@@ -1,4 +1,5 @@
-//! The end of a worker's tick: replies that wait for the log, notices, and commands that wait for room in the log.
+//! The end of a worker's tick: replies that wait for the log, notices, and commands that wait for room in the
+//! log.
 //!
 //! ```text
 //! rounds of connections -> park (replies), hold (notices), await_log (commands)
@@ -8,14 +9,17 @@
 //!   resume: commands that wait for room, once there is some
 //! ```
 //!
-//! What it is: the decisions, for the server's workers and for the simulation. `C` is their handle of a connection.
+//! What it is: the decisions, for the server's workers and for the simulation. `C` is their handle of a
+//! connection.
 //! What it is not: sockets, threads, or the log; its owner acts on them.
 //!
 //! Invariants
 //! - A connection is released only when the log is durable up to the gate that it was parked with.
 //! - Notices are released in the order in which they were held, and none before its gate.
-//! - The log is asked for one wake-up, at the first gate. A smaller gate behind it waits for at most one flush more.
-//! - While anything waits for a position, [`Tick::gate`] names one: its owner is woken, or looks again at once.
+//! - The log is asked for one wake-up, at the first gate. A smaller gate behind it waits for at most one
+//!   flush more.
+//! - While anything waits for a position, [`Tick::gate`] names one: its owner is woken, or looks again at
+//!   once.
 
 use std::collections::VecDeque;
 
@@ -23,7 +27,8 @@ use lsn::Lsn;
 
 use crate::{Notice, event_queue::EventQueue};
 
-/// Connections that wait for the disk up to which a worker writes the batch itself instead of waking the log's thread.
+/// Connections that wait for the disk up to which a worker writes the batch itself instead of waking the
+/// log's thread.
 const FLUSH_HERE_PARKED_MAX: usize = 1;
 
 /// What one worker holds until the log moves: parked connections, notices, commands that wait for room.
@@ -78,13 +83,15 @@ impl<C> Tick<C> {
         self.events.is_full()
     }
 
-    /// Whether the sockets are worth another look before a batch is begun: several connections wait for it already. To write a
-    /// batch, and to wake its writer, costs more than many records. A single writer waits for nobody.
+    /// Whether the sockets are worth another look before a batch is begun: several connections wait for it
+    /// already. To write a batch, and to wake its writer, costs more than many records. A single writer waits
+    /// for nobody.
     pub fn coalesces(&self) -> bool {
         self.parked.len() > FLUSH_HERE_PARKED_MAX
     }
 
-    /// Who writes the next batch; `syncs`: replies wait for the disk; `is_needed`: something is appended, and nobody writes it.
+    /// Who writes the next batch; `syncs`: replies wait for the disk; `is_needed`: something is appended, and
+    /// nobody writes it.
     pub fn flusher(&self, syncs: bool, is_needed: impl FnOnce() -> bool) -> Flusher {
         let is_alone = (1..=FLUSH_HERE_PARKED_MAX).contains(&self.parked.len());
         if syncs && is_alone && is_needed() { Flusher::Worker } else { Flusher::LogThread }
@@ -110,12 +117,14 @@ impl<C> Tick<C> {
         parked.into_iter().chain(self.events.gate()).min()
     }
 
-    /// Takes the connections whose next commands wait for room. Without room they are to be [kept](Tick::await_log) again.
+    /// Takes the connections whose next commands wait for room. Without room they are to be
+    /// [kept](Tick::await_log) again.
     pub fn take_awaiting_log(&mut self) -> Vec<C> {
         std::mem::take(&mut self.awaiting_log)
     }
 
-    /// Takes the connections that are parked at positions up to `up_to`, where replicas have not acknowledged in time.
+    /// Takes the connections that are parked at positions up to `up_to`, where replicas have not acknowledged
+    /// in time.
     pub fn take_overdue(&mut self, up_to: Lsn) -> Vec<C> {
         let (overdue, parked) = self.parked.drain(..).partition(|(gate, _)| *gate <= up_to);
         self.parked = parked;

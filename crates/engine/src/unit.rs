@@ -517,7 +517,7 @@ impl<'k> Unit<'k> {
         self.effects.len()
     }
 
-    /// Notices for the worker to publish.
+    /// The notices of the worker.
     pub fn events(&self) -> &'k Events {
         self.events
     }

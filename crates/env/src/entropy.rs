@@ -1,6 +1,6 @@
 //! `Entropy`: random numbers from the OS, or repeatable ones from a seed.
 //!
-//! [`RealEntropy`] is the source of ids, seeds and hash keys; [`Prng`] is the small fast generator for
+//! [`RealEntropy`] is the source of ids, seeds and hash keys; [`prng::Prng`] is the small fast generator for
 //! simulations and eviction sampling.
 //! Only `RealEntropy` is fit for secrets; `Prng` and `SimEntropy` are not cryptographic.
 //!

@@ -71,7 +71,7 @@ fn main() {
     println!("hash {hash_ns:.1} ns");
 }
 
-/// Fills the keyspace and prints what that took.
+/// Fills the keyspace and prints time and memory.
 fn load(keyspace: &Keyspace, keys: u64) {
     let all: Vec<Key> = (0..keys).map(Key::new).collect();
     let before = resident_bytes();
@@ -123,7 +123,7 @@ fn set(keyspace: &Keyspace, key: &Key, hash: &KeyHash) {
     keyspace.lock(hash.slot()).apply_hashed(&effect, hash, CLOCK, &mut Freed::new());
 }
 
-/// Nanoseconds of processor time per operation: what else runs on the machine counts less than with wall
+/// Nanoseconds of processor time per operation: other processes of the machine count less than with wall
 /// time.
 fn time_ns(operations: usize, run: impl FnOnce()) -> f64 {
     let start = processor_time_ns();

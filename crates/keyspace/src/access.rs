@@ -7,7 +7,7 @@
 //! Invariants
 //! - Everything here is a pure function: the time and the randomness are arguments.
 
-/// What a new LFU counter starts with, so that a new key is not the first to be evicted.
+/// The first value of an LFU counter, so that a new key is not the first to be evicted.
 const LFU_INIT: u8 = 5;
 /// How many hits it takes to raise the counter: about one million for 255.
 const LFU_LOG_FACTOR: u64 = 10;

@@ -1,9 +1,8 @@
 //! Applying effects: the only path by which data changes.
 //!
-//! What it is: what each effect does to one slot, and the bookkeeping that follows (totals, expiry index,
-//! emptiness).
-//! What it is not: able to fail or to decide. Whatever could be refused was refused before there was an
-//! effect.
+//! What it is: the change that each effect makes to one slot, and the bookkeeping that follows (totals,
+//! expiry index, emptiness).
+//! What it is not: able to fail or to decide. Refusals come before an effect is made.
 //!
 //! Invariants
 //! - A Move applied to a guard has both keys in its slot; `LockedSlots` applies it to two.
@@ -32,7 +31,7 @@ use crate::value::Value;
 pub(crate) use fill::Filling;
 pub(crate) use relocate::apply_move_between;
 
-/// What applying an effect has done.
+/// The changes that an effect has made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Applied {
     /// Whether anything is different now: an effect that changed nothing need not be logged.
@@ -84,7 +83,7 @@ struct Deadlines {
 }
 
 impl Deadlines {
-    /// Whether the expiry heap must know: not of a deadline that is put off, which keeps the item that it has.
+    /// Whether the expiry heap needs a new item. A deadline that was postponed keeps its item.
     #[inline]
     fn needs_item(&self) -> bool {
         match (self.old.key_ms, self.new.key_ms) {
@@ -95,8 +94,8 @@ impl Deadlines {
 }
 
 impl SlotGuard<'_> {
-    /// Applies an effect whose key belongs to this slot (both keys, for a Move), or this slot's share of a global one.
-    /// Memory that would take long to free goes to `freed`.
+    /// Applies an effect whose key belongs to this slot (both keys, for a Move), or this slot's share of a
+    /// global one. Memory that would take long to free goes to `freed`.
     ///
     /// # Panics
     /// If a key belongs to another slot.
@@ -231,7 +230,7 @@ impl SlotGuard<'_> {
         self.state.extra.get_or_insert_default().capture = Some(capture);
     }
 
-    /// The buckets may have moved: tells those who fetch them ahead.
+    /// The buckets may have moved: updates the hints for prefetching.
     #[inline]
     pub(crate) fn note_buckets(&self) {
         if let Some(table) = self.state.table(DbId::ZERO) {
@@ -266,7 +265,7 @@ impl SlotGuard<'_> {
         self.publish_next_expiry();
     }
 
-    /// Gives back what an empty slot does not need, and tells the keyspace whether the slot is empty.
+    /// Frees the memory that an empty slot does not need, and tells the keyspace whether the slot is empty.
     fn settle_emptiness(&mut self) {
         let is_empty = self.state.is_empty();
         self.keyspace.occupied.set(self.slot(), !is_empty);

@@ -1,17 +1,20 @@
 //! Capturing: slots on their way into a snapshot, each exactly as it was at one moment, while writers go on.
 //!
-//! What it is: `Capture`, which walks a range of slots and writes what is in them as a stream of bytes, and `Loader`, which
-//! makes slots of such a stream. Whoever keeps the stream (a snapshot) may cut it into chunks of any size.
+//! What it is: `Capture`, which walks a range of slots and writes their content as a stream of bytes, and
+//! `Loader`, which makes slots of such a stream. The owner of the stream (a snapshot) may cut it into chunks
+//! of any size.
 //! What it is not: aware of files, threads or pace.
 //!
-//! The moment of a slot is when the walk locks it first. What is not captured under that lock is captured in further steps, each
-//! under the lock again and none of them long: entries that change before their turn are captured first (`slot`), a long list is
-//! shared, and what changes later is copied first (`long_list`), and so are the segments of other big collections
-//! (`field_map`). So all of the slot is of the moment at which its `last_lsn` was what the stream says.
+//! The moment of a slot is when the walk locks it first. The rest of a slot is captured in further steps,
+//! each under the lock again and none of them long: entries that change before their turn are captured first
+//! (`slot`), a long list is shared, and a part that changes later is copied first (`long_list`), and so are
+//! the segments of other big collections (`field_map`). So all of the slot is of the moment at which its
+//! `last_lsn` was what the stream says.
 //!
 //! # Stream
-//! For each slot a head and then rows and effects (see [`Effect`]), which on an empty slot make what was there: a row for a key
-//! whose value is one piece of memory, with that memory; Puts and effects that add to them, in order, for what is large.
+//! For each slot a head and then rows and effects (see [`crate::Effect`]), which on an empty slot make its content:
+//! a row for a key whose value is one piece of memory, with that memory; Puts and effects that add to them,
+//! in order, for a large value.
 //!
 //! ```text
 //! head:  0  u8   0xfe, which no effect begins with
@@ -25,12 +28,13 @@
 //!        3  LEB128 numbers: deadline in Unix ms if it expires; bytes of key; bytes of payload
 //!       ..  key, payload: of a string its bytes, of a collection its packed form (see `collection`)
 //! ```
-//! The libraries of functions, and the settings that belong to the data, stand among the effects of [their slot](LIBRARIES_SLOT).
+//! The libraries of functions, and the settings that belong to the data, stand among the effects of [their
+//! slot](LIBRARIES_SLOT).
 //!
 //! A slot that never had a record is left out; one that is empty now is not, because its LSN counts.
 //!
 //! Invariants
-//! - What follows a head is of its slot, till the next head.
+//! - Everything up to the next head belongs to the slot of a head.
 
 mod load;
 mod row;
@@ -120,14 +124,15 @@ impl<'k> Capture<'k> {
         self.next
     }
 
-    /// Bytes copied since the last call because they were about to change.
+    /// Bytes that were copied since the last call because they were about to change.
     pub fn take_copied_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.copied_bytes)
     }
 
-    /// Replaces `stream` by the next piece: about `aim_bytes`, never more than `max_bytes`. `None` at the end.
+    /// Replaces `stream` by the next piece: about `aim_bytes`, never more than `max_bytes`. `None` at the
+    /// end.
     ///
-    /// A piece that continues ends where the slot does, so that what must be loaded one after the other stays short.
+    /// A piece that continues ends where the slot does, so that sequential loading stays short.
     pub fn fill(&mut self, stream: &mut Vec<u8>, aim_bytes: usize, max_bytes: usize) -> Option<Captured> {
         stream.clear();
         stream.append(&mut self.carried);
@@ -191,7 +196,7 @@ impl<'k> Capture<'k> {
         keys as u32
     }
 
-    /// Goes on with what is left of the slot.
+    /// Continues with the rest of the slot.
     fn go_on(&mut self, stream: &mut Vec<u8>, wanted: usize) {
         if let Some(list) = self.lists.front_mut() {
             if list.put_some(stream, wanted) {
@@ -219,7 +224,7 @@ impl<'k> Capture<'k> {
         if self.is_in_slot {
             guard.state.extra.get_or_insert_default().capture = Some(capture);
         }
-        // What takes long is done without the lock.
+        // Long work is done without the lock.
         drop(guard);
         drop(garbage);
         if let Some(part) = part {
@@ -239,7 +244,7 @@ impl Drop for Capture<'_> {
         if let Some(capture) = &capture {
             capture.abandon(&mut guard);
         }
-        // What is detached can take long to free: not under the lock.
+        // Detached memory can take long to free: not under the lock.
         drop(guard);
         drop(capture);
     }

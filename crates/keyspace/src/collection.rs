@@ -1,8 +1,9 @@
 //! Collections: how lists, sets, sorted sets and hashes lie in memory.
 //!
-//! What it is: for each type a packed form, which is a byte string inside the entry of its key, a big form for what
-//! outgrows it, the views that read either, and what each effect does to them.
-//! What it is not: commands. Whether something may be done was decided before there was an effect.
+//! What it is: for each type a packed form, which is a byte string inside the entry of its key, a big form
+//! for a collection that outgrows it, the views that read either, and the change that each effect makes to
+//! them.
+//! What it is not: commands. Whether a change is allowed was decided before its effect was made.
 //!
 //! ```text
 //! entry: header | key | packed form          element, element, ...     one allocation with the key
@@ -10,8 +11,10 @@
 //! ```
 //!
 //! Invariants
-//! - A collection is never empty: whoever applies an effect removes the key of one that has become so. Only a stream may be.
-//! - A collection goes from packed to big and never back; which form it has shows in OBJECT ENCODING and nowhere else.
+//! - A collection is never empty: applying an effect removes the key of a collection that becomes empty. Only
+//!   a stream may be empty.
+//! - A collection goes from packed to big and never back; which form it has shows in OBJECT ENCODING and
+//!   nowhere else.
 //! - No single edit takes longer than a small piece of the collection, however large it is.
 
 mod chunk;
@@ -149,7 +152,7 @@ impl Big {
     }
 }
 
-/// What is at a key, to be read.
+/// The value of a key, for reading.
 #[derive(Clone, Copy)]
 pub enum View<'a> {
     /// Bytes.
@@ -215,7 +218,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// What edits depend on besides the effect.
+/// The limits and the clock that edits depend on besides the effect.
 pub(crate) struct Rules {
     pub(crate) limits: PackedLimits,
     /// Seeds the hashing inside big collections.
@@ -267,7 +270,8 @@ pub(crate) fn empty(
     entry
 }
 
-/// The type that an operation on a collection works on and whether it creates the key; `None` for other operations.
+/// The type that an operation on a collection works on and whether it creates the key; `None` for other
+/// operations.
 #[inline]
 pub(crate) fn edited_type(op: &KeyOp<'_>) -> Option<(ValueType, bool)> {
     match op {
@@ -300,7 +304,7 @@ pub(crate) fn edited_type(op: &KeyOp<'_>) -> Option<(ValueType, bool)> {
     }
 }
 
-/// Does an operation to an entry of its type. What would take long to free goes to `freed`.
+/// Applies an operation to an entry of its type. Memory that would take long to free goes to `freed`.
 #[inline]
 pub(crate) fn edit(entry: &mut Entry, op: &KeyOp<'_>, rules: &Rules, freed: &mut Freed) -> Applied {
     match *op {

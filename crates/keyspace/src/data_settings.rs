@@ -1,19 +1,22 @@
-//! Settings that belong to the data: what whoever has the data is to do with it, such as which channels are kept in the log.
+//! Settings that belong to the data: rules for every server that has the data, such as the channels that are
+//! kept in the log.
 //!
 //! ```text
 //! effect -> LIBRARIES_SLOT, under its lock: `ahead` -- LSN noted --> `published` -> the server, which puts them in force
 //! ```
 //!
-//! What it is: names and values, which set holds now, and what effects do to it. What it is not: what a name means, or whether a
-//! value is valid; who makes effects has looked at that, and who reads them looks again.
+//! What it is: names and values, the set that holds now, and the effects on it.
+//! What it is not: the meaning of a name, or whether a value is valid; the maker of an effect and the reader
+//! of a setting check that.
 //!
-//! They belong to the slot of the libraries of functions, so whatever splits, captures, loads or replays slots carries them, and a
-//! replica, a backup and a new leader have them.
+//! They belong to the slot of the libraries of functions, so captures, snapshots and replays of slots carry
+//! them, and a replica, a backup and a new leader have them.
 //!
 //! Invariants
-//! - Only who has locked [`LIBRARIES_SLOT`] changes them. Others see what records in the log have made.
-//! - FlushAll removes them like all that slots have, so that a log may begin with it. Whoever means only the keys puts them again
-//!   in the same record.
+//! - They change only under the lock of [`LIBRARIES_SLOT`]. Others see the changes whose records are in the
+//!   log.
+//! - FlushAll removes them like everything in a slot, so that a log may begin with it. To remove only the
+//!   keys, they are put again in the same record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +29,7 @@ use crate::keyspace::Keyspace;
 use crate::libraries::LIBRARIES_SLOT;
 use crate::slot::SlotGuard;
 
-/// What the effect of a setting takes beside its bytes, at most.
+/// The bytes of the effect of a setting besides its name and value, at most.
 const ENCODING_BYTES: usize = 16;
 
 /// A set of settings, which does not change.
@@ -61,7 +64,7 @@ impl DataSettings {
         self.iter().map(|(name, value)| name.len() + value.len() + ENCODING_BYTES).sum()
     }
 
-    /// What an effect on one setting makes of them; `None`: the same.
+    /// The settings after an effect on one of them; `None`: unchanged.
     fn after(&self, name: &[u8], value: Option<&[u8]>) -> Option<DataSettings> {
         if self.get(name) == value {
             return None;
@@ -77,7 +80,7 @@ impl DataSettings {
 
 #[derive(Debug, Default)]
 pub(crate) struct DataSettingsShelf {
-    /// What effects have made. Changed under the lock of the slot.
+    /// The state after all effects. Changed under the lock of the slot.
     ahead: Mutex<Arc<DataSettings>>,
     published: RwLock<Arc<DataSettings>>,
 }
@@ -90,7 +93,7 @@ impl Keyspace {
 }
 
 impl SlotGuard<'_> {
-    /// The settings as they are now, with what the unit that has this lock has done to them.
+    /// The settings as they are now, including changes of the unit that holds this lock.
     ///
     /// # Panics
     /// If this is not their slot.
@@ -121,7 +124,7 @@ impl SlotGuard<'_> {
         }
     }
 
-    /// What was done to settings is in the log: everybody may see it.
+    /// The changes of settings are in the log: all readers may see them.
     #[cold]
     pub(crate) fn publish_data_settings(&self) {
         let ahead = self.data_settings();

@@ -1,8 +1,9 @@
 //! Digests: whether two keyspaces hold the same data.
 //!
-//! What it is: 128 bits that depend on databases, keys, types, deadlines and content, and on nothing else: not on the forms
-//! values have in memory, nor on the order in which members and fields lie, nor on hash seeds.
-//! What it is not: proof against somebody who wants two values to look alike.
+//! What it is: 128 bits that depend on databases, keys, types, deadlines and content, and on nothing else:
+//! not on the forms values have in memory, nor on the order in which members and fields lie, nor on hash
+//! seeds.
+//! What it is not: proof against values that are made to have equal digests.
 
 use std::iter::Sum;
 
@@ -141,8 +142,8 @@ impl SlotGuard<'_> {
 }
 
 impl Keyspace {
-    /// The digest of all keys of all databases, expired ones included, and of all libraries and settings. Locks one slot at a time: exact
-    /// when nobody writes.
+    /// The digest of all keys of all databases, expired ones included, and of all libraries and settings.
+    /// Locks one slot at a time: exact when nobody writes.
     pub fn digest(&self) -> Digest {
         let slots = self.occupied.members(SlotId::FIRST, SlotId::LAST).map(|slot| self.lock(slot).digest());
         let published = self.libraries();

@@ -6,20 +6,21 @@
 //! What it is not: a command. Conditions (NX, XX, types, limits) were decided before an effect was made.
 //!
 //! Invariants
-//! - An effect touches one slot (`Scope::Slot`), all of them (`Scope::Global`) or, only Move, the slots of two keys
-//!   (`Scope::Two`). Whatever splits effects by slot must bring the two together.
-//! - Applying never fails. Effects that take something away and `SetExpiry` do nothing on an absent key; those that
-//!   add something create it. An expired but not yet deleted key is present for all of them: whoever makes an
-//!   effect that relies on the key's absence deletes it first.
-//! - An effect on a collection does nothing to a key of another type. A collection that becomes empty goes with its key.
+//! - An effect touches one slot (`Scope::Slot`), all of them (`Scope::Global`) or, only Move, the slots of
+//!   two keys (`Scope::Two`). Code that splits effects by slot must bring the two together.
+//! - Applying never fails. Effects that take something away and `SetExpiry` do nothing on an absent key;
+//!   those that add something create it. An expired but not yet deleted key is present for all of them: the
+//!   maker of an effect that relies on the key's absence deletes it first.
+//! - An effect on a collection does nothing to a key of another type. A collection that becomes empty goes
+//!   with its key.
 //! - Decoding arbitrary bytes never panics and never reads past them; every value has exactly one encoding.
 //!
 //! ```text
 //! KeyOp::Append { suffix }.on(db, key)  =  Effect::Key { db, key, op: KeyOp::Append { suffix } }
 //! ```
 //!
-//! An operation on a key is named in [`KeyOp`], encoded and decoded in `codec`, and applied in `apply` or, on a
-//! collection, in `collection`.
+//! An operation on a key is named in [`KeyOp`], encoded and decoded in `codec`, and applied in `apply` or, on
+//! a collection, in `collection`.
 //!
 //! # Encoding
 //! An effect is an opcode byte followed by the fields below; `db` is one byte 0..=15, numbers are LEB128
@@ -78,8 +79,9 @@
 //! | 0xf1 | FlushAll | |
 //! | 0xf2 | SwapDb | db, db |
 //!
-//! An id of a stream is two numbers, ms and seq; a head is the last id, the highest deleted id and the number of entries ever
-//! added; `ids` are their number and each of them; a delivery is an id, a time in Unix ms and a count.
+//! An id of a stream is two numbers, ms and seq; a head is the last id, the highest deleted id and the number
+//! of entries ever added; `ids` are their number and each of them; a delivery is an id, a time in Unix ms and
+//! a count.
 
 mod codec;
 mod items;
@@ -99,17 +101,18 @@ use crate::value::Value;
 /// One deterministic change. See the module documentation for what applying does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect<'a> {
-    /// Changes what is at a key.
+    /// Changes the value of a key.
     Key {
         /// Database of the key.
         db: DbId,
         /// The key.
         key: &'a [u8],
-        /// What is done.
+        /// The operation.
         op: KeyOp<'a>,
     },
-    /// Gives what is at the key another key, with its deadline and those of its fields, and replaces what is there. Nothing
-    /// if the key is absent, or if both are the same. As long as the names and not as the value.
+    /// Gives a value another key, with its deadline and those of its fields, and replaces the value there.
+    /// Does nothing if the key is absent, or if both are the same. Its encoding is as long as the names,
+    /// however large the value.
     Move {
         /// Database of the key.
         db: DbId,
@@ -124,10 +127,10 @@ pub enum Effect<'a> {
     Library {
         /// Its name.
         name: &'a [u8],
-        /// What it holds from now on; `None` to remove it.
+        /// Its new content; `None` to remove it.
         content: Option<LibraryContent<'a>>,
     },
-    /// Gives a setting that belongs to the data a value; or takes back what the data say of it.
+    /// Gives a setting that belongs to the data a value; or removes its value from the data.
     Setting {
         /// Its name.
         name: &'a [u8],
@@ -138,10 +141,10 @@ pub enum Effect<'a> {
     Global(GlobalOp),
 }
 
-/// What an effect does to one key.
+/// An operation on one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyOp<'a> {
-    /// Creates the key or replaces it whatever its type, with its expiry.
+    /// Creates the key or replaces its value of any type, with its expiry.
     Put {
         /// The new value.
         value: Value<'a>,
@@ -157,21 +160,22 @@ pub enum KeyOp<'a> {
     },
     /// Adds bytes to the end of a string. Keeps the expiry.
     Append {
-        /// What is added.
+        /// The added bytes or elements.
         suffix: &'a [u8],
     },
     /// Overwrites part of a string, padded with zero bytes up to `offset`. Keeps the expiry.
     SetRange {
         /// Where the bytes go, in bytes from the start of the value.
         offset: u64,
-        /// What is written.
+        /// The bytes to write.
         bytes: &'a [u8],
     },
-    /// Adds elements to one end of a list, one after the other: the last one ends up at the end. Keeps the expiry.
+    /// Adds elements to one end of a list, one after the other: the last one ends up at the end. Keeps the
+    /// expiry.
     ListPush {
         /// Where they are added.
         end: ListEnd,
-        /// What is added.
+        /// The added bytes or elements.
         items: Items<'a>,
     },
     /// Removes elements from one end of a list.
@@ -201,7 +205,7 @@ pub enum KeyOp<'a> {
         end: ListEnd,
         /// How many at most; 0 for all.
         count: u64,
-        /// What they equal.
+        /// The value of the elements.
         item: &'a [u8],
     },
     /// Adds members to a set. Keeps the expiry.
@@ -275,9 +279,9 @@ pub enum KeyOp<'a> {
         /// Their ids.
         ids: Listed<'a, StreamId>,
     },
-    /// Sets what a stream knows of the entries that it had; a last id below that of an entry is not taken.
+    /// Sets the counters and ids of a stream; a last id below that of an entry is ignored.
     StreamSetHead {
-        /// What it knows.
+        /// The counters and ids.
         head: StreamHead,
     },
     /// Makes a group of a stream, or changes where it stands; makes the stream where there is none.
@@ -308,7 +312,8 @@ pub enum KeyOp<'a> {
         /// The consumer.
         consumer: &'a [u8],
     },
-    /// Makes entries pending for a consumer that is there, and for nobody else, or changes when and how often they were delivered.
+    /// Makes entries pending for an existing consumer, and for no other, or changes the times and counts of
+    /// their deliveries.
     StreamPend {
         /// The group.
         group: &'a [u8],
@@ -326,7 +331,7 @@ pub enum KeyOp<'a> {
     },
 }
 
-/// What an effect does to whole databases.
+/// An operation on whole databases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GlobalOp {
     /// Removes every key of a database.
@@ -345,13 +350,13 @@ pub enum GlobalOp {
     },
 }
 
-/// What a library of functions holds.
+/// The content of a library of functions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LibraryContent<'a> {
     /// Its source.
     pub code: &'a [u8],
-    /// Of each function its name; a byte of [flags](crate::FunctionFlags) and one that is 1 if it has a description, else
-    /// 0; its description.
+    /// Of each function its name; a byte of [flags](crate::FunctionFlags) and one that is 1 if it has a
+    /// description, else 0; its description.
     pub functions: Items<'a>,
 }
 
@@ -364,10 +369,10 @@ pub enum ListEnd {
     Tail,
 }
 
-/// What an effect touches.
+/// The slots that an effect touches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope<'a> {
-    /// The slot of this key: of libraries and settings the one that they belong to, whatever is at that key.
+    /// The slot of this key. Libraries and settings have the slot of a fixed key.
     Slot(&'a [u8]),
     /// The slots of two keys, which may be one slot: where something is and where it goes.
     Two(&'a [u8], &'a [u8]),
@@ -407,14 +412,14 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Whether it can take away what somebody waits in: a key, or a group of a stream.
+    /// Whether it can remove a key or a group of a stream that clients wait in.
     #[inline]
     pub const fn takes_away(&self) -> bool {
         use KeyOp::{Delete, Put, StreamDropGroup};
         matches!(self, Effect::Key { op: Put { .. } | Delete | StreamDropGroup { .. }, .. })
     }
 
-    /// What the effect touches.
+    /// The slots that the effect touches.
     #[inline]
     pub const fn scope(&self) -> Scope<'a> {
         match *self {

@@ -41,7 +41,7 @@ const EXPIRING: u8 = 0x10;
 const WIDE: u8 = 0x20;
 const BIG: u8 = 0x40;
 
-/// What of the flags belongs to the value and does not change with its length or deadline.
+/// The flags that belong to the value and do not change with its length or deadline.
 const KIND_MASK: u8 = TYPE_MASK | BIG;
 
 const ALIGNMENT: usize = 8;
@@ -103,8 +103,8 @@ impl Entry {
         Entry { base }
     }
 
-    /// Makes a string the value; replaces deadline and stamp. `key` is the key that the entry has. Returns the old
-    /// entry if the new content did not fit its size class or the old value was a big collection.
+    /// Makes a string the value; replaces deadline and stamp. `key` is the key that the entry has. Returns
+    /// the old entry if the new content did not fit its size class or the old value was a big collection.
     pub(crate) fn put(
         &mut self,
         key: &[u8],
@@ -174,7 +174,8 @@ impl Entry {
         *self = fresh;
     }
 
-    /// Replaces `removed` bytes at `at` of a packed collection by the concatenation of `inserted`. Keeps all else.
+    /// Replaces `removed` bytes at `at` of a packed collection by the concatenation of `inserted`. Keeps all
+    /// else.
     pub(crate) fn splice(&mut self, at: usize, removed: usize, inserted: &[&[u8]]) {
         let old = self.as_ref();
         assert!(!old.is_big(), "the payload of a big collection is an address");
@@ -191,9 +192,10 @@ impl Entry {
         let (kind, expire_at_ms, stamp) = (old.kind(), old.expire_at_ms(), old.stamp());
         let stays = new.allocated() == shape.allocated() && new.wide == shape.wide;
         let target = if stays { self.base } else { allocate(new) };
-        // SAFETY: both allocations have the sizes of their shapes; `at + removed` is inside the old value, and
-        // the three parts together are as long as the new one. `copy_to` allows source and target to overlap, as
-        // they do when the entry stays in place; the tail is moved before anything is written over it.
+        // SAFETY: both allocations have the sizes of their shapes; `at + removed` is inside the old value,
+        // and the three parts together are as long as the new one. `copy_to` allows source and target to
+        // overlap, as they do when the entry stays in place; the tail is moved before anything is written
+        // over it.
         unsafe {
             let from = self.base.add(shape.value_offset());
             let to = target.add(new.value_offset());
@@ -245,8 +247,8 @@ impl Entry {
         })
     }
 
-    /// The entry under another key, with all else as it was, and the old allocation if there is a new one. A big collection
-    /// is not touched, and nothing at all is copied if the keys are of one length.
+    /// The entry under another key, with all else as it was, and the old allocation if there is a new one. A
+    /// big collection is not touched, and nothing at all is copied if the keys are of one length.
     pub(crate) fn rekeyed(mut self, key: &[u8]) -> (Entry, Option<Entry>) {
         let old = self.as_ref();
         let shape = old.shape();
@@ -491,8 +493,8 @@ impl<'a> EntryRef<'a> {
         self.shape().allocated() + self.big().map_or(0, Big::bytes)
     }
 
-    /// Before when no field of the hash expires, Unix time in milliseconds; `None` for another type or if none has a
-    /// deadline.
+    /// Before when no field of the hash expires, Unix time in milliseconds; `None` for another type or if
+    /// none has a deadline.
     #[inline]
     pub(crate) fn next_field_deadline_ms(&self) -> Option<u64> {
         match self.big()? {

@@ -2,7 +2,7 @@
 //!
 //! What it is: Redis' approximation of LRU, LFU and TTL order without any list through the entries.
 //! What it is not: the eviction itself. The caller logs and applies a Delete of the candidate, like any other
-//! effect.
+//! effect is made.
 //!
 //! A sample is a random occupied slot and a random entry of it. Slots of different size make this uneven: an
 //! entry of a slot with many entries comes up less often. Without hash tags slots are about the same size.
@@ -50,7 +50,7 @@ pub enum EvictionPolicy {
 }
 
 impl EvictionPolicy {
-    /// What the access stamps have to mean under this policy.
+    /// The meaning of the access stamps under this policy.
     pub const fn access_policy(self) -> AccessPolicy {
         match self {
             EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu => AccessPolicy::Lfu,
@@ -100,7 +100,7 @@ impl Keyspace {
     /// The same, with slots locked by `lock`.
     ///
     /// # Errors
-    /// What `lock` says of a slot that it does not lock.
+    /// The error of `lock` for a slot that it does not lock.
     pub fn random_key_locking<'k, G: Borrow<SlotGuard<'k>>, E>(
         &self,
         lock: impl Fn(SlotId) -> Result<G, E>,
@@ -140,7 +140,7 @@ impl Keyspace {
     /// evicts nothing or no entry was found that it may evict. Slots are locked by `lock`.
     ///
     /// # Errors
-    /// What `lock` says of a slot that it does not lock.
+    /// The error of `lock` for a slot that it does not lock.
     pub fn sample_for_eviction<'k, E>(
         &'k self,
         lock: impl Fn(SlotId) -> Result<SlotGuard<'k>, E>,

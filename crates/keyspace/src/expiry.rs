@@ -1,13 +1,14 @@
 //! The expiry index of one slot: which key is due next.
 //!
 //! What it is: a heap of (deadline, place) items. Items are not removed when a deadline changes; one is stale
-//! when no entry at its place has its deadline. A deadline that is put off keeps the item that it has, which is
-//! made anew when it is due: what is put off again and again (sessions, counters) costs nothing till then.
+//! when no entry at its place has its deadline. A deadline that is postponed keeps its item, which is renewed
+//! when it is due: a deadline that is postponed again and again (sessions, counters) costs nothing until
+//! then.
 //! What it is not: the truth about deadlines, which entries hold; nor a clock.
 //!
 //! Invariants (kept by `slot`)
-//! - Every entry with a deadline has an item at its place that is not later, except between `expired_keys` and
-//!   the Delete.
+//! - Every entry with a deadline has an item at its place that is not later, except between `expired_keys`
+//!   and the Delete.
 //! - There are at most `2 * live + SLACK` items.
 
 use std::cmp::Reverse;

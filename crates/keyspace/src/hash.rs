@@ -1,7 +1,7 @@
 //! Hashing of keys: the slot (CRC16 with hash tags) and the position inside the slot's table.
 //!
 //! What it is: `slot_of`, which every Redis Cluster client computes too and which therefore never changes,
-//! and `KeyHash`, everything the keyspace ever needs to know about a key but its bytes.
+//! and `KeyHash`, all facts about a key that the keyspace needs, except its bytes.
 //! What it is not: stored anywhere on disk. The seeded half differs from process to process.
 //!
 //! Invariants
@@ -88,7 +88,8 @@ fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// `CRC_TABLES[n][b]`: what byte `b` followed by `n` zero bytes adds to a CRC16/XMODEM (polynomial 0x1021).
+/// `CRC_TABLES[n][b]`: the contribution of byte `b`, followed by `n` zero bytes, to a CRC16/XMODEM
+/// (polynomial 0x1021).
 static CRC_TABLES: [[u16; 256]; 8] = crc_tables();
 
 const fn crc_tables() -> [[u16; 256]; 8] {
@@ -117,8 +118,8 @@ const fn crc_tables() -> [[u16; 256]; 8] {
     tables
 }
 
-/// CRC16/XMODEM, eight bytes per step: the table lookups of one step do not wait for each other. Zero bytes at the start do
-/// not change this CRC, so a length that is no multiple of eight is filled up there.
+/// CRC16/XMODEM, eight bytes per step: the table lookups of one step do not wait for each other. Zero bytes
+/// at the start do not change this CRC, so a length that is no multiple of eight is filled up there.
 #[inline]
 fn crc16(bytes: &[u8]) -> u16 {
     let (head, chunks) = bytes.as_rchunks::<8>();

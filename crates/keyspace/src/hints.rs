@@ -1,7 +1,9 @@
-//! Where the bucket arrays are: one word per slot, readable without its lock, so that a bucket can be fetched ahead.
+//! Where the bucket arrays are: one word per slot, readable without its lock, so that a bucket can be fetched
+//! ahead.
 //!
-//! What it is: an address and a length that were right a moment ago, for prefetching only. What it is not: a way to the
-//! table. The address is never dereferenced; prefetching a stale one is harmless.
+//! What it is: an address and a length that were right a moment ago, for prefetching only.
+//! What it is not: a way to the table. The address is never dereferenced; prefetching a stale one is
+//! harmless.
 //!
 //! Covers database 0 and tables of fewer than 65 536 buckets; others are fetched when they are used.
 

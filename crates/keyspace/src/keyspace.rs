@@ -1,6 +1,6 @@
 //! `Keyspace`: all slots.
 //!
-//! What it is: the owner of the slots and of what is known about them without locks; hashing, locking,
+//! What it is: the owner of the slots and of the facts about them that need no lock; hashing, locking,
 //! prefetching.
 //! What it is not: a place where data changes (see `apply`), nor anything that does I/O or knows the time.
 
@@ -80,7 +80,7 @@ impl Keyspace {
         self.packed_limits.store(limits);
     }
 
-    /// What edits of collections depend on.
+    /// The limits and the clock that edits of collections depend on.
     #[inline]
     pub(crate) fn rules(&self) -> Rules {
         Rules { limits: self.packed_limits.load(), seed: self.collection_seed }
@@ -120,8 +120,8 @@ impl Keyspace {
         }
     }
 
-    /// For several commands on one key: starts loading the members that they name, if the key holds a big hash, set or sorted
-    /// set. Does nothing if the slot is locked.
+    /// For several commands on one key: starts loading the members that they name, if the key holds a big
+    /// hash, set or sorted set. Does nothing if the slot is locked.
     pub fn prefetch_members<'m>(
         &self,
         db: DbId,
@@ -137,8 +137,8 @@ impl Keyspace {
         }
     }
 
-    /// Whether a Move from a slot to another may be logged now: both are locked. It may not if the snapshot in progress has
-    /// the destination without the value and will have the source without it, too.
+    /// Whether a Move from a slot to another may be logged now: both are locked. It may not if the snapshot
+    /// in progress has the destination without the value and will have the source without it, too.
     pub fn may_move(&self, from: SlotId, to: SlotId) -> bool {
         self.captured.contains(from) || !self.captured.contains(to)
     }
@@ -199,7 +199,7 @@ impl Keyspace {
         self.totals.bytes()
     }
 
-    /// What of [`Keyspace::bytes`] is not entries. Looks at every slot; leaves out those that are locked, so it never waits.
+    /// The part of [`Keyspace::bytes`] that is not entries. Skips locked slots, so it never waits.
     pub fn index_bytes(&self) -> IndexBytes {
         let mut sum = IndexBytes::default();
         for slot in &self.slots {

@@ -4,7 +4,8 @@
 //! effects, SCAN, expiry, sampling for eviction. `Keyspace::lock` gives a `SlotGuard`: reads are methods of
 //! it, and `SlotGuard::apply` of an `Effect` is the only way anything changes.
 //! What it is not: a server. No I/O, no clock (`now_ms` is an argument), no randomness but seeds, no
-//! commands, no log: whoever applies an effect writes it to the log under the same guard and notes the LSN.
+//! commands, no log: the caller that applies an effect writes it to the log under the same guard and notes
+//! the LSN.
 //!
 //! Invariants
 //! - An entry is only reachable through the locked slot that its key hashes to.

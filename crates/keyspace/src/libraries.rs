@@ -1,23 +1,24 @@
 //! Libraries: the functions that clients have loaded, by name.
 //!
 //! ```text
-//! effect -> slot 0, under its lock: `Shelf::ahead` -- LSN noted --> `Shelf::published` -> whoever calls a function, no lock of a slot
+//! effect -> slot 0, under its lock: `Shelf::ahead` -- LSN noted --> `Shelf::published` -> calls of functions, without a slot's lock
 //! ```
 //!
-//! What it is: sets of libraries that never change, which set holds now, and what effects do to it.
-//! What it is not: able to run or to understand code: what a library registers was found out before there was an effect. Nor
-//! keys: nothing that reads, counts or scans keys meets a library.
+//! What it is: immutable sets of libraries, the set that holds now, and the effects on it.
+//! What it is not: able to run or to understand code: the functions of a library were determined before its
+//! effect was made. Nor keys: nothing that reads, counts or scans keys meets a library.
 //!
-//! Libraries belong to [`LIBRARIES_SLOT`]. So its lock orders their changes, its LSN says up to where they are in memory, and
-//! whatever splits, captures, loads or replays slots carries them without knowing them.
+//! Libraries belong to [`LIBRARIES_SLOT`]. So its lock orders their changes, its LSN says up to where they
+//! are in memory, and captures, snapshots and replays of slots carry them without knowing them.
 //!
 //! Invariants
-//! - Only who has locked [`LIBRARIES_SLOT`] changes libraries, or sees a change whose record has no LSN yet. Others see what
-//!   was published when an LSN was noted last, with that LSN: a reply that depends on it waits for that.
-//! - A function has one library: names of functions are compared without their case, and whoever makes an effect has made
-//!   sure that they are unique.
-//! - FlushAll removes libraries like all that slots have, so that a log may begin with it. Whoever wants to keep them puts
-//!   them again in the same record.
+//! - Only the holder of the lock of [`LIBRARIES_SLOT`] changes libraries, or sees a change whose record has
+//!   no LSN yet. Others see the set that was published when an LSN was noted last, with that LSN: a reply
+//!   that depends on it waits for that.
+//! - A function has one library: names of functions are compared without their case, and the maker of an
+//!   effect has made sure that they are unique.
+//! - FlushAll removes libraries like everything in a slot, so that a log may begin with it. A caller that
+//!   keeps them puts them again in the same record.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,20 +36,21 @@ use crate::slot::SlotGuard;
 /// The slot that libraries belong to.
 pub const LIBRARIES_SLOT: SlotId = SlotId::FIRST;
 
-/// What the effect of a library takes beside its bytes, for itself and for each function: lengths and marks.
+/// The bytes of the effect of a library besides its content, for itself and for each function: lengths and
+/// marks.
 const ENCODING_BYTES: usize = 32;
 
 /// The key whose slot that is: the empty one.
 pub(crate) const LIBRARIES_KEY: &[u8] = b"";
 
-/// What a function says of itself: bits.
+/// The declared flags of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FunctionFlags(u8);
 
 impl FunctionFlags {
     /// It changes nothing.
     pub const NO_WRITES: FunctionFlags = FunctionFlags(1);
-    /// It may add data when memory is scarce.
+    /// It may add data when there is no memory for it.
     pub const ALLOW_OOM: FunctionFlags = FunctionFlags(1 << 1);
     /// It may run on a replica that has lost its leader.
     pub const ALLOW_STALE: FunctionFlags = FunctionFlags(1 << 2);
@@ -90,11 +92,11 @@ impl FunctionFlags {
 /// A function of a library.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
-    /// The name by which it is called.
+    /// What it is called by.
     pub name: Box<[u8]>,
-    /// What it says of itself in words.
+    /// Its description.
     pub description: Option<Box<[u8]>>,
-    /// The declared flags.
+    /// What it says of itself.
     pub flags: FunctionFlags,
 }
 
@@ -130,7 +132,7 @@ impl Library {
         apply(&Effect::Library { name: &self.name, content: Some(content) })
     }
 
-    /// What an effect puts. An odd item at the end is left out.
+    /// The library of an effect. An incomplete function at the end is left out.
     fn of_effect(name: &[u8], LibraryContent { code, functions }: LibraryContent<'_>) -> Library {
         let mut items = functions.iter();
         let next = || {
@@ -166,7 +168,7 @@ impl Libraries {
         self.by_name.values()
     }
 
-    /// The function of this name, whatever its case, and its library.
+    /// The function of this name, in any case, and its library.
     pub fn function(&self, name: &[u8]) -> Option<(&Arc<Library>, &Function)> {
         let index = self.functions.get_or_init(|| self.index());
         let (library, index) = index.get(&*name.to_ascii_lowercase())?;
@@ -198,7 +200,7 @@ impl Libraries {
         self.bytes() + ENCODING_BYTES * (self.len() + self.functions_len())
     }
 
-    /// What an effect on one library makes of them; `None`: the same.
+    /// The libraries after an effect on one of them; `None`: unchanged.
     fn after(&self, name: &[u8], content: Option<LibraryContent<'_>>) -> Option<Libraries> {
         let mut by_name = self.by_name.clone();
         match content {
@@ -245,7 +247,7 @@ pub struct Published {
 
 #[derive(Debug)]
 pub(crate) struct Shelf {
-    /// What effects have made. Changed under the lock of the slot.
+    /// The state after all effects. Changed under the lock of the slot.
     ahead: Mutex<Arc<Libraries>>,
     published: RwLock<Published>,
     /// That of `published`, to be looked at without its lock.
@@ -278,7 +280,7 @@ impl Keyspace {
 }
 
 impl SlotGuard<'_> {
-    /// The libraries as they are now, with what the unit that has this lock has done to them.
+    /// The libraries as they are now, including changes of the unit that holds this lock.
     ///
     /// # Panics
     /// If this is not their slot.
@@ -309,7 +311,7 @@ impl SlotGuard<'_> {
         }
     }
 
-    /// What was done to libraries is in the log: everybody may see it.
+    /// The changes of libraries are in the log: all readers may see them.
     #[cold]
     pub(crate) fn publish_libraries(&self) {
         let shelf = &self.keyspace.shelf;

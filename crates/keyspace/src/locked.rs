@@ -1,7 +1,7 @@
 //! Several locked slots.
 //!
 //! What it is: the guards of a command that touches more than one slot, in ascending order.
-//! What it is not: a transaction. Nothing is undone; whoever holds it has validated before.
+//! What it is not: a transaction. Nothing is undone; the caller has validated before.
 
 use lsn::Lsn;
 use smallvec::SmallVec;
@@ -72,7 +72,8 @@ impl<'k> LockedSlots<'k> {
         self.guards.len() == SLOT_COUNT
     }
 
-    /// Applies an effect to the slot of its key or, a Move, to the slots of both, or a global effect to all slots.
+    /// Applies an effect to the slot of its key or, a Move, to the slots of both, or a global effect to all
+    /// slots.
     ///
     /// # Panics
     /// If a slot of the effect is not locked.
@@ -115,7 +116,7 @@ impl<'k> LockedSlots<'k> {
         guard.apply_hashed(effect, hash, clock, freed)
     }
 
-    /// The largest `last_lsn` of these slots: what a reply that read them waits for. `Lsn::ZERO` for no
+    /// The largest `last_lsn` of these slots: the gate of a reply that read them. `Lsn::ZERO` for no
     /// slots.
     pub fn last_lsn(&self) -> Lsn {
         self.guards.iter().map(SlotGuard::last_lsn).max().unwrap_or(Lsn::ZERO)

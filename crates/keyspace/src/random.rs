@@ -2,7 +2,8 @@
 
 use prng::Prng;
 
-/// Visits `count` of the `len` items, all if there are no more: each with the same chance, in the order in which they come.
+/// Visits `count` of the `len` items, all if there are no more: each with the same chance, in the order in
+/// which they come.
 pub(crate) fn sample<T>(
     items: impl Iterator<Item = T>,
     len: usize,

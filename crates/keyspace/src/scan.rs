@@ -29,7 +29,7 @@ const POSITION_BITS: u32 = 17;
 pub struct ScanCursor(u64);
 
 impl ScanCursor {
-    /// The start of a scan, and what the last call returns.
+    /// The start of a scan, and the result of its last call.
     pub const START: ScanCursor = ScanCursor(0);
 
     /// The cursor that a client sent. Any number is accepted; one that no call returned scans from somewhere
@@ -75,7 +75,7 @@ impl Keyspace {
     /// The same, with slots locked by `lock`.
     ///
     /// # Errors
-    /// What `lock` says of a slot that it does not lock.
+    /// The error of `lock` for a slot that it does not lock.
     pub fn scan_locking<'k, G: Borrow<SlotGuard<'k>>, E>(
         &self,
         lock: impl Fn(SlotId) -> Result<G, E>,

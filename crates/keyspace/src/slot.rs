@@ -5,8 +5,8 @@
 //! What it is not: where effects are applied (see `apply`), nor aware of other slots.
 //!
 //! Invariants
-//! - Whoever locks several slots locks them in ascending `SlotId` order; `Keyspace::lock_many` and `lock_all`
-//!   do. Two threads can therefore never wait for each other, whatever sets of slots they lock.
+//! - Several slots are locked in ascending `SlotId` order; `Keyspace::lock_many` and `lock_all`
+//!   do. Two threads can therefore never wait for each other.
 //! - `last_lsn` never goes back.
 //! - `next_expiry_ms` is the deadline of the first item of the expiry heaps, `u64::MAX` if there is none. It
 //!   is written under the lock and read without it.
@@ -47,7 +47,7 @@ impl Slot {
     }
 }
 
-/// What the lock of a slot protects.
+/// The data that the lock of a slot protects.
 pub(crate) struct SlotState {
     pub(crate) last_lsn: Lsn,
     /// The table of database 0.
@@ -55,7 +55,7 @@ pub(crate) struct SlotState {
     pub(crate) extra: Option<Box<Extra>>,
 }
 
-/// What most slots do not need.
+/// The parts that most slots do not need.
 #[derive(Default)]
 pub(crate) struct Extra {
     /// The tables of databases 1..=15.
@@ -95,7 +95,7 @@ impl SlotState {
         DbId::all().filter_map(|db| Some((db, self.table(db)?)))
     }
 
-    /// What a database of this slot contributes to the totals; without the expiry heap.
+    /// The contribution of a database of this slot to the totals, without the expiry heap.
     #[inline]
     pub(crate) fn tally(&self, db: DbId) -> Tally {
         self.table(db).map_or_else(Tally::default, |table| Tally {
@@ -134,8 +134,8 @@ impl SlotState {
         self.tables().all(|(_, table)| table.len() == 0)
     }
 
-    /// The entries with the deadline of an item of the heap, none if it is stale. Returns the item of those at its place that
-    /// have later ones: it may be the only one that they have.
+    /// The entries with the deadline of an item of the heap, none if it is stale. Returns the item of those
+    /// at its place that have later ones: it may be the only one that they have.
     pub(crate) fn for_each_due<'s>(
         &'s self,
         item: Item,
@@ -192,7 +192,8 @@ impl<'k> SlotGuard<'k> {
         self.uncounted.note(db, before, after);
     }
 
-    /// How many keys of a database are more, or fewer, in this slot than [`Keyspace::len`] says until it is unlocked.
+    /// How many keys of a database are more, or fewer, in this slot than [`Keyspace::len`] says until it is
+    /// unlocked.
     pub fn uncounted_keys(&self, db: DbId) -> i64 {
         self.uncounted.keys(db) as i64
     }
@@ -236,7 +237,7 @@ impl<'k> SlotGuard<'k> {
         self.state.table(db)?.get(hash, key)
     }
 
-    /// As `get` at the clock's time, and notes the access. One lookup: what a GET wants.
+    /// As `get` at the clock's time, and notes the access. One lookup, for GET.
     #[inline]
     pub fn get_and_touch(
         &mut self,
@@ -322,9 +323,9 @@ impl<'k> SlotGuard<'k> {
         self.publish_next_expiry();
     }
 
-    /// Takes hashes with due fields out of the expiry index, earliest first, until it has added about `max` fields to
-    /// `out` or no other is due. The caller logs and applies a HashRemove for each under this guard; a field that is not
-    /// removed stays invisible to reads but does not come up here again.
+    /// Takes hashes with due fields out of the expiry index, earliest first, until it has added about `max`
+    /// fields to `out` or no other is due. The caller logs and applies a HashRemove for each under this
+    /// guard; a field that is not removed stays invisible to reads but does not come up here again.
     pub fn expired_fields(&mut self, now_ms: u64, max: usize, out: &mut Vec<DueFields>) {
         let mut left = max;
         while left > 0
@@ -399,7 +400,7 @@ impl<'k> SlotGuard<'k> {
         }
     }
 
-    /// What an item that was taken out stood for beside what was due, comes up later.
+    /// If the item of the heap stood for more than the due fields, it comes up later.
     fn push_later(&mut self, later: Option<Item>) {
         if let (Some(extra), Some(later)) = (&mut self.state.extra, later) {
             extra.heap.push(later);
@@ -416,7 +417,7 @@ impl<'k> SlotGuard<'k> {
         }
     }
 
-    /// Makes what other threads see of the expiry heaps agree with them.
+    /// Updates the figures of the expiry heaps that other threads see.
     pub(crate) fn publish_next_expiry(&self) {
         let first = self.first_item().into_iter().chain(self.first_field_item()).min();
         let next_ms = first.map_or(NEVER, |item| item.deadline_ms);

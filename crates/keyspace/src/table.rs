@@ -194,7 +194,8 @@ impl Table {
         entry
     }
 
-    /// Takes all entries out, in the order of their buckets. What `take` leaves by unwinding is leaked.
+    /// Takes all entries out, in the order of their buckets. The entries that `take` leaves by unwinding
+    /// leak.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(Entry)) {
         let buckets = std::mem::take(&mut self.buckets);
         (self.len, self.expiring, self.entry_bytes) = (0, 0, 0);
@@ -327,7 +328,7 @@ impl<'t> Occupied<'t> {
     }
 }
 
-/// Returns an entry that was taken for a change to its place, whatever happened to it.
+/// Returns an entry that was taken for a change to its place.
 struct WriteBack<'o, 't> {
     occupied: &'o mut Occupied<'t>,
     old: Word,
@@ -351,7 +352,8 @@ impl Drop for WriteBack<'_, '_> {
     }
 }
 
-/// The bucket, out of `buckets`, where the entry of a key at this position belongs: buckets are in position order.
+/// The bucket, out of `buckets`, where the entry of a key at this position belongs: buckets are in position
+/// order.
 #[inline]
 pub(crate) fn home_of(position: u32, buckets: usize) -> usize {
     ((u64::from(position) * buckets as u64) >> 24) as usize

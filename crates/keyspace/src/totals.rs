@@ -5,9 +5,9 @@
 //! is exact when nobody writes.
 //!
 //! Invariants
-//! - Keys are counted when the slot is unlocked that they are in, so whoever reads a sum and then the end of the log has seen
-//!   nothing behind that: no key of a unit that has not ended, and perhaps will be undone. Bytes are counted at once: they are
-//!   memory, whatever becomes of the unit.
+//! - Keys are counted when the slot is unlocked that they are in, so a reader of a sum and then of the end of
+//!   the log has seen nothing behind that: no key of a unit that has not ended, and perhaps will be undone.
+//!   Bytes are counted at once: they are memory, whether the unit is undone or not.
 //! - Every thread adds to one stripe; stripes hold wrapping parts that may be negative, only their sum means
 //!   something.
 
@@ -23,7 +23,7 @@ use crate::id::{DB_COUNT, DbId};
 /// More threads than this share stripes, which costs time but stays correct.
 const STRIPES: usize = 64;
 
-/// What one database of one slot contributes; the bytes are those of the whole slot.
+/// The contribution of one database of one slot; the bytes are those of the whole slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) keys: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Tally {
     pub(crate) bytes: u64,
 }
 
-/// What became of the numbers of keys of a locked slot and is not in the totals yet, by database.
+/// The changes of the numbers of keys of a locked slot that are not in the totals yet, by database.
 #[derive(Debug, Default)]
 pub(crate) struct Uncounted(SmallVec<[(DbId, Counts); 1]>);
 

@@ -40,8 +40,8 @@ impl ValueType {
     }
 }
 
-/// A value on its way into the keyspace, borrowed from a command or a log record. What is there is read through a
-/// [`View`](crate::View).
+/// A value on its way into the keyspace, borrowed from a command or a log record. An existing value is read
+/// through a [`View`](crate::View).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value<'a> {
     /// Bytes.

@@ -5,12 +5,13 @@
 //!        '---------------- GiveUp: timeout or abort; writes resume ----------------------'
 //! ```
 //!
-//! What it is: when the replica may be promoted. What it is not: the end of writes, or the connection to the
-//! replica.
+//! What it is: when the replica may be promoted.
+//! What it is not: the end of writes, or the connection to the replica.
 //!
 //! Invariants
 //! - The replica is promoted only when it has the whole log, unless the loss of the rest is allowed
-//!   ([`Handover::new`], `force`). A snapshot may append an empty batch meanwhile: the end is looked at in each step.
+//!   ([`Handover::new`], `force`). A snapshot may append an empty batch meanwhile: the end is looked at in
+//!   each step.
 //! - Once the replica may have been told to lead, this server never resumes writes by itself: two leaders are
 //!   worse than none.
 
@@ -51,8 +52,8 @@ impl Handover {
         Handover { until_ms, force }
     }
 
-    /// Decides, for a log that ends at `end` and a replica whose log is durable up to `flushed`; `None`: it is not
-    /// connected.
+    /// Decides, for a log that ends at `end` and a replica whose log is durable up to `flushed`; `None`: it
+    /// is not connected.
     pub fn step(&self, now_ms: u64, end: Lsn, flushed: Option<Lsn>, is_aborted: bool) -> HandoverStep {
         if is_aborted {
             return HandoverStep::GiveUp(GaveUp::Aborted);

@@ -41,8 +41,8 @@ impl Leading {
         self.retention.set_limits(bytes_max, away_ms_max);
     }
 
-    /// The first batch of this leader's epoch ends at `floor`: nothing is committed before it. The connections of
-    /// replicas end with the epoch before.
+    /// The first batch of this leader's epoch ends at `floor`: nothing is committed before it. The
+    /// connections of replicas end with the epoch before.
     pub fn begin_at(&mut self, floor: Lsn) {
         self.acks.begin_at(floor);
     }

@@ -185,14 +185,14 @@ impl<A: PartialEq> Role<A> {
         self.is_read_only = is_read_only;
     }
 
-    /// A replica is about to be told to lead, in an epoch above `epoch`. From now on this server takes no writes,
-    /// not even after a restart: to be remembered before the replica is told.
+    /// A replica is about to be told to lead, in an epoch above `epoch`. From now on this server takes no
+    /// writes, not even after a restart: to be remembered before the replica is told.
     pub fn yield_to_replica(&mut self, epoch: u32) {
         self.fence(epoch.saturating_add(1));
     }
 
-    /// The replica has refused to lead: this server leads on, unless another server has fenced it meanwhile. To be
-    /// remembered. `epoch` is that of [`Role::yield_to_replica`].
+    /// The replica has refused to lead: this server leads on, unless another server has fenced it meanwhile.
+    /// To be remembered. `epoch` is that of [`Role::yield_to_replica`].
     pub fn resume(&mut self, epoch: u32) {
         if self.remembered.fenced_by == epoch.saturating_add(1) {
             (self.remembered.fenced_by, self.remembered.is_unconfirmed) = (0, false);

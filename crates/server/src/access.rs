@@ -1,7 +1,7 @@
 //! Passwords, and who may connect at all: one answer for the Redis port and the HTTP port.
 //!
-//! Users: `default` with `requirepass`; over HTTP also `admin-user` with `admin-password`. While no password is set,
-//! protected mode serves only clients on this machine.
+//! Users: `default` with `requirepass`; over HTTP also `admin-user` with `admin-password`. While no password
+//! is set, protected mode serves only clients on this machine.
 
 use std::{
     net::SocketAddr,

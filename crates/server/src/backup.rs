@@ -54,8 +54,8 @@ impl Backups {
         }
     }
 
-    /// Ends the sessions that are over one of their limits, and removes the files that they alone have kept. Called
-    /// once a second.
+    /// Ends the sessions that are over one of their limits, and removes the files that they alone have kept.
+    /// Called once a second.
     pub(crate) fn end_due(&self) {
         let Some(log) = self.log.get() else { return };
         let retained_bytes_max = self.config.current().integer(Key::BackupRetentionBytes);

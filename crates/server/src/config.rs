@@ -9,8 +9,8 @@
 //! What it is not: the table of settings or their files (crate `settings`).
 //!
 //! Invariants
-//! - An observer is called once with the settings in force when it is added, then with every change, one change at a
-//!   time.
+//! - An observer is called once with the settings in force when it is added, then with every change, one
+//!   change at a time.
 
 pub(crate) mod changing;
 mod clients_max;

@@ -6,8 +6,8 @@
 //! thread "compaction": the next generation of a file, in steps
 //! ```
 //!
-//! What it is: the jobs in the background. What it is not: a document (crate `documents`) or its protocol (crate
-//! `couch`).
+//! What it is: the jobs in the background.
+//! What it is not: a document (crate `documents`) or its protocol (crate `couch`).
 
 mod compacting;
 mod copying;

@@ -1,11 +1,12 @@
 //! The parts of a server, and how they are wired.
 //!
-//! Each part takes those that it depends on when it is made, so this is the one place that shows the whole. Jobs in
-//! the background hold only what they use; workers, INFO and metrics, which use almost everything, hold [`Parts`].
+//! Each part takes those that it depends on when it is made, so this is the one place that shows the whole.
+//! Jobs in the background hold only what they use; workers, INFO and metrics, which use almost everything,
+//! hold [`Parts`].
 //!
 //! Invariants
-//! - No part holds [`Parts`], and no two parts hold each other: when an incarnation of the server ends, its memory is
-//!   freed before the next one begins.
+//! - No part holds [`Parts`], and no two parts hold each other: when an incarnation of the server ends, its
+//!   memory is freed before the next one begins.
 
 use std::{
     path::PathBuf,

@@ -400,7 +400,7 @@ impl Node {
         leader::relay_options(self.options.read().flush_bytes)
     }
 
-    /// The parts of a [`join::Claim`] besides the log: the highest epoch followed, and the id of this
+    /// The parts of a [`replication::join::Claim`] besides the log: the highest epoch followed, and the id of this
     /// replica.
     fn claim(&self) -> (u32, ReplicaId) {
         let seen_epoch = self.role.lock().remembered().seen_epoch;

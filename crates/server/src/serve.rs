@@ -6,8 +6,9 @@
 //! its end: no more connections -> workers send what is durable -> perhaps a snapshot -> the log is closed
 //! ```
 //!
-//! A life ends with the process, as a rule. A leader that becomes a replica, and a replica whose log has to be cut or replaced,
-//! need an empty memory: another life begins, on the same ports, with the settings as they are by then. Clients connect anew.
+//! A life ends with the process, as a rule. A leader that becomes a replica, and a replica whose log has to
+//! be cut or replaced, need an empty memory: another life begins, on the same ports, with the settings as
+//! they are by then. Clients connect anew.
 //!
 //! Invariants
 //! - Nothing of a life outlives it but the lock, the ports and the settings.
@@ -77,10 +78,12 @@ const REPORT_PERIOD: Duration = Duration::from_secs(2);
 const SHOW_PERIOD: Duration = Duration::from_millis(200);
 /// Memory for nodes of indexes of document databases.
 const INDEX_CACHE_BYTES: u64 = 32 << 20;
-/// How long pages that nothing uses are kept. Documents are in memory for a second or two, until they are saved; with the 10 ms of
-/// the allocator, a tenth of the CPU time of `_bulk_docs` went into getting the same memory again.
+/// How long pages that nothing uses are kept. Documents are in memory for a second or two, until they are
+/// saved; with the 10 ms of the allocator, a tenth of the CPU time of `_bulk_docs` went into getting the same
+/// memory again.
 const UNUSED_KEPT_MS: u16 = 250;
-/// Workers by default, where there is only one core: the second one takes connections while the first one is at something.
+/// Workers by default, where there is only one core: the second one takes connections while the first one is
+/// at something.
 const WORKERS_MIN: usize = 2;
 
 /// Why the server did not start or had to stop; the message says what to do.
@@ -89,7 +92,7 @@ pub enum ServeError {
     /// Another server uses the directory, or it cannot be locked.
     #[error(transparent)]
     Lock(#[from] env::LockError),
-    /// The directory is not a data directory.
+    /// The directory is not for a server.
     #[error(transparent)]
     Foreign(#[from] Foreign),
     /// An address, thread or runtime was refused by the OS.
@@ -468,7 +471,8 @@ fn report(progress: &LoadProgress) {
     }
 }
 
-/// Indexes are derived from the databases: they have a directory of their own, which may be removed while nobody serves.
+/// Indexes are derived from the databases: they have a directory of their own, which may be removed while
+/// nobody serves.
 fn open_indexes(process: &Process, documents: &Documents) -> Result<Indexes, ServeError> {
     let databases: Vec<_> = documents.all().iter().map(|database| database.id()).collect();
     let (cache, dir) =
@@ -527,7 +531,8 @@ async fn notice_loss(disk: &HeldDisk) -> LockLost {
     }
 }
 
-/// The log is poisoned, or must not be written: whoever waits is told, then the process ends. Nothing is retried.
+/// The log is poisoned, or must not be written: whoever waits is told, then the process ends. Nothing is
+/// retried.
 fn log_failed(error: &dyn std::error::Error, mailboxes: &[Mailbox], disk: &HeldDisk) -> ! {
     let (done, finished) = mpsc::channel();
     for mailbox in mailboxes {

@@ -4,8 +4,9 @@
 //! publishers -> engine::conversation::Conversation -> executor -> log -- LogMessages -> pubsub's Followers -> followers, who take what they like
 //! ```
 //!
-//! What it is: one life of a server with the product's own thread of durable channels, step by step, and what everybody was told in
-//! it. What it is not: a client of the live path.
+//! What it is: one life of a server with the product's own thread of durable channels, step by step, and what
+//! everybody was told in it.
+//! What it is not: a client of the live path.
 //!
 //! Invariants
 //! - A publisher numbers its messages for each channel, so what is lost, repeated or invented shows.

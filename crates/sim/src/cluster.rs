@@ -77,7 +77,8 @@ impl Cluster {
         let order = |id| if id == 0 { Order::Lead } else { Order::Follow(0) };
         let mut durability = |_| if prng.chance(85) { Durability::Strict } else { Durability::Interval };
         let durabilities: Vec<Durability> = (0..options.nodes).map(&mut durability).collect();
-        // The judge calls committed what is on the leader's disk, which replicas may be ahead of where it syncs in intervals.
+        // The judge calls committed what is on the leader's disk, which replicas may be ahead of where it
+        // syncs in intervals.
         let is_strict = durabilities.iter().all(|durability| *durability == Durability::Strict);
         let awaits_acks = options.acks > 0 || !is_strict;
         let node =

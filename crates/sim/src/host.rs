@@ -21,7 +21,8 @@ use storage::{Error, Log};
 /// The prefix of durable channels in a simulation.
 const DURABLE_CHANNELS: &[u8] = b"durable";
 
-/// The interfaces of a simulated server with this number of workers on this log, and its bookkeeping of FLUSHALL.
+/// The interfaces of a simulated server with this number of workers on this log, and its bookkeeping of
+/// FLUSHALL.
 pub fn sim_host(
     clock: Arc<SimClock>,
     log: Log,

@@ -1,4 +1,5 @@
-//! Whole-server simulation: the real server from request bytes to disk blocks, on one thread, decided by one seed.
+//! Whole-server simulation: the real server from request bytes to disk blocks, on one thread, decided by one
+//! seed.
 //!
 //! ```text
 //! Workload -> SimClient (pipelines) -> engine::conversation::Conversation -> engine::Executor -> keyspace
@@ -8,19 +9,21 @@
 //! Oracle: a model that executes the same commands, knows the state after every record and what was acknowledged
 //! ```
 //!
-//! Beside it: a [`QueueWorld`] of clients that wait for elements of lists, with a [`Ledger`] of where each element may be, and a
-//! [`ChannelWorld`] of publishers and followers of durable channels, a [`DocumentWorld`] of databases that are written, saved and
-//! compacted.
+//! Beside it: a [`QueueWorld`] of clients that wait for elements of lists, with a [`Ledger`] of where each
+//! element may be, and a [`ChannelWorld`] of publishers and followers of durable channels, a
+//! [`DocumentWorld`] of databases that are written, saved and compacted.
 //!
 //! What it is: a [`World`] that runs one life of a server step by step, the [`Oracle`] that judges what a
 //! disk holds afterwards, and the wrapper disks and faults that tests need. Only for tests.
-//! What it is not: a model of the server. Conversation, executor, keyspace, log and recovery are the product's own code; only
-//! sockets, threads and time are simulated. It does not interleave threads within a command (the loom tests do).
+//! What it is not: a model of the server. Conversation, executor, keyspace, log and recovery are the
+//! product's own code; only sockets, threads and time are simulated. It does not interleave threads within a
+//! command (the loom tests do).
 //!
 //! Invariants
 //! - The same seed gives the same run, I/O by I/O, so a failure is repeated with `SHEAF_SIM_SEED=<seed>`.
 //! - A reply counts as acknowledged when its last byte was delivered, not before.
-//! - The oracle never looks into the server to learn what should be true: the model executes the commands itself.
+//! - The oracle never looks into the server to learn what should be true: the model executes the commands
+//!   itself.
 
 #![forbid(unsafe_code)]
 

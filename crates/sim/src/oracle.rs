@@ -37,7 +37,7 @@ pub enum Violation {
     /// A reply differs from the expected one.
     #[error("{command:?} replied {reply:?}, not {expected:?}")]
     Reply {
-        /// The name of the command.
+        /// The command.
         command: Box<Command>,
         /// The actual reply.
         reply: Box<Value>,

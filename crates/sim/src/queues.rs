@@ -114,7 +114,7 @@ impl QueueWorld {
         Client::new(Conversation::new(session), index % WORKERS)
     }
 
-    /// The disk.
+    /// The simulated disk.
     pub fn disk(&self) -> &Arc<SimDisk> {
         &self.disk
     }

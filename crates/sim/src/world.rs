@@ -1,11 +1,13 @@
-//! One life of a server on a simulated disk: recovered, driven step by step, ended by whatever the test chooses.
+//! One life of a server on a simulated disk: recovered, driven step by step, ended by whatever the test
+//! chooses.
 //!
 //! ```text
 //! step = one of: a client's bytes arrive | a worker ends its tick | a flush | a segment is made | replies are taken | time passes |
 //!               expiry | log cut |
 //!               collections get other limits | a snapshot begins, goes on, is published
 //! ```
-//! The seed chooses. With the real threads gone, every interleaving of whole steps is one the real server could show.
+//! The seed chooses. With the real threads gone, every interleaving of whole steps is one the real server
+//! could show.
 //!
 //! What it is not: the judge of the disk afterwards; see `oracle`.
 
@@ -47,7 +49,7 @@ pub struct World {
     options: WorldOptions,
     /// The disk, below any sabotage.
     pub disk: Arc<SimDisk>,
-    /// The clock.
+    /// The simulated clock.
     pub clock: Arc<SimClock>,
     /// The expected state.
     pub oracle: Oracle,
@@ -322,7 +324,8 @@ impl World {
         Ok(())
     }
 
-    /// The end of a worker's tick, if one is due: what the log has made durable is released, what waits for room tries again.
+    /// The end of a worker's tick, if one is due: what the log has made durable is released, what waits for
+    /// room tries again.
     fn end_tick(&mut self, worker: usize) -> Result<(), Violation> {
         if !self.due[worker].swap(false, SeqCst) {
             return Ok(());

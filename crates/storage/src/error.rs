@@ -86,7 +86,7 @@ impl std::fmt::Display for Damage {
 /// The place of damage in a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotDamage {
-    /// The RDB file.
+    /// The file.
     pub path: PathBuf,
     /// Byte offset in that file.
     pub offset: u64,

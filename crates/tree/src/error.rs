@@ -17,7 +17,7 @@ pub enum TreeError {
     Io {
         /// The operation that failed, as a verb.
         operation: &'static str,
-        /// The RDB file.
+        /// The file.
         path: PathBuf,
         /// The cause.
         source: io::Error,
@@ -25,7 +25,7 @@ pub enum TreeError {
     /// The stored bytes differ from the written ones.
     #[error("{} is damaged at offset {offset}: {reason}", path.display())]
     Damaged {
-        /// The RDB file.
+        /// The file.
         path: PathBuf,
         /// Offset of the unreadable node, blob or header.
         offset: u64,
@@ -42,7 +42,7 @@ pub enum TreeError {
         match passed_over { Some(at) => format!(", and at offset {} {}", at.offset, at.reason), None => String::new() },
     )]
     NoCheckpoint {
-        /// The RDB file.
+        /// The file.
         path: PathBuf,
         /// The first and last acceptable LSN.
         wanted: (Lsn, Lsn),
@@ -54,7 +54,7 @@ pub enum TreeError {
     /// The file was written by another version.
     #[error("{} has format version {version}, this server reads version {}", path.display(), crate::format::VERSION)]
     Version {
-        /// The RDB file.
+        /// The file.
         path: PathBuf,
         /// Its version.
         version: u32,
@@ -62,7 +62,7 @@ pub enum TreeError {
     /// An earlier write or sync failed; the state on disk is unknown until the file is opened again.
     #[error("{} takes no more checkpoints since it could not be written: {reason}", path.display())]
     Poisoned {
-        /// The RDB file.
+        /// The file.
         path: PathBuf,
         /// The first failure.
         reason: String,

@@ -7,19 +7,22 @@
 //! Builder: the same file from sorted entries, densely packed: what compaction writes, to be put in place by a rename
 //! ```
 //!
-//! What it is: up to [`TREES_MAX`] sorted maps from bytes to bytes per file, large values beside them as blobs, sums over any range
-//! in a walk from the root. The module [`mod@format`] describes every byte.
-//! What it is not: durable per change. What changes between two checkpoints must be in a log, and is applied again after
-//! [`Snapshot::applied_lsn`]. Nor does it own threads, locks or clocks, or know what keys and values mean.
+//! What it is: up to [`TREES_MAX`] sorted maps from bytes to bytes per file, large values beside them as
+//! blobs, sums over any range in a walk from the root. The module [`mod@format`] describes every byte. What
+//! it is not: durable per change. What changes between two checkpoints must be in a log, and is applied again
+//! after [`Snapshot::applied_lsn`]. Nor does it own threads, locks or clocks, or know what keys and values
+//! mean.
 //!
 //! Invariants
-//! - Nothing that a header can reach is ever overwritten: a snapshot stays readable while others write, without locks.
-//! - Whoever reads a node or blob has verified its checksum, which stands in the pointer that led there. What was read is
-//!   therefore what was written, up to the header, which vouches for itself.
+//! - Nothing that a header can reach is ever overwritten: a snapshot stays readable while others write,
+//!   without locks.
+//! - Whoever reads a node or blob has verified its checksum, which stands in the pointer that led there. What
+//!   was read is therefore what was written, up to the header, which vouches for itself.
 //! - A node lies behind everything that it points to, one level above it: every walk ends.
-//! - After a crash the file opens with the last checkpoint whose every byte arrived; one whose sync had returned always
-//!   is such a one. What lies behind it was never promised, and is overwritten.
-//! - After a failed write or sync nothing more is written: the file must be opened again, past the page cache.
+//! - After a crash the file opens with the last checkpoint whose every byte arrived; one whose sync had
+//!   returned always is such a one. What lies behind it was never promised, and is overwritten.
+//! - After a failed write or sync nothing more is written: the file must be opened again, past the page
+//!   cache.
 
 #![forbid(unsafe_code)]
 

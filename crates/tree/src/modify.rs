@@ -31,7 +31,7 @@ const SMALL_SHARE: usize = 4;
 pub struct Op<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// The parameters of a measurement.
+    /// The operation on it.
     pub change: Change<'a>,
 }
 

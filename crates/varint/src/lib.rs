@@ -25,8 +25,8 @@ pub fn len(number: u64) -> usize {
     bits.div_ceil(7)
 }
 
-/// Takes a number off the front of `input`. `None`, with `input` anywhere, if the input ends within it, it has more
-/// than 64 bits, or it is not in its shortest form.
+/// Takes a number off the front of `input`. `None`, with `input` anywhere, if the input ends within it, it
+/// has more than 64 bits, or it is not in its shortest form.
 #[inline]
 pub fn take(input: &mut &[u8]) -> Option<u64> {
     let mut number = 0;

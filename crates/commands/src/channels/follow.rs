@@ -1,10 +1,11 @@
 //! XSUBSCRIBE and XUNSUBSCRIBE: durable channels from the log.
 //!
-//! What it is: what is asked of the thread that reads the log, and what its answers change and reply here. What it is not: the
-//! reading; see [`pubsub::durable`].
+//! What it is: what is asked of the thread that reads the log, and what its answers change and reply here.
+//! What it is not: the reading; see [`pubsub::durable`].
 //!
 //! Invariants
-//! - The client waits for the answer as if it were blocked: messages that come for it before belong to what it had before.
+//! - The client waits for the answer as if it were blocked: messages that come for it before belong to what
+//!   it had before.
 
 use engine::{
     CommandError, Context, Follower, ReplyMode, Wait,

@@ -4,8 +4,8 @@ use engine::{CommandError, Context};
 use pubsub::Kind;
 use wire::Args;
 
-/// Messages to durable channels in one transaction: each has a position of its own within the record, and the shortest of
-/// records in parts has this many (see [`storage::Appender::reserve`]).
+/// Messages to durable channels in one transaction: each has a position of its own within the record, and the
+/// shortest of records in parts has this many (see [`storage::Appender::reserve`]).
 const MESSAGES_PER_UNIT_MAX: usize = 16 << 10;
 
 /// `PUBLISH channel message`
@@ -23,8 +23,8 @@ pub(super) fn spublish(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Adds the message to the record of the unit. Nobody hears of it before that is durable. Returns how many follow the channel in
-/// the log.
+/// Adds the message to the record of the unit. Nobody hears of it before that is durable. Returns how many
+/// follow the channel in the log.
 fn log(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<usize, CommandError> {
     if cx.unit.messages() == MESSAGES_PER_UNIT_MAX {
         return Err(CommandError::Text("ERR too many messages to durable channels in one transaction"));

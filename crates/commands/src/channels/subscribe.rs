@@ -119,8 +119,8 @@ fn confirm(cx: &mut Context<'_, '_>, id: SubscriberId, kind: Kind, verb: &str, n
     }
 }
 
-/// Changing subscriptions delivers what was published before: it goes first. In a transaction it cannot, as it would be taken
-/// for a reply.
+/// Changing subscriptions delivers what was published before: it goes first. In a transaction it cannot, as
+/// it would be taken for a reply.
 fn write_delivered(cx: &mut Context<'_, '_>, id: SubscriberId) {
     if !cx.in_transaction && cx.channels().has_delivered(id) {
         let mut delivered = Vec::new();

@@ -10,8 +10,8 @@
 //!
 //! EVAL counts as EVALSHA with the SHA-1 of its script: clients send one for the other.
 //!
-//! A client that speaks the other version of the protocol gets the same reply in the types of its own. A form that only one of
-//! them has stays as it was: ZPOPMIN replies with pairs in RESP3, without them in RESP2.
+//! A client that speaks the other version of the protocol gets the same reply in the types of its own. A form
+//! that only one of them has stays as it was: ZPOPMIN replies with pairs in RESP3, without them in RESP2.
 //!
 //! Not trusted: any client can set a key. What is no such value, or holds no reply, is none.
 

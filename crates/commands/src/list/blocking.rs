@@ -1,7 +1,7 @@
 //! Waiting for elements: BLPOP, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH.
 //!
-//! Each is its non-blocking core, tried at once, and again on the key that is pushed to while the client waits (see
-//! `engine::blocking`).
+//! Each is its non-blocking core, tried at once, and again on the key that is pushed to while the client
+//! waits (see `engine::blocking`).
 
 use engine::{
     CommandError, Context, Flags, Keys, Row,

@@ -1,7 +1,7 @@
 //! Patterns of SORT: which value belongs to an element.
 //!
-//! What it is: `weight_*`, the string at the key with the element for the asterisk; `object_*->field`, a field of the hash
-//! there; `#`, the element itself.
+//! What it is: `weight_*`, the string at the key with the element for the asterisk; `object_*->field`, a
+//! field of the hash there; `#`, the element itself.
 //! What it is not: a glob. Only the first asterisk means anything.
 
 use engine::Unit;
@@ -44,8 +44,8 @@ impl<'a> Pattern<'a> {
         matches!(self, Pattern::Key { .. })
     }
 
-    /// The value that belongs to the element; none if the key or field is not there or holds another type. Every slot is
-    /// locked if the pattern reads keys. `key` is a buffer.
+    /// The value that belongs to the element; none if the key or field is not there or holds another type.
+    /// Every slot is locked if the pattern reads keys. `key` is a buffer.
     pub(super) fn value<'u>(
         &self,
         unit: &'u Unit<'_>,

@@ -90,8 +90,8 @@ fn run(cx: &mut Context<'_, '_>, transaction: &Transaction) -> Result<(), Comman
     commands.try_for_each(|queued| cx.run_inner(queued.found, queued.args.as_args(), None).map(|_| ()))
 }
 
-/// Runs a transaction in which something may take long. All scripts together have the time that one has. If that is over, all is
-/// undone to run elsewhere, unless the transaction has to stay.
+/// Runs a transaction in which something may take long. All scripts together have the time that one has. If
+/// that is over, all is undone to run elsewhere, unless the transaction has to stay.
 fn run_in_time(
     cx: &mut Context<'_, '_>,
     transaction: &Transaction,
@@ -135,8 +135,8 @@ fn walks_far(unit: &mut Unit<'_>, keys: u64, db: DbId, transaction: &Transaction
     })
 }
 
-/// About how large the record can be: the arguments, the values that are copied, and the libraries, which each FLUSHALL
-/// logs. Values that the transaction itself makes before it copies them are not counted twice.
+/// About how large the record can be: the arguments, the values that are copied, and the libraries, which
+/// each FLUSHALL logs. Values that the transaction itself makes before it copies them are not counted twice.
 fn record_bytes(unit: &mut Unit<'_>, db: DbId, transaction: &Transaction) -> u64 {
     let mut bytes = transaction.args_bytes();
     if !transaction.any(Flags::COPIES) {

@@ -1,7 +1,7 @@
 //! Waiting for members: BZPOPMIN, BZPOPMAX, BZMPOP.
 //!
-//! Each is its non-blocking core, tried at once, and again on the key that gets members while the client waits (see
-//! `engine::blocking`).
+//! Each is its non-blocking core, tried at once, and again on the key that gets members while the client
+//! waits (see `engine::blocking`).
 
 use engine::{
     CommandError, Context, Flags, Keys, Row,

@@ -1,9 +1,9 @@
 //! Sorted sets out of several: ZUNION, ZINTER, ZDIFF, their STORE forms, and ZINTERCARD.
 //!
-//! What it is: reading what is wanted, and replying with or storing what it gives. Sets are read as sorted sets whose scores
-//! are 1.
-//! What it is not: in need of a structure to gather members in: they are sorted twice instead, by their bytes to find equal
-//! ones and by score.
+//! What it is: reading what is wanted, and replying with or storing what it gives. Sets are read as sorted
+//! sets whose scores are 1.
+//! What it is not: in need of a structure to gather members in: they are sorted twice instead, by their bytes
+//! to find equal ones and by score.
 
 mod members;
 mod options;
@@ -35,8 +35,8 @@ enum Operation {
     Difference,
 }
 
-/// Reads the keys, which the number at `at` counts, and the options. The checks are made in the order in which Redis makes
-/// them: types before options.
+/// Reads the keys, which the number at `at` counts, and the options. The checks are made in the order in
+/// which Redis makes them: types before options.
 fn prepare<'a>(
     cx: &mut Context<'_, '_>,
     args: Args<'a>,
@@ -105,7 +105,8 @@ fn show(
     Ok(())
 }
 
-/// `ZUNIONSTORE destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>]`
+/// `ZUNIONSTORE destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN |
+/// MAX>]`
 pub(super) fn zunionstore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     store_combined(cx, args, Operation::Union, "zunionstore")
 }

@@ -1,5 +1,5 @@
-//! Removing the first or last members and replying with them: ZPOPMIN, ZPOPMAX, ZMPOP, and what BZPOPMIN, BZPOPMAX and
-//! BZMPOP do when there is something to pop.
+//! Removing the first or last members and replying with them: ZPOPMIN, ZPOPMAX, ZMPOP, and what BZPOPMIN,
+//! BZPOPMAX and BZMPOP do when there is something to pop.
 
 use engine::{CommandError, Context};
 use wire::{Args, Protocol, ReplyWriter, number::parse_i64};
@@ -20,8 +20,8 @@ pub(super) enum ScoreEnd {
     Max,
 }
 
-/// Takes up to `count` members from one end of the sorted set at a key; `show` gets them first, those nearest to the end
-/// before others. Returns whether there is such a key.
+/// Takes up to `count` members from one end of the sorted set at a key; `show` gets them first, those nearest
+/// to the end before others. Returns whether there is such a key.
 fn pop(
     cx: &mut Context<'_, '_>,
     key: &[u8],
@@ -116,8 +116,8 @@ impl<'a> Several<'a> {
     }
 }
 
-/// Pops up to `count` members from the first of these keys that there is and replies as ZMPOP does, with the key and
-/// pairs. Returns whether there was one: if not, there is no reply.
+/// Pops up to `count` members from the first of these keys that there is and replies as ZMPOP does, with the
+/// key and pairs. Returns whether there was one: if not, there is no reply.
 ///
 /// # Errors
 /// If the first key that there is holds another type.
@@ -140,8 +140,8 @@ pub(super) fn pop_several<'a>(
     Ok(false)
 }
 
-/// Pops one member from the first of these keys that there is and replies as BZPOPMIN does, with the key, the member and
-/// its score. Returns whether there was one: if not, there is no reply.
+/// Pops one member from the first of these keys that there is and replies as BZPOPMIN does, with the key, the
+/// member and its score. Returns whether there was one: if not, there is no reply.
 ///
 /// # Errors
 /// If the first key that there is holds another type.

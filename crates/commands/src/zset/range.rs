@@ -1,4 +1,5 @@
-//! Members in order: ZRANGE and the older commands that are special cases of it, ZRANGESTORE, ZCOUNT and ZLEXCOUNT.
+//! Members in order: ZRANGE and the older commands that are special cases of it, ZRANGESTORE, ZCOUNT and
+//! ZLEXCOUNT.
 
 use std::ops::Range;
 
@@ -31,7 +32,8 @@ struct Fixed {
 }
 
 impl<'a> Query<'a> {
-    /// Reads the two ends and the options after them. The checks are made in the order in which Redis makes them.
+    /// Reads the two ends and the options after them. The checks are made in the order in which Redis makes
+    /// them.
     fn parse(args: Args<'a>, fixed: Fixed) -> Result<Query<'a>, CommandError> {
         let Fixed { mut by, mut is_reverse, stores } = fixed;
         let mut limit = (0, -1);

@@ -71,7 +71,8 @@ impl<'a> Span<'a> {
     }
 }
 
-/// The indices from `first` to `last`, both included and counted from the end if negative, that there are out of `len`.
+/// The indices from `first` to `last`, both included and counted from the end if negative, that there are out
+/// of `len`.
 fn between(first: i64, last: i64, len: usize) -> Range<usize> {
     let from_start = |index: i64| {
         let magnitude = usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX);
@@ -91,8 +92,8 @@ pub(super) struct ScoreEnd {
 }
 
 impl ScoreEnd {
-    /// `1.5`, `(1.5`, `-inf`. As loose as Redis is here, and only here: no text at all is 0, spaces may come before the
-    /// number, a zero byte ends it, and what is too large is infinite.
+    /// `1.5`, `(1.5`, `-inf`. As loose as Redis is here, and only here: no text at all is 0, spaces may come
+    /// before the number, a zero byte ends it, and what is too large is infinite.
     fn parse(text: &[u8]) -> Option<ScoreEnd> {
         let (is_exclusive, text) = match text {
             [b'(', rest @ ..] => (true, rest),

@@ -3,7 +3,8 @@
 use engine::{CommandError, Context, EventClass};
 use keyspace::{KeyOp, ScoredItemsBuf, Value};
 
-/// Makes members the value of a key, or removes the key if there are none, and replies with how many there are.
+/// Makes members the value of a key, or removes the key if there are none, and replies with how many there
+/// are.
 pub(crate) fn store(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -16,11 +16,7 @@ pub enum Value<'a> {
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// The value of a setting of [`Kind::Integer`] or [`Kind::Bytes`].
-    ///
-    /// # Panics
-    ///
-    /// If the setting is of another kind.
+    /// A number.
     Number(Number<'a>),
     /// A string.
     String(Cow<'a, str>),

@@ -295,8 +295,8 @@ impl Undo {
         }
     }
 
-    /// Notes only the elements of a large value that the operation names; `false`: nothing was noted, all of it
-    /// must be copied.
+    /// Notes only the elements of a large value that the operation names; `false`: nothing was noted, all of
+    /// it must be copied.
     fn note_elements(&mut self, op: &KeyOp<'_>, db: DbId, key: &[u8], entry: EntryRef<'_>) -> bool {
         if let KeyOp::SetExpiry { .. } = op {
             self.add(&KeyOp::SetExpiry { expire_at_ms: entry.expire_at_ms() }.on(db, key));

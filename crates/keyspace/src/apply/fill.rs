@@ -1,11 +1,11 @@
 //! Filling: entries that are put into a slot as they are, when it is loaded.
 //!
-//! What it is: the one other way than an effect by which an entry comes into a table, for a slot that nobody has seen yet. The
-//! bookkeeping of a slot is settled once, not for every entry.
+//! What it is: the one other way than an effect by which an entry comes into a table, for a slot that nobody
+//! has seen yet. The bookkeeping of a slot is settled once, not for every entry.
 //! What it is not: able to replace anything: a key that is there already is an error of the source.
 //!
 //! Invariants
-//! - What was added counts in the totals when the `Filling` is dropped, or after `settle`.
+//! - Added entries count in the totals when the `Filling` is dropped, or after `settle`.
 
 use crate::entry::Entry;
 use crate::expiry::Item;
@@ -17,7 +17,7 @@ use crate::totals::Tally;
 /// A slot that is being filled.
 pub(crate) struct Filling<'k> {
     guard: SlotGuard<'k>,
-    /// The database that is filled, and what is settled of it.
+    /// The database that is filled, and the part of it that is settled.
     db: DbId,
     settled: Tally,
     settled_heap_bytes: u64,
@@ -62,7 +62,7 @@ impl<'k> Filling<'k> {
         result
     }
 
-    /// Does the bookkeeping for what was added since the last time.
+    /// Does the bookkeeping for the entries added since the last call.
     fn settle(&mut self) {
         let guard = &mut self.guard;
         let now = guard.state.tally(self.db);

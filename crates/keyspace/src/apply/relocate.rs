@@ -1,12 +1,14 @@
 //! Moving an entry to another key: the only effect of two slots.
 //!
-//! What it is: the entry is taken out of one table and put into another one under its new key. A big collection goes along
-//! by its address, so however large it is, a Move is two lookups and one small allocation. A string or a packed
-//! collection lies in one allocation with its key: it is copied if the keys differ in length.
+//! What it is: the entry is taken out of one table and put into another one under its new key. A big
+//! collection goes along by its address, so however large it is, a Move is two lookups and one small
+//! allocation. A string or a packed collection lies in one allocation with its key: it is copied if the keys
+//! differ in length.
 //! What it is not: the choice between a Move and a Put, which whoever makes the effect has made.
 //!
 //! Invariants
-//! - Both slots are locked all the while; the bookkeeping of each is that of a removed and of a new or replaced entry.
+//! - Both slots are locked all the while; the bookkeeping of each is that of a removed and of a new or
+//!   replaced entry.
 
 use crate::apply::{Applied, Deadlines, Due, Target};
 use crate::effect::Effect;
@@ -79,7 +81,7 @@ impl SlotGuard<'_> {
 }
 
 impl SlotState {
-    /// Puts an entry, which has the key already, in the place of whatever is there.
+    /// Puts an entry, which has the key already, in place of the one that is there.
     fn place(&mut self, target: Target<'_>, entry: Entry, freed: &mut Freed) -> (Applied, Deadlines) {
         let mut applied = Applied { changed: true, key_removed: true, ..Applied::default() };
         let new = Due::of(entry.as_ref());

@@ -1,4 +1,4 @@
-//! Loading: slots made of what was captured.
+//! Loading: making slots from captures.
 
 use lsn::Lsn;
 
@@ -97,7 +97,7 @@ impl<'k> Loader<'k> {
         }
     }
 
-    /// Loads all but what is cut at the end, which it returns.
+    /// Loads everything except an incomplete piece at the end, which it returns.
     fn load<'p>(&mut self, mut rest: &'p [u8]) -> Result<&'p [u8], LoadError> {
         let limits = self.keyspace.rules().limits;
         let mut filling = None;

@@ -1,15 +1,16 @@
-//! The capture of one slot: what is left of it to capture, under the slot's lock.
+//! The capture of one slot: the part that is not captured yet, under the slot's lock.
 //!
-//! What it is: a walk over the entries of the slot in the order of their positions. An entry that is about to change before
-//! the walk has come to it is captured then, ahead of the walk; so is the absence of one that is about to come. A big
-//! collection that is met is a capture of its own, which goes on when the walk has ended.
+//! What it is: a walk over the entries of the slot in the order of their positions. An entry that is about to
+//! change before the walk has come to it is captured then, ahead of the walk; so is the absence of one that
+//! is about to come. A big collection that is met is a capture of its own, which goes on when the walk has
+//! ended.
 //! What it is not: what decides how much is done under one lock (see `Capture`).
 //!
 //! Invariants
-//! - Before a key of the slot changes, `about_to_change` is told; before a table goes or changes places, `detach_table` or
-//!   `swap` is. So whatever the walk has yet to meet is as it was.
-//! - Keys and databases are those of the moment at which the capture began, whatever became of them.
-//! - A map that is being captured is at its key, or detached by what removed it from there.
+//! - Before a key of the slot changes, `about_to_change` is told; before a table goes or changes places,
+//!   `detach_table` or `swap` is. So everything ahead of the walk is as it was.
+//! - Keys and databases are those of the moment at which the capture began, even if they are gone.
+//! - A map that is being captured is at its key, or detached by its removal.
 //! - Strings of the database that the walk is in are captured before it leaves it.
 
 use std::collections::{HashSet, VecDeque};
@@ -30,14 +31,14 @@ use crate::value::{Value, ValueType};
 pub(crate) struct SlotCapture {
     /// `None` when all entries have been met.
     walk: Option<Walk>,
-    /// What was captured ahead of the walk, as it goes into the stream.
+    /// The pieces captured ahead of the walk, as they go into the stream.
     ahead: Vec<u8>,
     maps: VecDeque<CapturedMap>,
     /// Bytes copied ahead of the walk, or of that of a map, since the last step.
     pub(super) copied_bytes: u64,
     /// Long lists that were met since the last step.
     pub(super) lists: Vec<SharedList>,
-    /// What nobody needs any more, to be freed without the lock.
+    /// Memory to be freed without the lock.
     pub(super) garbage: Garbage,
 }
 
@@ -84,7 +85,7 @@ struct CapturedMap {
     place: SuccessorState,
 }
 
-/// What was captured as.
+/// The captured key and database.
 #[derive(Clone)]
 struct Origin {
     db: DbId,
@@ -135,7 +136,7 @@ impl SlotCapture {
         }
     }
 
-    /// Goes on for about `wanted` bytes of stream; what it returns is to be added to it as well.
+    /// Continues for about `wanted` bytes of stream. The caller adds the returned bytes to it.
     pub(super) fn step(
         &mut self,
         guard: &mut SlotGuard<'_>,
@@ -212,7 +213,7 @@ impl SlotCapture {
         }
     }
 
-    /// Begins to capture what does not go into the stream at once.
+    /// Begins to capture a value that does not go into the stream at once.
     fn begin_large(&mut self, state: &mut SlotState, keyspace: &Keyspace, db: DbId, key: Box<[u8]>) {
         let Some(walk) = &mut self.walk else { return };
         let (at_db, table) = match &mut walk.sources[db.index()].place {
@@ -239,7 +240,7 @@ impl SlotCapture {
         }
     }
 
-    /// A key is about to come, change or go: captures what is there, if the walk has yet to meet it.
+    /// A key is about to come, change or go: captures its value, if it is still ahead of the walk.
     pub(crate) fn about_to_change(
         &mut self,
         state: &mut SlotState,
@@ -281,7 +282,8 @@ impl SlotCapture {
         map.place = SuccessorState::Detached(entry);
     }
 
-    /// A database is emptied. Keeps of its table what is not captured; returns it if that is nothing.
+    /// A database is emptied. Keeps the part of its table that is not captured; returns the table if nothing
+    /// is left to capture.
     pub(crate) fn detach_table(&mut self, db: DbId, mut table: Table, keyspace: &Keyspace) -> Option<Table> {
         for map in self.maps.iter_mut().filter(|map| map.is_at_its_key() && map.db == db) {
             let found = table.get_mut(&keyspace.hash(&map.key), &map.key);
@@ -293,8 +295,8 @@ impl SlotCapture {
         None
     }
 
-    /// Captures all that is left of an entry that leaves its slot. Takes as long as it is large: it is rare that a
-    /// collection is renamed in the moment in which it is captured.
+    /// Captures all that is left of an entry that leaves its slot. Takes as long as it is large: it is rare
+    /// that a collection is renamed in the moment in which it is captured.
     pub(crate) fn finish(&mut self, db: DbId, entry: &mut Entry) {
         let map = self.at_its_key(db, entry.as_ref().key());
         let big = entry.big_mut().expect("only big ones are captured");
@@ -333,7 +335,7 @@ impl SlotCapture {
 }
 
 impl Walk {
-    /// What a database of the slot was when the capture began; `None` if there was nothing in it.
+    /// A database of the slot at the beginning of the capture; `None` if there was nothing in it.
     fn origin_of(&self, db: DbId) -> Option<DbId> {
         let is_it =
             |origin: &DbId| matches!(self.sources[origin.index()].place, TablePlace::At(at) if at == db);
@@ -342,7 +344,8 @@ impl Walk {
 }
 
 impl LongString {
-    /// Adds the next piece of the string, which this entry is, to a stream; returns whether it was the last one.
+    /// Adds the next piece of the string, which this entry is, to a stream; returns whether it was the last
+    /// one.
     fn put_piece(&mut self, db: DbId, entry: EntryRef<'_>, stream: &mut Vec<u8>) -> bool {
         let (key, rest) = (&*self.key, &entry.payload()[self.done..]);
         let piece = &rest[..rest.len().min(STRING_PIECE_BYTES)];
@@ -361,7 +364,8 @@ impl CapturedMap {
         matches!(self.place, SuccessorState::AtItsKey)
     }
 
-    /// Captures more of it; returns that, whether it was the last, and how many bytes of it were copied before.
+    /// Captures more of it; returns that, whether it was the last, and how many bytes of it were copied
+    /// before.
     fn step(&mut self, guard: &mut SlotGuard<'_>, bytes: usize) -> (Part, bool, usize) {
         let step = |entry: &mut Entry| {
             let big = entry.big_mut().expect("only big ones are captured");

@@ -1,4 +1,4 @@
-//! What is captured while effects go on is what was there at the moment of each slot.
+//! A capture beside effects holds the content of each slot at its moment.
 
 use std::collections::BTreeMap;
 

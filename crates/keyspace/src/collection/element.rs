@@ -228,7 +228,7 @@ pub(crate) fn encoded_len(packed: &[u8]) -> usize {
     }
 }
 
-/// What [`checked_len`] finds.
+/// The result of [`checked_len`].
 pub(crate) struct Checked {
     /// Bytes of the encoding.
     pub(crate) encoded_len: usize,
@@ -236,8 +236,8 @@ pub(crate) struct Checked {
     pub(crate) string_bytes: usize,
 }
 
-/// Head and tail of what begins with a byte, if that says it all; else zeros. Looked up, because which element comes next is
-/// what no processor predicts.
+/// Head and tail of an element by its first byte, if that determines them; else zeros. A table, because the
+/// next element cannot be predicted by the processor.
 const SHAPES: [(u8, u8); 256] = {
     let mut shapes = [(0, 0); 256];
     let mut first = 0;
@@ -292,7 +292,8 @@ pub(crate) fn decode(packed: &[u8]) -> (Element<'_>, usize) {
 }
 
 /// The integer at the start of `packed` if it has a width of its own. Assembled in registers: bytes that were
-/// copied together would be read again before they have left the store buffer, which takes longer than all else.
+/// copied together would be read again before they have left the store buffer, which takes longer than all
+/// else.
 #[inline]
 fn wide_integer(packed: &[u8]) -> i64 {
     match *packed {

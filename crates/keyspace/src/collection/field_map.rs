@@ -13,11 +13,11 @@
 //!
 //! Invariants
 //! - Every slot of the directory names the segment whose prefix it starts with; every segment is named.
-//! - An entry stays at its address until it is removed or its own size class changes, whatever happens to
-//!   other fields: splits, merges and rebuilds move pointers only.
+//! - An entry stays at its address until it is removed or its own size class changes, also while other
+//!   entries of other fields: splits, merges and rebuilds move pointers only.
 //! - Of two buddies (segments that a split made) at least `MERGED_LEN_MIN` fields are left.
 //! - `len`, `table_bytes` and the count of expiring fields are the sums over the segments.
-//! - Memory is bounded by the number of fields whatever their hashes are (`DIRECTORY_SHARE_MIN`).
+//! - Memory is bounded by the number of fields, also for colliding hashes (`DIRECTORY_SHARE_MIN`).
 
 mod capture;
 mod deadlines;
@@ -41,9 +41,9 @@ use deadlines::Deadlines;
 use hasher::FieldHasher;
 use segment::{Segment, Tally};
 
-/// A segment that would grow above this splits, in about 20 us. With 256 or 1024 (40 us) a field takes the same
-/// memory within 0.2 bytes, 11.7 besides its entry, and the same time: at a million fields 0.12 us to get and 0.2
-/// us to put, as in a `Table` of a slot.
+/// A segment that would grow above this splits, in about 20 us. With 256 or 1024 (40 us) a field takes the
+/// same memory within 0.2 bytes, 11.7 besides its entry, and the same time: at a million fields 0.12 us to
+/// get and 0.2 us to put, as in a `Table` of a slot.
 const SEGMENT_LEN_MAX: usize = if cfg!(miri) { 24 } else { 512 };
 
 /// Two buddies with fewer fields than this merge.
@@ -74,7 +74,7 @@ pub(crate) struct FieldMap {
 #[cfg(not(test))]
 const _: () = assert!(size_of::<FieldMap>() == 136);
 
-/// What a `FieldMap::put` did.
+/// The outcome of `FieldMap::put`.
 pub(crate) enum Put {
     /// The field is new.
     Added,
@@ -117,8 +117,8 @@ impl FieldMap {
         self.segment(hash).get(hash, field)
     }
 
-    /// Starts loading the entries of fields, as many as are given but no more than [`FETCHED_MAX`]: all misses of one level of
-    /// the structure together.
+    /// Starts loading the entries of fields, as many as are given but no more than [`FETCHED_MAX`]: all
+    /// misses of one level of the structure together.
     pub(crate) fn prefetch<'f>(&self, fields: impl Iterator<Item = &'f [u8]>) {
         let hashes: SmallVec<[u64; FETCHED_MAX]> =
             fields.take(FETCHED_MAX).map(|field| self.hasher.hash(field)).collect();

@@ -1,7 +1,7 @@
 //! Hashes: fields with values.
 //!
-//! What it is: the packed form (fields and values in turn, in the order in which they were added), what effects do to
-//! either form, and the view that reads either.
+//! What it is: the packed form (fields and values in turn, in the order in which they were added), what
+//! effects do to either form, and the view that reads either.
 //! What it is not: commands on hashes.
 //!
 //! Invariants
@@ -122,9 +122,9 @@ impl<'a> HashView<'a> {
         packed.chain(map.into_iter().flat_map(FieldMap::iter).map(HashField::of_entry))
     }
 
-    /// Goes on with a scan: visits fields, expired ones included, until there were about `count`, and returns where to go
-    /// on; 0 is the start and the end. A field that is there during the whole scan is visited exactly once, as long as the
-    /// hash does not become big meanwhile.
+    /// Goes on with a scan: visits fields, expired ones included, until there were about `count`, and returns
+    /// where to go on; 0 is the start and the end. A field that is there during the whole scan is visited
+    /// exactly once, as long as the hash does not become big meanwhile.
     pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(HashField<'a>)) -> u64 {
         match self.0 {
             Form::Packed(_) => {
@@ -145,7 +145,7 @@ impl<'a> HashView<'a> {
 }
 
 pub(super) fn fill(entry: &mut Entry, pairs: Items<'_>, rules: &Rules) {
-    // What is new replaces nothing, but for fields that are named twice.
+    // In a new hash, only a field that is named twice replaces another.
     put(entry, pairs, false, rules, &mut Freed::new());
 }
 

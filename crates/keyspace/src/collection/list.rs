@@ -139,7 +139,7 @@ pub(super) fn push(entry: &mut Entry, end: ListEnd, items: Items<'_>, rules: &Ru
     if entry.big_mut().is_none() {
         let packed = entry.payload();
         let len = Chunk::of_packed(packed).len();
-        // What cannot stay packed is not encoded as if it could.
+        // A list that cannot stay packed is not encoded as a packed one first.
         let fits = len + items.len() <= rules.limits.list_entries as usize
             && packed.len() + items.iter().map(<[u8]>::len).sum::<usize>()
                 <= rules.limits.list_bytes as usize;

@@ -1,7 +1,7 @@
 //! `LongList`: a list that outgrew its packed form.
 //!
 //! What it is: a deque of chunks, each a buffer of packed elements (see `chunk` and `buffer`). Pushing and
-//! popping at the ends is O(1) amortised and moves no elements; what needs an index looks through the lengths
+//! popping at the ends is O(1) amortised and moves no elements; access by index adds up the lengths
 //! of the chunks from the nearer end and then walks half a chunk at most.
 //! What it is not: ever packed again; nor the place where a short list lives.
 //!
@@ -10,12 +10,12 @@
 //! - Chunks other than the first and the last have no more room than an edit in the middle left in them, and
 //!   an edit merges neighbours that are both short.
 //! - `len` and `buffer_bytes` are sums over the chunks.
-//! - Removing elements by index frees less than `LAZY_BYTES_MIN` of whole chunks. More of them come back as a list of
-//!   their own, which the caller drops where nobody waits.
+//! - Removing elements by index frees less than `LAZY_BYTES_MIN` of whole chunks. More of them come back as a
+//!   list of their own, which the caller drops where nobody waits.
 //!
 //! Measured with 10 M elements of 8 bytes: 10.06 bytes an element, of which 10 are its encoding. An element
 //! in the middle is found in 5 us. The slowest operation was an insertion that made the deque of 12 k chunks
-//! grow (0.5 ms, once); removing 4 M elements took 0.15 ms, and freeing what it returned 0.4 ms.
+//! grow (0.5 ms, once); removing 4 M elements took 0.15 ms, and freeing the removed chunks 0.4 ms.
 
 mod buffer;
 mod edit;
@@ -92,12 +92,14 @@ impl LongList {
         self.push(End::Back, &Item::of(element));
     }
 
-    /// Removes the first `count` elements, or all if there are fewer. Returns what is too much to free here.
+    /// Removes the first `count` elements, or all if there are fewer. Returns memory that is too much to free
+    /// here.
     pub(crate) fn pop_front(&mut self, count: usize) -> Option<LongList> {
         self.pop(End::Front, count)
     }
 
-    /// Removes the last `count` elements, or all if there are fewer. Returns what is too much to free here.
+    /// Removes the last `count` elements, or all if there are fewer. Returns memory that is too much to free
+    /// here.
     pub(crate) fn pop_back(&mut self, count: usize) -> Option<LongList> {
         self.pop(End::Back, count)
     }

@@ -1,7 +1,7 @@
 //! Packed payloads: a number of elements, then the elements.
 //!
-//! What it is: reading and editing the packed form that hashes, sets and sorted sets share; the first two bytes count the
-//! elements (little-endian), a field and its value being two.
+//! What it is: reading and editing the packed form that hashes, sets and sorted sets share; the first two
+//! bytes count the elements (little-endian), a field and its value being two.
 //! What it is not: aware of what the elements mean, nor of limits.
 //!
 //! Invariants
@@ -62,7 +62,8 @@ pub(crate) fn at(payload: &[u8], at: usize) -> Placed<'_> {
     Placed { at, encoded_len, element }
 }
 
-/// The offset of the first element, out of every `stride`-th, that has these bytes. Nothing is decoded on the way.
+/// The offset of the first element, out of every `stride`-th, that has these bytes. Nothing is decoded on the
+/// way.
 #[inline]
 pub(crate) fn find(payload: &[u8], wanted: &[u8], stride: usize) -> Option<usize> {
     let wanted = Encoded::of(wanted);

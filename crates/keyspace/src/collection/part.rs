@@ -13,7 +13,7 @@ pub(crate) enum Part {
     Set(ItemsBuf),
     /// Members with their scores.
     Zset(ScoredItemsBuf),
-    /// Entries, groups and what is pending; the head in the first part.
+    /// Entries, groups and pending entries; the head in the first part.
     Stream(Box<StreamImage>),
 }
 
@@ -28,7 +28,7 @@ impl Part {
         }
     }
 
-    /// Adds what an entry of a field map stands for.
+    /// Adds the field or member of an entry of a field map.
     pub(crate) fn add(&mut self, entry: EntryRef<'_>) {
         match self {
             Part::Hash(pairs, deadlines) => {
@@ -60,7 +60,7 @@ impl Part {
         }
     }
 
-    /// The effects that add what is in it to a key; those that create the key if it `is_new`.
+    /// The effects that add its content to a key; those that create the key if it `is_new`.
     pub(crate) fn for_each_effect(
         &self,
         (db, key): (DbId, &[u8]),

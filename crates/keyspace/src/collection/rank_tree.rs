@@ -4,7 +4,7 @@
 //! every inner node knows how many items lie below each child. So an item has a rank, a rank has an item, and
 //! both take one way down; items with neighbouring ranks lie side by side in memory.
 //! What it is not: a set. Members are small copies (in production: addresses of entries); the tree neither
-//! owns nor frees them and does not find an item by its member alone. Whoever uses it keeps the members alive
+//! owns nor frees them and does not find an item by its member alone. Its owner keeps the members alive
 //! and unchanged, looks up their scores, and inserts an item only if it is absent.
 //!
 //! Searches go by key and end in a rank; changes go by rank. A search compares all scores of a node, without
@@ -13,8 +13,8 @@
 //!
 //! Invariants
 //! - Items are strictly ascending. Scores are never NaN; 0.0 and -0.0 are equal.
-//! - All leaves have the same depth; only the root may be an empty leaf, and an inner root has two children or
-//!   more.
+//! - All leaves have the same depth; only the root may be an empty leaf, and an inner root has two children
+//!   or more.
 //! - An inner node knows the first item of each child and the number of items below it, exactly.
 //! - Every node is at least half full, but for the root and the last node of each depth.
 //! - No operation touches more than three nodes per level or moves other memory than theirs. Nodes are
@@ -33,9 +33,10 @@
 //! | 63 | 10 M | 20.4 | 664 ns | 526 ns | 1121 ns | 380 ns |
 //! | 127 | 10 M | 19.8 | 693 ns | 602 ns | 1113 ns | 353 ns |
 //!
-//! That was with `ROOM_MIN` an eighth of the length. With binary search instead, 63 items: insert 459 ns and 989 ns, rank 438 ns and 748 ns. Separate arrays for
-//! scores and members gained nothing. Ascending inserts take 40 ns and leave 17.1 bytes an item; after nine of
-//! ten items were removed at random, the rest takes 26.
+//! That was with `ROOM_MIN` an eighth of the length. With binary search instead, 63 items: insert 459 ns and
+//! 989 ns, rank 438 ns and 748 ns. Separate arrays for scores and members gained nothing. Ascending inserts
+//! take 40 ns and leave 17.1 bytes an item; after nine of ten items were removed at random, the rest takes
+//! 26.
 
 mod node;
 mod range;
@@ -52,7 +53,7 @@ pub(crate) trait Member: Copy {
     fn bytes(&self) -> &[u8];
 }
 
-/// What leaves hold.
+/// The item of a leaf.
 #[derive(Clone, Copy)]
 struct Item<M> {
     score: f64,
@@ -186,7 +187,8 @@ impl<M: Member> RankTree<M> {
         self.seek(|items| items.partition_point(|item| pred(item.score, item.member))).0
     }
 
-    /// As `partition_point`, for what the score alone decides: compares all scores of a node, as other searches do.
+    /// As `partition_point`, for a predicate on the score alone: compares all scores of a node, as other
+    /// searches do.
     #[inline]
     pub(crate) fn partition_by_score(&self, pred: impl Fn(f64) -> bool) -> usize {
         self.seek(|items| items.iter().filter(|item| pred(item.score)).count()).0
@@ -204,8 +206,8 @@ impl<M: Member> RankTree<M> {
         Range::new(self, ranks)
     }
 
-    /// How many items `count` counts, given that they are the first ones in every run of items, and where they
-    /// end: in which leaf, at which index. The index is 0 only if nothing counts.
+    /// How many items `count` counts, given that they are the first ones in every run of items, and where
+    /// they end: in which leaf, at which index. The index is 0 only if nothing counts.
     #[inline]
     fn seek(&self, count: impl Fn(&[Item<M>]) -> usize) -> (usize, &[Item<M>], usize) {
         let (mut node, mut start) = (&self.root, 0);

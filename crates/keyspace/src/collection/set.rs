@@ -103,9 +103,9 @@ impl<'a> SetView<'a> {
         integers.chain(packed).chain(big)
     }
 
-    /// Goes on with a scan: visits members until there were about `count`, and returns where to go on. 0 is the start and
-    /// the end. A member that is there during the whole scan is visited exactly once; but a set that is small enough is
-    /// visited as a whole.
+    /// Goes on with a scan: visits members until there were about `count`, and returns where to go on. 0 is
+    /// the start and the end. A member that is there during the whole scan is visited exactly once; but a set
+    /// that is small enough is visited as a whole.
     pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(Element<'a>)) -> u64 {
         match self.0 {
             Form::Big(map) => map.scan(cursor, count, |entry| visit(member_of(entry))),

@@ -1,8 +1,9 @@
 //! Streams: entries in the order of their ids, and the groups that read them.
 //!
-//! What it is: entries packed into blocks, which an ordered map finds by the id of the first; groups with what is pending; what
-//! effects do to all that; and the view that reads it.
-//! What it is not: commands on streams; nor ever a part of its entry: even a short stream is a structure of its own.
+//! What it is: entries packed into blocks, which an ordered map finds by the id of the first; groups with
+//! what is pending; what effects do to all that; and the view that reads it.
+//! What it is not: commands on streams; nor ever a part of its entry: even a short stream is a structure of
+//! its own.
 //!
 //! ```text
 //! Stream: head | BTreeMap: id -> Block (up to 100 entries, 4 KiB) | BTreeMap: name -> Group
@@ -10,12 +11,13 @@
 //! ```
 //!
 //! Invariants
-//! - Blocks are not empty, their ranges of ids do not overlap, and the key of each is the id that its entries count from.
+//! - Blocks are not empty, their ranges of ids do not overlap, and the key of each is the id that its entries
+//!   count from.
 //! - A stream without entries is a stream: its key goes only by an effect that removes it.
-//! - What has read or captured a part of a stream shares its blocks, which then stay as they are: whatever changes a shared one
-//!   changes a copy (`shared`).
-//! - Adding, finding and removing one entry touch one block, found in O(log n). What removes many moves them away block by
-//!   block, and leaves freeing them to others.
+//! - A reader or a capture of a part of a stream shares its blocks, which then stay as they are: a change of
+//!   a shared one changes a copy (`shared`).
+//! - Adding, finding and removing one entry touch one block, found in O(log n). Removing many entries moves
+//!   them away block by block, and leaves freeing them to others.
 
 mod block;
 mod capture;
@@ -48,7 +50,7 @@ use group::Group;
 /// Bytes of memory of a block in the map, but for its entries.
 const BLOCK_BYTES: usize = 90;
 
-/// What a stream knows of the entries that it had.
+/// The counters and ids of the entries that a stream had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamHead {
     /// The id of the last entry that was added, there or not: the next one is above it.
@@ -86,7 +88,7 @@ impl Stream {
             return false;
         }
         let Stream { blocks, block_bytes, capture, captures, .. } = self;
-        // What a block that is full had for further entries is for the next one.
+        // The spare memory of a full block goes to the next one.
         let mut room = Some(Vec::new());
         if let Some(mut last) = blocks.last_entry() {
             let block = last.get_mut();
@@ -208,8 +210,8 @@ impl Stream {
         true
     }
 
-    /// Changes a group and keeps the count of bytes; `None` if there is none of this name. What is about to change is shown to
-    /// the function that comes with it.
+    /// Changes a group and keeps the count of bytes; `None` if there is none of this name. The parts that are
+    /// about to change are shown to the function that comes with it.
     fn change_group<R>(
         &mut self,
         name: &[u8],

@@ -1,14 +1,14 @@
-//! What tests of collections share.
+//! Helpers of the tests of collections.
 
 use proptest::prelude::*;
 
 use super::chunk::End;
 
-/// What is not the canonical text of an `i64`, though it may look so.
+/// Texts that look like an `i64`, but are not its canonical form.
 const LOOKALIKES: &[&str] =
     &["", "-", "-0", "+1", "007", "1.0", "9223372036854775808", "-9223372036854775809"];
 
-/// Elements of up to `len_max` bytes: integers of all sizes, what looks like integers, and other strings.
+/// Elements of up to `len_max` bytes: integers of all sizes, texts like integers, and other strings.
 pub(crate) fn element(len_max: usize) -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         2 => (any::<i64>(), 0u32..64).prop_map(|(value, shift)| (value >> shift).to_string().into_bytes()),

@@ -1,7 +1,7 @@
 //! `ValueBuf`: a value taken out of the keyspace.
 //!
-//! What it is: a copy of what is at a key, in the form in which effects carry it: for COPY and RENAME, for snapshots,
-//! for comparing two keyspaces.
+//! What it is: a copy of what is at a key, in the form in which effects carry it: for COPY and RENAME, for
+//! snapshots, for comparing two keyspaces.
 //! What it is not: cheap for big values; it holds all of it.
 
 use super::View;
@@ -58,7 +58,7 @@ impl ValueBuf {
         ValueBuf { form, field_deadlines }
     }
 
-    /// The value, for a Put. The deadlines of hash fields and what is in a stream are not part of it: see
+    /// The value, for a Put. The deadlines of hash fields and the entries of a stream are not part of it: see
     /// [`ValueBuf::for_each_effect`].
     pub fn as_value(&self) -> Value<'_> {
         match &self.form {

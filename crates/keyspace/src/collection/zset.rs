@@ -4,7 +4,8 @@
 //! What it is not: commands on sorted sets.
 //!
 //! Invariants
-//! - A score is never NaN. 0.0 and -0.0 are one score: a member that has either keeps it when it is given the other.
+//! - A score is never NaN. 0.0 and -0.0 are one score: a member that has either keeps it when it is given the
+//!   other.
 //! - A rank is the number of members before a member, in either form.
 
 mod packed;
@@ -109,8 +110,8 @@ impl<'a> ZsetView<'a> {
         self.range(rank..rank + 1).next()
     }
 
-    /// How many members at the start have a score that satisfies `pred`, which is true up to some score and false
-    /// above it.
+    /// How many members at the start have a score that satisfies `pred`, which is true up to some score and
+    /// false above it.
     pub fn partition_by_score(&self, pred: impl Fn(f64) -> bool) -> usize {
         match self.0 {
             Form::Packed(payload) => packed::partition(payload, |pair| pred(pair.score(payload))),
@@ -118,8 +119,8 @@ impl<'a> ZsetView<'a> {
         }
     }
 
-    /// How many members at the start satisfy `pred`, which is true up to some member and false after it. That is of
-    /// use only where all members have one score, and so are in the order of their bytes.
+    /// How many members at the start satisfy `pred`, which is true up to some member and false after it. That
+    /// is of use only where all members have one score, and so are in the order of their bytes.
     pub fn partition_by_member(&self, pred: impl Fn(&[u8]) -> bool) -> usize {
         match self.0 {
             Form::Packed(payload) => packed::partition(payload, |pair| pred(&pair.member(payload))),
@@ -129,8 +130,8 @@ impl<'a> ZsetView<'a> {
         }
     }
 
-    /// Goes on with a scan: visits members until there were `count`, a few more at most, and returns where to go on.
-    /// 0 is the start and the end. A packed sorted set is visited at once.
+    /// Goes on with a scan: visits members until there were `count`, a few more at most, and returns where to
+    /// go on. 0 is the start and the end. A packed sorted set is visited at once.
     pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(Element<'a>, f64)) -> u64 {
         match self.0 {
             Form::Packed(_) => {
@@ -189,7 +190,7 @@ fn element((score, member): (f64, &Handle)) -> (Element<'_>, f64) {
     (Element::from_bytes(rank_tree::Member::bytes(member)), score)
 }
 
-/// What putting one member did.
+/// The outcome of putting one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Put {
     Added,

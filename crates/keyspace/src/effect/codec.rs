@@ -95,8 +95,8 @@ impl<'a> Effect<'a> {
         };
     }
 
-    /// Decodes the first effect of `input` and moves `input` past it; `None` at the end of the input. What is no effect
-    /// before it is passed over.
+    /// Decodes the first effect of `input` and moves `input` past it; `None` at the end of the input.
+    /// Items before it that are not effects are passed over.
     ///
     /// # Errors
     /// If the bytes are not an effect. `input` is then unchanged.
@@ -193,7 +193,7 @@ pub(super) trait Encode {
     fn write(&self, out: &mut impl Writer);
 }
 
-/// Takes what effects are made of: adds it to a record, or counts its bytes.
+/// Receives the parts of effects: adds them to a record, or counts their bytes.
 pub(super) trait Writer: Sized {
     fn byte(&mut self, byte: u8) -> &mut Self;
 
@@ -272,13 +272,13 @@ impl Writer for Length {
     }
 }
 
-/// Reads what effects are made of.
+/// Reads the parts of effects.
 pub(crate) struct Reader<'a> {
     pub(crate) rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// What comes next, if it is no effect.
+    /// The next item, if it is not an effect.
     #[inline]
     pub(super) fn aside(&mut self) -> Result<Option<Item<'a>>, EffectError> {
         let Some((&opcode @ (MESSAGE | DOCUMENTS), rest)) = self.rest.split_first() else { return Ok(None) };

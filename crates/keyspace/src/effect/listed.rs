@@ -1,7 +1,7 @@
 //! Lists of records of numbers that an effect on a stream carries: ids, deliveries.
 //!
-//! What it is: as [`Items`](super::Items), borrowed from a command or from the bytes of a log record; and the encodings of the
-//! records, which are their numbers one after the other.
+//! What it is: as [`Items`](super::Items), borrowed from a command or from the bytes of a log record; and the
+//! encodings of the records, which are their numbers one after the other.
 //! What it is not: for byte strings.
 
 use std::fmt;
@@ -19,7 +19,7 @@ pub trait Listable: Copy + Eq + fmt::Debug {
     /// Makes one of the numbers that `next` gives.
     ///
     /// # Errors
-    /// Those of `next`, or what it gives makes no record.
+    /// The record of the numbers of `next`, or an error if they do not form one.
     fn make(next: &mut dyn FnMut() -> Result<u64, EffectError>) -> Result<Self, EffectError>;
 }
 

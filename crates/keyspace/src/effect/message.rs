@@ -1,11 +1,14 @@
-//! What a record of the log carries beside effects: messages for those who listen to durable channels, and changes of documents.
+//! The items of a record of the log that are not effects: messages to durable channels, and changes of
+//! documents.
 //!
-//! What it is: where such a thing begins and ends in a record. What it is not: a change of the keyspace. Who applies effects
-//! passes over the others ([`Effect::decode_next`] does), who reads the log for messages or documents passes over its effects.
+//! What it is: where such a thing begins and ends in a record.
+//! What it is not: a change of the keyspace. Who applies effects passes over the others
+//! ([`Effect::decode_next`] does), readers of messages or documents pass over its effects.
 //!
 //! # Encoding
-//! A message is [`codec::MESSAGE`], the channel and the payload; a change of documents [`codec::DOCUMENTS`] and its bytes, which
-//! mean something to the crate `documents` alone. Byte strings have their length (LEB128) before them.
+//! A message is [`codec::MESSAGE`], the channel and the payload; a change of documents [`codec::DOCUMENTS`]
+//! and its bytes, which mean something to the crate `documents` alone. Byte strings have their length
+//! (LEB128) before them.
 
 use super::codec::{self, Writer};
 use super::{Effect, EffectError, Reader};
@@ -13,12 +16,13 @@ use super::{Effect, EffectError, Reader};
 /// A message as it stands in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoggedMessage<'a> {
-    /// The channel that it was published to.
+    /// The channel it was published to.
     pub channel: &'a [u8],
-    /// The published bytes.
+    /// What was published.
     pub payload: &'a [u8],
 }
 
+    /// A message.
 /// One of the things that a record consists of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Item<'a> {
@@ -46,7 +50,7 @@ impl<'a> LoggedMessage<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// Decodes what stands at the start of `input` and moves `input` past it; `None` at the end of the input.
+    /// Decodes the item at the start of `input` and moves `input` past it; `None` at the end of the input.
     ///
     /// # Errors
     /// If the bytes are none of these. `input` is then unchanged.

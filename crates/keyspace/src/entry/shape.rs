@@ -5,7 +5,7 @@
 //! What it is not: code that touches entries (see `entry`).
 //!
 //! Invariants
-//! - `Shape::allocated` is a pure function of what an entry header stores, so an entry can always be freed.
+//! - `Shape::allocated` is a pure function of the fields of an entry header, so an entry can always be freed.
 //! - Every allocation has exactly a size of `size_class`, so rounding by the allocator adds nothing
 //!   unaccounted.
 

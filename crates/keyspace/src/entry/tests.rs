@@ -8,7 +8,7 @@ fn stamp(bits: u32) -> AccessStamp {
     AccessStamp::from_bits(bits)
 }
 
-/// What an entry should hold.
+/// The expected content of an entry.
 #[derive(Clone, Debug, PartialEq)]
 struct Model {
     key: Vec<u8>,
@@ -150,7 +150,7 @@ proptest! {
             let before = (read(&entry), entry.base);
             let replaced = run(step, fill as u8, &mut entry, &mut model);
             prop_assert_eq!(&read(&entry), &model);
-            // What was replaced is whole, so that it may be freed later and elsewhere.
+            // The replaced value is whole, so that it may be freed later and on another thread.
             prop_assert_eq!(replaced.is_some(), entry.base != before.1);
             if let Some(replaced) = replaced {
                 prop_assert_eq!(&read(&replaced), &before.0);

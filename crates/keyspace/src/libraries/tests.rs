@@ -1,4 +1,4 @@
-//! What effects make of libraries, who sees it when, and that captures carry them.
+//! Effects on libraries, their visibility, and captures that carry them.
 
 use super::*;
 use crate::{AccessClock, Capture, Freed, GlobalOp, Loader, Options, slot_of};

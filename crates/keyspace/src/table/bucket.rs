@@ -36,7 +36,7 @@ pub(crate) struct Word(*mut u8);
 impl Word {
     const FREE: Word = Word(ptr::null_mut());
 
-    /// The word of an entry, which it does not own: whoever keeps the word does.
+    /// The word of an entry, which it does not own: the keeper of the word does.
     #[inline]
     pub(crate) fn new(entry: Entry, h16: u16) -> Self {
         let expiring = if entry.as_ref().expire_at_ms().is_some() { EXPIRING } else { 0 };

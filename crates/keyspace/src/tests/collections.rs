@@ -1,5 +1,5 @@
-//! Random histories of all effects on all types: what replays from their encoding is what there is, whatever the limits of
-//! packed forms and the hash seeds are.
+//! Random histories of all effects on all types: a replay of their encoding gives the same data, whatever the
+//! limits of packed forms and the hash seeds are.
 
 use proptest::prelude::*;
 
@@ -35,7 +35,8 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
-/// Calls `visit` with the effect of a step. Keys have the type that their number says, so that most effects do something.
+/// Calls `visit` with the effect of a step. Keys have the type that their number says, so that most effects
+/// do something.
 fn with_effect(step: &Step, visit: impl FnOnce(&Effect<'_>)) {
     let db = DbId::new(step.db).expect("a database");
     let name = format!("key-{}", step.key);

@@ -3,7 +3,7 @@
 use super::{clock, db, get, keyspace, put};
 use crate::{AccessClock, AccessPolicy, Candidate, DbId, EvictionPolicy, Freed, KeyOp, Keyspace, Value};
 
-/// Enough samples to look at every one of a handful of keys, whatever the seed.
+/// Enough samples to look at every one of a handful of keys, with any seed.
 const MANY: usize = 200;
 
 fn put_at(keyspace: &Keyspace, key: &str, expire_at_ms: Option<u64>, clock: AccessClock) {
@@ -12,7 +12,7 @@ fn put_at(keyspace: &Keyspace, key: &str, expire_at_ms: Option<u64>, clock: Acce
     keyspace.lock(keyspace.hash(key).slot()).apply(&effect, clock, &mut Freed::new());
 }
 
-/// Samples, and waits for whatever slot is needed.
+/// Samples, and waits for the slots that it needs.
 fn sample(
     keyspace: &Keyspace,
     seed: u64,

@@ -1,4 +1,4 @@
-//! Active expiry: what is due, and that stale items do no harm.
+//! Active expiry: due keys, and stale items, which do no harm.
 
 use super::{apply, db, delete, get, keyspace, narrow, put};
 use crate::{DbId, Effect, GlobalOp, KeyOp, Keyspace, SlotId};
@@ -7,7 +7,7 @@ fn due(keyspace: &Keyspace, now_ms: u64) -> Vec<SlotId> {
     keyspace.due_slots(now_ms, SlotId::FIRST, SlotId::LAST).collect()
 }
 
-/// Takes and deletes what is due, as the server does; the keys in the order in which they came.
+/// Takes and deletes due keys, as the server does; the keys in the order in which they came.
 fn expire(keyspace: &Keyspace, now_ms: u64, max: usize) -> Vec<(DbId, Vec<u8>)> {
     let mut all = Vec::new();
     for slot in due(keyspace, now_ms) {

@@ -72,7 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The keyspace under test with what it should hold, and the log of what was applied.
+/// The keyspace under test with its expected content, and the log of the applied effects.
 struct World {
     keyspace: Keyspace,
     content: Content,
@@ -108,7 +108,7 @@ impl World {
         self.model(effect);
     }
 
-    /// What the effect does to the map.
+    /// Applies the effect to the map.
     fn model(&mut self, effect: &Effect<'_>) {
         let content = &mut self.content;
         match *effect {
@@ -255,7 +255,7 @@ proptest! {
         world.keyspace.check();
         prop_assert!(content(&world.keyspace) == world.content);
 
-        // Reads hide what has expired; counts include it.
+        // Reads hide expired keys; counts include them.
         let now_ms = world.clock.now_ms;
         for ((db, key), (value, deadline)) in &world.content {
             let visible = deadline.is_none_or(|ms| ms > now_ms).then(|| value.clone());

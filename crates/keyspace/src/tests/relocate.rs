@@ -1,4 +1,4 @@
-//! Moves of what is too large for the model: nothing is copied, nothing is lost, deadlines go along.
+//! Moves of values too large for the model: nothing is copied, nothing is lost, deadlines go along.
 
 use super::{apply, db, keyspace};
 use crate::{DbId, Effect, EntryRef, Items, KeyOp, Keyspace, SlotId, Value, View, slot_of};

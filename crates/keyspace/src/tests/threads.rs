@@ -6,7 +6,7 @@ use crate::{DbId, Effect, Freed, GlobalOp, KeyOp, Keyspace, ScanCursor, SlotId, 
 const THREADS: u32 = 4;
 const ROUNDS: u32 = if cfg!(miri) { 20 } else { 4_000 };
 
-/// What one thread does: its own keys come and mostly go, keys of all threads get one byte at a time.
+/// The work of one thread: its own keys come and mostly go, keys of all threads grow by one byte at a time.
 fn work(keyspace: &Keyspace, thread: u32) {
     let mut freed = Freed::new();
     for round in 0..ROUNDS {

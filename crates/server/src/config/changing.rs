@@ -1,7 +1,9 @@
-//! Changes of settings while the server runs: by CONFIG SET, over HTTP, and by a configuration file that is read again.
+//! Changes of settings while the server runs: by CONFIG SET, over HTTP, and by a configuration file that is
+//! read again.
 //!
 //! Invariants
-//! - Who changes settings, or a file with settings, holds `lasting` meanwhile: nothing is set that another change undoes unseen.
+//! - Who changes settings, or a file with settings, holds `lasting` meanwhile: nothing is set that another
+//!   change undoes unseen.
 //! - What is to last is on disk before it is in force, so that an OK says both. What fails changes nothing.
 
 use std::path::PathBuf;

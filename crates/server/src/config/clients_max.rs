@@ -3,7 +3,8 @@
 /// Descriptors the server needs besides those of clients.
 const DESCRIPTORS_OWN: u64 = 64;
 
-/// How many clients there may be on each port, so that all of them together leave the server the descriptors that it needs.
+/// How many clients there may be on each port, so that all of them together leave the server the descriptors
+/// that it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClientsMax {
     pub(crate) redis: u64,
@@ -11,8 +12,8 @@ pub(crate) struct ClientsMax {
 }
 
 impl ClientsMax {
-    /// As many as are wanted on each port, if the limit of open files can be raised so far. If not, the Redis port comes first, and
-    /// leaves a quarter to HTTP.
+    /// As many as are wanted on each port, if the limit of open files can be raised so far. If not, the Redis
+    /// port comes first, and leaves a quarter to HTTP.
     pub(crate) fn possible(wanted: u64) -> ClientsMax {
         match env::process::raise_open_files_limit(2 * wanted + DESCRIPTORS_OWN) {
             // Not known.

@@ -1,4 +1,5 @@
-//! Settings that belong to the data: the log has them, so replicas, backups and a new leader have them as well.
+//! Settings that belong to the data: the log has them, so replicas, backups and a new leader have them as
+//! well.
 //!
 //! ```text
 //! CONFIG SET at the leader -> record -> Keyspace::data_settings -> put_data_settings_in_force: in force here
@@ -6,11 +7,12 @@
 //! ```
 //!
 //! Invariants
-//! - The log rules: what it says of a setting is in force wherever the data are. Only what is given at the start of a leader
-//!   stands above it until it is a record itself, which is said.
-//! - A log without any record stays so: the settings that are given become a record behind the first of the data.
-//! - A value that is given becomes a record once. Beside it the log has the mark `given:<name>` with the value that was given last, so
-//!   another start with the same value undoes no CONFIG SET.
+//! - The log rules: what it says of a setting is in force wherever the data are. Only what is given at the
+//!   start of a leader stands above it until it is a record itself, which is said.
+//! - A log without any record stays so: the settings that are given become a record behind the first of the
+//!   data.
+//! - A value that is given becomes a record once. Beside it the log has the mark `given:<name>` with the
+//!   value that was given last, so another start with the same value undoes no CONFIG SET.
 
 use std::sync::Arc;
 
@@ -68,7 +70,8 @@ impl Config {
         self.data.lock().given = given;
     }
 
-    /// Makes a record of what was given, once the log has any. Called before anything is served, and once a second.
+    /// Makes a record of what was given, once the log has any. Called before anything is served, and once a
+    /// second.
     pub(crate) fn record_given(&self, log: &Log) {
         let mut state = self.data.lock();
         let is_early = || log.is_mirror() || log.is_frozen() || !log.holds_records(|_| true).unwrap_or(false);

@@ -1,4 +1,5 @@
-//! The paths of the HTTP port that are not CouchDB's: `/metrics` for Prometheus, `/_backup` for `sheaf backup`.
+//! The paths of the HTTP port that are not CouchDB's: `/metrics` for Prometheus, `/_backup` for `sheaf
+//! backup`.
 
 use std::sync::Arc;
 

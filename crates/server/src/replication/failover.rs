@@ -10,7 +10,8 @@
 //!   FORCE allows the loss of the rest. "Everything" includes the batch that ends this log: it is written
 //!   before, so that the log here holds nothing that the new leader lacks.
 //! - Any failure before the promotion command is sent leaves this server leading. If it is unknown whether
-//!   the replica leads, this server takes no writes, not even after a restart: two leaders are worse than none.
+//!   the replica leads, this server takes no writes, not even after a restart: two leaders are worse than
+//!   none.
 
 use std::{
     sync::{

@@ -1,4 +1,5 @@
-//! The promotion of this server: the steps that [`replication::promote`] orders, with the threads of a replica.
+//! The promotion of this server: the steps that [`replication::promote`] orders, with the threads of a
+//! replica.
 
 use std::{
     sync::{Arc, atomic::Ordering::SeqCst},

@@ -1,4 +1,5 @@
-//! Changes of this server's role, each remembered in `replication.json` before it has an effect that others see.
+//! Changes of this server's role, each remembered in `replication.json` before it has an effect that others
+//! see.
 
 use std::sync::atomic::Ordering::SeqCst;
 

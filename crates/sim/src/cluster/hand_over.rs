@@ -5,8 +5,8 @@
 //!    '-- given up, crashed, cut off: writes resume --'      '-- the old leader follows it, or is told so later
 //! ```
 //!
-//! No server is held and none is asked: a replica that has the whole log may lead, however many acknowledgements a
-//! commit needs. The judge checks that nothing that was committed is lost.
+//! No server is held and none is asked: a replica that has the whole log may lead, however many
+//! acknowledgements a commit needs. The judge checks that nothing that was committed is lost.
 
 use replication::{Handover, HandoverStep};
 

@@ -116,7 +116,8 @@ impl Leading {
         fault: Option<FaultInjection>,
     ) -> Result<Leading, Failure> {
         let mut account = replication::Leading::new(RETENTION_BYTES_MAX, AWAY_MS_MAX);
-        // An empty log has no earlier leaders. What is committed by this server's disk alone was, too, before it led.
+        // An empty log has no earlier leaders. What is committed by this server's disk alone was, too, before
+        // it led.
         let is_first = log.written_lsn() == Lsn::ZERO || fault == Some(FaultInjection::CommitLeftovers);
         if !is_first && acks > 0 {
             account.begin_at(log.mark_epoch()?);
@@ -221,7 +222,8 @@ impl Leading {
 
     /// Serves every connection once, then acknowledges committed writes.
     pub(super) fn step(&mut self, around: &mut Around<'_>) -> Result<(), Failure> {
-        // What it ships is on its disk, and committed where nobody is asked for acks: a replica may show it at once.
+        // What it ships is on its disk, and committed where nobody is asked for acks: a replica may show it
+        // at once.
         if !around.member.role().is_fenced() {
             self.commit(around)?;
         }

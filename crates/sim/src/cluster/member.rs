@@ -29,8 +29,8 @@ fn address(order: Order) -> Option<Address> {
 }
 
 impl Member {
-    /// Reads what the disk remembers. The order is the setting of a server that starts for the first time; another one is told
-    /// it as soon as it is up, if it is to follow.
+    /// Reads what the disk remembers. The order is the setting of a server that starts for the first time;
+    /// another one is told it as soon as it is up, if it is to follow.
     pub(super) fn start(
         disk: &Arc<SimDisk>,
         order: Order,

@@ -24,7 +24,7 @@ impl<'a> Iter<'a> {
         Iter { rest, excess }
     }
 
-    /// What begins with the encoding of the next element.
+    /// The bytes from the next element on.
     #[inline]
     pub(in crate::collection) fn next_encoding(&mut self) -> Option<&'a [u8]> {
         if self.rest.len == self.excess {

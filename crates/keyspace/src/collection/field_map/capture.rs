@@ -1,12 +1,14 @@
 //! Capturing a map while it changes: every field as it was when the capture began, in bounded steps.
 //!
-//! What it is: a walk over the segments in the order of hashes. A segment that is about to change before its turn is captured
-//! then, ahead of the walk, as a whole; so a change during a capture copies one segment, once.
+//! What it is: a walk over the segments in the order of hashes. A segment that is about to change before its
+//! turn is captured then, ahead of the walk, as a whole; so a change during a capture copies one segment,
+//! once.
 //! What it is not: aware of where the copies go (see `capture`).
 //!
 //! Invariants
-//! - What is captured of the hashes is whole segments: all from 0 to `next`, and the ranges in `ahead`.
-//! - Segments change, split and merge only after they are captured. So a segment is captured if its first hash is.
+//! - The captured part consists of whole segments: all from 0 to `next`, and the ranges in `ahead`.
+//! - Segments change, split and merge only after they are captured. So a segment is captured if its first
+//!   hash is.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +33,7 @@ impl Capture {
 }
 
 impl FieldMap {
-    /// Begins to capture; `part` says as what, and is empty.
+    /// Begins to capture; `part` determines the kind, and is empty.
     pub(crate) fn begin_capture(&mut self, part: Part) {
         assert!(self.capture.is_none() && part.is_empty());
         self.capture = Some(Box::new(Capture { part, next: Some(0), ahead: BTreeMap::new() }));
@@ -42,7 +44,8 @@ impl FieldMap {
         self.capture.is_some()
     }
 
-    /// Goes on with the capture for about `bytes`. Returns what was copied since the last call, and whether that was the end.
+    /// Continues the capture for about `bytes`. Returns the copy since the last call, and whether it is
+    /// complete.
     ///
     /// # Panics
     /// If it is not being captured.

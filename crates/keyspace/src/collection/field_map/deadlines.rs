@@ -33,7 +33,7 @@ impl Item {
     }
 }
 
-/// What a map with deadlines has beside its segments.
+/// The parts of a map with deadlines besides its segments.
 #[derive(Default)]
 pub(super) struct Deadlines {
     pub(super) heap: ExpiryHeap<Item>,
@@ -54,15 +54,15 @@ impl FieldMap {
         self.deadlines.as_ref().map_or(0, |deadlines| deadlines.expiring)
     }
 
-    /// No field expires before this time, but for those that `expired_fields` has listed; `None` if none has a
-    /// deadline. It may be too early, until `expired_fields` finds out.
+    /// No field expires before this time, but for those that `expired_fields` has listed; `None` if none has
+    /// a deadline. It may be too early, until `expired_fields` finds out.
     #[inline]
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         Some(self.deadlines.as_ref()?.heap.first()?.deadline_ms)
     }
 
-    /// Appends up to `max` fields that are due. Each is listed once: the caller removes them. There may be more
-    /// as long as `next_deadline_ms` is due, also if this call lists none.
+    /// Appends up to `max` fields that are due. Each is listed once: the caller removes them. There may be
+    /// more as long as `next_deadline_ms` is due, also if this call lists none.
     pub(crate) fn expired_fields(&mut self, now_ms: u64, max: usize, fields: &mut Vec<Vec<u8>>) {
         let end = fields.len().saturating_add(max);
         for _ in 0..ITEMS_MAX {

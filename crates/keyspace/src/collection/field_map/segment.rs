@@ -27,7 +27,7 @@ pub(super) struct Segment {
     depth: u8,
 }
 
-/// What a segment contributes to its map.
+/// The contribution of a segment to its map.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) len: usize,
@@ -90,7 +90,7 @@ impl Segment {
         }
     }
 
-    /// What the table needs to know of a hash: the 24 bits after the prefix.
+    /// The part of a hash that the table uses: the 24 bits after the prefix.
     #[inline]
     pub(super) fn key_hash(&self, hash: u64) -> KeyHash {
         let position = hash << self.depth >> 40;

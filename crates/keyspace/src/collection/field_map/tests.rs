@@ -302,7 +302,7 @@ proptest! {
     fn what_stays_is_scanned_once_whatever_comes_and_goes(
         mask in prop::sample::select(&MASKS[..]),
         stable in 0..if cfg!(miri) { 60u32 } else { 1500 },
-        // What happens after each call: fields up to this number exist.
+        // The action after each call: fields up to this number exist.
         others in prop::collection::vec(0..if cfg!(miri) { 100u32 } else { 4000 }, 1..20),
         count in 1..200usize,
     ) {

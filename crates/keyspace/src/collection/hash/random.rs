@@ -1,7 +1,7 @@
 //! Random fields of a hash.
 //!
-//! What it is: one field, and different fields, by a seed. Every field has the same chance, in a big hash nearly (see
-//! `FieldMap::random`). Expired fields come up like others.
+//! What it is: one field, and different fields, by a seed. Every field has the same chance, in a big hash
+//! nearly (see `FieldMap::random`). Expired fields come up like others.
 //! What it is not: a source of randomness.
 
 use super::{Form, HashField, HashView};

@@ -11,7 +11,7 @@ use crate::{
 
 const KEY: &[u8] = b"list";
 
-/// What is done to the list; indices and counts are taken modulo what makes sense.
+/// An operation on the list; indices and counts are taken modulo sensible bounds.
 #[derive(Clone, Debug)]
 enum Step {
     Push(ListEnd, Vec<Vec<u8>>),

@@ -6,10 +6,11 @@
 //!
 //! Invariants
 //! - The body of more than one element is at most `BODY_BYTES_MAX` long.
-//! - Memory has, with its count, the size of a size class (see `entry::size_class`), so that nothing is unaccounted.
+//! - Memory has, with its count, the size of a size class (see `entry::size_class`), so that nothing is
+//!   unaccounted.
 //! - Memory that a capture shares is never written: the first change after it copies it.
-//! - Pushing at either end copies each byte of the body a bounded number of times, whatever was pushed or
-//!   removed at which end before.
+//! - Pushing at either end copies each byte of the body a bounded number of times, also if bytes were pushed
+//!   or removed at which end before.
 
 use std::ops::Range;
 
@@ -19,7 +20,7 @@ use crate::collection::chunk::{Chunk, End, Item};
 use crate::collection::element::Encoded;
 use crate::entry::size_class;
 
-/// What shared memory takes beside its bytes.
+/// The overhead of shared memory besides its bytes.
 const COUNT_BYTES: usize = size_of::<usize>();
 
 /// Longest body of a buffer with more than one element: with the count, the 8 KiB that Redis has by default.
@@ -151,8 +152,8 @@ impl Buffer {
         tail
     }
 
-    /// Replaces the elements in `range` by `item`, if there is one; the caller has checked that the chunk does
-    /// not become too long.
+    /// Replaces the elements in `range` by `item`, if there is one; the caller has checked that the chunk
+    /// does not become too long.
     pub(super) fn splice(&mut self, range: Range<usize>, item: Option<&Item<'_>>) {
         let span = self.chunk().span(range.clone());
         let (inserted_len, parts) = item.map_or((0, [&[][..]; 3]), |item| (item.len(), item.parts()));
@@ -186,8 +187,8 @@ impl Buffer {
         self.shrink();
     }
 
-    /// Removes the elements that are `element`, or the `limit` of them that are the first from an end. Returns
-    /// how many.
+    /// Removes the elements that are `element`, or the `limit` of them that are the first from an end.
+    /// Returns how many.
     pub(super) fn remove_matches(&mut self, element: &Encoded<'_>, limit: usize, from: End) -> usize {
         let Some((body, removed)) = self.chunk().without(element, limit, from) else { return 0 };
         *self = Buffer::of_chunk(Chunk::new(&body, self.len() - removed));
@@ -254,7 +255,7 @@ impl Default for Buffer {
     }
 }
 
-/// What fits into the memory that the allocator gives for so many bytes.
+/// The capacity of the memory that the allocator gives for so many bytes.
 #[inline]
 fn memory_class(bytes: usize) -> usize {
     size_class(bytes + COUNT_BYTES) - COUNT_BYTES

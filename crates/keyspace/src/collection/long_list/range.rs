@@ -10,11 +10,11 @@ use crate::collection::element::{Element, Encoded};
 /// Elements of a list in order. A packed list is a range that starts and ends in one chunk.
 #[derive(Clone)]
 pub(crate) struct Range<'a> {
-    /// What is left of the chunk that the range starts in.
+    /// The rest of the chunk in which the range starts.
     pub(super) front: Iter<'a>,
     /// The chunks between.
     pub(super) chunks: vec_deque::Iter<'a, Buffer>,
-    /// What is left of the chunk that the range ends in, if it is another.
+    /// The rest of the chunk in which the range ends, if it is another.
     pub(super) back: Iter<'a>,
     /// Elements of all three.
     pub(super) len: usize,

@@ -1,4 +1,4 @@
-//! Long lists against a deque, and what they may cost.
+//! Long lists against a deque, and their costs.
 
 use std::mem;
 

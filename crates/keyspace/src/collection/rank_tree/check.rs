@@ -3,7 +3,7 @@
 use super::node::{Inner, LEN_MIN, Leaf, Node};
 use super::{Item, Member, RankTree};
 
-/// What a subtree turned out to be.
+/// The properties of a subtree.
 struct Subtree<M> {
     depth: usize,
     count: usize,

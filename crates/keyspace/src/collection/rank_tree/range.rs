@@ -1,7 +1,7 @@
 //! Ranges of a rank tree: iteration by rank, from either end.
 //!
-//! What it is: one leaf in hand at each end, and the ranks between them. The next leaf is found from the root,
-//! once per leaf: that costs less than links between leaves would at every change.
+//! What it is: one leaf in hand at each end, and the ranks between them. The next leaf is found from the
+//! root, once per leaf: that costs less than links between leaves would at every change.
 
 use std::{ops, slice};
 

@@ -1,4 +1,4 @@
-//! Rank trees against a sorted list, and what they cost in memory.
+//! Rank trees against a sorted list, and their memory.
 
 use proptest::prelude::*;
 
@@ -200,7 +200,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A sorted list: what a tree has to be like.
+/// A sorted list, as the model of a tree.
 #[derive(Default)]
 struct Model(Vec<(f64, Name)>);
 

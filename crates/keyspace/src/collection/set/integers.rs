@@ -1,11 +1,13 @@
 //! Sets of integers: the smallest form of a set.
 //!
-//! What it is: the payload of a set all of whose members are canonical decimal texts of integers, which a search halves.
+//! What it is: the payload of a set all of whose members are canonical decimal texts of integers, which a
+//! search halves.
 //! What it is not: aware of limits, nor of members that are no integers.
 //!
 //! # Payload
-//! The width of an integer in bytes (2, 4 or 8), `MARK`, then the integers: little-endian, in ascending order, all as wide
-//! as the widest needs. A packed payload begins with its count, which no limit lets reach the bit of `MARK`.
+//! The width of an integer in bytes (2, 4 or 8), `MARK`, then the integers: little-endian, in ascending
+//! order, all as wide as the widest needs. A packed payload begins with its count, which no limit lets reach
+//! the bit of `MARK`.
 //!
 //! Invariants
 //! - The integers are in ascending order, none twice, and fit the width.

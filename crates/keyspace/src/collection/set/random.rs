@@ -1,8 +1,9 @@
 //! Random members of a set.
 //!
-//! What it is: one member, members that may repeat, and different members, by a seed. Every member has the same chance, in a
-//! big set nearly (see `FieldMap::random`).
-//! What it is not: a source of randomness, nor an order: different members may come in the order in which they lie.
+//! What it is: one member, members that may repeat, and different members, by a seed. Every member has the
+//! same chance, in a big set nearly (see `FieldMap::random`).
+//! What it is not: a source of randomness, nor an order: different members may come in the order in which
+//! they lie.
 
 use super::{Form, SetView, member_of};
 use crate::collection::element::Element;

@@ -57,7 +57,7 @@ fn limits() -> impl Strategy<Value = PackedLimits> {
     })
 }
 
-/// The keyspace under test and what the set should hold.
+/// The keyspace under test and the expected content of the set.
 struct World {
     keyspace: Keyspace,
     members: BTreeSet<Vec<u8>>,

@@ -1,8 +1,9 @@
 //! Blocks: neighbouring entries of a stream in one piece of memory.
 //!
-//! What it is: up to a hundred entries, each with its id as the distance from that of the block, and without the names of its
-//! fields where those are the ones that the first entry had.
-//! What it is not: an index. Whoever looks for an entry walks from one to the next, which takes a length each.
+//! What it is: up to a hundred entries, each with its id as the distance from that of the block, and without
+//! the names of its fields where those are the ones that the first entry had.
+//! What it is not: an index. Whoever looks for an entry walks from one to the next, which takes a length
+//! each.
 //!
 //! # Encoding
 //! Numbers are LEB128, `element` is as in [`element`], `name` is a length and that many bytes.
@@ -19,7 +20,7 @@
 //! Invariants
 //! - Ids ascend, and none is below that of the block, which may be gone itself.
 //! - There is an entry.
-//! - What comes from outside is walked once by [`StreamBlock::verify`]; everything after that trusts the bytes.
+//! - Bytes from outside are verified once by [`StreamBlock::verify`] and trusted afterwards.
 //! - Copies of a [`Block`] share its bytes until one of them changes: that one then has bytes of its own.
 //! - A block behind which another one began has no memory to spare, until an entry of it is removed.
 
@@ -34,7 +35,7 @@ use crate::effect::{Items, Reader};
 const ENTRIES_MAX: u32 = 100;
 /// Bytes of a block with several entries, at most; with its two counters it takes 4,096 bytes of memory.
 const BYTES_MAX: usize = 4096 - COUNTERS_BYTES;
-/// Counters in front of what is shared.
+/// Counters in front of the shared bytes.
 const COUNTERS_BYTES: usize = 2 * size_of::<usize>();
 
 /// The bytes of a block, which are one: verified, or written by this module.
@@ -187,7 +188,7 @@ impl Block {
             values_len += value.len();
             has_names = has_names && names.next().is_some_and(|own| own == name);
         }
-        // What is too much for certain is not written first.
+        // An entry that certainly does not fit is not written first.
         if self.bytes.len() + names_len + values_len >= BYTES_MAX {
             return false;
         }
@@ -242,8 +243,8 @@ impl Block {
         count
     }
 
-    /// Gives back the room for further entries, for another block, if no copy has it. What is left is copied: allocators do not
-    /// take back a part of what they gave if it is less than half.
+    /// Gives back the room for further entries, for another block, if no copy has it. The rest is copied:
+    /// allocators do not take back less than half of a piece of memory.
     pub(super) fn seal(&mut self) -> Vec<u8> {
         let sealed = Bytes::Sealed(self.bytes[..].into());
         match std::mem::replace(&mut self.bytes, sealed) {
@@ -256,7 +257,7 @@ impl Block {
         self.entries as usize
     }
 
-    /// Bytes of memory, whoever shares them.
+    /// Bytes of memory, shared or not.
     pub(super) fn allocated_bytes(&self) -> usize {
         COUNTERS_BYTES
             + match &self.bytes {
@@ -274,7 +275,8 @@ impl Block {
     }
 }
 
-/// Writes an entry of the block with the id `base`, and the names of its fields if the block does not have them.
+/// Writes an entry of the block with the id `base`, and the names of its fields if the block does not have
+/// them.
 fn put_entry(
     bytes: &mut Vec<u8>,
     base: StreamId,
@@ -283,7 +285,8 @@ fn put_entry(
     has_names: bool,
     values_len: usize,
 ) {
-    // The length comes first and is known last. It has as many bytes as if the values were short strings, or is made to fit.
+    // The length comes first and is known last. It has as many bytes as if the values were short strings, or
+    // is made to fit.
     let start = bytes.len();
     let room = varint::len(((values_len + pairs.len() / 2) as u64) << 1);
     bytes.resize(start + room, 0);
@@ -317,7 +320,7 @@ fn put_name(bytes: &mut Vec<u8>, name: &[u8]) {
     bytes.extend_from_slice(name);
 }
 
-/// Takes a number off the front of what is trusted.
+/// Takes a number off the front of trusted bytes.
 #[inline]
 fn take_number(rest: &mut &[u8]) -> u64 {
     let (mut number, mut shift) = (0, 0);

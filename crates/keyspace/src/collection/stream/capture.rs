@@ -1,13 +1,14 @@
 //! Capturing a stream while it changes, in bounded steps.
 //!
-//! What it is: head, groups and consumers are copied when the capture begins, as many as XINFO shows at once; then a walk copies
-//! block after block and, group after group, run after run of what is pending. Blocks and runs that change or go before their
-//! turn are copied then, or kept if they leave the stream.
-//! What it is not: aware of where the copies go (see `crate::capture`).
+//! What it is: head, groups and consumers are copied when the capture begins, as many as XINFO shows at once;
+//! then a walk copies block after block and, group after group, run after run of pending entries. Blocks and
+//! runs that change or go before their turn are copied then, or kept if they leave the stream. What it is
+//! not: aware of where the copies go (see `crate::capture`).
 //!
 //! Invariants
-//! - Blocks and runs carry the number of the capture that has them; what is made during a capture carries its number as well,
-//!   because it belongs to no moment before. So whatever carries a lower one is as it was when the capture began.
+//! - Blocks and runs carry the number of the capture that has them; parts that are made during a capture
+//!   carry its number as well, because it belongs to no moment before. So a part with a lower number is as it
+//!   was when the capture began.
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
@@ -101,7 +102,8 @@ impl Stream {
         self.capture.is_some()
     }
 
-    /// Goes on with the capture for about `bytes`. Returns what was copied since the last call, and whether that was the end.
+    /// Continues the capture for about `bytes`. Returns the copy since the last call, and whether it is
+    /// complete.
     ///
     /// # Panics
     /// If it is not being captured.

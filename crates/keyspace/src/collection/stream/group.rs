@@ -1,11 +1,13 @@
-//! Groups: consumers that share the entries of a stream, and what each has not acknowledged.
+//! Groups: consumers that share the entries of a stream, and the entries that each has not acknowledged.
 //!
-//! What it is: where a group stands, its consumers by name, the pending entries of all of them and which of those each has.
+//! What it is: where a group stands, its consumers by name, the pending entries of all of them and which of
+//! those each has.
 //! What it is not: aware of the entries themselves: what is pending may have been removed from the stream.
 //!
 //! Invariants
 //! - An entry is pending for one consumer, whose index has its id.
-//! - The place of a consumer in `consumers` is its number until it is removed; the number may then be another's.
+//! - The place of a consumer in `consumers` is its number until it is removed; the number may then be
+//!   another's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -31,9 +33,9 @@ pub struct GroupPosition {
 pub struct Delivery {
     /// The entry.
     pub id: StreamId,
-    /// Time of its last delivery, Unix time in milliseconds.
+    /// When it was delivered last, Unix time in milliseconds.
     pub time_ms: u64,
-    /// Number of its deliveries.
+    /// How often it was delivered.
     pub count: u32,
 }
 
@@ -99,8 +101,8 @@ impl Group {
         true
     }
 
-    /// Removes a consumer with all that is pending for it; `None` if there is none of this name, else how many entries that
-    /// were. Runs that are about to change are shown to `capture` before.
+    /// Removes a consumer with its pending entries; `None` if there is none of this name, else how many
+    /// entries that were. Runs that are about to change are shown to `capture` before.
     pub(super) fn remove_consumer(
         &mut self,
         name: &[u8],
@@ -146,7 +148,8 @@ impl Group {
         removed.is_some()
     }
 
-    /// Shows the run that begins at this id or after it; returns from where to go on, or `None` if there is none.
+    /// Shows the run that begins at this id or after it; returns from where to go on, or `None` if there is
+    /// none.
     pub(super) fn capture_run(
         &mut self,
         from: StreamId,
@@ -159,7 +162,7 @@ impl Group {
         })
     }
 
-    /// Removes what is pending, for good.
+    /// Removes the pending entries for good.
     pub(super) fn take_runs(&mut self) -> impl Iterator<Item = Run> + use<> {
         std::mem::take(&mut self.pending).into_runs()
     }
@@ -172,7 +175,7 @@ impl Group {
         self.consumers.iter().flatten().map(|consumer| (consumer.name.clone(), consumer.times))
     }
 
-    /// Takes the pending entries out while they change, so that who looks on can look at all else.
+    /// Takes the pending entries out while they change, so that an observer can look at everything else.
     fn change_pending<R>(&mut self, change: impl FnOnce(&Group, &mut PendingMap) -> R) -> R {
         let mut pending = std::mem::take(&mut self.pending);
         let result = change(self, &mut pending);
@@ -225,7 +228,7 @@ pub struct ConsumerView<'a>(&'a Consumer);
 /// An entry that is pending.
 #[derive(Clone, Copy)]
 pub struct PendingView<'a> {
-    /// For whom.
+    /// The consumer.
     pub consumer: &'a [u8],
     /// Which, when and how often.
     pub delivery: Delivery,

@@ -8,7 +8,7 @@ use std::fmt;
 /// The id of an entry of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct StreamId {
-    /// Unix time in milliseconds, or whatever a client took for it.
+    /// Unix time in milliseconds, or another number that a client chose.
     pub ms: u64,
     /// The number among the entries of that millisecond.
     pub seq: u64,

@@ -1,6 +1,7 @@
 //! `StreamImage`: a stream, or a part of one, copied, in pieces that effects carry.
 //!
-//! What it is: what a capture gathers in one step, and all of a stream where a value is taken out of the keyspace.
+//! What it is: what a capture gathers in one step, and all of a stream where a value is taken out of the
+//! keyspace.
 //! What it is not: sorted. Blocks and deliveries name their ids, so they can be put back in any order.
 
 use std::sync::Arc;
@@ -30,7 +31,7 @@ struct GroupImage {
     consumers: Vec<(Arc<[u8]>, u64, Option<u64>)>,
 }
 
-/// What is pending for one consumer, as far as one run has it.
+/// The pending entries of one consumer in one run.
 #[derive(Clone, Debug)]
 struct PendingImage {
     group: Arc<[u8]>,
@@ -45,7 +46,7 @@ impl StreamImage {
         self.size_bytes += 64;
     }
 
-    /// A group, without what is pending.
+    /// A group, without its pending entries.
     pub(super) fn add_group(
         &mut self,
         name: &Arc<[u8]>,
@@ -95,7 +96,7 @@ impl StreamImage {
         self.head
     }
 
-    /// The effects that make what is in it; the head only if the key is new.
+    /// The effects that make its content; the head only if the key is new.
     pub(crate) fn for_each_effect(
         &self,
         db: DbId,
@@ -130,7 +131,7 @@ impl StreamImage {
 }
 
 impl PartialEq for StreamImage {
-    /// Whether both are the same stream, whatever its blocks and runs are.
+    /// Whether both are the same stream, also with other blocks and runs.
     fn eq(&self, other: &Self) -> bool {
         self.canonical() == other.canonical()
     }

@@ -1,11 +1,12 @@
-//! Pending entries: what a group has delivered and nobody has acknowledged, in the order of ids.
+//! Pending entries: delivered by a group and not acknowledged, in the order of ids.
 //!
-//! What it is: deliveries in short sorted runs, which are found by their first id, so that a change touches one run, and a
-//! capture copies one run at a time.
+//! What it is: deliveries in short sorted runs, which are found by their first id, so that a change touches
+//! one run, and a capture copies one run at a time.
 //! What it is not: by consumer. That index is each consumer's own (see `group`).
 //!
 //! Invariants
-//! - No run is empty or longer than `RUN_LEN_MAX`; the key of a run is at most its first id, and above all ids before it.
+//! - No run is empty or longer than `RUN_LEN_MAX`; the key of a run is at most its first id, and above all
+//!   ids before it.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -17,16 +18,17 @@ const RUN_LEN_MAX: usize = if cfg!(test) { 8 } else { 64 };
 /// Neighbours that are not longer together become one.
 const MERGED_LEN_MAX: usize = RUN_LEN_MAX / 2;
 
-/// Bytes of memory for each pending entry: that in its run, which may have room, and that in the index of its consumer.
+/// Bytes of memory for each pending entry: that in its run, which may have room, and that in the index of its
+/// consumer.
 pub(super) const PENDING_BYTES: usize = 80;
 
 /// An entry that was delivered to a consumer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pending {
     pub(super) id: StreamId,
-    /// Time of its last delivery, Unix time in milliseconds.
+    /// When it was delivered last, Unix time in milliseconds.
     pub(super) time_ms: u64,
-    /// Number of its deliveries.
+    /// How often it was delivered.
     pub(super) count: u32,
     /// The number of the consumer in its group.
     pub(super) consumer: u32,
@@ -77,7 +79,8 @@ impl PendingMap {
         entries.skip_while(move |pending| pending.id < from).take_while(move |pending| pending.id <= to)
     }
 
-    /// Adds one, or replaces it; returns what was there. A run that is about to change is shown to `capture` before.
+    /// Adds one, or replaces it; returns the previous one. A run that is about to change is shown to
+    /// `capture` before.
     pub(super) fn put(
         &mut self,
         pending: Pending,
@@ -147,7 +150,7 @@ impl PendingMap {
         Some(removed)
     }
 
-    /// Gives a short run what the next one has, if that is not much.
+    /// Merges a short run with the next one, if that is short, too.
     fn merge(&mut self, first: StreamId, mut capture: impl FnMut(&mut Run)) {
         let mut runs = self.runs.range_mut(first..);
         let (Some((_, run)), Some((&next, other))) = (runs.next(), runs.next()) else { return };

@@ -1,12 +1,12 @@
 //! `SharedEntries`: entries of a stream that can still be read when the stream is changed again.
 //!
-//! What it is: the blocks of a range of ids, shared with the stream, for replies that are too long to be written under the lock
-//! of a slot. Taking it costs a counter for each block, and nothing for each entry.
-//! What it is not: counted as memory of the stream. Blocks that the stream has changed or lost since live as long as this does;
-//! whoever takes one drops it when the reply is written.
+//! What it is: the blocks of a range of ids, shared with the stream, for replies that are too long to be
+//! written under the lock of a slot. Taking it costs a counter for each block, and nothing for each entry.
+//! What it is not: counted as memory of the stream. Blocks that the stream has changed or lost since live as
+//! long as this does; its owner drops it when the reply is written.
 //!
 //! Invariants
-//! - It has the entries that the stream had when it was taken, whatever happens to the stream.
+//! - It has the entries that the stream had when it was taken, even if the stream changes.
 
 use std::ops::RangeInclusive;
 
@@ -85,8 +85,8 @@ impl SharedEntries {
     }
 }
 
-/// Whether the first `count` entries may lie in so much memory that sharing them is quicker than reading them. Looks at few
-/// blocks.
+/// Whether the first `count` entries may lie in so much memory that sharing them is quicker than reading
+/// them. Looks at few blocks.
 pub(super) fn is_long<'a>(blocks: impl Iterator<Item = &'a Block>, count: usize) -> bool {
     let (mut bytes, mut entries) = (0, 0);
     for (at, block) in blocks.enumerate() {

@@ -49,7 +49,7 @@ enum Edit {
 /// Fields and values.
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What a stream is, said simply.
+/// A simple model of a stream.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Model {
     head: StreamHead,
@@ -237,7 +237,7 @@ fn model_of(stream: StreamView<'_>) -> Model {
     }
 }
 
-/// A stream made of what an image holds.
+/// A stream made from an image.
 fn made_of<'i>(images: impl IntoIterator<Item = &'i StreamImage>) -> Entry {
     let mut entry = new_stream();
     for image in images {

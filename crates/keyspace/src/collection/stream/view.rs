@@ -25,7 +25,7 @@ impl<'a> StreamView<'a> {
         self.0.len == 0
     }
 
-    /// What it knows of the entries that it had.
+    /// The counters and ids of the entries that it had.
     pub fn head(&self) -> StreamHead {
         self.0.head
     }
@@ -68,8 +68,8 @@ impl<'a> StreamView<'a> {
         WithinBack { blocks: self.blocks_of(&ids).rev(), ids, entries: Vec::new() }
     }
 
-    /// The same in either order and at most `count`, shared so that they can be read when the stream is changed again. `None`
-    /// if they lie in so little memory that reading them at once is quicker.
+    /// The same in either order and at most `count`, shared so that they can be read when the stream is
+    /// changed again. `None` if they lie in so little memory that reading them at once is quicker.
     pub fn share(
         &self,
         ids: RangeInclusive<StreamId>,
@@ -111,8 +111,8 @@ impl<'a> StreamView<'a> {
         found.map(|(_, block)| block)
     }
 
-    /// Through which id entries have to go so that `len` stay: exactly so many, or more if only whole blocks may go, and of
-    /// these at most `limit` entries. `None` if nothing has to go.
+    /// Through which id entries have to go so that `len` stay: exactly so many, or more if only whole blocks
+    /// may go, and of these at most `limit` entries. `None` if nothing has to go.
     pub fn trim_to_len(&self, len: usize, whole_blocks: bool, limit: usize) -> Option<StreamId> {
         let excess = self.0.len.checked_sub(len)?;
         let (whole, rest) = self.passed_blocks(limit, |block, passed| passed + block.len() <= excess);
@@ -131,8 +131,9 @@ impl<'a> StreamView<'a> {
         self.passed_blocks(limit, |block, _| is_below(block)).0.1
     }
 
-    /// Passes over the first blocks while they may go, which depends on a block and on how many entries were passed, and at most
-    /// `limit` entries. Returns how many they are, the last of them, and the block behind.
+    /// Passes over the first blocks while they may go, which depends on a block and on how many entries were
+    /// passed, and at most `limit` entries. Returns how many they are, the last of them, and the block
+    /// behind.
     fn passed_blocks(
         &self,
         limit: usize,
@@ -189,7 +190,7 @@ fn last_id(block: Option<&Block>) -> Option<StreamId> {
 pub(super) struct Within<'a, B> {
     pub(super) ids: RangeInclusive<StreamId>,
     pub(super) blocks: B,
-    /// What is left of a block.
+    /// The rest of a block.
     pub(super) entries: Entries<'a>,
 }
 
@@ -215,7 +216,7 @@ impl<'a, B: Iterator<Item = &'a Block>> Iterator for Within<'a, B> {
 pub(super) struct WithinBack<'a, B> {
     pub(super) ids: RangeInclusive<StreamId>,
     pub(super) blocks: B,
-    /// What is left of a block.
+    /// The rest of a block.
     pub(super) entries: Vec<StreamEntry<'a>>,
 }
 

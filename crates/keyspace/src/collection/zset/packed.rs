@@ -1,13 +1,13 @@
 //! The packed form of sorted sets: pairs of member and score, in order, in the payload of an entry.
 //!
-//! What it is: reading and editing that payload. It begins with the number of members (see `collection::packed`); a pair
-//! is the encoding of the member as an `Element`, then the score.
-//! What it is not: aware of limits. Everything here looks through the pairs from the first on.
+//! What it is: reading and editing that payload. It begins with the number of members (see
+//! `collection::packed`); a pair is the encoding of the member as an `Element`, then the score. What it is
+//! not: aware of limits. Everything here looks through the pairs from the first on.
 //!
 //! # Scores
 //! An integral score is stored as an element is that is an integer: 0 to 127 take one byte. Another one is a
-//! byte that begins no element, `FRACTION`, and the eight bytes of the number, little-endian. So is -0.0, to keep
-//! its sign. Every score has one encoding.
+//! byte that begins no element, `FRACTION`, and the eight bytes of the number, little-endian. So is -0.0, to
+//! keep its sign. Every score has one encoding.
 //!
 //! Invariants
 //! - Pairs are strictly ascending by score, then by the bytes of the member.
@@ -18,7 +18,7 @@ use super::Put;
 use crate::collection::element::{self, Element, Encoded};
 use crate::collection::packed::{HEADER, Payload, change_count, count};
 
-/// What a score begins with that is no integer.
+/// The first byte of a score that is not an integer.
 const FRACTION: u8 = 0xf8;
 /// Most bytes of a score.
 const SCORE_LEN_MAX: usize = 9;

@@ -1,7 +1,7 @@
 //! Ranked maps: the big form of sorted sets.
 //!
-//! What it is: a field map from member to score, and a rank tree of the same members in order. A member is stored once,
-//! in its entry in the map; the tree holds the addresses of the entries.
+//! What it is: a field map from member to score, and a rank tree of the same members in order. A member is
+//! stored once, in its entry in the map; the tree holds the addresses of the entries.
 //! What it is not: a value with limits or a packed form (see the parent module).
 //!
 //! Invariants
@@ -25,7 +25,7 @@ pub(crate) struct RankedMap {
     order: RankTree<Handle>,
 }
 
-/// The address of an entry of the map. Stays inside a map's tree, and what is borrowed from it.
+/// The address of an entry of the map. Stays inside a map's tree, and its borrows.
 #[derive(Clone, Copy)]
 pub(super) struct Handle(NonNull<u8>);
 
@@ -41,9 +41,10 @@ impl Handle {
 impl Member for Handle {
     #[inline]
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the entry lives: only `RankedMap` makes handles, of entries in its map, and lends them out with the
-        // lifetime of a borrow of itself; before an entry leaves the map its handle has left the tree. Meanwhile the
-        // entry does not move, because its size never changes, and its key, all that is read here, is never written.
+        // SAFETY: the entry lives: only `RankedMap` makes handles, of entries in its map, and lends them out
+        // with the lifetime of a borrow of itself; before an entry leaves the map its handle has left the
+        // tree. Meanwhile the entry does not move, because its size never changes, and its key, all that is
+        // read here, is never written.
         unsafe { EntryRef::from_raw(self.0) }.key()
     }
 }
@@ -62,12 +63,12 @@ impl RankedMap {
         self.scores.len()
     }
 
-    /// The members, for what does not change them.
+    /// The members, for readers.
     pub(crate) fn scores(&self) -> &FieldMap {
         &self.scores
     }
 
-    /// The members, for what changes nothing that can be seen.
+    /// The members, for changes that readers cannot see.
     pub(crate) fn scores_mut(&mut self) -> &mut FieldMap {
         &mut self.scores
     }

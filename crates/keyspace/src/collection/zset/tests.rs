@@ -54,7 +54,7 @@ fn slices(members: &[(f64, Vec<u8>)]) -> Vec<(f64, &[u8])> {
     members.iter().map(|(score, member)| (*score, member.as_slice())).collect()
 }
 
-/// The keyspace under test and what the sorted set should hold.
+/// The keyspace under test and the expected content of the sorted set.
 struct World {
     keyspace: Keyspace,
     members: BTreeMap<Vec<u8>, f64>,
