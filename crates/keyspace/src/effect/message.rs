@@ -22,7 +22,7 @@ pub struct LoggedMessage<'a> {
     pub payload: &'a [u8],
 }
 
-    /// A message.
+/// A message.
 /// One of the things that a record consists of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Item<'a> {
