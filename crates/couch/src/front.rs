@@ -11,13 +11,13 @@ use crate::Host;
 /// The state of the front; one for all threads.
 pub struct Front {
     pub(super) host: Host,
-    /// Who has logged in.
+    /// The sessions.
     pub(super) sessions: Sessions,
-    /// What bodies of requests take.
+    /// The memory of request bodies.
     pub(super) bodies: Arc<BodyMemory>,
     connections: AtomicU64,
     requests: AtomicU64,
-    /// What the numbers of requests begin with, so that those of different lives differ.
+    /// The upper half of the ids of requests, so that those of different incarnations differ.
     request_salt: u32,
 }
 
@@ -51,7 +51,7 @@ impl Front {
         (before < self.host.config.connections_max()).then_some(permit)
     }
 
-    /// What the next request is called in its reply.
+    /// The id of the next request, for its reply.
     pub(super) fn request_id(&self) -> u64 {
         u64::from(self.request_salt) << 32 | self.requests.fetch_add(1, Relaxed) & 0xffff_ffff
     }

@@ -121,7 +121,7 @@ pub struct Progress {
 pub struct Fault {
     /// Its short name.
     pub name: &'static str,
-    /// What happened, in words.
+    /// The reason, in words.
     pub reason: String,
 }
 

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{Feeds, Host, Store};
 
-/// How often connections are looked at.
+/// How often connections are checked.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// How long replies may take to leave when the thread stops.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ pub enum Message {
         /// Its permit among the connections that are allowed.
         permit: ConnectionPermit,
     },
-    /// Report, once what was begun before is in the log.
+    /// Report, once everything begun before is in the log.
     Report(std::sync::mpsc::Sender<()>),
     /// Close everything once replies are sent, report, end.
     Stop(std::sync::mpsc::Sender<()>),
@@ -88,7 +88,7 @@ impl HttpThread {
         while let Some(message) = messages.recv().await {
             match message {
                 Message::Connect { stream, peer, permit } => self.connect(stream, peer, permit),
-                // Nothing that was begun waits between the look at who may write and the log.
+                // No write waits between its permission and the log.
                 Message::Report(done) => drop(done),
                 Message::Stop(done) => {
                     self.close().await;
@@ -192,8 +192,8 @@ impl HttpThread {
         &self.host().feeds
     }
 
-    /// Changes a database, together with what others on this thread want of it. The outcome may be told once
-    /// its position is committed. `size` is how many documents and bytes it is about.
+    /// Changes a database, together with other changes of this thread. The outcome may be sent once its
+    /// position is committed. `size`: the number of documents and bytes.
     pub(super) async fn submit<T: 'static>(
         &self,
         database: &Arc<Database>,
@@ -203,7 +203,7 @@ impl HttpThread {
         Ok(self.batches().submit(database, size, change).await?)
     }
 
-    /// As [`HttpThread::submit`], and waits until the outcome may be told.
+    /// As [`HttpThread::submit`], and waits until the outcome may be sent.
     pub(super) async fn change<T: 'static>(
         &self,
         database: &Arc<Database>,
@@ -225,7 +225,7 @@ impl HttpThread {
         Ok(outcome?)
     }
 
-    /// Returns once the log has committed `lsn`: what stands there may be told.
+    /// Returns once the log has committed `lsn`: replies may show it.
     ///
     /// # Errors
     /// If the log has failed, or only replicas have been waited for, and for `ack-timeout`.
@@ -244,7 +244,7 @@ impl HttpThread {
         Ok(waits.await?)
     }
 
-    /// The end of what is in memory now, durable or not. The log of a replica may hold more.
+    /// The end of the log that is in memory now, durable or not. The log of a replica may hold more.
     pub(super) fn shown_lsn(&self) -> Result<Lsn, Failure> {
         Ok(self.store().log.appended_lsn().min(self.host().replication.shown_lsn()))
     }

@@ -1,21 +1,21 @@
-//! Write batches: what the requests of one tick of a thread want from one database becomes one record of the
+//! Write batches: the changes that the requests of one tick make to one database become one record of the
 //! log.
 //!
 //! ```text
-//! request: submit(change).await -> queue of its database ... end of the tick: lock -> changes -> reserve (LSN) -> commit -> unlock
-//!    '<-- what came of it, and the position to wait for <------------------------------- publish the record <--'
+//! request: submit(change).await -> queue of its database
+//! end of the tick: lock -> changes -> reserve (LSN) -> commit -> unlock -> publish the record
+//!    '--> each request: its outcome, and the position to wait for
 //! ```
 //!
-//! What it is: transaction merging. Nothing waits for a round: the requests that the same wake-up of the
-//! event loop has brought are in it, and those that come meanwhile are in the next.
-//! What it is not: durable when it answers. Whoever answers a client waits for the position ([`CommitGate`]).
+//! What it is: transaction merging. No request waits for a batch to fill: the requests of one wake-up of the
+//! event loop are in it, and those that come meanwhile are in the next. What it is not: durable when it
+//! answers. The reply waits for the position ([`CommitGate`]).
 //!
 //! Invariants
-//! - A database is locked from the look at what is there to the reservation in the log: the order of its
-//!   changes is that of the log. Nothing that can wait is waited for meanwhile but files of the database and
-//!   room in the log for a record.
-//! - A change that is refused changes nothing, and takes no other of its round with it. Only if a file cannot
-//!   be read do all changes of the round fail.
+//! - A database is locked from the first read to the reservation in the log: the order of its changes is that
+//!   of the log. Under the lock, only files of the database and room in the log for a record are waited for.
+//! - A refused change changes nothing and does not affect others of its batch. Only if a file cannot be read
+//!   do all changes of the batch fail.
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,6 +1,6 @@
 //! A conversation: request bytes in, reply bytes out, with everything a connection is but the socket.
 //!
-//! The server's connections and the simulation both drive it, so what is simulated is what runs.
+//! The server's connections and the simulation drive the same code.
 //!
 //! ```text
 //! bytes -> parse up to GROUP commands -> resolve and prefetch all -> execute each -> outbox (held by gates)
@@ -8,14 +8,15 @@
 //!
 //! Invariants
 //! - Bytes that were not turned into executed commands stay in `pending`, in order.
-//! - After a protocol error or QUIT nothing more is parsed; what was executed is answered, then the
+//! - After a protocol error or QUIT nothing more is parsed; the executed commands are answered, then the
 //!   connection ends.
 //! - While a limit is reached (`wants_input` is false) nothing is parsed, so memory per connection is bounded
 //!   by the limits.
-//! - After a message that is not taken as fast as it comes nothing is executed until the one who drives says
-//!   so.
-//! - While a command runs elsewhere nothing is parsed, and what of the session went with it is left alone.
-//! - While a command is blocked nothing is parsed. What ends that is [`Conversation::answer`],
+//! - After a message that its subscribers cannot take as fast, nothing is executed until the caller resumes
+//!   the conversation.
+//! - While a command runs on another thread nothing is parsed, and the parts of the session that it has are
+//!   not touched.
+//! - While a command is blocked nothing is parsed. The wait ends with [`Conversation::answer`],
 //!   [`Conversation::time_out`] or the end of the client, whichever comes first.
 
 use std::sync::Arc;
@@ -39,7 +40,7 @@ const COMMANDS_PER_TURN_MAX: usize = 1024;
 const SCRIPTS_PER_TURN_US: u64 = 2_000;
 /// Reply bytes not yet taken by the client above which its commands wait.
 const OUTBOX_BYTES_MAX: usize = 1 << 20;
-/// The same for a subscriber: what ends its subscriptions must not wait for all the messages before it.
+/// The same for a subscriber: its UNSUBSCRIBE must not wait for all the messages before it.
 const SUBSCRIBER_OUTBOX_BYTES_MAX: usize = 32 << 20;
 /// Request bytes that are kept while a command is blocked. The end of a client that sends more shows when it
 /// is read.
@@ -47,7 +48,7 @@ const PENDING_WHILE_BLOCKED_BYTES_MAX: usize = 1 << 20;
 /// An idle connection keeps no larger input buffer.
 const PENDING_BYTES_KEPT_MAX: usize = 16 << 10;
 
-/// What one worker lends to the conversation it serves.
+/// The tools that a worker lends to a conversation for one round.
 pub struct Round<'w> {
     /// Executes the commands.
     pub executor: &'w mut Executor,
@@ -59,7 +60,7 @@ pub struct Round<'w> {
     pub now_ms: u64,
     /// The limits of authenticated clients.
     pub limits: Limits,
-    /// Too much of what is to be told waits for the log: nothing is executed until there is less.
+    /// Too many notices wait for the log: nothing is executed until there are fewer.
     pub is_congested: bool,
     /// With merging off, called around every command that may write.
     pub flush_alone: Option<&'w dyn Fn()>,
@@ -76,8 +77,8 @@ pub enum ConversationState {
     WaitForLog,
     /// The client must take replies before the next command.
     WaitForClient,
-    /// What it has published is not taken as fast as it comes: [`pubsub::Local::take_backpressure`] says what
-    /// the next command waits for.
+    /// Its subscribers are too slow: [`pubsub::Local::take_backpressure`] has the condition for the next
+    /// command.
     WaitForSubscribers,
     /// Paused for [`Session::pause_ms`].
     Paused,
@@ -92,7 +93,7 @@ pub enum ConversationState {
 
 /// The commands and replies of one connection.
 pub struct Conversation {
-    /// What the server remembers about the client.
+    /// The state of the client.
     pub session: Session,
     /// Its replies.
     pub outbox: Outbox,
@@ -153,7 +154,7 @@ impl Conversation {
         self.pushed_bytes += bytes.len();
     }
 
-    /// Appends what channels have for the client. A conversation that is closing takes nothing more.
+    /// Appends messages of channels. A conversation that is closing takes no more.
     pub fn deliver(&mut self, delivery: &mut Delivery) {
         if !self.session.closing {
             self.outbox.begin_round();
@@ -179,8 +180,8 @@ impl Conversation {
         self.fed_bytes += run.len();
     }
 
-    /// Does what the thread of durable channels tells, with `tell`, and appends what it says. Returns whether
-    /// this answers the command that the client was blocked in.
+    /// Applies an event of the thread of durable channels with `tell`, and appends its message. Returns
+    /// whether this answers the command that the client was blocked in.
     pub fn tell(&mut self, told: &FollowerEvent, tell: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
         let is_follower = self.session.follower.as_ref().is_some_and(|it| it.id == told.follower());
         if !is_follower || self.session.closing {
@@ -234,7 +235,7 @@ impl Conversation {
         true
     }
 
-    /// For how long the blocked command waits at most, if there is one and it does not wait for ever.
+    /// The longest wait of the blocked command; `None` if there is none, or it has no limit.
     pub fn wait_timeout_ms(&self) -> Option<u64> {
         self.session.wait.as_ref().and_then(Wait::timeout_ms)
     }
@@ -249,7 +250,7 @@ impl Conversation {
         self.is_away
     }
 
-    /// The command has run: its reply stands behind the others, and the next one may run.
+    /// The command has run: its reply is appended, and the next one may run.
     pub fn return_from_thread(&mut self, long: LongReply, durable: Lsn) {
         let LongReply { session, mut reply, gate } = long;
         self.is_away = false;
@@ -262,7 +263,7 @@ impl Conversation {
         }
     }
 
-    /// Keeps what a client sends while its command is blocked.
+    /// Keeps input that arrives while a command is blocked.
     pub fn keep(&mut self, input: &[u8]) {
         self.pending.extend_from_slice(input);
     }
@@ -272,13 +273,13 @@ impl Conversation {
         self.pending.len() < PENDING_WHILE_BLOCKED_BYTES_MAX
     }
 
-    /// The client will send nothing more: no command is executed any more, and what is blocked waits no more.
+    /// The client will send nothing more: no further command is executed, and a blocked one stops waiting.
     pub fn close(&mut self) {
         self.session.closing = true;
         self.session.wait = None;
     }
 
-    /// To be called when something was sent: gives the sent part of what was pushed back to the client's
+    /// To be called when something was sent: gives the sent part of pushed bytes back to the client's
     /// limit. Replies and pushes are not told apart, so a client that never catches up is given too little
     /// back, never too much.
     pub fn note_sent(&mut self) {
@@ -296,7 +297,7 @@ impl Conversation {
         }
     }
 
-    /// Executes the commands in `input`, which follows everything received before. What is left is kept.
+    /// Executes the commands in `input`, which follows everything received before. The rest is kept.
     pub fn receive(&mut self, input: &[u8], round: &mut Round<'_>) -> ConversationState {
         if !self.pending.is_empty() {
             self.pending.extend_from_slice(input);
@@ -339,7 +340,7 @@ impl Conversation {
             if is_over || round.is_congested {
                 break ConversationState::More;
             }
-            // AUTH lifts the limits, so it must be executed before what follows is parsed.
+            // AUTH lifts the limits, so it must be executed before the next command is parsed.
             let (limits, group) = if self.session.authenticated {
                 (&round.limits, GROUP)
             } else {
@@ -350,14 +351,14 @@ impl Conversation {
             let (done, stopped) = self.execute_group(&buffer[at..], round);
             executed += done;
             if done < count {
-                // The parser has looked beyond the commands that ran; it must look at the others again.
+                // The parser is ahead of the commands that ran; it must parse the others again.
                 self.parser.reset();
                 at += if done == 0 { 0 } else { round.batch.end(done - 1) };
                 break stopped.unwrap_or(ConversationState::More);
             }
             if self.is_away && count > 0 {
-                // What is behind its command is looked at when it has come back, an error in it as well:
-                // replies keep their order.
+                // The input behind its command is parsed after its return, with any error in it: replies keep
+                // their order.
                 self.parser.reset();
                 at += round.batch.end(count - 1);
                 break ConversationState::Away;

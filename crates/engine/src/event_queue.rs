@@ -1,5 +1,5 @@
-//! What a worker tells others (keyspace notifications, messages published in transactions) on its way out:
-//! held until it is durable.
+//! The outgoing notices of a worker (keyspace notifications, messages published in transactions), held until
+//! they are durable.
 //!
 //! What it is: the notices of one worker in their order.
 //! What it is not: delivery, which begins when they leave.
@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use crate::Notice;
 use lsn::Lsn;
 
-/// Memory of what is held above which the worker executes nothing: the disk must catch up first. All of it is
-/// told at once then, so it is far less than a subscriber may leave unsent.
+/// The bytes of held notices above which the worker executes nothing: the disk must catch up first. They are
+/// all sent at once then, so the limit is far below the unsent bytes that a subscriber may have.
 const HELD_BYTES_MAX: usize = 2 << 20;
 
 /// The events of a unit, in order.
@@ -32,7 +32,7 @@ impl EventQueue {
         any
     }
 
-    /// What the first one waits for.
+    /// The gate of the first one.
     pub fn gate(&self) -> Option<Lsn> {
         self.held.front().map(Notice::gate)
     }
@@ -42,7 +42,7 @@ impl EventQueue {
         self.bytes > HELD_BYTES_MAX
     }
 
-    /// Takes what may be shown now that everything up to `durable` is.
+    /// Takes the notices whose gates are at most `durable`.
     pub fn release(&mut self, durable: Lsn) -> Vec<Notice> {
         let free = self.held.iter().take_while(|notice| notice.gate() <= durable).count();
         let notices: Vec<Notice> = self.held.drain(..free).collect();

@@ -1,13 +1,13 @@
 //! The messages of durable channels in the log: finding positions, and reading on from one.
 //!
-//! A message has the place of its record plus its number in the record, so places ascend as the log does. A
-//! large record stands in pieces between others; its messages are where its last piece is, and it is put
-//! together when that is met: pieces before it are passed over, so nothing is kept of what is not complete.
-//! One that has lost its first pieces to retention is not kept.
+//! The position of a message is that of its record plus its number in the record, so positions ascend as the
+//! log does. A large record is split into pieces between others. Its messages have the position of its last
+//! piece, at which it is assembled; earlier pieces are skipped, so no incomplete record is kept. A record
+//! that has lost its first pieces to retention has no messages.
 //!
 //! Invariants
-//! - What cannot be read is told as a gap that ends where the next batch begins that can be, and that place
-//!   can be gone on from: damage takes no message but those in it.
+//! - An unreadable part is reported as a gap that ends at the next readable batch, from which a follower can
+//!   continue: damage costs only the messages in it.
 
 use keyspace::{Item, LoggedMessage};
 use lsn::Lsn;
@@ -22,18 +22,18 @@ const READERS_MAX: usize = 8;
 /// Why nobody can follow from a position.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// It was removed.
+    /// The position is no longer kept.
     #[error("LOST position {wanted} is no longer kept; the oldest is {oldest}")]
     Forgotten {
-        /// What was asked for.
+        /// The requested position.
         wanted: Position,
-        /// What is there.
+        /// The oldest position that is kept.
         oldest: Position,
     },
     /// It is of a log that has gone on differently, or of another one.
     #[error("LOST position {0} is not of this log")]
     Foreign(Position),
-    /// What is left of a damaged log is not on disk.
+    /// The recovered rest of a damaged log is not confirmed yet.
     #[error("ERR a forced recovery must be confirmed first: CONFIG SET force-recovery confirmed")]
     Frozen,
     /// The log cannot be read.
@@ -59,8 +59,8 @@ impl LogMessages {
         self.readers.clear();
     }
 
-    /// The position to begin at, and the place between batches to read from. Who begins now begins at the
-    /// `tail`, if there is one.
+    /// The position to begin at, and the place between batches to read from. A follower that begins with new
+    /// messages begins at the `tail`, if there is one.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -87,7 +87,7 @@ impl LogMessages {
             return Err(Refused::Forgotten { wanted, oldest });
         }
         if wanted.lsn == oldest.lsn {
-            // Who wrote before it is not known any more; nobody of a later epoch or reign did.
+            // Its earlier writers are unknown, but none had a later epoch or reign.
             let is_possible = wanted.epoch <= oldest.epoch && wanted.reign <= oldest.reign;
             return is_possible.then_some((wanted, wanted.lsn)).ok_or(Refused::Foreign(wanted));
         }
@@ -97,13 +97,13 @@ impl LogMessages {
             {
                 Ok((wanted, if end == wanted.lsn { end } else { start }))
             }
-            // What is before it may be damaged.
+            // The log before it may be damaged.
             None if self.ends_gap(wanted)? => Ok((wanted, wanted.lsn)),
             _ => Err(Refused::Foreign(wanted)),
         }
     }
 
-    /// Whether this place is what a gap is told to end at.
+    /// Whether a reported gap ends at this position.
     fn ends_gap(&self, wanted: Position) -> Result<bool, Error> {
         let shippable = self.log.shippable_lsn();
         let begins_batch = || {
@@ -125,7 +125,7 @@ impl LogMessages {
         Ok(self.position_of(batch, lsn))
     }
 
-    /// Where the log begins, with the epoch of what follows.
+    /// Where the log begins, with the epoch of the next batch.
     ///
     /// # Errors
     /// As [`LogMessages::place`].
@@ -135,7 +135,7 @@ impl LogMessages {
         Ok(self.position_of(first, lsn))
     }
 
-    /// What to tell those whose place cannot be read: where the log can be again.
+    /// The gap for followers at an unreadable position: up to the next readable one.
     fn gap_up_to(&self, lsn: Lsn) -> Read {
         let position = self.gap_position(lsn);
         Read::Forgotten(position.unwrap_or_else(|_| self.position_of(None, lsn)))
@@ -148,7 +148,7 @@ impl LogMessages {
         Position { epoch, lsn, reign }
     }
 
-    /// The whole of what this last piece ends; `None` if its first pieces are not kept.
+    /// The whole record that ends with this piece; `None` if its first pieces are not kept.
     fn whole(&self, last: &Record<'_>) -> Result<Option<Vec<u8>>, Error> {
         let Some((begin, rest)) = last.piece() else { return Ok(None) };
         let Some(batch) = self.log.batch_at(begin.advance(1))? else { return Ok(None) };
@@ -166,7 +166,7 @@ impl LogMessages {
     }
 }
 
-/// Whether a client that says `wanted` means `position`: earlier versions told it no reign.
+/// Whether `wanted`, from a client, means `position`: earlier versions sent no reign.
 fn is_said(wanted: Position, position: Position) -> bool {
     wanted == position || wanted == Position { reign: 0, ..position }
 }
@@ -225,7 +225,7 @@ impl LogMessages {
         };
         let mut rest = whole.as_deref().unwrap_or(record.payload);
         let mut lsn = record.start();
-        // What was verified is understood; if not, the next start will say so.
+        // A verified record can be decoded; if not, the next start reports it.
         while let Ok(Some(item)) = Item::decode_next(&mut rest) {
             if let Item::Message(LoggedMessage { channel, payload }) = item {
                 lsn = lsn.advance(1);

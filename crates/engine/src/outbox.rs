@@ -1,4 +1,4 @@
-//! Replies of one connection, in order, each held back until what it shows is durable.
+//! Replies of one connection, in order, each held back until all that it shows is durable.
 //!
 //! What it is: bytes, blocks that are shared with other connections, and gates, nothing else; no socket, no
 //! clock.
@@ -12,8 +12,8 @@
 //! Invariants
 //! - Bytes leave in the order they were written.
 //! - Gates of the segments ascend: a reply never leaves before an earlier one of its connection.
-//! - What [`Outbox::sendable`] shows has passed its gate (asserted in release builds too).
-//! - A block stands between two bytes of the buffer and needs no gate of its own: it leaves when what is
+//! - The bytes of [`Outbox::sendable`] have passed their gates (asserted in release builds too).
+//! - A block lies between two bytes of the buffer and needs no gate of its own: it leaves when the bytes
 //!   before it may.
 
 use std::collections::VecDeque;
@@ -93,7 +93,7 @@ impl Outbox {
         self.end()
     }
 
-    /// Holds back everything from `mark` on until `gate` is durable, and with it what follows.
+    /// Holds back everything from `mark` on until `gate` is durable, and everything behind it.
     #[inline]
     pub fn hold(&mut self, mark: u64, gate: Lsn) {
         let end = self.end();
@@ -112,13 +112,13 @@ impl Outbox {
         }
     }
 
-    /// The gate of the newest segment, if this round has opened or grown one: what to wait for.
+    /// The gate of the newest segment, if this round has opened or grown one.
     #[inline]
     pub fn held_in_round(&self) -> Option<Lsn> {
         self.segments.back().filter(|_| self.segment_open).map(|segment| segment.gate)
     }
 
-    /// Frees what has become durable.
+    /// Releases the segments whose gates are durable.
     #[inline]
     pub fn release(&mut self, durable: Lsn) {
         while let Some(segment) = self.segments.front().filter(|segment| segment.gate <= durable) {
@@ -137,7 +137,7 @@ impl Outbox {
         }
     }
 
-    /// Appends what channels have for the client.
+    /// Appends messages of channels.
     pub fn deliver(&mut self, delivery: &mut Delivery) {
         let start = self.end();
         if self.bytes.is_empty() {
@@ -162,7 +162,7 @@ impl Outbox {
         (self.free_end.saturating_sub(self.base) as usize).max(self.sent)
     }
 
-    /// What may be sent now, in one piece: the first of [`Outbox::pieces`], or nothing.
+    /// The bytes that may be sent now, in one piece: the first of [`Outbox::pieces`], or nothing.
     #[inline]
     pub fn sendable(&self) -> &[u8] {
         if self.blocks.is_empty() {
@@ -172,7 +172,7 @@ impl Outbox {
         }
     }
 
-    /// Whether what may be sent may be in several pieces.
+    /// Whether the bytes that may be sent can be in several pieces.
     #[inline]
     pub fn has_blocks(&self) -> bool {
         !self.blocks.is_empty()
@@ -196,7 +196,7 @@ impl Outbox {
         })
     }
 
-    /// So many bytes of what was sendable are sent.
+    /// So many of the sendable bytes were sent.
     #[inline]
     pub fn consume(&mut self, mut count: usize) {
         while let Some((position, block)) = self.blocks.front() {
@@ -233,9 +233,9 @@ impl Outbox {
         }
     }
 
-    /// Puts an error in the place of each reply that waits for a gate up to `up_to`: they leave now. What was
-    /// not asked for stays. Returns how many errors; `None`: replies cannot be told apart there, and nothing
-    /// has changed.
+    /// Puts an error in the place of each reply that waits for a gate up to `up_to`: they leave now. Pushes
+    /// stay. Returns the number of errors; `None`: single replies cannot be identified there, and nothing has
+    /// changed.
     pub fn fail_held(&mut self, up_to: Lsn, error: &[u8]) -> Option<u64> {
         let count = self.segments.iter().take_while(|segment| segment.gate <= up_to).count();
         let Some(last) = count.checked_sub(1).and_then(|last| self.segments.get(last)) else {
@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(sendable(&outbox), "a-IOERR");
     }
 
-    /// What leaves if the socket takes so many bytes at once.
+    /// The bytes that leave if the socket takes so many at once.
     fn drain(outbox: &mut Outbox, at_once: usize) -> String {
         let mut sent = Vec::new();
         loop {

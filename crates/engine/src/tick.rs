@@ -40,7 +40,7 @@ pub struct Tick<C> {
     awaiting_log: Vec<C>,
 }
 
-/// Who writes the log next.
+/// The thread that writes the log next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flusher {
     /// This worker, on the spot: a single writer saves two changes of thread.
@@ -90,14 +90,14 @@ impl<C> Tick<C> {
         self.parked.len() > FLUSH_HERE_PARKED_MAX
     }
 
-    /// Who writes the next batch; `syncs`: replies wait for the disk; `is_needed`: something is appended, and
-    /// nobody writes it.
+    /// The thread that writes the next batch; `syncs`: replies wait for the disk; `is_needed`: something is
+    /// appended, and no thread writes it.
     pub fn flusher(&self, syncs: bool, is_needed: impl FnOnce() -> bool) -> Flusher {
         let is_alone = (1..=FLUSH_HERE_PARKED_MAX).contains(&self.parked.len());
         if syncs && is_alone && is_needed() { Flusher::Worker } else { Flusher::LogThread }
     }
 
-    /// Takes the notices that may be told now that the log is durable up to `durable`.
+    /// Takes the notices that may be sent when the log is durable up to `durable`.
     pub fn release_notices(&mut self, durable: Lsn) -> Vec<Notice> {
         self.events.release(durable)
     }

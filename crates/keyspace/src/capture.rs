@@ -9,12 +9,12 @@
 //! each under the lock again and none of them long: entries that change before their turn are captured first
 //! (`slot`), a long list is shared, and a part that changes later is copied first (`long_list`), and so are
 //! the segments of other big collections (`field_map`). So all of the slot is of the moment at which its
-//! `last_lsn` was what the stream says.
+//! `last_lsn` had the value in the stream.
 //!
 //! # Stream
-//! For each slot a head and then rows and effects (see [`crate::Effect`]), which on an empty slot make its content:
-//! a row for a key whose value is one piece of memory, with that memory; Puts and effects that add to them,
-//! in order, for a large value.
+//! For each slot a head and then rows and effects (see [`crate::Effect`]), which on an empty slot make its
+//! content: a row for a key whose value is one piece of memory, with that memory; Puts and effects that add
+//! to them, in order, for a large value.
 //!
 //! ```text
 //! head:  0  u8   0xfe, which no effect begins with

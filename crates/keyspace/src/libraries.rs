@@ -1,7 +1,7 @@
 //! Libraries: the functions that clients have loaded, by name.
 //!
 //! ```text
-//! effect -> slot 0, under its lock: `Shelf::ahead` -- LSN noted --> `Shelf::published` -> calls of functions, without a slot's lock
+//! effect -> slot 0, under its lock: `Shelf::ahead` -- LSN noted --> `Shelf::published` -> calls, without locks
 //! ```
 //!
 //! What it is: immutable sets of libraries, the set that holds now, and the effects on it.
@@ -92,11 +92,11 @@ impl FunctionFlags {
 /// A function of a library.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
-    /// What it is called by.
+    /// Its name.
     pub name: Box<[u8]>,
     /// Its description.
     pub description: Option<Box<[u8]>>,
-    /// What it says of itself.
+    /// Its declared flags.
     pub flags: FunctionFlags,
 }
 
@@ -272,7 +272,7 @@ impl Keyspace {
         self.shelf.published.read().clone()
     }
 
-    /// That of [`Keyspace::libraries`]: one load, for those who keep them.
+    /// The generation of [`Keyspace::libraries`]: one load, for callers that keep a copy.
     #[inline]
     pub fn libraries_generation(&self) -> u64 {
         self.shelf.generation.load(Ordering::Acquire)

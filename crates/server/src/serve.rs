@@ -1,17 +1,17 @@
-//! `sheaf serve`: from settings to a running server, and back to nothing.
+//! `sheaf serve`: from settings to a running server, and its end.
 //!
 //! ```text
-//! lock the directory -> listen -> a life -> perhaps another -> unlock
-//! a life: prepare the directory -> start workers (they answer LOADING) -> recover -> attach the log -> ready
-//! its end: no more connections -> workers send what is durable -> perhaps a snapshot -> the log is closed
+//! lock the directory -> listen -> an incarnation -> perhaps another -> unlock
+//! incarnation: prepare the directory -> start workers (LOADING) -> recover -> attach the log -> ready
+//! its end: no more connections -> workers send durable replies -> perhaps a snapshot -> the log is closed
 //! ```
 //!
-//! A life ends with the process, as a rule. A leader that becomes a replica, and a replica whose log has to
-//! be cut or replaced, need an empty memory: another life begins, on the same ports, with the settings as
-//! they are by then. Clients connect anew.
+//! An incarnation usually ends with the process. A leader that becomes a replica, and a replica whose log has
+//! to be cut or replaced, need an empty memory: another incarnation begins, on the same ports, with the
+//! present settings. Clients reconnect.
 //!
 //! Invariants
-//! - Nothing of a life outlives it but the lock, the ports and the settings.
+//! - Only the lock, the ports and the settings outlive an incarnation.
 
 use std::{
     net::SocketAddr,
@@ -68,7 +68,7 @@ pub const EXIT_LOG_FAILED: i32 = 74;
 pub const EXIT_DIRECTORY_LOST: i32 = 66;
 /// How often an idle server looks whether its directory is still there.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
-/// How long workers may take to answer those who wait when the log has failed.
+/// How long workers may take to answer waiting clients after the log has failed.
 const FAIL_GRACE: Duration = Duration::from_secs(2);
 /// How long replies may take to leave when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(10);
@@ -128,7 +128,7 @@ pub fn serve(settings: Settings, lasting: Lasting, mode: Mode) -> Result<(), Ser
     loop {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = runtime.block_on(live(&process, next));
-        // Whoever still copies files of the directory finds them gone, not changed.
+        // A copy of files that still runs finds them removed, not changed.
         runtime.shutdown_timeout(FAIL_GRACE);
         next = match ended? {
             Some(next) => next,
@@ -138,7 +138,7 @@ pub fn serve(settings: Settings, lasting: Lasting, mode: Mode) -> Result<(), Ser
     }
 }
 
-/// What all lives of a process share.
+/// The state shared by all incarnations of a process.
 struct Process {
     dir: PathBuf,
     lasting: Arc<Mutex<Lasting>>,
@@ -149,13 +149,13 @@ struct Process {
     disk: HeldDisk,
 }
 
-/// What a life begins with.
+/// The beginning of an incarnation.
 struct Next {
     settings: Settings,
     mode: Mode,
     /// Where the log is to be cut.
     diverged_at: Option<Lsn>,
-    /// Whether what was given at the start is new to the data.
+    /// Whether settings given at the start may be new to the data.
     is_first: bool,
 }
 
@@ -196,7 +196,7 @@ fn fit_clients(settings: &Settings) {
     }
 }
 
-/// Says who can do what, if anybody beyond this machine can reach the server without a password.
+/// Warns if other machines can reach the server without a password.
 fn warn_of_open_door(settings: &Settings, redis: &[std::net::TcpListener]) {
     let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
     let open: Vec<String> = redis
@@ -314,13 +314,13 @@ async fn live(process: &Process, next: Next) -> Result<Option<Next>, ServeError>
     }))
 }
 
-/// Saves documents, so that the next start has less of the log to replay. What cannot be saved is in the log.
+/// Saves documents, so that the next start has less of the log to replay. Unsaved changes are in the log.
 async fn save_documents(saver: &Arc<Saver>, log: &Log) {
     let (saver, log) = (saver.clone(), log.clone());
     let _ = tokio::task::spawn_blocking(move || saver.save_all(&log)).await;
 }
 
-/// Does to the directory what its place among servers asks for.
+/// Prepares the directory for the role of this server.
 fn prepare(dir: &Path, node: &Node, diverged_at: Option<Lsn>) -> Result<(), ServeError> {
     if !node.is_replica() {
         return Ok(full_copy::discard(&RealDisk, dir)?);
@@ -531,8 +531,8 @@ async fn notice_loss(disk: &HeldDisk) -> LockLost {
     }
 }
 
-/// The log is poisoned, or must not be written: whoever waits is told, then the process ends. Nothing is
-/// retried.
+/// The log is poisoned, or must not be written: waiting clients get an error, then the process ends. Nothing
+/// is retried.
 fn log_failed(error: &dyn std::error::Error, mailboxes: &[Mailbox], disk: &HeldDisk) -> ! {
     let (done, finished) = mpsc::channel();
     for mailbox in mailboxes {

@@ -18,12 +18,11 @@ use super::{Effect, EffectError, Reader};
 pub struct LoggedMessage<'a> {
     /// The channel it was published to.
     pub channel: &'a [u8],
-    /// What was published.
+    /// The published bytes.
     pub payload: &'a [u8],
 }
 
-/// A message.
-/// One of the things that a record consists of.
+/// One item of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Item<'a> {
     /// A change.

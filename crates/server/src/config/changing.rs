@@ -2,9 +2,9 @@
 //! read again.
 //!
 //! Invariants
-//! - Who changes settings, or a file with settings, holds `lasting` meanwhile: nothing is set that another
-//!   change undoes unseen.
-//! - What is to last is on disk before it is in force, so that an OK says both. What fails changes nothing.
+//! - Changes of settings and of their files hold the lock of `files`: no change undoes another one unseen.
+//! - A lasting change is on disk before it is in force, so that an OK means both. A failed one changes
+//!   nothing.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ impl Config {
         Ok(recorded)
     }
 
-    /// Whether this server may say what belongs to the data.
+    /// Whether this server may set values that belong to the data.
     fn require_say_over_data(&self, name: &str) -> Result<(), String> {
         if self.node.refuses_changes() {
             return Err(format!(
@@ -108,12 +108,12 @@ impl Config {
         self.files.lock().config_file().map(Into::into)
     }
 
-    /// Writes what was set since the start to the configuration file.
+    /// Writes the changes since the start to the configuration file.
     pub(super) fn rewrite_file(&self) -> Result<(), String> {
         self.files.lock().rewrite(&self.current())
     }
 
-    /// Takes over what has changed in the configuration file. One line says what came of it.
+    /// Takes over changes of the configuration file. One line of the log reports the result.
     pub(crate) fn reload(&self) {
         let mut lasting = self.files.lock();
         let follows = self.node.refuses_changes();

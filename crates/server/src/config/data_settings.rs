@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Invariants
-//! - The log rules: what it says of a setting is in force wherever the data are. Only what is given at the
-//!   start of a leader stands above it until it is a record itself, which is said.
+//! - The value in the log is in force on every server that has the data. Only a value given at the start of a
+//!   leader overrides it, until that is a record itself, which is logged.
 //! - A log without any record stays so: the settings that are given become a record behind the first of the
 //!   data.
 //! - A value that is given becomes a record once. Beside it the log has the mark `given:<name>` with the
@@ -33,17 +33,17 @@ fn mark_of(key: Key) -> String {
     format!("{GIVEN}{}", OPTIONS[key as usize].name)
 }
 
-/// What of these settings is not in force by the log alone.
+/// The settings whose value does not come from the log alone.
 #[derive(Debug, Default)]
 pub(crate) struct DataSettingsState {
-    /// What the log said when it was looked at last.
+    /// The values in the log at the last look.
     followed: Arc<DataSettings>,
-    /// What was given at the start, or in a file that was read again, and is no record yet.
+    /// Values given at the start, or in a file that was read again, that are not records yet.
     given: Vec<(Key, String)>,
 }
 
 impl DataSettingsState {
-    /// Somebody sets it who comes after what was given. Returns the mark that is to be recorded as well.
+    /// A later change replaces the given value. Returns the mark to be recorded as well.
     pub(super) fn supersede_given(&mut self, key: Key) -> Option<(String, String)> {
         let at = self.given.iter().position(|(given, _)| *given == key)?;
         let (_, value) = self.given.remove(at);
@@ -52,7 +52,7 @@ impl DataSettingsState {
 }
 
 impl Config {
-    /// Has a leader record what was given for it at the start.
+    /// Has a leader record the values given at its start.
     pub(crate) fn give_to_data(&self) {
         let given = {
             let (lasting, settings) = (self.files.lock(), self.current());
@@ -63,14 +63,14 @@ impl Config {
         self.give(given);
     }
 
-    /// Has these values become records, where they are not what was given last.
+    /// Has these values recorded, unless they are those that were given last.
     pub(super) fn give(&self, mut given: Vec<(Key, String)>) {
         let said = self.keyspace.data_settings();
         given.retain(|(key, value)| said.get(mark_of(*key).as_bytes()) != Some(value.as_bytes()));
         self.data.lock().given = given;
     }
 
-    /// Makes a record of what was given, once the log has any. Called before anything is served, and once a
+    /// Records the given values, once the log has any record. Called before anything is served, and once a
     /// second.
     pub(crate) fn record_given(&self, log: &Log) {
         let mut state = self.data.lock();
@@ -78,7 +78,7 @@ impl Config {
         if state.given.is_empty() || self.node.refuses_changes() || is_early() {
             return;
         }
-        // Who has the slot may have it for long.
+        // A long unit may hold the slot.
         let Some(mut slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return };
         let (mut record, mut freed) = (Vec::new(), Freed::new());
         for (key, value) in std::mem::take(&mut state.given) {
@@ -116,12 +116,12 @@ impl Config {
         }
     }
 
-    /// Puts in force what the data say, if that has changed.
+    /// Puts the values of the data in force, if they have changed.
     pub(crate) fn put_data_settings_in_force(&self) {
         if Arc::ptr_eq(&self.keyspace.data_settings(), &self.data.lock().followed) {
             return;
         }
-        // Looked at under the lock, so that nobody puts an older state in force behind a newer one.
+        // Read under the lock, so that no older state replaces a newer one.
         let _changing = self.files.lock();
         let said = self.keyspace.data_settings();
         let mut changed = self.current().clone();

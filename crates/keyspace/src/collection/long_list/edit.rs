@@ -52,7 +52,7 @@ impl LongList {
         }
     }
 
-    /// Removes `count` elements from `index` on, or as many as there are. Returns what is too much to free
+    /// Removes `count` elements from `index` on, or as many as there are. Returns memory that is too much to
     /// here.
     #[cfg(test)]
     pub(crate) fn remove(&mut self, index: usize, count: usize) -> Option<LongList> {
@@ -84,8 +84,8 @@ impl LongList {
         taken
     }
 
-    /// Removes the elements that are `element`, or the `limit` of them that are the first from an end. Returns
-    /// how many.
+    /// Removes the elements that are `element`, or the `limit` of them that are the first from an end.
+    /// Returns how many.
     pub(crate) fn remove_matches(&mut self, element: &[u8], limit: usize, from: End) -> usize {
         let element = Encoded::of(element);
         let (mut removed, mut changed) = (0, None);
