@@ -25,25 +25,43 @@ pub fn len(number: u64) -> usize {
     bits.div_ceil(7)
 }
 
-/// Takes a number off the front of `input`. `None`, with `input` anywhere, if the input ends within it, it
-/// has more than 64 bits, or it is not in its shortest form.
+/// Why no number can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NumberError {
+    /// The input ends within the number.
+    Truncated,
+    /// The number has more than 64 bits, or it is not in its shortest form.
+    Malformed,
+}
+
+/// Takes a number off the front of `input`, which is anywhere after an error.
+///
+/// # Errors
+/// See [`NumberError`].
 #[inline]
-pub fn take(input: &mut &[u8]) -> Option<u64> {
+pub fn read(input: &mut &[u8]) -> Result<u64, NumberError> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
-        let (&byte, rest) = input.split_first()?;
+        let (&byte, rest) = input.split_first().ok_or(NumberError::Truncated)?;
         *input = rest;
         let bits = u64::from(byte & 0x7f);
-        if bits << shift >> shift != bits {
-            return None;
+        let fits = bits << shift >> shift == bits;
+        // A trailing zero byte would be a second encoding of the same number.
+        if !fits || (byte == 0 && shift > 0) {
+            return Err(NumberError::Malformed);
         }
         number |= bits << shift;
         if byte < 0x80 {
-            // A trailing zero byte would be a second encoding of the same number.
-            return (byte != 0 || shift == 0).then_some(number);
+            return Ok(number);
         }
     }
-    None
+    Err(NumberError::Malformed)
+}
+
+/// As [`read`]; `None` for any error.
+#[inline]
+pub fn take(input: &mut &[u8]) -> Option<u64> {
+    read(input).ok()
 }
 
 #[cfg(test)]
@@ -66,6 +84,8 @@ mod tests {
         assert_eq!(number(&last), Some(u64::MAX));
         last[9] = 2;
         assert_eq!(number(&last), None, "65 bits");
+        assert_eq!(read(&mut &last[..]), Err(NumberError::Malformed));
+        assert_eq!(read(&mut &last[..9]), Err(NumberError::Truncated));
     }
 
     proptest! {

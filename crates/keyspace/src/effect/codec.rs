@@ -1,5 +1,7 @@
 //! Bytes of effects. The byte map is documented at the parent module and pinned by a golden test.
 
+use varint::NumberError;
+
 use super::listed::Coded;
 use super::{
     Effect, EffectError, GlobalOp, Item, Items, KeyOp, LibraryContent, ListEnd, Listed, LoggedMessage,
@@ -430,7 +432,9 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub(crate) fn number(&mut self) -> Result<u64, EffectError> {
-        let number = varint::take(&mut self.rest);
-        number.ok_or(if self.rest.is_empty() { EffectError::Truncated } else { EffectError::MalformedNumber })
+        varint::read(&mut self.rest).map_err(|error| match error {
+            NumberError::Truncated => EffectError::Truncated,
+            NumberError::Malformed => EffectError::MalformedNumber,
+        })
     }
 }
