@@ -141,7 +141,7 @@ fn snapshots_that_do_not_fit_the_log_are_refused_with_the_reason() {
     let segments_end = Lsn::new(options().segment_bytes * 2);
     let cases = [
         (SnapshotInfo { log_id: [1; 16], ..info.clone() }, "another log"),
-        (old, "of no use any more"),
+        (old, "cannot be used"),
         (SnapshotInfo { end_lsn: segments_end.advance(1), ..info.clone() }, "files end at lsn"),
         (
             SnapshotInfo { begin_lsn: info.begin_lsn.advance(BLOCK_BYTES), ..info.clone() },
