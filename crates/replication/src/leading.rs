@@ -114,3 +114,68 @@ impl Leading {
         &self.acks
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::join::{Mark, PROTOCOL_VERSION};
+
+    fn claim(id: u8, end: u64) -> Claim {
+        Claim {
+            version: PROTOCOL_VERSION,
+            log_id: [1; 16],
+            epoch: 1,
+            mark: Mark { end: Lsn::new(end), chain: 7 },
+            port: 6379,
+            replica: ReplicaId::new([id; 16]),
+        }
+    }
+
+    fn acked(flushed: u64) -> Acked {
+        Acked { flushed: Lsn::new(flushed), applied: Lsn::ZERO, as_of_ms: 0, heard_ms: 0 }
+    }
+
+    #[test]
+    fn the_log_is_kept_from_the_claim_on_then_from_the_acknowledgement_and_for_a_while_afterwards() {
+        let mut leading = Leading::new(1 << 20, 1_000);
+        let (end, replica) = (Lsn::new(65_536), claim(1, 0).replica);
+        let kept = |leading: &mut Leading, now_ms| leading.keep_from(end, now_ms).map(Lsn::get);
+        assert_eq!(kept(&mut leading, 0), None);
+        leading.hear(&claim(1, 4096));
+        assert_eq!(kept(&mut leading, 0), Some(4096), "before anything is decided");
+        let session = leading.join(replica, acked(8192));
+        assert_eq!(kept(&mut leading, 0), Some(8192));
+        leading.note(session, acked(16_384));
+        assert_eq!(
+            (kept(&mut leading, 0), leading.acks().count_flushed(Lsn::new(16_384))),
+            (Some(16_384), 1)
+        );
+        leading.leave(session);
+        leading.left(replica, 500);
+        assert_eq!((kept(&mut leading, 1_500), leading.acks().count_flushed(Lsn::ZERO)), (Some(16_384), 0));
+        assert_eq!(kept(&mut leading, 1_501), None, "it has been away for too long");
+    }
+
+    #[test]
+    fn nothing_is_kept_for_a_replica_that_was_refused_or_lags_too_far() {
+        let mut leading = Leading::new(4096, 1_000);
+        leading.hear(&claim(1, 61_440));
+        leading.hear(&claim(2, 61_439));
+        assert_eq!(leading.keep_from(Lsn::new(65_536), 0), Some(Lsn::new(61_440)), "the other one lags");
+        leading.forget(claim(1, 0).replica);
+        assert_eq!(leading.keep_from(Lsn::new(65_536), 0), None);
+    }
+
+    #[test]
+    fn a_new_epoch_commits_nothing_before_its_first_batch_and_ends_the_sessions() {
+        let mut leading = Leading::new(1 << 20, 1_000);
+        let old = leading.join(claim(1, 0).replica, acked(4096));
+        leading.begin_at(Lsn::new(8192));
+        leading.note(old, acked(8192));
+        assert_eq!(leading.commit(Lsn::new(8192), 1), Lsn::ZERO, "its connection has ended");
+        let session = leading.join(claim(1, 0).replica, acked(4096));
+        assert_eq!(leading.commit(Lsn::new(8192), 1), Lsn::ZERO);
+        leading.note(session, acked(8192));
+        assert_eq!(leading.commit(Lsn::new(8192), 1), Lsn::new(8192));
+    }
+}
