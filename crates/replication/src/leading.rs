@@ -164,6 +164,9 @@ mod tests {
         assert_eq!(leading.keep_from(Lsn::new(65_536), 0), Some(Lsn::new(61_440)), "the other one lags");
         leading.forget(claim(1, 0).replica);
         assert_eq!(leading.keep_from(Lsn::new(65_536), 0), None);
+        leading.set_limits(4097, 1_000);
+        leading.hear(&claim(2, 61_439));
+        assert_eq!(leading.keep_from(Lsn::new(65_536), 0), Some(Lsn::new(61_439)));
     }
 
     #[test]
