@@ -171,3 +171,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn every_decision_has_its_line() {
+    let line = |decision: Decision| decision.line(3, 5984);
+    for (decision, answer) in [
+        (Decision::Resume(Lsn::new(8192)), Answer::Resume { end: Lsn::new(8192), epoch: 3 }),
+        (Decision::Probe, Answer::Probe),
+        (Decision::Full(Reason::Empty), Answer::Full { http_port: 5984 }),
+    ] {
+        assert_eq!(line(decision), format!("+{}", answer.line()));
+    }
+    assert!(line(Decision::Refuse(Refusal::OtherLog)).starts_with("-ERR the replica holds another log"));
+    let fenced = "-ERR epoch 7 has begun, this server leads no more";
+    assert_eq!(line(Decision::Fenced { epoch: 7 }), fenced);
+}
