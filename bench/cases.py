@@ -17,6 +17,7 @@ from figures import ALL, CLIENT_SHARE, P50_MS, P99_MS, Metric, Target, at_least,
 from fill import Fill
 from job_cases import JOB_CASES
 from message_cases import MESSAGE_CASES, MessageCase
+from group_cases import GROUP_CASES, GroupCase
 from replica_cases import REPLICA_CASES, ReplicaCase
 from servers import Persistence
 
@@ -25,6 +26,8 @@ WITH_TARANTOOL = (*ALL, "tarantool")
 START, START_KILLED = "START", "START killed"
 # Sheaf syncing every write alone: the log without merging.
 UNMERGED = "sheaf-unmerged"
+# An older build, for measurements before and after a change.
+BEFORE = "sheaf-before"
 
 OPS_S = Metric("ops_s", "ops/s", "{:,.0f}")
 CPU = Metric("cpu_s_per_1m", "CPU s/1M", "{:.2f}")
@@ -165,7 +168,7 @@ class BesideCase:
     ratios = (P99_MS,)
 
 
-Case = LoadCase | MemoryCase | StartCase | SnapshotCase | StallCase | BesideCase | MessageCase | ReplicaCase | DocumentCase
+Case = LoadCase | MemoryCase | StartCase | SnapshotCase | StallCase | BesideCase | MessageCase | ReplicaCase | GroupCase | DocumentCase
 
 
 def during(op: str) -> str:
@@ -408,5 +411,6 @@ CASES: tuple[Case, ...] = (
     *JOB_CASES,
     *MESSAGE_CASES,
     *REPLICA_CASES,
+    *GROUP_CASES,
     *DOCUMENT_CASES,
 )

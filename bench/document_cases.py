@@ -57,7 +57,7 @@ class DocumentRun:
 
     def forecast_s(self, scale: int, server: str) -> float:
         """The rough duration, with the warm-up."""
-        fill_s = self.filled / scale / FILL_DOCUMENTS_S[server]
+        fill_s = self.filled / scale / FILL_DOCUMENTS_S.get(server, FILL_DOCUMENTS_S["sheaf"])
         return fill_s + (1.25 * self._seconds(scale) if self.is_timed else fill_s / 5) + 2.0
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import messages
 import procfs
 import report
-from cases import CASES, UNMERGED, Case
+from cases import BEFORE, CASES, UNMERGED, Case
 from document_cases import DocumentCase
 from driver import DriverFailed
+from group_cases import ACKS, GroupCase
 from message_cases import MessageCase
 from resp import ServerReply
 from servers import Program, ServerFailed, find_pouchdb, find_redis, find_sheaf, find_tarantool, find_valkey
@@ -87,6 +88,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         help="make the data of start-* cases in DIR, leave it there, and start on what is there already",
     )
     parser.add_argument("--sheaf", metavar="PATH", help="default: target/release/sheaf")
+    parser.add_argument("--before", metavar="PATH", help="an older build of sheaf, measured instead of the peers")
     parser.add_argument("--redis", metavar="PATH", help="default: redis-server in PATH")
     parser.add_argument("--valkey", metavar="PATH", help="default: the server that bench/setup installed")
     parser.add_argument("--tarantool", metavar="PATH", help="default: tarantool in PATH")
@@ -118,11 +120,14 @@ def _positive(text: str) -> int:
 def _programs(options: argparse.Namespace) -> dict[str, Program]:
     """The chosen servers by name; `sheaf` adds its variant without merging."""
     programs = {}
-    needed = {name for case in _cases(options) for name in case.contenders} & set(options.servers)
+    needed = {name for case in _cases(options) for name in case.contenders} & {*options.servers, BEFORE}
     if "sheaf" in needed:
         sheaf = find_sheaf(options.sheaf, options.workers)
         programs["sheaf"] = sheaf
         programs[UNMERGED] = replace(sheaf, name=UNMERGED, extra=(*sheaf.extra, "--log-merge", "false"))
+        programs[ACKS] = replace(sheaf, name=ACKS)
+    if BEFORE in needed:
+        programs[BEFORE] = replace(find_sheaf(options.before, options.workers), name=BEFORE)
     if "redis" in needed:
         programs["redis"] = find_redis(options.redis)
     if "valkey" in needed:
@@ -164,14 +169,27 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def _cases(options: argparse.Namespace) -> list[Case]:
-    return [case for case in CASES if options.case is None or case.name in options.case]
+    chosen = [case for case in CASES if options.case is None or case.name in options.case]
+    if options.before is None:
+        return chosen
+    # Older builds may know no groups.
+    comparable = [case for case in chosen if "sheaf" in case.contenders and not isinstance(case, GroupCase)]
+    return [_with_older_build(case) for case in comparable]
+
+
+def _with_older_build(case: Case) -> Case:
+    """The case without peers, and without targets, which compare with peers."""
+    if isinstance(case, DocumentCase):
+        runs = [replace(run, servers=(*run.servers, BEFORE)) for run in case.runs if "sheaf" in run.servers]
+        case = replace(case, runs=tuple(runs))
+    return replace(case, contenders=("sheaf", BEFORE), targets=())
 
 
 def _context(options: argparse.Namespace, programs: dict[str, Program]) -> report.Context:
     return report.Context(
         machine=procfs.machine(options.data),
         load_average=procfs.load_average(),
-        versions={name: program.version() for name, program in programs.items() if name != UNMERGED},
+        versions={name: program.version() for name, program in programs.items() if name not in (UNMERGED, ACKS)},
         programs=programs,
         reps=options.reps,
         scale=QUICK_SCALE if options.quick else 1,
@@ -185,6 +203,7 @@ def _repeatable(options: argparse.Namespace) -> str:
     words = ["bench/run", "--reps", str(options.reps)]
     words += ["--case", ",".join(options.case)] if options.case else []
     words += ["--servers", ",".join(options.servers)] if options.servers != list(SERVERS) else []
+    words += ["--before", "OLDER"] if options.before else []
     words += ["--workers", str(options.workers)] if options.workers else []
     words += ["--quick"] if options.quick else []
     return " ".join(words)

@@ -30,6 +30,18 @@ def cpu_s(pid: int) -> float:
     return time.clock_gettime(clock.value)
 
 
+def threads_cpu_s(pid: int, prefix: str) -> float:
+    """CPU time of the live threads whose names begin with the prefix, in seconds."""
+    used_ns = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            if (task / "comm").read_text().startswith(prefix):
+                used_ns += int((task / "schedstat").read_text().split()[0])
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # The thread has ended.
+    return used_ns / 1e9
+
+
 def rss_bytes(pid: int) -> int:
     """Resident memory of the process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():

@@ -85,7 +85,7 @@ class Pair:
             program = self._program.following(self._leader.ports)
             self._replica = self._server("replica", program)
             self._replica.start()
-        _await_applied(self._leader, self._replica)
+        await_applied(self._leader, self._replica)
         return self._replica
 
     def _come_to_rest(self) -> None:
@@ -99,7 +99,8 @@ class Pair:
             leader.write(rows, load.keys, load.pipeline, load.value_bytes)
             return {"rows_s": rows / (time.perf_counter() - began)}
         if work is Work.TRANSACTIONS:
-            figures = transactions.drive(port, load.connections, load.pipeline, load.value_bytes, load.keys, rows)
+            writes = transactions.Writes(load.connections, load.pipeline, load.value_bytes, load.keys, are_atomic=True)
+            figures = transactions.drive(port, writes, rows)
         else:
             figures = driver.drive(self._benchmark, load, port, "SET", rows)
         shown = asdict(figures)
@@ -127,7 +128,7 @@ class Pair:
         """The time from this call until the replica has applied all writes made before it."""
         if self._replica is None:
             return None
-        return _await_applied(self._leader, self._replica) * 1e3
+        return await_applied(self._leader, self._replica) * 1e3
 
     def _measure_catch_up(self) -> Sample:
         replica = self._have_replica()
@@ -299,7 +300,7 @@ class Joining(InBackground):
         return self
 
     def _work(self) -> None:
-        _await_link(self._replica)
+        await_link(self._replica)
         self.sync_s = time.perf_counter() - self._began
 
 
@@ -314,7 +315,8 @@ def replica_position(client: resp.Client) -> int | None:
     return int(info["slave_repl_offset"]) if info.get("master_link_status") == "up" else None
 
 
-def _await_link(replica: Server) -> None:
+def await_link(replica: Server) -> None:
+    """Waits until the replica follows its leader."""
     until = time.monotonic() + JOIN_TIMEOUT_S
     while time.monotonic() < until:
         replica.check_alive()
@@ -326,12 +328,12 @@ def _await_link(replica: Server) -> None:
     raise ServerFailed(f"{replica.program.name}: the replica does not follow")
 
 
-def _await_applied(leader: Server, replica: Server) -> float:
-    """Seconds from now until the replica has applied the leader's current state."""
+def await_applied(leader: Server, replica: Server) -> float:
+    """Waits; seconds from now until the replica has applied the leader's current state."""
     began = time.perf_counter()
     with leader.client() as client:
         end = leader_position(client)
-    _await_link(replica)
+    await_link(replica)
     with replica.client() as client:
         while (replica_position(client) or 0) < end:
             if time.perf_counter() - began > JOIN_TIMEOUT_S:

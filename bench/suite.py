@@ -24,6 +24,8 @@ import starts
 from cases import BesideCase, Case, LoadCase, MemoryCase, SnapshotCase, StallCase, StartCase
 from document_cases import DocumentCase, DocumentRun
 from fill import Fill
+from group_cases import GroupCase
+from groups import IDLE_S, Three
 from message_cases import MessageCase, Run
 from pouchdb import PouchServer
 from replica_cases import ReplicaCase
@@ -127,6 +129,8 @@ class Suite:
             return self.reps * sum(run.forecast_s(self.scale, name) for name in names for run in case.runs_of(name))
         if isinstance(case, ReplicaCase):
             return servers * self.reps * self._replica_s(case)
+        if isinstance(case, GroupCase):
+            return servers * self.reps * self._group_s(case)
         return servers * self._weigh_s(case) * self.reps
 
     def run(self, case: Case, progress: Progress) -> Result:
@@ -149,6 +153,8 @@ class Suite:
                 self._run_documents(case, result, progress)
             elif isinstance(case, ReplicaCase):
                 self._run_replicas(case, result, progress)
+            elif isinstance(case, GroupCase):
+                self._run_groups(case, result, progress)
             else:
                 self._run_snapshots(case, result, progress)
         finally:
@@ -344,6 +350,25 @@ class Suite:
         with Pair(program, directory, case, self.scale, self.benchmark) as pair:
             for step in case.steps:
                 result.add(program.name, step.op, pair.measure(step))
+        shutil.rmtree(directory)
+
+    # Groups
+
+    def _run_groups(self, case: GroupCase, result: Result, progress: Progress) -> None:
+        for rep in range(1, self.reps + 1):
+            for program in self.contenders(case):
+                words = f"{case.name}: {program.name}: repetition {rep} of {self.reps}"
+                progress.step(words, self._group_s(case), partial(self._write_to_three, case, program, result))
+
+    def _group_s(self, case: GroupCase) -> float:
+        return IDLE_S + len(case.steps) * (6 / self.scale + 2)
+
+    def _write_to_three(self, case: GroupCase, program: Program, result: Result) -> None:
+        directory = self.directory / case.name / program.name
+        with Three(program, directory, case, self.scale) as three:
+            for step in case.steps:
+                result.add(program.name, step.op, three.measure(step))
+            three.check()
         shutil.rmtree(directory)
 
     # Starts

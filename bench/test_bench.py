@@ -335,7 +335,8 @@ class Replicas(unittest.TestCase):
         thread = threading.Thread(target=work)
         thread.start()
         try:
-            return transactions.drive(listener.getsockname()[1], 1, 2, value_bytes=3, keys=10, rows=4)
+            writes = transactions.Writes(1, 2, value_bytes=3, keys=10, are_atomic=True)
+            return transactions.drive(listener.getsockname()[1], writes, rows=4)
         finally:
             thread.join()
 

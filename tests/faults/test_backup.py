@@ -182,7 +182,7 @@ class TestInterrupted:
 
     def test_it_starts_over_when_the_snapshot_is_gone(self, interrupted, restored):
         server, dest = interrupted
-        [session] = re.findall(r'a backup begins session="(\w+)"', server.log())
+        [session] = re.findall(r'a copy of the files begins, for a backup or a replica session="(\w+)"', server.log())
         assert ask(server, "DELETE", f"/_backup/{session}")[0] == 200
         for number in range(2):
             fill(server, 10, first=7000 + 10 * number)

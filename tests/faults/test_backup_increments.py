@@ -219,6 +219,35 @@ def test_a_kill_in_the_middle_leaves_the_earlier_backup_and_the_same_command_com
     assert restored(dest) == contents(grown)
 
 
+def test_an_increment_that_reaches_no_server_leaves_no_mark(grown, tmp_path):
+    dest = tmp_path / "backup"
+    succeeded(backup(grown.http_port, dest))
+    before = sorted(path.name for path in dest.iterdir())
+    assert grown.stop() == 0
+    assert "cannot reach the server" in refused(backup(grown.http_port, dest))
+    assert sorted(path.name for path in dest.iterdir()) == before
+
+
+def test_a_backup_is_known_as_one_after_increments_and_interruptions(grown, tmp_path):
+    dest = tmp_path / "backup"
+    with Couch(grown.http_port) as couch:
+        couch.ok("PUT", "/some")
+    for number in range(2):
+        save(grown)
+        write_keys(grown, 5000 + number, 1)
+        succeeded(backup(grown.http_port, dest))
+    assert not (dest / "documents" / "catalog").exists(), "it has another name after an increment"
+    assert "NOT EXPORTED documents" in succeeded(run_sheaf("export", str(tmp_path / "out.rdb"), "--dir", str(dest)))
+    (tmp_path / "dump.rdb").write_bytes(b"REDIS0003\xff")
+    starts = (("serve", "--dir", str(dest), "--port", "0"), ("import", str(tmp_path / "dump.rdb"), "--dir", str(dest)))
+    (dest / "backup-unfinished").write_text("{}")
+    for start in starts:
+        assert "holds a backup, which must stay as it is" in refused(run_sheaf(*start))
+    (dest / "backup.json").unlink()
+    for start in starts:
+        assert "is not complete: run the same `sheaf backup` again" in refused(run_sheaf(*start))
+
+
 def test_a_broken_connection_leaves_the_earlier_backup(grown, restored, tmp_path):
     dest = tmp_path / "backup"
     succeeded(backup(grown.http_port, dest))
@@ -258,7 +287,7 @@ def test_a_server_that_was_set_back_is_refused(grown, new_server, restored, tmp_
     set_back.start()
     assert "later state" in refused(backup(set_back.http_port, dest))
     write_keys(set_back, 0, 2000)
-    assert "has parted" in refused(backup(set_back.http_port, dest))
+    assert "has diverged" in refused(backup(set_back.http_port, dest))
     assert restored(dest) == at_first
 
 

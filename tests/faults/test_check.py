@@ -64,6 +64,15 @@ def replica_directory(new_server) -> Path:
     return replica.directory
 
 
+@pytest.fixture
+def member_directory(new_server) -> Path:
+    """The directory of the only member of a group."""
+    server = new_server(log_segment_bytes=SMALL_SEGMENTS, extra=("--group", "shop")).start()
+    wait_until("the member to lead", lambda: call(server, "SET", "k", "1") == b"OK")
+    assert server.stop() == 0
+    return server.directory
+
+
 def damages(intact: bytes):
     """The possible fates of a file: (description, contents or None)."""
     yield "removed", None
@@ -123,6 +132,19 @@ def test_what_is_unfinished_or_set_wrong_is_found(leader_directory):
         if before is not None:
             path.write_text(before)
     assert run_sheaf("check", str(leader_directory)).returncode == 0
+
+
+def test_a_damaged_membership_is_found(member_directory):
+    assert run_sheaf("check", str(member_directory)).returncode == 0
+    group = member_directory / "group.json"
+    group.write_bytes(group.read_bytes().replace(b'"founded": true', b'"founded": false'))
+    for command in (
+        ("check", str(member_directory)),
+        ("serve", "--port", "0", "--http-port", "0", "--dir", str(member_directory)),
+    ):
+        refused = run_sheaf(*command)
+        assert refused.returncode == 1, refused.stdout
+        assert "group.json is damaged (checksum mismatch)" in refused.stderr
 
 
 def test_documents_and_log_of_different_days_are_found(new_server, tmp_path):

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from harness.couch import Couch
 from harness.resp import encode
 from harness.server import Server, run_sheaf
 
@@ -232,6 +233,34 @@ def test_the_log_can_be_read_as_text(written):
     assert positions == sorted(positions)
     part = run_sheaf("log", str(written.directory), "--from", str(positions[3]), "--to", str(positions[6]), "--key", "k1?")
     assert [line for line in part.stdout.splitlines() if "k1" in line] == lines[3:7]
+
+
+def test_the_log_shows_times_documents_and_its_end(new_server):
+    server = new_server().start()
+    with Couch(server.http_port) as couch:
+        couch.ok("PUT", "/orders")
+        couch.ok("PUT", "/orders/first", {"value": 1})
+    server.kill()
+    printed = run_sheaf("log", str(server.directory)).stdout
+    assert 'create database "orders"' in printed
+    assert 'database "orders": put "first"' in printed
+    assert re.search(r"^\d+ written at \d{4}-\d\d-\d\dT[\d:.]+Z$", printed, re.MULTILINE), printed
+    assert re.fullmatch(r"\d+ end of the log", printed.splitlines()[-1]), printed
+
+
+def test_a_check_names_the_way_out_as_a_start_does(written):
+    with segments(written)[0].open("r+b") as file:
+        file.seek(SEGMENT_HEADER_BYTES + 10)
+        file.write(b"damage")
+    ports = ("--port", "0", "--http-port", "0")
+    for command in (("check", str(written.directory)), ("serve", "--dir", str(written.directory), *ports)):
+        refused = run_sheaf(*command)
+        assert refused.returncode == 1 and "--force-recovery leaves out what is damaged" in refused.stderr, refused.stderr
+    (written.directory / "control").unlink()
+    for command in (("check", str(written.directory)), ("serve", "--dir", str(written.directory), *ports)):
+        refused = run_sheaf(*command)
+        assert refused.returncode == 1, refused.stdout
+        assert "control: missing although the directory holds a log" in refused.stderr, refused.stderr
 
 
 def test_check_of_what_is_no_data_directory(tmp_path):

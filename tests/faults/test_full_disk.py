@@ -136,3 +136,23 @@ def test_documents_that_could_not_be_saved_are_saved_when_there_is_room(on_volum
     on_volume.start()
     with Couch(on_volume.http_port) as couch:
         assert couch.get("/db").json["doc_count"] == acknowledged + 1
+
+
+def test_a_script_that_grows_beyond_the_disk_is_refused_while_it_runs(on_volume):
+    """Its size is not known when it begins; it must not wait for room with its keys locked."""
+    with on_volume.connect() as connection:
+        assert connection.call("SET", "big", b"x" * (8 * MIB)) == b"OK"
+        # A transaction is refused as a whole, before it changes anything.
+        copies = b"".join(encode("COPY", "big", number) for number in range(60))
+        connection.send(encode("MULTI") + copies + encode("EXEC"))
+        assert "MISCONF" in [connection.read() for _ in range(62)][-1].text
+        assert connection.call("DBSIZE") == 1
+        wait_until("room for smaller writes", lambda: connection.call("SET", "k", "v") == b"OK")
+        reply = connection.call("EVAL", "for i = 1, 60 do redis.call('COPY', 'big', 'copy:' .. i) end", 0)
+        assert isinstance(reply, ErrorReply) and "MISCONF" in reply.text and "space" in reply.text
+        before = contents(connection)
+        assert 2 < len(before) < 62, "some fitted"
+    on_volume.kill()
+    on_volume.start()
+    with on_volume.connect() as connection:
+        assert contents(connection) == before

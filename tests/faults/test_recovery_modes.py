@@ -81,6 +81,7 @@ def test_an_older_snapshot_is_offered_and_loses_nothing(with_snapshots):
     assert part.name in said
     assert "offset" in said
     assert f"sheaf --dir {server.directory} --recover-from {base}" in said
+    assert f"sheaf --dir {server.directory} --recover-from {base}" in run_sheaf("check", str(server.directory)).stderr
     assert "Possible" in refused_start(server, "--recover-from", "1")
     client = start_once(server, "--recover-from", str(base))
     assert client.dbsize() == 601

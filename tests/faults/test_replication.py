@@ -2,12 +2,14 @@
 
 import socket
 import threading
+from contextlib import ExitStack
 
 import pytest
 
 from harness import resp
 from harness.couch import Couch
 from harness.cutting_proxy import CuttingProxy
+from harness.procfs import resident_bytes
 from harness.replicas import call, error_of, follower_of, has_role, info, is_following, wait_following, wait_same
 from harness.server import Server, free_port
 from harness.storm import contents
@@ -128,6 +130,7 @@ def test_a_replica_leads_and_the_old_leader_follows_it(pair):
     replica.kill()
     replica.start()
     assert info(replica)["role"] == "master", "REPLICAOF NO ONE outlives a restart"
+    replica.wait_for_log("keeps that role: start it without replica-of")
     wait_same(replica, leader)
 
 
@@ -417,6 +420,29 @@ def test_a_server_that_holds_nothing_follows_anybody(new_server, way):
     assert_nothing_parted(leader, replica)
 
 
+def test_a_replica_without_data_does_not_fence_the_leader_of_another_group(new_server):
+    """Epochs of different groups say nothing about each other."""
+    first, other = new_server().start(), new_server().start()
+    replica = follower_of(new_server, first)
+    first.options.port = first.port
+    for _ in range(2):
+        assert first.stop() == 0
+        first.start()
+        wait_following(replica)
+    assert call(other, "SET", "k", "v") == b"OK"
+    assert int(info(first)["replication_epoch"]) > int(info(other)["replication_epoch"])
+    assert call(replica, "REPLICAOF", "127.0.0.1", other.port) == b"OK"
+    replica.wait_for_log("installing the copy")
+
+    def fenced_by() -> str:
+        return info(other)["replication_fenced_by_epoch"]
+
+    wait_until("the replica to follow", lambda: is_following(replica) or fenced_by() != "0")
+    assert fenced_by() == "0"
+    assert call(other, "SET", "k", "v2") == b"OK"
+    wait_same(other, replica)
+
+
 def test_a_replica_whose_flag_was_forgotten_stays_a_replica(new_server):
     """It remembers its leader; to lead, it must be told so."""
     leader = new_server().start()
@@ -470,10 +496,48 @@ def test_a_hand_over_that_cannot_be_is_given_up(pair):
     assert error_of(call(leader, "FAILOVER", "TO", "127.0.0.1", 1)).startswith("ERR FAILOVER target HOST and PORT")
     with replica.frozen():
         call(leader, "SET", "k", "v")
+        assert call(leader, "FAILOVER", "TIMEOUT", 600_000) == b"OK"
+        for order in (("NO", "ONE"), ("127.0.0.1", replica.port)):
+            assert error_of(call(leader, "REPLICAOF", *order)) == "ERR REPLICAOF not allowed while failing over."
+        assert error_of(call(leader, "SET", "k", "v2")).startswith("READONLY"), "writes have ended"
+        assert call(leader, "FAILOVER", "ABORT") == b"OK"
+        wait_until("the hand-over to end", lambda: info(leader)["master_failover_state"] == "no-failover")
         assert call(leader, "FAILOVER", "TIMEOUT", 300) == b"OK"
         wait_until("writes to go on", lambda: call(leader, "SET", "k", "v2") == b"OK")
         leader.wait_for_log("the hand-over has failed")
     wait_same(leader, replica)
+
+
+def test_the_leader_is_not_changed_while_it_is_unknown_whether_the_replica_leads(pair):
+    leader, replica = pair()
+    with replica.frozen():
+        # The replica does not answer, but is told to lead all the same.
+        assert call(leader, "FAILOVER", "TO", "127.0.0.1", replica.port, "FORCE", "TIMEOUT", 100) == b"OK"
+        wait_until("the replica to be told", lambda: info(leader)["replication_fenced_by_epoch"] != "0")
+        for order in (("NO", "ONE"), ("127.0.0.1", replica.port)):
+            assert error_of(call(leader, "REPLICAOF", *order)) == "ERR REPLICAOF not allowed while failing over."
+        assert error_of(call(leader, "FAILOVER", "ABORT")).startswith("ERR No failover in progress")
+    wait_until("the roles to change", lambda: has_role(replica, "master") and is_following(leader))
+    assert call(replica, "SET", "k", "v") == b"OK"
+    wait_same(replica, leader)
+
+
+def test_a_leader_leads_on_if_the_replica_was_started_again_instead_of_leading(pair):
+    leader, replica = pair()
+    with replica.frozen():
+        call(leader, "SET", "k", "v")
+        assert call(leader, "FAILOVER", "TO", "127.0.0.1", replica.port, "FORCE", "TIMEOUT", 100) == b"OK"
+        wait_until("the replica to be told", lambda: info(leader)["replication_fenced_by_epoch"] != "0")
+        replica.kill()
+    leader.wait_for_log("it is not known whether the replica leads now")
+    assert error_of(call(leader, "SET", "k", "w")).startswith("READONLY"), "another process may have been told"
+    replica.start()
+    wait_until("the leader to lead on", lambda: call(leader, "SET", "k", "w") == b"OK")
+    wait_same(leader, replica)
+    assert_nothing_parted(leader, replica)
+    leader.kill()
+    leader.start()
+    assert call(leader, "SET", "k", "x") == b"OK", "that outlives a restart"
 
 
 def test_a_connection_may_break_at_any_time(new_server):
@@ -606,3 +670,42 @@ def try_to_write(server: Server) -> bool:
         return call(server, "SET", "k", "4") == b"OK"
     except (OSError, resp.Closed):
         return False
+
+
+def test_a_role_that_cannot_be_saved_is_not_taken(pair):
+    leader, replica = pair()
+    state = leader.directory / "replication.json"
+    saved = state.read_bytes()
+    state.unlink()
+    (state / "in the way").mkdir(parents=True)
+    refused = call(leader, "REPLICAOF", "127.0.0.1", free_port())
+    assert error_of(refused).startswith("ERR cannot write replication.json")
+    assert call(leader, "SET", "k", "v") == b"OK" and has_role(leader, "master")
+    (state / "in the way").rmdir()
+    state.rmdir()
+    state.write_bytes(saved)
+    wait_same(leader, replica)
+    assert call(replica, "REPLICAOF", "NO", "ONE") == b"OK"
+    assert call(leader, "REPLICAOF", "127.0.0.1", replica.port) == b"OK"
+    wait_until("it to follow", lambda: is_following(leader))
+    wait_same(replica, leader)
+
+
+def test_many_waits_that_end_early_leave_nothing_behind(pair):
+    """Each has a timeout of a day. Connections share the syncs of leader and replica, so a slow disk does not matter."""
+    leader, _ = pair()
+    each = 100
+    with ExitStack() as stack:
+        connections = [stack.enter_context(leader.connect()) for _ in range(40)]
+
+        def wait_often(count: int) -> None:
+            for _ in range(count // (each * len(connections))):
+                for connection in connections:
+                    connection.send((resp.encode("SET", "k", "v") + resp.encode("WAIT", 1, 86_400_000)) * each)
+                for connection in connections:
+                    assert [connection.read() for _ in range(2 * each)] == [b"OK", 1] * each
+
+        wait_often(20_000)
+        before = resident_bytes(leader.pid)
+        wait_often(60_000)
+    assert resident_bytes(leader.pid) - before < 12 << 20, "a timer for each wait"

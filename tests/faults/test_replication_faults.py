@@ -2,6 +2,7 @@
 write is lost, a replica resumes by itself from its position, and makes a full sync only if it must.
 """
 
+import contextlib
 import random
 import threading
 
@@ -209,9 +210,10 @@ CUTS = 100
 def copied_bytes(replica: Server) -> int:
     """The size of the copy in progress."""
     total = 0
-    for place in (replica.directory / "full-copy", replica.directory / "full-copy/snapshots"):
-        if place.is_dir():
-            total += sum(path.stat().st_size for path in place.iterdir() if path.is_file())
+    # A temporary file may get its name, or the copy be installed, meanwhile: the next look sees all of it.
+    with contextlib.suppress(FileNotFoundError):
+        for path in (replica.directory / "full-copy").rglob("*"):
+            total += path.stat().st_size if path.is_file() else 0
     return total
 
 

@@ -120,3 +120,27 @@ def test_an_old_leader_is_fenced_by_who_knows_the_new_epoch(new_server, line, ap
     for follower in (leader, third):
         wait_until("everybody to follow", lambda follower=follower: is_following(follower))
         wait_same(replica, follower)
+
+
+@pytest.mark.parametrize("moment", ["before a hand-over", "during a hand-over"])
+def test_a_fenced_leader_does_not_take_writes_after_a_hand_over_that_failed(new_server, line, apart, moment):
+    leader, replica = apart()
+    stays = at(new_server, line.left, "--replica-of", f"127.0.0.1:{leader.port}").start()
+    wait_following(stays)
+    write(leader, "shared")
+    line.cut()
+    assert call(replica, "REPLICAOF", "NO", "ONE") == b"OK"
+    third = at(new_server, line.right, "--replica-of", f"127.0.0.1:{replica.port}").start()
+    wait_following(third)
+    line.heal()
+    with stays.frozen():
+        call(leader, "SET", "k", "lacking at the replica")
+        if moment == "during a hand-over":
+            assert call(leader, "FAILOVER", "TO", "127.0.0.1", stays.port, "TIMEOUT", 600_000) == b"OK"
+        assert call(third, "REPLICAOF", line.left.address, leader.port) == b"OK"
+        leader.wait_for_log("another server leads in a higher epoch")
+        if moment == "during a hand-over":
+            leader.wait_for_log("the hand-over has failed")
+        assert error_of(call(leader, "FAILOVER")).startswith("ERR FAILOVER is not valid")
+        assert error_of(call(leader, "SET", "k", "v")).startswith("READONLY")
+        assert info(leader)["replication_fenced_by_epoch"] != "0"

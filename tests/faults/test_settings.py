@@ -64,7 +64,7 @@ def test_a_flag_wins_over_what_was_set_and_that_is_said(new_server):
     server = new_server(extra=("--timeout", "5")).start()
     assert call(server, "CONFIG", "SET", "timeout", 9, "maxmemory", "1mb") == b"OK"
     assert setting(server, "timeout") == "9"
-    server.wait_for_log("set until the next start")
+    server.wait_for_log("changed until the next start only")
     server.kill()
     server.start()
     assert (setting(server, "timeout"), setting(server, "maxmemory")) == ("5", "1048576")
@@ -107,6 +107,37 @@ def test_a_configuration_file_is_rewritten_in_place(new_server, tmp_path):
     assert not (server.directory / "settings.toml").exists()
 
 
+def test_a_removed_configuration_file_is_not_made_anew(new_server, tmp_path):
+    file = tmp_path / "sheaf.toml"
+    file.write_text("timeout = 7\n")
+    server = new_server(extra=("--config", str(file))).start()
+    file.unlink()
+    assert "no longer exists" in error_of(call(server, "CONFIG", "REWRITE"))
+    with Couch(server.http_port) as couch:
+        refused = couch.send("PUT", "/_node/_local/_config/chttpd/enable_cors", "true")
+    assert refused.told() == (400, "bad_request", f"{file} no longer exists")
+    assert not file.exists()
+
+
+def test_the_size_of_segments_is_that_of_the_directory(new_server):
+    server = new_server(log_segment_bytes="1mb").start()
+    server.kill()
+    server.options.log_segment_bytes = "4mb"
+    server.start()
+    assert setting(server, "log-segment-bytes") == "1048576"
+    server.wait_for_log("log-segment-bytes was fixed when the directory was created")
+    refused = error_of(call(server, "CONFIG", "SET", "log-segment-bytes", "4mb"))
+    assert refused.endswith("'log-segment-bytes' was fixed when the directory was created")
+
+
+def test_the_file_of_kept_settings_begins_with_what_it_is(server):
+    assert call(server, "CONFIG", "SET", "timeout", 7, "maxmemory", "1mb") == b"OK"
+    assert call(server, "CONFIG", "SET", "timeout", 0) == b"OK"
+    first, *rest = (server.directory / "settings.toml").read_text().splitlines()
+    assert first.startswith("# What this server was told to keep")
+    assert not any(line.startswith("#") for line in rest)
+
+
 def test_a_hangup_reads_the_configuration_file_again(new_server, tmp_path):
     file = tmp_path / "sheaf.toml"
     file.write_text("timeout = 7\nmaxmemory = 0\nworkers = 3\n")
@@ -147,6 +178,31 @@ def test_a_bad_value_names_where_it_is(tmp_path, name, value, environment, said)
     assert said in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--replica-of", "nowhere"), "replica-of is neither HOST:PORT"),
+        (("--group", "a b"), "is not a name of a group"),
+        (("--group", "shop", "--join", "nowhere"), "join is not HOST:PORT"),
+        (("--join", "127.0.0.1:7001"), "--join needs the name of the group"),
+        (("--bind", ""), "no address to listen on"),
+        (("--port", "6390", "--http-port", "6390"), "port and http-port both name port 6390"),
+        (("--workers", "-1"), "must be a number from 0 to 128"),
+        (("--log-segment-bytes", "63mb"), "must be a power of two"),
+    ],
+)
+def test_a_wrong_value_has_an_exit_status_of_its_own(tmp_path, flags, said):
+    ports = () if "--port" in flags else ("--port", "0", "--http-port", "0")
+    refused = run_sheaf("serve", "--dir", str(tmp_path / "data"), *ports, *flags)
+    assert refused.returncode == 2, refused.stderr
+    assert said in refused.stderr
+
+
+def test_a_mistyped_variable_is_told(new_server):
+    server = new_server(extra_environment={"SHEAF_PROT": "6390"}).start()
+    server.wait_for_log("SHEAF_PROT is no setting; did you mean SHEAF_PORT?")
+
+
 def test_a_lower_limit_of_memory_evicts_without_any_write(server):
     with server.connect() as connection:
         for number in range(2000):
@@ -165,7 +221,7 @@ def limited(*limits: str) -> tuple[str, ...]:
 
 def redis_clients_max(open_files_max: int) -> int:
     """The descriptors besides the server's own files, without HTTP's quarter."""
-    room = open_files_max - 64
+    room = open_files_max - 96
     return room - room // 4
 
 
@@ -178,7 +234,7 @@ def test_the_soft_limit_of_open_files_is_raised(new_server):
 
 
 def test_no_more_clients_are_allowed_than_there_can_be(new_server):
-    server = new_server(wrapper=limited("-Sn 256", "-Hn 1064")).start()
+    server = new_server(wrapper=limited("-Sn 256", "-Hn 1096")).start()
     assert setting(server, "maxclients") == "750"
     assert server.log().count("maxclients is lowered") == 1
     refused = error_of(call(server, "CONFIG", "SET", "maxclients", 1000))
@@ -189,7 +245,7 @@ def test_no_more_clients_are_allowed_than_there_can_be(new_server):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ((), "clients of the Redis protocol on other machines are refused"),
+        ((), "clients on other machines are refused"),
         (("--protected-mode", "no"), "everybody who reaches this address"),
         (("--requirepass", "x"), None),
     ],

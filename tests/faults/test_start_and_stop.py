@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import subprocess
+import urllib.request
 
 import pytest
 
@@ -355,3 +356,27 @@ def test_durability_can_be_changed_while_running(server):
     server.start()
     with server.connect() as connection:
         assert connection.call("DBSIZE") == 4
+
+
+def test_a_large_write_to_an_idle_server_gets_the_segments_that_it_needs(new_server):
+    """While nothing else is written, the waiting command itself must have them made."""
+    server = new_server(log_segment_bytes="1mb").start()
+    server.wait_until_idle()
+    document = b'{"text": "' + b"x" * 5_000_000 + b'"}'
+    assert server_http(server, "PUT", "/db", b"") == 201
+    assert server_http(server, "PUT", "/db/large", document) == 201
+    with server.connect() as connection:
+        assert connection.call("SETRANGE", "big", 100_000_000, "x") == 100_000_001
+        server.wait_until_idle()
+        # These run on threads of their own.
+        assert connection.call("COPY", "big", "copied") == 1
+        server.wait_until_idle()
+        assert connection.call("BITOP", "NOT", "inverted", "big") == 100_000_001
+
+
+def server_http(server, method: str, path: str, body: bytes) -> int:
+    """The status of one request."""
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"http://127.0.0.1:{server.http_port}{path}", body or None, headers, method=method)
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+        return answer.status

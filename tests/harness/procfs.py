@@ -32,6 +32,11 @@ def open_files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
+def threads(pid: int) -> int:
+    """The number of its threads."""
+    return len(os.listdir(f"/proc/{pid}/task"))
+
+
 def cpu_ticks(pid: int) -> int:
     """User and system time of all its threads, in clock ticks."""
     after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

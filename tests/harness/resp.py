@@ -27,6 +27,10 @@ class Closed(Exception):
         self.rest = rest
 
 
+class NotAReply(AssertionError):
+    """The first bytes are not those of a reply: another protocol's server answers on this port."""
+
+
 def encode(*arguments: bytes | str | int) -> bytes:
     """One command as an array of bulk strings."""
     parts = [b"*%d\r\n" % len(arguments)]
@@ -100,7 +104,7 @@ class Connection:
                 return rest == b"t"
             case b",":
                 return float(rest)
-        raise AssertionError(f"no reply starts like {line[:80]!r}")
+        raise NotAReply(f"no reply starts like {line[:80]!r}")
 
     def _bulk(self, length: int) -> bytes | None:
         if length < 0:

@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,25 +39,25 @@ def sheaf_binary() -> str:
     return binary
 
 
+# Ports that were handed out last.
+_recent_ports: deque[int] = deque(maxlen=100)
+
+
 def free_port() -> int:
-    """A port on which no process listens now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port on which no process listens now, outside the range from which the system assigns ports.
 
-
-def lasting_port() -> int:
-    """A free port for a server that clients must find again: outside the range from which the system assigns
-    ports.
-
-    On a port of that range, a client that connects while no process listens may connect to itself, which
-    blocks the port.
+    In that range, a connection of another test may take the port before our server does, and a client that
+    connects while no process listens may connect to itself, which blocks the port. No port comes again soon: a server
+    needs several, and all must differ.
     """
     lowest, _ = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     candidates = range(int(lowest) // 2, int(lowest))
-    for port in random.sample(candidates, BIND_TRIES):
+    for port in random.SystemRandom().sample(candidates, BIND_TRIES):
+        if port in _recent_ports:
+            continue
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
+            _recent_ports.append(port)
             return port
     raise AssertionError(f"no free port in {candidates} in {BIND_TRIES} tries")
 
@@ -95,6 +96,8 @@ class Options:
     # Small, because every test creates new ones and zero-fills them.
     log_segment_bytes: str = "16mb"
     extra: tuple[str, ...] = ()
+    # Another version than the one under test.
+    binary: str | None = None
     # Runs the server: the prefix of its command line.
     wrapper: tuple[str, ...] = ()
     extra_environment: dict[str, str] = field(default_factory=dict)
@@ -118,7 +121,7 @@ class Options:
         log = ["--http-port", str(http_port), "--durability", self.durability]
         log += [] if self.workers is None else ["--workers", str(self.workers)]
         log += ["--log-segment-bytes", self.log_segment_bytes, "--enable-debug-command", "local"]
-        return [*wrapper, sheaf_binary(), "serve", *place, *log, *limits, *self.extra]
+        return [*wrapper, self.binary or sheaf_binary(), "serve", *place, *log, *limits, *self.extra]
 
 
 class Server:
@@ -180,7 +183,7 @@ class Server:
                 if connection.call("PING") != b"PONG":
                     return False
                 info = connection.call("INFO", "server")
-        except (OSError, resp.Closed):
+        except (OSError, resp.Closed, resp.NotAReply):
             return False
         return isinstance(info, bytes) and f"process_id:{self.pid}\r\n".encode() in info
 
@@ -200,6 +203,11 @@ class Server:
     def is_running(self) -> bool:
         """Whether the process runs."""
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def host(self) -> str:
+        """Its address on its line, or the loopback one."""
+        return self.options.namespace.address if self.options.namespace else "127.0.0.1"
 
     def connect(self) -> resp.Connection:
         """A new raw connection, authenticated if necessary."""

@@ -1,5 +1,6 @@
 """A small file system of its own, on a loop device, that a test may fill. Needs root."""
 
+import contextlib
 import os
 import subprocess
 from pathlib import Path
@@ -37,14 +38,16 @@ class Volume:
             os.posix_fallocate(ballast.fileno(), 0, self.free_bytes() - left_bytes)
 
     def fill(self) -> None:
-        """Takes the remaining space, to the last block."""
-        with (self.root / "rest").open("wb") as rest:
-            try:
-                while True:
-                    rest.write(b"x" * 4096)
-                    rest.flush()
-            except OSError:
-                pass
+        """Takes the remaining space, to the last block: also what the file system frees when it writes."""
+        block = b"x" * os.statvfs(self.root).f_frsize
+        with (self.root / "rest").open("wb", buffering=0) as rest:
+            has_room = True
+            while has_room:
+                has_room = False
+                with contextlib.suppress(OSError):
+                    while rest.write(block):
+                        has_room = True
+                os.fsync(rest.fileno())
 
     def release(self) -> None:
         """Frees the space taken by `fill_leaving` and `fill`."""

@@ -63,17 +63,17 @@ pub enum BackupError {
     },
     /// The logs of backup and server have diverged.
     #[error(
-        "{} holds a backup of {made_at}, and the log of the server has parted from it before that: it was set back, or another \
+        "{} holds a backup of {made_at}, and the log of the server has diverged from it before that: it was set back, or another \
          server leads since. Choose another directory", dir.display()
     )]
-    Parted {
+    Diverged {
         /// The directory.
         dir: PathBuf,
         /// The time of the backup.
         made_at: String,
     },
     /// The directory holds other files.
-    #[error("{} is not empty and holds no backup that was begun: choose another directory", .0.display())]
+    #[error("{} is not empty and holds no backup: choose another directory", .0.display())]
     NotEmpty(PathBuf),
     /// Another backup into the directory is running, or it cannot be locked.
     #[error(transparent)]

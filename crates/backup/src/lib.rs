@@ -22,8 +22,8 @@
 //! -> remove unneeded files -> unmark
 //! ```
 //!
-//! The server is asked for the snapshot that the backup begins with. It keeps two; while it has that one,
-//! only the tail of the log is copied for keys.
+//! The backup requests from the server the snapshot that it began with. The server keeps two; while it has
+//! that one, only the tail of the log is copied for keys.
 //!
 //! The reverse direction, making a data directory from a backup, is `sheaf restore`.
 //!
@@ -57,6 +57,13 @@ pub use view::view;
 pub fn chain_digits(chain: u64) -> String {
     format!("{chain:016x}")
 }
+
+/// The parameter of `POST /_backup` that asks for the log alone, as far back as it is kept: for a witness.
+pub const LOG_ONLY: &str = "part=log";
+
+/// The parameter of `POST /_backup` of another server: it follows the log that it copies, so what is not
+/// committed of it is settled later.
+pub const FOR_FOLLOWER: &str = "for=follower";
 
 /// The offer of a session: the reply to `POST /_backup`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,8 +2,8 @@
 //! the state at a position or time of its log.
 //!
 //! ```text
-//! survey the log: the restorable range -> load the newest snapshot old enough, replay up to the target
-//!   -> mark DIR -> a new log that starts there -> a snapshot of the state -> durable -> remove the mark
+//! mark DIR -> survey the log: the restorable range -> load the newest snapshot old enough, replay up to the
+//!   target -> a new log that starts there -> a snapshot of the state -> durable -> remove the mark
 //! ```
 //!
 //! The files are not copied as they are. The new directory has a log with its own identity: the writes of its
@@ -13,7 +13,8 @@
 //! - The source is only read; it may be on a read-only file system.
 //! - A target that cannot be met exactly is refused, with the restorable range. Damage is refused, never
 //!   skipped.
-//! - An unfinished restore is not served.
+//! - An unfinished restore is not served: the mark is there before the source is read, which can take long. A
+//!   refused restore leaves none.
 
 mod documents;
 mod survey;
@@ -177,16 +178,25 @@ pub fn restore(
     if !is_empty(disk, dir)? {
         return Err(RestoreError::NotEmpty(dir.to_path_buf()));
     }
-    let until = match target {
-        Target::End => Lsn::MAX,
-        _ => survey(source, known_until_ms, target, report)?,
+    disk.create_dir_all(dir).map_err(RestoreError::os("create", dir))?;
+    unfinished::begin(disk, dir, Work::Restore, MARK).map_err(RestoreError::os("mark", dir))?;
+    let read = || -> Result<_, RestoreError> {
+        let until = match target {
+            Target::End => Lsn::MAX,
+            _ => survey(source, known_until_ms, target, report)?,
+        };
+        let (keyspace, recovery) = source.load_until(until, report)?;
+        Ok((until, keyspace, recovery))
     };
-    let (keyspace, recovery) = source.load_until(until, report)?;
+    let unmark = || unfinished::end(disk, dir, Work::Restore).map_err(RestoreError::os("unmark", dir));
+    let (until, keyspace, recovery) = match read() {
+        Ok(read) => read,
+        // Nothing was written: the directory is as it was.
+        Err(error) => return Err(unmark().err().unwrap_or(error)),
+    };
     let reached = recovery.reached();
     let keys = DbId::all().map(|db| keyspace.len(db)).sum();
 
-    disk.create_dir_all(dir).map_err(RestoreError::os("create", dir))?;
-    unfinished::begin(disk, dir, Work::Restore, MARK).map_err(RestoreError::os("mark", dir))?;
     let options = LogOptions { segment_bytes: recovery.segment_bytes(), ..source.options }.fitting();
     let place = Place { dir, options, ..source.clone() };
     let write = || -> Result<SnapshotInfo, RestoreError> {
@@ -194,7 +204,7 @@ pub fn restore(
         documents::restore(source, dir, until, log.start_lsn())?;
         let info = write_snapshot(&place, &log, &keyspace, report)?;
         log.close()?;
-        unfinished::end(disk, dir, Work::Restore).map_err(RestoreError::os("unmark", dir))?;
+        unmark()?;
         Ok(info)
     };
     match write() {

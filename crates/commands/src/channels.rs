@@ -1,15 +1,14 @@
-//! Channels: messages for whoever listens at the moment.
+//! Channels: messages for the present subscribers.
 //!
 //! What it is: the commands.
-//! What it is not: who has subscribed and how messages get there (see [`pubsub`]).
+//! What it is not: the register of subscribers, nor delivery (see [`pubsub`]).
 //!
 //! Invariants
-//! - Confirmations are written behind what was delivered to the client before, so no message stands behind
-//!   the confirmation that ends its subscription.
-//! - A message waits for nothing, unless it is published in a transaction or its channel is durable: then for
-//!   the record that has it or that it belongs to, and whatever the same client publishes afterwards waits
-//!   its turn.
-//! - CLIENT REPLY OFF and SKIP take no confirmation and no message back: they are no replies. An error is
+//! - A confirmation is written after all messages that were delivered to the client before it, so no message
+//!   follows the confirmation that ends its subscription.
+//! - A message waits for nothing, unless it is published in a transaction or its channel is durable. Then it
+//!   waits for the log record of its unit, and later messages of the same client wait behind it.
+//! - CLIENT REPLY OFF and SKIP suppress no confirmation and no message: these are no replies. An error is
 //!   one.
 
 mod follow;

@@ -1,8 +1,8 @@
-//! Connection commands: who a client is, which protocol and database it uses, and who else is connected.
+//! Connection commands: the identity, protocol and database of a client, and the list of all clients.
 //!
-//! What it is: changes of the session and of the entry in the list of clients, which must agree. What it is
-//! not: the sockets. Closing is asked for ([`Session::closing`](engine::Session), a killed client's signal)
-//! and done by the server.
+//! What it is: changes of the session and of the entry in the list of clients, which must agree.
+//! What it is not: the sockets. The commands request that a connection is closed
+//! ([`Session::closing`](engine::Session), a killed client's signal); the server closes it.
 //!
 //! Invariants
 //! - None of these commands touches a key; none waits for the log.

@@ -1,8 +1,8 @@
 //! IDEMP: a command that runs once, however often it is sent.
 //!
 //! ```text
-//! IDEMP key ttl INCR c    lock the slots of key and c -> a reply is kept under key?  yes: that is the reply
-//!                                                     '-> no: INCR -> put its reply under key -> ONE record -> unlock
+//! IDEMP key ttl INCR c   lock the slots of key and c -> is a reply kept under key? yes: that is the reply
+//!                                 no: INCR -> put its reply under key -> ONE record -> unlock
 //! ```
 //!
 //! What it is: a client that does not know whether its command has run, because its connection or the server
@@ -14,10 +14,10 @@
 //!   not on a replica.
 //! - Two that are sent at the same time run one after the other, because both lock the slot of the key.
 //! - A command that fails and has changed nothing is not kept: sent again, it runs again.
-//! - What is kept can be told: a reply is too long, or no reply that can be read, before the key has it, not
-//!   after.
-//! - What is kept is a string like others (see `stored`): it expires, is evicted, can be deleted; snapshots
-//!   and replicas have it.
+//! - A reply that is kept can be sent again: its length and its form are checked before the key holds it, not
+//!   afterwards.
+//! - The value of the key is a string like others (see `stored`): it expires, is evicted, can be deleted;
+//!   snapshots and replicas have it.
 //!
 //! The command cannot block, as in a transaction. It works in transactions, not in scripts: IDEMP runs those.
 
@@ -85,7 +85,7 @@ fn idemp(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
         return Err(error.clone());
     }
     let start = cx.reply.position();
-    // That it has no room for, the reply has said.
+    // If the record has no room for the reply, that reply is an error that says so.
     if run(cx, key, found, call)? && has_room(cx.unit.record_bytes(), key, cx.reply.since(start)) {
         let value = Stored::encode(digest, cx.reply.protocol(), cx.reply.since(start));
         cx.apply(key, KeyOp::Put { value: Value::String(&value), expire_at_ms });
@@ -102,7 +102,7 @@ fn run(
     call: Args<'_>,
 ) -> Result<bool, CommandError> {
     let (start, record_bytes) = (cx.reply.position(), cx.unit.record_bytes());
-    // What copies values can leave no room for its reply, and is undone then.
+    // A command that copies values can leave too little room for its reply, and is then undone.
     let can_undo = replies_at_length(found.row, call) || found.row.flags.has(Flags::COPIES);
     if can_undo {
         cx.unit.begin_undo();
@@ -164,8 +164,8 @@ fn has_room(record_bytes: usize, key: &[u8], reply: &[u8]) -> bool {
     record_bytes + key.len() + reply.len() + EFFECT_BYTES_BESIDE_ARGS <= CHAIN_BYTES_MAX
 }
 
-/// Whether a reply can be about as long as what the command finds. The others say how many, or that all is
-/// well: they need not copy what they change to be undone.
+/// Whether a reply can be about as long as the data that the command reads. Other commands reply with a
+/// number or a status, which is short: no old values are copied for an undo.
 fn replies_at_length(row: &Row, call: Args<'_>) -> bool {
     match row.name {
         // With GET.
@@ -174,7 +174,7 @@ fn replies_at_length(row: &Row, call: Args<'_>) -> bool {
     }
 }
 
-/// Commands that write, and give back what they find.
+/// Commands that write, and whose replies contain the data that they read.
 const LONG_REPLIES: &[&str] = &[
     "bitfield",
     "blmove",

@@ -1,12 +1,13 @@
-//! LEASE and UNLEASE: a key that belongs to an owner for a time, and no longer than to the connection that
-//! asked for it.
+//! LEASE and UNLEASE: a key that belongs to an owner for a time, at most until the connection closes that
+//! requested it.
 //!
-//! What it is: the commands. What a connection holds, and what happens when it closes, is in
+//! What it is: the commands. The leases of a connection, and their end when it closes, are in
 //! `engine::leases`.
-//! What it is not: a queue for those who wait for a lease; they ask again, or listen to the events of the
+//! What it is not: a queue for clients that wait for a lease; they try again, or listen to the events of the
 //! key.
 //!
-//! Neither works in scripts: a script that is undone would leave a connection bound to what it does not have.
+//! Neither works in scripts: after a script is undone, its connection would still count a lease that it does
+//! not have.
 
 use engine::{CommandError, Context, EventClass, leases::NO_TOKEN};
 use keyspace::{KeyOp, Value, View};

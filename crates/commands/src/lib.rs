@@ -2,12 +2,13 @@
 //! command.
 //!
 //! ```text
-//! args -> row (TABLE) -> the engine checks and locks -> handler: validate, apply effects, write the reply -> the engine logs
+//! args -> row (TABLE) -> the engine checks and locks -> handler: validate, apply effects, write the reply
+//!      -> the engine logs
 //! ```
 //!
-//! What it is: what each command means.
-//! What it is not: how commands are locked, logged and answered; that is
-//! `engine`, which gets [`table`] handed in. It owns no socket, thread, clock or file.
+//! What it is: the meaning of each command.
+//! What it is not: how commands are locked, logged and answered; `engine` does that with the [`table`] that
+//! it is given. The crate owns no socket, thread, clock or file.
 //!
 //! Invariants
 //! - A handler that returns an error has changed nothing.
@@ -17,6 +18,7 @@
 
 mod bitmap;
 mod channels;
+mod cluster;
 mod connection;
 mod database;
 mod deadline;
@@ -25,6 +27,7 @@ mod expiry_condition;
 mod expiry_option;
 mod generic;
 mod geo;
+mod group;
 mod hash;
 mod help;
 mod hyperloglog;
@@ -35,6 +38,7 @@ mod replication;
 mod sample;
 mod scan;
 mod scripts;
+mod sentinel;
 mod server;
 mod set;
 mod sort;
@@ -60,6 +64,7 @@ use smallvec::SmallVec;
 use wire::Args;
 
 pub use generic::{encode_value, stream_effect};
+pub use sentinel::{SentinelEvent, SentinelEvents};
 
 /// Arguments that are passed on to an effect; up to 16 need no allocation.
 type Slices<'a> = SmallVec<[&'a [u8]; 16]>;
@@ -80,10 +85,12 @@ pub const REDIS_VERSION: &str = "7.2.4";
 const FAMILIES: &[&[Row]] = &[
     bitmap::ROWS,
     channels::ROWS,
+    cluster::ROWS,
     connection::ROWS,
     documents::ROWS,
     generic::ROWS,
     geo::ROWS,
+    group::ROWS,
     hash::ROWS,
     hyperloglog::ROWS,
     idempotence::ROWS,
@@ -92,6 +99,7 @@ const FAMILIES: &[&[Row]] = &[
     list::BLOCKING_ROWS,
     replication::ROWS,
     scripts::ROWS,
+    sentinel::ROWS,
     server::ROWS,
     set::ROWS,
     sort::ROWS,

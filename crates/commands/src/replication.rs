@@ -1,6 +1,7 @@
-//! Commands about copies of the server: who leads, who follows, how far they are.
+//! Commands about replication: leader and replicas, and the positions that these have reached.
 //!
-//! What it is: a thin layer over [`Replication`](engine::replication::Replication), which the server answers.
+//! What it is: a thin layer over the trait [`Replication`](engine::replication::Replication), implemented by
+//! the server.
 //! What it is not: the protocol between servers; of that only the first command, REPLICATE, passes through
 //! here.
 

@@ -1,14 +1,14 @@
 //! Scripts and functions.
 //!
 //! What it is: EVAL, EVALSHA, their read-only forms, SCRIPT, FCALL, FUNCTION.
-//! What it is not: the machine (see the crate `scripting`), nor the scripts that are kept (see
+//! What it is not: the virtual machine (see the crate `scripting`), nor the cache of scripts (see
 //! `engine::scripts`).
 //!
 //! Invariants
-//! - A script that fails leaves what it did until then, as in Redis, unless `script-rollback` is on.
-//! - What is refused to a script is refused before its command has begun.
-//! - A script runs on a stale replica, and calls nothing there that could show what is here. One that
-//!   declares its flags runs there only with `allow-stale`.
+//! - The changes that a script made before it failed stay, as in Redis, unless `script-rollback` is on.
+//! - A command that a script may not call is refused before it has begun.
+//! - A script runs on a stale replica, but can call no command there that could show the replica's data. One
+//!   that declares its flags runs there only with `allow-stale`.
 
 mod caller;
 mod eval;

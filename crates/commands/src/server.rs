@@ -1,4 +1,4 @@
-//! Server commands: what the server knows, how it is set up, and what concerns all keys at once.
+//! Server commands: the state of the server, its settings, and operations on all keys at once.
 //!
 //! What it is: the command table shown to clients (COMMAND), and a thin layer over [`Host`](engine::Host) for
 //! the rest.

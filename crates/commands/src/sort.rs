@@ -1,7 +1,7 @@
 //! SORT: the elements of a list, a set or a sorted set in another order.
 //!
 //! What it is: SORT, which may store the result as a list, and SORT_RO, which may not.
-//! What it is not: changing what it sorts.
+//! What it is not: sorting in place.
 //!
 //! Invariants
 //! - A call with patterns has locked every slot: which keys it reads depends on the elements.
@@ -19,16 +19,17 @@ use options::Options;
 use pattern::Pattern;
 pub(crate) use rows::ROWS;
 
-/// Most bytes of what GET shows: nothing that is stored bounds them, and they are gathered in memory.
+/// Most bytes of the values that GET shows: the size of the stored data does not bound them, and they are
+/// gathered in memory.
 const SHOWN_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
-/// About what one value takes beside its bytes.
+/// About the memory that one value takes beside its bytes.
 const VALUE_HEAD_BYTES: usize = 16;
 
 fn find_first(_: Args<'_>, visit: &mut dyn FnMut(usize)) {
     visit(1);
 }
 
-/// Of a call that will be refused only the first key.
+/// Visits only the first key of a call that will be refused.
 fn find_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
     visit(1);
     if let Some(at) = Options::parse(args, true).ok().and_then(|options| options.store) {
@@ -68,7 +69,7 @@ fn show(cx: &mut Context<'_, '_>, key: &[u8], options: &Options<'_>) -> Result<(
     for_each_shown(&cx.unit, db, &elements, options, |value| cx.reply.bulk_or_null(value))
 }
 
-/// Makes the result the value of `destination`, whatever that holds; if it is empty there will be no key.
+/// Replaces the value of `destination`, of any type, with the result; an empty result deletes the key.
 fn store(
     cx: &mut Context<'_, '_>,
     key: &[u8],
@@ -95,7 +96,7 @@ fn store(
     Ok(())
 }
 
-/// Visits what GET shows of each element, or the elements if there is no GET.
+/// Visits the values that GET shows for each element, or the elements if there is no GET.
 fn for_each_shown(
     unit: &Unit<'_>,
     db: DbId,
@@ -209,7 +210,7 @@ fn by_number<'u>(
 }
 
 /// Reads a number as `strtod` does: nothing at all is 0, space before it does not matter, an integer may be
-/// hexadecimal, and what is too small for a normal number is refused.
+/// hexadecimal, and a subnormal number is refused.
 fn parse_weight(weight: &Element<'_>) -> Option<f64> {
     if weight.is_empty() {
         return Some(0.0);

@@ -72,7 +72,7 @@ fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Notes that a consumer has asked for entries, and creates it if necessary. Logs this if the consumer is
+/// Notes that a consumer has requested entries, and creates it if necessary. Logs this if the consumer is
 /// new, if it is active (gets an entry), or if the logged time is older than [`SEEN_PERIOD_MS`].
 fn see_consumer(
     cx: &mut Context<'_, '_>,

@@ -6,6 +6,7 @@
 //! proves that its effects are complete.
 //! Expectations about single commands do not belong here.
 
+mod group;
 mod replica;
 
 use std::{
@@ -13,7 +14,7 @@ use std::{
     path::Path,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -37,6 +38,8 @@ use pubsub::durable::{Flow, Request};
 use storage::{Appender, Error, Log, LogOptions, Recovery};
 use wire::{DecodeLimits, Limits, OwnedArgs, Protocol, RequestBatch, RequestParser, Value, decode};
 
+use group::TestGroup;
+pub(crate) use group::{check_group, sample_group};
 use replica::TestReplication;
 
 /// The time at which every test begins, unix milliseconds.
@@ -92,9 +95,9 @@ pub(crate) struct TestServer {
     pub(crate) bulk_bytes_max: usize,
     /// Events that tests have not taken yet, of the classes that the host wants.
     events: Vec<Event>,
-    /// The number of commands that were handed over.
+    /// The number of commands that were offloaded.
     pub(crate) long_units: usize,
-    /// The appender of handed-over commands.
+    /// The appender of offloaded commands.
     spare: Option<Appender>,
     disk: Arc<SimDisk>,
     pub(crate) log: Log,
@@ -219,8 +222,8 @@ impl TestServer {
         }
     }
 
-    /// From now on long units are handed over to another executor; scripts after a few looks at the clock.
-    pub(crate) fn hand_over_what_is_long(&mut self) {
+    /// From now on long units are offloaded to another executor; scripts after a few looks at the clock.
+    pub(crate) fn offload_what_is_long(&mut self) {
         let (clock, passed_us) = (self.clock.clone(), AtomicU64::new(0));
         let look = move || clock.monotonic_us() + passed_us.fetch_add(LONG_AFTER_US / 3, Relaxed);
         self.executor.share_thread(Arc::new(look));
@@ -228,7 +231,7 @@ impl TestServer {
 
     /// Runs a long command as the server does: on another executor.
     fn execute_elsewhere(&mut self, call: Call<'_>, out: &mut Vec<u8>) -> Lsn {
-        let unit = self.executor.hand_over(call, &mut self.session);
+        let unit = self.executor.offload(call, &mut self.session);
         let (keyspace, interests) = (self.executor.keyspace().clone(), self.executor.interests().clone());
         let mut executor = Executor::new(crate::table(), keyspace, interests, self.host.stats.worker(0), 2);
         executor.attach(self.spare.take().unwrap_or_else(|| self.log.appender()));
@@ -244,7 +247,7 @@ impl TestServer {
         self.spare = executor.detach();
         self.long_units += 1;
         out.extend(reply);
-        self.tell(executor.take_notices());
+        self.publish(executor.take_notices());
         gate
     }
 
@@ -299,10 +302,10 @@ impl TestServer {
     /// Takes the notices of the executor, and publishes them as if they were durable.
     fn take_told(&mut self) {
         let notices = self.executor.take_notices();
-        self.tell(notices);
+        self.publish(notices);
     }
 
-    fn tell(&mut self, notices: Vec<Notice>) {
+    fn publish(&mut self, notices: Vec<Notice>) {
         for notice in notices {
             self.executor.publish(&notice);
             if let Notice::Event(event) = notice {
@@ -503,24 +506,28 @@ pub(crate) struct TestHost {
     pub(crate) limits: Mutex<MemoryLimits>,
     pub(crate) event_classes: Mutex<EventClass>,
     pub(crate) debug_access: Mutex<DebugAccess>,
+    pub(crate) emulates_cluster: AtomicBool,
     pub(crate) loading: Mutex<Option<Loading>>,
     /// The password of the user `default`; `None`: none is needed.
     pub(crate) password: Mutex<Option<Vec<u8>>>,
     /// The settings of CONFIG; only settings in this map can be changed.
     pub(crate) settings: Mutex<BTreeMap<&'static str, String>>,
+    /// The largest record for which the log can make room.
+    pub(crate) room_bytes: AtomicU64,
     /// The recorded requests, in order: `rewrite`, `reset`, `shutdown InOrder`, `flushing_all 4096`.
     pub(crate) asked: Mutex<Vec<String>>,
     /// Pushes to clients that tests have not taken yet.
     pushed: Arc<Mutex<Vec<Pushed>>>,
     /// Answers to blocked clients that tests have not taken yet.
     answers: Arc<Mutex<Vec<Pushed>>>,
-    /// The promises of clients that have asked for a snapshot.
+    /// The promises of clients that have requested a snapshot.
     pub(crate) promises: Mutex<Vec<Responder>>,
     /// The requests to the thread of durable channels.
     pub(crate) channel_requests: Mutex<Vec<Request>>,
     pub(crate) observer: Arc<Observer>,
     pub(crate) scripts: Arc<Scripts>,
     pub(crate) replication: Arc<TestReplication>,
+    pub(crate) group: Arc<TestGroup>,
     /// The apparent duration of each timed command, in microseconds.
     pub(crate) command_us: AtomicU64,
     /// The sum of these durations.
@@ -538,9 +545,11 @@ impl TestHost {
             limits: Mutex::new(limits),
             event_classes: Mutex::default(),
             debug_access: Mutex::new(DebugAccess::Everybody),
+            emulates_cluster: AtomicBool::new(false),
             loading: Mutex::default(),
             password: Mutex::default(),
             settings: Mutex::default(),
+            room_bytes: AtomicU64::new(u64::MAX),
             asked: Mutex::default(),
             pushed: Arc::default(),
             answers: Arc::default(),
@@ -549,6 +558,7 @@ impl TestHost {
             observer: Arc::default(),
             scripts: Arc::default(),
             replication: Arc::default(),
+            group: Arc::default(),
             command_us: 0.into(),
             commands_us: 0.into(),
             clock,
@@ -568,6 +578,7 @@ impl TestHost {
             authentication: self.clone(),
             persistence: self.clone(),
             replication: self.replication.clone(),
+            group: self.group.clone(),
             durable_channels: self.clone(),
             process: self.clone(),
         }
@@ -633,6 +644,10 @@ impl Config for TestHost {
 
     fn is_durable_channel(&self, channel: &[u8]) -> bool {
         channel.starts_with(DURABLE_CHANNELS)
+    }
+
+    fn emulates_cluster(&self) -> bool {
+        self.emulates_cluster.load(Relaxed)
     }
 
     fn get(&self, pattern: &[u8]) -> Vec<(&'static str, String)> {
@@ -714,6 +729,10 @@ impl Persistence for TestHost {
     fn flushing_all(&self, record: Lsn, dead_before: Lsn) {
         assert!(dead_before < record);
         self.asked.lock().push(format!("flushing_all {}", record.get()));
+    }
+
+    fn make_room_for(&self, bytes: u64) -> Result<(), String> {
+        if bytes > self.room_bytes.load(Relaxed) { Err("no space left".into()) } else { Ok(()) }
     }
 }
 

@@ -1,15 +1,15 @@
-//! Transactions: several commands as one, on the condition that what they are based on is still so.
+//! Transactions: several commands as one unit, on the condition that no watched key has changed.
 //!
 //! What it is: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
-//! What it is not: queueing, which happens before a command gets to its family (see `queueing`), nor who
-//! notices that a watched key changes (see `interest`).
+//! What it is not: queueing, which happens before a command gets to its family (see `queueing`), nor the
+//! detection of changes to watched keys (see `interest`).
 //!
 //! Invariants
 //! - EXEC locks the slots of all keys of all its commands and of all watched keys at once, and all its
-//!   effects are one record: whoever looks, also after a crash, sees all of it or nothing.
+//!   effects are one record: a reader, also after a crash, sees all of them or none.
 //! - A command that fails does not undo the others, as in Redis, unless it is one on documents: that undoes
-//!   the whole EXEC, which then is one error. What cannot be undone is not queued together with commands on
-//!   documents.
+//!   the whole EXEC, which then is one error. A command that cannot be undone is not queued together with
+//!   commands on documents.
 
 mod exec;
 mod watch;

@@ -5,8 +5,8 @@
 //! `keyspace`).
 //!
 //! Invariants
-//! - No score is NaN: what gives none is refused, or is 0 where Redis says so.
-//! - Members that are removed by where they are, and those that are popped, are logged as ranks.
+//! - No score is NaN: one that would be is refused, or becomes 0 in a combination, as in Redis.
+//! - Members that are removed by a range, and those that are popped, are logged as ranks.
 
 mod add;
 mod blocking;
@@ -44,7 +44,7 @@ pub(super) fn zset(entry: Option<EntryRef<'_>>) -> Result<Option<ZsetView<'_>>, 
     }
 }
 
-/// The keys that the number at `at` counts, and what follows them; `None` if there are not so many.
+/// The keys that the number at `at` counts, and the arguments after them; `None` if there are not so many.
 fn counted(args: Args<'_>, at: usize) -> Option<(Args<'_>, Args<'_>)> {
     let keys = counted_keys(args, at)?;
     Some((args.skip(keys.start).take(keys.len()), args.skip(keys.end)))

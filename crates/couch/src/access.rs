@@ -16,49 +16,11 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderMap, header};
 use settings::Key;
 
-use super::thread::HttpThread;
-use super::{failure::Failure, session};
-
-/// The role of server admins.
-pub(super) const ADMIN_ROLE: &str = "_admin";
-
-/// How a user has authenticated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shown {
-    /// Not authenticated.
-    Nothing,
-    /// With name and password.
-    Password,
-    /// With a session cookie, which the reply renews or not.
-    Cookie { session: u64, renew: bool },
-}
-
-/// The sender of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct User {
-    pub(super) name: Option<String>,
-    pub(super) is_admin: bool,
-    pub(super) shown: Shown,
-}
-
-impl User {
-    const fn anonymous(is_admin: bool) -> User {
-        User { name: None, is_admin, shown: Shown::Nothing }
-    }
-
-    pub(super) fn admin(name: &str, shown: Shown) -> User {
-        User { name: Some(name.into()), is_admin: true, shown }
-    }
-
-    /// The roles, as in `userCtx`.
-    pub(super) fn roles(&self) -> &'static [&'static str] {
-        if self.is_admin { &[ADMIN_ROLE] } else { &[] }
-    }
-
-    pub(super) fn require_admin(&self) -> Result<(), Failure> {
-        if self.is_admin { Ok(()) } else { Err(Failure::Unauthorized("You are not a server admin.")) }
-    }
-}
+use super::{
+    failure::Failure,
+    thread::HttpThread,
+    user::{Shown, User, WRONG_PASSWORD},
+};
 
 /// Checks that `peer` may send requests with these headers at all.
 pub(super) fn admit(thread: &HttpThread, peer: &SocketAddr, headers: &HeaderMap) -> Result<(), Failure> {
@@ -122,7 +84,7 @@ pub(super) fn identify(thread: &HttpThread, headers: &HeaderMap) -> Result<User,
         }
         // Without admins any credentials are as good as none.
         if has_admins {
-            return Err(Failure::Unauthorized(session::WRONG_PASSWORD));
+            return Err(Failure::Unauthorized(WRONG_PASSWORD));
         }
     }
     if has_admins && let Some(user) = thread.front.sessions.user(thread.host(), headers) {

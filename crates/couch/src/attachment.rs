@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use documents::{
     Attachment, AttachmentRequest, AttachmentSource, BodyHash, CHUNK_BYTES, DEFAULT_CONTENT_TYPE, Database,
-    DocError, DocLeaf, EditRequest, Found, History, LOCAL_PREFIX, Pick, Snapshot, check_attachment_name,
-    check_id,
+    Digest, DocError, DocLeaf, EditRequest, Found, History, LOCAL_PREFIX, Pick, Snapshot,
+    check_attachment_name, check_id,
 };
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use super::{
     body::{Body, ChunkWriter, chunks_of},
     document::{based_on_tree, save},
     edit::Edit,
     failure::Failure,
+    range::ByteRange,
     reply::{self, Reply},
     request::Call,
     request_body::is_gzip,
@@ -21,6 +22,9 @@ use super::{
     show::parse_rev,
     upload::{Stored, Upload},
 };
+
+/// The header with the digest of an attachment.
+const CONTENT_MD5: &str = "content-md5";
 
 /// `/DB/ID/NAME`
 pub(super) async fn attachment(
@@ -48,11 +52,10 @@ async fn read(call: &Call, database: &Arc<Database>, id: &str, name: &str) -> Re
         reply::set_etag(&mut reply, &digest);
         return Ok(reply);
     }
-    let range = call.header(header::RANGE).and_then(|range| parse_range(range, attachment.length));
-    let (status, (from, end)) = match range {
-        None => (StatusCode::OK, (0, attachment.length)),
-        Some(Some(range)) => (StatusCode::PARTIAL_CONTENT, range),
-        Some(None) => return Err(Failure::RangeNotSatisfiable(attachment.length)),
+    let (status, (from, end)) = match ByteRange::parse(call.header(header::RANGE), attachment.length) {
+        ByteRange::Whole => (StatusCode::OK, (0, attachment.length)),
+        ByteRange::Part { from, end } => (StatusCode::PARTIAL_CONTENT, (from, end)),
+        ByteRange::Unsatisfiable => return Err(Failure::RangeNotSatisfiable(attachment.length)),
     };
     let body = if call.method() == "HEAD" {
         // The attachment is not read.
@@ -61,43 +64,26 @@ async fn read(call: &Call, database: &Arc<Database>, id: &str, name: &str) -> Re
         send(call, &snapshot, attachment, (from, end))
     };
     let mut reply = reply::json(status, body);
-    reply::set(&mut reply, header::CONTENT_LENGTH, itoa::Buffer::new().format(end - from));
-    reply::set(&mut reply, header::CONTENT_TYPE, &attachment.content_type);
-    reply::set(&mut reply, header::HeaderName::from_static("content-md5"), &digest);
+    reply::set_header(&mut reply, header::CONTENT_LENGTH, itoa::Buffer::new().format(end - from));
+    reply::set_header(&mut reply, header::CONTENT_TYPE, &attachment.content_type);
+    reply::set_header(&mut reply, HeaderName::from_static(CONTENT_MD5), &digest);
     reply.headers_mut().insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     reply::set_etag(&mut reply, &digest);
     if status == StatusCode::PARTIAL_CONTENT {
         let range = format!("bytes {from}-{}/{}", end - 1, attachment.length);
-        reply::set(&mut reply, header::CONTENT_RANGE, &range);
+        reply::set_header(&mut reply, header::CONTENT_RANGE, &range);
     }
     Ok(reply)
 }
 
 fn send(call: &Call, snapshot: &Snapshot, attachment: &Attachment, (from, end): (u64, u64)) -> Body {
     let parts = snapshot.attachment(attachment, from..end);
-    chunks_of(&call.patience, end - from, async move |mut writer: ChunkWriter| {
+    chunks_of(&call.idle_timer, end - from, async move |mut writer: ChunkWriter| {
         for part in parts {
             writer.send_bytes(part?).await?;
         }
         Ok(())
     })
-}
-
-/// The first byte of a `Range` and the end after its last byte. `None`: it is not understood, and ignored;
-/// `Some(None)`: it contains no byte of the attachment.
-fn parse_range(text: &str, length: u64) -> Option<Option<(u64, u64)>> {
-    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
-    if first.is_empty() {
-        let count: u64 = last.parse().ok()?;
-        let from = length.saturating_sub(count);
-        return Some((from < length).then_some((from, length)));
-    }
-    let first: u64 = first.parse().ok()?;
-    let end = match last {
-        "" => length,
-        last => last.parse::<u64>().ok().filter(|&last| last >= first)?.saturating_add(1).min(length),
-    };
-    Some((first < length).then_some((first, end)))
 }
 
 /// The state that an attachment is put to or deleted from: the snapshot, and the revision if the document
@@ -136,6 +122,8 @@ async fn put(call: &mut Call, database: &Arc<Database>, id: &str, name: &str) ->
     if is_gzip(&call.head.headers)? {
         return Err(Failure::BadContentEncoding);
     }
+    // No bytes have a digest that is none.
+    let expected = call.header(HeaderName::from_static(CONTENT_MD5)).map(Digest::of_base64);
     // Checked before the upload: a client with a wrong revision need not send all bytes.
     let (snapshot, parent) = parent(call, database, id).await?;
     let content_type = call.header(header::CONTENT_TYPE).unwrap_or(DEFAULT_CONTENT_TYPE).into();
@@ -148,6 +136,9 @@ async fn put(call: &mut Call, database: &Arc<Database>, id: &str, name: &str) ->
         }
     }
     let (source, stored) = upload.finish(content_type, None).await?;
+    if expected.is_some_and(|expected| source.digest() != expected) {
+        return Err(Failure::DigestMismatch);
+    }
     let new = AttachmentRequest { name: name.into(), source };
     let edit = with_attachments(&snapshot, parent.as_ref(), id, name, Some((new, stored)))?;
     save(call, database, id, edit, StatusCode::CREATED).await
@@ -194,30 +185,4 @@ fn with_attachments(
         attachments,
     };
     Ok(Edit::Document(request, stored.flatten().into_iter().collect()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_cut_to_what_there_is_and_what_is_not_understood_is_ignored() {
-        for (text, expected) in [
-            ("bytes=0-", Some(Some((0, 100)))),
-            ("bytes=10-19", Some(Some((10, 20)))),
-            ("bytes=10-1000", Some(Some((10, 100)))),
-            ("bytes=-5", Some(Some((95, 100)))),
-            ("bytes=-500", Some(Some((0, 100)))),
-            ("bytes=-0", Some(None)),
-            ("bytes=100-", Some(None)),
-            ("bytes=20-10", None),
-            ("bytes=0-1,5-6", None),
-            ("lines=0-", None),
-            ("bytes=-", None),
-            ("", None),
-        ] {
-            assert_eq!(parse_range(text, 100), expected, "{text}");
-        }
-        assert_eq!(parse_range("bytes=0-", 0), Some(None));
-    }
 }

@@ -13,7 +13,7 @@ use documents::DocError;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use super::{failure::Failure, patience::IdleTimer};
+use super::{failure::Failure, idle_timer::IdleTimer};
 
 /// Approximate size of the chunks of a reply.
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
@@ -63,7 +63,7 @@ enum Content {
         /// The rendered chunks. An error aborts the reply, so that the client sees that it is incomplete.
         chunks: mpsc::Receiver<Result<Bytes, Broken>>,
         /// The connection is not idle until the body is dropped.
-        patience: Rc<IdleTimer>,
+        idle_timer: Rc<IdleTimer>,
     },
     /// The body of a reply from another part of the server (`/_backup`).
     Other(Pin<Box<dyn HttpBody<Data = Bytes, Error = io::Error>>>),
@@ -93,8 +93,8 @@ impl<B: Into<Bytes>> From<B> for Body {
 
 impl Drop for Content {
     fn drop(&mut self) {
-        if let Content::Chunks { patience, .. } = self {
-            patience.end();
+        if let Content::Chunks { idle_timer, .. } = self {
+            idle_timer.end();
         }
     }
 }
@@ -200,24 +200,24 @@ impl ChunkWriter {
 }
 
 /// A body rendered by `render` on a task of its own.
-pub(super) fn chunks<R, F>(patience: &Rc<IdleTimer>, render: R) -> Body
+pub(super) fn chunks<R, F>(idle_timer: &Rc<IdleTimer>, render: R) -> Body
 where
     R: FnOnce(ChunkWriter) -> F + 'static,
     F: Future<Output = Result<(), Broken>> + 'static,
 {
-    start(patience, None, render)
+    start(idle_timer, None, render)
 }
 
 /// Like [`chunks`], for a body of exactly `bytes` bytes.
-pub(super) fn chunks_of<R, F>(patience: &Rc<IdleTimer>, bytes: u64, render: R) -> Body
+pub(super) fn chunks_of<R, F>(idle_timer: &Rc<IdleTimer>, bytes: u64, render: R) -> Body
 where
     R: FnOnce(ChunkWriter) -> F + 'static,
     F: Future<Output = Result<(), Broken>> + 'static,
 {
-    start(patience, Some(bytes), render)
+    start(idle_timer, Some(bytes), render)
 }
 
-fn start<R, F>(patience: &Rc<IdleTimer>, left: Option<u64>, render: R) -> Body
+fn start<R, F>(idle_timer: &Rc<IdleTimer>, left: Option<u64>, render: R) -> Body
 where
     R: FnOnce(ChunkWriter) -> F + 'static,
     F: Future<Output = Result<(), Broken>> + 'static,
@@ -231,7 +231,7 @@ where
             let _ = failing.send(Err(Broken)).await;
         }
     });
-    Body(Content::Chunks { left, chunks: receiver, patience: patience.clone() })
+    Body(Content::Chunks { left, chunks: receiver, idle_timer: idle_timer.clone() })
 }
 
 #[cfg(test)]
@@ -243,8 +243,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let local = tokio::task::LocalSet::new();
         local.block_on(&runtime, async {
-            let patience = Rc::new(IdleTimer::new(Rc::default()));
-            let mut body = chunks(&patience, |mut writer| async move {
+            let idle_timer = Rc::new(IdleTimer::new(Rc::default()));
+            let mut body = chunks(&idle_timer, |mut writer| async move {
                 writer.buffer.extend_from_slice(b"half");
                 writer.send().await?;
                 Err(Broken)

@@ -16,10 +16,9 @@ use super::{
     body::{Broken, ChunkWriter, chunks},
     edit::{Edit, edit_of, limits},
     failure::Failure,
-    instance::new_uuid,
+    ids::new_uuid,
     reply::{self, Reply},
-    request::Call,
-    route::only,
+    request::{Call, only},
     security,
     show::{Show, parse_rev, parse_revs, send_document},
 };
@@ -79,14 +78,21 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
     let batch = Batch::parse(call, &body);
     call.thread.spare.keep(body);
     let Batch { documents, new_edits } = batch?;
-    let mut ids: Vec<DocId> = Vec::with_capacity(documents.len());
-    let mut outcomes: Vec<Result<DocRev, DocError>> = Vec::with_capacity(documents.len());
-    let mut round = EditBatch::default();
+    // All edits are made before any is submitted: a malformed document has the whole request refused.
+    let mut rows: Vec<(DocId, Option<Failure>)> = Vec::with_capacity(documents.len());
+    let mut edits = Vec::with_capacity(documents.len());
     for mut document in documents {
         let id: DocId = document.id.take().unwrap_or_else(|| new_uuid(call.thread.host()).into());
-        security::check_edit(call, database, &id)?;
-        let edit = edit_of(call, database, id.clone(), document, new_edits).await?;
-        ids.push(id);
+        // As in CouchDB: a user who may not edit one of the documents is told so in its row.
+        let refused = security::check_edit(call, database, &id).err();
+        if refused.is_none() {
+            edits.push(edit_of(call, database, id.clone(), document, new_edits).await?);
+        }
+        rows.push((id, refused));
+    }
+    let mut outcomes: Vec<Result<DocRev, DocError>> = Vec::with_capacity(edits.len());
+    let mut round = EditBatch::default();
+    for edit in edits {
         round.add(edit);
         if round.is_full() {
             round.run(call, database, &mut outcomes).await?;
@@ -94,14 +100,19 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
     }
     round.run(call, database, &mut outcomes).await?;
     call.thread.committed(round.last_lsn).await?;
-    let mut out = Vec::with_capacity(96 * ids.len() + 4);
+    let mut outcomes = outcomes.into_iter();
+    let outcomes = rows.into_iter().filter_map(|(id, refused)| match refused {
+        Some(failure) => Some((id, Err(failure))),
+        None => Some((id, outcomes.next()?.map_err(Failure::Doc))),
+    });
+    let mut out = Vec::with_capacity(96 * outcomes.size_hint().1.unwrap_or(0) + 4);
     out.push(b'[');
     // For replicated edits (`new_edits` false) only failures are reported.
-    for (id, outcome) in ids.iter().zip(&outcomes).filter(|(_, outcome)| new_edits || outcome.is_err()) {
+    for (id, outcome) in outcomes.filter(|(_, outcome)| new_edits || outcome.is_err()) {
         if out.len() > 1 {
             out.push(b',');
         }
-        put_outcome(&mut out, id, outcome);
+        put_outcome(&mut out, &id, &outcome);
     }
     out.extend_from_slice(b"]\n");
     Ok(reply::json(StatusCode::CREATED, out.into()))
@@ -144,20 +155,21 @@ impl EditBatch {
     }
 }
 
-fn put_outcome(out: &mut Vec<u8>, id: &str, outcome: &Result<DocRev, DocError>) {
+fn put_outcome(out: &mut Vec<u8>, id: &str, outcome: &Result<DocRev, Failure>) {
     match outcome {
         Ok(rev) => {
             out.extend_from_slice(b"{\"ok\":true,\"id\":");
             put_string(out, id);
             out.extend_from_slice(format!(",\"rev\":\"{rev}\"}}").as_bytes());
         }
-        Err(error) => {
+        Err(failure) => {
+            let (_, error, reason) = failure.parts();
             out.extend_from_slice(b"{\"id\":");
             put_string(out, id);
             out.extend_from_slice(b",\"error\":");
-            put_string(out, error.error());
+            put_string(out, error);
             out.extend_from_slice(b",\"reason\":");
-            put_string(out, &error.reason());
+            put_string(out, &reason);
             out.push(b'}');
         }
     }
@@ -181,7 +193,7 @@ pub(super) async fn bulk_get(call: &mut Call, database: &Arc<Database>) -> Resul
     let missing = || Failure::bad_request("Missing JSON list of 'docs'.");
     let Some(Value::Array(asked)) = body.remove("docs") else { return Err(missing()) };
     let snapshot = call.snapshot(database).await?;
-    let body = chunks(&call.patience, async move |mut writer: ChunkWriter| {
+    let body = chunks(&call.idle_timer, async move |mut writer: ChunkWriter| {
         writer.buffer.extend_from_slice(b"{\"results\":[");
         for (index, asked) in asked.into_iter().enumerate() {
             if index > 0 {
@@ -300,7 +312,7 @@ fn put_revs(out: &mut Vec<u8>, revs: &[Rev]) {
 pub(super) async fn revs_diff(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     let asked = revs_by_id(call).await?;
     let snapshot = call.snapshot(database).await?;
-    let body = chunks(&call.patience, async move |mut writer: ChunkWriter| {
+    let body = chunks(&call.idle_timer, async move |mut writer: ChunkWriter| {
         writer.buffer.push(b'{');
         let mut is_first = true;
         for (id, revs) in asked {

@@ -24,12 +24,11 @@ use self::filter::Filter;
 pub(super) use self::form::{Beat, Form};
 use super::{
     body::{Body, Broken, ChunkWriter, chunks},
-    database::seq_text,
     failure::Failure,
+    ids::seq_text,
     query::Query,
     reply::Reply,
-    request::Call,
-    route::only,
+    request::{Call, only},
     show::{Show, send_document},
     thread::HttpThread,
 };
@@ -135,7 +134,7 @@ pub(super) async fn changes(call: &mut Call, database: &Arc<Database>) -> Result
     let news = call.thread.feeds().subscribe(database.id());
     let since = begin(asked.since, call.snapshot(database).await?.update_seq());
     let (thread, database) = (call.thread.clone(), database.clone());
-    let body = chunks(&call.patience, async move |writer: ChunkWriter| {
+    let body = chunks(&call.idle_timer, async move |writer: ChunkWriter| {
         let feed = Feed { thread, database, asked, writer, since, sent: 0, beat_due: Instant::now() };
         feed.run(news).await
     });
@@ -163,7 +162,6 @@ impl Feed {
             self.writer.send().await?;
         }
         self.beat_due = self.asked.beat.next();
-        let deadline = Instant::now() + self.asked.beat.timeout;
         let mut pending = 0;
         loop {
             news.mark_unchanged();
@@ -185,7 +183,7 @@ impl Feed {
             self.writer.send().await?;
             // A feed may wait for days: do not keep its snapshot alive.
             drop(snapshot);
-            if !self.await_news(&mut news, deadline).await? {
+            if !self.await_news(&mut news).await? {
                 break;
             }
         }
@@ -194,12 +192,10 @@ impl Feed {
         self.writer.send().await
     }
 
-    /// Waits for a change, sending heartbeats. Returns whether to read on.
-    async fn await_news(
-        &mut self,
-        news: &mut watch::Receiver<()>,
-        deadline: Instant,
-    ) -> Result<bool, Broken> {
+    /// Waits for a change, sending heartbeats. Returns whether to read on. As in CouchDB, the timeout begins
+    /// anew with each change of the database, also one that a filter leaves out.
+    async fn await_news(&mut self, news: &mut watch::Receiver<()>) -> Result<bool, Broken> {
+        let deadline = Instant::now() + self.asked.beat.timeout;
         let has_beat = self.asked.beat.heartbeat.is_some();
         loop {
             tokio::select! {

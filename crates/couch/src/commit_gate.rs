@@ -11,8 +11,8 @@
 //! Invariants
 //! - A wait ends with success only when its position is committed. When the log fails, every wait ends with
 //!   [`LogFailed`].
-//! - While any task waits, the log is asked for the lowest of the positions; `release` checks again after it
-//!   has asked, so no movement is missed.
+//! - While any task waits, a wake-up at the lowest of the positions is requested from the log; `release`
+//!   checks again after the request, so no movement is missed.
 
 use std::{
     cell::{Cell, RefCell},
@@ -113,6 +113,11 @@ impl CommitGate {
 
     /// Ends the waits whose positions are committed, and asks the log for a wake-up at the next.
     fn release(&self) {
+        self.release_unless_full(Appender::wait_for_room);
+    }
+
+    /// [`CommitGate::release`], with the function that asks the log for a wake-up while it has no room.
+    fn release_unless_full(&self, wait_for_room: impl Fn(&Appender) -> bool) {
         let appender = self.appender.borrow();
         let mut waiting = self.waiting.borrow_mut();
         if appender.log().poison_reason().is_some() {
@@ -129,10 +134,11 @@ impl CommitGate {
                 }
             }
             if self.wanting_room.get() > 0 {
-                if !appender.wait_for_room() {
-                    self.room.notify_waiters();
+                if wait_for_room(&appender) {
+                    // A log without room moves again, and that wake-up comes with any movement.
+                    return;
                 }
-                return;
+                self.room.notify_waiters();
             }
             match waiting.peek() {
                 Some(Reverse(next)) if !appender.wait_for(next.lsn) => {}
@@ -261,6 +267,21 @@ mod tests {
             log.flush_all().unwrap();
             assert_eq!(waits.await.unwrap(), Admission::Go);
             assert_eq!(gate.wanting_room.get(), 0);
+        });
+    }
+
+    #[test]
+    fn a_commit_is_noticed_that_comes_while_the_log_is_asked_for_room() {
+        with_gate(|gate, log| async move {
+            let lsn = append(&gate);
+            let _wanting = Wanting::new(&gate.wanting_room);
+            let (done, mut waits) = oneshot::channel();
+            gate.waiting.borrow_mut().push(Reverse(Waiting { lsn, number: 0, done }));
+            gate.release_unless_full(|appender| {
+                log.flush_all().unwrap();
+                appender.wait_for_room()
+            });
+            assert_eq!(waits.try_recv(), Ok(()), "no later movement of the log would end this wait");
         });
     }
 }

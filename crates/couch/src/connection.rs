@@ -17,7 +17,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{patience::IdleTimer, route, thread::HttpThread};
+use super::{idle_timer::IdleTimer, route, thread::HttpThread};
 
 /// Limit of the head of a request, and of the buffered bytes of a reply.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -29,13 +29,13 @@ pub(super) async fn serve(
     thread: Rc<HttpThread>,
     stream: TcpStream,
     peer: SocketAddr,
-    patience: Rc<IdleTimer>,
+    idle_timer: Rc<IdleTimer>,
 ) {
     let service = service_fn(|request: Request<Incoming>| {
-        let (thread, patience) = (thread.clone(), patience.clone());
-        async move { Ok::<_, Infallible>(route::answer(thread, request, peer, patience).await) }
+        let (thread, idle_timer) = (thread.clone(), idle_timer.clone());
+        async move { Ok::<_, Infallible>(route::answer(thread, request, peer, idle_timer).await) }
     });
-    let io = TokioIo::new(Socket { stream, patience: patience.clone(), in_first_line: false });
+    let io = TokioIo::new(Socket { stream, idle_timer: idle_timer.clone(), in_first_line: false });
     let mut builder = http1::Builder::new();
     builder.max_buf_size(BUFFER_BYTES_MAX).max_headers(HEADERS_MAX);
     let mut connection = pin!(builder.serve_connection(io, service));
@@ -45,7 +45,7 @@ pub(super) async fn serve(
             biased;
             // The client has left, or does not speak HTTP: an error cannot be reported to it.
             _ = connection.as_mut() => return,
-            () = patience.ended.notified() => return,
+            () = idle_timer.ended.notified() => return,
             () = thread.stopping(), if !leaving => {
                 leaving = true;
                 connection.as_mut().graceful_shutdown();
@@ -56,14 +56,14 @@ pub(super) async fn serve(
 
 struct Socket {
     stream: TcpStream,
-    patience: Rc<IdleTimer>,
+    idle_timer: Rc<IdleTimer>,
     /// Inside the first line of a request.
     in_first_line: bool,
 }
 
 impl Socket {
     fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.patience.wrote(result.is_ready());
+        self.idle_timer.wrote(result.is_ready());
         result
     }
 }
@@ -77,8 +77,8 @@ impl AsyncRead for Socket {
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            self.in_first_line |= self.patience.is_idle();
-            self.patience.read();
+            self.in_first_line |= self.idle_timer.is_idle();
+            self.idle_timer.read();
             if self.in_first_line {
                 self.in_first_line = escape_quotes(buffer, before);
             }

@@ -57,26 +57,26 @@ pub(super) fn preflight(granted: &Granted, settings: &Settings, headers: &Header
     if !asked.split(',').map(str::trim).all(is_allowed) {
         return Some(reply);
     }
-    reply::set(&mut reply, header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-    reply::set(&mut reply, header::ACCESS_CONTROL_MAX_AGE, MAX_AGE_S);
+    reply::set_header(&mut reply, header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    reply::set_header(&mut reply, header::ACCESS_CONTROL_MAX_AGE, MAX_AGE_S);
     let told = if asked.is_empty() { HEADERS } else { asked };
-    reply::set(&mut reply, header::ACCESS_CONTROL_ALLOW_HEADERS, told);
+    reply::set_header(&mut reply, header::ACCESS_CONTROL_ALLOW_HEADERS, told);
     Some(reply)
 }
 
 /// Adds the headers that let the origin's pages read the reply.
 pub(super) fn expose(granted: &Granted, reply: &mut Reply) {
     grant_origin(granted, reply);
-    reply::set(reply, header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    reply::set_header(reply, header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
 }
 
 fn grant_origin(granted: &Granted, reply: &mut Reply) {
-    reply::set(reply, header::ACCESS_CONTROL_ALLOW_ORIGIN, &granted.origin);
+    reply::set_header(reply, header::ACCESS_CONTROL_ALLOW_ORIGIN, &granted.origin);
     if granted.credentials {
-        reply::set(reply, header::ACCESS_CONTROL_ALLOW_CREDENTIALS, "true");
+        reply::set_header(reply, header::ACCESS_CONTROL_ALLOW_CREDENTIALS, "true");
     }
     if granted.origin != "*" {
-        reply::set(reply, HeaderName::from_static("vary"), "Origin");
+        reply::set_header(reply, HeaderName::from_static("vary"), "Origin");
     }
 }
 

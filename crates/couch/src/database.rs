@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use documents::{DESIGN_PREFIX, Database, DbId, LOCAL_PREFIX, mango::Indexes};
+use documents::{DESIGN_PREFIX, Database, LOCAL_PREFIX, mango::Indexes};
 use http::StatusCode;
 use serde_json::json;
 
@@ -11,21 +11,15 @@ use super::{
     bulk, changes,
     document::{self, document, encoded, set_location},
     failure::Failure,
+    ids::seq_text,
     listing, mango,
     reply::{self, Reply},
-    request::Call,
-    route::only,
+    request::{Call, only},
     security, unsupported,
 };
 use crate::Host;
 
 const METHODS: &str = "DELETE,GET,HEAD,POST,PUT";
-
-/// Formats an update sequence with the id of its database, so that a later database of the same name is
-/// detected.
-pub(super) fn seq_text(seq: u64, db: DbId) -> String {
-    format!("{seq}-{db}")
-}
 
 /// `/DB` and all paths below.
 pub(super) async fn database(call: &mut Call, name: &str, path: &[&str]) -> Result<Reply, Failure> {
@@ -34,7 +28,7 @@ pub(super) async fn database(call: &mut Call, name: &str, path: &[&str]) -> Resu
         ("DELETE", []) => return delete(call, name).await,
         _ => {}
     }
-    let database = &call.thread.documents().database(name)?;
+    let database = &call.thread.database(name)?;
     security::check_member(&call.user, database)?;
     match path {
         [] => match call.method() {
@@ -143,7 +137,7 @@ async fn delete(call: &Call, name: &str) -> Result<Reply, Failure> {
         let reason = "You tried to DELETE a database with a ?=rev parameter. Did you mean to DELETE a document instead?";
         return Err(Failure::bad_request(reason));
     }
-    let db = call.thread.documents().database(name)?.id();
+    let db = call.thread.database(name)?.id();
     call.thread.change_catalog(|catalog| catalog.delete(name)).await?;
     call.thread.indexes().retain(db, &[])?;
     Ok(reply::ok(StatusCode::OK))

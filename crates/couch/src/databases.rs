@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, ops::Bound, sync::Arc, time::Duration};
 
 use documents::{Database, DbId};
 use http::StatusCode;
+use lsn::Lsn;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
@@ -13,8 +14,7 @@ use super::{
     database::described,
     failure::Failure,
     reply::{self, Reply},
-    request::Call,
-    route::only,
+    request::{Call, only},
     security::check_member,
 };
 use crate::Host;
@@ -55,8 +55,7 @@ fn names(call: &Call) -> Result<Vec<Arc<Database>>, Failure> {
 pub(super) async fn all_dbs(call: &Call) -> Result<Reply, Failure> {
     only(&call.head, "GET,HEAD")?;
     call.user.require_admin()?;
-    let found = names(call)?;
-    call.thread.committed(call.thread.shown_lsn()?).await?;
+    let found = call.thread.read(|| Ok((names(call)?, call.thread.shown_lsn()?))).await?;
     let names: Vec<&str> = found.iter().map(|database| &**database.name()).collect();
     Ok(reply::value(StatusCode::OK, &names))
 }
@@ -64,8 +63,7 @@ pub(super) async fn all_dbs(call: &Call) -> Result<Reply, Failure> {
 /// `/_dbs_info`
 pub(super) async fn dbs_info(call: &mut Call) -> Result<Reply, Failure> {
     only(&call.head, "GET,HEAD,POST")?;
-    let mut rows: Vec<Value> = Vec::new();
-    if call.method() == "POST" {
+    let keys = if call.method() == "POST" {
         call.require_json()?;
         let mut body = call.json_object().await?;
         let Some(Value::Array(keys)) = body.remove("keys") else {
@@ -74,18 +72,27 @@ pub(super) async fn dbs_info(call: &mut Call) -> Result<Reply, Failure> {
         if keys.len() > DESCRIBED_MAX {
             return Err(Failure::bad_request("`keys` can contain at most 100 elements"));
         }
-        for key in keys {
-            let found = key.as_str().and_then(|name| call.thread.documents().database(name).ok());
-            match found.filter(|database| check_member(&call.user, database).is_ok()) {
-                Some(database) => rows.push(row(call.thread.host(), &database)),
-                None => rows.push(json!({ "key": key, "error": "not_found" })),
-            }
-        }
+        Some(keys)
     } else {
         call.user.require_admin()?;
-        rows.extend(names(call)?.iter().map(|database| row(call.thread.host(), database)));
-    }
-    call.thread.committed(call.thread.shown_lsn()?).await?;
+        None
+    };
+    let host = call.thread.host();
+    let row_of = |key: Value| {
+        let found = key.as_str().and_then(|name| call.thread.documents().database(name).ok());
+        match found.filter(|database| check_member(&call.user, database).is_ok()) {
+            Some(database) => row(host, &database),
+            None => json!({ "key": key, "error": "not_found" }),
+        }
+    };
+    let read = || {
+        let rows: Vec<Value> = match keys {
+            Some(keys) => keys.into_iter().map(row_of).collect(),
+            None => names(call)?.iter().map(|database| row(host, database)).collect(),
+        };
+        Ok((rows, call.thread.shown_lsn()?))
+    };
+    let rows = call.thread.read(read).await?;
     Ok(reply::value(StatusCode::OK, &rows))
 }
 
@@ -103,17 +110,17 @@ pub(super) async fn db_updates(call: &Call) -> Result<Reply, Failure> {
     call.user.require_admin()?;
     let form = Form::of(&call.query)?;
     let beat = Beat::of(&call.query)?;
+    call.thread.read(|| Ok(((), Lsn::ZERO))).await?;
     let since = match call.query.text("since") {
         None | Some("" | "0") => 0,
         Some("now") => call.thread.shown_lsn()?.get(),
         Some(text) => text.trim_matches('"').parse().map_err(|_| Failure::bad_request("Malformed since."))?,
     };
     let thread = call.thread.clone();
-    let body = chunks(&call.patience, async move |mut writer: ChunkWriter| {
+    let body = chunks(&call.idle_timer, async move |mut writer: ChunkWriter| {
         let mut news = thread.feeds().subscribe_to_all();
         let mut told = Reported::new();
         let (mut since, mut is_first, mut is_begun) = (since, true, false);
-        let deadline = Instant::now() + beat.timeout;
         form.open(&mut writer);
         loop {
             news.mark_unchanged();
@@ -136,7 +143,8 @@ pub(super) async fn db_updates(call: &Call) -> Result<Reply, Failure> {
                 break;
             }
             writer.send().await?;
-            let heartbeat = beat.next();
+            // As in CouchDB, the timeout begins anew with each change.
+            let (heartbeat, deadline) = (beat.next(), Instant::now() + beat.timeout);
             tokio::select! {
                 _ = news.changed() => tokio::time::sleep(GATHER).await,
                 () = sleep_until(heartbeat), if beat.heartbeat.is_some() => form.put_heartbeat(&mut writer),

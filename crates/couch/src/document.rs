@@ -14,6 +14,7 @@ use super::{
     body::{ChunkWriter, chunks},
     edit::{Edit, edit_of, limits, tree_rev},
     failure::Failure,
+    ids::new_uuid,
     reply::{self, Reply},
     request::Call,
     security,
@@ -87,7 +88,7 @@ fn read_revs(
         }
         _ => return Err(Failure::INVALID_JSON),
     };
-    let body = chunks(&call.patience, async move |mut writer: ChunkWriter| {
+    let body = chunks(&call.idle_timer, async move |mut writer: ChunkWriter| {
         writer.buffer.push(b'[');
         for (index, one) in found.iter().enumerate() {
             if index > 0 {
@@ -125,7 +126,7 @@ pub(super) async fn post(call: &mut Call, database: &Arc<Database>) -> Result<Re
     let body = call.body().await?;
     let document = NewDocument::parse(&body, &limits(call))?;
     let id = document.id.clone();
-    let id = id.unwrap_or_else(|| super::instance::new_uuid(call.thread.host()).into());
+    let id = id.unwrap_or_else(|| new_uuid(call.thread.host()).into());
     security::check_edit(call, database, &id)?;
     let new_edits = call.query.flag_or("new_edits", true)?;
     let edit = edit_of(call, database, id.clone(), document, new_edits).await?;
@@ -243,7 +244,7 @@ pub(super) async fn save(
 /// Sets `Location` to the URL of the new resource.
 pub(super) fn set_location(call: &Call, reply: &mut Reply, path: &str) {
     let host = call.header(header::HOST).unwrap_or("localhost");
-    reply::set(reply, header::LOCATION, &format!("http://{host}{path}"));
+    reply::set_header(reply, header::LOCATION, &format!("http://{host}{path}"));
 }
 
 /// The characters that are percent-encoded in a segment of a path.

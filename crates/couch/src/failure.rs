@@ -5,16 +5,9 @@
 use std::borrow::Cow;
 
 use documents::DocError;
-use http::{HeaderValue, StatusCode, header};
+use http::StatusCode;
 
-use super::{
-    body::Body,
-    reply::{self, Reply},
-};
 use super::{commit_gate::LogFailed, refusal::Refusal};
-
-/// `Retry-After`, in seconds, if memory for a body is lacking.
-const RETRY_AFTER_S: &str = "5";
 
 /// Why a request fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +27,8 @@ pub(super) enum Failure {
     BadContentType(&'static str),
     /// The body's `Content-Encoding` is not supported.
     BadContentEncoding,
+    /// The bytes of an attachment do not have the digest of the header `Content-MD5`.
+    DigestMismatch,
     /// The body is larger than `http-body-bytes-max`.
     TooLarge,
     /// Bodies of other requests take all memory for bodies.
@@ -64,7 +59,8 @@ impl Failure {
     /// The body is not valid JSON, or not UTF-8.
     pub(super) const INVALID_JSON: Failure = Failure::Doc(DocError::bad_request("invalid UTF-8 JSON"));
 
-    fn row(&self) -> (StatusCode, &'static str, Cow<'static, str>) {
+    /// Status, error and reason.
+    pub(super) fn row(&self) -> (StatusCode, &'static str, Cow<'static, str>) {
         match self {
             Failure::Doc(error) => {
                 let status =
@@ -85,6 +81,9 @@ impl Failure {
             Failure::BadContentEncoding => {
                 let reason = "The Content-Encoding is not supported here".into();
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_ctype", reason)
+            }
+            Failure::DigestMismatch => {
+                (StatusCode::BAD_REQUEST, "content_md5_mismatch", "Possible message corruption.".into())
             }
             Failure::TooLarge => {
                 (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the request entity is too large".into())
@@ -131,33 +130,6 @@ impl Failure {
         let (status, error, reason) = self.row();
         (status.as_u16(), error, reason)
     }
-
-    pub(super) fn into_reply(self) -> Reply {
-        let (status, error, reason) = self.row();
-        let mut body = Vec::with_capacity(48 + reason.len());
-        body.extend_from_slice(b"{\"error\":\"");
-        body.extend_from_slice(error.as_bytes());
-        body.extend_from_slice(b"\",\"reason\":");
-        reply::write_json(&mut body, &*reason);
-        body.extend_from_slice(b"}\n");
-        let mut reply = reply::json(status, Body::from(body));
-        let headers = reply.headers_mut();
-        match self {
-            Failure::MethodNotAllowed(methods) => {
-                headers.insert(header::ALLOW, HeaderValue::from_static(methods));
-            }
-            Failure::Busy => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
-            }
-            Failure::RangeNotSatisfiable(length) => {
-                if let Ok(range) = format!("bytes */{length}").parse() {
-                    headers.insert(header::CONTENT_RANGE, range);
-                }
-            }
-            _ => {}
-        }
-        reply
-    }
 }
 
 impl From<Refusal> for Failure {
@@ -197,6 +169,7 @@ mod tests {
                 Failure::BadContentType("application/json"),
                 "415 bad_content_type: Content-Type must be application/json",
             ),
+            (Failure::DigestMismatch, "400 content_md5_mismatch: Possible message corruption."),
             (Failure::TooLarge, "413 too_large: the request entity is too large"),
             (Failure::INVALID_JSON, "400 bad_request: invalid UTF-8 JSON"),
             (
@@ -217,20 +190,10 @@ mod tests {
         let status = |refusal: Refusal| Failure::from(refusal).parts().0;
         assert_eq!(status(Refusal::Loading), 503);
         assert_eq!(status(Refusal::Replica), 403);
+        assert_eq!(status(Refusal::Follower), 503);
+        assert_eq!(status(Refusal::NoMajority), 503);
+        assert_eq!(status(Refusal::NotCommitted), 503);
         assert_eq!(status(Refusal::DiskFull("x".into())), 507);
         assert_eq!(status(Refusal::LogFailed), 500);
-    }
-
-    #[test]
-    fn some_failures_say_more_in_headers() {
-        let reply = Failure::MethodNotAllowed("PUT,GET").into_reply();
-        assert_eq!(reply.headers()[header::ALLOW], "PUT,GET");
-        let reply = Failure::RangeNotSatisfiable(100).into_reply();
-        assert_eq!(reply.headers()[header::CONTENT_RANGE], "bytes */100");
-        let reply = Failure::Busy.into_reply();
-        assert_eq!(
-            (reply.status().as_u16(), &reply.headers()[header::RETRY_AFTER]),
-            (503, &RETRY_AFTER_S.parse().unwrap())
-        );
     }
 }

@@ -54,7 +54,7 @@ impl Feeds {
     }
 
     /// Wakes the subscribers of the notice's database. Does not block.
-    pub fn tell(&self, notice: &Notice) {
+    pub fn notify(&self, notice: &Notice) {
         match notice {
             Notice::Created { .. } => {}
             Notice::Updated { db, .. } => {
@@ -84,13 +84,13 @@ mod tests {
     fn who_listens_is_woken_by_its_database_alone_and_told_of_its_end() {
         let (feeds, [a, b]) = (Feeds::default(), [8, 16].map(|lsn| DbId::new(Lsn::new(lsn))));
         let (mut of_a, mut all) = (feeds.subscribe(a), feeds.subscribe_to_all());
-        feeds.tell(&updated(b));
+        feeds.notify(&updated(b));
         assert!(!of_a.has_changed().expect("it is there") && all.has_changed().expect("always"));
-        feeds.tell(&updated(a));
+        feeds.notify(&updated(a));
         assert!(of_a.has_changed().expect("it is there"));
         of_a.mark_unchanged();
         all.mark_unchanged();
-        feeds.tell(&Notice::Deleted { db: a, name: "a".into(), lsn: Lsn::new(128) });
+        feeds.notify(&Notice::Deleted { db: a, name: "a".into(), lsn: Lsn::new(128) });
         assert!(of_a.has_changed().is_err() && all.has_changed().expect("always"));
     }
 
@@ -100,7 +100,7 @@ mod tests {
         let kept = feeds.subscribe(DbId::new(Lsn::new(8)));
         (2..1000).for_each(|n| drop(feeds.subscribe(DbId::new(Lsn::new(8 * n)))));
         assert!(feeds.by_database.read().senders.len() <= SWEEP_MIN);
-        feeds.tell(&updated(DbId::new(Lsn::new(8))));
+        feeds.notify(&updated(DbId::new(Lsn::new(8))));
         assert!(kept.has_changed().expect("it is there"));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use super::{body_memory::BodyMemory, session::Sessions};
+use super::{body_memory::BodyMemory, cookie::Sessions};
 use crate::Host;
 
 /// The state of the front; one for all threads.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use documents::{DbId, Documents, mango::Indexes};
-use engine::replication::Replication;
+use engine::{group::Group, replication::Replication};
 use env::{Clock, Entropy};
 use http::Request;
 use hyper::body::Incoming;
@@ -37,6 +37,8 @@ pub struct Host {
     pub compaction: Arc<dyn Compaction>,
     /// The state of replication.
     pub replication: Arc<dyn Replication>,
+    /// The group of this server.
+    pub group: Arc<dyn Group>,
     /// The limit of waits for replicas.
     pub acks: Arc<dyn Acks>,
     /// The paths that are not CouchDB's.
@@ -70,12 +72,10 @@ pub struct Store {
     pub driver: Arc<dyn LogDriver>,
 }
 
-/// The threads that flush the log and prepare its segments.
+/// The thread that flushes the log.
 pub trait LogDriver: Send + Sync {
     /// Has appended records flushed, without waiting for it.
     fn wake_if_needed(&self);
-    /// Has a segment prepared if writes wait for one.
-    fn make_segment_if_needed(&self);
 }
 
 /// The settings.
@@ -95,7 +95,7 @@ pub trait Config: Send + Sync {
 pub trait Access: Send + Sync {
     /// Whether only clients on this machine are served, all of them as admins.
     fn trusts_this_machine(&self) -> bool;
-    /// Whether anybody has to authenticate.
+    /// Whether any client has to authenticate.
     fn has_admins(&self) -> bool;
     /// The password of the admin of this name, if there is one.
     fn admin_password(&self, name: &str) -> Option<String>;

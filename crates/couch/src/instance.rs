@@ -6,6 +6,7 @@ use serde_json::json;
 use super::{
     body::Body,
     failure::Failure,
+    ids::{NODE, new_uuid},
     mango,
     reply::{self, Reply},
     request::Call,
@@ -67,18 +68,10 @@ pub(super) fn uuids(call: &Call) -> Result<Reply, Failure> {
     Ok(reply)
 }
 
-/// 128 bits of randomness in hexadecimal.
-pub(super) fn new_uuid(host: &Host) -> String {
-    format!("{:016x}{:016x}", host.random_u64(), host.random_u64())
-}
-
 /// `/_membership`: one node.
 pub(super) fn membership() -> Reply {
     reply::value(StatusCode::OK, &json!({ "all_nodes": [NODE], "cluster_nodes": [NODE] }))
 }
-
-/// The name of the only node.
-pub(super) const NODE: &str = "nonode@nohost";
 
 /// `/_active_tasks`: index updates, and the running compaction.
 pub(super) fn tasks(call: &Call) -> Vec<serde_json::Value> {

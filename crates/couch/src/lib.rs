@@ -5,9 +5,9 @@
 //!                                         <- reply, whole or in chunks <- commit gate <- committed
 //! ```
 //!
-//! What it is: routes, admission of requests, bodies, write batches, waits for the log, changes feeds. What
-//! it is not: it decides nothing about documents; the crate `documents` does, and its errors become statuses
-//! in one place, `failure`. It owns no thread and accepts no connection; the server does, and calls
+//! What it is: routes, admission of requests, bodies, write batches, waits for the log, changes feeds.
+//! What it is not: decisions about documents; the crate `documents` makes them, and its errors become
+//! statuses in one place, `failure`. It owns no thread and accepts no connection; the server does, and calls
 //! [`serve_thread`].
 //!
 //! Invariants
@@ -17,7 +17,7 @@
 //!   together (`body_memory`), results are rendered in chunks and only as fast as they are taken.
 //! - A reply leaves only when the log has committed all that it shows.
 //! - Nothing is changed for pages of other origins: see `cross_site`.
-//! - An idle connection is closed: see `patience`.
+//! - An idle connection is closed: see `idle_timer`.
 
 #![forbid(unsafe_code)]
 
@@ -30,6 +30,8 @@ mod changes;
 mod commit_gate;
 mod config;
 mod connection;
+mod connections;
+mod cookie;
 mod cors;
 mod cross_site;
 mod database;
@@ -40,11 +42,13 @@ mod failure;
 mod feeds;
 mod front;
 mod host;
+mod idle_timer;
+mod ids;
 mod instance;
 mod listing;
 mod mango;
-mod patience;
 mod query;
+mod range;
 mod refusal;
 mod reply;
 mod request;
@@ -56,16 +60,18 @@ mod show;
 mod thread;
 mod unsupported;
 mod upload;
+mod user;
 mod write_batch;
 
 pub use self::{
     body::Body,
+    connections::{Message, serve_thread},
     feeds::Feeds,
     front::{ConnectionPermit, Front},
     host::{
         Access, Acks, Answer, Compaction, Config, Fault, Host, LogDriver, Progress, Running, Status, Store,
         Tools,
     },
-    reply::Reply,
-    thread::{Message, serve_thread},
+    range::ByteRange,
+    reply::{Reply, set_header},
 };

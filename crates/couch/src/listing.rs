@@ -10,12 +10,11 @@ use serde_json::{Map, Value};
 
 use super::{
     body::{Broken, ChunkWriter, chunks},
-    database::seq_text,
     failure::Failure,
+    ids::seq_text,
     query::Query,
     reply::{self, Reply},
-    request::Call,
-    route::only,
+    request::{Call, only},
     show::{Show, send_document},
 };
 
@@ -151,7 +150,7 @@ pub(super) async fn all_docs(
     }
     let listing = Listing::of(&call.query, prefix)?;
     let snapshot = call.snapshot(database).await?;
-    let body = chunks(&call.patience, async move |mut writer: ChunkWriter| {
+    let body = chunks(&call.idle_timer, async move |mut writer: ChunkWriter| {
         send_listing(&mut writer, &snapshot, listing).await?;
         writer.buffer.push(b'\n');
         writer.send().await
@@ -189,7 +188,7 @@ pub(super) async fn queries(call: &mut Call, database: &Arc<Database>) -> Result
         listings.push(Listing::of(&query, "")?);
     }
     let snapshot = call.snapshot(database).await?;
-    let body = chunks(&call.patience, async move |mut writer: ChunkWriter| {
+    let body = chunks(&call.idle_timer, async move |mut writer: ChunkWriter| {
         writer.buffer.extend_from_slice(b"{\"results\":[");
         for (index, listing) in listings.into_iter().enumerate() {
             if index > 0 {

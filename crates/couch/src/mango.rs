@@ -21,9 +21,9 @@ use super::{
     body::{ChunkWriter, chunks},
     edit::Edit,
     failure::Failure,
+    ids::NODE,
     reply::{self, Reply},
-    request::Call,
-    route::only,
+    request::{Call, only},
     security,
 };
 
@@ -69,7 +69,7 @@ pub(super) async fn find(call: &mut Call, database: &Arc<Database>) -> Result<Re
             begun => break begun?,
         }
     };
-    let body = chunks(&call.patience, async move |mut writer: ChunkWriter| {
+    let body = chunks(&call.idle_timer, async move |mut writer: ChunkWriter| {
         writer.buffer = first;
         while has_more {
             writer.breathe().await?;
@@ -238,7 +238,7 @@ pub(super) fn tasks(call: &Call) -> Vec<serde_json::Value> {
         let database = documents.by_id(progress.db)?;
         Some(json!({
             "type": "indexer",
-            "node": super::instance::NODE,
+            "node": NODE,
             "database": &**database.name(),
             "design_document": progress.design,
             "index": progress.name,

@@ -1,5 +1,6 @@
 //! The reasons for refusing a change of documents before it is tried.
 
+use engine::replication::{NO_LEADER, NOT_COMMITTED, READ_WITNESS, Replication, WRITE_WITNESS};
 use storage::{Admission, Log};
 
 /// Why a change was refused; the `Display` text is sent to the client.
@@ -11,6 +12,18 @@ pub(crate) enum Refusal {
     /// It follows a leader, which takes the writes.
     #[error("This server is a replica and takes no writes: send them to its leader.")]
     Replica,
+    /// It follows the leader of its group.
+    #[error("This member of the group follows and takes no writes: send them to the leader.")]
+    Follower,
+    /// It is a witness of its group, which has no data.
+    #[error("This server is a witness of its group: it keeps the log and has no data. Ask another member.")]
+    Witness,
+    /// Its group has no leader that it knows, or it leads without a majority.
+    #[error("The group has no leader: a majority of its members must be reachable. Try again.")]
+    NoMajority,
+    /// It leads its group, and no majority takes its log.
+    #[error("The group commits nothing: no majority of its members takes the leader's log. Try again.")]
+    NotCommitted,
     /// It follows a leader, and does not know yet how many of its own records that leader has.
     #[error("This server follows a leader that it has not caught up with yet; try again, or ask the leader.")]
     Stale,
@@ -34,6 +47,35 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
+    /// The reason why this server takes no writes, whatever its log says.
+    pub(super) fn of_writes(replication: &dyn Replication) -> Option<Refusal> {
+        let reason = replication.refuses_writes()?;
+        Some(match (replication.is_read_only(), replication.is_in_group()) {
+            (false, _) if reason == NOT_COMMITTED => Refusal::NotCommitted,
+            (false, _) => Refusal::Leader(reason),
+            (true, false) => Refusal::Replica,
+            (true, true) if reason == WRITE_WITNESS => Refusal::Witness,
+            (true, true) if reason == NO_LEADER => Refusal::NoMajority,
+            (true, true) => Refusal::Follower,
+        })
+    }
+
+    /// The reason why this server shows no data.
+    pub(super) fn of_reads(replication: &dyn Replication) -> Option<Refusal> {
+        let reason = replication.refuses_reads()?;
+        Some(match reason {
+            READ_WITNESS => Refusal::Witness,
+            NO_LEADER => Refusal::NoMajority,
+            _ => Refusal::Stale,
+        })
+    }
+
+    /// Whether an election ends this state: seconds after which a client should try again.
+    pub(super) fn retry_after_s(&self) -> Option<&'static str> {
+        matches!(self, Refusal::Follower | Refusal::NoMajority | Refusal::NotCommitted | Refusal::Stale)
+            .then_some("1")
+    }
+
     /// The refusal for an answer of the log other than [`Admission::Go`] and [`Admission::Wait`].
     pub(super) fn of(admission: Admission, log: &Log) -> Option<Refusal> {
         match admission {

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
-use super::body::Body;
+use super::{body::Body, failure::Failure};
 
 /// A reply.
 pub type Reply = Response<Body>;
@@ -13,6 +13,8 @@ const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=ut
 const SERVER: HeaderValue =
     HeaderValue::from_static(concat!("Sheaf/", env!("CARGO_PKG_VERSION"), " (CouchDB)"));
 const MUST_REVALIDATE: HeaderValue = HeaderValue::from_static("must-revalidate");
+/// `Retry-After`, in seconds, if memory for a body is lacking.
+const RETRY_AFTER_S: &str = "5";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 
 /// A reply with a JSON body.
@@ -36,6 +38,47 @@ pub(super) fn ok(status: StatusCode) -> Reply {
     json(status, Body::from(&b"{\"ok\":true}\n"[..]))
 }
 
+/// The reply to a request that fails.
+pub(super) fn failed(failure: Failure) -> Reply {
+    let (status, error, reason) = failure.row();
+    let mut body = Vec::with_capacity(48 + reason.len());
+    body.extend_from_slice(b"{\"error\":\"");
+    body.extend_from_slice(error.as_bytes());
+    body.extend_from_slice(b"\",\"reason\":");
+    write_json(&mut body, &*reason);
+    body.extend_from_slice(b"}\n");
+    let mut reply = json(status, Body::from(body));
+    let headers = reply.headers_mut();
+    match failure {
+        Failure::MethodNotAllowed(methods) => {
+            headers.insert(header::ALLOW, HeaderValue::from_static(methods));
+        }
+        Failure::Refused(refusal) => {
+            if let Some(seconds) = refusal.retry_after_s() {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
+            }
+        }
+        Failure::Busy => {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
+        }
+        Failure::RangeNotSatisfiable(length) => {
+            if let Ok(range) = format!("bytes */{length}").parse() {
+                headers.insert(header::CONTENT_RANGE, range);
+            }
+        }
+        _ => {}
+    }
+    reply
+}
+
+/// The reply that sends a client to another server: the same request, at this URL.
+pub(super) fn elsewhere(url: &str) -> Reply {
+    let told = serde_json::json!({ "ok": false, "location": url });
+    let mut reply = value(StatusCode::TEMPORARY_REDIRECT, &told);
+    set_header(&mut reply, header::LOCATION, url);
+    reply
+}
+
 /// A reply without a body.
 pub(super) fn empty(status: StatusCode) -> Reply {
     let mut reply = Response::new(Body::EMPTY);
@@ -50,7 +93,7 @@ pub(super) fn write_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
 }
 
 /// Sets a header. A text that is not a valid header value is left out.
-pub(super) fn set(reply: &mut Reply, name: HeaderName, value: &str) {
+pub fn set_header(reply: &mut Reply, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         reply.headers_mut().insert(name, value);
     }
@@ -58,7 +101,7 @@ pub(super) fn set(reply: &mut Reply, name: HeaderName, value: &str) {
 
 /// Sets `ETag` to a text in quotes.
 pub(super) fn set_etag(reply: &mut Reply, tag: &str) {
-    set(reply, header::ETAG, &format!("\"{tag}\""));
+    set_header(reply, header::ETAG, &format!("\"{tag}\""));
 }
 
 /// Adds the headers of all replies.
@@ -69,11 +112,10 @@ pub(super) fn finish(reply: &mut Reply, accept: Option<&HeaderValue>, request_id
         headers.insert(header::CACHE_CONTROL, MUST_REVALIDATE);
     }
     let mut id = [0; 16];
-    for (place, digit) in id.iter_mut().enumerate() {
-        *digit = b"0123456789abcdef"[(request_id >> (60 - 4 * place)) as usize & 15];
-    }
-    // Hexadecimal digits are always a valid value.
-    if let Ok(id) = HeaderValue::from_bytes(&id) {
+    // 16 digits fit, and are always a valid value.
+    if hex::encode_to_slice(request_id.to_be_bytes(), &mut id).is_ok()
+        && let Ok(id) = HeaderValue::from_bytes(&id)
+    {
         headers.insert(REQUEST_ID, id);
     }
     // Old browsers display JSON only as plain text.
@@ -103,6 +145,7 @@ pub(super) fn has_version(headers: &HeaderMap, tag: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refusal::Refusal;
 
     #[test]
     fn versions_are_found_among_the_tags_a_client_has() {
@@ -120,6 +163,20 @@ mod tests {
     }
 
     #[test]
+    fn a_client_is_told_when_to_try_again_or_where() {
+        let header = |reply: Reply, name| reply.headers().get(name).cloned();
+        for refusal in [Refusal::Follower, Refusal::NoMajority, Refusal::NotCommitted, Refusal::Stale] {
+            let reply = failed(Failure::Refused(refusal));
+            assert_eq!(reply.status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(header(reply, header::RETRY_AFTER).expect("a time"), "1");
+        }
+        assert_eq!(header(failed(Failure::Refused(Refusal::Replica)), header::RETRY_AFTER), None);
+        let reply = elsewhere("http://[::1]:5984/db/a%20b?rev=1-a");
+        assert_eq!(reply.status(), StatusCode::TEMPORARY_REDIRECT);
+        assert_eq!(header(reply, header::LOCATION).expect("a URL"), "http://[::1]:5984/db/a%20b?rev=1-a");
+    }
+
+    #[test]
     fn json_is_called_plain_text_only_for_who_does_not_accept_it() {
         for (accept, expected) in [
             (None, JSON),
@@ -133,5 +190,18 @@ mod tests {
             assert_eq!(reply.headers()[header::CONTENT_TYPE], expected);
             assert_eq!(reply.headers()[REQUEST_ID], "00000000000000ab");
         }
+    }
+
+    #[test]
+    fn some_failures_say_more_in_headers() {
+        let reply = failed(Failure::MethodNotAllowed("PUT,GET"));
+        assert_eq!(reply.headers()[header::ALLOW], "PUT,GET");
+        let reply = failed(Failure::RangeNotSatisfiable(100));
+        assert_eq!(reply.headers()[header::CONTENT_RANGE], "bytes */100");
+        let reply = failed(Failure::Busy);
+        assert_eq!(
+            (reply.status().as_u16(), &reply.headers()[header::RETRY_AFTER]),
+            (503, &RETRY_AFTER_S.parse().unwrap())
+        );
     }
 }

@@ -8,10 +8,9 @@ use http::{HeaderName, request::Parts};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
-use super::refusal::Refusal;
 use super::{
-    access::User, cross_site, failure::Failure, patience::IdleTimer, query::Query, request_body::RequestBody,
-    thread::HttpThread,
+    cross_site, failure::Failure, idle_timer::IdleTimer, query::Query, request_body::RequestBody,
+    thread::HttpThread, user::User,
 };
 
 /// Limit of bodies without documents: parsed, they take several times their bytes in memory.
@@ -23,7 +22,7 @@ pub(super) struct Call {
     pub(super) head: Parts,
     pub(super) query: Query,
     pub(super) user: User,
-    pub(super) patience: Rc<IdleTimer>,
+    pub(super) idle_timer: Rc<IdleTimer>,
     pub(super) body: Option<RequestBody>,
 }
 
@@ -39,12 +38,12 @@ impl Call {
 
     /// The current state of a database, after the log has committed all of it.
     pub(super) async fn snapshot(&self, database: &Database) -> Result<Snapshot, Failure> {
-        if self.thread.host().replication.is_stale() {
-            return Err(Refusal::Stale.into());
-        }
-        let snapshot = database.snapshot();
-        self.thread.committed(snapshot.last_lsn()).await?;
-        Ok(snapshot)
+        let read = || {
+            let snapshot = database.snapshot();
+            let lsn = snapshot.last_lsn();
+            Ok((snapshot, lsn))
+        };
+        self.thread.read(read).await
     }
 
     /// A header, if it is text.
@@ -103,6 +102,12 @@ impl Call {
             _ => Err(Failure::bad_request("Request body must be a JSON object")),
         }
     }
+}
+
+/// Refuses methods that are not among these.
+pub(super) fn only(head: &Parts, methods: &'static str) -> Result<(), Failure> {
+    let is_known = methods.split(',').any(|known| known == head.method.as_str());
+    if is_known { Ok(()) } else { Err(Failure::MethodNotAllowed(methods)) }
 }
 
 /// The decoded segments of a path. Empty segments are left out: the end of `/db/`, and the start of `//db`,

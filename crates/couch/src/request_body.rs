@@ -14,7 +14,7 @@ use http::{HeaderMap, header};
 use http_body::Body as HttpBody;
 use hyper::body::Incoming;
 
-use super::{body_memory::Claim, failure::Failure, patience::IdleTimer};
+use super::{body_memory::Claim, failure::Failure, idle_timer::IdleTimer};
 
 /// Limit for reading and dropping an unwanted body.
 const DRAINED_BYTES_MAX: u64 = 256 << 10;
@@ -53,7 +53,7 @@ impl Spare {
 /// The unread body of a request.
 pub(super) struct RequestBody {
     incoming: Incoming,
-    patience: Rc<IdleTimer>,
+    idle_timer: Rc<IdleTimer>,
     bytes_max: usize,
     /// Memory of the received bytes. Once the body is complete, the connection keeps the claim until the
     /// reply.
@@ -63,11 +63,11 @@ pub(super) struct RequestBody {
 impl RequestBody {
     pub(super) fn new(
         incoming: Incoming,
-        patience: Rc<IdleTimer>,
+        idle_timer: Rc<IdleTimer>,
         bytes_max: usize,
         claim: Claim,
     ) -> RequestBody {
-        RequestBody { incoming, patience, bytes_max, claim }
+        RequestBody { incoming, idle_timer, bytes_max, claim }
     }
 
     /// Replaces the claim, after the client has been identified.
@@ -88,18 +88,18 @@ impl RequestBody {
     /// The next piece; `None` at the end.
     pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {
-            self.patience.await_body();
+            self.idle_timer.await_body();
             let frame =
                 std::future::poll_fn(|context| Pin::new(&mut self.incoming).poll_frame(context)).await;
             match frame {
                 None => {
-                    self.patience.begin();
+                    self.idle_timer.begin();
                     return Ok(None);
                 }
                 Some(Err(_)) => return Err(Failure::Gone),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
-                        self.patience.body_came(data.len());
+                        self.idle_timer.body_came(data.len());
                         return Ok(Some(data));
                     }
                 }
@@ -140,7 +140,7 @@ impl RequestBody {
         let Some(first) = self.piece().await? else { return Ok(Bytes::new()) };
         if self.incoming.is_end_stream() {
             self.require_fits(first.len() as u64)?;
-            self.patience.begin();
+            self.idle_timer.begin();
             return Ok(first);
         }
         Ok(self.all_behind(&first, Vec::new()).await?.into())
@@ -154,13 +154,13 @@ impl RequestBody {
 
     async fn all_behind(mut self, first: &[u8], memory: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let all = self.behind(first, memory).await?;
-        self.patience.hold(self.claim);
+        self.idle_timer.hold(self.claim);
         Ok(all)
     }
 
     async fn all_inflated(mut self, memory: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let all = self.inflated(memory).await?;
-        self.patience.hold(self.claim);
+        self.idle_timer.hold(self.claim);
         Ok(all)
     }
 

@@ -2,26 +2,29 @@
 
 use std::{net::SocketAddr, rc::Rc};
 
+use engine::replication::Address;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header, request::Parts};
 use hyper::body::Incoming;
 use settings::Key;
 
-use super::refusal::Refusal;
 use super::{
-    access::{self, User},
+    access,
     body_memory::{ANONYMOUS_BODIES_BYTES_MAX, Claim},
     config::config,
     cors, cross_site, database, databases,
     failure::Failure,
-    instance::{self, NODE},
-    patience::IdleTimer,
+    idle_timer::IdleTimer,
+    ids::NODE,
+    instance,
     query::Query,
+    refusal::Refusal,
     reply::{self, Reply},
-    request::{Call, segments},
+    request::{Call, only, segments},
     request_body::RequestBody,
     session,
     thread::HttpThread,
     unsupported,
+    user::User,
 };
 
 /// Answers a request.
@@ -29,19 +32,19 @@ pub(super) async fn answer(
     thread: Rc<HttpThread>,
     request: Request<Incoming>,
     peer: SocketAddr,
-    patience: Rc<IdleTimer>,
+    idle_timer: Rc<IdleTimer>,
 ) -> Reply {
-    patience.begin();
+    idle_timer.begin();
     let first = request.uri().path().split('/').find(|segment| !segment.is_empty());
     let reply = if first.is_some_and(|first| thread.host().tools.serves(first)) {
         by_tools(&thread, request, peer).await
     } else {
         let (head, incoming) = request.into_parts();
-        answer_documents(&thread, head, incoming, peer, &patience).await
+        answer_documents(&thread, head, incoming, peer, &idle_timer).await
     };
     // A reply in chunks says itself when it is over.
     if !reply.body().is_chunked() {
-        patience.end();
+        idle_timer.end();
     }
     reply
 }
@@ -53,9 +56,9 @@ async fn by_tools(thread: &HttpThread, mut request: Request<Incoming>, peer: Soc
         .and_then(|()| access::admit_admin(thread, &peer, headers))
         .and_then(|()| cross_site::require_json(method, headers));
     if let Err(failure) = admitted {
-        let mut reply = failure.into_reply();
+        let mut reply = reply::failed(failure);
         if reply.status() == StatusCode::UNAUTHORIZED {
-            reply::set(&mut reply, header::WWW_AUTHENTICATE, "Basic realm=\"sheaf\"");
+            reply::set_header(&mut reply, header::WWW_AUTHENTICATE, "Basic realm=\"sheaf\"");
         }
         return reply;
     }
@@ -87,7 +90,7 @@ async fn answer_documents(
     head: Parts,
     incoming: Incoming,
     peer: SocketAddr,
-    patience: &Rc<IdleTimer>,
+    idle_timer: &Rc<IdleTimer>,
 ) -> Reply {
     let accept = head.headers.get(header::ACCEPT).cloned();
     let granted = head
@@ -103,12 +106,16 @@ async fn answer_documents(
         None => {
             let body_bytes_max = thread.host().settings().integer(Key::HttpBodyBytesMax) as usize;
             let claim = Claim::new(&thread.front.bodies, true, body_bytes_max as u64);
-            let body = RequestBody::new(incoming, patience.clone(), body_bytes_max, claim);
-            let (answered, unread) = admit_and_route(thread, head, body, peer, patience).await;
-            let mut reply = answered.unwrap_or_else(Failure::into_reply);
+            let body = RequestBody::new(incoming, idle_timer.clone(), body_bytes_max, claim);
+            let uri = head.uri.clone();
+            let (answered, unread) = admit_and_route(thread, head, body, peer, idle_timer).await;
+            let mut reply = answered.unwrap_or_else(|failure| match url_at_leader(thread, &uri, &failure) {
+                Some(url) => reply::elsewhere(&url),
+                None => reply::failed(failure),
+            });
             let is_read = match unread {
                 Some(body) => body.drain().await,
-                None => !patience.is_in_body(),
+                None => !idle_timer.is_in_body(),
             };
             if !is_read {
                 reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -123,12 +130,25 @@ async fn answer_documents(
     reply
 }
 
+/// The URL of a refused write at the leader of the group, if clients are to be sent there.
+fn url_at_leader(thread: &HttpThread, uri: &Uri, failure: &Failure) -> Option<String> {
+    let host = thread.host();
+    if *failure != Failure::Refused(Refusal::Follower) || !host.settings().switch(Key::HttpRedirect) {
+        return None;
+    }
+    let group = host.group.view()?;
+    let leader = group.leader()?;
+    let address = Address { port: leader.http_port, ..leader.address.clone() };
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    Some(format!("http://{address}{path}"))
+}
+
 async fn admit_and_route(
     thread: &Rc<HttpThread>,
     head: Parts,
     body: RequestBody,
     peer: SocketAddr,
-    patience: &Rc<IdleTimer>,
+    idle_timer: &Rc<IdleTimer>,
 ) -> (Result<Reply, Failure>, Option<RequestBody>) {
     let path = match segments(head.uri.path()) {
         Ok(path) => path,
@@ -152,8 +172,8 @@ async fn admit_and_route(
         body.at_most(ANONYMOUS_BODIES_BYTES_MAX as usize)
     };
     let query = Query::parse(head.uri.query());
-    let (thread, patience, body) = (thread.clone(), patience.clone(), Some(body));
-    let mut call = Call { thread, head, query, user, patience, body };
+    let (thread, idle_timer, body) = (thread.clone(), idle_timer.clone(), Some(body));
+    let mut call = Call { thread, head, query, user, idle_timer, body };
     let mut answered = route(&mut call, &path).await;
     if let Ok(reply) = &mut answered {
         call.thread.front.sessions.renew(call.thread.host(), &call.user, reply);
@@ -161,7 +181,7 @@ async fn admit_and_route(
     (answered, call.body)
 }
 
-/// Who sends the request, if the server serves it at all.
+/// The user that sends the request, if the server admits it.
 fn admit(thread: &HttpThread, headers: &HeaderMap, path: &[&str], peer: SocketAddr) -> Result<User, Failure> {
     access::admit(thread, &peer, headers)?;
     if thread.host().status.loading().is_some() {
@@ -169,16 +189,10 @@ fn admit(thread: &HttpThread, headers: &HeaderMap, path: &[&str], peer: SocketAd
     }
     thread.require_documents()?;
     match access::identify(thread, headers) {
-        // The greeting is for everybody, whatever is sent along; so is logging in and out.
+        // The greeting, logging in and logging out are open to all clients, even with wrong credentials.
         Err(_) if matches!(path, [] | ["_session"]) => access::identify(thread, &HeaderMap::new()),
         user => user,
     }
-}
-
-/// Refuses methods that are not among these.
-pub(super) fn only(head: &Parts, methods: &'static str) -> Result<(), Failure> {
-    let is_known = methods.split(',').any(|known| known == head.method.as_str());
-    if is_known { Ok(()) } else { Err(Failure::MethodNotAllowed(methods)) }
 }
 
 async fn route(call: &mut Call, path: &[&str]) -> Result<Reply, Failure> {

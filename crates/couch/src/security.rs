@@ -1,6 +1,6 @@
 //! `_security`: the permissions of a database.
 //!
-//! Server admins may do everything. As in CouchDB, nobody else may do anything until the object permits it.
+//! Server admins may do everything. As in CouchDB, other users may do nothing until the object permits it.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    access::{ADMIN_ROLE, User},
     body::Body,
     failure::Failure,
     reply::{self, Reply},
     request::Call,
+    user::{ADMIN_ROLE, User},
 };
 
 #[derive(Deserialize)]

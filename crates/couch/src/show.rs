@@ -184,7 +184,7 @@ pub(super) fn document_reply(
         return Ok(reply);
     }
     let body = if show.attachments && !found.leaf().attachments.is_empty() {
-        chunks(&call.patience, async move |mut writer: ChunkWriter| {
+        chunks(&call.idle_timer, async move |mut writer: ChunkWriter| {
             send_document(&mut writer, &snapshot, &found, &show).await?;
             writer.buffer.push(b'\n');
             writer.send().await

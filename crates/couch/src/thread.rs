@@ -1,152 +1,46 @@
-//! A thread that serves HTTP: one single-threaded runtime and its connections.
+//! A thread that serves HTTP, as handlers see it: the databases, its write batches, its end.
 //!
-//! Everything here belongs to one thread; `Rc` and `RefCell` are enough, and no borrow lives across an await.
+//! Everything here belongs to one thread; `Rc` is enough.
 
-use std::{
-    cell::{Cell, OnceCell, RefCell},
-    collections::HashMap,
-    net::SocketAddr,
-    rc::Rc,
-    sync::Arc,
-    time::Duration,
-};
+use std::{cell::OnceCell, rc::Rc, sync::Arc, time::Duration};
 
 use documents::{CatalogWriter, Database, DocError, Documents, Writer, mango::Indexes};
 use lsn::Lsn;
-use tokio::{
-    net::TcpStream,
-    sync::{Notify, mpsc, watch},
-};
+use tokio::sync::watch;
 
 use super::{
-    connection,
     failure::Failure,
-    front::{ConnectionPermit, Front},
-    patience::IdleTimer,
+    front::Front,
     refusal::Refusal,
     request_body::Spare,
     write_batch::{Settled, WriteBatches},
 };
 use crate::{Feeds, Host, Store};
 
-/// How often connections are checked.
-const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// How long replies may take to leave when the thread stops.
-const CLOSE_GRACE: Duration = Duration::from_secs(5);
-
-/// A message to a thread.
-pub enum Message {
-    /// Serve this connection.
-    Connect {
-        /// The socket.
-        stream: std::net::TcpStream,
-        /// The address of the client.
-        peer: SocketAddr,
-        /// Its permit among the connections that are allowed.
-        permit: ConnectionPermit,
-    },
-    /// Report, once everything begun before is in the log.
-    Report(std::sync::mpsc::Sender<()>),
-    /// Close everything once replies are sent, report, end.
-    Stop(std::sync::mpsc::Sender<()>),
-}
-
 pub(super) struct HttpThread {
     pub(super) front: Arc<Front>,
     /// For bodies of batches.
     pub(super) spare: Spare,
-    connections: RefCell<HashMap<u64, Rc<IdleTimer>>>,
-    /// Notified when a connection has ended.
-    one_less: Notify,
-    last_connection: Cell<u64>,
-    /// Whole seconds since the thread began.
-    now_s: Rc<Cell<u32>>,
     stop: watch::Sender<bool>,
     /// This thread's way to change databases; set once the server has recovered.
     batches: OnceCell<Rc<WriteBatches>>,
 }
 
-/// Serves connections on the calling thread until a message ends it. Within a [`tokio::task::LocalSet`].
-pub async fn serve_thread(front: Arc<Front>, messages: mpsc::UnboundedReceiver<Message>) {
-    let thread = Rc::new(HttpThread {
-        front,
-        spare: Spare::default(),
-        connections: RefCell::default(),
-        one_less: Notify::new(),
-        last_connection: Cell::new(0),
-        now_s: Rc::default(),
-        stop: watch::Sender::new(false),
-        batches: OnceCell::new(),
-    });
-    thread.run(messages).await;
-}
-
 impl HttpThread {
-    /// Handles messages until [`Message::Stop`], then closes all connections.
-    async fn run(self: Rc<Self>, mut messages: mpsc::UnboundedReceiver<Message>) {
-        tokio::task::spawn_local(self.clone().look_after_connections());
-        while let Some(message) = messages.recv().await {
-            match message {
-                Message::Connect { stream, peer, permit } => self.connect(stream, peer, permit),
-                // No write waits between its permission and the log.
-                Message::Report(done) => drop(done),
-                Message::Stop(done) => {
-                    self.close().await;
-                    let _ = done.send(());
-                    return;
-                }
-            }
-        }
+    pub(super) fn new(front: Arc<Front>) -> HttpThread {
+        let (stop, batches) = (watch::Sender::new(false), OnceCell::new());
+        HttpThread { front, spare: Spare::default(), stop, batches }
     }
 
-    fn connect(self: &Rc<Self>, stream: std::net::TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
-        let stream = match TcpStream::from_std(stream) {
-            Ok(stream) => stream,
-            Err(error) => {
-                tracing::warn!(target: "server", %error, %peer, "cannot serve a connection for HTTP");
-                return;
-            }
-        };
-        let id = self.last_connection.get() + 1;
-        self.last_connection.set(id);
-        let patience = Rc::new(IdleTimer::new(self.now_s.clone()));
-        self.connections.borrow_mut().insert(id, patience.clone());
-        let thread = self.clone();
-        tokio::task::spawn_local(async move {
-            connection::serve(thread.clone(), stream, peer, patience).await;
-            thread.connections.borrow_mut().remove(&id);
-            thread.one_less.notify_one();
-            drop(permit);
-        });
-    }
-
-    /// Once a second: whose time is over is disconnected.
-    async fn look_after_connections(self: Rc<Self>) {
-        let begun = tokio::time::Instant::now();
-        let mut look = tokio::time::interval(LOOK_PERIOD);
-        loop {
-            let now = look.tick().await;
-            self.now_s.set(now.duration_since(begun).as_secs() as u32);
-            let connections = self.connections.borrow();
-            let over = connections.values().filter(|patience| patience.is_over());
-            over.for_each(|patience| patience.ended.notify_one());
-        }
+    /// The thread is to end: connections close once their replies are sent.
+    pub(super) fn stop(&self) {
+        self.stop.send_replace(true);
     }
 
     /// Completes when the thread is to end.
     pub(super) async fn stopping(&self) {
-        // The sender is the thread's own: it is there as long as anybody asks.
+        // `self` owns the sender, so the channel stays open meanwhile.
         let _ = self.stop.subscribe().wait_for(|&stopping| stopping).await;
-    }
-
-    async fn close(&self) {
-        self.stop.send_replace(true);
-        let gone = async {
-            while !self.connections.borrow().is_empty() {
-                self.one_less.notified().await;
-            }
-        };
-        let _ = tokio::time::timeout(CLOSE_GRACE, gone).await;
     }
 }
 
@@ -215,6 +109,19 @@ impl HttpThread {
         Ok(outcome?)
     }
 
+    /// The database of this name.
+    ///
+    /// # Errors
+    /// If there is none; or if this server shows no data, so that it cannot know.
+    pub(super) fn database(&self, name: &str) -> Result<Arc<Database>, Failure> {
+        self.documents().database(name).map_err(|missing| {
+            match Refusal::of_reads(&*self.host().replication) {
+                Some(refusal) => refusal.into(),
+                None => missing.into(),
+            }
+        })
+    }
+
     /// Creates or deletes a database.
     pub(super) async fn change_catalog(
         &self,
@@ -242,6 +149,25 @@ impl HttpThread {
             }
         }
         Ok(waits.await?)
+    }
+
+    /// Reads what a reply shows, with the position of the log up to which it shows data, and waits until the
+    /// log has committed that.
+    ///
+    /// # Errors
+    /// If this server shows no data, or not for certain the newest; those of `read`.
+    pub(super) async fn read<T>(
+        &self,
+        read: impl FnOnce() -> Result<(T, Lsn), Failure>,
+    ) -> Result<T, Failure> {
+        let replication = &*self.host().replication;
+        if let Some(refusal) = Refusal::of_reads(replication) {
+            return Err(refusal.into());
+        }
+        let (found, lsn) = read()?;
+        self.committed(lsn).await?;
+        // After it was read: until now, no other leader can have been elected.
+        if replication.may_answer() { Ok(found) } else { Err(Refusal::NoMajority.into()) }
     }
 
     /// The end of the log that is in memory now, durable or not. The log of a replica may hold more.

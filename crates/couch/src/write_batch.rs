@@ -8,8 +8,8 @@
 //! ```
 //!
 //! What it is: transaction merging. No request waits for a batch to fill: the requests of one wake-up of the
-//! event loop are in it, and those that come meanwhile are in the next. What it is not: durable when it
-//! answers. The reply waits for the position ([`CommitGate`]).
+//! event loop are in it, and those that come meanwhile are in the next.
+//! What it is not: durable when it answers. The reply waits for the position ([`CommitGate`]).
 //!
 //! Invariants
 //! - A database is locked from the first read to the reservation in the log: the order of its changes is that
@@ -148,19 +148,13 @@ impl WriteBatches {
     }
 
     async fn admitted(&self, bytes: usize) -> Result<(), Refusal> {
-        self.driver.make_segment_if_needed();
         let admission = self.gate.admitted(bytes as u64).await;
         Refusal::of(admission, &self.log).map_or(Ok(()), Err)
     }
 
     /// Other reasons to refuse a write. Must be checked in the tick in which the record is appended.
     fn permitted(&self) -> Result<(), Refusal> {
-        let replication = &self.replication;
-        match replication.refuses_writes() {
-            None => Ok(()),
-            Some(_) if replication.is_read_only() => Err(Refusal::Replica),
-            Some(reason) => Err(Refusal::Leader(reason)),
-        }
+        Refusal::of_writes(&*self.replication).map_or(Ok(()), Err)
     }
 
     fn enqueue(self: &Rc<Self>, database: &Arc<Database>, submitted: Submitted) {

@@ -6,39 +6,18 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use md5::{Digest as _, Md5};
 
+use crate::DocError;
+use crate::digest::Digest;
 use crate::doc_info::Attachment;
 use crate::json::{Kind, Reader, put_string};
+use crate::limits::Limits;
 use crate::names::check_attachment_name;
-use crate::{DocError, Limits};
 
 /// The maximum number of attachments of a document.
 pub const ATTACHMENTS_MAX: usize = 1000;
 /// The content type of an attachment that was sent without one.
 pub const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
-
-/// The MD5 of the bytes of an attachment, shown as `md5-<base64>`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Digest(pub [u8; 16]);
-
-impl Digest {
-    /// Computes the digest of `bytes`.
-    pub fn of(bytes: &[u8]) -> Digest {
-        Digest(Md5::digest(bytes).into())
-    }
-
-    /// The digest as base64, as in the header `Content-MD5`.
-    pub fn base64(self) -> String {
-        STANDARD.encode(self.0)
-    }
-
-    /// Parses `md5-<base64>`; `None` for any other text.
-    pub fn parse(text: &str) -> Option<Digest> {
-        let bytes = STANDARD.decode(text.strip_prefix("md5-")?).ok()?;
-        bytes.try_into().ok().map(Digest)
-    }
-}
 
 /// An attachment in a document that a client sends.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -42,8 +42,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::attachment::Digest;
 use crate::codec::{Input, put_bytes};
+use crate::digest::Digest;
 use crate::id::{DbId, DocId, UploadId};
 use crate::rev_path::RevPath;
 use crate::revision::Rev;

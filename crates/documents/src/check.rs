@@ -11,6 +11,7 @@ use tree::{NodeCache, Options, Snapshot, TreeError, TreeId, Wanted};
 
 use crate::catalog::{Catalog, Entry, tree_name};
 use crate::doc_info::DocSums;
+use crate::metadata::decode_metadata;
 use crate::rows::{self, DOCUMENTS, FEED, TREES};
 use crate::store_error::StoreError;
 
@@ -120,7 +121,7 @@ fn check_database(disk: &dyn Disk, dir: &Path, entry: &Entry, told: &mut dyn FnM
         },
         |error| told.borrow_mut()(error.to_string()),
     );
-    match rows::decode_metadata(tree.metadata(), tree.applied_lsn()) {
+    match decode_metadata(tree.metadata(), tree.applied_lsn()) {
         Some(state) if state.db == entry.db => {
             if walk.damaged == 0 && (state.sums != found.sums || found.feed_rows != found.documents) {
                 wrong("sums that are not those of the documents");

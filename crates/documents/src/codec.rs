@@ -1,7 +1,7 @@
 //! Encoding primitives of the crate: numbers of variable length, and strings with their length before them.
 //!
-//! [`Input`] is a reader that never reads past its end; the functions write what it reads. Complete formats
-//! are described by the modules that use them.
+//! [`Input`] is a reader that never reads past its end; the functions write the same encodings. Complete
+//! formats are described by the modules that use them.
 //!
 //! Numbers are those of the crate `varint`.
 

@@ -26,10 +26,11 @@ use env::crashsafe;
 use tree::{Builder, Direction, Pointer, Range, TreeError, TreeFile, TreeId};
 
 use crate::blob::Blob;
-use crate::checkpoint::{DatabaseFile, Rows, Shelf, modify};
 use crate::database::Database;
+use crate::database_file::{DatabaseFile, Rows, Shelf, modify};
 use crate::doc_info::DocInfo;
 use crate::documents::Documents;
+use crate::metadata::decode_metadata;
 use crate::rows::{self, DOCUMENTS, FEED, LOCAL};
 use crate::state::{State, decoded};
 use crate::store_error::StoreError;
@@ -238,7 +239,7 @@ fn saved_tree(database: &Database) -> Result<tree::Snapshot, StoreError> {
 }
 
 fn metadata_of(tree: &tree::Snapshot) -> Result<State, StoreError> {
-    decoded(tree, rows::decode_metadata(tree.metadata(), tree.applied_lsn()))
+    decoded(tree, decode_metadata(tree.metadata(), tree.applied_lsn()))
 }
 
 fn seq_of(tree: &tree::Snapshot) -> Result<u64, StoreError> {

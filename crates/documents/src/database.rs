@@ -6,8 +6,8 @@
 //! Invariants
 //! - Readers never wait for writers: a snapshot is one reference to an immutable state.
 //! - The state is replaced only with `gate` held.
-//! - [`Writer::commit`] releases the gate before it calls the listener. Applying a record, and creating or
-//!   deleting a database, call it with the gate or the catalog locked.
+//! - A [`Writer`](crate::Writer) releases the gate before it calls the listener. Applying a record, and
+//!   creating or deleting a database, call it with the gate or the catalog locked.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,14 +17,12 @@ use arc_swap::ArcSwap;
 use lsn::Lsn;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 
-use crate::DocError;
 use crate::change::Operations;
-use crate::checkpoint::DatabaseFile;
+use crate::database_file::DatabaseFile;
 use crate::id::DbId;
 use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::store_error::StoreError;
-use crate::writer::Writer;
 
 /// A change in memory. It must not become visible to clients before the log has committed its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,18 +105,6 @@ impl Database {
         Snapshot::new(self.state())
     }
 
-    /// Locks the database for changes; waits for the current writer.
-    ///
-    /// # Errors
-    /// If it was deleted.
-    pub fn lock(self: &Arc<Self>) -> Result<Writer, DocError> {
-        let gate = self.gate.lock_arc();
-        if gate.is_deleted {
-            return Err(DocError::NoDatabase);
-        }
-        Ok(Writer::new(self.clone(), gate))
-    }
-
     /// Applies a record that ends at `lsn`; does nothing if the file already has it. `_gate` must be the gate
     /// of this database.
     pub(crate) fn apply(
@@ -142,7 +128,7 @@ impl Database {
         let update_seq = next.update_seq;
         self.publish(next);
         if update_seq != since_seq {
-            self.tell(Notice::Updated { db: self.id, update_seq, lsn });
+            self.notify(Notice::Updated { db: self.id, update_seq, lsn });
         }
         Ok(())
     }
@@ -165,7 +151,7 @@ impl Database {
         self.state.store(Arc::new(state));
     }
 
-    pub(crate) fn tell(&self, notice: Notice) {
+    pub(crate) fn notify(&self, notice: Notice) {
         (self.listener)(notice);
     }
 }

@@ -16,12 +16,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::attachment::Digest;
 use crate::blob::Blob;
+use crate::digest::Digest;
 use crate::id::DocId;
 use crate::rev_tree::RevTree;
 use crate::revision::Rev;
-use crate::rows::encode_document;
 
 /// The largest chunk of an attachment, in bytes: the unit of reading, and the part of an upload that one
 /// record of the log holds.
@@ -113,11 +112,6 @@ impl DocLeaf {
 }
 
 impl DocInfo {
-    /// The size of its row in the file, in bytes, without bodies and attachments.
-    pub(crate) fn stored_bytes(&self) -> usize {
-        encode_document(self).len()
-    }
-
     /// Whether the winner deletes the document.
     pub fn is_deleted(&self) -> bool {
         self.revs.winner().is_none_or(|(_, leaf)| leaf.deleted)

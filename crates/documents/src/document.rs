@@ -16,26 +16,13 @@ use std::fmt;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::attachment::{self, Digest, NewAttachment};
+use crate::attachment::{self, NewAttachment};
+use crate::digest::Digest;
 use crate::id::DocId;
 use crate::json::{Kind, Reader};
+use crate::limits::Limits;
 use crate::names::check_id;
 use crate::{DocError, Rev, RevError, RevPath};
-
-/// Size limits for documents that clients send.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// The body of a document, in bytes without white space.
-    pub document_bytes_max: usize,
-    /// One attachment, in bytes.
-    pub attachment_bytes_max: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { document_bytes_max: 8_000_000, attachment_bytes_max: 1 << 30 }
-    }
-}
 
 /// Members beginning with an underscore that belong to the body; CouchDB's replicator writes them.
 const KEPT: [&str; 5] = [

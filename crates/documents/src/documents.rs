@@ -20,9 +20,10 @@ use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 
 use crate::DocError;
 use crate::change::{Change, encode_create, encode_delete};
-use crate::checkpoint::DatabaseFile;
 use crate::database::{Database, Gate, Listener, Notice};
+use crate::database_file::DatabaseFile;
 use crate::id::DbId;
+use crate::list::Names;
 use crate::names::check_database_name;
 use crate::state::State;
 use crate::store::Store;
@@ -40,36 +41,11 @@ pub struct Documents {
     store: Option<Store>,
 }
 
-/// The list of databases.
-#[derive(Clone, Default)]
-pub(crate) struct Names {
-    pub(crate) by_name: imbl::OrdMap<Arc<str>, Arc<Database>>,
-    pub(crate) by_id: imbl::OrdMap<DbId, Arc<Database>>,
-    /// The position of the last creation or deletion.
-    pub(crate) lsn: Lsn,
-    /// The position of the last deletion.
-    pub(crate) deleted_lsn: Lsn,
-    /// The position before the first creation since the files were opened; `None` if there was none.
-    pub(crate) first_lsn: Option<Lsn>,
-}
-
 /// The gates of the databases that a record changes. A caller that locks other things too must lock the gates
 /// first.
 #[derive(Default)]
 pub struct Gates {
     held: Vec<(Arc<Database>, ArcMutexGuard<RawMutex, Gate>)>,
-}
-
-impl Names {
-    pub(crate) fn insert(&mut self, database: Arc<Database>) {
-        self.by_name.insert(database.name().clone(), database.clone());
-        self.by_id.insert(database.id(), database);
-    }
-
-    /// Whether a record up to `lsn` may refer to a database that was deleted later.
-    fn covers(&self, lsn: Lsn) -> bool {
-        lsn <= self.lsn.max(self.deleted_lsn)
-    }
 }
 
 impl Documents {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::attachment::Digest;
+use crate::digest::Digest;
 use crate::document::BodyHash;
 use crate::id::{DocId, UploadId};
 use crate::rev_path::RevPath;
@@ -78,6 +78,18 @@ pub enum AttachmentSource {
         /// The number of the revision that added it, if a replicated revision gives it.
         revpos: Option<u32>,
     },
+}
+
+impl AttachmentSource {
+    /// The digest of the bytes; `None` for a stub, whose bytes are in the log already.
+    pub fn digest(&self) -> Option<Digest> {
+        match self {
+            AttachmentSource::Stub => None,
+            AttachmentSource::Inline { digest, .. } | AttachmentSource::Upload { digest, .. } => {
+                Some(*digest)
+            }
+        }
+    }
 }
 
 /// An attachment that was uploaded apart from its document, in chunks.

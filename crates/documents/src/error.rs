@@ -1,7 +1,7 @@
 //! `DocError`: the errors of document requests with CouchDB's status, `error` and `reason`.
 //!
 //! This is the only table of those texts. Clients compare them, so they are exact. Errors of HTTP itself
-//! (methods, content types, authorization) are in the server.
+//! (methods, content types, authorization) are in `couch`.
 
 use std::borrow::Cow;
 
@@ -66,7 +66,7 @@ pub enum DocError {
     AttachmentTooLarge(String),
     /// An invalid query, or an invalid definition of an index for queries.
     #[error(transparent)]
-    Query(#[from] crate::mango::QueryError),
+    Query(#[from] crate::query_error::QueryError),
     /// The request exceeds a limit of the server.
     #[error("the request entity is too large")]
     TooLarge,

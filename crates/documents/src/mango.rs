@@ -14,7 +14,6 @@
 //! points, whereas CouchDB uses ICU's root collation. CouchDB orders ids by code points, too.
 
 mod definition;
-mod error;
 mod field;
 mod find;
 mod index_file;
@@ -27,7 +26,6 @@ mod selector;
 mod value;
 
 pub use definition::{ALL_DOCS_INDEX, Filter, IndexDefinition, WithoutIndex};
-pub use error::QueryError;
 pub use field::{FieldPath, Fields};
 pub use find::{Bookmark, FIND_LIMIT_DEFAULT, FindRequest, IndexHint, Sort};
 pub use index_file::IndexSnapshot;
@@ -37,3 +35,5 @@ pub use plan::{KeyRange, Plan};
 pub use query::Query;
 pub use selector::{Comparison, Condition, Selector};
 pub use value::{Number, Value};
+
+pub use crate::query_error::QueryError;

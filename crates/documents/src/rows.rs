@@ -1,6 +1,7 @@
 //! The rows of a database's tree file: documents, the feed and `_local` documents on disk.
 //!
-//! This module defines keys, values, sums and metadata. The file format of the trees is in `tree`.
+//! This module defines keys, values and sums; `metadata` has the rest of the file. The format of the trees is
+//! in `tree`.
 //!
 //! # Encoding
 //! Numbers and texts as in [`crate::codec`]; a pointer is 16 bytes ([`tree::Pointer`]); a revision 20.
@@ -16,29 +17,22 @@
 //! body; count of attachments; for each of them name text, type text, revpos, digest (16 bytes), length,
 //! count of chunks, pointers.
 //!
-//! Metadata: version (1), id of the database (u64, little endian), update sequence, purge sequence, the four
-//! sums, limit of revisions, next upload, security bytes, count of uploads, and for each its id, chunks and
-//! bytes.
-//!
 //! The four sums of a file are those of [`DocSums`], in the order of its fields, over tree 0. Over tree 1 the
 //! first one counts rows; over tree 2 the third counts bytes of blobs.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lsn::Lsn;
 use smallvec::SmallVec;
 use tree::{Pointer, Sums, TreeError, TreeId};
 
-use crate::attachment::Digest;
 use crate::blob::{Blob, Era};
 use crate::codec::{Input, put_bytes};
+use crate::digest::Digest;
 use crate::doc_info::{Attachment, ChangeRow, DocInfo, DocLeaf, DocSums};
-use crate::id::{DbId, UploadId};
 use crate::layer::{ChunkKey, LocalDoc};
 use crate::rev_tree::{Leaf, RevTree};
 use crate::revision::Rev;
-use crate::state::{State, Upload};
 
 /// Documents by id.
 pub(crate) const DOCUMENTS: TreeId = TreeId(0);
@@ -58,8 +52,6 @@ const CHUNK: u8 = b'u';
 const INLINE_BYTES_MAX: usize = 1024;
 const INLINE: u8 = 0;
 const POINTER: u8 = 1;
-
-const METADATA_VERSION: u64 = 1;
 
 /// The contribution of a row to the sums of its tree.
 pub(crate) fn measure(tree: TreeId, key: &[u8], value: &[u8]) -> Sums {
@@ -267,6 +259,11 @@ pub(crate) fn chunk_of_row(key: &[u8], value: &[u8]) -> Option<Pointer> {
 }
 
 impl DocInfo {
+    /// The size of its row in the file, in bytes, without bodies and attachments.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        encode_document(self).len()
+    }
+
     /// The document with all its blobs stored in the file of `era`.
     pub(crate) fn saved(
         &self,
@@ -303,53 +300,4 @@ impl DocInfo {
             std::iter::once(&leaf.body).chain(chunks)
         })
     }
-}
-
-/// Encodes the metadata of a state: all of it that is not in the trees.
-pub(crate) fn encode_metadata(state: &State) -> Vec<u8> {
-    let mut out = Vec::new();
-    varint::put(&mut out, METADATA_VERSION);
-    out.extend_from_slice(&state.db.get().to_le_bytes());
-    let DocSums { documents, deleted, body_bytes, attachment_bytes } = state.sums;
-    for number in [state.update_seq, state.purge_seq, documents, deleted, body_bytes, attachment_bytes] {
-        varint::put(&mut out, number);
-    }
-    varint::put(&mut out, u64::from(state.revs_limit));
-    varint::put(&mut out, state.next_upload.0);
-    put_bytes(&mut out, &state.security);
-    varint::put(&mut out, state.uploads.len() as u64);
-    for (upload, progress) in state.uploads.iter() {
-        varint::put(&mut out, upload.0);
-        varint::put(&mut out, u64::from(progress.chunks));
-        varint::put(&mut out, progress.bytes);
-    }
-    out
-}
-
-/// Decodes the state in the metadata of a file, without its tree. Its fresh layer begins at the end of the
-/// file.
-pub(crate) fn decode_metadata(metadata: &[u8], applied_lsn: Lsn) -> Option<State> {
-    let mut input = Input::new(metadata);
-    if input.number()? != METADATA_VERSION {
-        return None;
-    }
-    let mut state = State::new(DbId::new(Lsn::new(u64::from_le_bytes(input.array()?))));
-    (state.update_seq, state.purge_seq) = (input.number()?, input.number()?);
-    state.sums = DocSums {
-        documents: input.number()?,
-        deleted: input.number()?,
-        body_bytes: input.number()?,
-        attachment_bytes: input.number()?,
-    };
-    state.revs_limit = input.number_u32()?;
-    state.next_upload = UploadId(input.number()?);
-    state.security = Bytes::copy_from_slice(input.bytes()?);
-    for _ in 0..input.count(3)? {
-        let upload = UploadId(input.number()?);
-        let progress = Upload { chunks: input.number_u32()?, bytes: input.number()? };
-        state.uploads.insert(upload, progress);
-    }
-    state.last_lsn = applied_lsn;
-    state.fresh.base_seq = state.update_seq;
-    input.is_empty().then_some(state)
 }

@@ -146,7 +146,8 @@ fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attachment::{ContentView, Digest};
+    use crate::attachment::ContentView;
+    use crate::digest::Digest;
     use crate::{Limits, NewDocument};
 
     fn rendered(view: &DocumentView<'_>) -> String {

@@ -71,6 +71,20 @@ pub struct Writer {
     failed: Option<StoreError>,
 }
 
+impl Database {
+    /// Locks the database for changes; waits for the current writer.
+    ///
+    /// # Errors
+    /// If it was deleted.
+    pub fn lock(self: &Arc<Self>) -> Result<Writer, DocError> {
+        let gate = self.gate();
+        if gate.is_deleted {
+            return Err(DocError::NoDatabase);
+        }
+        Ok(Writer::new(self.clone(), gate))
+    }
+}
+
 impl Writer {
     pub(crate) fn new(database: Arc<Database>, gate: ArcMutexGuard<RawMutex, Gate>) -> Writer {
         let next = State::clone(&database.state());
@@ -262,7 +276,7 @@ impl Writer {
         database.publish(next);
         drop(gate);
         if has_news {
-            database.tell(notice);
+            database.notify(notice);
         }
     }
 

@@ -1,14 +1,12 @@
 //! Admission: the checks that can refuse a command before it touches a key.
 //!
 //! Order of the checks, as in Redis: known, arity, protected, authenticated, monitoring, subscribed, loading,
-//! stale, log, memory.
+//! stale, redirected, log, memory.
 
 use storage::Admission;
 use wire::{Args, Protocol};
 
-use crate::{
-    CommandError, Executor, Flags, Host, Keys, Row, Session, replication::MASTER_DOWN, row::wrapped,
-};
+use crate::{CommandError, Executor, Flags, Host, Keys, Row, Session, redirect::redirect, row::wrapped};
 
 /// Argument bytes that are executed on one admission by the log: asking the log for every command would make
 /// the workers contend for its positions. It bounds by how much a worker may exceed the log's limit of
@@ -125,14 +123,24 @@ impl Executor {
         if !row.flags.has(Flags::LOADING) && self.loading {
             return Err(CommandError::Loading);
         }
-        if self.is_stale && self.is_denied_when_stale(row, session) {
-            return Err(CommandError::Text(MASTER_DOWN));
+        if let Some(refusal) = self.read_refusal
+            && self.is_denied_when_stale(row, session)
+        {
+            return Err(CommandError::Text(refusal));
+        }
+        if self.redirects
+            && let Some(elsewhere) = redirect(row, args, session, host)
+        {
+            return Err(elsewhere);
+        }
+        if !row.flags.has(Flags::STALE) {
+            session.shows_data.set(true);
         }
         Ok(())
     }
 
     /// Whether a command is refused because this server may not show its data. Writes are not refused here:
-    /// they get READONLY, as always on a replica.
+    /// they get READONLY or CLUSTERDOWN, as always on a replica.
     #[cold]
     fn is_denied_when_stale(&self, row: &Row, session: &Session) -> bool {
         // A command that wraps another one (IDEMP) shows the stored reply, so it counts as a read.

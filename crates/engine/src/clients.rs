@@ -3,7 +3,7 @@
 //! This module has one [`Client`] per connection with the fields that CLIENT LIST shows and CLIENT KILL
 //! selects by.
 //! It is not the session (a worker's own) or the connection (its socket and buffers). Nothing here decides
-//! what a client may do.
+//! about permissions.
 //!
 //! Invariants
 //! - Ids start at 1, grow with every connection and are never used again.
@@ -15,7 +15,9 @@
 mod filter;
 mod line;
 mod list;
+mod monitors;
 mod signal;
+mod waiter;
 
 use std::{
     fmt,
@@ -31,14 +33,19 @@ use parking_lot::Mutex;
 use storage::Durability;
 use wire::Protocol;
 
+use crate::CommandError;
+
 pub use filter::ClientFilter;
 pub use list::Clients;
+pub(crate) use monitors::{Monitors, append_line};
 pub use signal::{PUSHED_BYTES_MAX, Signal, Signaller};
-
-use crate::blocking::Waiter;
+pub use waiter::{Awaited, Nothing, Waiter, Wants};
 
 /// The only user.
 pub const DEFAULT_USER: &str = "default";
+
+/// The error for a connection that finds no place, as in Redis.
+pub const TOO_MANY_CLIENTS: CommandError = CommandError::Text("ERR max number of clients reached");
 
 /// No command has run yet.
 const NO_COMMAND: u16 = u16::MAX;
@@ -320,7 +327,7 @@ impl Client {
         self.redirect_broken.store(true, Relaxed);
     }
 
-    /// Notes the durability that the client has asked for; `None`: the server's.
+    /// Notes the durability that the client has requested; `None`: the server's.
     pub fn set_durability(&self, wish: Option<Durability>) {
         self.durability.store(wish.map_or(NO_WISH, |wish| wish as u8), Relaxed);
     }

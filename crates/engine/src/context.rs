@@ -24,20 +24,21 @@ use storage::{CHAIN_BYTES_MAX, Durability};
 use wire::{Args, ReplyWriter};
 
 use crate::{
-    CommandError, EventClass, Flags, Host, Row, Session, Unit,
-    admission::ADMITTED_BYTES,
-    deferred_reply::DeferredReply,
-    long_units::LONG_ELEMENTS,
-    observe::{append_line, shown_args},
-    row::ResolvedCommand,
-    scripts::Scripting,
-    unit::LockContended,
+    CommandError, EventClass, Flags, Host, Row, Session, Unit, admission::ADMITTED_BYTES,
+    clients::append_line, deferred_reply::DeferredReply, error::LockContended, long_units::LONG_ELEMENTS,
+    row::ResolvedCommand, script_machine::Scripting, shown_args::shown_args,
 };
 
 /// Bytes that a command may log besides its arguments: numbers, and the headers of its effects.
 pub const EFFECT_BYTES_BESIDE_ARGS: usize = 64 << 10;
 
 /// The record would be longer than a log can hold.
+/// Above this size of a record, each further command of a unit makes sure that the log has room for it.
+const ROOM_CHECKED_BYTES: usize = 1 << 20;
+
+/// Of a command that cannot wait for room: [`Context::begin_inner`].
+pub(crate) const EVERYTHING_ADMITTED: u64 = u64::MAX;
+
 const RECORD_TOO_LARGE: CommandError =
     CommandError::Text("ERR this would write more than 2 GiB to the log at once, which is not possible");
 
@@ -48,7 +49,7 @@ pub enum Retry {
     Room(u64),
     /// Every slot must be locked.
     AllSlots,
-    /// The command must be handed over to a thread of its own.
+    /// The command must be offloaded.
     OwnThread,
     /// A long unit must release a slot.
     Slot(LockContended),
@@ -164,10 +165,15 @@ impl Context<'_, '_> {
     ///
     /// # Errors
     /// To be passed on: [`CommandError::NeedsRoom`], for which the executor asks the log and runs the command
-    /// again; or the error that the record is larger than a log can hold ([`CHAIN_BYTES_MAX`]).
+    /// again; the error that the record is larger than a log can hold ([`CHAIN_BYTES_MAX`]); within
+    /// [`Context::begin_inner`], that the disk has no room for it.
     pub fn require_room(&self, bytes: u64) -> Result<(), CommandError> {
-        if self.unit.record_bytes() as u64 + bytes > CHAIN_BYTES_MAX as u64 {
+        let record_bytes = self.unit.record_bytes() as u64 + bytes;
+        if record_bytes > CHAIN_BYTES_MAX as u64 {
             return Err(RECORD_TOO_LARGE);
+        }
+        if self.admitted_bytes == EVERYTHING_ADMITTED {
+            return self.refuse_growth(record_bytes as usize).map_or(Ok(()), Err);
         }
         if bytes <= self.admitted_bytes { Ok(()) } else { Err(CommandError::NeedsRoom(bytes)) }
     }
@@ -268,13 +274,23 @@ impl Context<'_, '_> {
 
     /// From now on runs several commands as one, with [`Context::run_inner`].
     ///
-    /// From here on no command is refused for lack of room in the log, because earlier changes cannot be
-    /// taken back. The caller has asked for the room that they usually need ([`Context::require_room`]). If
-    /// they need more, the unit ends by waiting for the log with its locks held, as every record above 1 MiB
-    /// does: making room needs none of these locks.
+    /// From here on no command waits for room in the log, because earlier changes cannot be taken back. The
+    /// caller has asked for the room that they usually need ([`Context::require_room`]). If they need more,
+    /// room is made while the locks are held; a command for whose record the disk has no room is refused.
     pub fn begin_inner(&mut self) {
         self.in_transaction = true;
-        self.admitted_bytes = u64::MAX;
+        self.admitted_bytes = EVERYTHING_ADMITTED;
+    }
+
+    /// Why the record of this unit may not grow to `bytes`, if it may not.
+    fn refuse_growth(&self, bytes: usize) -> Option<CommandError> {
+        if bytes <= ROOM_CHECKED_BYTES {
+            None
+        } else if bytes > CHAIN_BYTES_MAX {
+            Some(RECORD_TOO_LARGE)
+        } else {
+            self.host.persistence.make_room_for(bytes as u64).err().map(CommandError::DiskFull)
+        }
     }
 
     /// Runs a command as a part of this unit, which has locked all its keys, and appends its reply: a value
@@ -295,8 +311,10 @@ impl Context<'_, '_> {
         self.reply.set_protocol(self.session.protocol);
         let reply_start = self.reply.position();
         let record_bytes = self.unit.record_bytes() + args.size_bytes() + EFFECT_BYTES_BESIDE_ARGS;
-        let succeeded = if row.flags.has(Flags::WRITE) && record_bytes > CHAIN_BYTES_MAX {
-            self.reply_error(&RECORD_TOO_LARGE);
+        let succeeded = if row.flags.has(Flags::WRITE)
+            && let Some(refusal) = self.refuse_growth(record_bytes)
+        {
+            self.reply_error(&refusal);
             false
         } else {
             match self.handle(row, args) {

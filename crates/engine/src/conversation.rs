@@ -28,7 +28,10 @@ use pubsub::{
 };
 use wire::{Limits, ProtocolError, RequestBatch, RequestParser};
 
-use crate::{Call, Executor, Host, LongReply, LongUnit, Outcome, Resolved, Session, Wait, outbox::Outbox};
+use crate::{
+    Call, Executor, Host, LongReply, LongUnit, Outcome, Place, Resolved, Session, Wait,
+    clients::TOO_MANY_CLIENTS, execute::refuse, outbox::Outbox,
+};
 
 /// Commands whose memory is fetched together. 32 covers the latency of main memory several times.
 const GROUP: usize = 32;
@@ -180,21 +183,21 @@ impl Conversation {
         self.fed_bytes += run.len();
     }
 
-    /// Applies an event of the thread of durable channels with `tell`, and appends its message. Returns
+    /// Applies an event of the thread of durable channels with `notify`, and appends its message. Returns
     /// whether this answers the command that the client was blocked in.
-    pub fn tell(&mut self, told: &FollowerEvent, tell: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
-        let is_follower = self.session.follower.as_ref().is_some_and(|it| it.id == told.follower());
+    pub fn notify(&mut self, event: &FollowerEvent, notify: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
+        let is_follower = self.session.follower.as_ref().is_some_and(|it| it.id == event.follower());
         if !is_follower || self.session.closing {
             return false;
         }
         let mut said = Vec::new();
-        tell(&mut self.session, &mut said);
-        if matches!(told, FollowerEvent::Lost { .. }) {
+        notify(&mut self.session, &mut said);
+        if matches!(event, FollowerEvent::Lost { .. }) {
             self.append(&said, Lsn::ZERO, Lsn::ZERO);
             return false;
         }
         match self.session.wait.take() {
-            Some(Wait::Channels { is_silent: true }) if matches!(told, FollowerEvent::Refused { .. }) => {}
+            Some(Wait::Channels { is_silent: true }) if matches!(event, FollowerEvent::Refused { .. }) => {}
             _ => self.append(&said, Lsn::ZERO, Lsn::ZERO),
         }
         true
@@ -273,6 +276,13 @@ impl Conversation {
         self.pending.len() < PENDING_WHILE_BLOCKED_BYTES_MAX
     }
 
+    /// The client loses its place, and is told so: no further command is executed.
+    pub fn turn_away(&mut self) {
+        refuse(&TOO_MANY_CLIENTS, &self.session, self.outbox.bytes_mut());
+        self.session.place = Place::Lost;
+        self.session.closing = true;
+    }
+
     /// The client will send nothing more: no further command is executed, and a blocked one stops waiting.
     pub fn close(&mut self) {
         self.session.closing = true;
@@ -303,19 +313,19 @@ impl Conversation {
             self.pending.extend_from_slice(input);
             return self.resume(round);
         }
-        let (consumed, turn) = self.process(input, round);
-        if turn != ConversationState::Closing {
+        let (consumed, state) = self.process(input, round);
+        if state != ConversationState::Closing {
             self.pending.extend_from_slice(&input[consumed..]);
         }
-        turn
+        state
     }
 
     /// Goes on with the input that is kept.
     pub fn resume(&mut self, round: &mut Round<'_>) -> ConversationState {
         let pending = std::mem::take(&mut self.pending);
-        let (consumed, turn) = self.process(&pending, round);
+        let (consumed, state) = self.process(&pending, round);
         self.pending = pending;
-        if consumed == self.pending.len() || turn == ConversationState::Closing {
+        if consumed == self.pending.len() || state == ConversationState::Closing {
             self.pending.clear();
             if self.pending.capacity() > PENDING_BYTES_KEPT_MAX {
                 self.pending = Vec::new();
@@ -323,7 +333,7 @@ impl Conversation {
         } else if consumed > 0 {
             self.pending.drain(..consumed);
         }
-        turn
+        state
     }
 
     /// Executes commands from the front of `buffer`; returns how many bytes they took.
@@ -332,9 +342,9 @@ impl Conversation {
         round.executor.begin_round(round.now_ms, round.host, round.limits.bulk_bytes_max);
         self.turn_ends_us = None;
         let (mut at, mut executed) = (0, 0);
-        let turn = loop {
-            if let Some(turn) = self.interruption(round.executor) {
-                break turn;
+        let state = loop {
+            if let Some(state) = self.interruption(round.executor) {
+                break state;
             }
             let is_over = executed >= COMMANDS_PER_TURN_MAX || self.is_turn_over(round.host);
             if is_over || round.is_congested {
@@ -373,7 +383,7 @@ impl Conversation {
             }
         };
         round.executor.end_round(round.host);
-        (at, turn)
+        (at, state)
     }
 
     /// Whether scripts have taken the time of a turn.
@@ -435,8 +445,12 @@ impl Conversation {
         let call = |index: usize| Call { args: batch.command(index, buffer), resolved: resolved[index] };
         let mut index = 0;
         while index < count {
-            if let Some(turn) = self.interruption(executor) {
-                return (index, Some(turn));
+            if let Some(state) = self.interruption(executor) {
+                return (index, Some(state));
+            }
+            if self.session.place == Place::Reserve && !resolved[index].is_between_servers() {
+                self.turn_away();
+                return (index, Some(ConversationState::Closing));
             }
             let others = resolved[index + 1..count].iter();
             let run = 1 + others.take_while(|other| other.shares_key(&resolved[index])).count();
@@ -492,7 +506,7 @@ impl Conversation {
             }
             Outcome::Wait => false,
             Outcome::Long => {
-                self.long_unit = Some(Box::new(executor.hand_over(call, &mut self.session)));
+                self.long_unit = Some(Box::new(executor.offload(call, &mut self.session)));
                 self.is_away = true;
                 true
             }

@@ -4,7 +4,15 @@
 
 use std::fmt;
 
-use crate::unit::LockContended;
+/// The reason for which slots were not locked: a unit on a thread of its own holds one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockContended {
+    /// The command is to be retried after this many milliseconds; meanwhile the worker serves its other
+    /// clients.
+    Later(u64),
+    /// The command gets BUSY: a script has held the slot for too long.
+    Busy,
+}
 
 /// An error reply. The connection stays open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +90,7 @@ pub enum CommandError {
     /// Too few replicas have acknowledged within `ack-timeout`. The write is on this server's disk.
     NotReplicated,
     /// Not for clients: the record will have this many bytes, which the log must admit first. The executor
-    /// asks for them.
+    /// requests them.
     NeedsRoom(u64),
     /// Not for clients: the command needs slots that its arguments do not name. The executor runs it again
     /// with all slots.
@@ -93,7 +101,7 @@ pub enum CommandError {
         pause_ms: u64,
     },
     /// Not for clients: the command takes long on a thread that serves other clients. The executor has it
-    /// handed over.
+    /// offloaded.
     NeedsOwnThread,
     /// A script has held a needed slot for too long.
     Busy,

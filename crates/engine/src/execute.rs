@@ -11,23 +11,26 @@ use std::{collections::VecDeque, sync::Arc};
 use keyspace::{AccessClock, AccessPolicy, EvictionPolicy, Freed, Keyspace, LIBRARIES_SLOT, SlotId};
 use lsn::Lsn;
 use prng::Prng;
-use pubsub::{Hub, Local, durable::FollowerEvent};
+use pubsub::{Backpressure, Hub, Local, durable::FollowerEvent};
 use storage::{Appender, Durability};
 use wire::{Args, ReplyWriter};
 
 use crate::{
     Context, Flags, Host, Interests, Keys, MemoryLimits, Notice, ReplyMode, Session, Unit,
     admission::ADMITTED_BYTES,
-    blocking::PendingServe,
+    blocking::{PendingServe, PendingServes},
     context::{Retry, Surroundings},
-    follower::tell,
-    long_units::{ThreadRole, busy_error},
+    error::LockContended,
+    follower,
+    long_units::ThreadRole,
     observe::Watch,
+    offload::busy_error,
+    replication::READ_ONLY,
     row::{CommandTable, ResolvedCommand},
-    scripts::Scripting,
+    script_machine::Scripting,
     stats::WorkerStats,
     tracking::BY_SERVER,
-    unit::{LockContended, LockPolicy, Locks, Scratch, UnitAccess},
+    unit::{LockPolicy, Locks, Scratch, UnitAccess},
 };
 pub use merging::Merged;
 pub use replies::refuse;
@@ -48,7 +51,7 @@ pub enum Outcome {
         gate: Lsn,
     },
     /// The command takes long on a thread that serves other clients. Nothing happened; take it to another
-    /// thread with [`Executor::hand_over`].
+    /// thread with [`Executor::offload`].
     Long,
     /// The log cannot take the command now, or a long unit holds one of its slots. Nothing happened; execute
     /// it again after the next movement of the log or, if it is not 0, after [`Session::pause_ms`].
@@ -84,9 +87,10 @@ pub struct Executor {
     pub read_only: bool,
     /// The error for clients that write in this round; `None` if they may.
     pub refusal: Option<&'static str>,
-    /// Whether data may not be shown in this round; see
-    /// [`Replication::is_stale`](crate::replication::Replication::is_stale).
-    pub is_stale: bool,
+    /// The error for clients that read in this round; `None` if they may.
+    pub read_refusal: Option<&'static str>,
+    /// Whether commands with keys may have to be sent to the leader in this round; see [`crate::redirect`].
+    pub(crate) redirects: bool,
     pub(crate) bulk_bytes_max: usize,
     /// The Lua machine and the libraries of this worker.
     pub scripting: Scripting,
@@ -125,7 +129,8 @@ impl Executor {
             loading: true,
             read_only: false,
             refusal: None,
-            is_stale: false,
+            read_refusal: None,
+            redirects: false,
             bulk_bytes_max: 512 << 20,
             scripting: Scripting::default(),
             later: VecDeque::new(),
@@ -139,7 +144,8 @@ impl Executor {
         self.loading = host.process.loading().is_some();
         let replication = &host.replication;
         (self.read_only, self.refusal) = (replication.is_read_only(), replication.refuses_writes());
-        self.is_stale = replication.is_stale();
+        self.read_refusal = replication.refuses_reads();
+        self.redirects = self.refusal == Some(READ_ONLY) && host.config.emulates_cluster();
         if self.read_only {
             // Eviction is the leader's task.
             self.limits.memory_bytes_max = 0;
@@ -188,9 +194,11 @@ impl Executor {
     pub(crate) fn durability(&self) -> Durability {
         let Some(appender) = &self.appender else { return Durability::None };
         match appender.durability() {
-            // Replies wait for replicas whatever the durability of this disk.
-            durability if appender.awaits_acks() => durability.max(Durability::Commit),
-            durability => durability,
+            durability if !appender.awaits_acks() => durability,
+            // Replies wait for replicas even if they need not wait for this disk.
+            Durability::None | Durability::Interval => Durability::Commit,
+            // A change that another leader would not have is not shown to anybody.
+            Durability::Commit | Durability::Strict => Durability::Strict,
         }
     }
 
@@ -198,6 +206,17 @@ impl Executor {
     #[inline]
     pub fn take_wrote(&mut self) -> bool {
         std::mem::take(&mut self.wrote)
+    }
+
+    /// Takes the keys that may serve waiters as soon as their slots are free. Another executor continues with
+    /// them: [`Executor::adopt_pending_serves`].
+    pub fn take_pending_serves(&mut self) -> PendingServes {
+        PendingServes(std::mem::take(&mut self.later))
+    }
+
+    /// Continues with the keys that the executor of a long unit could not serve.
+    pub fn adopt_pending_serves(&mut self, serves: PendingServes, host: &Host) {
+        self.serve_later(serves.0, host);
     }
 
     /// Takes the memory that commands have detached; freeing it can take long.
@@ -221,15 +240,29 @@ impl Executor {
 
     /// Handles an answer of the thread of durable channels for a client of this worker, and appends the
     /// reply.
-    pub fn tell(&mut self, told: &FollowerEvent, session: &mut Session, out: &mut Vec<u8>) {
+    pub fn notify(&mut self, event: &FollowerEvent, session: &mut Session, out: &mut Vec<u8>) {
         let mut reply = ReplyWriter::new(out, session.protocol);
-        tell(&mut self.channels, session, told, &mut reply);
+        follower::notify(&mut self.channels, session, event, &mut reply);
     }
 
-    /// Checks the messages of a notice for back-pressure as if they were published now: their publisher may
-    /// have to wait for subscribers.
-    pub fn check_backpressure(&mut self, notice: &Notice) {
-        notice.for_each_message(|kind, channel, _| self.channels.check_backpressure_later(kind, channel));
+    /// Delivers durable notices, in order. Their originators were held back, if at all, after their rounds.
+    pub fn publish_all(&mut self, notices: &[Notice]) {
+        notices.iter().for_each(|notice| self.publish(notice));
+        self.channels.take_backpressure();
+        self.channels.flush_mailboxes();
+    }
+
+    /// The reason for the publisher of a round, or of a long unit, to wait for subscribers, if any. Messages
+    /// of its notices are checked as if they were published now.
+    pub fn backpressure_of(&mut self, notices: &[Notice]) -> Option<Backpressure> {
+        if !notices.is_empty() && self.channels.may_hold_back() {
+            notices.iter().for_each(|notice| {
+                notice.for_each_message(|kind, channel, _| {
+                    self.channels.check_backpressure_later(kind, channel);
+                });
+            });
+        }
+        self.channels.take_backpressure()
     }
 
     /// Whether the publisher of the last message should wait.
@@ -417,7 +450,7 @@ impl Executor {
                 // A unit on a thread of its own stays registered until it has ended, however often it is
                 // retried.
                 if outcome != Outcome::Long && !matches!(self.scripting.place, ThreadRole::OwnThread) {
-                    self.forget_handed_over(host);
+                    self.forget_offloaded(host);
                 }
                 outcome
             }
@@ -497,7 +530,7 @@ impl Executor {
         let databases = self.lock_databases(row, call, session, host);
         let durability = self.durability();
         let clock = self.next_clock();
-        let access = UnitAccess::of(session, clock);
+        let access = session.access(clock);
         let (keyspace, patience) = (&*self.keyspace, LockPolicy(host));
         let locks = match row.keys {
             _ if locks_all => Locks::all(keyspace, patience),

@@ -28,7 +28,7 @@ impl Executor {
                 break;
             }
             // A slot that a long unit holds is skipped; a later cycle handles it.
-            let _ = self.run_on_slot(slot, host, |unit| removed += unit.bury_due(KEYS_PER_SLOT_MAX));
+            let _ = self.run_on_slot(slot, host, |unit| removed += unit.remove_due(KEYS_PER_SLOT_MAX));
         }
         self.stats().expired(removed as u64);
         let usec = host.monotonic_us().saturating_sub(started_us);

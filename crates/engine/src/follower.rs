@@ -1,4 +1,4 @@
-//! What the thread of durable channels reports about a client's subscriptions, as replies to it.
+//! Reports of the thread of durable channels about a client's subscriptions, as replies to the client.
 
 use pubsub::{Kind, Local, SubscriberId, durable::FollowerEvent};
 use wire::ReplyWriter;
@@ -6,10 +6,15 @@ use wire::ReplyWriter;
 use crate::Session;
 
 /// Applies an answer of the thread of durable channels, and writes it to the client.
-pub fn tell(channels: &mut Local, session: &mut Session, told: &FollowerEvent, reply: &mut ReplyWriter<'_>) {
+pub fn notify(
+    channels: &mut Local,
+    session: &mut Session,
+    event: &FollowerEvent,
+    reply: &mut ReplyWriter<'_>,
+) {
     let (client_id, protocol) = (session.client.id(), session.protocol);
     let id = *session.subscriber.get_or_insert_with(|| channels.join(client_id, protocol));
-    match told {
+    match event {
         FollowerEvent::Subscribed { channel, position, .. } => {
             channels.subscribe(id, Kind::Log, channel);
             let (count, position) = (count(channels, id), position.to_string());
@@ -31,7 +36,7 @@ pub fn tell(channels: &mut Local, session: &mut Session, told: &FollowerEvent, r
     note_subscriptions(channels, session, id);
 }
 
-/// How many subscriptions a client has, of shards apart.
+/// How many subscriptions a client has, those to shard channels excluded.
 pub fn count(channels: &Local, id: SubscriberId) -> usize {
     [Kind::Channel, Kind::Pattern, Kind::Log].map(|kind| channels.subscriptions(id, kind)).iter().sum()
 }
@@ -53,7 +58,7 @@ pub fn confirm(
     reply.count(count);
 }
 
-/// Makes the number of subscriptions known to all who ask.
+/// Updates the numbers of subscriptions in the session and in the list of clients.
 pub fn note_subscriptions(channels: &Local, session: &mut Session, id: SubscriberId) {
     let counts = Kind::ALL.map(|kind| channels.subscriptions(id, kind));
     session.subscribed = counts.iter().any(|count| *count > 0);

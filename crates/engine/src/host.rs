@@ -15,6 +15,7 @@ use pubsub::durable::{Flow, Request};
 use crate::{
     EventClass, LogLevel, Responder, Scripts,
     clients::{Client, Clients},
+    group::Group,
     observe::Observer,
     replication::Replication,
     stats::CommandStats,
@@ -113,7 +114,8 @@ pub type DocumentsCell = OnceLock<Arc<Documents>>;
 /// The process around the executors; see the module documentation. Everything may be used from any worker.
 #[derive(Clone)]
 pub struct Host {
-    /// The clocks. Commands take the time of day from their unit; they read the monotonic clock for latencies.
+    /// The clocks. Commands take the time of day from their unit; they read the monotonic clock for
+    /// latencies.
     pub clock: Arc<dyn Clock>,
     /// The connections of the server.
     pub clients: Arc<Clients>,
@@ -133,6 +135,8 @@ pub struct Host {
     pub persistence: Arc<dyn Persistence>,
     /// The state of replication and the requests to change it.
     pub replication: Arc<dyn Replication>,
+    /// The group of this server.
+    pub group: Arc<dyn Group>,
     /// The thread of durable channels.
     pub durable_channels: Arc<dyn DurableChannels>,
     /// The process as a whole.
@@ -161,6 +165,11 @@ pub trait Config: Send + Sync {
     fn debug_access(&self) -> DebugAccess;
     /// Whether messages to this channel are written to the log (`durable-channels`).
     fn is_durable_channel(&self, channel: &[u8]) -> bool;
+    /// Whether CLUSTER answers, and a follower sends the clients of a cluster to its leader
+    /// (`cluster-emulation`).
+    fn emulates_cluster(&self) -> bool {
+        false
+    }
     /// (name, value) of every setting whose name matches the glob, in table order.
     fn get(&self, pattern: &[u8]) -> Vec<(&'static str, String)>;
     /// Whether the setting of this name belongs to the data.
@@ -169,8 +178,8 @@ pub trait Config: Send + Sync {
         false
     }
     /// Sets all or none of the settings. Settings that belong to the data are not set but returned: they are
-    /// in force when [`Config::apply_data_settings`] is called after their record has a position. The error is
-    /// the whole error text, prefix included.
+    /// in force when [`Config::apply_data_settings`] is called after their record has a position. The error
+    /// is the whole error text, prefix included.
     ///
     /// # Errors
     /// An unknown or immutable setting, or a value out of range; a setting that the leader has to set.
@@ -206,8 +215,8 @@ pub trait Persistence: Send + Sync {
     /// answers `responder`.
     ///
     /// # Errors
-    /// The whole error text, if there is no loss to accept or another client is accepting it; the responder is
-    /// dropped.
+    /// The whole error text, if there is no loss to accept or another client is accepting it; the responder
+    /// is dropped.
     fn confirm_recovery(&self, responder: Responder) -> Result<(), &'static str>;
     /// Unix seconds of the newest snapshot, or of the start if there is none.
     fn last_save_unix_s(&self) -> u64;
@@ -215,6 +224,11 @@ pub trait Persistence: Send + Sync {
     /// every slot is locked. The log before `dead_before`, a position at or before the start of the record,
     /// is obsolete once the record is durable.
     fn flushing_all(&self, record: Lsn, dead_before: Lsn);
+    /// Makes room in the log for a record of `bytes`, which may take milliseconds.
+    ///
+    /// # Errors
+    /// If there is no room on the disk: the reason.
+    fn make_room_for(&self, bytes: u64) -> Result<(), String>;
 }
 
 /// The thread that reads durable channels from the log.

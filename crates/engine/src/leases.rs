@@ -6,7 +6,7 @@
 //! ```
 //!
 //! This module has the leases of a session, and their release when the connection has closed. The commands
-//! are in `families::lease`.
+//! are in `commands::lease`.
 //! A leased key is an ordinary string, whose value is the owner, with a deadline. Snapshots, replicas and
 //! expiry know nothing of leases.
 //!
@@ -23,10 +23,7 @@ use std::collections::BTreeMap;
 
 use keyspace::{DbId, KeyOp, slot_of};
 
-use crate::{
-    CommandError, EventClass, Executor, Host, Session, Unit, Watches,
-    unit::{LockPolicy, Locks, Slots},
-};
+use crate::{CommandError, EventClass, Unit, Watches, unit::Slots};
 
 /// Leases of one connection. They are released as one record, with all their slots locked.
 pub const LEASES_MAX: usize = 1024;
@@ -73,43 +70,23 @@ impl Leases {
         self.held.is_empty()
     }
 
-    fn slots(&self) -> Slots {
+    /// Forgets all leases: their keys stay until their deadlines.
+    pub(crate) fn clear(&mut self) {
+        self.held.clear();
+    }
+
+    /// The slots of all leased keys.
+    pub(crate) fn slots(&self) -> Slots {
         self.held.keys().map(|(_, key)| slot_of(key)).collect()
     }
 
     /// Deletes the keys whose leases are still unbroken. All their slots must be locked.
-    fn release(&mut self, unit: &mut Unit<'_>) {
+    pub(crate) fn release(&mut self, unit: &mut Unit<'_>) {
         for ((db, key), watch) in std::mem::take(&mut self.held) {
             if !watch.is_broken(unit) {
                 unit.apply(&KeyOp::Delete.on(db, &key));
                 unit.notify(EventClass::GENERIC, "leaselost", db, &key);
             }
         }
-    }
-}
-
-impl Executor {
-    /// Releases the leases of a disconnected client, as one record, within a round. Returns whether this is
-    /// done; `false`: the log or a slot is not available at the moment.
-    pub fn release_leases(&mut self, session: &mut Session, host: &Host) -> bool {
-        if !session.holds_leases() {
-            return true;
-        }
-        match self.admit_write(0) {
-            Ok(true) if !self.read_only => {}
-            Ok(false) => return false,
-            // The server is a replica by now, or its log refuses writes: the remaining leases end at their
-            // deadlines.
-            Ok(true) | Err(_) => {
-                session.leases.held.clear();
-                return true;
-            }
-        }
-        let slots = session.leases.slots();
-        let released = self.run_own(
-            |keyspace| Locks::slots(keyspace, slots, LockPolicy(host)),
-            |unit| session.leases.release(unit),
-        );
-        released.is_ok()
     }
 }

@@ -1,14 +1,15 @@
-//! The engine: executes commands as units of effects, and keeps what belongs to their clients.
+//! The engine: executes commands as units of effects, and keeps the state of their clients.
 //!
 //! ```text
-//! args -> row (table) -> checks -> lock the slots of the keys -> handler: validate, apply effects, write the reply
-//!      -> reserve the log record -> unlock -> publish -> Outcome { gate }: the reply may leave once `gate` is durable
+//! args -> row (table) -> checks -> lock the slots of the keys
+//!      -> handler: validate, apply effects, write the reply -> reserve the log record -> unlock -> publish
+//!      -> Outcome { gate }: the reply may leave once `gate` is durable
 //! ```
 //!
 //! What it is: the executor, units, sessions, interests of clients, long units, and the shape of the table of
 //! commands.
 //! What it is not: the commands themselves (`commands` hands their [`CommandTable`] in). It owns no socket,
-//! thread, clock or file. What a command asks of the process around it goes through [`Host`].
+//! thread, clock or file. The requests of a command to the process around it go through [`Host`].
 //!
 //! Invariants
 //! - A handler that returns an error has changed nothing; its neighbours in a batch never notice.
@@ -21,6 +22,8 @@
 
 pub mod admission;
 pub mod blocking;
+pub mod callbacks;
+mod client_tracking;
 pub mod clients;
 pub mod context;
 pub mod conversation;
@@ -32,29 +35,39 @@ pub mod eviction;
 pub mod execute;
 pub mod expire;
 pub mod follower;
+pub mod group;
 pub mod host;
 pub mod interest;
+mod lease_release;
 pub mod leases;
 pub mod log_messages;
 pub mod long_units;
 pub mod observe;
 pub mod observing;
+mod offload;
 pub mod outbox;
 pub mod queueing;
+mod redirect;
 pub mod replay_observers;
 pub mod replication;
 pub mod responder;
 pub mod row;
+pub mod script_machine;
 pub mod scripts;
 pub mod session;
+pub mod shown_args;
 pub mod stats;
 pub mod stream_reply;
 pub mod tick;
 pub mod tracking;
 pub mod transaction;
 pub mod unit;
+mod wait;
+mod watches;
 
-pub use blocking::Wait;
+pub use blocking::PendingServes;
+pub use callbacks::Handler;
+pub use client_tracking::ClientTracking;
 pub use context::Context;
 pub use error::CommandError;
 pub use event::{Event, EventClass, Message, Notice};
@@ -63,15 +76,18 @@ pub use host::{
     Authentication, Config, DebugAccess, DocumentsCell, DurableChannels, Host, Loading, MemoryFigures,
     MemoryLimits, Persistence, Process, SAVE_IN_PROGRESS, SaveAnswer, ShutdownMode,
 };
-pub use interest::{Interests, Watches};
-pub use long_units::{LongReply, LongUnit};
+pub use interest::Interests;
+pub use offload::{LongReply, LongUnit};
 pub use replay_observers::ReplayObservers;
 pub use responder::Responder;
-pub use row::{CommandTable, Family, FindKeys, Flags, Handler, Keys, Row, counted_keys};
+pub use row::{CommandTable, Family, FindKeys, Flags, Keys, Row, counted_keys};
+pub use script_machine::{LibraryReader, require_few_libraries};
 pub use scripting::{ClockUs, LogLevel};
-pub use scripts::{LibraryReader, ScriptSettings, Scripts, require_few_libraries};
-pub use session::{Follower, ReplyMode, Session};
+pub use scripts::{ScriptSettings, Scripts};
+pub use session::{Follower, PeerClaim, Place, ReplyMode, Session};
 pub use stats::{CommandStats, Histogram, RowTotals, Totals, WorkerStats};
-pub use tracking::{ClientTracking, Tracking, TrackingTotals};
+pub use tracking::{Tracking, TrackingTotals};
 pub use transaction::{QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, Transaction};
 pub use unit::Unit;
+pub use wait::Wait;
+pub use watches::Watches;

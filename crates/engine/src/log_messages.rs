@@ -16,10 +16,10 @@ use storage::{BatchInfo, Error, Followed, Log, LogFollower, Record, RecordKind};
 
 /// How much of the log is read at a time.
 const PIECE_BYTES: usize = 512 << 10;
-/// Places of the log that are read on from without opening files again.
+/// Most places of the log whose readers stay open, so that they read on without opening files again.
 const READERS_MAX: usize = 8;
 
-/// Why nobody can follow from a position.
+/// Why a follower cannot begin at a position.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// The position is no longer kept.
@@ -33,6 +33,14 @@ pub enum Refused {
     /// It is of a log that has gone on differently, or of another one.
     #[error("LOST position {0} is not of this log")]
     Foreign(Position),
+    /// A replica does not know yet whether it is of this log.
+    #[error("TRYAGAIN position {wanted} has not arrived at this replica yet; it has the log up to {end}")]
+    Ahead {
+        /// The requested position.
+        wanted: Position,
+        /// The end of the log here.
+        end: Lsn,
+    },
     /// The recovered rest of a damaged log is not confirmed yet.
     #[error("ERR a forced recovery must be confirmed first: CONFIG SET force-recovery confirmed")]
     Frozen,
@@ -54,7 +62,7 @@ impl LogMessages {
         LogMessages { log: log.clone(), readers: Vec::new() }
     }
 
-    /// Nobody reads for a while.
+    /// Closes the readers, when no follower will read for a while.
     pub fn rest(&mut self) {
         self.readers.clear();
     }
@@ -90,6 +98,10 @@ impl LogMessages {
             // Its earlier writers are unknown, but none had a later epoch or reign.
             let is_possible = wanted.epoch <= oldest.epoch && wanted.reign <= oldest.reign;
             return is_possible.then_some((wanted, wanted.lsn)).ok_or(Refused::Foreign(wanted));
+        }
+        let end = self.log.shippable_lsn();
+        if self.log.is_mirror() && wanted.lsn > end {
+            return Err(Refused::Ahead { wanted, end });
         }
         match self.log.batch_at(wanted.lsn)? {
             Some(batch @ BatchInfo { start, end, .. })

@@ -6,13 +6,13 @@
 //!                                         the worker goes on               '-> reply, session -> worker
 //! ```
 //!
-//! This module has the rules for long units, the arguments and session that move with one, and the slots that
-//! each of them holds. The threads belong to the server.
+//! This module has the rules for long units, and the slots that each of them holds. How a unit is offloaded
+//! and executed: `offload`. The threads belong to the server.
 //!
 //! Invariants
-//! - A unit is handed over before any of its changes is visible: they are undone, its slots are free. It runs
+//! - A unit is offloaded before any of its changes is visible: they are undone, its slots are free. It runs
 //!   again as if it had just arrived.
-//! - A unit that may still be handed over begins nothing that cannot be undone, or that must not be done
+//! - A unit that may still be offloaded begins nothing that cannot be undone, or that must not be done
 //!   twice.
 //! - A command that needs a slot of a long unit does not block a shared thread for it: see [`crate::unit`].
 
@@ -24,19 +24,16 @@ use std::sync::{
 use keyspace::{SLOT_COUNT, SlotId, View};
 use parking_lot::Mutex;
 use scripting::ClockUs;
-use wire::OwnedArgs;
 
 use crate::{
-    Call, CommandError, Context, Executor, Flags, Host, Outcome, Row, Session,
-    execute::{refuse, silence},
+    CommandError, Flags, Row,
     row::{ResolvedCommand, innermost},
-    scripts::{HandedOver, ScriptKind},
 };
 
 /// A unit with scripts that has run for this long on a worker is long.
 pub const LONG_AFTER_US: u64 = 3_000;
 
-/// How long a transaction with scripts that cannot be handed over may run.
+/// How long a transaction with scripts that cannot be offloaded may run.
 pub(crate) const STAYING_US: u64 = 50_000;
 
 /// Work on more elements than this is long: about a millisecond.
@@ -47,10 +44,10 @@ pub const BYTES_PER_ELEMENT: usize = 256;
 
 /// How many elements a command may process on the thread where it runs.
 #[derive(Debug, Clone, Copy)]
-pub struct ElementsMax(usize);
+pub struct ElementsMax(pub(crate) usize);
 
 impl ElementsMax {
-    /// Requests a hand-over if there are more elements. To be called before the first change.
+    /// Has the unit offloaded if there are more elements. To be called before the first change.
     ///
     /// # Errors
     /// To be passed on: [`CommandError::NeedsOwnThread`].
@@ -80,16 +77,16 @@ pub fn elements(view: View<'_>) -> usize {
 /// The kind of thread on which an executor runs its units.
 #[derive(Clone, Default)]
 pub enum ThreadRole {
-    /// A thread without other clients, from which no unit is handed over.
+    /// A thread without other clients, from which no unit is offloaded.
     #[default]
     Alone,
-    /// A worker, on which other clients wait: long units are handed over.
+    /// A worker, on which other clients wait: long units are offloaded.
     Worker(ClockUs),
-    /// A thread for one long unit, which was handed over to it.
+    /// A thread for one offloaded unit.
     OwnThread,
 }
 
-/// Whether a unit with this command can be handed over, from the easiest to the hardest.
+/// Whether a unit with this command can be offloaded, from the easiest to the hardest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Mobility {
     /// At any time: all its changes can be undone.
@@ -107,7 +104,7 @@ impl Mobility {
         Mobility::of_row(found.row).max(Mobility::of_row(innermost(found, args).0.row))
     }
 
-    fn of_row(row: &Row) -> Mobility {
+    pub(crate) fn of_row(row: &Row) -> Mobility {
         let is_any = |names: &[&str]| names.contains(&row.name);
         if is_any(&["publish", "spublish", "select", "ping", "echo", "time"]) {
             Mobility::AtAnyTime
@@ -200,14 +197,6 @@ impl LongUnits {
     }
 }
 
-/// The BUSY error of a command that needs a slot which a script has held for too long.
-pub(crate) fn busy_error(host: &Host) -> CommandError {
-    match host.scripts.longest() {
-        Some(ScriptKind::Function) => CommandError::BusyFunction,
-        _ => CommandError::Busy,
-    }
-}
-
 /// The registration of a unit that runs on a thread of its own.
 pub(crate) struct Holding<'u> {
     units: &'u LongUnits,
@@ -224,172 +213,5 @@ impl Holding<'_> {
 impl Drop for Holding<'_> {
     fn drop(&mut self) {
         self.units.0.lock().retain(|unit| !Arc::ptr_eq(unit, &self.held));
-    }
-}
-
-/// A command that is to run on a thread of its own, with the session of its client.
-#[derive(Debug)]
-pub struct LongUnit {
-    args: OwnedArgs,
-    session: Session,
-    script: Option<HandedOver>,
-}
-
-/// The result of a [`LongUnit`].
-#[derive(Debug)]
-pub struct LongReply {
-    /// The session of the client, as the command has left it.
-    pub session: Session,
-    /// The bytes of the reply.
-    pub reply: Vec<u8>,
-    /// The gate of the reply.
-    pub gate: lsn::Lsn,
-}
-
-impl Executor {
-    /// From now on other clients share the thread: [`Executor::execute`] returns [`Outcome::Long`] for
-    /// commands that take long. The clock must be that of the host.
-    pub fn share_thread(&mut self, clock: ClockUs) {
-        self.scripting.place = ThreadRole::Worker(clock);
-    }
-
-    /// From now on this executor runs handed-over units, on a thread without other clients.
-    pub fn own_thread(&mut self) {
-        self.scripting.place = ThreadRole::OwnThread;
-    }
-
-    /// After [`Outcome::Long`]: takes the parts that another thread needs to execute the command. A stand-in
-    /// remains in `session` until the session [comes back](Session::return_from_thread).
-    pub fn hand_over(&mut self, call: Call<'_>, session: &mut Session) -> LongUnit {
-        LongUnit {
-            args: call.args.into(),
-            session: session.go_away(),
-            script: self.scripting.handed_over.take(),
-        }
-    }
-
-    /// Executes a handed-over unit. Each time that the log has no room, or a slot is held by another unit,
-    /// `pause` is called with a number of milliseconds; then the command is tried again, in a round at the
-    /// time `now_ms()`.
-    pub fn execute_long(
-        &mut self,
-        unit: LongUnit,
-        host: &Host,
-        bulk_bytes_max: usize,
-        now_ms: impl Fn() -> u64,
-        mut pause: impl FnMut(u64),
-    ) -> LongReply {
-        let LongUnit { args, mut session, script } = unit;
-        self.scripting.handed_over = script;
-        let mut reply = Vec::new();
-        loop {
-            self.begin_round(now_ms(), host, bulk_bytes_max);
-            let call = Call { args: args.as_args(), resolved: self.resolve(args.as_args(), None) };
-            let outcome = self.execute(call, &mut session, host, &mut reply);
-            self.end_round(host);
-            match outcome {
-                Outcome::Done { gate } => {
-                    self.end_long(host);
-                    return LongReply { session, reply, gate };
-                }
-                Outcome::Wait | Outcome::Long if session.client.is_killed() => {
-                    self.end_long(host);
-                    session.closing = true;
-                    return LongReply { session, reply, gate: lsn::Lsn::ZERO };
-                }
-                Outcome::Wait | Outcome::Long => pause(std::mem::take(&mut session.pause_ms).max(1)),
-            }
-        }
-    }
-
-    /// The unit has ended, and its script machine goes with the executor.
-    fn end_long(&mut self, host: &Host) {
-        self.forget_handed_over(host);
-        self.stats().set_vm_bytes(0);
-    }
-
-    /// Refuses a handed-over unit: its client gets the BUSY error.
-    pub fn refuse_long(&mut self, unit: LongUnit, host: &Host) -> LongReply {
-        let LongUnit { args, mut session, script } = unit;
-        self.scripting.handed_over = script;
-        self.forget_handed_over(host);
-        let mut reply = Vec::new();
-        let error = busy_error(host);
-        match self.table.resolve_call(args.as_args()) {
-            Ok(found) => self.reject(found, error, &mut session, &mut reply),
-            Err(error) => refuse(&error, &session, &mut reply),
-        };
-        silence(&mut session, &mut reply, 0);
-        LongReply { session, reply, gate: lsn::Lsn::ZERO }
-    }
-
-    /// Unregisters the script that was handed over: it has run, or will not run again.
-    pub(crate) fn forget_handed_over(&mut self, host: &Host) {
-        if let Some(script) = self.scripting.handed_over.take() {
-            host.scripts.forget(script);
-        }
-    }
-
-    /// Runs `run`, which executes a command, with its slots visible to other threads (on a thread of its
-    /// own).
-    pub(crate) fn holding_visibly<R>(
-        &mut self,
-        runs_scripts: bool,
-        host: &Host,
-        run: impl FnOnce(&mut Executor) -> R,
-    ) -> R {
-        let since_us =
-            self.scripting.handed_over.as_ref().map_or_else(|| host.monotonic_us(), |it| it.started_us);
-        let holding = host.scripts.long_units.begin(since_us, runs_scripts);
-        self.scratch.held_slots = Some(holding.held().clone());
-        let outcome = run(self);
-        self.scratch.held_slots = None;
-        outcome
-    }
-}
-
-impl Context<'_, '_> {
-    /// Whether this unit may be handed over now: its thread is shared, and all its changes can be undone.
-    pub fn may_be_handed_over(&self) -> bool {
-        self.scripting.as_deref().is_some_and(|scripting| scripting.hands_over())
-            && (!self.in_transaction || self.unit.can_undo())
-    }
-
-    /// Checks a command that walks over all elements of its keys, or has many arguments, before it runs.
-    ///
-    /// # Errors
-    /// To be passed on: [`CommandError::NeedsOwnThread`].
-    #[cold]
-    pub(crate) fn require_short_walk(&self, row: &Row, args: wire::Args<'_>) -> Result<(), CommandError> {
-        let elements_max = self.elements_max();
-        if row.flags.has(Flags::WALKS) {
-            let (db, mut walked) = (self.db(), 0);
-            row.keys.for_each(args, |index| {
-                walked += self.unit.peek(db, args.at(index)).map_or(0, |entry| elements(entry.view()));
-            });
-            elements_max.require(walked)?;
-        }
-        let does_more =
-            [Flags::BLOCKING, Flags::RUNS_SCRIPTS, Flags::WRAPS].iter().any(|it| row.flags.has(*it));
-        if does_more || Mobility::of_row(row) != Mobility::AtAnyTime {
-            return Ok(());
-        }
-        elements_max.require(args.len())
-    }
-
-    /// How many elements this unit may process now: unlimited where it cannot be handed over.
-    #[inline]
-    pub fn elements_max(&self) -> ElementsMax {
-        ElementsMax(if self.may_be_handed_over() { LONG_ELEMENTS } else { usize::MAX })
-    }
-
-    /// Requests a hand-over of the unit, if possible. To be called by long commands before their first
-    /// change, and before the first byte of their reply.
-    ///
-    /// # Errors
-    /// To be passed on: [`CommandError::NeedsOwnThread`].
-    #[cold]
-    pub fn require_own_thread(&self) -> Result<(), CommandError> {
-        if self.may_be_handed_over() { Err(CommandError::NeedsOwnThread) } else { Ok(()) }
     }
 }

@@ -14,20 +14,16 @@
 //!
 //! Invariants
 //! - A command that is neither slow nor sampled costs one flag here, read once per round.
-//! - Every instrument holds a bounded amount, whatever clients do.
-//! - No password is ever shown: arguments are taken through [`shown_args`] only.
+//! - Every instrument holds a bounded amount, which no client can raise.
+//! - No password is ever shown: arguments come only through [`shown_args`](crate::shown_args::shown_args).
 
-mod args;
 mod hot_keys;
 mod latency;
-mod monitors;
 mod slow_log;
 
-pub use args::shown_args;
 pub(crate) use hot_keys::HotKeys;
 pub use hot_keys::{COUNTERS as HOT_KEYS_MAX, HotKey};
 pub use latency::{LatencyEvent, LatencyMonitor, Sample, Series};
-pub(crate) use monitors::{Monitors, append_line};
 pub use slow_log::{SlowEntry, SlowLog};
 
 use crate::{Flags, Row};

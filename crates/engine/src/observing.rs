@@ -7,10 +7,8 @@ use wire::Args;
 use prng::Prng;
 
 use crate::{
-    Call, Executor, Flags, Host, Keys, Outcome, Row, Session,
-    observe::{LatencyEvent, append_line, shown_args},
-    row::ResolvedCommand,
-    stats::TIMED_EVERY,
+    Call, Executor, Flags, Host, Keys, Outcome, Row, Session, clients::append_line, observe::LatencyEvent,
+    row::ResolvedCommand, shown_args::shown_args, stats::TIMED_EVERY,
 };
 
 /// Bytes of monitor lines that are gathered before they are sent.

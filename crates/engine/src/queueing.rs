@@ -1,7 +1,7 @@
 //! Between MULTI and EXEC: commands are checked and queued instead of run.
 //!
 //! This module decides whether a command is queued, runs at once, or makes the transaction fail. The commands
-//! MULTI, EXEC and so on are in `families::transactions`.
+//! MULTI, EXEC and so on are in `commands::transactions`.
 //!
 //! Invariants
 //! - Every refusal of a command here makes the transaction fail: EXEC then runs none of it.
@@ -65,7 +65,7 @@ impl Executor {
                 (transaction.writes(), transaction.any(Flags::DENYOOM), transaction.args_bytes())
             }
             _ if row.flags.has(Flags::IMMEDIATE) => return Ok(true),
-            // The queue itself takes memory, whatever the command does.
+            // The queue takes memory for every command.
             _ => (self.writes(row, call.args, host)?, true, call.args.size_bytes() as u64),
         };
         if let Keys::Queued = row.keys {

@@ -13,9 +13,36 @@ use crate::Responder;
 /// The error of writes on a server that follows another, or is handing over.
 pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 
+/// The error of writes on a member of a group without a leader, and of reads unless `stale-reads` permits
+/// them.
+pub const NO_LEADER: &str =
+    "CLUSTERDOWN The group has no leader: a majority of its members must be reachable. Try again.";
+
+/// The error of writes on the leader of a group while no majority takes its log.
+pub const NOT_COMMITTED: &str = "CLUSTERDOWN The group commits nothing: the leader is reached, but no majority of the members takes its log. Try again.";
+
 /// The error of reads on a stale replica: some of its data may have to be discarded.
 pub const MASTER_DOWN: &str =
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+
+/// The error of reads on a member of a group that cannot know yet what of its data is committed.
+pub const NOT_KNOWN_COMMITTED: &str = "MASTERDOWN This member of the group does not know yet which of its data is committed: a leader must \
+                                       tell it. Ask another member, or again later.";
+
+/// The error of reads on a server that its group has removed.
+pub const READ_REMOVED: &str =
+    "MASTERDOWN This server was removed from its group. Ask a member of the group.";
+
+/// The error of writes on a server that its group has removed.
+pub const WRITE_REMOVED: &str =
+    "CLUSTERDOWN This server was removed from its group. Ask a member of the group.";
+
+/// The error of reads on a witness.
+pub const READ_WITNESS: &str =
+    "MASTERDOWN This server is a witness of its group: it keeps the log and has no data. Ask another member.";
+
+/// The error of writes on a witness.
+pub const WRITE_WITNESS: &str = "READONLY This server is a witness of its group: it keeps the log and takes no writes. Ask another member.";
 
 /// The address of a server, as other servers and clients reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,6 +155,32 @@ pub trait Replication: Send + Sync {
     /// Whether the data of this server may not be shown: some of it may never have been acknowledged to any
     /// client.
     fn is_stale(&self) -> bool;
+
+    /// The whole error text for clients that read; `None` if they may.
+    fn refuses_reads(&self) -> Option<&'static str> {
+        self.is_stale().then_some(MASTER_DOWN)
+    }
+
+    /// Whether this server belongs to a group, and neither hears its leader nor leads a majority itself.
+    fn lacks_majority(&self) -> bool {
+        false
+    }
+
+    /// Whether this server belongs to a group, whose votes decide who leads.
+    fn is_in_group(&self) -> bool {
+        false
+    }
+
+    /// Whether a reply that shows data may leave now. A leader of a group whose lease has ended must not
+    /// answer, unless old data may be shown: another one may have been elected.
+    fn may_answer(&self) -> bool {
+        true
+    }
+
+    /// Whether the replies that have not left never will: a leader of a group was deposed, and restarts.
+    fn drops_replies(&self) -> bool {
+        false
+    }
 
     /// The role of this server.
     fn role(&self) -> Role;

@@ -1,4 +1,4 @@
-//! Promises: replies that another thread writes, long after the command has run. SAVE is such a command.
+//! The answer channels of replies that another thread writes, long after the command has run (as for SAVE).
 //!
 //! A responder is the answer channel of a deferred reply, in the hands of the thread that does the work. The
 //! client runs no command meanwhile; a disconnected client is not answered. It is not a wait for a key (see
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lsn::Lsn;
 use wire::{Protocol, ReplyWriter};
 
-use crate::{Context, ReplyMode, Wait, clients::Client};
+use crate::clients::Client;
 
 /// The answer channel of a deferred reply.
 #[derive(Debug)]
@@ -21,6 +21,11 @@ pub struct Responder {
 }
 
 impl Responder {
+    /// The answer channel of a client. `is_silent`: it gets no replies.
+    pub(crate) fn new(client: Arc<Client>, protocol: Protocol, is_silent: bool) -> Responder {
+        Responder { client, protocol, is_silent }
+    }
+
     /// Answers the client: OK, or an error, prefix included.
     pub fn keep(self, outcome: Result<(), String>) {
         self.answer(|reply| match outcome {
@@ -42,32 +47,5 @@ impl Responder {
             write(&mut ReplyWriter::new(&mut bytes, self.protocol));
         }
         self.client.answer(bytes.into(), Lsn::ZERO);
-    }
-}
-
-impl Context<'_, '_> {
-    /// Passes a responder to `begin`, which hands it to the thread that does the work; the client waits for the
-    /// answer. If `begin` fails, the client does not wait, and the responder is dropped.
-    ///
-    /// # Errors
-    /// Those of `begin`.
-    pub fn responder<E>(&mut self, begin: impl FnOnce(Responder) -> Result<(), E>) -> Result<(), E> {
-        let session = &mut *self.session;
-        begin(Responder {
-            client: session.client.clone(),
-            protocol: session.protocol,
-            is_silent: session.reply_mode != ReplyMode::On,
-        })?;
-        // The answer cannot be too early: it is delivered by the worker that runs this command.
-        session.wait = Some(Wait::Responder);
-        Ok(())
-    }
-
-    /// As [`Context::responder`], where `begin` cannot fail.
-    pub fn promise_for_sure(&mut self, begin: impl FnOnce(Responder)) {
-        let Ok(()) = self.responder(|responder| {
-            begin(responder);
-            Ok::<(), std::convert::Infallible>(())
-        });
     }
 }

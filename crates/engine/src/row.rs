@@ -18,10 +18,7 @@ pub use flags::Flags;
 pub use keys::{FindKeys, Keys, counted_keys};
 pub use wrapped::{WRAPPED_AT, innermost, wrapped};
 
-use crate::{CommandError, Context};
-
-/// The function that runs a command. The arguments include its name.
-pub type Handler = fn(&mut Context<'_, '_>, Args<'_>) -> Result<(), CommandError>;
+use crate::{CommandError, callbacks::Handler};
 
 /// Groups of commands, as metrics and documentation name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,7 +1,6 @@
-//! Scripts: the script cache of the server, and the script machine of each worker.
+//! Scripts, as all workers share them: the loaded ones, the running ones, and the settings.
 //!
-//! This module has the loaded scripts, the settings for scripts and functions, and the machine of one worker.
-//! The machine itself is in the crate `scripting`, the commands are in `families::scripts`.
+//! The machine of one worker is in `script_machine`, the commands are in `commands::scripts`.
 //!
 //! Invariants
 //! - A script is one unit: it runs with the locks of its keys, and all its effects are one record.
@@ -10,88 +9,9 @@
 //!   client.
 
 mod cache;
-mod libraries;
 mod running;
 mod settings;
 
-use scripting::{Meter, Vm};
-
-use crate::{
-    CommandError,
-    long_units::{LONG_AFTER_US, STAYING_US, ThreadRole},
-};
-pub use cache::HandedOver;
-pub use cache::{Script, Scripts};
-pub use libraries::WorkerLibraries;
-pub use libraries::{
-    FUNCTIONS_MAX, LIBRARIES_BYTES_MAX, LIBRARIES_MAX, LOADING_MS_MAX, LibraryReader, Loading,
-    RESTORING_MS_MAX, TOO_MANY, load_library, require_few_libraries,
-};
+pub use cache::{OffloadedScript, Run, Script, Scripts};
 pub use running::{Kill, RunningFunction, ScriptKind};
 pub use settings::ScriptSettings;
-
-/// The script machine of a worker, with the state of the script that runs.
-#[derive(Default)]
-pub struct Scripting {
-    vm: Option<Box<Vm>>,
-    /// The generation of the scripts that the machine has compiled.
-    generation: u64,
-    /// The libraries of the machine.
-    pub libraries: WorkerLibraries,
-    /// The error for writes of the running script; `None` if it may write.
-    pub no_writes: Option<CommandError>,
-    /// The error for commands of the running script that add data; `None` if they may run.
-    pub no_growth: Option<CommandError>,
-    /// The kind of thread on which scripts run.
-    pub place: ThreadRole,
-    /// Whether the running unit cannot be handed over.
-    pub stays: bool,
-    /// The time at which a unit of several scripts must have ended.
-    pub deadline_us: Option<u64>,
-    /// The script that was stopped to run again.
-    pub handed_over: Option<HandedOver>,
-}
-
-impl Scripting {
-    /// Takes the machine for one script; the first script of a worker creates it.
-    pub fn take_vm(&mut self, scripts: &Scripts) -> Box<Vm> {
-        let limits = scripts.settings.limits();
-        let mut vm = self.vm.take().unwrap_or_else(|| Box::new(Vm::metered(limits, self.new_meter())));
-        vm.set_limits(limits);
-        let generation = scripts.generation();
-        if generation != self.generation {
-            self.generation = generation;
-            vm.forget_scripts();
-        }
-        vm
-    }
-
-    fn new_meter(&self) -> Meter {
-        match &self.place {
-            ThreadRole::Worker(clock) => Meter::with_clock(clock.clone()),
-            ThreadRole::Alone | ThreadRole::OwnThread => Meter::default(),
-        }
-    }
-
-    /// Whether units that take long are handed over.
-    pub fn hands_over(&self) -> bool {
-        matches!(self.place, ThreadRole::Worker(_)) && !self.stays
-    }
-
-    /// The time at which a unit with scripts that begins now must have ended on this thread; `None`:
-    /// unlimited.
-    pub fn deadline_us(&self, now_us: u64) -> Option<u64> {
-        let is_shared = matches!(self.place, ThreadRole::Worker(_));
-        is_shared.then(|| now_us + if self.stays { STAYING_US } else { LONG_AFTER_US })
-    }
-
-    /// Returns the machine.
-    pub fn put_vm(&mut self, vm: Box<Vm>) {
-        self.vm = Some(vm);
-    }
-
-    /// Sets the errors for writes and for growth of the next script, as found by the checks before it.
-    pub fn allow(&mut self, writes: Result<(), CommandError>, growth: Result<(), CommandError>) {
-        (self.no_writes, self.no_growth) = (writes.err(), growth.err());
-    }
-}

@@ -1,8 +1,8 @@
 //! A session: the state of one client between its commands.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
-use keyspace::DbId;
+use keyspace::{AccessClock, DbId};
 use lsn::Lsn;
 use pubsub::{
     SubscriberId,
@@ -12,7 +12,10 @@ use storage::Durability;
 use wire::Protocol;
 
 use crate::{
-    Transaction, Wait, Watches, clients::Client, leases::Leases, tracking::ClientTracking, unit::Slots,
+    ClientTracking, Transaction, Wait, Watches,
+    clients::Client,
+    leases::Leases,
+    unit::{Slots, UnitAccess},
 };
 
 /// Which replies are sent (CLIENT REPLY).
@@ -27,6 +30,29 @@ pub enum ReplyMode {
     SkipNext,
     /// The reply of the present command is the one to skip.
     Skip,
+}
+
+/// The place that a connection has among those that a server serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Place {
+    /// One of the `maxclients` places for clients.
+    #[default]
+    Client,
+    /// One beyond them, kept for other servers: clients must not keep members out of their own group, or
+    /// replicas from their leader. Only [`Flags::BETWEEN_SERVERS`](crate::Flags::BETWEEN_SERVERS) run there.
+    Reserve,
+    /// It has lost that place, because it is no other server.
+    Lost,
+}
+
+/// A server that takes the connection of a client over: it does not speak the Redis protocol from then on.
+/// Boxed, because there is almost never one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerClaim {
+    /// A replica, with the arguments of REPLICATE.
+    Replica(Box<[Vec<u8>]>),
+    /// A member of the group, with the arguments of GROUP PEER.
+    Member(Box<[Vec<u8>]>),
 }
 
 /// A client as a follower of durable channels.
@@ -49,17 +75,21 @@ pub struct Session {
     pub protocol: Protocol,
     /// Whether the client may run commands.
     pub authenticated: bool,
+    /// Its place among the connections.
+    pub place: Place,
     /// Which replies are sent.
     pub reply_mode: ReplyMode,
     /// Confirmations of the present command that are sent even if its reply is not: changes of subscriptions.
     pub confirmations: Vec<u8>,
-    /// A durability weaker than the server's that this client has asked for.
+    /// A durability weaker than the server's that this client has requested.
     pub durability: Option<Durability>,
     /// Whether reads leave the access stamps alone (CLIENT NO-TOUCH).
     pub no_touch: bool,
     /// Whether the client imports another server's data; keys expire only when that server says so (CLIENT
     /// IMPORT-SOURCE).
     pub is_import_source: bool,
+    /// Whether a client of a cluster accepts what a replica shows (READONLY).
+    pub reads_replica: bool,
     /// Whether the client is shown every command (MONITOR): it may not use keys itself.
     pub monitoring: bool,
     /// The state of CLIENT TRACKING. Boxed: most clients do not track.
@@ -91,8 +121,11 @@ pub struct Session {
     pub last_write: Lsn,
     /// Whether each reply to a write carries its position (CLIENT LSN ON).
     pub tells_lsn: bool,
-    /// The arguments of a replica that is taking the connection over. Boxed: almost always `None`.
-    pub claim: Option<Box<[Vec<u8>]>>,
+    /// Set if another server is taking the connection over.
+    pub claim: Option<PeerClaim>,
+    /// Whether it has run a command that shows or changes data: only then its replies wait for the lease of a
+    /// group's leader. Others must leave: a follower needs them to join, an operator to look.
+    pub shows_data: Cell<bool>,
     /// Set by QUIT and similar commands: close the connection once the replies are sent.
     pub closing: bool,
     /// Milliseconds for which the worker holds the connection before its next command: set by DEBUG SLEEP,
@@ -108,11 +141,13 @@ impl Session {
             db: DbId::ZERO,
             protocol: Protocol::Resp2,
             authenticated,
+            place: Place::default(),
             reply_mode: ReplyMode::On,
             confirmations: Vec::new(),
             durability: None,
             no_touch: false,
             is_import_source: false,
+            reads_replica: false,
             monitoring: false,
             tracking: None,
             subscriber: None,
@@ -128,6 +163,7 @@ impl Session {
             last_write: Lsn::ZERO,
             tells_lsn: false,
             claim: None,
+            shows_data: Cell::new(false),
             closing: false,
             pause_ms: 0,
         }
@@ -198,6 +234,13 @@ impl Session {
     #[inline]
     pub fn as_of_ms(&self, now_ms: u64) -> u64 {
         if self.is_import_source { 0 } else { now_ms }
+    }
+
+    /// The access of this client's units.
+    #[inline]
+    pub(crate) fn access(&self, clock: AccessClock) -> UnitAccess {
+        let touches = !self.no_touch && !self.is_import_source;
+        UnitAccess { as_of_ms: self.as_of_ms(clock.now_ms), clock, touches }
     }
 
     /// The durability in force for this client: its own wish, never more than the server's setting.

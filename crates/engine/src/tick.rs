@@ -1,126 +1,229 @@
-//! The end of a worker's tick: replies that wait for the log, notices, and commands that wait for room in the
-//! log.
+//! The tick of a worker as a machine: events in, actions out.
 //!
 //! ```text
-//! rounds of connections -> park (replies), hold (notices), await_log (commands)
+//! rounds of connections -> park (replies), hold (notices), await room in the log (commands)
 //! end of the tick, or the log has moved:
-//!   coalesces? -> look at the sockets once more      flusher: write here, or wake the log's thread
-//!   release: notices, then connections, up to the durable position -> gate: ask the log for one wake-up there
-//!   resume: commands that wait for room, once there is some
+//!   gather writes -> flush here, or wake the log's thread
+//!   -> release: notices, then replies, up to the committed position; ask the log for a wake-up at the next
+//!   -> resume: commands that wait for room, once there is some
+//!   -> gather messages (flush, release and resume between the looks) -> deliver
 //! ```
 //!
-//! What it is: the decisions, for the server's workers and for the simulation. `C` is their handle of a
+//! A [`Tick`] holds everything that waits for the log at one worker, and decides the order of steps at the
+//! end of a tick. The server's workers and the simulation carry out its actions. `C` is their handle of a
 //! connection.
-//! What it is not: sockets, threads, or the log; its owner acts on them.
+//!
+//! It has no sockets and no threads, and sees the log as a [`LogView`]. Replies that wait for nothing do not
+//! pass through it.
 //!
 //! Invariants
-//! - A connection is released only when the log is durable up to the gate that it was parked with.
+//! - A connection is released only when the log is committed up to the gate that it was parked with.
 //! - Notices are released in the order in which they were held, and none before its gate.
-//! - The log is asked for one wake-up, at the first gate. A smaller gate behind it waits for at most one
+//! - One wake-up is requested from the log, at the first gate. A smaller gate behind it waits for at most one
 //!   flush more.
-//! - While anything waits for a position, [`Tick::gate`] names one: its owner is woken, or looks again at
-//!   once.
+//! - When a tick has ended and something still waits for a position, a wake-up there is requested, or the
+//!   next end is due (asserted in release builds too).
+//! - A command that waits for room is resumed at most once per end of a tick.
+
+mod log_view;
 
 use std::collections::VecDeque;
 
 use lsn::Lsn;
+use pubsub::Backpressure;
 
-use crate::{Notice, event_queue::EventQueue};
+pub use self::log_view::LogView;
+use crate::{Executor, Notice, conversation::ConversationState, event_queue::EventQueue};
 
 /// Connections that wait for the disk up to which a worker writes the batch itself instead of waking the
 /// log's thread.
 const FLUSH_HERE_PARKED_MAX: usize = 1;
+/// Extra looks at the sockets for further writes before a batch is begun, at most.
+const WRITE_LOOKS_MAX: usize = 3;
+/// Extra looks at the sockets before messages are delivered, at most.
+const MESSAGE_LOOKS_MAX: usize = 3;
+/// Number of rounds that must have published before the worker looks for more.
+const PUBLISHING_ROUNDS_MIN: usize = 2;
 
-/// What one worker holds until the log moves: parked connections, notices, commands that wait for room.
+/// What the owner of a [`Tick`] has to do next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action<C> {
+    /// Let all connections that are ready have a round first: they probably bring more for the same batch, or
+    /// for the same write to a subscriber.
+    LookAgain,
+    /// Flush one batch on this thread: with a single writer that saves two changes of thread.
+    FlushHere,
+    /// Wake the log's thread if records need it.
+    WakeFlusher,
+    /// Publish these notices, in this order: the log is committed up to all their gates.
+    Publish(Vec<Notice>),
+    /// The connection's replies up to this gate may leave.
+    Release(C, Lsn),
+    /// The connection may try its next command again: the log has room.
+    Resume(C),
+    /// Deliver the published messages, and send them with the other bytes pushed to connections.
+    Deliver,
+}
+
+/// What follows for the owner from the end of a round.
+#[derive(Debug)]
+#[must_use]
+pub struct RoundEnd {
+    /// Why the publisher's next command is to wait: its messages exceed the receivers' pace.
+    pub backpressure: Option<Backpressure>,
+    /// The messages are so many that they must be delivered now.
+    pub must_deliver: bool,
+    /// The end of the tick has become due: see [`Tick::request_end`].
+    pub ends_tick: bool,
+}
+
+/// The parked connections, notices, and commands waiting for room that a worker holds until the log moves.
 #[derive(Debug)]
 pub struct Tick<C> {
     /// In the order of their rounds.
     parked: VecDeque<(Lsn, C)>,
-    events: EventQueue,
-    awaiting_log: Vec<C>,
+    notices: EventQueue,
+    awaiting_room: VecDeque<C>,
+    /// Rounds that have published something since messages were last delivered.
+    publishing_rounds: usize,
+    /// The end of the tick was requested and has not begun.
+    is_due: bool,
+    step: Step,
+    /// Looks taken so far in this gathering, and what there was at the last one.
+    looks: usize,
+    seen: usize,
+    /// What is released now: the log was committed up to here.
+    committed: Lsn,
+    /// Where the log is to wake the owner, if it was asked.
+    wake_up: Option<Lsn>,
 }
 
-/// The thread that writes the log next.
+/// The next step of the end of a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flusher {
-    /// This worker, on the spot: a single writer saves two changes of thread.
-    Worker,
-    /// The log's thread.
-    LogThread,
+enum Step {
+    /// No tick is ending.
+    Idle,
+    /// Several connections may wait for a batch that is not begun.
+    GatherWrites,
+    Flush,
+    BeginRelease(AfterRelease),
+    Release(AfterRelease),
+    /// Notices were published: their messages leave before replies that were parked behind them.
+    DeliverNotices(AfterRelease),
+    AskForRoom,
+    /// So many commands are still to be resumed.
+    Resume(usize),
+    GatherMessages,
+    Deliver,
+    Finish,
+}
+
+/// What a release was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AfterRelease {
+    /// To count those that still wait.
+    LookForWrites,
+    AskForRoom,
 }
 
 impl<C> Default for Tick<C> {
     fn default() -> Self {
-        Tick { parked: VecDeque::new(), events: EventQueue::default(), awaiting_log: Vec::new() }
+        Tick {
+            parked: VecDeque::new(),
+            notices: EventQueue::default(),
+            awaiting_room: VecDeque::new(),
+            publishing_rounds: 0,
+            is_due: false,
+            step: Step::Idle,
+            looks: 0,
+            seen: 0,
+            committed: Lsn::ZERO,
+            wake_up: None,
+        }
+    }
+}
+
+// ---- events -----------------------------------------------------------------------------------------------
+
+impl<C: Clone> Tick<C> {
+    /// A round of the connection has ended in `state`; its newest replies wait for `gate`, if any. Takes the
+    /// executor's notices, and hands its messages over to other workers: to be called before the replies of
+    /// the round leave.
+    pub fn after_round(
+        &mut self,
+        executor: &mut Executor,
+        connection: &C,
+        gate: Option<Lsn>,
+        state: ConversationState,
+    ) -> RoundEnd {
+        let awaits_room = state == ConversationState::WaitForLog;
+        if let Some(gate) = gate {
+            self.parked.push_back((gate, connection.clone()));
+        }
+        if awaits_room {
+            self.awaiting_room.push_back(connection.clone());
+        }
+        let notices = executor.take_notices();
+        let backpressure = executor.backpressure_of(&notices);
+        let holds = self.notices.hold(notices);
+        let wrote = executor.take_wrote();
+        let publishes = executor.channels().flush_mailboxes();
+        self.publishing_rounds += usize::from(publishes);
+        let is_due = wrote || holds || publishes || gate.is_some() || awaits_room;
+        RoundEnd {
+            backpressure,
+            must_deliver: executor.channels().must_deliver(),
+            ends_tick: is_due && self.request_end(),
+        }
     }
 }
 
 impl<C> Tick<C> {
-    /// The connection's newest replies wait for `gate`.
-    #[inline]
+    /// The worker has made changes by itself: expiry, eviction, leases. Returns whether the end of the tick
+    /// has become due.
+    #[must_use]
+    pub fn after_own_changes(&mut self, executor: &mut Executor) -> bool {
+        let holds = self.notices.hold(executor.take_notices());
+        (executor.take_wrote() || holds) && self.request_end()
+    }
+
+    /// A long unit has ended on its own thread, with these notices.
+    pub fn after_long_unit(
+        &mut self,
+        executor: &mut Executor,
+        notices: Vec<Notice>,
+        wrote: bool,
+    ) -> RoundEnd {
+        let backpressure = executor.backpressure_of(&notices);
+        let holds = self.notices.hold(notices);
+        RoundEnd { backpressure, must_deliver: false, ends_tick: (wrote || holds) && self.request_end() }
+    }
+
+    /// Bytes for the connection wait for `gate`.
     pub fn park(&mut self, gate: Lsn, connection: C) {
         self.parked.push_back((gate, connection));
     }
 
-    /// Keeps notices until they are durable. Returns whether there are any.
-    #[inline]
-    pub fn hold(&mut self, notices: Vec<Notice>) -> bool {
-        self.events.hold(notices)
+    /// The tick is to end. Returns whether that is news: then the owner calls [`Tick::begin_end`] once the
+    /// connections that are ready have had their rounds. It calls it as well whenever the log wakes it.
+    #[must_use]
+    pub fn request_end(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_due, true)
     }
 
-    /// The connection's next command waits for room in the log.
-    pub fn await_log(&mut self, connection: C) {
-        self.awaiting_log.push(connection);
+    /// Published messages were delivered without being asked for.
+    pub fn note_delivered(&mut self) {
+        self.publishing_rounds = 0;
     }
 
-    /// Parked connections, each counted once per round.
-    pub fn parked(&self) -> usize {
-        self.parked.len()
-    }
-
-    /// So many notices wait for the disk that no command may run.
-    pub fn is_congested(&self) -> bool {
-        self.events.is_full()
-    }
-
-    /// Whether the sockets are worth another look before a batch is begun: several connections wait for it
-    /// already. To write a batch, and to wake its writer, costs more than many records. A single writer waits
-    /// for nobody.
-    pub fn coalesces(&self) -> bool {
-        self.parked.len() > FLUSH_HERE_PARKED_MAX
-    }
-
-    /// The thread that writes the next batch; `syncs`: replies wait for the disk; `is_needed`: something is
-    /// appended, and no thread writes it.
-    pub fn flusher(&self, syncs: bool, is_needed: impl FnOnce() -> bool) -> Flusher {
-        let is_alone = (1..=FLUSH_HERE_PARKED_MAX).contains(&self.parked.len());
-        if syncs && is_alone && is_needed() { Flusher::Worker } else { Flusher::LogThread }
-    }
-
-    /// Takes the notices that may be sent when the log is durable up to `durable`.
-    pub fn release_notices(&mut self, durable: Lsn) -> Vec<Notice> {
-        self.events.release(durable)
-    }
-
-    /// Takes the next connection whose replies may leave now that the log is durable up to `durable`.
-    pub fn release(&mut self, durable: Lsn) -> Option<C> {
-        let (gate, _) = self.parked.front()?;
-        if *gate > durable {
-            return None;
-        }
-        self.parked.pop_front().map(|(_, connection)| connection)
-    }
-
-    /// The position at which the log is to wake the worker; `None` if nothing waits for one.
-    pub fn gate(&self) -> Option<Lsn> {
-        let parked = self.parked.front().map(|(gate, _)| *gate);
-        parked.into_iter().chain(self.events.gate()).min()
-    }
-
-    /// Takes the connections whose next commands wait for room. Without room they are to be
-    /// [kept](Tick::await_log) again.
-    pub fn take_awaiting_log(&mut self) -> Vec<C> {
-        std::mem::take(&mut self.awaiting_log)
+    /// Begins the end of the tick; [`Tick::next_action`] goes on with it.
+    ///
+    /// # Panics
+    /// If one has begun and has not ended.
+    pub fn begin_end(&mut self) {
+        assert!(!self.is_ending(), "a tick ends once");
+        (self.is_due, self.looks) = (false, 0);
+        self.step = Step::GatherWrites;
     }
 
     /// Takes the connections that are parked at positions up to `up_to`, where replicas have not acknowledged
@@ -136,49 +239,145 @@ impl<C> Tick<C> {
     pub fn clear(&mut self) {
         *self = Tick::default();
     }
+
+    /// So many notices wait for the disk that no command may run.
+    pub fn is_congested(&self) -> bool {
+        self.notices.is_full()
+    }
+
+    /// Whether the end of a tick has begun and has not ended: there are actions left.
+    pub fn is_ending(&self) -> bool {
+        self.step != Step::Idle
+    }
+}
+
+// ---- actions ----------------------------------------------------------------------------------------------
+
+impl<C> Tick<C> {
+    /// The next action of the end of the tick; `None` when it has ended. Between two calls the owner carries
+    /// the action out; anything may happen meanwhile.
+    ///
+    /// # Panics
+    /// If something is left to wait for ever.
+    pub fn next_action(&mut self, log: &impl LogView) -> Option<Action<C>> {
+        loop {
+            match self.step {
+                Step::Idle => return None,
+                Step::GatherWrites => self.step = self.gather_writes(log),
+                Step::Flush => {
+                    self.step = Step::BeginRelease(AfterRelease::AskForRoom);
+                    let is_alone = (1..=FLUSH_HERE_PARKED_MAX).contains(&self.parked.len());
+                    let here = is_alone && log.needs_flush();
+                    return Some(if here { Action::FlushHere } else { Action::WakeFlusher });
+                }
+                Step::BeginRelease(after) => {
+                    self.committed = log.committed_lsn();
+                    self.step = Step::Release(after);
+                }
+                Step::Release(after) => match self.release(log) {
+                    Some(action) => {
+                        if matches!(action, Action::Publish(_)) {
+                            self.step = Step::DeliverNotices(after);
+                        }
+                        return Some(action);
+                    }
+                    None if after == AfterRelease::AskForRoom => self.step = Step::AskForRoom,
+                    None if self.parked.len() > FLUSH_HERE_PARKED_MAX => {
+                        (self.looks, self.seen) = (self.looks + 1, self.parked.len());
+                        self.step = Step::GatherWrites;
+                        return Some(Action::LookAgain);
+                    }
+                    None => self.step = self.end_gathering_writes(),
+                },
+                Step::DeliverNotices(after) => {
+                    self.publishing_rounds = 0;
+                    self.step = Step::Release(after);
+                    return Some(Action::Deliver);
+                }
+                Step::AskForRoom => {
+                    let must_wait = self.awaiting_room.is_empty() || log.wait_for_room();
+                    // Those that wait again meanwhile have their turn at the end of another tick.
+                    self.step = Step::Resume(if must_wait { 0 } else { self.awaiting_room.len() });
+                }
+                Step::Resume(left) => match self.awaiting_room.pop_front_if(|_| left > 0) {
+                    Some(connection) => {
+                        self.step = Step::Resume(left - 1);
+                        return Some(Action::Resume(connection));
+                    }
+                    None => self.step = Step::GatherMessages,
+                },
+                Step::GatherMessages => {
+                    let rounds = self.publishing_rounds;
+                    let brings_more = self.looks == 0 || rounds != self.seen;
+                    let looks_again = self.looks < MESSAGE_LOOKS_MAX && brings_more;
+                    if rounds < PUBLISHING_ROUNDS_MIN || !looks_again {
+                        self.step = Step::Deliver;
+                    } else {
+                        (self.looks, self.seen) = (self.looks + 1, rounds);
+                        self.step = Step::Flush;
+                        return Some(Action::LookAgain);
+                    }
+                }
+                Step::Deliver => {
+                    self.publishing_rounds = 0;
+                    self.step = Step::Finish;
+                    return Some(Action::Deliver);
+                }
+                Step::Finish => {
+                    self.assert_nothing_is_forgotten();
+                    self.step = Step::Idle;
+                }
+            }
+        }
+    }
+
+    /// While several connections wait for a batch that is not begun, the sockets are worth another look, as
+    /// long as each look brings further writes: writing a batch, and waking the thread that does it, costs
+    /// more than many records. A single writer is never delayed.
+    fn gather_writes(&mut self, log: &impl LogView) -> Step {
+        let brings_more = self.looks == 0 || self.parked.len() > self.seen;
+        if self.looks < WRITE_LOOKS_MAX && brings_more && log.needs_flush() {
+            Step::BeginRelease(AfterRelease::LookForWrites)
+        } else {
+            self.end_gathering_writes()
+        }
+    }
+
+    fn end_gathering_writes(&mut self) -> Step {
+        self.looks = 0;
+        Step::Flush
+    }
+
+    /// Takes what may leave next. If nothing may, the log is asked for a wake-up.
+    fn release(&mut self, log: &impl LogView) -> Option<Action<C>> {
+        loop {
+            let notices = self.notices.release(self.committed);
+            if !notices.is_empty() {
+                return Some(Action::Publish(notices));
+            }
+            if let Some((_, connection)) = self.parked.pop_front_if(|(gate, _)| *gate <= self.committed) {
+                return Some(Action::Release(connection, self.committed));
+            }
+            self.wake_up = self.gate();
+            if log.wait_for(self.wake_up?) {
+                return None;
+            }
+            // It has moved meanwhile.
+            self.committed = log.committed_lsn();
+        }
+    }
+
+    /// The position at which the log is to wake the owner; `None` if nothing waits for one.
+    fn gate(&self) -> Option<Lsn> {
+        let parked = self.parked.front().map(|(gate, _)| *gate);
+        parked.into_iter().chain(self.notices.gate()).min()
+    }
+
+    fn assert_nothing_is_forgotten(&self) {
+        let is_awaited = |gate| self.wake_up.is_some_and(|wake_up| wake_up <= gate);
+        assert!(self.is_due || self.gate().is_none_or(is_awaited), "what waits will be looked at again");
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(position: u64) -> Lsn {
-        Lsn::new(position)
-    }
-
-    fn parked(gates: &[(u64, &'static str)]) -> Tick<&'static str> {
-        let mut tick = Tick::default();
-        gates.iter().for_each(|(gate, connection)| tick.park(at(*gate), *connection));
-        tick
-    }
-
-    #[test]
-    fn connections_are_released_in_order_and_not_before_their_gates() {
-        let mut tick = parked(&[(8, "a"), (16, "b"), (8, "c")]);
-        assert_eq!(tick.gate(), Some(at(8)));
-        assert_eq!((tick.release(at(7)), tick.release(at(8)), tick.release(at(8))), (None, Some("a"), None));
-        assert_eq!(tick.gate(), Some(at(16)), "the smaller gate behind it waits");
-        assert_eq!((tick.release(at(16)), tick.release(at(16))), (Some("b"), Some("c")));
-        assert_eq!((tick.gate(), tick.parked()), (None, 0));
-    }
-
-    #[test]
-    fn a_single_writer_writes_by_itself() {
-        assert_eq!(parked(&[]).flusher(true, || true), Flusher::LogThread, "nobody waits");
-        let alone = parked(&[(8, "a")]);
-        assert!(!alone.coalesces());
-        assert_eq!(alone.flusher(true, || true), Flusher::Worker);
-        assert_eq!(alone.flusher(false, || true), Flusher::LogThread, "nothing waits for the disk");
-        assert_eq!(alone.flusher(true, || false), Flusher::LogThread, "somebody writes");
-        let several = parked(&[(8, "a"), (16, "b")]);
-        assert!(several.coalesces());
-        assert_eq!(several.flusher(true, || true), Flusher::LogThread);
-    }
-
-    #[test]
-    fn replies_that_replicas_have_not_acknowledged_in_time_are_taken_out() {
-        let mut tick = parked(&[(8, "a"), (24, "b"), (16, "c")]);
-        assert_eq!(tick.take_overdue(at(16)), ["a", "c"]);
-        assert_eq!((tick.gate(), tick.parked()), (Some(at(24)), 1));
-    }
-}
+mod tests;

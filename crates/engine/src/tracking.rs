@@ -1,4 +1,5 @@
-//! Client tracking (CLIENT TRACKING): clients that cache the keys that they read are told when a key changes.
+//! Client tracking (CLIENT TRACKING): clients that cache the keys that they read are notified when a key
+//! changes.
 //!
 //! ```text
 //! read of a tracking client: lock slot -> read -> remember (key, client) -> unlock
@@ -6,8 +7,8 @@
 //! ```
 //!
 //! This module has the tracking clients, the keys that each may have cached ([`table`]), the prefixes that
-//! they follow, and the invalidations to send ([`invalidations`]). Keys are tracked by name, whatever their
-//! database, as in Redis.
+//! they follow, and the invalidations to send ([`invalidations`]). Keys are tracked by name, in all databases
+//! alike, as in Redis.
 //! Tracking is not exact. A client may get an invalidation for a key that it does not cache, but never misses
 //! one.
 //!
@@ -37,7 +38,7 @@ use parking_lot::RwLock;
 pub(crate) use invalidations::{BY_SERVER, Invalidations};
 use table::Table;
 
-use crate::{clients::Client, interest::Interests};
+use crate::clients::Client;
 
 /// The mode of a client's tracking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +63,17 @@ pub struct Tracker {
     pub noloop: bool,
     /// Whether the client of `redirect` has disconnected.
     redirect_broken: AtomicBool,
+}
+
+impl Tracker {
+    pub(crate) fn new(client: Arc<Client>, redirect: Option<u64>, noloop: bool) -> Tracker {
+        Tracker { client, redirect, noloop, redirect_broken: AtomicBool::new(false) }
+    }
+
+    /// Whether the client that gets the invalidations in its place has disconnected.
+    pub(crate) fn is_redirect_broken(&self) -> bool {
+        self.redirect_broken.load(Relaxed)
+    }
 }
 
 /// All tracking clients, the keys that they may have cached, and their prefixes. See the module
@@ -109,6 +121,53 @@ impl Tracking {
         }
     }
 
+    /// A client tracks from now on, in place of its earlier tracking. `prefixes` are those that it follows.
+    pub(crate) fn enter(&self, tracker: &Arc<Tracker>, prefixes: &[Box<[u8]>]) {
+        let id = tracker.client.id();
+        self.trackers.write().insert(id, tracker.clone());
+        let mut known = self.prefixes.write();
+        for prefix in prefixes {
+            match known.iter_mut().find(|it| it.prefix == *prefix) {
+                Some(it) => it.clients.push(id),
+                None => known.push(Prefix { prefix: prefix.clone(), clients: vec![id] }),
+            }
+        }
+    }
+
+    /// A tracking ends. Entries of the client remain in the table: they have no effect, as no client with
+    /// this id tracks any more.
+    pub(crate) fn leave(&self, tracker: &Arc<Tracker>, prefixes: &[Box<[u8]>]) {
+        let id = tracker.client.id();
+        let mut trackers = self.trackers.write();
+        if trackers.get(&id).is_some_and(|known| Arc::ptr_eq(known, tracker)) {
+            trackers.remove(&id);
+            tracker.client.set_tracking(None);
+        }
+        drop(trackers);
+        self.prefixes.write().retain_mut(|it| {
+            if let Some(position) = it.clients.iter().position(|client| *client == id)
+                && prefixes.contains(&it.prefix)
+            {
+                it.clients.swap_remove(position);
+            }
+            !it.clients.is_empty()
+        });
+    }
+
+    /// A client has read a key of this slot, which is locked.
+    pub(crate) fn remember(
+        &self,
+        slot: SlotId,
+        key: &[u8],
+        tracker: &Tracker,
+        invalidations: &mut Invalidations,
+    ) {
+        let tracks = |id: &u64| self.trackers.read().contains_key(id);
+        if let Some((key, readers)) = self.table.add(slot, key, tracker.client.id(), tracks) {
+            invalidations.forgotten(&key, readers);
+        }
+    }
+
     fn tracker(&self, id: u64) -> Option<Arc<Tracker>> {
         self.trackers.read().get(&id).cloned()
     }
@@ -143,96 +202,5 @@ impl Tracking {
         if !self.trackers.read().is_empty() {
             invalidations.all_changed();
         }
-    }
-}
-
-/// A client's own side of its tracking. Dropping it ends the tracking.
-#[derive(Debug)]
-pub struct ClientTracking {
-    interests: Arc<Interests>,
-    /// Receives the invalidations.
-    pub tracker: Arc<Tracker>,
-    /// Which keys are tracked.
-    pub mode: Mode,
-    /// The prefixes of [`Mode::Broadcast`]: then never empty, as the empty prefix stands for no prefix.
-    pub prefixes: Vec<Box<[u8]>>,
-    /// Whether CLIENT CACHING was called before the present command or transaction.
-    pub caching: bool,
-}
-
-impl ClientTracking {
-    /// Begins to track. If the client already tracks, the new tracking replaces the old one, which must be
-    /// dropped afterwards.
-    pub fn begin(
-        interests: &Arc<Interests>,
-        client: &Arc<Client>,
-        mode: Mode,
-        redirect: Option<u64>,
-        noloop: bool,
-        prefixes: Vec<Box<[u8]>>,
-    ) -> ClientTracking {
-        let redirect_broken = AtomicBool::new(false);
-        let tracker = Arc::new(Tracker { client: client.clone(), redirect, noloop, redirect_broken });
-        let tracking = interests.tracking();
-        tracking.trackers.write().insert(client.id(), tracker.clone());
-        let mut known = tracking.prefixes.write();
-        for prefix in &prefixes {
-            match known.iter_mut().find(|it| it.prefix == *prefix) {
-                Some(it) => it.clients.push(client.id()),
-                None => known.push(Prefix { prefix: prefix.clone(), clients: vec![client.id()] }),
-            }
-        }
-        drop(known);
-        client.set_tracking(Some((redirect, mode == Mode::Broadcast)));
-        interests.tracking_begins();
-        ClientTracking { interests: interests.clone(), tracker, mode, prefixes, caching: false }
-    }
-
-    /// Whether the reads of the present command are to be remembered.
-    pub(crate) fn remembers(&self) -> bool {
-        match self.mode {
-            Mode::Reads => true,
-            Mode::OptIn => self.caching,
-            Mode::OptOut => !self.caching,
-            Mode::Broadcast => false,
-        }
-    }
-
-    /// Remembers that the client has read a key of this slot, which is locked.
-    pub(crate) fn read(&self, slot: SlotId, key: &[u8], invalidations: &mut Invalidations) {
-        let (tracking, id) = (self.interests.tracking(), self.tracker.client.id());
-        let tracks = |id: &u64| tracking.trackers.read().contains_key(id);
-        if let Some((key, readers)) = tracking.table.add(slot, key, id, tracks) {
-            invalidations.forgotten(&key, readers);
-        }
-    }
-
-    /// Whether the client that gets the invalidations in its place has disconnected.
-    pub fn is_redirect_broken(&self) -> bool {
-        self.tracker.redirect_broken.load(Relaxed)
-    }
-}
-
-impl Drop for ClientTracking {
-    fn drop(&mut self) {
-        let tracking = self.interests.tracking();
-        let id = self.tracker.client.id();
-        // Entries of the client remain in the table: they have no effect, as no client with this id tracks
-        // any more.
-        let mut trackers = tracking.trackers.write();
-        if trackers.get(&id).is_some_and(|tracker| Arc::ptr_eq(tracker, &self.tracker)) {
-            trackers.remove(&id);
-            self.tracker.client.set_tracking(None);
-        }
-        drop(trackers);
-        tracking.prefixes.write().retain_mut(|it| {
-            if let Some(position) = it.clients.iter().position(|client| *client == id)
-                && self.prefixes.contains(&it.prefix)
-            {
-                it.clients.swap_remove(position);
-            }
-            !it.clients.is_empty()
-        });
-        self.interests.tracking_ends();
     }
 }

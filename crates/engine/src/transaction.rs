@@ -1,7 +1,7 @@
 //! A transaction being queued: the commands of a client since MULTI.
 //!
 //! This module has the queue, its limits, and the facts that EXEC needs before it begins: slots to lock, room
-//! to ask for. The execution is in `families::transactions`, the checks before a command is queued are in
+//! to ask for. The execution is in `commands::transactions`, the checks before a command is queued are in
 //! `queueing`.
 
 use keyspace::{KeyHash, LIBRARIES_SLOT, slot_of};
@@ -129,7 +129,7 @@ impl Transaction {
         self.any(Flags::DOCUMENTS)
     }
 
-    /// When the transaction can be handed over.
+    /// When the transaction can be offloaded.
     pub fn mobility(&self) -> Mobility {
         self.mobility
     }

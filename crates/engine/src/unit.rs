@@ -30,18 +30,19 @@ use storage::Appender;
 
 use crate::{
     EventClass, Host,
+    client_tracking::ClientTracking,
     event::Events,
     interest::{Change, Interests},
     long_units::HeldSlots,
     stats::WorkerStats,
-    tracking::{ClientTracking, Invalidations},
+    tracking::Invalidations,
 };
 pub use databases::{Databases, Named};
 use known_keys::KnownKeys;
 use locked::Locked;
 pub use locked::Slots;
+pub use locks::LockPolicy;
 pub(crate) use locks::Locks;
-pub use locks::{LockContended, LockPolicy};
 pub(crate) use scratch::{Scratch, UnitAccess};
 use undo::Undo;
 
@@ -288,7 +289,7 @@ impl<'k> Unit<'k> {
         if let Effect::Key { db, key, ref op } = *effect
             && !matches!(op, KeyOp::Put { .. } | KeyOp::Delete)
         {
-            self.bury_expired(db, key);
+            self.remove_if_expired(db, key);
         }
         self.apply_alone(effect)
     }
@@ -301,7 +302,7 @@ impl<'k> Unit<'k> {
     }
 
     #[inline]
-    fn bury_expired(&mut self, db: DbId, key: &[u8]) {
+    fn remove_if_expired(&mut self, db: DbId, key: &[u8]) {
         let hash = self.hash(key);
         let slot = self.locked.slot(hash.slot());
         if slot.has_due(self.as_of_ms)
@@ -362,7 +363,7 @@ impl<'k> Unit<'k> {
     }
 
     fn apply_global_observed(&mut self, op: GlobalOp) -> Applied {
-        self.interests.report_global(op, self);
+        self.interests.report_global(op, |db, key| self.exists(db, key));
         self.interests.tracking().all_changed(self.invalidations);
         let applied = self.change(&Effect::Global(op));
         let affected = |db: DbId| match op {
@@ -481,7 +482,7 @@ impl<'k> Unit<'k> {
 
     /// Removes the expired keys of the locked slot, at most `max`, and as many expired fields of hashes.
     /// Returns the number of keys removed for their own deadline.
-    pub(crate) fn bury_due(&mut self, max: usize) -> usize {
+    pub(crate) fn remove_due(&mut self, max: usize) -> usize {
         let (mut due, mut due_fields) = (Vec::new(), Vec::new());
         match &mut self.locked {
             Locked::One(slot) => {

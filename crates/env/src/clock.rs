@@ -18,6 +18,12 @@ pub trait Clock: Send + Sync + 'static {
 
     /// Microseconds since an arbitrary origin; never decreases.
     fn monotonic_us(&self) -> u64;
+
+    /// As [`Clock::monotonic_us`], with another origin, and it also counts while the machine is suspended:
+    /// for promises to other machines.
+    fn boot_us(&self) -> u64 {
+        self.monotonic_us()
+    }
 }
 
 /// The machine's clocks.
@@ -34,6 +40,10 @@ impl Clock for RealClock {
 
     fn monotonic_us(&self) -> u64 {
         MONOTONIC_ORIGIN.get_or_init(Instant::now).elapsed().as_micros() as u64
+    }
+
+    fn boot_us(&self) -> u64 {
+        crate::process::boot_us()
     }
 }
 

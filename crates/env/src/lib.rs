@@ -26,6 +26,7 @@ mod mapping;
 pub mod process;
 mod real;
 pub mod sim;
+pub mod stream;
 #[cfg(test)]
 mod testing;
 pub mod thread;

@@ -35,7 +35,10 @@ pub struct DirLock {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process holds the lock.
-    #[error("{} is held by {}: a directory serves one server at a time", path.display(), holder(*pid))]
+    #[error(
+        "{} is held by {}: a directory serves one server at a time. Stop it, or name another directory with --dir",
+        path.display(), holder(*pid)
+    )]
     Held {
         /// The process that wrote the lock file, if it could be read.
         pid: Option<u32>,

@@ -360,7 +360,7 @@ impl SlotState {
         (applied, Deadlines { old, new })
     }
 
-    /// An entry is no longer at its key: frees it, unless somebody is still busy with it.
+    /// An entry is no longer at its key: frees it, unless a capture still reads it.
     #[inline]
     fn retire(&mut self, db: DbId, entry: Entry, freed: &mut Freed) {
         match self.capture_mut() {

@@ -61,7 +61,7 @@ const HEAD_BYTES: usize = 15;
 /// Strings above this size go into the stream in pieces of it.
 const STRING_PIECE_BYTES: usize = if cfg!(test) { 1000 } else { 1 << 20 };
 
-/// Captures a range of slots. See the module documentation.
+/// Captures a range of slots, in short steps.
 pub struct Capture<'k> {
     keyspace: &'k Keyspace,
     /// The slot to go on with, and the last one.
@@ -71,7 +71,7 @@ pub struct Capture<'k> {
     is_in_slot: bool,
     /// Its long lists that are not captured.
     lists: VecDeque<SharedList>,
-    /// Bytes copied because they were about to change, and not asked for yet.
+    /// Bytes copied because they were about to change, and not reported yet.
     copied_bytes: u64,
     /// Bytes that did not fit into the chunk before.
     carried: Vec<u8>,
@@ -234,7 +234,7 @@ impl<'k> Capture<'k> {
 }
 
 impl Drop for Capture<'_> {
-    /// A capture that is given up leaves nothing behind, and keeps nobody waiting.
+    /// An abandoned capture leaves no state in its slot, and holds the lock only for a short time.
     fn drop(&mut self) {
         if !self.is_in_slot {
             return;

@@ -6,8 +6,8 @@
 //! What it is not: commands. Whether a change is allowed was decided before its effect was made.
 //!
 //! ```text
-//! entry: header | key | packed form          element, element, ...     one allocation with the key
-//! entry: header | key | address of a Big --> LongList, FieldMap, ...   once a limit of `PackedLimits` is passed
+//! entry: header | key | packed form          element, element, ...    one allocation with the key
+//! entry: header | key | address of a Big --> LongList, FieldMap, ...  above a limit of `PackedLimits`
 //! ```
 //!
 //! Invariants

@@ -2,7 +2,8 @@
 //! kept in the log.
 //!
 //! ```text
-//! effect -> LIBRARIES_SLOT, under its lock: `ahead` -- LSN noted --> `published` -> the server, which puts them in force
+//! effect -> LIBRARIES_SLOT, under its lock: `ahead` -- LSN noted --> `published`
+//!        -> the server, which puts them in force
 //! ```
 //!
 //! What it is: names and values, the set that holds now, and the effects on it.
@@ -21,6 +22,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
 
 use crate::apply::Applied;
@@ -82,12 +84,19 @@ impl DataSettings {
 pub(crate) struct DataSettingsShelf {
     /// The state after all effects. Changed under the lock of the slot.
     ahead: Mutex<Arc<DataSettings>>,
-    published: RwLock<Arc<DataSettings>>,
+    /// With the record that they are in.
+    published: RwLock<(Arc<DataSettings>, Lsn)>,
 }
 
 impl Keyspace {
     /// The settings as records in the log have made them. The same `Arc` as before: nothing has changed.
     pub fn data_settings(&self) -> Arc<DataSettings> {
+        self.data_settings.published.read().0.clone()
+    }
+
+    /// [`Keyspace::data_settings`], with the record that they are in: the last one, or a later one of their
+    /// slot.
+    pub fn data_settings_and_lsn(&self) -> (Arc<DataSettings>, Lsn) {
         self.data_settings.published.read().clone()
     }
 }
@@ -128,16 +137,14 @@ impl SlotGuard<'_> {
     #[cold]
     pub(crate) fn publish_data_settings(&self) {
         let ahead = self.data_settings();
-        if !Arc::ptr_eq(&ahead, &self.keyspace.data_settings.published.read()) {
-            *self.keyspace.data_settings.published.write() = ahead;
+        if !Arc::ptr_eq(&ahead, &self.keyspace.data_settings.published.read().0) {
+            *self.keyspace.data_settings.published.write() = (ahead, self.last_lsn());
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use lsn::Lsn;
-
     use super::*;
     use crate::{AccessClock, Capture, Freed, GlobalOp, Loader, Options, SlotId};
 
@@ -160,6 +167,7 @@ mod tests {
             guard.data_settings().get(b"ack-replicas") == Some(b"2") && keyspace.data_settings().is_empty()
         );
         guard.set_last_lsn(Lsn::new(7));
+        assert_eq!(keyspace.data_settings_and_lsn().1, Lsn::new(7));
         let published = keyspace.data_settings();
         assert_eq!(published.get(b"ack-replicas"), Some(&b"2"[..]));
         guard.set_last_lsn(Lsn::new(9));

@@ -143,7 +143,7 @@ impl SlotGuard<'_> {
 
 impl Keyspace {
     /// The digest of all keys of all databases, expired ones included, and of all libraries and settings.
-    /// Locks one slot at a time: exact when nobody writes.
+    /// Locks one slot at a time: exact while no thread writes.
     pub fn digest(&self) -> Digest {
         let slots = self.occupied.members(SlotId::FIRST, SlotId::LAST).map(|slot| self.lock(slot).digest());
         let published = self.libraries();

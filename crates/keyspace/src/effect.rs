@@ -1,4 +1,4 @@
-//! Effects: the only way data changes, and what a log record carries.
+//! Effects: the only way data changes, and the content of log records.
 //!
 //! What it is: deterministic changes (after-images or operations on one key, absolute expiry times) and their
 //! compact encoding. Applying the same effects in the same order gives the same data: live, in recovery, on a
@@ -65,7 +65,7 @@
 //! | 0x64 | StreamSetHead | db, key bytes, head |
 //! | 0x65 | StreamPutGroup | db, key bytes, group bytes, last id, entries read plus 1, or 0 if unknown |
 //! | 0x66 | StreamDropGroup | db, key bytes, group bytes |
-//! | 0x67 | StreamPutConsumer | db, key bytes, group bytes, consumer bytes, seen in Unix ms, active in Unix ms plus 1, or 0 if never |
+//! | 0x67 | StreamPutConsumer | db, key bytes, group bytes, consumer bytes, seen, active |
 //! | 0x68 | StreamDropConsumer | db, key bytes, group bytes, consumer bytes |
 //! | 0x69 | StreamPend | db, key bytes, group bytes, consumer bytes, deliveries |
 //! | 0x6a | StreamUnpend | db, key bytes, group bytes, ids |
@@ -81,7 +81,7 @@
 //!
 //! An id of a stream is two numbers, ms and seq; a head is the last id, the highest deleted id and the number
 //! of entries ever added; `ids` are their number and each of them; a delivery is an id, a time in Unix ms and
-//! a count.
+//! a count. A consumer was seen and active at times in Unix ms; the second is plus 1, or 0 if it never was.
 
 mod codec;
 mod items;
@@ -98,7 +98,7 @@ use crate::id::DbId;
 use crate::libraries::LIBRARIES_KEY;
 use crate::value::Value;
 
-/// One deterministic change. See the module documentation for what applying does.
+/// One deterministic change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect<'a> {
     /// Changes the value of a key.
@@ -398,7 +398,7 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Whether it can make a key hold something that somebody waits for, where there was nothing before.
+    /// Whether it can create the value, or add the elements, that a blocked client waits for.
     #[inline]
     pub const fn fills(&self) -> bool {
         let Effect::Key { op, .. } = self else { return matches!(self, Effect::Move { .. }) };

@@ -169,7 +169,7 @@ impl Entry {
         let (kind, expire_at_ms, stamp) = (old.kind() | BIG, old.expire_at_ms(), old.stamp());
         let fresh = Entry::with_kind(kind, old.key(), &[0; ADDRESS], expire_at_ms, stamp);
         let address = Box::into_raw(Box::new(big));
-        // SAFETY: the payload of the fresh entry has the size of an address and nobody else has seen it.
+        // SAFETY: the payload of the fresh entry has the size of an address and no other code has seen it.
         unsafe { write_unaligned(fresh.base, fresh.as_ref().shape().value_offset(), address) };
         *self = fresh;
     }
@@ -253,7 +253,7 @@ impl Entry {
         let old = self.as_ref();
         let shape = old.shape();
         if key.len() == shape.key_len {
-            // SAFETY: the key is in bounds of the allocation, which this owns and nobody else borrows.
+            // SAFETY: the key is in bounds of the allocation, which `self` owns and no reference borrows.
             unsafe {
                 let place = self.base.add(shape.key_offset());
                 place.copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());

@@ -1,8 +1,8 @@
 //! Sampling: a random key, and the best of a few random keys for eviction.
 //!
 //! What it is: Redis' approximation of LRU, LFU and TTL order without any list through the entries.
-//! What it is not: the eviction itself. The caller logs and applies a Delete of the candidate, like any other
-//! effect is made.
+//! What it is not: the eviction itself. The caller logs and applies a Delete of the candidate, as it does
+//! with any other effect.
 //!
 //! A sample is a random occupied slot and a random entry of it. Slots of different size make this uneven: an
 //! entry of a slot with many entries comes up less often. Without hash tags slots are about the same size.

@@ -11,7 +11,7 @@ use crate::table::Table;
 /// Entries from this size on are not freed under the lock.
 const LAZY_BYTES_MIN: usize = 64 << 10;
 
-/// Detached memory. See the module documentation.
+/// Memory that effects detached. Dropping it frees the memory.
 #[derive(Default)]
 pub struct Freed {
     entries: Vec<Entry>,

@@ -24,7 +24,7 @@ use crate::totals::Totals;
 /// How a keyspace is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Seeds the positions of keys in the tables. Random in a server, so that nobody can choose keys that
+    /// Seeds the positions of keys in the tables. Random in a server, so that no client can choose keys that
     /// collide.
     pub hash_seed: u64,
 }
@@ -155,12 +155,12 @@ impl Keyspace {
         SlotGuard::new(self, slot, self.slot(slot).state.lock())
     }
 
-    /// Locks a slot, unless it is locked: in any order, because it waits for nobody.
+    /// Locks a slot, unless it is locked: in any order, because it never waits.
     pub fn try_lock(&self, slot: SlotId) -> Option<SlotGuard<'_>> {
         Some(SlotGuard::new(self, slot, self.slot(slot).state.try_lock()?))
     }
 
-    /// Locks a slot, unless somebody else keeps it locked for so long. To lock several, ascend.
+    /// Locks a slot, unless another thread keeps it locked for so long. To lock several, ascend.
     pub fn try_lock_for(&self, slot: SlotId, patience: Duration) -> Option<SlotGuard<'_>> {
         Some(SlotGuard::new(self, slot, self.slot(slot).state.try_lock_for(patience)?))
     }
@@ -178,23 +178,23 @@ impl Keyspace {
         LockedSlots::new(SlotId::all().map(|slot| self.lock(slot)).collect())
     }
 
-    /// Number of keys of a database, expired ones included. Takes no lock; exact when nobody writes.
+    /// Number of keys of a database, expired ones included. Takes no lock; exact while no thread writes.
     pub fn len(&self, db: DbId) -> u64 {
         self.totals.keys(db)
     }
 
-    /// Whether no database has a key. Takes no lock; exact when nobody writes.
+    /// Whether no database has a key. Takes no lock; exact while no thread writes.
     pub fn is_empty(&self) -> bool {
         self.occupied.first_from(SlotId::FIRST).is_none()
     }
 
-    /// Number of keys of a database that have a deadline. Takes no lock; exact when nobody writes.
+    /// Number of keys of a database that have a deadline. Takes no lock; exact while no thread writes.
     pub fn expiring_len(&self, db: DbId) -> u64 {
         self.totals.expiring(db)
     }
 
     /// Bytes of memory of all keys: buckets, entries, expiry indexes; not the fixed size of the keyspace
-    /// itself (about 1 MiB). Takes no lock; exact when nobody writes.
+    /// itself (about 1 MiB). Takes no lock; exact while no thread writes.
     pub fn bytes(&self) -> u64 {
         self.totals.bytes()
     }

@@ -10,7 +10,7 @@
 //! Invariants
 //! - An entry is only reachable through the locked slot that its key hashes to.
 //! - Several slots are locked in ascending order only (see `slot`).
-//! - Applying the same effects in the same order gives the same data, whatever the hash seed.
+//! - Applying the same effects in the same order gives the same data with every hash seed.
 //! - Expired entries stay until a Delete is applied, and are absent for every read meanwhile.
 //! - The path of one key allocates nothing but the entry, and buckets when a table grows.
 //!

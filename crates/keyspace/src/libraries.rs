@@ -1,7 +1,7 @@
 //! Libraries: the functions that clients have loaded, by name.
 //!
 //! ```text
-//! effect -> slot 0, under its lock: `Shelf::ahead` -- LSN noted --> `Shelf::published` -> calls, without locks
+//! effect -> slot 0, under its lock: `Shelf::ahead` -- LSN noted --> `Shelf::published` -> lock-free calls
 //! ```
 //!
 //! What it is: immutable sets of libraries, the set that holds now, and the effects on it.

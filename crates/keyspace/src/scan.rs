@@ -1,7 +1,7 @@
 //! SCAN: walking a database bit by bit while it changes.
 //!
-//! What it is: a walk in the order of (slot, `h16`), locking one slot at a time or through slots that are all
-//! locked, whose only state is the cursor.
+//! What it is: a walk in the order of (slot, `h16`). It locks one slot at a time, or gets slots that are all
+//! locked; its only state is the cursor.
 //! What it is not: a snapshot. Keys that come or go during the scan may or may not be seen.
 //!
 //! # Why every key is seen exactly once

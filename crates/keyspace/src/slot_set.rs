@@ -1,8 +1,8 @@
 //! A set of slots that is read without locks: one bit per slot, 2 KiB.
 //!
 //! What it is: the index that lets SCAN, sampling and expiry skip slots that have nothing for them.
-//! What it is not: the truth. A bit is changed under the lock of its slot; who reads it without that lock may
-//! see the slot as it was a moment ago.
+//! What it is not: the truth. A bit is changed under the lock of its slot; a reader without that lock may see
+//! an earlier state of the slot.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -36,7 +36,7 @@ pub(crate) const BUCKET_BYTES: usize = size_of::<Bucket>();
 /// How many buckets ahead `drain` loads entries.
 const DRAIN_AHEAD: usize = 2;
 
-/// The hash table of one slot and database. See the module documentation.
+/// The hash table of one slot and database: it owns their entries.
 pub(crate) struct Table {
     buckets: Box<[Bucket]>,
     len: u32,

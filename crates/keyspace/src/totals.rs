@@ -1,13 +1,13 @@
 //! Totals over all slots: keys and expiring keys per database, bytes.
 //!
-//! What it is: counters that threads add to without meeting each other, and that are summed when asked for.
+//! What it is: counters to which threads add without contention, and which are summed on request.
 //! What it is not: exact while writers run. A sum may miss or include each change that happens meanwhile; it
-//! is exact when nobody writes.
+//! is exact while no thread writes.
 //!
 //! Invariants
-//! - Keys are counted when the slot is unlocked that they are in, so a reader of a sum and then of the end of
-//!   the log has seen nothing behind that: no key of a unit that has not ended, and perhaps will be undone.
-//!   Bytes are counted at once: they are memory, whether the unit is undone or not.
+//! - Keys are counted when their slot is unlocked. So a reader that takes a sum, and then the end of the log,
+//!   has counted no key of a later record, and none of a unit that still runs and may be undone. Bytes are
+//!   counted at once: they are memory, whether the unit is undone or not.
 //! - Every thread adds to one stripe; stripes hold wrapping parts that may be negative, only their sum means
 //!   something.
 

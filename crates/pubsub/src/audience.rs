@@ -6,8 +6,8 @@
 use hashbrown::HashTable;
 
 use crate::{
-    local::SubscriberId,
     members::{Lists, Members},
+    subscriber_id::SubscriberId,
     topic::{Name, Topic},
 };
 

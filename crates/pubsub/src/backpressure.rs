@@ -12,10 +12,10 @@
 //! for how long.
 //!
 //! Invariants
-//! - A minority that is behind delays nobody: at least half of a message's subscribers must be behind. Half
-//!   suffices because one of two workers may get less processor time than the other; then all of its
+//! - A minority that is behind delays no publisher: at least half of a message's subscribers must be behind.
+//!   Half suffices because one of two workers may get less processor time than the other; then all of its
 //!   subscribers are behind and none of the other's.
-//! - A single subscriber that is behind delays nobody, unless it is the only one.
+//! - A single subscriber that is behind delays no publisher, unless it is the only one.
 //! - The check costs a publisher one more word of a topic that it has read anyway.
 
 use smallvec::SmallVec;

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use wire::{Protocol, ReplyWriter};
 
-use crate::{hub::Kind, topic::Topic};
+use crate::{kind::Kind, topic::Topic};
 
 /// A larger buffer is freed when the batch is cleared.
 const BYTES_KEPT_MAX: usize = 64 << 10;

@@ -8,31 +8,13 @@ use std::sync::{
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 use wire::glob;
 
-use crate::{index::Index, local::Local, mailbox::Inbox, patterns::Patterns, topic::Name, waiting::Waiting};
+use crate::{index::Index, kind::Kind, mailbox::Inbox, patterns::Patterns, topic::Name, waiting::Waiting};
 
 /// The greatest number of workers.
 pub const WORKERS_MAX: usize = 128;
 
 /// The prefix of keyspace notification channels.
 const KEY_CHANNELS: &[u8] = b"__key";
-
-/// The kind of a subscription.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A channel by its name.
-    Channel,
-    /// All channels whose names match a pattern.
-    Pattern,
-    /// A shard channel; these have a name space of their own.
-    Shard,
-    /// A durable channel by its name. Its messages come from the log; none are published through the hub.
-    Log,
-}
-
-impl Kind {
-    /// All kinds, in the order of their discriminants.
-    pub const ALL: [Kind; 4] = [Kind::Channel, Kind::Pattern, Kind::Shard, Kind::Log];
-}
 
 /// The state of pub/sub shared by all workers.
 #[derive(Debug)]
@@ -67,14 +49,10 @@ impl Hub {
         })
     }
 
-    /// Makes the local part of a worker. To be called once per worker.
-    pub fn local(self: &Arc<Self>, worker: usize) -> Local {
-        Local::new(self.clone(), worker)
-    }
-
-    /// Sets the function that wakes a worker, which must then call [`Local::deliver`]. It is woken when
-    /// messages arrive for it, and, while it waits (see [`Local::begin_waiting`]), when its reason to wait
-    /// may have ended. `wake` is called by any worker and must not block.
+    /// Sets the function that wakes a worker, which must then call
+    /// [`Local::deliver`](crate::Local::deliver). It is woken when messages arrive for it, and, while it
+    /// waits (see [`Local::begin_waiting`](crate::Local::begin_waiting)), when its reason to wait may have
+    /// ended. `wake` is called by any worker and must not block.
     pub fn listen(&self, worker: usize, wake: impl Fn() + Send + Sync + 'static) {
         self.inboxes[worker].listen(Box::new(wake));
     }

@@ -39,8 +39,7 @@ impl Index {
             }
             let topic = Topic::new(*name);
             topic.presence().enter(worker);
-            // The new topic is inserted with its first subscriber counted, so no topic is found that nobody
-            // will retire.
+            // The worker enters before the topic is inserted: a topic without workers is never retired.
             if topics.try_insert(topic.clone(), ()).is_ok() {
                 return topic;
             }

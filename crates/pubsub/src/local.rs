@@ -20,9 +20,11 @@ use crate::{
     backpressure::Backpressure,
     batch::Batch,
     delivery::Delivery,
-    hub::{Hub, Kind},
+    hub::Hub,
+    kind::Kind,
     memberships::Memberships,
     presence::WorkerSet,
+    subscriber_id::SubscriberId,
     topic::{Name, Topic},
 };
 use fan_out::FanOut;
@@ -35,21 +37,6 @@ const COPIED_BYTES_MAX: usize = 16 << 20;
 /// A subscriber with more subscriptions is never counted as behind, because counting visits each of its
 /// topics.
 const COUNTED_SUBSCRIPTIONS_MAX: usize = 1024;
-
-/// A subscriber of a worker. Valid from [`Local::join`] until [`Local::leave`] returns `true`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SubscriberId(u32);
-
-impl SubscriberId {
-    fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    #[cfg(all(test, not(loom)))]
-    pub(crate) fn numbered(number: u32) -> SubscriberId {
-        SubscriberId(number)
-    }
-}
 
 #[derive(Debug)]
 struct Subscriber {
@@ -98,6 +85,13 @@ pub struct Local {
     /// Batches from other workers, not delivered yet.
     arrived: VecDeque<Batch>,
     fan_out: FanOut,
+}
+
+impl Hub {
+    /// Makes the local part of a worker. To be called once per worker.
+    pub fn local(self: &Arc<Self>, worker: usize) -> Local {
+        Local::new(self.clone(), worker)
+    }
 }
 
 impl Local {

@@ -111,7 +111,7 @@ mod tests {
     use std::sync::{Arc, atomic::AtomicU32};
 
     use super::*;
-    use crate::hub::Kind;
+    use crate::kind::Kind;
 
     fn batch(payload: &[u8]) -> Batch {
         let mut batch = Batch::default();

@@ -6,7 +6,7 @@
 //!   returned.
 //! - A list belongs to one topic and holds at least two members.
 
-use crate::local::SubscriberId;
+use crate::subscriber_id::SubscriberId;
 
 /// A list with more capacity than this is shrunk when it is mostly empty.
 const CAPACITY_KEPT_MAX: usize = 64;

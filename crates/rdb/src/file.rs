@@ -37,29 +37,17 @@ const VERSION_EXPIRING_FIELDS: u16 = 12;
 /// First version with the time of a stream consumer's last delivery.
 const VERSION_ACTIVE_TIMES: u16 = 11;
 
-/// Codes in the place of a type number.
-pub(crate) mod opcodes {
-    pub(super) const SLOT_IMPORT: u8 = 243;
-    pub(super) const SLOT_INFO: u8 = 244;
-    pub(crate) const FUNCTION: u8 = 245;
-    pub(super) const FUNCTION_PRE_GA: u8 = 246;
-    pub(super) const MODULE_AUX: u8 = 247;
-    pub(super) const IDLE_TIME: u8 = 248;
-    pub(super) const FREQUENCY: u8 = 249;
-    pub(super) const AUX: u8 = 250;
-    pub(super) const RESIZE_DB: u8 = 251;
-    pub(super) const EXPIRE_TIME_MS: u8 = 252;
-    pub(super) const EXPIRE_TIME: u8 = 253;
-    pub(super) const SELECT_DB: u8 = 254;
-    pub(super) const END: u8 = 255;
-}
-
 /// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It does not begin like an RDB file.
     #[error("this is no RDB file: it does not begin with REDIS or VALKEY and a version")]
     NotRdb,
+    /// It begins like an append only file.
+    #[error(
+        "this is no RDB file. Is it an append only file? Use dump.rdb, or copy the running server with --from"
+    )]
+    AppendOnly,
     /// It is newer than this reader.
     #[error(
         "the file is of {server} RDB version {version}; up to {FILE_VERSION_MAX} of Redis and {FILE_VERSION_VALKEY} of Valkey can be read"

@@ -31,6 +31,7 @@ mod file;
 mod input;
 mod libraries;
 mod lzf;
+mod opcodes;
 mod payload;
 mod stream;
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! DUMP payloads of function libraries: for each the opcode used in files and its source, then the footer of
 //! payloads.
 
-use crate::file::opcodes;
 use crate::input::{Input, Reader};
+use crate::opcodes;
 use crate::payload;
 use crate::writer::Writer;
 use crate::{Error, PayloadError};
@@ -14,7 +14,7 @@ pub enum LibrariesError {
     #[error(transparent)]
     Payload(#[from] PayloadError),
     /// The payload contains other data.
-    #[error("something is no library")]
+    #[error("something is not a library")]
     NoLibrary,
 }
 

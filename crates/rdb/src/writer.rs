@@ -1,8 +1,7 @@
 //! Encodes values in the plain forms that every version in use reads: nothing packed or compressed, integers
 //! as strings. These are not the smallest encodings.
 
-use crate::file::opcodes;
-use crate::types;
+use crate::{opcodes, types};
 
 /// A sink of encoded bytes. Implementations keep an error until the end, so that encoding itself cannot fail.
 pub trait Output {

@@ -11,10 +11,11 @@ use env::{DirLock, RealDisk};
 
 /// Names that a data directory can have before it has a control file, or after that is lost; in the latter
 /// case the start reports the problem.
-const OWN: [&str; 12] = [
+const OWN: [&str; 14] = [
     DirLock::NAME,
     "control",
     "replication.json",
+    "group.json",
     "settings.toml",
     "snapshots",
     "documents",
@@ -23,6 +24,7 @@ const OWN: [&str; 12] = [
     "import-unfinished",
     "restore-unfinished",
     "backup.json",
+    "backup-unfinished",
     "recovery-report.json",
 ];
 /// Prefixes and suffixes of further such names.
@@ -102,6 +104,8 @@ mod tests {
             "log-0000000000000000.seg",
             "control.tmp",
             "settings.toml",
+            "backup-unfinished",
+            "control.2",
         ] {
             assert!(is_own(OsStr::new(own)), "{own}");
         }

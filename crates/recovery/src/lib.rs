@@ -16,6 +16,8 @@
 #![forbid(unsafe_code)]
 
 pub mod data_directory;
+mod error;
+pub mod group_state;
 mod load;
 pub mod offline;
 pub mod opening;
@@ -25,6 +27,8 @@ pub mod recover;
 pub mod replay;
 pub mod replication_state;
 pub mod salvage;
+mod sealed_json;
 pub mod snapshot_task;
+mod source;
 pub mod unfinished;
 pub mod unix_time;

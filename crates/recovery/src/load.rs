@@ -22,13 +22,14 @@ use env::Disk;
 use keyspace::{AccessClock, Effect, KeyOp, Keyspace, LoadError, Loader, Scope, SlotId, slot_of};
 use lsn::Lsn;
 use storage::{
-    Error, Recovery,
+    Error, Recovery, SnapshotDamage,
     snapshot::{self, ReadBuffers, Run, SnapshotInfo, SnapshotReader},
 };
 
 use crate::{
+    error::{RecoverError, Remedy},
     progress::LoadProgress,
-    recover::{Mode, RecoverError, Remedy},
+    source::Mode,
 };
 
 /// The state that was loaded from a snapshot, before the replay.
@@ -107,13 +108,19 @@ pub(crate) fn load_base(
 }
 
 /// As [`load_base`] with [`Mode::Newest`], but without loading: returns where the replay begins. The chunks
-/// of a snapshot are verified by `snapshot::check`.
+/// of a snapshot are verified by `snapshot::check`; `damaged` is what it has found.
 pub(crate) fn rehearse_base(
     recovery: &mut Recovery,
     (disk, dir): (&dyn Disk, &Path),
+    damaged: Option<&SnapshotDamage>,
     progress: &LoadProgress,
 ) -> Result<Lsn, RecoverError> {
-    let opened = open_base(recovery, (disk, dir), Mode::Newest, progress, |_, info| Ok(info.begin_lsn))?;
+    let opened = open_base(recovery, (disk, dir), Mode::Newest, progress, |_, info| {
+        match damaged.filter(|damaged| damaged.begin_lsn == info.begin_lsn) {
+            Some(damaged) => Err(Error::SnapshotCorrupt(Box::new(damaged.clone())).into()),
+            None => Ok(info.begin_lsn),
+        }
+    })?;
     Ok(opened.unwrap_or(recovery.start()))
 }
 
@@ -140,7 +147,7 @@ fn open_base<T>(
     opened().map_err(|error| match error {
         RecoverError::Storage(Error::SnapshotCorrupt(damage)) => {
             let base = older_base(recovery, (disk, dir), begin_lsn);
-            RecoverError::Snapshot { damage, way_out: Remedy::new(dir, base) }
+            RecoverError::Snapshot { damage, remedy: Remedy::new(dir, base) }
         }
         other => other,
     })

@@ -154,17 +154,28 @@ impl ProgressBars {
 }
 
 impl Stage {
+    /// Its name, in progress bars and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Waiting => "waiting for the source",
+            Stage::Recovering => "recovering",
+            Stage::Verifying => "verifying",
+            Stage::Importing => "importing",
+            Stage::Exporting => "exporting",
+            Stage::Comparing => "comparing",
+            Stage::Copying => "copying",
+            Stage::Receiving => "receiving",
+            Stage::Writing => "writing",
+        }
+    }
+
     fn bar(self) -> ProgressBar {
         match self {
-            Stage::Waiting => ProgressBar::of_waiting("waiting for the source"),
-            Stage::Recovering => ProgressBar::new("recovering"),
-            Stage::Verifying => ProgressBar::new("verifying"),
-            Stage::Importing => ProgressBar::new("importing"),
-            Stage::Exporting => ProgressBar::of_keys("exporting"),
-            Stage::Comparing => ProgressBar::new("comparing"),
-            Stage::Copying => ProgressBar::new("copying"),
-            Stage::Receiving => ProgressBar::of_unknown("receiving"),
-            Stage::Writing => ProgressBar::of_slots("writing"),
+            Stage::Waiting => ProgressBar::of_waiting(self.name()),
+            Stage::Exporting => ProgressBar::of_keys(self.name()),
+            Stage::Receiving => ProgressBar::of_unknown(self.name()),
+            Stage::Writing => ProgressBar::of_slots(self.name()),
+            _ => ProgressBar::new(self.name()),
         }
     }
 }

@@ -5,59 +5,28 @@
 //! load-0..n: runs of the snapshot's chunks (see `load`)      then the log behind it (see `replay::split`)
 //! ```
 
-mod error;
-
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 use documents::Documents;
-use env::{Clock, Disk, Entropy};
+use env::Disk;
 use keyspace::{AccessClock, Keyspace};
 use lsn::Lsn;
-use storage::{Chains, Log, LogOptions, Mirror, Recovery, snapshot};
+use storage::{Chains, Log, Mirror, Recovery, SnapshotDamage, snapshot};
 
-pub use self::error::DOCUMENTS_REMEDY;
-pub use self::error::{RecoverError, Remedy};
+pub use crate::{
+    error::{DOCUMENTS_REMEDY, RecoverError, Remedy},
+    source::{Mode, Source},
+};
 use crate::{
     load::{is_whole_log, load_base, rehearse_base},
+    opening::{require_documents, require_together},
     progress::LoadProgress,
-    replay::split::{Target, rehearse_replay, replay_here, replay_in_parallel},
+    replay::{
+        settings::replay_settings,
+        split::{Target, rehearse_replay, replay_here, replay_in_parallel},
+    },
     salvage::salvage,
 };
-
-/// The starting point of a recovery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
-    /// The newest snapshot. Damage is refused.
-    #[default]
-    Newest,
-    /// The snapshot that begins here, or the log alone if it begins here and holds everything. Newer
-    /// snapshots are assumed to be damaged and set aside. Other damage is refused.
-    From(Lsn),
-    /// All data that is not damaged, in a server that is read-only until the operator has accepted the loss:
-    /// see `salvage`. Not for [`load`].
-    Force,
-}
-
-/// The source and options of a recovery.
-pub struct Source<'a> {
-    /// The disk.
-    pub disk: Arc<dyn Disk>,
-    /// The directory of the log.
-    pub dir: &'a Path,
-    /// The options of the log afterwards.
-    pub options: LogOptions,
-    /// The clock. Entries that have expired meanwhile are kept, invisible, until a delete is logged.
-    pub clock: Arc<dyn Clock>,
-    /// Randomness, for the id of a new log.
-    pub entropy: &'a dyn Entropy,
-    /// Threads that apply; 0 applies on the calling thread, for simulations.
-    pub appliers: usize,
-    /// The starting point.
-    pub mode: Mode,
-    /// The document databases as opened from their files, to which the log's later changes are applied;
-    /// `None`: document changes are skipped.
-    pub documents: Option<&'a Documents>,
-}
 
 /// The destination of a recovery.
 #[derive(Clone, Copy)]
@@ -107,6 +76,23 @@ pub fn recover_mirror(
     let chains = recovery.take_chains();
     let (log, mirror) = recovery.finish_as_mirror(clock)?;
     Ok((log, mirror, chains))
+}
+
+/// As [`recover_mirror`], for a witness: it keeps the log and no memory, so the log needs no snapshot, and
+/// only settings of the data come into `keyspace`. [`Source::mode`], [`Source::appliers`] and
+/// [`Source::documents`] mean nothing here.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_witness(
+    source: Source<'_>,
+    keyspace: &Keyspace,
+    progress: &LoadProgress,
+) -> Result<(Log, Mirror), RecoverError> {
+    let mut recovery = Recovery::open(source.disk, source.dir, source.options, source.entropy)?;
+    recovery.without_state();
+    replay_settings(&mut recovery, keyspace, progress)?;
+    Ok(recovery.finish_as_mirror(source.clock)?)
 }
 
 /// Recovers without the damaged parts; without damage, an ordinary recovery.
@@ -188,7 +174,7 @@ pub(crate) fn load_opened(
 
 /// As [`load_opened`] with [`Mode::Newest`], to check whether that would succeed: every record to be replayed
 /// is decoded, and document databases change in memory, but no keys are kept. `documents` must not be used
-/// afterwards.
+/// afterwards. The chunks of snapshots are not read: `damaged` is the damage that a check has found there.
 ///
 /// # Errors
 /// [`RecoverError`].
@@ -196,40 +182,22 @@ pub fn rehearse(
     recovery: &mut Recovery,
     (disk, dir): (&dyn Disk, &Path),
     documents: &Documents,
+    damaged: Option<&SnapshotDamage>,
     progress: &LoadProgress,
 ) -> Result<(), RecoverError> {
-    let begin = rehearse_base(recovery, (disk, dir), progress)?;
+    let begin = rehearse_base(recovery, (disk, dir), damaged, progress)?;
     require_documents(recovery, begin, Some(documents))?;
     rehearse_replay(recovery, documents, progress)?;
     require_together(recovery, begin, Some(documents))
 }
 
-/// Refuses to continue without the document files if they existed and the log from `begin` on does not hold
-/// all documents.
+/// As [`recover_witness`], to check whether that would succeed. `recovery` must be newly opened.
 ///
 /// # Errors
-/// [`RecoverError::NoDocuments`].
-pub fn require_documents(
-    recovery: &Recovery,
-    begin: Lsn,
-    documents: Option<&Documents>,
-) -> Result<(), RecoverError> {
-    let is_saved = documents.is_none_or(Documents::is_saved);
-    let are_missing = !is_saved && recovery.has_documents() && begin > Lsn::ZERO;
-    if are_missing { Err(RecoverError::NoDocuments { begin }) } else { Ok(()) }
-}
-
-/// Refuses document files whose state does not lie within the log replayed from `begin` on.
-fn require_together(
-    recovery: &Recovery,
-    begin: Lsn,
-    documents: Option<&Documents>,
-) -> Result<(), RecoverError> {
-    let end = recovery.tail().map_or(begin, |tail| tail.end);
-    match documents.and_then(Documents::replay_from) {
-        Some(saved) if saved < begin || saved > end => Err(RecoverError::Apart { saved, begin, end }),
-        _ => Ok(()),
-    }
+/// [`RecoverError`].
+pub fn rehearse_witness(recovery: &mut Recovery, progress: &LoadProgress) -> Result<(), RecoverError> {
+    recovery.without_state();
+    replay_settings(recovery, &Keyspace::new(keyspace::Options { hash_seed: 0 }), progress)
 }
 
 #[cfg(test)]

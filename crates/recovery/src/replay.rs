@@ -4,6 +4,7 @@
 //! recovery: the whole log, without readers      reader --(effects by slot)--> appliers      `split`
 //! replica:  the leader's committed records,     batches --> record by record, atomically    `live`
 //!           while clients read
+//! witness:  settings alone, in both cases                                                   `settings`
 //! ```
 //!
 //! The module decodes records, and has [`Group`], which overlaps the cache misses of many effects. It does
@@ -14,13 +15,14 @@
 //! - A record that does not decode changes nothing: it is an error with its LSN.
 
 mod live;
+pub(crate) mod settings;
 pub mod split;
 
 use keyspace::{AccessClock, Effect, Freed, Item, KeyHash, Keyspace};
 use lsn::Lsn;
 
 pub use self::live::{Replayed, Replayer};
-use crate::recover::RecoverError;
+use crate::error::RecoverError;
 
 /// Effects whose memory is prefetched together.
 const GROUP: usize = 32;

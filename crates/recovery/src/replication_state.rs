@@ -2,18 +2,22 @@
 //!
 //! ```json
 //! {"replica_id": "16 bytes in hex", "setting": "HOST:PORT or empty", "leader": "HOST:PORT or empty",
-//!  "seen_epoch": 5, "fenced_by": 0, "is_unconfirmed": false, "checksum": "crc32c of the rest in hex"}
+//!  "seen_epoch": 5, "fenced_by": 0, "is_unconfirmed": false, "is_member": false,
+//!  "checksum": "crc32c of the rest in hex"}
 //! ```
 //!
 //! Invariants
 //! - REPLICAOF outlives a restart: `leader` counts, unless the setting `replica-of` now names another server,
 //!   or `none`, than before. A setting that is merely missing changes nothing: a forgotten flag must not make
 //!   a second leader.
+//! - A fenced leader that the setting `none` has lead again leads in an epoch above the one that fenced it.
 //! - `seen_epoch` is the highest epoch of the leaders that were followed, without the server's own epochs as
 //!   a leader. It is on disk before anything in that epoch is acknowledged.
 //! - `is_unconfirmed` is set when a leader begins to follow, or is fenced, until a leader has committed
 //!   everything in its log: its last writes may exist nowhere else. Files of earlier versions lack the field,
 //!   which means false.
+//! - `is_member` is set while the directory is that of a member of a group: it does not start alone because
+//!   `group.json` is lost ([`refuse_lost`](crate::group_state::refuse_lost)). A backup has neither file.
 //! - A modified file is refused: the checksum covers all other fields, and only a file with no fields other
 //!   than those of the versions without a checksum ([`UNSEALED`]) may lack it.
 //! - A copy of another server's log (marked in the control file) does not become a leader because this file
@@ -23,18 +27,18 @@
 use std::{io, path::Path};
 
 use engine::replication::Address;
-use env::{Access, Disk, Entropy};
+use env::{Disk, Entropy};
 use replication::{Remembered, ReplicaId};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use storage::Control;
+use storage::{Control, outbid_epoch};
+
+use crate::sealed_json;
 
 const NAME: &str = "replication.json";
 /// The value of `replica-of` for a server that shall lead, regardless of its previous role.
 const NOBODY: &str = "none";
 /// How to set the role of a server; a part of error messages.
 const ROLES: &str = "--replica-of HOST:PORT to follow that server, or --replica-of none to lead with the data of this directory";
-const CHECKSUM: &str = "checksum";
 /// The fields of files from versions without a checksum.
 const UNSEALED: [&str; 8] = [
     "replica_id",
@@ -46,8 +50,6 @@ const UNSEALED: [&str; 8] = [
     "copied_end",
     "copied_hash",
 ];
-/// The most bytes read; a larger file is damaged.
-const BYTES_MAX: u64 = 64 << 10;
 
 /// The contents of `replication.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +64,9 @@ pub struct ReplicationState {
     /// The log here may hold more than any leader has committed.
     #[serde(default)]
     is_unconfirmed: bool,
+    /// The directory is that of a member of a group.
+    #[serde(default)]
+    is_member: bool,
 }
 
 impl ReplicationState {
@@ -77,7 +82,7 @@ impl ReplicationState {
     ) -> io::Result<ReplicationState> {
         let known = find(disk, dir, setting)?;
         let is_new = known.is_none();
-        let mut standing = known.unwrap_or_else(|| {
+        let mut state = known.unwrap_or_else(|| {
             let id = u128::from(entropy.random_u64()) << 64 | u128::from(entropy.random_u64());
             ReplicationState {
                 replica_id: ReplicaId::new(id.to_le_bytes()).to_string(),
@@ -86,26 +91,29 @@ impl ReplicationState {
                 seen_epoch: 0,
                 fenced_by: 0,
                 is_unconfirmed: false,
+                is_member: false,
             }
         });
-        if is_new || standing.setting != setting {
+        if is_new || state.setting != setting {
             if is_new || !setting.is_empty() {
-                let mut facts = standing.remembered();
-                facts.set_leader(parse_address(setting));
-                standing.remember(&facts);
+                let mut remembered = state.remembered();
+                let leader = parse_address(setting);
+                if leader.is_none() && remembered.fenced_by > 0 {
+                    // Before it is forgotten that another server leads in this epoch.
+                    outbid_epoch(disk, dir, remembered.fenced_by).map_err(io::Error::other)?;
+                }
+                remembered.set_leader(leader);
+                state.remember(&remembered);
             }
-            standing.setting = setting.into();
-            standing.store(disk, dir)?;
+            state.setting = setting.into();
+            state.store(disk, dir)?;
         }
-        Ok(standing)
+        Ok(state)
     }
 
     /// Writes the file durably.
     pub fn store(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-        let mut fields = serde_json::to_value(self).map_err(io::Error::other)?;
-        fields[CHECKSUM] = checksum(&fields).into();
-        let text = serde_json::to_vec_pretty(&fields).map_err(io::Error::other)?;
-        env::crashsafe::write_atomically(disk, &dir.join(NAME), &text)
+        sealed_json::store(disk, &dir.join(NAME), self)
     }
 
     /// The identity of this server towards leaders.
@@ -113,7 +121,7 @@ impl ReplicationState {
         ReplicaId::parse(self.replica_id.as_bytes()).unwrap_or(ReplicaId::new([0; 16]))
     }
 
-    /// The facts about its role.
+    /// What it remembers of its role.
     pub fn remembered(&self) -> Remembered<Address> {
         Remembered {
             leader: parse_address(&self.leader),
@@ -123,11 +131,27 @@ impl ReplicationState {
         }
     }
 
-    /// Takes over the facts about its role. They are durable once they are [stored](ReplicationState::store).
-    pub fn remember(&mut self, facts: &Remembered<Address>) {
-        self.leader = facts.leader.as_ref().map_or(String::new(), ToString::to_string);
-        (self.seen_epoch, self.fenced_by) = (facts.seen_epoch, facts.fenced_by);
-        self.is_unconfirmed = facts.is_unconfirmed;
+    /// Whether the directory is that of a member of a group.
+    pub fn is_member(&self) -> bool {
+        self.is_member
+    }
+
+    /// Notes whether it is. That is durable once it is [stored](ReplicationState::store).
+    pub fn set_member(&mut self, is_member: bool) {
+        self.is_member = is_member;
+    }
+
+    /// The server that the setting names, if a command has decided otherwise since.
+    pub fn overridden(&self) -> Option<Address> {
+        parse_address(&self.setting).filter(|named| self.remembered().leader.as_ref() != Some(named))
+    }
+
+    /// Takes over what it is to remember of its role. That is durable once it is
+    /// [stored](ReplicationState::store).
+    pub fn remember(&mut self, remembered: &Remembered<Address>) {
+        self.leader = remembered.leader.as_ref().map_or(String::new(), ToString::to_string);
+        (self.seen_epoch, self.fenced_by) = (remembered.seen_epoch, remembered.fenced_by);
+        self.is_unconfirmed = remembered.is_unconfirmed;
     }
 }
 
@@ -167,34 +191,12 @@ fn refused(path: &Path, reason: &str) -> io::Error {
 
 fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Option<ReplicationState>> {
     let path = dir.join(NAME);
-    let file = match disk.open(&path, Access::Read) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other?,
-    };
-    let mut text = vec![0; file.len()?.min(BYTES_MAX) as usize];
-    file.read_exact_at(&mut text, 0)?;
-    parse(&text).map(Some).map_err(|reason| refused(&path, &format!("is damaged ({reason})")))
-}
-
-fn parse(text: &[u8]) -> Result<ReplicationState, String> {
-    let mut fields: Map<String, Value> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-    match fields.shift_remove(CHECKSUM) {
-        Some(found) if found == checksum(&fields) => {}
-        Some(_) => return Err("checksum mismatch".into()),
-        None if fields.keys().all(|name| UNSEALED.contains(&name.as_str())) => {}
-        None => return Err("it has no checksum".into()),
-    }
-    serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
-}
-
-/// The checksum of all fields, in their order.
-fn checksum(fields: &impl Serialize) -> String {
-    let text = serde_json::to_vec(fields).expect("a JSON value is JSON");
-    format!("{:08x}", crc32c::crc32c(&text))
+    let read = sealed_json::read(disk, &path, &UNSEALED)?;
+    read.transpose().map_err(|reason| refused(&path, &format!("is damaged ({reason})")))
 }
 
 /// Parses `HOST:PORT` or `HOST PORT`; `None` for anything else.
-pub(crate) fn parse_address(text: &str) -> Option<Address> {
+pub fn parse_address(text: &str) -> Option<Address> {
     let (host, port) = text.trim().rsplit_once([':', ' '])?;
     let host = host.trim().trim_start_matches('[').trim_end_matches(']');
     let port = port.parse().ok().filter(|&port| port > 0)?;
@@ -204,7 +206,10 @@ pub(crate) fn parse_address(text: &str) -> Option<Address> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use env::{SimDisk, SimEntropy};
+    use std::sync::Arc;
+
+    use env::{SimClock, SimDisk, SimEntropy};
+    use storage::{LogOptions, Recovery};
 
     use super::*;
 
@@ -212,33 +217,69 @@ mod tests {
         ReplicationState::load(disk, Path::new("/data"), setting, &SimEntropy::new(1)).unwrap()
     }
 
-    fn leader(standing: &ReplicationState) -> Option<Address> {
-        standing.remembered().leader
+    fn leader(state: &ReplicationState) -> Option<Address> {
+        state.remembered().leader
     }
 
-    fn set_leader(standing: &mut ReplicationState, leader: Option<Address>) {
-        let mut facts = standing.remembered();
-        facts.set_leader(leader);
-        standing.remember(&facts);
+    fn set_leader(state: &mut ReplicationState, leader: Option<Address>) {
+        let mut remembered = state.remembered();
+        remembered.set_leader(leader);
+        state.remember(&remembered);
+    }
+
+    #[test]
+    fn a_fenced_leader_that_leads_again_by_the_setting_outbids_the_other_leader() {
+        let disk: Arc<SimDisk> = SimDisk::new(env::sim::SimDiskOptions { seed: 1, ..Default::default() });
+        let dir = Path::new("/data");
+        disk.create_dir_all(dir).unwrap();
+        let started = || {
+            let options = LogOptions { segment_bytes: 1 << 20, ..LogOptions::default() }.fitting();
+            let mut recovery = Recovery::open(disk.clone(), dir, options, &SimEntropy::new(1)).unwrap();
+            recovery.replay::<storage::Error>(|_, _| Ok(()), |_| {}).unwrap();
+            recovery.finish(Arc::new(SimClock::new(0))).unwrap().epoch()
+        };
+        assert_eq!(started(), 1);
+        let mut state = load(&disk, "");
+        let mut remembered = state.remembered();
+        remembered.fenced_by = 65_536;
+        state.remember(&remembered);
+        state.store(&*disk, dir).unwrap();
+        assert_eq!(load(&disk, "none").remembered().fenced_by, 0);
+        assert!(started() > 65_536, "the other leader fences no server in a higher epoch");
     }
 
     #[test]
     fn what_was_commanded_holds_until_the_setting_says_something_else() {
         let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 1, ..Default::default() });
         disk.create_dir_all(Path::new("/data")).unwrap();
-        let mut standing = load(&disk, "");
-        assert_eq!(leader(&standing), None);
+        let mut state = load(&disk, "");
+        assert_eq!(leader(&state), None);
         let other = Address { host: "other".into(), port: 7 };
-        set_leader(&mut standing, Some(other.clone()));
-        standing.seen_epoch = 9;
-        standing.store(&*disk, Path::new("/data")).unwrap();
+        set_leader(&mut state, Some(other.clone()));
+        state.seen_epoch = 9;
+        state.store(&*disk, Path::new("/data")).unwrap();
         let again = load(&disk, "");
         assert_eq!((leader(&again), again.seen_epoch), (Some(other), 9));
-        assert_eq!(again.replica_id(), standing.replica_id());
+        assert_eq!(again.replica_id(), state.replica_id());
         let set = load(&disk, "first:6379");
         assert_eq!(leader(&set), parse_address("first:6379"));
         assert_eq!(leader(&load(&disk, "")), leader(&set), "a flag that was forgotten makes no leader");
         assert_eq!(leader(&load(&disk, NOBODY)), None);
+    }
+
+    #[test]
+    fn a_setting_that_a_command_has_overridden_is_known() {
+        let disk = new_disk();
+        let mut state = load(&disk, "first:6379");
+        assert_eq!(state.overridden(), None);
+        for commanded in [None, parse_address("other:7")] {
+            set_leader(&mut state, commanded.clone());
+            state.store(&*disk, Path::new("/data")).unwrap();
+            let again = load(&disk, "first:6379");
+            assert_eq!((leader(&again), again.overridden()), (commanded, parse_address("first:6379")));
+        }
+        assert_eq!(load(&disk, "").overridden(), None);
+        assert_eq!(load(&disk, NOBODY).overridden(), None);
     }
 
     fn new_disk() -> std::sync::Arc<SimDisk> {
@@ -256,11 +297,11 @@ mod tests {
     #[test]
     fn a_file_that_was_cut_or_changed_is_refused() {
         let disk = new_disk();
-        let mut standing = load(&disk, "");
-        set_leader(&mut standing, parse_address("other:7"));
-        standing.store(&*disk, Path::new("/data")).unwrap();
+        let mut state = load(&disk, "");
+        set_leader(&mut state, parse_address("other:7"));
+        state.store(&*disk, Path::new("/data")).unwrap();
         let text = disk.read_file(&Path::new("/data").join(NAME)).unwrap();
-        assert_eq!(load_text(&text).unwrap(), standing);
+        assert_eq!(load_text(&text).unwrap(), state);
         for len in 0..text.len() {
             let error = load_text(&text[..len]).expect_err("it was cut");
             assert!(error.to_string().contains("--replica-of none"), "{error}");
@@ -270,7 +311,7 @@ mod tests {
             changed[bit / 8] ^= 1 << (bit % 8);
             // Replacing one white space by another changes nothing.
             assert!(
-                load_text(&changed).is_ok_and(|it| it == standing) || load_text(&changed).is_err(),
+                load_text(&changed).is_ok_and(|it| it == state) || load_text(&changed).is_err(),
                 "bit {bit}"
             );
             let is_space = text[bit / 8].is_ascii_whitespace();
@@ -291,10 +332,10 @@ mod tests {
     fn whoever_was_told_to_lead_does_so_until_told_otherwise() {
         let disk = new_disk();
         assert_eq!(leader(&load(&disk, "first:6379")), parse_address("first:6379"));
-        let mut standing = load(&disk, NOBODY);
-        assert_eq!(leader(&standing), None);
-        set_leader(&mut standing, parse_address("other:7"));
-        standing.store(&*disk, Path::new("/data")).unwrap();
+        let mut state = load(&disk, NOBODY);
+        assert_eq!(leader(&state), None);
+        set_leader(&mut state, parse_address("other:7"));
+        state.store(&*disk, Path::new("/data")).unwrap();
         assert_eq!(leader(&load(&disk, "")), parse_address("other:7"), "the flag was for once");
         assert_eq!(leader(&load(&disk, NOBODY)), None);
         let entropy = SimEntropy::new(1);

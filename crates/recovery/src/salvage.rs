@@ -34,18 +34,20 @@ use keyspace::{
 };
 use lsn::Lsn;
 use storage::{
-    Error, Log, Recovery,
+    Error, Log, Recovery, retain_snapshots,
     snapshot::{self, ReadBuffers, SnapshotInfo, SnapshotReader},
 };
 
 pub use self::report::Losses;
 use self::report::{DamageLocation, Kind};
 use crate::{
+    error::RecoverError,
     load::{Loaded, Loading},
+    opening::require_documents,
     progress::LoadProgress,
-    recover::{RecoverError, Source, require_documents},
     replay::decode,
     snapshot_task::GENERATIONS,
+    source::Source,
 };
 
 /// Recovers the undamaged data into `keyspace`, which must be empty.
@@ -333,7 +335,7 @@ pub fn confirm(disk: &Arc<dyn Disk>, dir: &Path, log: &Log, snapshot: &SnapshotI
         tracing::warn!(target: "server", %error, "cannot rename the report of the forced recovery; it is confirmed all the same");
     }
     log.thaw();
-    if let Err(error) = snapshot::retain(&**disk, dir, log, GENERATIONS) {
+    if let Err(error) = retain_snapshots(&**disk, dir, log, GENERATIONS) {
         tracing::warn!(target: "server", %error, "cannot remove the files that the forced recovery has replaced; the next snapshot tries again");
     }
     Ok(())

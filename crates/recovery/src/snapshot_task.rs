@@ -23,7 +23,7 @@ use env::Disk;
 use keyspace::{Capture, Keyspace, SLOT_COUNT, SlotId};
 use lsn::Lsn;
 use storage::{
-    Error, Log,
+    Error, Log, retain_snapshots,
     snapshot::{
         self, CHUNK_RAW_BYTES_MAX, ChunkInfo, Compression, PartSummary, PartWriter, SnapshotInfo,
         SnapshotMeta, SnapshotWriter,
@@ -120,7 +120,7 @@ impl<'k> SnapshotTask<'k> {
         let end_lsn = self.meta.begin_lsn.max(highest_lsn.unwrap_or(self.meta.begin_lsn));
         self.log.make_durable(end_lsn)?;
         let info = self.writer.take().expect("published once").publish(parts, end_lsn)?;
-        if let Err(error) = snapshot::retain(&*self.disk, &self.dir, &self.log, GENERATIONS) {
+        if let Err(error) = retain_snapshots(&*self.disk, &self.dir, &self.log, GENERATIONS) {
             tracing::warn!(
                 target: "server", %error,
                 "cannot remove an old snapshot and the log before it; the next snapshot tries again"

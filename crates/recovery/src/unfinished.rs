@@ -21,7 +21,8 @@ pub enum Work {
 }
 
 impl Work {
-    fn file(self, dir: &Path) -> PathBuf {
+    /// Its marker file.
+    pub fn file(self, dir: &Path) -> PathBuf {
         dir.join(match self {
             Work::Import => "import-unfinished",
             Work::Restore => "restore-unfinished",

@@ -16,7 +16,7 @@ pub fn shown(unix_ms: u64) -> String {
 pub fn parse(text: &str) -> Result<u64, String> {
     let refused = || {
         format!(
-            "'{text}' is no time: write 2026-01-31T18:30:00Z, 2026-01-31T19:30:00.5+01:00 or seconds since 1970"
+            "'{text}' is not a time: write 2026-01-31T18:30:00Z, 2026-01-31T19:30:00.5+01:00 or seconds since 1970"
         )
     };
     let unix_ms = match text.parse::<f64>() {

@@ -153,7 +153,7 @@ impl Frame {
         }
         let (epoch, bytes, first, second, time_ms) =
             (u32_at(8), u32_at(12), u64_at(16), u64_at(24), u64_at(32));
-        if header[5..8] != [0; 3] || u32_at(40) != 0 || first.max(second) >= POSITION_END {
+        if first.max(second) >= POSITION_END {
             return Err(FrameError::Fields);
         }
         let (first, second) = (Lsn::new(first), Lsn::new(second));
@@ -165,8 +165,8 @@ impl Frame {
             ACK => Frame::Ack { epoch, flushed: first, applied: second, as_of_ms: time_ms },
             kind => return Err(FrameError::Kind(kind)),
         };
-        // A header that is not encoded to the same bytes has values in fields that its kind does not use. A
-        // LOG needs a payload.
+        // A header that is not encoded to the same bytes has values in fields that are reserved, or that its
+        // kind does not use. A LOG needs a payload.
         let is_empty_log = header[4] == LOG && bytes == 0;
         if is_empty_log || frame.encode() != *header { Err(FrameError::Fields) } else { Ok(Some(frame)) }
     }
@@ -259,5 +259,8 @@ mod tests {
         for (what, header, error) in cases {
             assert_eq!(Frame::decode(&header), Err(error), "{what}");
         }
+        let bytes = PAYLOAD_BYTES_MAX as u32;
+        let largest = Frame::Log { epoch: 1, start: Lsn::ZERO, bytes, commit: Lsn::ZERO, sent_ms: 0 };
+        assert_eq!(Frame::decode(&largest.encode()), Ok(Some(largest)));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! writes end, the log is closed -> Wait until the replica has it -> Promote -> told to lead -> follow it
-//!        '---------------- GiveUp: timeout or abort; writes resume ----------------------'
+//!        '------ GiveUp: timeout, abort or fencing; writes resume, unless fenced ---------'
 //! ```
 //!
 //! What it is: when the replica may be promoted.
@@ -12,10 +12,15 @@
 //! - The replica is promoted only when it has the whole log, unless the loss of the rest is allowed
 //!   ([`Handover::new`], `force`). A snapshot may append an empty batch meanwhile: the end is looked at in
 //!   each step.
-//! - Once the replica may have been told to lead, this server never resumes writes by itself: two leaders are
-//!   worse than none.
+//! - Once the replica may have been told to lead, this server resumes writes by itself only if the replica
+//!   certainly has not led, and never will for having been told: two leaders are worse than none.
 
 use lsn::Lsn;
+
+use crate::{
+    ProcessId, ReplicaId,
+    join::{Claim, Decision},
+};
 
 /// The next action of a hand-over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +39,9 @@ pub enum GaveUp {
     /// The operator has aborted it.
     #[error("it was aborted")]
     Aborted,
+    /// Another server leads in a higher epoch: writes do not resume.
+    #[error("another server leads already")]
+    Fenced,
     /// The time is over.
     #[error("the replica did not have everything in time")]
     TimedOut,
@@ -53,10 +61,10 @@ impl Handover {
     }
 
     /// Decides, for a log that ends at `end` and a replica whose log is durable up to `flushed`; `None`: it
-    /// is not connected.
-    pub fn step(&self, now_ms: u64, end: Lsn, flushed: Option<Lsn>, is_aborted: bool) -> HandoverStep {
-        if is_aborted {
-            return HandoverStep::GiveUp(GaveUp::Aborted);
+    /// is not connected. `gave_up`: why the hand-over has ended, if it has.
+    pub fn step(&self, now_ms: u64, end: Lsn, flushed: Option<Lsn>, gave_up: Option<GaveUp>) -> HandoverStep {
+        if let Some(reason) = gave_up {
+            return HandoverStep::GiveUp(reason);
         }
         if flushed.is_some_and(|flushed| flushed >= end) {
             return HandoverStep::Promote;
@@ -69,16 +77,63 @@ impl Handover {
     }
 }
 
+/// A replica that was told to lead, and gave no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unanswered {
+    /// The replica.
+    pub replica: ReplicaId,
+    /// The process that was told.
+    pub process: ProcessId,
+    /// The epoch of this server.
+    pub epoch: u32,
+}
+
+impl Unanswered {
+    /// Whether it has led, as this claim of it and the decision on it say: a promotion is on disk before it
+    /// takes writes, so a new process that follows, with a log that is the beginning of the one here, has
+    /// not. `None`: the claim is of another replica, or of the process that was told, which may still obey.
+    pub fn has_led(&self, claim: &Claim, decision: &Decision) -> Option<bool> {
+        let is_new = claim.replica == self.replica && claim.process.is_some_and(|it| it != self.process);
+        is_new.then_some(claim.epoch > self.epoch || !matches!(decision, Decision::Resume(_)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::join::{Mark, PROTOCOL_VERSION};
+
+    #[test]
+    fn only_a_new_process_of_the_replica_proves_that_it_has_not_led() {
+        let (replica, process) = (ReplicaId::new([1; 16]), ProcessId::new(5));
+        let told = Unanswered { replica, process, epoch: 7 };
+        let mark = Mark { end: END, chain: 1 };
+        let again = Some(ProcessId::new(6));
+        let claim = |replica, process, epoch| Claim {
+            version: PROTOCOL_VERSION,
+            log_id: [0; 16],
+            epoch,
+            mark,
+            port: 1,
+            replica,
+            process,
+        };
+        let resume = Decision::Resume(END);
+        assert_eq!(told.has_led(&claim(replica, again, 7), &resume), Some(false));
+        assert_eq!(told.has_led(&claim(replica, again, 8), &resume), Some(true));
+        assert_eq!(told.has_led(&claim(replica, again, 7), &Decision::Probe), Some(true), "it wrote");
+        for process in [None, Some(process)] {
+            assert_eq!(told.has_led(&claim(replica, process, 7), &resume), None, "it may still obey");
+        }
+        assert_eq!(told.has_led(&claim(ReplicaId::new([2; 16]), again, 7), &resume), None);
+    }
 
     const END: Lsn = Lsn::new(4096);
 
     #[test]
     fn a_replica_leads_when_it_has_everything_and_by_force_when_the_time_is_over() {
         let step = |force, now_ms, flushed: Option<u64>| {
-            Handover::new(Some(100), force).step(now_ms, END, flushed.map(Lsn::new), false)
+            Handover::new(Some(100), force).step(now_ms, END, flushed.map(Lsn::new), None)
         };
         for force in [false, true] {
             assert_eq!(step(force, 99, Some(4095)), HandoverStep::Wait);
@@ -89,8 +144,10 @@ mod tests {
         assert_eq!(step(false, 100, Some(4095)), HandoverStep::GiveUp(GaveUp::TimedOut));
         assert_eq!(step(true, 100, None), HandoverStep::Promote);
         let endless = Handover::new(None, true);
-        assert_eq!(endless.step(u64::MAX, END, None, false), HandoverStep::Wait);
-        let aborted = HandoverStep::GiveUp(GaveUp::Aborted);
-        assert_eq!(endless.step(0, END, Some(Lsn::MAX), true), aborted, "an abort comes first");
+        assert_eq!(endless.step(u64::MAX, END, None, None), HandoverStep::Wait);
+        for reason in [GaveUp::Aborted, GaveUp::Fenced] {
+            let given_up = HandoverStep::GiveUp(reason);
+            assert_eq!(endless.step(0, END, Some(Lsn::MAX), Some(reason)), given_up, "that comes first");
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! The identity of a replica, independent of its address: 16 random bytes, kept in its data directory.
+//! The identity of a replica, independent of its address: 16 random bytes, kept in its data directory. And
+//! that of its process, which a restart changes.
 
 use std::fmt;
 
@@ -18,11 +19,6 @@ impl ReplicaId {
     pub fn parse(text: &[u8]) -> Option<ReplicaId> {
         digits::parse_bytes(text).map(ReplicaId)
     }
-
-    /// The bytes of the id.
-    pub const fn bytes(self) -> [u8; 16] {
-        self.0
-    }
 }
 
 impl fmt::Display for ReplicaId {
@@ -34,5 +30,42 @@ impl fmt::Display for ReplicaId {
 impl fmt::Debug for ReplicaId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ReplicaId({self})")
+    }
+}
+
+/// The id of a process: a random number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessId(u64);
+
+impl ProcessId {
+    /// An id from its number.
+    pub const fn new(number: u64) -> ProcessId {
+        ProcessId(number)
+    }
+
+    /// Parses the output of [`Display`](fmt::Display); `None` if it is invalid.
+    pub fn parse(text: &[u8]) -> Option<ProcessId> {
+        digits::parse_u64(text).map(ProcessId)
+    }
+}
+
+impl fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&digits::of_u64(self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_shown_as_it_is_parsed() {
+        let id = ReplicaId::new(std::array::from_fn(|index| index as u8 * 17));
+        let text = id.to_string();
+        assert_eq!(text, "00112233445566778899aabbccddeeff");
+        assert_eq!(ReplicaId::parse(text.as_bytes()), Some(id));
+        assert_eq!(ReplicaId::parse(&text.as_bytes()[1..]), None);
+        assert_eq!(format!("{id:?}"), format!("ReplicaId({text})"));
     }
 }

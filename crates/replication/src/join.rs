@@ -22,7 +22,8 @@
 //!
 //! Invariants
 //! - Nothing is resumed unless both sides know the chain value of the preceding batch, and it is the same.
-//! - An empty log fits every leader; a log with another id never does.
+//! - An empty log fits every leader; a log with data and another id never does.
+//! - A leader serves no replica of its own group that has seen a higher epoch, not even with a copy.
 //! - Decisions depend only on the log on the leader's disk, never on unwritten records.
 
 mod claim;
@@ -152,17 +153,19 @@ pub fn decide<H: History>(
     if claim.version != PROTOCOL_VERSION {
         return Ok(Decision::Refuse(Refusal::Version(claim.version)));
     }
-    if end == Lsn::ZERO {
-        return Ok(Decision::Full(Reason::Empty));
-    }
     if claim.log_id != log_id {
-        return Ok(Decision::Refuse(Refusal::OtherLog));
+        // The epochs that it has seen are those of another group.
+        let empty = end == Lsn::ZERO;
+        return Ok(if empty { Decision::Full(Reason::Empty) } else { Decision::Refuse(Refusal::OtherLog) });
     }
     if is_too_far(claim.epoch, epoch) {
         return Ok(Decision::Refuse(Refusal::Epoch { epoch: claim.epoch, own: epoch }));
     }
     if claim.epoch > epoch {
         return Ok(Decision::Fenced { epoch: claim.epoch });
+    }
+    if end == Lsn::ZERO {
+        return Ok(Decision::Full(Reason::Empty));
     }
     if end > history.end() {
         return Ok(Decision::Probe);

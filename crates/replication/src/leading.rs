@@ -1,5 +1,5 @@
-//! A leader's account of its replicas: how they join, what they have acknowledged, what is committed, and the
-//! log that is kept for them.
+//! A leader's account of its replicas: how they join, the positions that they have acknowledged, the commit
+//! position, and the log that is kept for them.
 //!
 //! ```text
 //! REPLICATE -> hear, pin the log -> decide -> a line, or join and ship (`Relay`)
@@ -52,7 +52,7 @@ impl Leading {
         self.retention.note(claim.replica, claim.mark.end);
     }
 
-    /// Decides how the replica joins, and what is kept for it from now on.
+    /// Decides how the replica joins, and which log is kept for it from now on.
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -128,6 +128,7 @@ mod tests {
             mark: Mark { end: Lsn::new(end), chain: 7 },
             port: 6379,
             replica: ReplicaId::new([id; 16]),
+            process: None,
         }
     }
 

@@ -45,8 +45,8 @@ impl Source for Tail {
     type Bytes = Arc<[u8]>;
     type Error = String;
 
-    fn read(&mut self, bytes_max: u64) -> Result<Option<Chunk<Arc<[u8]>>>, String> {
-        match self.0.read(bytes_max as usize) {
+    fn read(&mut self, bytes_max: u64, until: Lsn) -> Result<Option<Chunk<Arc<[u8]>>>, String> {
+        match self.0.read_until(bytes_max as usize, until) {
             Ok(Followed::Chunk(chunk)) => {
                 Ok(Some(Chunk { start: chunk.start, end: chunk.end, bytes: chunk.bytes }))
             }
@@ -103,6 +103,13 @@ mod tests {
         let end = log.durable_lsn();
         assert_eq!(end, Lsn::new(SEGMENT_BYTES), "each batch is a block");
         let chain = log.batch_ending_at(end).unwrap().unwrap().chain;
+        assert_eq!(LogHistory(&log).end(), end);
+        let mut tail = Tail(log.follow(Lsn::ZERO));
+        let first = tail.read(1, Lsn::MAX).unwrap().expect("a batch");
+        assert_eq!((first.start, first.end, first.bytes.len()), (Lsn::ZERO, Lsn::new(4096), 4096));
+        while let Some(chunk) = tail.read(1 << 20, Lsn::MAX).unwrap() {
+            assert!(chunk.start >= first.end && chunk.end <= end);
+        }
         let meta = log.begin_snapshot(Compression::None);
         let (writer, parts) = SnapshotWriter::create(disk.clone(), dir, meta, 1).unwrap();
         writer.publish(parts.into_iter().map(|part| part.finish().unwrap()).collect(), end).unwrap();

@@ -12,9 +12,11 @@
 //!
 //! Invariants
 //! - Batches arrive without a gap, from the agreed position on, or not at all.
-//! - Frames of a leader whose epoch is lower than the highest seen are ignored; it is told the higher epoch.
+//! - Frames of a leader whose epoch is lower than the highest seen are ignored; it is notified of the higher
+//!   epoch.
 //! - `committed` never goes back; records are applied only as far as they are committed and durable here.
 //! - Each flush is acknowledged at once, other progress at least every [`ACK_BUSY_MS`] while data flows.
+//! - Nothing is acknowledged in an epoch that was not persisted.
 
 use lsn::Lsn;
 
@@ -34,12 +36,24 @@ pub struct LogBytes<'b> {
     pub bytes: &'b [u8],
     /// The highest credible epoch of these batches: epochs in the bytes are bounded like those in frames.
     pub epoch_max: u32,
+    /// The leader's commit position, as last received.
+    pub commit: Lsn,
 }
 
 /// The destination of received batches.
 pub trait Intake {
     /// Why it refuses batches.
     type Error;
+
+    /// Decides whether these whole batches, which start at `start`, may be appended. `commit`: the leader's
+    /// commit position. By default they may.
+    ///
+    /// # Errors
+    /// If they may not.
+    fn accept(&mut self, start: Lsn, batches: &[u8], commit: Lsn) -> Result<(), Self::Error> {
+        let _ = (start, batches, commit);
+        Ok(())
+    }
 
     /// Appends as many of these bytes as fit, and returns how many.
     ///
@@ -90,6 +104,8 @@ pub struct Receiver {
     applied_acked: Lsn,
     acked_ms: u64,
     has_news: bool,
+    /// [`Receiver::take_in`] has failed: the connection is to end, and nothing more is acknowledged.
+    has_failed: bool,
 }
 
 impl Receiver {
@@ -109,6 +125,7 @@ impl Receiver {
             acked_ms: now_ms,
             // The first ack reports the replica's position without delay.
             has_news: true,
+            has_failed: false,
         }
     }
 
@@ -149,37 +166,48 @@ impl Receiver {
                 self.position = start.advance(bytes.into());
                 self.has_news = true;
                 let (bytes, epoch_max) = (self.inbox.payload(payload), epoch.saturating_add(EPOCH_JUMP_MAX));
-                return Ok(Some(LogBytes { start, bytes, epoch_max }));
+                return Ok(Some(LogBytes { start, bytes, epoch_max, commit: self.committed }));
             }
         }
         Ok(None)
     }
 
-    /// Appends all whole batches received to the log here.
+    /// Appends all whole batches received to the log here. If that fails, [`Receiver::ack`] returns nothing
+    /// from then on.
     ///
     /// # Errors
     /// See [`TakeError`].
     pub fn take_in<I: Intake>(&mut self, now_ms: u64, intake: &mut I) -> Result<(), TakeError<I::Error>> {
+        let taken = self.take_batches(now_ms, intake);
+        self.has_failed |= taken.is_err();
+        taken
+    }
+
+    fn take_batches<I: Intake>(&mut self, now_ms: u64, intake: &mut I) -> Result<(), TakeError<I::Error>> {
         loop {
             let known = self.epoch;
-            let next = self.next(now_ms).map_err(TakeError::Close)?;
-            let is_last = next.is_none();
-            if let Some(LogBytes { bytes, epoch_max, .. }) = next {
-                let mut rest = bytes;
-                while !rest.is_empty() {
-                    let taken = intake.append(rest, epoch_max).map_err(TakeError::Intake)?;
-                    rest = &rest[taken..];
-                    if !rest.is_empty() {
-                        intake.make_room().map_err(TakeError::Intake)?;
+            let ended = match self.next(now_ms) {
+                Ok(Some(LogBytes { start, bytes, epoch_max, commit })) => {
+                    intake.accept(start, bytes, commit).map_err(TakeError::Intake)?;
+                    let mut rest = bytes;
+                    while !rest.is_empty() {
+                        let taken = intake.append(rest, epoch_max).map_err(TakeError::Intake)?;
+                        rest = &rest[taken..];
+                        if !rest.is_empty() {
+                            intake.make_room().map_err(TakeError::Intake)?;
+                        }
                     }
+                    None
                 }
-            }
-            // A heartbeat may raise the epoch too.
+                Ok(None) => Some(Ok(())),
+                Err(close) => Some(Err(TakeError::Close(close))),
+            };
+            // A heartbeat may raise the epoch too, and the farewell names it.
             if self.epoch > known {
                 intake.saw_epoch(self.epoch).map_err(TakeError::Intake)?;
             }
-            if is_last {
-                return Ok(());
+            if let Some(ended) = ended {
+                return ended;
             }
         }
     }
@@ -206,6 +234,9 @@ impl Receiver {
 
     /// The ack to send now, if one is due.
     pub fn ack(&mut self, now_ms: u64, flushed: Lsn, applied: Lsn) -> Option<[u8; HEADER_BYTES]> {
+        if self.has_failed {
+            return None;
+        }
         self.note_applied(applied);
         let has_flushed = flushed > self.flushed_acked;
         self.has_news |= applied > self.applied_acked;
@@ -280,6 +311,78 @@ mod tests {
 
     fn decoded(ack: Option<[u8; HEADER_BYTES]>) -> Option<Frame> {
         Frame::decode(&ack?).expect("a sound frame")
+    }
+
+    /// A log that takes few bytes at a time, and records what is asked of it.
+    #[derive(Default)]
+    struct SmallLog {
+        bytes: Vec<u8>,
+        room: usize,
+        epoch_max: Vec<u32>,
+        epochs: Vec<u32>,
+    }
+
+    impl Intake for SmallLog {
+        type Error = &'static str;
+
+        fn append(&mut self, batches: &[u8], epoch_max: u32) -> Result<usize, &'static str> {
+            assert!(!batches.is_empty());
+            let taken = batches.len().min(self.room);
+            self.bytes.extend_from_slice(&batches[..taken]);
+            self.room -= taken;
+            self.epoch_max.push(epoch_max);
+            Ok(taken)
+        }
+
+        fn make_room(&mut self) -> Result<(), &'static str> {
+            assert_eq!(self.room, 0, "room is made only where there is none");
+            self.room = 1000;
+            Ok(())
+        }
+
+        fn saw_epoch(&mut self, epoch: u32) -> Result<(), &'static str> {
+            self.epochs.push(epoch);
+            if epoch == 9 { Err("the disk is full") } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn a_log_with_little_room_gets_every_byte_and_every_epoch() {
+        let (mut receiver, mut log_here) = (receiver(), SmallLog { room: 4096, ..SmallLog::default() });
+        send(&mut receiver, log(EPOCH, 4096, 4096, 0));
+        receiver.take_in(1, &mut log_here).expect("taken in");
+        assert_eq!((log_here.bytes.len(), log_here.epochs.len()), (4096, 0), "no new epoch");
+        assert_eq!(log_here.epoch_max, [EPOCH + EPOCH_JUMP_MAX]);
+        send(&mut receiver, log(EPOCH + 1, 8192, 4096, 0));
+        send(&mut receiver, heartbeat(EPOCH + 2, 12288, 0, 0));
+        receiver.take_in(2, &mut log_here).expect("taken in");
+        assert_eq!(log_here.bytes, vec![b'x'; 8192]);
+        assert_eq!(log_here.epochs, [EPOCH + 1, EPOCH + 2], "each epoch once");
+        send(&mut receiver, heartbeat(9, 12288, 0, 0));
+        assert!(matches!(receiver.take_in(3, &mut log_here), Err(TakeError::Intake("the disk is full"))));
+        send(&mut receiver, heartbeat(1, 12288, 0, 0));
+        assert!(matches!(receiver.take_in(3, &mut log_here), Err(TakeError::Close(Close::Fenced { .. }))));
+    }
+
+    #[test]
+    fn nothing_is_acknowledged_in_an_epoch_that_could_not_be_saved() {
+        let (mut receiver, mut log_here) = (receiver(), SmallLog { room: 4096, ..SmallLog::default() });
+        send(&mut receiver, log(9, 4096, 4096, 0));
+        assert!(matches!(receiver.take_in(1, &mut log_here), Err(TakeError::Intake(_))));
+        let end = Lsn::new(8192);
+        assert_eq!(receiver.ack(ACK_IDLE_MS, end, end), None, "the batch is on disk, its epoch is not");
+    }
+
+    #[test]
+    fn an_epoch_is_saved_before_a_farewell_names_it() {
+        let (mut receiver, mut log_here) = (receiver(), SmallLog::default());
+        send(&mut receiver, heartbeat(EPOCH + 1, 4096, 0, 0));
+        send(&mut receiver, heartbeat(EPOCH + 1, 8192, 0, 0));
+        assert!(matches!(receiver.take_in(1, &mut log_here), Err(TakeError::Close(Close::Gap { .. }))));
+        assert_eq!(decoded(Some(receiver.farewell())).map(|it| it.epoch()), Some(EPOCH + 1));
+        assert_eq!(log_here.epochs, [EPOCH + 1]);
+        let end = Lsn::new(4096);
+        assert_eq!(receiver.ack(ACK_IDLE_MS, end, end), None, "the farewell was the last");
     }
 
     #[test]

@@ -33,11 +33,12 @@ pub trait Source {
     /// Why the log cannot be read.
     type Error;
 
-    /// The next whole batches, about `bytes_max` or one batch; `None` if nothing is to be shipped.
+    /// The next whole batches, about `bytes_max` or one batch, none of which ends after `until`; `None` if
+    /// nothing is to be shipped.
     ///
     /// # Errors
     /// If the log cannot be read, or is not kept any more.
-    fn read(&mut self, bytes_max: u64) -> Result<Option<Chunk<Self::Bytes>>, Self::Error>;
+    fn read(&mut self, bytes_max: u64, until: Lsn) -> Result<Option<Chunk<Self::Bytes>>, Self::Error>;
 }
 
 /// Whole batches of the log.
@@ -98,7 +99,7 @@ pub struct Outgoing<B> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RelayTurn {
     /// There is more to ship: after other work has had its turn.
-    Again,
+    More,
     /// At this time, or earlier if the log has grown, the socket is empty, or the log thread's tick has
     /// ended.
     Wait {
@@ -226,7 +227,7 @@ impl Relay {
         }
         let may_go_on = has_shipped && self.position < moment.shippable;
         Ok(if may_go_on {
-            RelayTurn::Again
+            RelayTurn::More
         } else {
             RelayTurn::Wait { until_ms: silent_ms.min(self.sent_ms + HEARTBEAT_MS) }
         })
@@ -237,7 +238,7 @@ impl Relay {
         let pending_bytes = moment.shippable.get().saturating_sub(self.position.get());
         let is_enough =
             pending_bytes >= self.options.flush_bytes || moment.unsent_bytes == 0 || moment.has_tick_ended;
-        pending_bytes > 0 && is_enough && moment.unsent_bytes < self.options.unsent_bytes_max
+        is_enough && moment.unsent_bytes < self.options.unsent_bytes_max
     }
 
     fn ship<S: Source>(
@@ -248,7 +249,9 @@ impl Relay {
     ) -> Result<(), RelayError<S::Error>> {
         let mut left = self.options.round_bytes_max;
         while left > 0 && self.position < moment.shippable {
-            let Some(chunk) = source.read(left).map_err(RelayError::Source)? else { break };
+            // Nothing newer than the committed position of this moment: with a change of members comes the
+            // knowledge that the one before it is committed.
+            let Some(chunk) = source.read(left, moment.shippable).map_err(RelayError::Source)? else { break };
             assert_eq!(chunk.start, self.position, "the source follows the relay");
             let bytes = chunk.end.bytes_since(chunk.start);
             if bytes > PAYLOAD_BYTES_MAX as u64 {

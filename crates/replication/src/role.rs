@@ -12,10 +12,12 @@
 //! ([`crate::promote`]).
 //!
 //! Invariants
-//! - A replica or a fenced leader takes no writes.
+//! - A replica, a fenced leader, and a leader during a hand-over take no writes. A hand-over that is given up
+//!   changes nothing else: a leader that was fenced meanwhile stays fenced.
 //! - A log that may hold more than any leader has committed is not shown. A leader that begins to follow, or
 //!   is fenced, has such a log; so has a starting replica whose group waits for acknowledgements.
-//! - The epochs that a server saw as a leader say nothing about the leaders that it follows later.
+//! - The epochs that a server saw as a leader, or in another group, say nothing about the leaders that it
+//!   follows later.
 //! - The caller must persist [`Role::remembered`], where a change of the role says so, before it acts on the
 //!   change.
 
@@ -83,7 +85,12 @@ pub enum Confirmed {
 #[derive(Debug, Clone)]
 pub struct Role<A> {
     remembered: Remembered<A>,
-    is_read_only: bool,
+    /// It leads, and its data is complete: see [`Role::open`].
+    is_open: bool,
+    /// Writes have ended for a hand-over, which may still be given up.
+    is_handing_over: bool,
+    /// Votes decide who leads: this server starts as a replica of nobody, and no epoch fences it.
+    is_member: bool,
     /// Nothing is shown until the leader has committed the log up to this position.
     unconfirmed: Lsn,
 }
@@ -92,10 +99,27 @@ impl<A: PartialEq> Role<A> {
     /// The role of a starting server; `awaits_acks`: its group waits for acknowledgements of replicas.
     pub fn start(remembered: Remembered<A>, awaits_acks: bool) -> Role<A> {
         let follows = remembered.leader.is_some();
-        let is_read_only = follows || remembered.fenced_by > 0;
+        let is_open = !follows && remembered.fenced_by == 0;
         let is_unconfirmed = remembered.is_unconfirmed || follows && awaits_acks;
         let unconfirmed = if is_unconfirmed { EVERYTHING } else { Lsn::ZERO };
-        Role { remembered, is_read_only, unconfirmed }
+        Role { remembered, is_open, is_handing_over: false, is_member: false, unconfirmed }
+    }
+
+    /// The role of a starting member of a group: a replica of nobody, until the votes say more.
+    pub fn start_member(remembered: Remembered<A>) -> Role<A> {
+        let unconfirmed = EVERYTHING;
+        Role { remembered, is_open: false, is_handing_over: false, is_member: true, unconfirmed }
+    }
+
+    /// Whether it is a replica, perhaps of nobody.
+    pub fn is_replica(&self) -> bool {
+        self.leader().is_some() || self.is_member && !self.is_open
+    }
+
+    /// Another member of the group leads: takes no writes, and shows nothing, until a restart.
+    pub fn depose(&mut self) {
+        (self.is_open, self.is_handing_over) = (false, false);
+        self.unconfirmed = EVERYTHING;
     }
 
     /// The log of a replica is recovered and ends at `end`: no more than that needs to be confirmed.
@@ -118,7 +142,12 @@ impl<A: PartialEq> Role<A> {
 
     /// Whether clients are refused writes.
     pub fn is_read_only(&self) -> bool {
-        self.is_read_only
+        !self.is_open || self.is_handing_over
+    }
+
+    /// Whether writes have ended for a hand-over, which may still be given up.
+    pub fn is_handing_over(&self) -> bool {
+        self.is_handing_over
     }
 
     /// Whether another server leads in a higher epoch.
@@ -137,12 +166,12 @@ impl<A: PartialEq> Role<A> {
         if self.leader() == Some(&leader) {
             return Follow::Already;
         }
-        let followed = self.leader().is_some();
+        let followed = self.is_replica();
         self.remembered.set_leader(Some(leader));
         if followed {
             return Follow::Reconnect;
         }
-        self.is_read_only = true;
+        (self.is_open, self.is_handing_over) = (false, false);
         self.unconfirmed = EVERYTHING;
         Follow::Restart
     }
@@ -168,27 +197,43 @@ impl<A: PartialEq> Role<A> {
         is_news
     }
 
+    /// The log here is replaced by that of another group: the epochs seen say nothing about its leaders.
+    /// Returns whether the change must be persisted, before the log is replaced.
+    pub fn forget_epochs(&mut self) -> bool {
+        std::mem::take(&mut self.remembered.seen_epoch) > 0
+    }
+
     /// Another server leads in a higher epoch. Returns true if this server is not a replica and did not know;
     /// then that must be persisted.
     pub fn fence(&mut self, epoch: u32) -> bool {
-        if self.leader().is_some() || self.remembered.fenced_by >= epoch {
+        if self.is_member || self.leader().is_some() || self.remembered.fenced_by >= epoch {
             return false;
         }
-        self.is_read_only = true;
+        (self.is_open, self.is_handing_over) = (false, false);
         self.unconfirmed = EVERYTHING;
         (self.remembered.fenced_by, self.remembered.is_unconfirmed) = (epoch, true);
         true
     }
 
-    /// Stops or resumes writes during a handover.
-    pub fn set_read_only(&mut self, is_read_only: bool) {
-        self.is_read_only = is_read_only;
+    /// Stops writes for a hand-over. Returns false, and changes nothing, if this server takes no writes
+    /// anyway.
+    pub fn begin_hand_over(&mut self) -> bool {
+        let begins = !self.is_read_only();
+        self.is_handing_over |= begins;
+        begins
+    }
+
+    /// The hand-over is given up before any replica was told to lead: writes resume, unless this server was
+    /// fenced meanwhile.
+    pub fn give_up_hand_over(&mut self) {
+        self.is_handing_over = false;
     }
 
     /// A replica is about to be told to lead, in an epoch above `epoch`. From now on this server takes no
-    /// writes, not even after a restart: to be remembered before the replica is told.
-    pub fn yield_to_replica(&mut self, epoch: u32) {
-        self.fence(epoch.saturating_add(1));
+    /// writes, not even after a restart: to be remembered before the replica is told. Returns false, and
+    /// changes nothing, if this server is not handing over any more, because another server has fenced it.
+    pub fn yield_to_replica(&mut self, epoch: u32) -> bool {
+        self.is_handing_over && self.fence(epoch.saturating_add(1))
     }
 
     /// The replica has refused to lead: this server leads on, unless another server has fenced it meanwhile.
@@ -206,6 +251,11 @@ impl<A: PartialEq> Role<A> {
         self.unconfirmed = EVERYTHING;
     }
 
+    /// Follows nobody until the votes say more: for members of a group. Need not be persisted.
+    pub fn follow_nobody(&mut self) {
+        self.remembered.set_leader(None);
+    }
+
     /// Stops following, which must be persisted. Returns the epoch that fenced this server, or 0. It takes
     /// writes after [`Role::open`].
     pub fn lead(&mut self) -> u32 {
@@ -216,7 +266,7 @@ impl<A: PartialEq> Role<A> {
 
     /// Accepts writes and shows all data.
     pub fn open(&mut self) {
-        self.is_read_only = false;
+        (self.is_open, self.is_handing_over) = (true, false);
         self.unconfirmed = Lsn::ZERO;
     }
 }
@@ -284,11 +334,11 @@ mod tests {
     #[test]
     fn a_hand_over_stops_writes_and_then_follows_the_new_leader() {
         let mut role = Role::start(Remembered::default(), false);
-        role.set_read_only(true);
-        assert!(role.is_read_only() && role.leader().is_none());
-        role.set_read_only(false);
-        assert!(!role.is_read_only(), "it was given up");
-        role.set_read_only(true);
+        assert!(role.begin_hand_over() && role.is_read_only() && role.leader().is_none());
+        assert!(!role.begin_hand_over(), "one at a time");
+        role.give_up_hand_over();
+        assert!(!role.is_read_only());
+        assert!(role.begin_hand_over() && role.yield_to_replica(7));
         role.hand_over("b");
         assert_eq!(role.leader(), Some(&"b"));
         assert!(role.unconfirmed() == EVERYTHING && role.remembered().is_unconfirmed);
@@ -311,6 +361,27 @@ mod tests {
     }
 
     #[test]
+    fn a_leader_fenced_during_a_hand_over_stays_fenced() {
+        let mut role: Role<&str> = Role::start(Remembered::default(), false);
+        assert!(role.begin_hand_over() && role.is_handing_over() && role.fence(9));
+        role.give_up_hand_over();
+        assert!(role.is_read_only() && role.is_fenced() && !role.is_handing_over());
+        assert!(!role.yield_to_replica(7), "there is nothing to hand over");
+        assert!(!role.begin_hand_over(), "a fenced leader takes no writes");
+        assert_eq!(role.remembered().fenced_by, 9);
+        assert!(!follower(false).begin_hand_over());
+    }
+
+    #[test]
+    fn a_leader_that_is_told_to_follow_during_a_hand_over_takes_no_writes_when_that_is_given_up() {
+        let mut role = Role::start(Remembered::default(), false);
+        assert!(role.begin_hand_over());
+        assert_eq!(role.follow("b"), Follow::Restart);
+        role.give_up_hand_over();
+        assert!(role.is_read_only());
+    }
+
+    #[test]
     fn what_a_leader_saw_says_nothing_about_those_it_follows() {
         let mut role = follower(false);
         assert!(role.saw_epoch(5) && !role.saw_epoch(5) && !role.saw_epoch(4));
@@ -321,24 +392,26 @@ mod tests {
         assert!(role.saw_epoch(6));
         assert_eq!(role.follow("c"), Follow::Reconnect);
         assert_eq!(role.remembered().seen_epoch, 6, "one leader after another");
+        assert!(role.forget_epochs() && role.remembered().seen_epoch == 0);
+        assert!(!role.forget_epochs(), "nothing is news");
+        assert_eq!(role.leader(), Some(&"c"));
     }
 
     #[test]
     fn a_leader_that_has_told_a_replica_to_lead_takes_no_writes_even_after_a_restart() {
         let mut role: Role<&str> = Role::start(Remembered::default(), false);
-        role.set_read_only(true);
-        role.yield_to_replica(7);
+        assert!(role.begin_hand_over() && role.yield_to_replica(7));
         let restarted = Role::start(role.remembered().clone(), false);
         assert!(restarted.is_read_only() && restarted.is_fenced() && restarted.unconfirmed() == EVERYTHING);
         role.fence(9);
         role.resume(7);
         assert!(role.is_fenced(), "another server leads");
         let mut role = Role::start(Remembered::default(), false);
-        role.yield_to_replica(7);
+        assert!(role.begin_hand_over() && role.yield_to_replica(7));
         role.resume(7);
         assert!(!role.is_read_only() && role.unconfirmed() == Lsn::ZERO);
         assert_eq!(*role.remembered(), Remembered::default(), "as if it had never begun");
-        role.yield_to_replica(7);
+        assert!(role.begin_hand_over() && role.yield_to_replica(7));
         role.hand_over("b");
         assert!(role.leader() == Some(&"b") && !role.is_fenced() && role.remembered().is_unconfirmed);
     }

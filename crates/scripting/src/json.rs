@@ -77,7 +77,7 @@ impl Shared {
     }
 }
 
-/// The library. An encoded text has at most `bytes_max` bytes.
+/// The library. An encoded text has at most `bytes_max` bytes, plus one element.
 pub(crate) fn library(lua: &Lua, options: &Shared, meter: &Meter, bytes_max: usize) -> Result<Table> {
     let table = lua.create_table()?;
     table.set("_NAME", "cjson")?;

@@ -36,13 +36,13 @@ pub enum Stop {
     /// It has executed the maximum number of instructions.
     TooLong,
     /// The host will run it again under other conditions.
-    Again,
+    Retry,
     /// It has reached its deadline.
     Overtime,
 }
 
 impl Stop {
-    const ALL: [Stop; 4] = [Stop::Killed, Stop::TooLong, Stop::Again, Stop::Overtime];
+    const ALL: [Stop; 4] = [Stop::Killed, Stop::TooLong, Stop::Retry, Stop::Overtime];
 }
 
 /// A monotonic clock, in microseconds.
@@ -89,7 +89,7 @@ impl Meter {
     /// Stops the script at its next question. The first reason counts, except that [`Stop::Killed`] replaces
     /// reasons after which a script is run again.
     pub fn stop(&self, why: Stop) {
-        let runs_again = |now| now == Stop::Again as u8 || now == Stop::Overtime as u8;
+        let runs_again = |now| now == Stop::Retry as u8 || now == Stop::Overtime as u8;
         let counts = |now| now == 0 || why == Stop::Killed && runs_again(now);
         let _ = self.0.stop.fetch_update(Relaxed, Relaxed, |now| counts(now).then_some(why as u8));
     }

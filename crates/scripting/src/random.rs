@@ -3,8 +3,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A SplitMix64 sequence. It is atomic only because functions of the machine share it; only one thread uses
-/// it.
+use prng::{GAMMA, mix};
+
+/// The sequence of [`prng::Prng`]. It is atomic only because functions of the machine share it; only one
+/// thread uses it.
 #[derive(Debug, Default)]
 pub(crate) struct Random(AtomicU64);
 
@@ -15,11 +17,9 @@ impl Random {
     }
 
     fn next(&self) -> u64 {
-        let state = self.0.load(Relaxed).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let state = self.0.load(Relaxed).wrapping_add(GAMMA);
         self.0.store(state, Relaxed);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        mix(state)
     }
 
     /// A number in [0, 1).
@@ -47,6 +47,14 @@ pub(crate) fn random(source: &Random, bounds: &[f64]) -> mlua::Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_same_seed_has_the_same_numbers_in_every_version() {
+        let source = Random::default();
+        source.seed(1_234_567);
+        let numbers: Vec<f64> = (0..3).map(|_| random(&source, &[1e6]).expect("an upper bound")).collect();
+        assert_eq!(numbers, [350_080.0, 173_645.0, 532_208.0]);
+    }
 
     #[test]
     fn numbers_lie_between_their_bounds() {

@@ -21,7 +21,7 @@ const NATURAL_ALIGN: usize = 8;
 /// Maximum number of values returned by one call, bounded by the stack of Lua.
 const VALUES_MAX: usize = 7000;
 
-/// The library. A packed string has at most `bytes_max` bytes, plus one item.
+/// The library. A packed string has at most `bytes_max` bytes.
 pub(crate) fn library(lua: &Lua, bytes_max: usize) -> Result<Table> {
     let table = lua.create_table()?;
     let packed = function(lua, "pack", move |lua, (format, values): (LuaString, Variadic<Value>)| {
@@ -205,13 +205,12 @@ fn pack(lua: &Lua, format: &[u8], values: &[Value], bytes_max: usize) -> Result<
                 let kept = text.get(..len).ok_or_else(|| {
                     mlua::Error::runtime(format!("bad argument #{position} to 'pack' (string too short)"))
                 })?;
-                out.extend_from_slice(kept);
-                if item == Item::Text {
-                    out.push(0);
-                }
-                if out.len() > bytes_max {
+                let terminator: &[u8] = if item == Item::Text { &[0] } else { &[] };
+                if out.len() + kept.len() + terminator.len() > bytes_max {
                     return Err(too_large());
                 }
+                out.extend_from_slice(kept);
+                out.extend_from_slice(terminator);
             }
         }
     }

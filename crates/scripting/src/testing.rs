@@ -23,7 +23,7 @@ impl Calls for TestCalls {
             }
             (b"get", 2) => writer.bulk_or_null(self.strings.get(args.at(1)).map(Vec::as_slice)),
             (b"raw", 2) => writer.raw(args.at(1)),
-            (b"again", 1) => return Err(Refusal::Stop(Stop::Again)),
+            (b"again", 1) => return Err(Refusal::Stop(Stop::Retry)),
             _ => return Err(Refusal::Error("ERR Unknown Redis command called from script".into())),
         }
         Ok(())

@@ -4,7 +4,7 @@
 //! - Scripts see only the globals of the prelude; only the machine changes those, and only KEYS and ARGV.
 //! - The garbage of a script is collected: only its compiled source is kept.
 
-mod asked;
+mod host_calls;
 mod libraries;
 
 use std::{collections::HashMap, fmt::Display, sync::Arc};
@@ -28,7 +28,7 @@ use crate::{
     strings, structs,
     word::{sequence, string},
 };
-use asked::RUNNER;
+use host_calls::RUNNER;
 use libraries::{LibraryGlobals, Loaded};
 pub use libraries::{LibraryId, Registered};
 
@@ -115,7 +115,7 @@ impl Vm {
         let redis = redis::functions(&lua, &settings)?;
         redis::NUMBERS.iter().try_for_each(|(name, value)| redis.set(*name, *value))?;
         redis::TEXTS.iter().try_for_each(|(name, value)| redis.set(*name, *value))?;
-        asked::install(&lua, &redis, &os, &settings, &meter)?;
+        host_calls::install(&lua, &redis, &os, &settings, &meter)?;
         let watched = meter.clone();
         let caught = lua.create_function(move |lua, problem: Value| {
             watched.leave()?;

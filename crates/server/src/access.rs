@@ -1,4 +1,4 @@
-//! Passwords, and who may connect at all: one answer for the Redis port and the HTTP port.
+//! Passwords, and the admission of connections: the same rules for the Redis port and the HTTP port.
 //!
 //! Users: `default` with `requirepass`; over HTTP also `admin-user` with `admin-password`. While no password
 //! is set, protected mode serves only clients on this machine.
@@ -11,11 +11,19 @@ use std::{
     },
 };
 
-use engine::{Authentication, clients::Clients};
+use engine::{
+    Authentication, CommandError, Place,
+    clients::{Clients, TOO_MANY_CLIENTS},
+};
 use settings::Key;
 use subtle::ConstantTimeEq;
 
-use crate::config::Config;
+use crate::config::{Config, RESERVED_PLACES};
+
+const PROTECTED: CommandError = CommandError::Text(
+    "DENIED Sheaf is running in protected mode: it has no password, so it serves only clients on this machine. Set one \
+     (requirepass), or turn protected-mode off if the network is trusted.",
+);
 
 pub(crate) struct Access {
     config: Arc<Config>,
@@ -29,19 +37,28 @@ impl Access {
         Access { config, clients, rejected_connections: AtomicU64::new(0) }
     }
 
-    /// The reply to a connection from `peer` that is not served; `None` if it is.
-    pub(crate) fn refuse(&self, peer: &SocketAddr) -> Option<&'static [u8]> {
+    /// The place for a connection from `peer`. Replicas and members must not find every place taken by
+    /// clients, so there are [`RESERVED_PLACES`] beyond those of clients.
+    ///
+    /// # Errors
+    /// The reply to a connection that is not served.
+    pub(crate) fn admit(&self, peer: &SocketAddr) -> Result<Place, CommandError> {
         let hot = self.config.hot();
-        let reason: &[u8] = if self.clients.count() as u64 >= hot.clients_max() {
-            b"-ERR max number of clients reached\r\n"
+        let (served, clients_max) = (self.clients.count() as u64, hot.clients_max());
+        let error = if served >= clients_max + RESERVED_PLACES {
+            TOO_MANY_CLIENTS
         } else if hot.is_protected() && !hot.needs_password() && !peer.ip().to_canonical().is_loopback() {
-            b"-DENIED Sheaf is running in protected mode: it has no password, so it serves only clients on this \
-              machine. Set one (requirepass), or turn protected-mode off if the network is trusted.\r\n"
+            PROTECTED
         } else {
-            return None;
+            return Ok(if served < clients_max { Place::Client } else { Place::Reserve });
         };
+        self.note_rejected();
+        Err(error)
+    }
+
+    /// A connection was not served, or no longer.
+    pub(crate) fn note_rejected(&self) {
         self.rejected_connections.fetch_add(1, Relaxed);
-        Some(reason)
     }
 
     /// Whether HTTP serves only clients on this machine, all of them as admins.
@@ -49,7 +66,7 @@ impl Access {
         self.config.hot().is_protected() && !self.has_http_admins()
     }
 
-    /// Whether anybody has to authenticate over HTTP.
+    /// Whether any client has to authenticate over HTTP.
     pub(crate) fn has_http_admins(&self) -> bool {
         self.config.hot().needs_password() || self.config.hot().has_admin_password()
     }

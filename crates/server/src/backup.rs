@@ -21,7 +21,9 @@ use settings::Key;
 use storage::Log;
 
 use self::session::{Sessions, remove_unpinned};
-use crate::{attached_log::AttachedLog, config::Config, parts::StartupInfo, snapshots::Snapshots};
+use crate::{
+    attached_log::AttachedLog, config::Config, group::Group, snapshots::Snapshots, startup_info::StartupInfo,
+};
 
 /// Serves backups.
 pub(crate) struct Backups {
@@ -33,11 +35,12 @@ pub(crate) struct Backups {
     log: Arc<AttachedLog>,
     documents: Arc<DocumentsCell>,
     snapshots: Arc<Snapshots>,
+    group: Arc<Group>,
 }
 
 impl Backups {
     pub(crate) fn new(
-        snapshots: &Arc<Snapshots>,
+        (snapshots, group): (&Arc<Snapshots>, Arc<Group>),
         documents: Arc<DocumentsCell>,
         entropy: Arc<dyn Entropy + Send + Sync>,
     ) -> Backups {
@@ -51,6 +54,7 @@ impl Backups {
             log: sources.log.clone(),
             documents,
             snapshots: snapshots.clone(),
+            group,
         }
     }
 

@@ -16,10 +16,10 @@ pub struct Banner<'a> {
     pub dir: &'a Path,
     /// The name of the durability.
     pub durability: &'a str,
-    /// Rows recovered from a snapshot.
-    pub rows: u64,
-    /// Records recovered from the log.
-    pub records: u64,
+    /// Keys recovered from a snapshot.
+    pub snapshot_keys: u64,
+    /// Records replayed from the log.
+    pub replayed_records: u64,
     /// Duration of the recovery.
     pub seconds: f64,
     /// Number of recovered keys.
@@ -40,12 +40,12 @@ impl Banner<'_> {
             "interval" => "a power cut loses at most about a second",
             _ => "the operating system decides when to write",
         };
-        let rate = (self.rows + self.records) as f64 / self.seconds.max(1e-6);
-        let recovered = match (self.rows, self.records) {
+        let rate = (self.snapshot_keys + self.replayed_records) as f64 / self.seconds.max(1e-6);
+        let recovered = match (self.snapshot_keys, self.replayed_records) {
             (0, 0) => "nothing to recover".to_string(),
             (0, records) => format!("{records} records in {:.2} s ({rate:.0}/s)", self.seconds),
-            (rows, records) => format!(
-                "{rows} rows of a snapshot and {records} records in {:.2} s ({rate:.0}/s)",
+            (keys, records) => format!(
+                "{keys} keys of a snapshot and {records} records in {:.2} s ({rate:.0}/s)",
                 self.seconds
             ),
         };
@@ -71,7 +71,8 @@ impl Banner<'_> {
         }
         tracing::info!(
             target: "server", redis = ?self.redis, http = ?self.http, dir = %self.dir.display(),
-            durability = self.durability, rows = self.rows, records = self.records, seconds = format!("{:.3}", self.seconds),
+            durability = self.durability, snapshot_keys = self.snapshot_keys,
+            replayed_records = self.replayed_records, seconds = format!("{:.3}", self.seconds),
             keys = self.keys, workers = self.workers, version = env!("CARGO_PKG_VERSION"), "ready"
         );
     }

@@ -1,4 +1,4 @@
-//! The settings in force: what they are, who is told of a change, and CONFIG.
+//! The settings in force: their values, the observers of a change, and CONFIG.
 //!
 //! ```text
 //! start | CONFIG SET | /_node/_local/_config | SIGHUP | a record of the data
@@ -24,10 +24,13 @@ use keyspace::Keyspace;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use pubsub::Hub;
 use settings::{Key, Lasting, Settings, setting_named};
-use storage::Log;
+use storage::{Appender, Log};
 
 use self::data_settings::DataSettingsState;
-pub(crate) use self::{clients_max::ClientsMax, hot::HotSettings};
+pub(crate) use self::{
+    clients_max::{ClientsMax, RESERVED_PLACES},
+    hot::HotSettings,
+};
 use crate::{attached_log::AttachedLog, replication::Node};
 
 /// Takes over the settings that concern a part. It must not read the [`Config`].
@@ -40,13 +43,15 @@ pub(crate) struct Config {
     /// The files of settings, shared by all incarnations within the process. Locked during every change.
     files: Arc<Mutex<Lasting>>,
     data: Mutex<DataSettingsState>,
+    /// Appends the records of settings that were given at the start.
+    recorder: Mutex<Option<Appender>>,
     debug_access: DebugAccess,
     /// Holds the settings of the data.
     keyspace: Arc<Keyspace>,
     /// Decides whether settings of the data may be set here.
     node: Arc<Node>,
     log: Arc<AttachedLog>,
-    /// Knows whether anybody listens to events.
+    /// Knows whether any client listens to events.
     hub: Arc<Hub>,
 }
 
@@ -67,6 +72,7 @@ impl Config {
             observers: RwLock::default(),
             files,
             data: Mutex::default(),
+            recorder: Mutex::default(),
             debug_access,
             keyspace,
             node,
@@ -114,6 +120,10 @@ impl engine::Config for Config {
 
     fn is_durable_channel(&self, channel: &[u8]) -> bool {
         self.hot.is_durable_channel(channel)
+    }
+
+    fn emulates_cluster(&self) -> bool {
+        self.hot.emulates_cluster()
     }
 
     fn get(&self, pattern: &[u8]) -> Vec<(&'static str, String)> {

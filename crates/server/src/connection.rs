@@ -27,7 +27,7 @@ use std::{
 };
 
 use engine::{
-    CommandError, LongReply, Session,
+    CommandError, LongReply, PeerClaim, Place, Session,
     clients::{Client, ClientKind},
     conversation::{Conversation, ConversationState, Round},
     outbox::Outbox,
@@ -57,7 +57,7 @@ pub(crate) struct Connection {
     stream: TcpStream,
     /// Wakes the task; set whenever the task has been polled.
     waker: RefCell<Option<Waker>>,
-    turn: Cell<ConversationState>,
+    state: Cell<ConversationState>,
     /// The socket accepted less than it was given.
     refused: Cell<bool>,
     /// Close now, and drop unsent bytes.
@@ -81,15 +81,17 @@ impl Connection {
     pub(crate) fn new(
         stream: TcpStream,
         client: Arc<Client>,
+        place: Place,
         worker: Rc<Worker>,
     ) -> (Rc<Connection>, impl Future<Output = ()>) {
-        let session = Session::new(client, !worker.host.authentication.is_required());
+        let mut session = Session::new(client, !worker.host.authentication.is_required());
+        session.place = place;
         let connection = Rc::new(Connection {
             worker,
             conversation: RefCell::new(Conversation::new(session)),
             stream,
             waker: RefCell::new(None),
-            turn: Cell::new(ConversationState::Idle),
+            state: Cell::new(ConversationState::Idle),
             refused: Cell::new(false),
             broken: Cell::new(false),
             resumable: Cell::new(false),
@@ -141,7 +143,7 @@ impl Connection {
             if self.broken.get() {
                 return Poll::Ready(());
             }
-            match self.turn.get() {
+            match self.state.get() {
                 ConversationState::Idle if reads == READS_PER_TURN_MAX => {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
@@ -214,9 +216,9 @@ impl Connection {
         }
     }
 
-    /// Duplicates the socket, with the request that it sent, if the connection belongs to a replica now. Call
-    /// when it has ended.
-    pub(crate) fn take_over(&self) -> Option<(std::net::TcpStream, Box<[Vec<u8>]>)> {
+    /// Duplicates the socket, with the request that it sent, if the connection belongs to another server now.
+    /// Call when it has ended.
+    pub(crate) fn take_over(&self) -> Option<(std::net::TcpStream, PeerClaim)> {
         let claim = self.conversation.borrow_mut().session.claim.take()?;
         let socket = self.stream.as_fd().try_clone_to_owned();
         socket.ok().map(|socket| (socket.into(), claim))
@@ -268,44 +270,44 @@ impl Connection {
     /// Runs commands, sends the sendable replies, hands gated replies to the worker.
     fn round(self: &Rc<Self>, run: impl FnOnce(&mut Conversation, &mut Round<'_>) -> ConversationState) {
         self.worker.send_replies_of_before();
-        let (turn, held, pause_ms) = {
+        let (state, held, pause_ms) = {
             let mut conversation = self.conversation.borrow_mut();
-            let turn = self.worker.with_round(|round| run(&mut conversation, round));
+            let state = self.worker.with_round(|round| run(&mut conversation, round));
             if conversation.spoke_http() {
                 let parts = &self.worker.parts;
                 parts.cross_protocol.note(parts.clock.monotonic_us(), conversation.session.client.peer());
             }
-            (turn, conversation.outbox.held_in_round(), conversation.session.pause_ms)
+            (state, conversation.outbox.held_in_round(), conversation.session.pause_ms)
         };
-        self.turn.set(turn);
-        if turn == ConversationState::Blocked {
+        self.state.set(state);
+        if state == ConversationState::Blocked {
             self.await_deadline();
         }
-        if turn == ConversationState::Paused {
+        if state == ConversationState::Paused {
             let connection = self.clone();
             tokio::task::spawn_local(async move {
                 tokio::time::sleep(Duration::from_millis(pause_ms)).await;
                 connection.resume();
             });
         }
-        let backpressure = self.worker.after_round(self, held, turn == ConversationState::WaitForLog);
+        let backpressure = self.worker.after_round(self, held, state);
         if let Some(reason) = backpressure
             && matches!(
-                turn,
+                state,
                 ConversationState::Idle | ConversationState::More | ConversationState::WaitForSubscribers
             )
         {
-            self.turn.set(ConversationState::WaitForSubscribers);
+            self.state.set(ConversationState::WaitForSubscribers);
             self.worker.hold_back(self, reason);
         }
-        if turn == ConversationState::Away {
+        if state == ConversationState::Away {
             let client_id = self.client().id();
             let unit = self.conversation.borrow_mut().take_long_unit();
             if let Some(unit) = unit {
                 self.worker.run_on_own_thread(client_id, unit);
             }
         }
-        if turn == ConversationState::Idle {
+        if state == ConversationState::Idle {
             self.worker.send_together(self);
         } else {
             self.send();
@@ -366,8 +368,8 @@ impl Connection {
         let held = conversation.outbox.held_in_round();
         drop(conversation);
         match backpressure {
-            Some(reason) if self.turn.get() == ConversationState::Away => {
-                self.turn.set(ConversationState::WaitForSubscribers);
+            Some(reason) if self.state.get() == ConversationState::Away => {
+                self.state.set(ConversationState::WaitForSubscribers);
                 self.worker.hold_back(self, reason);
             }
             _ => self.resume(),
@@ -383,8 +385,11 @@ impl Connection {
     /// Sends the sendable bytes, as far as the socket accepts them. A paused conversation (DEBUG SLEEP) sends
     /// nothing: its last reply is due when the pause ends.
     pub(crate) fn send(&self) {
-        if self.turn.get() == ConversationState::Paused && !self.resumable.get() {
+        if self.state.get() == ConversationState::Paused && !self.resumable.get() {
             return;
+        }
+        if !self.worker.may_answer() && self.conversation.borrow().session.shows_data.get() {
+            return self.worker.withhold(self);
         }
         let mut conversation = self.conversation.borrow_mut();
         let (mut sent, had_refused) = (0, self.refused.get());
@@ -414,11 +419,11 @@ impl Connection {
             conversation.session.client.sent(sent as u64);
             conversation.note_sent();
         }
-        let waits_for_client = self.turn.get() == ConversationState::WaitForClient;
+        let waits_for_client = self.state.get() == ConversationState::WaitForClient;
         if waits_for_client && conversation.outbox.is_empty() {
             self.resumable.set(true);
         }
-        let finished = self.turn.get() == ConversationState::Closing && conversation.outbox.is_empty();
+        let finished = self.state.get() == ConversationState::Closing && conversation.outbox.is_empty();
         let pending_bytes = conversation.pending_bytes() as u64;
         conversation.session.client.set_buffered(pending_bytes, conversation.outbox.len() as u64);
         drop(conversation);
@@ -477,10 +482,14 @@ impl Connection {
         !self.pushed.replace(true)
     }
 
-    /// Applies an event from the thread of durable channels with `tell`, and appends the client's message.
+    /// Applies an event from the thread of durable channels with `notify`, and appends the client's message.
     /// Returns the same as [`Connection::feed`].
-    pub(crate) fn tell(&self, told: &FollowerEvent, tell: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
-        if self.conversation.borrow_mut().tell(told, tell) {
+    pub(crate) fn notify(
+        &self,
+        event: &FollowerEvent,
+        notify: impl FnOnce(&mut Session, &mut Vec<u8>),
+    ) -> bool {
+        if self.conversation.borrow_mut().notify(event, notify) {
             self.resume();
         }
         !self.pushed.replace(true)
@@ -536,6 +545,23 @@ impl Connection {
         self.kill();
     }
 
+    /// Its place among the connections.
+    pub(crate) fn place(&self) -> Place {
+        self.conversation.borrow().session.place
+    }
+
+    /// Whether a command of it waits for an answer.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.state.get() == ConversationState::Blocked
+    }
+
+    /// The connection loses its place, and is told so.
+    pub(crate) fn turn_away(&self) {
+        self.conversation.borrow_mut().turn_away();
+        self.send();
+        self.kill();
+    }
+
     /// Replicas have not acknowledged in time: turns the replies held up to `up_to` into errors. Returns how
     /// many.
     pub(crate) fn time_out_acks(&self, up_to: Lsn) -> u64 {
@@ -558,7 +584,7 @@ impl Connection {
     pub(crate) fn close_after_replies(&self) {
         self.forget_deadline();
         self.conversation.borrow_mut().close();
-        self.turn.set(ConversationState::Closing);
+        self.state.set(ConversationState::Closing);
         self.wake();
     }
 
@@ -583,7 +609,7 @@ impl Connection {
 }
 
 /// An error as a RESP line.
-fn error_line(error: &CommandError) -> Vec<u8> {
+pub(crate) fn error_line(error: &CommandError) -> Vec<u8> {
     let mut line = vec![b'-'];
     error.render(&mut line);
     line.extend_from_slice(b"\r\n");

@@ -23,7 +23,8 @@ impl DeadLog {
         DeadLog { log, documents, saver, pending: Mutex::new(None) }
     }
 
-    /// A FLUSHALL has reserved the position `record`; the log before `boundary` is obsolete once it is durable.
+    /// A FLUSHALL has reserved the position `record`; once it is durable, the log before `boundary` is
+    /// obsolete.
     pub(crate) fn flushing_all(&self, record: Lsn, boundary: Lsn) {
         *self.pending.lock() = Some((record, boundary));
     }

@@ -1,8 +1,9 @@
 //! Document databases in the server: when their changes are saved in files, compacted and copied.
 //!
 //! ```text
-//! threads "http-n": crate couch -> log -> memory           recovery, replicas: log -> Documents::apply -> memory
-//! thread "documents": dirty layers -> log durable up to there -> tree file -> the log before is not needed any more
+//! threads "http-n": crate couch -> log -> memory
+//! recovery, replicas: log -> Documents::apply -> memory
+//! thread "documents": dirty layers -> log durable up to there -> tree file -> the log before is obsolete
 //! thread "compaction": the next generation of a file, in steps
 //! ```
 //!

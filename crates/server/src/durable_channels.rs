@@ -115,9 +115,9 @@ impl DurableChannels {
     fn has_more(&self, followers: &Followers, messages: &mut LogMessages, appender: &Appender) -> bool {
         if followers.is_empty() {
             messages.rest();
-        } else if let Some(tail) = followers.tail() {
+        } else if let Some(position) = followers.waits_at() {
             appender.wait_for_movement();
-            if appender.log().showable_lsn() > tail {
+            if appender.log().showable_lsn() > position {
                 return true;
             }
         }

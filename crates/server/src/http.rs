@@ -69,13 +69,14 @@ impl Http {
             let _ = stream.set_nodelay(true);
             if let Ok(stream) = stream.into_std() {
                 let turn = self.next.fetch_add(1, Relaxed) % self.threads.len();
-                // A thread that has ended serves nobody.
+                // If the thread has ended, the connection is closed.
                 let _ = self.threads[turn].send(Message::Connect { stream, peer, permit });
             }
         }
     }
 
-    /// Returns when every thread has been between two tasks: writes that were permitted before are in the log.
+    /// Returns when every thread has been between two tasks: writes that were permitted before are in the
+    /// log.
     pub(crate) fn settle(&self) {
         let finished = self.tell_all(Message::Report);
         // A thread that has ended drops its sender.

@@ -67,7 +67,7 @@ fn server(parts: &Parts, _: &Figures, out: &mut String) {
     fields!(out,
         "redis_version": REDIS_VERSION,
         "redis_git_sha1": "00000000",
-        "redis_mode": "standalone",
+        "redis_mode": if parts.config.hot().emulates_cluster() { "cluster" } else { "standalone" },
         "sheaf_version": env!("CARGO_PKG_VERSION"),
         "os": format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         "arch_bits": usize::BITS,
@@ -224,8 +224,19 @@ fn stats(parts: &Parts, _: &Figures, out: &mut String) {
 
 fn replication(parts: &Parts, _: &Figures, out: &mut String) {
     let figures = parts.node.figures();
-    let role = if figures.leader.is_some() { "slave" } else { "master" };
+    let role = if parts.node.is_replica() { "slave" } else { "master" };
     fields!(out, "role": role,);
+    if let Some(group) = parts.group.figures() {
+        fields!(out,
+            "group_name": group.name,
+            "group_term": group.term,
+            "group_leader_known": u8::from(group.knows_leader),
+            "group_members": group.members,
+            "group_voters": group.voters,
+            "group_elections_won": group.elections_won,
+            "group_messages_refused": group.refused,
+        );
+    }
     if let Some(leader) = &figures.leader {
         fields!(out,
             "master_host": leader.address.host,
@@ -253,6 +264,10 @@ fn replication(parts: &Parts, _: &Figures, out: &mut String) {
             fields!(out, "slave_lag_seconds": format!("{:.3}", lag_ms as f64 / 1000.0),);
         }
         fields!(out, "slave_priority": 100, "slave_read_only": 1, "replica_announced": 1,);
+    }
+    if figures.leader.is_none() && role == "slave" {
+        // A member of a group that knows no leader: tools read these fields of every replica.
+        fields!(out, "master_host": "", "master_port": 0, "master_link_status": "down",);
     }
     fields!(out, "connected_slaves": figures.replicas.len(),);
     if let Some(good) = figures.good_replicas {
@@ -334,8 +349,8 @@ fn errorstats(parts: &Parts, _: &Figures, out: &mut String) {
     }
 }
 
-fn cluster(_: &Parts, _: &Figures, out: &mut String) {
-    fields!(out, "cluster_enabled": 0,);
+fn cluster(parts: &Parts, _: &Figures, out: &mut String) {
+    fields!(out, "cluster_enabled": u8::from(parts.config.hot().emulates_cluster()),);
 }
 
 fn keyspace(_: &Parts, figures: &Figures, out: &mut String) {

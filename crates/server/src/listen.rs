@@ -11,6 +11,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::{
     access::Access,
+    connection::error_line,
     mailbox::{Mailbox, Message},
 };
 
@@ -30,8 +31,11 @@ pub(crate) fn bind(bind: &str, port: u16, backlog: u32) -> io::Result<Vec<std::n
             Some(first) => first.local_addr()?.port(),
             None => port,
         };
-        let address = (host, port).to_socket_addrs()?.next();
-        let address = address.ok_or_else(|| io::Error::other(format!("'{host}' is no address")))?;
+        let looked_up = (host, port).to_socket_addrs();
+        let unknown =
+            |error: io::Error| io::Error::new(error.kind(), format!("cannot look up '{host}': {error}"));
+        let address = looked_up.map_err(unknown)?.next();
+        let address = address.ok_or_else(|| io::Error::other(format!("'{host}' is not an address")))?;
         match bind_one(address, backlog) {
             Ok(listener) => listeners.push(listener),
             Err(error) if address.is_ipv6() && no_such_address(&error) && !listeners.is_empty() => {}
@@ -49,18 +53,14 @@ pub(crate) fn bind(bind: &str, port: u16, backlog: u32) -> io::Result<Vec<std::n
         }
     }
     if listeners.is_empty() {
-        return Err(io::Error::other("no address to listen on: set 'bind'"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on: set 'bind'"));
     }
     Ok(listeners)
 }
 
 fn no_such_address(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(libc_eafnosupport())
-}
-
-/// EAFNOSUPPORT on Linux: a kernel without IPv6.
-const fn libc_eafnosupport() -> i32 {
-    97
+    // EAFNOSUPPORT: a kernel without IPv6.
+    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
 }
 
 fn bind_one(address: SocketAddr, backlog: u32) -> io::Result<std::net::TcpListener> {
@@ -86,15 +86,18 @@ pub(crate) async fn accept(
                 continue;
             }
         };
-        if let Some(reason) = access.refuse(&peer) {
-            // Written only as far as the socket accepts it at once: a refused client gets no further work.
-            let _ = stream.try_write(reason);
-            continue;
-        }
+        let place = match access.admit(&peer) {
+            Ok(place) => place,
+            Err(error) => {
+                // As far as the socket accepts it at once: a refused client gets no further work.
+                let _ = stream.try_write(&error_line(&error));
+                continue;
+            }
+        };
         let _ = stream.set_nodelay(true);
         if let (Ok(local), Ok(stream)) = (stream.local_addr(), stream.into_std()) {
             let worker = next.take(workers.len());
-            workers[worker].send(Message::Connect { stream, peer, local });
+            workers[worker].send(Message::Connect { stream, peer, local, place });
         }
     }
 }

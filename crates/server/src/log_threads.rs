@@ -1,16 +1,14 @@
 //! The two threads of the log: one flushes batches, one makes segments ahead of need.
 //!
 //! Both sleep until they are unparked. A wake-up is never lost: an unpark before the park makes the park
-//! return at once, and an appender checks, after appending, whether the flusher is awake
-//! ([`Log::needs_flusher`]).
+//! return at once; an appender checks, after appending, whether the flusher is awake
+//! ([`Log::needs_flusher`]); and another thread that has flushed wakes it for what was appended meanwhile
+//! ([`Log::on_flush_wanted`]).
 
 use std::{
     sync::{
         Arc,
-        atomic::{
-            AtomicBool,
-            Ordering::{Relaxed, SeqCst},
-        },
+        atomic::{AtomicBool, Ordering::SeqCst},
     },
     thread::{self, JoinHandle, Thread},
     time::Duration,
@@ -61,6 +59,8 @@ impl LogThreads {
             named("log-segments").spawn(move || make_segments(&log, &shared))?
         };
         let maker = making.thread().clone();
+        let woken = maker.clone();
+        log.on_segment_wanted(move || woken.unpark());
         let flushing = {
             let (log, maker, shared) = (log.clone(), maker.clone(), shared.clone());
             let run = move || {
@@ -71,6 +71,8 @@ impl LogThreads {
             named("log").spawn(run)?
         };
         let flusher = flushing.thread().clone();
+        let woken = flusher.clone();
+        log.on_flush_wanted(move || woken.unpark());
         shared.running.lock().extend([making, flushing]);
         Ok(LogThreads { log, flusher, maker, shared })
     }
@@ -78,16 +80,11 @@ impl LogThreads {
     /// Wakes the flusher if records need it. Does not wait for the flush.
     #[inline]
     pub fn wake_if_needed(&self) {
-        let relaxed = self.shared.gathering.load(Relaxed) && self.log.unwritten_bytes() < GATHER_BYTES_MAX;
-        if !relaxed && self.log.needs_flusher() {
+        // The flag is read after the check: a flusher that clears it then sees the records.
+        let is_gathering =
+            || self.shared.gathering.load(SeqCst) && self.log.unwritten_bytes() < GATHER_BYTES_MAX;
+        if self.log.needs_flusher() && !is_gathering() {
             self.flusher.unpark();
-        }
-    }
-
-    /// Wakes the maker of segments if commands wait for one, even while the log is idle.
-    pub fn make_segment_if_needed(&self) {
-        if self.log.needs_segment() {
-            self.maker.unpark();
         }
     }
 
@@ -101,7 +98,9 @@ impl LogThreads {
             // A sync is due later, more was appended meanwhile, or the flush failed: the flusher handles it.
             _ => self.flusher.unpark(),
         }
-        self.make_segment_if_needed();
+        if self.log.needs_segment() {
+            self.maker.unpark();
+        }
     }
 
     /// Ends both threads; the log must be closed. Blocks.
@@ -124,10 +123,6 @@ impl couch::LogDriver for LogThreads {
     fn wake_if_needed(&self) {
         LogThreads::wake_if_needed(self);
     }
-
-    fn make_segment_if_needed(&self) {
-        LogThreads::make_segment_if_needed(self);
-    }
 }
 
 /// Flushes until the threads stop or the log fails.
@@ -137,11 +132,11 @@ fn flush(log: &Log, clock: &dyn Clock, maker: &Thread, shared: &SharedState) -> 
     let _ = env::thread::set_nice(-5);
     while !shared.stopping.load(SeqCst) {
         if !log.durability().syncs_every_batch() && log.unwritten_bytes() > 0 {
-            shared.gathering.store(true, Relaxed);
+            shared.gathering.store(true, SeqCst);
             if log.unwritten_bytes() < GATHER_BYTES_MAX {
                 thread::park_timeout(GATHER);
             }
-            shared.gathering.store(false, Relaxed);
+            shared.gathering.store(false, SeqCst);
         }
         let flush = log.flush()?;
         if log.needs_segment() {

@@ -11,7 +11,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use engine::{Host, LongReply, LongUnit, Notice, Scripts};
+use engine::{Host, LongUnit, Scripts};
 use env::Clock;
 use parking_lot::{Condvar, Mutex};
 use storage::{Appender, Log};
@@ -19,8 +19,8 @@ use storage::{Appender, Log};
 use crate::{
     attached_log::AttachedLog,
     config::Config,
-    mailbox::{Mailbox, Message},
-    parts::Data,
+    data::Data,
+    mailbox::{LongUnitDone, Mailbox, Message},
     reaper::Reaper,
 };
 
@@ -40,16 +40,6 @@ pub(crate) struct Job {
     pub(crate) mailbox: Mailbox,
     pub(crate) reaper: Reaper,
     pub(crate) host: Host,
-}
-
-/// The result of a unit.
-pub(crate) struct Done {
-    pub(crate) client_id: u64,
-    pub(crate) reply: LongReply,
-    /// Notices for the worker to publish.
-    pub(crate) notices: Vec<Notice>,
-    /// Whether the unit has appended to the log.
-    pub(crate) wrote: bool,
 }
 
 pub(crate) struct LongUnits {
@@ -101,7 +91,7 @@ impl LongUnits {
         match std::thread::Builder::new().name(format!("long-{free}")).spawn(run) {
             Ok(_) => VecDeque::new(),
             Err(error) => {
-                tracing::error!(target: "server", %error, "no thread for a command that takes long");
+                tracing::error!(target: "server", %error, "cannot start a thread for a long unit");
                 state.running[free] = None;
                 state.waiting.drain(..).map(|(_, job)| job).collect()
             }
@@ -158,7 +148,8 @@ impl LongUnits {
     }
 
     fn execute(&self, thread: usize, Job { client_id, unit, mailbox, reaper, host }: Job) {
-        // It asks for the subscribers, and no more: the messages of the unit are among its notices.
+        // Of the channels it only reads the numbers of subscribers: the messages of the unit are among its
+        // notices.
         let mut executor = self.data.executor(self.workers + thread, 0);
         executor.own_thread();
         let spare = self.appenders.lock().pop();
@@ -168,7 +159,8 @@ impl LongUnits {
         let pause = |ms| std::thread::sleep(Duration::from_millis(ms));
         let (bulk_bytes_max, now_ms) = (self.config.hot().bulk_bytes_max(), || self.clock.unix_ms());
         let reply = executor.execute_long(*unit, &host, bulk_bytes_max, now_ms, pause);
-        let done = Done { client_id, reply, notices: executor.take_notices(), wrote: executor.take_wrote() };
+        let (notices, wrote) = (executor.take_notices(), executor.take_wrote());
+        let done = LongUnitDone { client_id, reply, notices, wrote, serves: executor.take_pending_serves() };
         if let Some(freed) = executor.take_freed() {
             reaper.free(freed);
         }

@@ -2,22 +2,22 @@
 //!
 //! The queue is unbounded; its contents are bounded by `maxclients` (connections, kills, long units and
 //! answers, of which a client waits for one), by [`engine::clients::PUSHED_BYTES_MAX`] per client (pushes),
-//! by the window per follower of durable channels (feeds) and by the few events in a server's life.
+//! by the window per follower of durable channels (feeds), by the few events of an incarnation, and by the
+//! members of a group, whose changes are published.
 
 use std::{net::SocketAddr, sync::Arc};
 
-use engine::clients::Signal;
+use engine::{LongReply, Notice, PendingServes, Place, clients::Signal};
 use lsn::Lsn;
 use pubsub::durable::Feed;
-
 use tokio::sync::mpsc;
 
-use crate::{log_threads::LogThreads, long_units::Done};
+use crate::log_threads::LogThreads;
 
 /// A message for a worker.
 pub(crate) enum Message {
     /// Serve this connection.
-    Connect { stream: std::net::TcpStream, peer: SocketAddr, local: SocketAddr },
+    Connect { stream: std::net::TcpStream, peer: SocketAddr, local: SocketAddr, place: Place },
     /// Recovery is done: all commands may run.
     Attach(LogThreads),
     /// Close the connection of this client (CLIENT KILL).
@@ -28,19 +28,37 @@ pub(crate) enum Message {
     /// command.
     Answer { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
     /// A long unit of a client has ended.
-    LongUnit(Box<Done>),
+    LongUnit(Box<LongUnitDone>),
     /// Messages and events for followers of durable channels, in order.
     Feed(Feed),
+    /// Publish these messages to the subscribers of this server, outside the log.
+    Publish(Vec<commands::SentinelEvent>),
     /// Report back at once, which shows that the current round is over.
     Report(std::sync::mpsc::Sender<()>),
     /// Give unused memory back to the OS (MEMORY PURGE).
     ReleaseMemory,
+    /// Replies that were withheld may leave: the lease of this leader was renewed.
+    LeaseRenewed,
     /// Fail the replies with a gate up to this one: replicas have not acknowledged them in time.
     Overdue(Lsn),
+    /// Close all connections, with the replies that have not left: they never will.
+    HangUp,
     /// The log failed: fail the waiting clients, close everything, report.
     Fail(std::sync::mpsc::Sender<()>),
     /// Close everything once replies are sent, report, end.
     Stop(std::sync::mpsc::Sender<()>),
+}
+
+/// The result of a long unit.
+pub(crate) struct LongUnitDone {
+    pub(crate) client_id: u64,
+    pub(crate) reply: LongReply,
+    /// Notices for the worker to publish.
+    pub(crate) notices: Vec<Notice>,
+    /// Whether the unit has appended to the log.
+    pub(crate) wrote: bool,
+    /// Keys whose waiters could not be served yet.
+    pub(crate) serves: PendingServes,
 }
 
 /// The sending end of a worker's queue.

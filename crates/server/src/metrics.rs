@@ -21,6 +21,7 @@ use storage::{Histogram, LogStats};
 
 pub(crate) use self::exposition::Exposition;
 use crate::{
+    group::GroupFigures,
     parts::Parts,
     read_only::ReadOnly,
     replication::{Figures, ReplicaFigures},
@@ -51,6 +52,9 @@ impl Collector for Scrape {
         self.encode_commands(&mut encoder)?;
         if let Some(log) = self.parts.log.get() {
             encode_log(&mut encoder, log)?;
+        }
+        if let Some(figures) = self.parts.group.figures() {
+            encode_group(&mut encoder, &figures)?;
         }
         encode_replication(&mut encoder, &self.parts.node.figures())
     }
@@ -273,6 +277,32 @@ impl Scrape {
         }
         Ok(())
     }
+}
+
+fn encode_group(encoder: &mut DescriptorEncoder<'_>, figures: &GroupFigures) -> fmt::Result {
+    gauge(encoder, "sheaf_group_term", "term of this member", figures.term)?;
+    gauge(encoder, "sheaf_group_leader", "1 while this server leads its group", figures.leads.into())?;
+    let help = "1 while this member knows a leader";
+    gauge(encoder, "sheaf_group_leader_known", help, figures.knows_leader.into())?;
+    gauge(encoder, "sheaf_group_members", "members of the group", figures.members as u64)?;
+    gauge(encoder, "sheaf_group_voters", "members whose votes count", figures.voters as u64)?;
+    let help = "elections that this server has won since it last started or restarted within the process";
+    gauge(encoder, "sheaf_group_elections_won", help, figures.elections_won)?;
+    let help = "messages and connections between members that were refused since then: damaged, of another group, of another version";
+    gauge(encoder, "sheaf_group_messages_refused", help, figures.refused)?;
+    let help = "messages of members in an earlier term since then";
+    gauge(encoder, "sheaf_group_messages_outdated", help, figures.outdated)?;
+    let seconds = ConstGauge::new(figures.leaderless_us as f64 / 1e6);
+    let (name, help) =
+        ("sheaf_group_leaderless_seconds", "time in which this member has known no leader since then");
+    seconds.encode(encoder.encode_descriptor(name, help, None, seconds.metric_type())?)?;
+    histogram(
+        encoder,
+        "sheaf_group_quorum_seconds",
+        "time from a batch being on this leader's disk to a majority having it",
+        figures.votes.quorum_us(),
+        1e-6,
+    )
 }
 
 fn encode_replication(encoder: &mut DescriptorEncoder<'_>, figures: &Figures) -> fmt::Result {

@@ -1,25 +1,21 @@
 //! The parts of a server, and how they are wired.
 //!
 //! Each part takes those that it depends on when it is made, so this is the one place that shows the whole.
-//! Jobs in the background hold only what they use; workers, INFO and metrics, which use almost everything,
-//! hold [`Parts`].
+//! Jobs in the background hold only the parts that they use; workers, INFO and metrics, which use almost all
+//! of them, hold [`Parts`].
 //!
 //! Invariants
-//! - No part holds [`Parts`], and no two parts hold each other: when an incarnation of the server ends, its
-//!   memory is freed before the next one begins.
+//! - No part holds [`Parts`], and no two parts hold each other (the votes of a group hold what they report
+//!   to, until they are stopped): when an incarnation of the server ends, its memory is freed before the next
+//!   one begins.
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use engine::{
-    CommandStats, DocumentsCell, Executor, Host, Interests, Scripts, clients::Clients, observe::Observer,
-};
-use env::{Clock, Entropy, HeldDisk};
+use engine::{CommandStats, DocumentsCell, Host, Scripts, clients::Clients, observe::Observer};
+use env::{Clock, Entropy};
 use keyspace::Keyspace;
 use parking_lot::Mutex;
 use pubsub::Hub;
@@ -33,9 +29,11 @@ use crate::{
     backup::Backups,
     config::Config,
     cross_protocol::CrossProtocol,
+    data::Data,
     dead_log::DeadLog,
     documents::{Compactor, Saver},
     durable_channels::DurableChannels,
+    group::{Group, GroupHandle},
     inventory::Inventory,
     long_units::{LONG_UNITS_MAX, LongUnits},
     mailbox::Mailbox,
@@ -43,45 +41,9 @@ use crate::{
     replication::{Node, ReplicationHandle},
     scrub::Scrubber,
     snapshots::{Persistence, Snapshots, Sources},
+    startup_info::StartupInfo,
     stop::Stop,
 };
-
-/// Facts that are fixed when the server starts.
-pub(crate) struct StartupInfo {
-    pub(crate) dir: PathBuf,
-    /// Changes in the directory go through this.
-    pub(crate) disk: HeldDisk,
-    pub(crate) workers: usize,
-    /// Whether consecutive commands on one key may be merged (`log-merge`).
-    pub(crate) merges: bool,
-    pub(crate) started_unix_ms: u64,
-    pub(crate) run_id: String,
-    /// Set as soon as the server listens.
-    pub(crate) redis_port: OnceLock<u16>,
-}
-
-/// What all executors share.
-#[derive(Clone)]
-pub(crate) struct Data {
-    pub(crate) keyspace: Arc<Keyspace>,
-    pub(crate) interests: Arc<Interests>,
-    /// The channels and their subscribers.
-    pub(crate) hub: Arc<Hub>,
-    /// The counters of the workers, followed by those of the threads of long units.
-    pub(crate) stats: Arc<CommandStats>,
-    pub(crate) entropy: Arc<dyn Entropy + Send + Sync>,
-}
-
-impl Data {
-    /// An executor that counts as thread `thread` and sees the channels of worker `worker`.
-    pub(crate) fn executor(&self, thread: usize, worker: usize) -> Executor {
-        let (keyspace, interests) = (self.keyspace.clone(), self.interests.clone());
-        let (stats, seed) = (self.stats.worker(thread), self.entropy.random_u64() as u32);
-        let mut executor = Executor::new(commands::table(), keyspace, interests, stats, seed);
-        executor.share_channels(self.hub.local(worker));
-        executor
-    }
-}
 
 /// Events that INFO and metrics count, and that no other part counts.
 #[derive(Default)]
@@ -111,6 +73,7 @@ pub(crate) struct Parts {
     pub(crate) compactor: Arc<Compactor>,
     pub(crate) node: Arc<Node>,
     pub(crate) replication: Arc<ReplicationHandle>,
+    pub(crate) group: Arc<Group>,
     pub(crate) inventory: Inventory,
     pub(crate) durable_channels: Arc<DurableChannels>,
     pub(crate) snapshots: Arc<Snapshots>,
@@ -155,6 +118,8 @@ impl Parts {
             log: log.clone(),
         }));
         let replication = Arc::new(ReplicationHandle(node.clone()));
+        let group = Group::new(node.clone(), config.clone(), data.keyspace.clone(), entropy.clone());
+        let group = Arc::new(group);
         let parts = Parts {
             access: Arc::new(Access::new(config.clone(), clients.clone())),
             counters: Counters::default(),
@@ -169,7 +134,7 @@ impl Parts {
                 config.clone(),
                 snapshots.clone(),
             )),
-            backups: Arc::new(Backups::new(&snapshots, documents.clone(), entropy)),
+            backups: Arc::new(Backups::new((&snapshots, group.clone()), documents.clone(), entropy)),
             long_units: Arc::new(LongUnits::new(
                 data.clone(),
                 startup.workers,
@@ -190,6 +155,7 @@ impl Parts {
             log,
             documents,
             saver,
+            group,
             node,
             replication,
             snapshots,
@@ -244,6 +210,7 @@ impl Parts {
                 dead_log: self.dead_log.clone(),
             }),
             replication: self.replication.clone(),
+            group: Arc::new(GroupHandle(self.group.clone())),
             durable_channels: self.durable_channels.clone(),
             process: Arc::new(ServerProcess(self.clone())),
         }

@@ -6,7 +6,7 @@ use engine::{Loading, LogLevel, MemoryFigures, Process, ShutdownMode};
 use lsn::Lsn;
 use storage::Log;
 
-use crate::{info, mailbox::Message, parts::Parts, snapshots::AtStop};
+use crate::{info, mailbox::Message, parts::Parts, stop::AtStop};
 
 pub(crate) struct ServerProcess(pub(crate) Arc<Parts>);
 

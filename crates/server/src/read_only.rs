@@ -2,7 +2,7 @@
 //!
 //! It is for display only. Writes do not consult it; each is admitted where it is executed.
 
-use engine::replication::Replication;
+use engine::replication::{NOT_COMMITTED, Replication, WRITE_REMOVED, WRITE_WITNESS};
 use storage::{Admission, Log};
 
 /// A state in which the server refuses writes.
@@ -10,6 +10,13 @@ use storage::{Admission, Log};
 pub(crate) enum ReadOnly {
     /// It follows a leader. This is not a fault.
     Replica,
+    /// It is a witness of its group: it has no data, so it takes no reads either.
+    Witness,
+    /// Its group has removed it: it takes no reads either.
+    Removed,
+    /// It belongs to a group, and a majority of the members is not reachable, or has not elected a leader
+    /// yet; or it leads, and no majority takes its log.
+    NoMajority,
     /// Fewer replicas are connected than `min-replicas-to-write` requires.
     TooFewReplicas,
     /// The disk has no room for the log.
@@ -24,8 +31,11 @@ pub(crate) enum ReadOnly {
 
 impl ReadOnly {
     /// All reasons, for metrics.
-    pub(crate) const ALL: [ReadOnly; 6] = [
+    pub(crate) const ALL: [ReadOnly; 9] = [
         ReadOnly::Replica,
+        ReadOnly::Witness,
+        ReadOnly::Removed,
+        ReadOnly::NoMajority,
         ReadOnly::TooFewReplicas,
         ReadOnly::DiskFull,
         ReadOnly::Unconfirmed,
@@ -44,8 +54,17 @@ impl ReadOnly {
             Admission::Go | Admission::Wait => {}
         }
         match replication.refuses_writes() {
+            Some(WRITE_WITNESS) => return Some(ReadOnly::Witness),
+            Some(WRITE_REMOVED) => return Some(ReadOnly::Removed),
+            _ => {}
+        }
+        if replication.lacks_majority() {
+            return Some(ReadOnly::NoMajority);
+        }
+        match replication.refuses_writes() {
             None => None,
             Some(_) if replication.is_read_only() => Some(ReadOnly::Replica),
+            Some(NOT_COMMITTED) => Some(ReadOnly::NoMajority),
             Some(_) => Some(ReadOnly::TooFewReplicas),
         }
     }
@@ -54,6 +73,9 @@ impl ReadOnly {
     pub(crate) fn name(self) -> &'static str {
         match self {
             ReadOnly::Replica => "replica",
+            ReadOnly::Witness => "witness",
+            ReadOnly::Removed => "removed",
+            ReadOnly::NoMajority => "no_majority",
             ReadOnly::TooFewReplicas => "too_few_replicas",
             ReadOnly::DiskFull => "disk_full",
             ReadOnly::Unconfirmed => "unconfirmed",
@@ -66,6 +88,11 @@ impl ReadOnly {
     pub(crate) fn reason(self, log: Option<&Log>) -> String {
         match self {
             ReadOnly::Replica => "This server is a replica and takes no writes.".into(),
+            ReadOnly::Witness => "This server is a witness of its group and has no data.".into(),
+            ReadOnly::Removed => "This server was removed from its group. Ask a member of the group.".into(),
+            ReadOnly::NoMajority => {
+                "A majority of the group's members must be reachable, and take the log of its leader.".into()
+            }
             ReadOnly::TooFewReplicas => {
                 "Fewer replicas are connected than min-replicas-to-write asks for.".into()
             }
@@ -90,7 +117,8 @@ impl ReadOnly {
         matches!(self, ReadOnly::DiskFull | ReadOnly::DiskStalled | ReadOnly::LogFailed)
     }
 
-    /// Whether clients should avoid this server; a replica is healthy.
+    /// Whether clients should avoid this server; a replica is healthy, and a witness has nothing for
+    /// them.
     pub(crate) fn is_fault(self) -> bool {
         self != ReadOnly::Replica
     }

@@ -31,7 +31,8 @@ mod follower;
 pub(crate) mod full_copy;
 mod handle;
 mod leader;
-mod line;
+pub(crate) mod line;
+mod membership;
 mod overdue;
 mod own_addresses;
 mod promoting;
@@ -48,12 +49,17 @@ use std::{
     },
 };
 
+use ::membership::Votes;
 use engine::{Host, Interests, ReplayObservers, replication::Address};
-use env::{Clock, Entropy, RealDisk};
+use env::{Clock, Disk, Entropy, RealDisk};
 use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
-use recovery::{replay::Replayer, replication_state::ReplicationState};
-use replication::{RelayOptions, ReplicaId, Role as NodeRole};
+use recovery::{
+    group_state::{self, GroupState, Membership, Wanted},
+    replay::Replayer,
+    replication_state::ReplicationState,
+};
+use replication::{ProcessId, RelayOptions, ReplicaId, Role as NodeRole, Unanswered};
 use settings::{Key, Settings};
 use storage::{Log, Mirror};
 use tokio::sync::Notify;
@@ -66,12 +72,17 @@ use self::{
     own_addresses::OwnAddresses,
     waits::Waits,
 };
-pub(crate) use self::{figures::Figures, handle::ReplicationHandle, leader::ReplicaFigures};
-use crate::{log_threads::LogThreads, reaper::Reaper, snapshots::Snapshots};
+pub(crate) use self::{
+    figures::Figures, follower::holds_data, handle::ReplicationHandle, leader::ReplicaFigures,
+};
+use crate::{log_threads::LogThreads, reaper::Reaper};
 
 /// The niceness of the threads that copy and load everything from a leader. They serve no client yet, while
 /// the leader and other processes on the machine do.
 pub(crate) const JOINING_NICE: i32 = 10;
+
+/// The reply to REPLICAOF during FAILOVER, as Redis gives it.
+const NOT_WHILE_HANDING_OVER: &str = "ERR REPLICAOF not allowed while failing over.";
 
 /// The settings that concern replication.
 #[derive(Debug, Clone, Default)]
@@ -105,6 +116,19 @@ pub(crate) struct Node {
     is_read_only: AtomicBool,
     unconfirmed: AtomicU64,
     lacks_replicas: AtomicBool,
+    /// The votes of the group; `None` without a group.
+    votes: Option<Arc<Votes>>,
+    knows_leader: AtomicBool,
+    /// Whether that leader was heard lately.
+    hears_leader: AtomicBool,
+    /// `stale-reads`.
+    stale_reads: AtomicBool,
+    /// The leader of the group, as the votes know it and where it is.
+    named: Mutex<Option<(Option<consensus::Link>, Address)>>,
+    /// This leader writes nothing at the moment, because no majority takes its log.
+    lacks_commits: AtomicBool,
+    /// It has led its group in this incarnation.
+    has_led: AtomicBool,
     overdue: Mutex<Overdue>,
     /// Replies that were errors because replicas had not acknowledged in time.
     ack_timeouts: AtomicU64,
@@ -116,7 +140,12 @@ pub(crate) struct Node {
     leader: Leader,
     following: Mutex<Option<(Arc<Following>, Option<Threads>)>>,
     waits: Waits,
+    /// The FAILOVER in progress, until it is known whether the replica leads. Locked before `role`.
     handover: Mutex<Option<Arc<Running>>>,
+    /// The replica that was told to lead and gave no answer.
+    unanswered: Mutex<Option<Unanswered>>,
+    /// The process of this server.
+    process: ProcessId,
     runtime: OnceLock<tokio::runtime::Handle>,
     rounds_end: OnceLock<RoundsEnd>,
     before_leading: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -138,11 +167,22 @@ impl Node {
     pub(crate) fn open(
         settings: &Settings,
         dir: &Path,
+        process: ProcessId,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy + Send + Sync>,
     ) -> io::Result<Node> {
-        let standing = ReplicationState::load(&RealDisk, dir, settings.text(Key::ReplicaOf), &*entropy)?;
-        let role = NodeRole::start(standing.remembered(), settings.integer(Key::AckReplicas) > 0);
+        let mut standing = ReplicationState::load(&RealDisk, dir, settings.text(Key::ReplicaOf), &*entropy)?;
+        let member = membership(settings, dir, &mut standing, &*entropy)?;
+        if member.is_some() && !matches!(settings.text(Key::ReplicaOf), "" | "none") {
+            let text = "replica-of and group exclude each other: the votes of the group decide whom its members follow";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let role = match &member {
+            Some(_) => NodeRole::start_member(standing.remembered()),
+            None => NodeRole::start(standing.remembered(), settings.integer(Key::AckReplicas) > 0),
+        };
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let votes = member.map(|member| Arc::new(Votes::new(member, dir.to_path_buf(), disk, clock.clone())));
         let node = Node {
             dir: dir.to_path_buf(),
             clock,
@@ -154,6 +194,13 @@ impl Node {
             promotion: Mutex::new(()),
             acking: Mutex::new(()),
             lacks_replicas: false.into(),
+            votes,
+            knows_leader: false.into(),
+            hears_leader: true.into(),
+            stale_reads: false.into(),
+            named: Mutex::default(),
+            lacks_commits: false.into(),
+            has_led: false.into(),
             overdue: Mutex::default(),
             ack_timeouts: 0.into(),
             logs_ack_timeouts: true.into(),
@@ -164,6 +211,8 @@ impl Node {
             following: Mutex::new(None),
             waits: Waits::default(),
             handover: Mutex::new(None),
+            unanswered: Mutex::new(None),
+            process,
             runtime: OnceLock::new(),
             rounds_end: OnceLock::new(),
             before_leading: OnceLock::new(),
@@ -186,6 +235,7 @@ impl Node {
             flush_bytes: settings.integer(Key::RelayFlushSize),
             password: settings.text(Key::Masterauth).into(),
         };
+        self.stale_reads.store(settings.switch(Key::StaleReads), SeqCst);
         let retained_bytes_max = settings.integer(Key::ReplicaRetentionBytes);
         self.leader.set_limits(retained_bytes_max, settings.integer(Key::ReplicaRetentionSeconds) * 1000);
         if let Some(log) = self.log.get().filter(|log| !log.is_mirror()) {
@@ -227,6 +277,11 @@ impl Node {
         }
     }
 
+    /// Whether a connection to this address reaches this server.
+    pub(crate) fn is_reached_at(&self, address: &Address) -> bool {
+        self.own.get().is_some_and(|own| own.include(address))
+    }
+
     /// Whether changes are refused because another server decides about the data.
     pub(crate) fn refuses_changes(&self) -> bool {
         self.is_read_only.load(SeqCst)
@@ -247,10 +302,10 @@ impl Node {
     ) {
         let _ = self.rounds_end.set(Box::new(rounds_end));
         if log.is_mirror() {
-            let awaits_acks = self.options.read().ack_replicas > 0;
+            let awaits_acks = self.options.read().ack_replicas > 0 || self.votes.is_some();
             // After a divergence the log has been cut by now.
-            let _ = self.change_role(|role| (role.recovered(log.appended_lsn(), awaits_acks), false));
-            if self.is_stale() {
+            self.change_role_here(|role| role.recovered(log.appended_lsn(), awaits_acks));
+            if self.is_stale() && !self.is_witness() {
                 let up_to = self.unconfirmed();
                 tracing::info!(target: "replication", %up_to, "data is shown once the leader has committed all of the log here");
             }
@@ -267,7 +322,7 @@ impl Node {
     /// If the OS refuses a thread.
     pub(crate) fn start_following(
         self: &Arc<Self>,
-        (host, snapshots): (Host, Arc<Snapshots>),
+        (host, give_up_snapshot): (Host, Box<dyn Fn() + Send>),
         (log, threads): (&Log, &LogThreads),
         mirror: Mirror,
         replayer: Replayer,
@@ -281,12 +336,15 @@ impl Node {
             log: log.clone(),
             threads: threads.clone(),
             mirror,
+            link: None,
+            acked: Lsn::ZERO.into(),
+            refused_bytes: 0,
         };
         let apply = ApplyParts {
             node: self.clone(),
             replay_observers: ReplayObservers::new(interests),
             host,
-            snapshots,
+            give_up_snapshot,
             following: following.clone(),
             log: log.clone(),
             replayer,
@@ -400,8 +458,8 @@ impl Node {
         leader::relay_options(self.options.read().flush_bytes)
     }
 
-    /// The parts of a [`replication::join::Claim`] besides the log: the highest epoch followed, and the id of this
-    /// replica.
+    /// The parts of a [`replication::join::Claim`] besides the log: the highest epoch followed, and the id of
+    /// this replica.
     fn claim(&self) -> (u32, ReplicaId) {
         let seen_epoch = self.role.lock().remembered().seen_epoch;
         (seen_epoch, self.standing.lock().replica_id())
@@ -409,8 +467,7 @@ impl Node {
 
     /// Whether a replica with this id is this server itself.
     fn is_itself(&self, id: ReplicaId) -> bool {
-        // A leader follows nobody: the same id then comes from a replica made by copying the leader's
-        // directory.
+        // A leader follows no server: if it gets its own id, a replica was made by copying its directory.
         self.is_replica() && self.standing.lock().replica_id() == id
     }
 
@@ -425,8 +482,52 @@ impl Node {
 
     /// Waits until all rounds in progress have ended, or `gives_up` returns true. Returns whether they have
     /// ended.
-    fn wait_for_rounds(&self, gives_up: &dyn Fn() -> bool) -> bool {
+    pub(crate) fn wait_for_rounds(&self, gives_up: &dyn Fn() -> bool) -> bool {
         self.rounds_end.get().is_none_or(|rounds_end| rounds_end(gives_up))
+    }
+}
+
+/// The membership of the directory. If the settings end it, this server follows nobody any more, unless they
+/// name a leader.
+fn membership(
+    settings: &Settings,
+    dir: &Path,
+    standing: &mut ReplicationState,
+    entropy: &dyn Entropy,
+) -> io::Result<Option<GroupState>> {
+    let wanted = Wanted {
+        group: settings.text(Key::Group),
+        join: settings.text(Key::Join),
+        is_witness: settings.switch(Key::Witness),
+        durability: settings.text(Key::Durability),
+    };
+    group_state::refuse_lost(&RealDisk, dir, wanted.group, standing)?;
+    match GroupState::load(&RealDisk, dir, wanted, entropy)? {
+        Membership::None if !standing.is_member() => Ok(None),
+        Membership::Of(member) => {
+            if member.has_joined() && !standing.is_member() {
+                standing.set_member(true);
+                standing.store(&RealDisk, dir)?;
+            }
+            Ok(Some(*member))
+        }
+        Membership::None | Membership::Leaves => {
+            if matches!(settings.text(Key::ReplicaOf), "" | "none") {
+                let mut remembered = standing.remembered();
+                remembered.set_leader(None);
+                standing.remember(&remembered);
+            }
+            // In this order: a crash between the two leaves a member that follows nobody, as any does.
+            standing.set_member(false);
+            standing.store(&RealDisk, dir)?;
+            group_state::leave(&RealDisk, dir)?;
+            tracing::warn!(
+                target: "server",
+                "this server has left its group (--group none) and has nothing to do with it any more. If the group still lists it, remove it \
+                 there: GROUP REMOVE"
+            );
+            Ok(None)
+        }
     }
 }
 

@@ -29,12 +29,12 @@ use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
 use settings::Key;
 use storage::{
-    Log,
+    Log, retain_snapshots,
     scrub::{Finding, scrub},
     snapshot,
 };
 
-use crate::{config::Config, pace::Pace, parts::StartupInfo, snapshots::Snapshots};
+use crate::{config::Config, pace::Pace, snapshots::Snapshots, startup_info::StartupInfo};
 
 /// Period of the check for a due round.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
@@ -163,7 +163,7 @@ impl Scrubber {
         if let Err(error) = &outcome {
             tracing::error!(
                 target: "server", %error,
-                "the next start needs a file that is damaged. Take a backup of the running server; the next round tries again"
+                "a file that the next start needs is damaged: take a backup now; the next pass tries to replace it"
             );
         }
         outcome.is_ok()
@@ -199,7 +199,7 @@ impl Scrubber {
         later.into_iter().try_for_each(set_aside)?;
         if is_log {
             // Keep one generation: the older one needs the damaged log.
-            snapshot::retain(disk, dir, log, 1).map_err(in_words)?;
+            retain_snapshots(disk, dir, log, 1).map_err(in_words)?;
         }
         Ok(())
     }

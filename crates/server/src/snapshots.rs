@@ -8,6 +8,7 @@
 //! snapshot. Acknowledged writes never depend on a snapshot: they are in the log.
 //!
 //! Invariants
+//! - A witness, whose memory has no data, takes none.
 //! - One snapshot at a time. A failure is logged and retried later; the server goes on.
 //! - A snapshot requested while another is being taken is taken after it, not merged with it: the first may
 //!   lack records written meanwhile.
@@ -42,8 +43,8 @@ use storage::{
 
 pub(crate) use self::persistence::Persistence;
 use crate::{
-    attached_log::AttachedLog, config::Config, documents::Saver, pace::Pace, parts::StartupInfo,
-    replication::Node,
+    attached_log::AttachedLog, config::Config, documents::Saver, pace::Pace, replication::Node,
+    startup_info::StartupInfo, stop::AtStop,
 };
 
 /// Writer threads of a snapshot at most.
@@ -63,7 +64,7 @@ enum Failure {
     Storage(#[from] storage::Error),
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
-    #[error("there is a snapshot where it would begin")]
+    #[error("a snapshot exists at this position")]
     InTheWay,
     #[error("a large value was moved during the capture; it is tried again soon")]
     Moved,
@@ -71,17 +72,10 @@ enum Failure {
     Documents(#[from] documents::StoreError),
     #[error("documents could not be saved up to where it begins")]
     Unsaved,
+    #[error("this server is a witness of its group: it has a log and no data")]
+    Witness,
     #[error("the server is stopping")]
     Stopping,
-}
-
-/// Whether the server takes a snapshot when it stops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AtStop {
-    /// Only if the next start has to replay more than [`STOP_REPLAY_BYTES_MAX`] without it.
-    IfWorthIt,
-    Take,
-    Leave,
 }
 
 /// Figures for INFO and metrics.
@@ -291,8 +285,8 @@ impl Snapshots {
                     log.appended_lsn().bytes_since(figures.begin_lsn.unwrap_or(log.start_lsn()));
                 let is_worth_it = self.changes() > 0 && replay_bytes > STOP_REPLAY_BYTES_MAX;
                 let is_wanted = at_stop == AtStop::Take || (at_stop == AtStop::IfWorthIt && is_worth_it);
-                if is_wanted && !log.is_frozen() {
-                    // The result is logged; nobody waits for it.
+                if is_wanted && !log.is_frozen() && !self.sources.node.is_witness() {
+                    // The result is logged; no client waits for it.
                     let _ = self.take_and_tell(log);
                 }
                 return;
@@ -347,7 +341,7 @@ impl Snapshots {
         };
         let now_ms = self.sources.unix_ms();
         let failed_lately = figures.last_failed && now_ms.saturating_sub(figures.failed_at_ms) < RETRY_MS;
-        if failed_lately || log.is_frozen() || self.changes() == 0 {
+        if failed_lately || log.is_frozen() || self.sources.node.is_witness() || self.changes() == 0 {
             return false;
         }
         let grown_bytes = log.appended_lsn().bytes_since(figures.begin_lsn.unwrap_or(log.start_lsn()));
@@ -404,6 +398,9 @@ impl Snapshots {
 
     fn take(&self, log: &Log) -> Result<Option<SnapshotInfo>, Failure> {
         let Sources { startup, node, keyspace, .. } = &self.sources;
+        if node.is_witness() {
+            return Err(Failure::Witness);
+        }
         let disk: Arc<dyn Disk> = Arc::new(startup.disk.clone());
         let plan = SnapshotPlan {
             disk: &disk,

@@ -3,7 +3,14 @@
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::snapshots::AtStop;
+/// Whether the server takes a snapshot when it stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtStop {
+    /// Only if the next start would have to replay much without it.
+    IfWorthIt,
+    Take,
+    Leave,
+}
 
 pub(crate) struct Stop {
     requested: Notify,

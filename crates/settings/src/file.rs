@@ -66,7 +66,7 @@ fn line_at(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-/// Sets values in a file, and removes settings whose value is `None`. A new file begins with `header`.
+/// Sets values in a file, and removes settings whose value is `None`. The file begins with `header`.
 ///
 /// # Errors
 /// The text for a client; the file is then unchanged.
@@ -83,10 +83,12 @@ pub(super) fn change(
             let mode = fs::metadata(path).map_err(|error| failed(error.to_string()))?.permissions().mode();
             (text, mode & 0o7777)
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => (header.into(), NEW_FILE_MODE),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), NEW_FILE_MODE),
         Err(error) => return Err(failed(error.to_string())),
     };
-    let changed = changed(&text, changes).map_err(failed)?;
+    // It stays at the top, whichever line is added or removed behind it.
+    let changed = changed(&text.replacen(header, "", 1), changes).map_err(failed)?;
+    let changed = format!("{header}{changed}");
     env::crashsafe::write_atomically_with_mode(path, changed.as_bytes(), mode)
         .map_err(|error| failed(error.to_string()))
 }
@@ -131,7 +133,9 @@ fn like(old: &Value, text: &str) -> Value {
 /// A value of the type usual for this setting.
 fn typed(setting: &Setting, text: &str) -> Value {
     let number = match setting.kind {
-        Kind::Integer { .. } | Kind::Signed { .. } | Kind::Bytes { .. } => text.parse::<i64>().ok(),
+        Kind::Integer { .. } | Kind::Signed { .. } | Kind::Bytes { .. } | Kind::BytesPowerOfTwo { .. } => {
+            text.parse::<i64>().ok()
+        }
         _ => None,
     };
     number.map_or_else(|| text.into(), Into::into)
@@ -169,12 +173,12 @@ mod tests {
             .unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        change(&path, "# not again\n", &[(&OPTIONS[Key::Requirepass as usize], None)]).unwrap();
+        change(&path, "# made\n", &[(&OPTIONS[Key::Requirepass as usize], None)]).unwrap();
         let kept_mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
         let (text, lines) = (fs::read_to_string(&path), read(&path));
         fs::remove_file(&path).unwrap();
         assert_eq!((mode, kept_mode), (0o600, 0o644));
-        assert!(text.unwrap().contains("timeout = 5"));
+        assert_eq!(text.unwrap(), "# made\ntimeout = 5\n");
         let [line] = &lines.unwrap()[..] else { panic!("one line") };
         assert_eq!((line.name.as_str(), line.value.as_str()), ("timeout", "5"));
     }

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     ConfigError, Key, OPTIONS, Setting, Settings,
+    environment::variable,
     file::{self, Line},
     find,
 };
@@ -63,11 +64,6 @@ impl Given {
             _ => format!("--{}", self.name),
         }
     }
-}
-
-/// The name of the environment variable for a setting.
-pub fn variable(name: &str) -> String {
-    format!("SHEAF_{}", name.to_uppercase().replace('-', "_"))
 }
 
 /// The result of reading the configuration file again.
@@ -215,12 +211,8 @@ impl Lasting {
     /// # Errors
     /// The complete error text.
     pub fn rewrite(&mut self, settings: &Settings) -> Result<(), String> {
-        match &self.config_file {
-            None => return Err("ERR The server is running without a config file".into()),
-            Some(path) if !path.exists() => {
-                return Err(format!("ERR Rewriting config file: {} no longer exists", path.display()));
-            }
-            Some(_) => {}
+        if self.config_file.is_none() {
+            return Err("ERR The server is running without a config file".into());
         }
         let started = self.with_given().map_err(|error| format!("ERR {error}"))?;
         let has_line = |key| {
@@ -273,7 +265,14 @@ impl Lasting {
     }
 
     fn write_lines(&mut self, changes: &[(&'static Setting, Option<String>)]) -> Result<(), String> {
-        let Some(path) = self.config_file.as_deref().filter(|_| !changes.is_empty()) else { return Ok(()) };
+        let Some(path) = self.config_file.as_deref() else { return Ok(()) };
+        // A new file would lack all that the removed one held.
+        if !path.exists() {
+            return Err(format!("{} no longer exists", path.display()));
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
         file::change(path, "", changes)?;
         self.lines = file::read(path).map_err(|error| error.to_string())?;
         self.base = self.base_of(&self.lines).map_err(|error| error.to_string())?;
@@ -284,7 +283,7 @@ impl Lasting {
         for (setting, _) in changes.iter().filter(|(setting, _)| self.is_given(setting.key)) {
             tracing::warn!(
                 target: "server", setting = setting.name,
-                "set until the next start: a flag or a variable gives it again then"
+                "changed until the next start only: a flag or a variable overrides it then"
             );
         }
     }

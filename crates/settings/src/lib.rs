@@ -12,6 +12,8 @@
 //! - A [`Settings`] has a valid value for every row: its users need no checks.
 //! - An unknown name is an error in every source; the message suggests the nearest known name.
 
+mod bytes;
+mod environment;
 mod file;
 mod lasting;
 mod output_limits;
@@ -19,8 +21,9 @@ mod table;
 mod value;
 
 use engine::DebugAccess;
+pub use environment::{unknown_variables, variable};
 use keyspace::PackedLimits;
-pub use lasting::{Given, Lasting, Origin, Reread, variable};
+pub use lasting::{Given, Lasting, Origin, Reread};
 pub use output_limits::{OutputLimit, OutputLimits};
 pub use table::{ALIASES, Key, OPTIONS, Setting};
 pub use value::{Kind, Value};
@@ -47,6 +50,12 @@ pub enum ConfigError {
     /// The setting can be changed only by a restart.
     #[error("'{name}' cannot be changed while the server runs; set it in the file or as a flag and restart")]
     Immutable {
+        /// The setting.
+        name: &'static str,
+    },
+    /// The setting was fixed when the directory was created.
+    #[error("'{name}' was fixed when the directory was created")]
+    OfDirectory {
         /// The setting.
         name: &'static str,
     },
@@ -81,11 +90,19 @@ impl ConfigError {
 }
 
 fn suggestion(name: &str) -> String {
-    let distance = |other: &str| edit_distance(name, other);
-    match OPTIONS.iter().map(|option| option.name).min_by_key(|known| distance(known)) {
-        Some(nearest) if distance(nearest) <= 3 => format!("; did you mean '{nearest}'?"),
-        _ => "; `sheaf serve --help` lists all settings".into(),
+    match nearest(name, OPTIONS.iter().map(|option| option.name)) {
+        Some(nearest) => format!("; did you mean '{nearest}'?"),
+        None => "; `sheaf serve --help` lists all settings".into(),
     }
+}
+
+/// The name that was probably meant, if one is near.
+fn nearest<N: AsRef<str>>(name: &str, known: impl Iterator<Item = N>) -> Option<N> {
+    let distances = known.map(|known| (edit_distance(name, known.as_ref()), known));
+    distances
+        .min_by_key(|(distance, _)| *distance)
+        .filter(|(distance, _)| *distance <= 3)
+        .map(|(_, known)| known)
 }
 
 /// The Levenshtein distance, for suggestions in messages.
@@ -138,6 +155,9 @@ impl Settings {
         let (index, option) = find(name)?;
         let parsed = option.parse_over(value, &self.values[index])?;
         if !option.mutable && self.values[index] != parsed {
+            if option.key == Key::LogSegmentBytes {
+                return Err(ConfigError::OfDirectory { name: option.name });
+            }
             return Err(ConfigError::Immutable { name: option.name });
         }
         self.values[index] = parsed;
@@ -146,7 +166,7 @@ impl Settings {
 
     /// All settings with their values as text, in table order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Setting, String)> + '_ {
-        OPTIONS.iter().zip(&self.values).map(|(option, value)| (option, option.render(value)))
+        OPTIONS.iter().zip(&self.values).map(|(option, value)| (option, value.to_string()))
     }
 
     /// Copies one value from other settings.
@@ -161,10 +181,10 @@ impl Settings {
 
     /// The value of a setting as text.
     pub fn rendered(&self, key: Key) -> String {
-        OPTIONS[key as usize].render(self.value(key))
+        self.value(key).to_string()
     }
 
-    /// The value of a setting of [`Kind::Integer`] or [`Kind::Bytes`].
+    /// The value of a setting of [`Kind::Integer`], [`Kind::Bytes`] or [`Kind::BytesPowerOfTwo`].
     ///
     /// # Panics
     ///
@@ -223,7 +243,7 @@ impl Settings {
 
     /// All settings with older names: the older name and the value as text.
     pub fn aliases(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
-        let rendered = |key: Key| OPTIONS[key as usize].render(&self.values[key as usize]);
+        let rendered = |key: Key| self.values[key as usize].to_string();
         ALIASES.iter().map(move |(alias, key)| (*alias, rendered(*key)))
     }
 
@@ -288,7 +308,7 @@ mod tests {
         for (index, option) in OPTIONS.iter().enumerate() {
             assert_eq!(option.key as usize, index, "{}", option.name);
         }
-        assert!(OPTIONS.len() < 76, "the budget for settings");
+        assert!(OPTIONS.len() < 84, "the budget for settings");
     }
 
     #[test]
@@ -327,6 +347,8 @@ mod tests {
             ("protected-mode", "2"),
             ("slowlog-log-slower-than", "-2"),
             ("notify-keyspace-events", "KEq"),
+            ("log-segment-bytes", "63mb"),
+            ("log-segment-bytes", "512kb"),
         ] {
             assert!(matches!(settings.set(name, value), Err(ConfigError::Invalid { .. })), "{name} {value}");
         }
@@ -341,10 +363,24 @@ mod tests {
     }
 
     #[test]
+    fn what_has_one_value_says_so() {
+        for (name, value, reason) in [
+            ("save", "900", "must stay empty: the log is the persistence"),
+            ("appendonly", "no", "can only be yes"),
+            ("databases", "8", "can only be 16"),
+        ] {
+            let error = Settings::default().set(name, value).unwrap_err();
+            assert_eq!(error.to_string(), format!("invalid value '{value}' for '{name}': {reason}"));
+        }
+    }
+
+    #[test]
     fn a_running_server_keeps_what_is_immutable() {
         let mut settings = Settings::default();
         assert!(settings.set_live("maxmemory", "1mb").is_ok());
         assert!(matches!(settings.set_live("port", "1"), Err(ConfigError::Immutable { name: "port" })));
         assert!(settings.set_live("port", "6379").is_ok(), "the same value changes nothing");
+        let error = settings.set_live("log-segment-bytes", "16mb").unwrap_err();
+        assert_eq!(error.to_string(), "'log-segment-bytes' was fixed when the directory was created");
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 
 use engine::clients::ClientKind;
 
-use super::value::parse_bytes;
+use super::bytes::parse_bytes;
 
 /// The classes in the order and with the names in which they are shown.
 const CLASSES: [(ClientKind, &str); 3] =

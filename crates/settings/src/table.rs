@@ -1,6 +1,9 @@
 //! The table of settings. A new setting needs a key, a row, and a justification in its commit.
 
-use super::value::Kind;
+use super::{
+    ConfigError,
+    value::{Kind, Value},
+};
 
 /// One setting.
 #[derive(Debug)]
@@ -58,6 +61,30 @@ impl Setting {
     pub fn is_secret(&self) -> bool {
         matches!(self.key, Key::Requirepass | Key::AdminPassword | Key::Masterauth)
     }
+
+    /// Parses a value. If the text sets only a part, as for [`Kind::OutputLimits`], the rest is that of
+    /// `old`.
+    ///
+    /// # Errors
+    /// As [`Setting::parse`].
+    pub fn parse_over(&self, text: &str, old: &Value) -> Result<Value, ConfigError> {
+        let Value::OutputLimits(limits) = old else { return self.parse(text) };
+        let parsed = limits.parse_over(text).map(Value::OutputLimits);
+        parsed.map_err(|reason| self.invalid(text, reason))
+    }
+
+    /// Parses a value.
+    ///
+    /// # Errors
+    /// If the text is not a value of this kind, or out of range.
+    pub fn parse(&self, text: &str) -> Result<Value, ConfigError> {
+        self.kind.parse(text).map_err(|reason| self.invalid(text, reason))
+    }
+
+    fn invalid(&self, text: &str, reason: String) -> ConfigError {
+        let value = if self.is_secret() { "(not shown)" } else { text };
+        ConfigError::Invalid { name: self.name, value: value.into(), reason }
+    }
 }
 
 const BYTES_ANY: Kind = Kind::Bytes { min: 0, max: u64::MAX };
@@ -78,7 +105,7 @@ const EVICTION_POLICIES: &[&str] = &[
 
 settings! {
     Dir "dir" Kind::Text, "data", Fixed, "Directory of the data; created if missing.";
-    Bind "bind" Kind::Text, "127.0.0.1 ::1", Fixed, "Addresses to listen on, separated by spaces. Other addresses than loopback need a password, or protected-mode no.";
+    Bind "bind" Kind::Text, "127.0.0.1 ::1", Fixed, "Addresses to listen on, separated by spaces. Without a password, clients of other machines are refused (protected-mode).";
     Port "port" Kind::Integer { min: 0, max: 65535 }, "6379", Fixed, "Port of the Redis protocol; 0 for any free port.";
     HttpPort "http-port" Kind::Integer { min: 0, max: 65535 }, "5984", Fixed, "Port of HTTP: documents as in CouchDB, /_up, /metrics and backups; 0 for any free port.";
     Workers "workers" Kind::Integer { min: 0, max: 128 }, "0", Fixed, "Threads that serve connections; 0 for one per core and at least 2.";
@@ -91,10 +118,10 @@ settings! {
     HttpBodyBytesMax "http-body-bytes-max" Kind::Bytes { min: 1 << 10, max: 1 << 32 }, "64mb", Mutable, "Largest body of a request over HTTP.";
     MaxDocumentSize "max-document-size" Kind::Bytes { min: 1 << 10, max: 64 << 20 }, "8000000", Mutable, "Largest document, in bytes of JSON without attachments.";
     Cors "cors" Kind::Switch, "no", Mutable, "Let web pages of other origins use the server.";
-    CorsOrigins "cors-origins" Kind::Text, "", Mutable, "These origins, separated by commas; * for all.";
-    CorsCredentials "cors-credentials" Kind::Switch, "no", Mutable, "Let these pages send cookies and passwords.";
-    CorsMethods "cors-methods" Kind::Text, "GET, HEAD, POST, PUT, DELETE, COPY", Mutable, "Methods that these pages may use.";
-    CorsHeaders "cors-headers" Kind::Text, "", Mutable, "Headers that these pages may send in addition to those of CouchDB's clients, separated by commas.";
+    CorsOrigins "cors-origins" Kind::Text, "", Mutable, "Origins that `cors` permits, separated by commas; * for all.";
+    CorsCredentials "cors-credentials" Kind::Switch, "no", Mutable, "Let pages of cors-origins send cookies and passwords.";
+    CorsMethods "cors-methods" Kind::Text, "GET, HEAD, POST, PUT, DELETE, COPY", Mutable, "Methods that pages of cors-origins may use.";
+    CorsHeaders "cors-headers" Kind::Text, "", Mutable, "Headers that pages of cors-origins may send in addition to those of CouchDB's clients, separated by commas.";
     ProtectedMode "protected-mode" Kind::Switch, "yes", Mutable, "Refuse clients of other machines while no password is set.";
     LogFormat "log-format" Kind::Choice(&["text", "json"]), "text", Fixed, "Format of the server's log lines.";
     Loglevel "loglevel" Kind::Choice(&["debug", "info", "warn", "error"]), "info", Fixed, "Lowest level of log lines to write.";
@@ -107,12 +134,12 @@ settings! {
     Timeout "timeout" SECONDS_ANY, "0", Mutable, "Seconds after which an idle client is disconnected; 0 for never.";
     TcpKeepalive "tcp-keepalive" SECONDS_ANY, "300", Fixed, "Seconds between probes of silent connections; 0 for none.";
     TcpBacklog "tcp-backlog" Kind::Integer { min: 1, max: 65535 }, "1024", Fixed, "Maximum number of connections that wait to be accepted.";
-    LogSegmentBytes "log-segment-bytes" Kind::Bytes { min: 1 << 20, max: 1 << 30 }, "64mb", Fixed, "Size of a segment of the log, a power of two; fixed when the directory is created.";
-    LogMerge "log-merge" Kind::Switch, "yes", Fixed, "Merge concurrent writes into one write and sync; no syncs every write alone, for comparison.";
+    LogSegmentBytes "log-segment-bytes" Kind::BytesPowerOfTwo { min: 1 << 20, max: 1 << 30 }, "64mb", Fixed, "Size of a segment of the log, a power of two; fixed when the directory is created.";
+    LogMerge "log-merge" Kind::Switch, "yes", Fixed, "Merge concurrent writes into one write and sync; `no`: one sync for each write, for comparison.";
     SnapshotLogBytes "snapshot-log-bytes" BYTES_ANY, "64mb", Mutable, "Growth of the log after which a snapshot is taken, if the growth exceeds the size of the last snapshot; 0 for never.";
     SnapshotIntervalSeconds "snapshot-interval-seconds" SECONDS_ANY, "3600", Mutable, "Seconds after which a snapshot is taken if anything was written; 0 for never.";
     SnapshotRateBytes "snapshot-rate-bytes" BYTES_ANY, "200mb", Mutable, "Maximum bytes per second at which a snapshot is written; 0 for no limit.";
-    BackupRetentionBytes "backup-retention-bytes" BYTES_ANY, "16gb", Mutable, "Growth of the log after which a backup in progress is given up, because it keeps the log from being removed.";
+    BackupRetentionBytes "backup-retention-bytes" BYTES_ANY, "16gb", Mutable, "Cancel a backup when the log has grown by this much since it began.";
     SnapshotCpuPercent "snapshot-cpu-percent" Kind::Integer { min: 0, max: 100 }, "10", Mutable, "Maximum percentage of the machine's CPU time for taking a snapshot, or sending one to a replica or a backup; 0 for no limit.";
     ScrubRateBytes "scrub-rate-bytes" BYTES_ANY, "16mb", Mutable, "Bytes per second at which the scrubber reads log and snapshots again to find damage early; 0 for never.";
     ScrubIntervalSeconds "scrub-interval-seconds" SECONDS_ANY, "86400", Mutable, "Seconds between two passes of the scrubber.";
@@ -122,7 +149,7 @@ settings! {
     ScriptMaxMemory "script-max-memory" Kind::Bytes { min: 4 << 20, max: 1 << 40 }, "256mb", Mutable, "Memory that the scripts of one worker may use.";
     ScriptMaxInstructions "script-max-instructions" Kind::Integer { min: 0, max: u64::MAX }, "0", Mutable, "Instructions after which a script is stopped and undone; 0 for no limit.";
     BusyReplyThreshold "busy-reply-threshold" Kind::Integer { min: 0, max: u32::MAX as u64 }, "5000", Mutable, "Milliseconds after which commands that need keys locked by a script get BUSY instead of waiting; 0 for never.";
-    ScriptRollback "script-rollback" Kind::Switch, "no", Mutable, "Undo the changes of a script that ends with an error; no keeps them, as Redis does.";
+    ScriptRollback "script-rollback" Kind::Switch, "no", Mutable, "Undo the changes of a script that ends with an error; `no`: keep them, as Redis does.";
     HashMaxListpackEntries "hash-max-listpack-entries" ENTRIES, "512", Mutable, "Maximum fields of a hash that is packed into one allocation.";
     HashMaxListpackValue "hash-max-listpack-value" VALUE_BYTES, "64", Mutable, "Longest field or value of a packed hash, in bytes.";
     ListMaxListpackSize "list-max-listpack-size" Kind::Signed { min: -5, max: 32_000 }, "-2", Mutable, "Maximum elements of a packed list; -1 to -5 for 4, 8, 16, 32, 64 KiB instead.";
@@ -131,15 +158,23 @@ settings! {
     SetMaxListpackValue "set-max-listpack-value" VALUE_BYTES, "64", Mutable, "Longest member of a packed set, in bytes.";
     ZsetMaxListpackEntries "zset-max-listpack-entries" ENTRIES, "128", Mutable, "Maximum members of a packed sorted set.";
     ZsetMaxListpackValue "zset-max-listpack-value" VALUE_BYTES, "64", Mutable, "Longest member of a packed sorted set, in bytes.";
-    EnableDebugCommand "enable-debug-command" Kind::Choice(&["no", "local", "yes"]), "no", Fixed, "Clients that may run DEBUG, which is for tests: none, those on this machine, all.";
+    EnableDebugCommand "enable-debug-command" Kind::Choice(&["no", "local", "yes"]), "no", Fixed, "Clients that may run DEBUG, which is for tests. no: nobody; local: clients on this machine; yes: everybody.";
     NotifyKeyspaceEvents "notify-keyspace-events" Kind::Events, "", Mutable, "Keyspace events to publish, as letters: K and E for the channels, A for g$lshzxetd, n for new keys, m for misses; empty for none.";
     DurableChannels "durable-channels" Kind::Text, "", OfData, "Patterns of durable channels, separated by spaces: their messages are in the log, and XSUBSCRIBE replays them; empty for none.";
     DurableChannelsRetentionBytes "durable-channels-retention-bytes" BYTES_ANY, "1gb", OfData, "Bytes of log kept for messages of durable channels.";
     DurableChannelsRetentionMs "durable-channels-retention-ms" Kind::Integer { min: 0, max: u64::MAX }, "0", OfData, "Milliseconds for which messages of durable channels are kept; 0 for no limit.";
     ReplicaOf "replica-of" Kind::Text, "", Fixed, "Follow this server, as HOST:PORT: copy its log, show its data, refuse writes; `none`: lead. REPLICAOF overrides it until this setting changes.";
+    Group "group" Kind::Text, "", Fixed, "Belong to this group of servers, which chooses its leader by votes. Without join, a directory that belongs to no group founds it and keeps its data; `none`: leave the group.";
+    Join "join" Kind::Text, "", Fixed, "Join the group through this member, as HOST:PORT, at the first start. Restarts do not need it.";
+    Witness "witness" Kind::Switch, "no", Fixed, "Join as a witness, at the first start: a voter that keeps the log and no data, so a small machine will do. Restarts do not need it.";
+    GroupHost "group-host" Kind::Text, "", Fixed, "Host under which other members and clients reach this server; empty for the first address of bind.";
+    StaleReads "stale-reads" Kind::Switch, "no", Mutable, "Let a member of a group that knows no leader, or a leader without a majority, show committed data, however old; `no`: such reads are refused, or wait.";
+    HttpRedirect "http-redirect" Kind::Switch, "no", Mutable, "Answer writes of documents at a member of a group that follows with 307 and the address of the leader, instead of 503.";
+    SentinelPort "sentinel-port" Kind::Integer { min: 0, max: 65535 }, "0", Fixed, "Another port of the Redis protocol, for clients that look for sentinels at a fixed port; 0 for none.";
+    ClusterEmulation "cluster-emulation" Kind::Switch, "no", Mutable, "Answer CLUSTER as a cluster of one shard, for clients that speak only that, and send them to the leader (MOVED).";
     Masterauth "masterauth" Kind::Text, "", Mutable, "Password of the leader.";
     AckReplicas "ack-replicas" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Number of replicas that must have a write on disk before it is acknowledged.";
-    AckTimeout "ack-timeout" SECONDS_ANY, "10", OfData, "Seconds after which a reply that waits for ack-replicas becomes an error (NOREPLICAS), although the write is in the log; 0 to wait without limit.";
+    AckTimeout "ack-timeout" SECONDS_ANY, "10", OfData, "Seconds after which a reply that waits for ack-replicas becomes an error (NOREPLICAS), although the write is in the log; in a group, after which the leader refuses writes while no majority takes its log. 0 to wait without limit.";
     MinReplicasToWrite "min-replicas-to-write" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Minimum number of connected replicas; with fewer, writes are refused.";
     MinReplicasMaxLag "min-replicas-max-lag" SECONDS_ANY, "10", OfData, "Seconds after which a silent replica does not count for min-replicas-to-write.";
     RelayFlushSize "relay-flush-size" Kind::Bytes { min: 1, max: 1 << 20 }, "64kb", Mutable, "Approximate bytes of log sent to a replica at once.";

@@ -1,6 +1,8 @@
 //! Values of settings: text in, typed out, and back.
 
-use super::{ConfigError, output_limits::OutputLimits, table::Setting};
+use std::fmt;
+
+use super::{bytes::parse_bytes, output_limits::OutputLimits};
 
 /// The type and range of a setting's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +29,13 @@ pub enum Kind {
         /// Largest value.
         max: u64,
     },
+    /// As [`Kind::Bytes`], but only powers of two.
+    BytesPowerOfTwo {
+        /// Smallest value.
+        min: u64,
+        /// Largest value.
+        max: u64,
+    },
     /// `yes` or `no`; `true`, `on`, `false`, `off` are accepted, too.
     Switch,
     /// Text without line ends and zero bytes.
@@ -42,7 +51,7 @@ pub enum Kind {
 /// The value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// Of [`Kind::Integer`] and [`Kind::Bytes`].
+    /// Of [`Kind::Integer`], [`Kind::Bytes`] and [`Kind::BytesPowerOfTwo`].
     Integer(u64),
     /// Of [`Kind::Signed`].
     Signed(i64),
@@ -56,115 +65,76 @@ pub enum Value {
     OutputLimits(OutputLimits),
 }
 
-impl Setting {
-    /// Parses a value. If the text sets only a part, as for [`Kind::OutputLimits`], the rest is that of
-    /// `old`.
-    ///
-    /// # Errors
-    /// As [`Setting::parse`].
-    pub fn parse_over(&self, text: &str, old: &Value) -> Result<Value, ConfigError> {
-        let Value::OutputLimits(limits) = old else { return self.parse(text) };
-        let invalid = |reason: String| self.invalid(text, reason);
-        limits.parse_over(text).map(Value::OutputLimits).map_err(invalid)
-    }
-
+impl Kind {
     /// Parses a value.
     ///
     /// # Errors
-    /// If the text is not a value of this kind, or out of range.
-    pub fn parse(&self, text: &str) -> Result<Value, ConfigError> {
-        let invalid = |reason: String| self.invalid(text, reason);
-        match self.kind {
+    /// The reason, if the text is not a value of this kind, or out of range.
+    pub(super) fn parse(self, text: &str) -> Result<Value, String> {
+        match self {
             Kind::Integer { min, max } => {
+                let reason = || match min == max {
+                    true => format!("can only be {min}"),
+                    false => format!("must be a number from {min} to {max}"),
+                };
                 let value = text.parse::<u64>().ok().filter(|value| (min..=max).contains(value));
-                value
-                    .map(Value::Integer)
-                    .ok_or_else(|| invalid(format!("must be a number from {min} to {max}")))
+                value.map(Value::Integer).ok_or_else(reason)
             }
             Kind::Signed { min, max } => {
                 let value = text.parse::<i64>().ok().filter(|value| (min..=max).contains(value));
-                value
-                    .map(Value::Signed)
-                    .ok_or_else(|| invalid(format!("must be a number from {min} to {max}")))
+                value.map(Value::Signed).ok_or_else(|| format!("must be a number from {min} to {max}"))
             }
             Kind::Bytes { min, max } => {
                 let value = parse_bytes(text).filter(|value| (min..=max).contains(value));
                 let reason = || format!("must be bytes from {min} to {max}, such as 100mb");
-                value.map(Value::Integer).ok_or_else(|| invalid(reason()))
+                value.map(Value::Integer).ok_or_else(reason)
+            }
+            Kind::BytesPowerOfTwo { min, max } => {
+                let is_one = |value: &u64| value.is_power_of_two() && (min..=max).contains(value);
+                let reason = || format!("must be a power of two from {min} to {max} bytes, such as 64mb");
+                parse_bytes(text).filter(is_one).map(Value::Integer).ok_or_else(reason)
             }
             Kind::Switch => match text.to_ascii_lowercase().as_str() {
                 "yes" | "true" | "on" => Ok(Value::Switch(true)),
                 "no" | "false" | "off" => Ok(Value::Switch(false)),
-                _ => Err(invalid("must be yes or no".into())),
+                _ => Err("must be yes or no".into()),
             },
-            Kind::Text if text.contains(['\n', '\r', '\0']) => Err(invalid("must be one line".into())),
+            Kind::Text if text.contains(['\n', '\r', '\0']) => Err("must be one line".into()),
             Kind::Text => Ok(Value::Text(text.into())),
             Kind::Events => {
-                let reason = || "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into();
-                let classes = engine::EventClass::parse(text).ok_or_else(|| invalid(reason()))?;
+                let reason = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.";
+                let classes = engine::EventClass::parse(text).ok_or(reason)?;
                 Ok(Value::Text(classes.to_string()))
             }
             Kind::OutputLimits => {
-                let limits = OutputLimits::default().parse_over(text).map_err(invalid)?;
+                let limits = OutputLimits::default().parse_over(text)?;
                 Ok(Value::OutputLimits(limits))
             }
             Kind::Choice(names) => {
                 let known = names.iter().find(|name| name.eq_ignore_ascii_case(text));
-                known
-                    .map(|name| Value::Choice(name))
-                    .ok_or_else(|| invalid(format!("must be one of {}", names.join(", "))))
+                let reason = || match names {
+                    // Redis' `save`: there are no points of saving to choose.
+                    [""] => "must stay empty: the log is the persistence".into(),
+                    [only] => format!("can only be {only}"),
+                    names => format!("must be one of {}", names.join(", ")),
+                };
+                known.map(|name| Value::Choice(name)).ok_or_else(reason)
             }
         }
     }
-
-    fn invalid(&self, text: &str, reason: String) -> ConfigError {
-        let value = if self.is_secret() { "(not shown)" } else { text };
-        ConfigError::Invalid { name: self.name, value: value.into(), reason }
-    }
-
-    /// The value as text, as shown by CONFIG GET.
-    pub fn render(&self, value: &Value) -> String {
-        match value {
-            Value::Integer(value) => value.to_string(),
-            Value::Signed(value) => value.to_string(),
-            Value::Switch(true) => "yes".into(),
-            Value::Switch(false) => "no".into(),
-            Value::Text(text) => text.clone(),
-            Value::Choice(name) => (*name).into(),
-            Value::OutputLimits(limits) => limits.to_string(),
-        }
-    }
 }
 
-pub(super) fn parse_bytes(text: &str) -> Option<u64> {
-    let lower = text.to_ascii_lowercase();
-    let digits = lower.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit: u64 = match &lower[digits.len()..] {
-        "" | "b" => 1,
-        "k" => 1000,
-        "kb" => 1 << 10,
-        "m" => 1_000_000,
-        "mb" => 1 << 20,
-        "g" => 1_000_000_000,
-        "gb" => 1 << 30,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(unit)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_take_the_units_of_redis() {
-        for (text, bytes) in
-            [("0", 0), ("10", 10), ("1k", 1000), ("1KB", 1024), ("3mb", 3 << 20), ("1g", 1_000_000_000)]
-        {
-            assert_eq!(parse_bytes(text), Some(bytes), "{text}");
-        }
-        for text in ["", "kb", "-1", "1.5gb", "1tb", "99999999999gb"] {
-            assert_eq!(parse_bytes(text), None, "{text}");
+/// As shown by CONFIG GET.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Integer(value) => write!(f, "{value}"),
+            Value::Signed(value) => write!(f, "{value}"),
+            Value::Switch(true) => f.write_str("yes"),
+            Value::Switch(false) => f.write_str("no"),
+            Value::Text(text) => f.write_str(text),
+            Value::Choice(name) => f.write_str(name),
+            Value::OutputLimits(limits) => write!(f, "{limits}"),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`, `sheaf import FILE`,
 //! `sheaf import --from URL`, `sheaf export FILE`, `sheaf backup DIR`, `sheaf restore BACKUP`, `sheaf tail
-//! CHANNEL...`.
+//! CHANNEL...`, `sheaf group HOST:PORT`.
 //!
 //! The flags of `serve` and their environment variables come from the table of settings.
 
+mod group;
 mod import;
 mod tail;
 
@@ -13,8 +14,8 @@ use backup::{fetch::DEFAULT_USER, restore::Target};
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::Str, parser::ValueSource};
 use lsn::Lsn;
 use recovery::{recover::Mode, unix_time};
-use settings::{ConfigError, Given, Key, Lasting, OPTIONS, Origin, Settings, variable};
-use tools::{export::Format, inspect::Selection, migration, tail::Options};
+use settings::{ConfigError, Given, Key, Kind, Lasting, OPTIONS, Origin, Settings, variable};
+use tools::{export::Format, log::Selection, migration, tail::Options};
 
 /// The requested task, with its arguments.
 #[derive(Debug)]
@@ -80,8 +81,10 @@ pub enum Task {
         /// The position or time to restore.
         target: Target,
     },
-    /// Follow durable channels of a running server.
+    /// Follow channels of a running server.
     Tail(Options),
+    /// Show the group of a running server.
+    Group(tools::group::Options),
 }
 
 /// Parses the command line. Prints help and exits, or prints a usage error and exits with status 2, as clap
@@ -120,6 +123,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, Config
             Ok(Task::Restore { source: source.unwrap_or_default(), dir: dir.unwrap_or_default(), target })
         }
         Some(("tail", found)) => Ok(Task::Tail(tail::options(found))),
+        Some(("group", found)) => Ok(Task::Group(group::options(found))),
         Some((_, serve)) => serve_task(serve),
         None => serve_task(&matches),
     }
@@ -152,6 +156,26 @@ fn serve_task(matches: &ArgMatches) -> Result<Task, ConfigError> {
     Ok(Task::Serve { settings, lasting, mode })
 }
 
+/// Examples for the help, and what they do.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("sheaf", "serve ./data on 127.0.0.1:6379"),
+    ("sheaf serve --dir /var/lib/sheaf", "serve another directory"),
+    ("SHEAF_PORT=6380 sheaf", "every setting is also a variable"),
+    ("sheaf check ./data", "verify the data of a stopped server"),
+    ("sheaf log ./data --key 'cart:*'", "changes of these keys"),
+    ("sheaf import dump.rdb --dir ./data", "move in from Redis or Valkey"),
+    ("sheaf backup ./monday", "copy the data of a running server"),
+    ("sheaf restore ./monday --dir ./new", "make a data directory from it"),
+    ("sheaf export dump.rdb --dir ./data", "move out again"),
+    ("sheaf tail orders", "follow a channel"),
+    ("sheaf group db1:6379", "show the members of a group"),
+];
+
+fn examples() -> String {
+    let line = |(example, meaning): &(&str, &str)| format!("\n  {example:<36} {meaning}");
+    format!("Examples:{}", EXAMPLES.iter().map(line).collect::<String>())
+}
+
 fn command() -> Command {
     let dir = || Arg::new("dir").value_name("DIR").required(true).help("Directory of the data");
     let lsn = |name: &'static str, help: &'static str| {
@@ -160,18 +184,13 @@ fn command() -> Command {
     serving(Command::new("sheaf"))
         .version(env!("CARGO_PKG_VERSION"))
         .about("A database server that keeps its word: Redis protocol, every OK is on disk")
-        .after_help(
-            "Examples:\n  sheaf                                 serve ./data on 127.0.0.1:6379\n  sheaf serve --dir \
-             /var/lib/sheaf    serve another directory\n  SHEAF_PORT=6380 sheaf                 every setting is also a \
-             variable\n  sheaf check ./data                    verify the data of a stopped server\n  sheaf log ./data \
-             --key 'cart:*'     changes of these keys\n  sheaf import dump.rdb \
-             --dir ./data     move in from Redis or Valkey\n  sheaf backup ./monday                 copy the data of a \
-             running server\n  sheaf restore ./monday --dir ./new    make a data directory from it\n  sheaf export dump.rdb --dir ./data     move out again\n  sheaf tail orders                     follow a channel",
-        )
+        .after_help(examples())
         .args_conflicts_with_subcommands(true)
         .subcommand(serving(Command::new("serve")).about("Run the server (the default)"))
         .subcommand(
-            Command::new("check").about("Verify every byte of the log and the snapshots; exits non-zero on damage").arg(dir()),
+            Command::new("check")
+                .about("Verify every byte of the log, snapshots and documents; exits non-zero on damage")
+                .arg(dir()),
         )
         .subcommand(
             Command::new("log")
@@ -186,6 +205,7 @@ fn command() -> Command {
         .subcommand(backup_command())
         .subcommand(restore_command())
         .subcommand(tail::command())
+        .subcommand(group::command())
 }
 
 /// The directory of a stopped server; the default is that of `serve`.
@@ -256,7 +276,7 @@ fn restore_command() -> Command {
     let dir = Arg::new("dir").long("dir").value_name("DIR").required(true);
     Command::new("restore")
         .about("Make a data directory from a backup, or from the directory of a stopped server, as of any point of its log")
-        .arg(Arg::new("source").value_name("SOURCE").required(true).help("The backup; it is not changed"))
+        .arg(Arg::new("source").value_name("SOURCE").required(true).help("A backup, or the directory of a stopped server; it is not changed"))
         .arg(dir.help("The new directory; it must not exist or be empty"))
         .arg(lsn.help("Up to this position: `sheaf log SOURCE` shows the changes and their positions"))
         .arg(
@@ -278,7 +298,7 @@ fn serving(command: Command) -> Command {
         .long("recover-from")
         .value_name("LSN")
         .value_parser(clap::value_parser!(u64))
-        .help("Start from the snapshot of this position, or from a log that begins there, because newer ones are damaged");
+        .help("Start from the snapshot or log that begins here, if newer ones are damaged");
     let force_recovery = Arg::new("force-recovery")
         .long("force-recovery")
         .action(ArgAction::SetTrue)
@@ -303,12 +323,25 @@ fn with_settings(command: Command) -> Command {
             .long(option.name)
             .value_name("VALUE")
             .action(ArgAction::Set)
+            // `--workers -1` is a value out of range, not an unknown flag.
+            .allow_negative_numbers(is_number(option.kind))
             .env(Str::from(variable(option.name)))
             .hide_env(true)
             .help(help);
+        let flag = match option.kind {
+            Kind::Switch => flag.num_args(0..=1).default_missing_value("yes"),
+            _ => flag,
+        };
         // Every user of the machine can see a secret on the command line; it is accepted anyway.
         command.arg(if option.is_secret() { flag.hide_env_values(true) } else { flag })
     })
+}
+
+fn is_number(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Integer { .. } | Kind::Signed { .. } | Kind::Bytes { .. } | Kind::BytesPowerOfTwo { .. }
+    )
 }
 
 #[cfg(test)]
@@ -331,6 +364,14 @@ mod tests {
     }
 
     #[test]
+    fn a_switch_alone_means_yes() {
+        let switch = |arguments: &[&str]| settings(arguments).switch(Key::Witness);
+        assert!(!switch(&["sheaf"]) && switch(&["sheaf", "--witness"]));
+        assert!(switch(&["sheaf", "serve", "--witness", "--port", "1"]));
+        assert!(switch(&["sheaf", "--witness", "yes"]) && !switch(&["sheaf", "--witness", "no"]));
+    }
+
+    #[test]
     fn what_one_start_recovers_from_is_no_setting() {
         for (arguments, expected) in [
             (&["sheaf", "--dir", "d"][..], Mode::Newest),
@@ -347,6 +388,17 @@ mod tests {
     fn values_out_of_range_are_refused() {
         let error = parse(["sheaf", "--port", "99999"].map(String::from)).unwrap_err();
         assert!(error.to_string().contains("'port'"), "{error}");
+    }
+
+    #[test]
+    fn negative_numbers_are_values() {
+        let given = settings(&["sheaf", "--slowlog-log-slower-than", "-1", "--list-max-listpack-size", "-2"]);
+        assert_eq!(
+            (given.signed(Key::SlowlogLogSlowerThan), given.signed(Key::ListMaxListpackSize)),
+            (-1, -2)
+        );
+        let error = parse(["sheaf", "--workers", "-1"].map(String::from)).unwrap_err();
+        assert!(error.to_string().ends_with("'workers': must be a number from 0 to 128"), "{error}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The `sheaf` binary: the command line and exit statuses, nothing else.
 //!
-//! 0: done, or stopped in order. 1: refused to start, or damage found. 2: wrong usage. 74: the log failed.
+//! 0: done, or stopped in order. 1: refused to start, or damage found. 2: wrong usage, or a wrong value of a
+//! setting. 3: `sheaf group` has shown a group without a leader. 74: the log failed.
 
 #![forbid(unsafe_code)]
 
@@ -8,8 +9,8 @@ mod cli;
 
 use std::{io::Write, process::ExitCode};
 
-use server::serve;
-use tools::{backup, export, import, inspect, migration, restore, tail};
+use server::serve::{self, ServeError};
+use tools::{backup, check, export, group, import, log, migration, restore, tail};
 
 use self::cli::Task;
 
@@ -19,6 +20,8 @@ static ALLOCATOR: env::allocator::Allocator = env::allocator::Allocator;
 
 /// Exit status of wrong usage, as in clap.
 const EXIT_USAGE: u8 = 2;
+/// Exit status of `sheaf group` if the server that is asked knows no leader.
+const EXIT_NO_LEADER: u8 = 3;
 
 fn main() -> ExitCode {
     let task = match cli::parse(std::env::args()) {
@@ -30,7 +33,7 @@ fn main() -> ExitCode {
     };
     let result: Result<(), Box<dyn std::error::Error>> = match task {
         Task::Serve { settings, lasting, mode } => serve::serve(settings, lasting, mode).map_err(Into::into),
-        Task::Check { dir } => inspect::check(&dir).map_err(Into::into),
+        Task::Check { dir } => check::check(&dir).map_err(Into::into),
         Task::Import { file, dir, existing } => import::run(&file, &dir, existing).map_err(Into::into),
         Task::Migrate(options) => migration::run(options).map_err(Into::into),
         Task::Export { file, dir, format } => export::run(&file, &dir, format).map_err(Into::into),
@@ -39,13 +42,19 @@ fn main() -> ExitCode {
         }
         Task::Restore { source, dir, target } => restore::run(&source, &dir, target).map_err(Into::into),
         Task::Tail(options) => tail::run(&options).map_err(Into::into),
-        Task::Log { dir, selection } => inspect::print_log(&dir, &selection).map_err(Into::into),
+        Task::Group(options) => group::run(&options).map_err(Into::into),
+        Task::Log { dir, selection } => log::print_log(&dir, &selection).map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tell(&*error);
-            ExitCode::FAILURE
+            let is_setting = matches!(error.downcast_ref(), Some(ServeError::Setting(_)));
+            match error.downcast_ref() {
+                _ if is_setting => ExitCode::from(EXIT_USAGE),
+                Some(group::GroupError::NoLeader { .. }) => ExitCode::from(EXIT_NO_LEADER),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }

@@ -1,16 +1,17 @@
 //! Publishers and followers of durable channels on a simulated disk, until the machine stops.
 //!
 //! ```text
-//! publishers -> engine::conversation::Conversation -> executor -> log -- LogMessages -> pubsub's Followers -> followers, who take what they like
+//! publishers -> engine::conversation::Conversation -> executor -> log
+//! log -- LogMessages -> pubsub's Followers -> followers, each at its own pace
 //! ```
 //!
-//! What it is: one life of a server with the product's own thread of durable channels, step by step, and what
-//! everybody was told in it.
+//! What it is: one incarnation of a server with the product's own thread of durable channels, step by step,
+//! and the acknowledgements and messages that its clients got.
 //! What it is not: a client of the live path.
 //!
 //! Invariants
-//! - A publisher numbers its messages for each channel, so what is lost, repeated or invented shows.
-//! - What a follower was handed counts as shown, whether it has taken it or not.
+//! - A publisher numbers its messages for each channel, so lost, repeated and invented messages are detected.
+//! - A message that was handed to a follower counts as shown, whether the follower has taken it or not.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -43,7 +44,7 @@ type Numbered = (usize, u64);
 
 struct Publisher {
     conversation: Conversation,
-    turn: ConversationState,
+    state: ConversationState,
     next: [u64; CHANNELS.len()],
     /// The messages acknowledged by each outstanding reply.
     due: VecDeque<Vec<Numbered>>,
@@ -102,7 +103,7 @@ impl ChannelWorld {
                 Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller: Box::new(|_, _| {}) };
             Publisher {
                 conversation: Conversation::new(Session::new(host.clients.register(connected), true)),
-                turn: ConversationState::Idle,
+                state: ConversationState::Idle,
                 next: [0; CHANNELS.len()],
                 due: VecDeque::new(),
                 received: Vec::new(),
@@ -159,7 +160,7 @@ impl ChannelWorld {
 
     fn publisher_step(&mut self, index: usize) {
         let worker = index % WORKERS;
-        let input = match self.publishers[index].turn {
+        let input = match self.publishers[index].state {
             ConversationState::Idle if self.publishers[index].due.len() < 40 => Some(self.pipeline(index)),
             ConversationState::Idle => return,
             _ => None,
@@ -174,7 +175,7 @@ impl ChannelWorld {
             flush_alone: None,
             is_congested: false,
         };
-        publisher.turn = match input {
+        publisher.state = match input {
             Some(input) => publisher.conversation.receive(&input, &mut round),
             None => publisher.conversation.resume(&mut round),
         };

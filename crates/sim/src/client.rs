@@ -17,7 +17,7 @@ pub struct SimClient {
     /// The index of the worker that serves it.
     pub worker: usize,
     /// The reason why the server stopped reading.
-    pub turn: ConversationState,
+    pub state: ConversationState,
     /// The model's session after the commands executed so far.
     pub session: ModelSession,
     /// Sent commands that have not been executed yet.
@@ -37,7 +37,7 @@ impl SimClient {
         SimClient {
             conversation,
             worker,
-            turn: ConversationState::Idle,
+            state: ConversationState::Idle,
             session: ModelSession::default(),
             unexecuted: VecDeque::new(),
             on_the_way: Vec::new(),

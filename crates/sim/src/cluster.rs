@@ -21,20 +21,20 @@
 //! - Without faults all replicas catch up: then all logs are equal byte by byte, with the same chain value at
 //!   the end, and all keys are equal. Equal positions alone do not imply this.
 
-mod copying;
+pub(crate) mod copying;
 mod following;
 mod hand_over;
-mod history;
-mod leading;
+pub(crate) mod history;
+pub(crate) mod leading;
 mod member;
-mod network;
-mod node;
+pub(crate) mod network;
+pub(crate) mod node;
 mod operator;
 mod options;
 mod rivals;
 mod settling;
-mod truth;
-mod writes;
+pub(crate) mod truth;
+pub(crate) mod writes;
 
 use env::{
     Prng,
@@ -77,8 +77,8 @@ impl Cluster {
         let order = |id| if id == 0 { Order::Lead } else { Order::Follow(0) };
         let mut durability = |_| if prng.chance(85) { Durability::Strict } else { Durability::Interval };
         let durabilities: Vec<Durability> = (0..options.nodes).map(&mut durability).collect();
-        // The judge calls committed what is on the leader's disk, which replicas may be ahead of where it
-        // syncs in intervals.
+        // For the judge, the records on the leader's disk are committed; where that disk syncs in intervals,
+        // replicas may be ahead of it.
         let is_strict = durabilities.iter().all(|durability| *durability == Durability::Strict);
         let awaits_acks = options.acks > 0 || !is_strict;
         let node =
@@ -119,7 +119,7 @@ impl Cluster {
             handovers: self.handovers,
             cuts: self.cuts,
             copies: self.copies,
-            starts: self.nodes.iter().map(|node| node.life).sum(),
+            starts: self.nodes.iter().map(|node| node.incarnation).sum(),
             checks: self.truth.checks(),
         })
     }
@@ -264,15 +264,15 @@ impl Cluster {
             Ok(planned) => planned,
             Err(failure) => return self.failed(from, failure),
         };
-        let (source, life) = ((node.disk.clone(), leading.dir.clone()), node.life);
-        // A copy shows what it has once it starts: the judge is to know before that it is committed.
+        let (source, incarnation) = ((node.disk.clone(), leading.dir.clone()), node.incarnation);
+        // A copy shows its data as soon as it starts: the judge has to know before that these are committed.
         self.exchange(from)?;
         let node = &mut self.nodes[id];
         if let Some(plan) = planned
             && matches!(node.role, Role::Replica(_))
         {
             let into = node.new_home();
-            let copying = Copying::new((from, life), plan, source, into, node.now_ms());
+            let copying = Copying::new((from, incarnation), plan, source, into, node.now_ms());
             node.role = Role::Copying(copying.into());
         }
         Ok(())
@@ -280,9 +280,10 @@ impl Cluster {
 
     fn copy(&mut self, id: NodeId) -> Result<(), String> {
         let Role::Copying(copying) = &self.nodes[id].role else { return Ok(()) };
-        let (from, life) = copying.leader;
-        let lives = self.nodes[from].life == life && matches!(self.nodes[from].role, Role::Leader(_));
-        let is_reached = lives && self.network.reaches(id, from);
+        let (from, incarnation) = copying.leader;
+        let is_leading =
+            self.nodes[from].incarnation == incarnation && matches!(self.nodes[from].role, Role::Leader(_));
+        let is_reached = is_leading && self.network.reaches(id, from);
         let node = &mut self.nodes[id];
         let now_ms = node.now_ms();
         let Role::Copying(copying) = &mut node.role else { return Ok(()) };
@@ -338,7 +339,7 @@ impl Cluster {
         }
         let mut started = node.start(self.options.fault);
         if let Role::Leader(leading) = &node.role {
-            self.truth.leads(leading.log.epoch(), id, node.life)?;
+            self.truth.leads(leading.log.epoch(), id, node.incarnation)?;
             if leading.log.written_lsn() == Lsn::ZERO {
                 started = leading.take_snapshot(&node.disk, &self.truth, &mut node.prng);
             }

@@ -1,5 +1,5 @@
 //! Document databases on a simulated disk: clients that edit, with concurrent saves and compactions, for one
-//! life of a server.
+//! incarnation of a server.
 //!
 //! ```text
 //! step = one of: a client edits (a document, or several in a transaction) | a batch as from HTTP |
@@ -193,7 +193,7 @@ impl DocumentWorld {
 
     fn client_step(&mut self, index: usize) -> Result<(), Violation> {
         let is_idle =
-            self.clients[index].turn == ConversationState::Idle && self.clients[index].sent.is_empty();
+            self.clients[index].state == ConversationState::Idle && self.clients[index].sent.is_empty();
         let mut input = Vec::new();
         if is_idle {
             if self.clients[index].due.len() >= DUE_MAX {
@@ -218,7 +218,7 @@ impl DocumentWorld {
             flush_alone: None,
             is_congested: false,
         };
-        client.turn = if is_idle {
+        client.state = if is_idle {
             client.conversation.receive(&input, &mut round)
         } else {
             client.conversation.resume(&mut round)

@@ -10,7 +10,7 @@ use documents::Documents;
 use engine::{
     Authentication, CommandStats, Config, DebugAccess, DurableChannels, EventClass, Host, Loading, LogLevel,
     MemoryFigures, MemoryLimits, Persistence, Process, Responder, SaveAnswer, ShutdownMode, clients::Clients,
-    replication::Standalone,
+    group::NoGroup, replication::Standalone,
 };
 use env::{Clock, SimClock};
 use keyspace::EvictionPolicy;
@@ -38,14 +38,21 @@ pub fn sim_host(
         stats: Arc::new(CommandStats::new(workers, commands::table())),
         observer: Arc::default(),
         documents: Arc::new(documents),
-        config: Arc::new(Fixed),
-        authentication: Arc::new(Fixed),
+        config: Arc::new(Fixed { event_classes: EventClass::NONE }),
+        authentication: Arc::new(Fixed { event_classes: EventClass::NONE }),
         persistence: dead_log.clone(),
         replication: Arc::new(Standalone),
-        durable_channels: Arc::new(Fixed),
-        process: Arc::new(Fixed),
+        group: Arc::new(NoGroup),
+        durable_channels: Arc::new(Fixed { event_classes: EventClass::NONE }),
+        process: Arc::new(Fixed { event_classes: EventClass::NONE }),
     };
     (host, dead_log)
+}
+
+/// The same host, which tells of all changes of keys.
+pub(crate) fn with_events(host: Host) -> Host {
+    let event_classes = EventClass::parse("KEA").unwrap_or_default();
+    Host { config: Arc::new(Fixed { event_classes }), ..host }
 }
 
 /// Cuts the log before a FLUSHALL.
@@ -94,10 +101,16 @@ impl Persistence for DeadLog {
     fn flushing_all(&self, record: Lsn, dead_before: Lsn) {
         *self.dead_before.lock().expect("one thread") = Some((record, dead_before));
     }
+
+    fn make_room_for(&self, _bytes: u64) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// The rest of a simulated server: nothing of it changes.
-struct Fixed;
+struct Fixed {
+    event_classes: EventClass,
+}
 
 impl Config for Fixed {
     fn memory_limits(&self) -> MemoryLimits {
@@ -105,7 +118,7 @@ impl Config for Fixed {
     }
 
     fn event_classes(&self) -> EventClass {
-        EventClass::NONE
+        self.event_classes
     }
 
     fn debug_access(&self) -> DebugAccess {

@@ -4,17 +4,19 @@
 //! ```text
 //! Workload -> SimClient (pipelines) -> engine::conversation::Conversation -> engine::Executor -> keyspace
 //!                ^ replies                                            | records
-//!                '-- outbox, released up to durable_lsn --- storage::Log --- env::SimDisk (crashes, faults, rot)
+//!                '-- outbox, released up to durable_lsn --- storage::Log --- env::SimDisk (crash, faults)
 //!
-//! Oracle: a model that executes the same commands, knows the state after every record and what was acknowledged
+//! Oracle: a model of the commands, which knows the state after every record and the acknowledged position
 //! ```
 //!
 //! Beside it: a [`QueueWorld`] of clients that wait for elements of lists, with a [`Ledger`] of where each
 //! element may be, and a [`ChannelWorld`] of publishers and followers of durable channels, a
 //! [`DocumentWorld`] of databases that are written, saved and compacted.
 //!
-//! What it is: a [`World`] that runs one life of a server step by step, the [`Oracle`] that judges what a
-//! disk holds afterwards, and the wrapper disks and faults that tests need. Only for tests.
+//! Servers among others: a [`Cluster`] with an operator, and a [`GroupWorld`] whose votes decide.
+//!
+//! What it is: a [`World`] that runs one incarnation of a server step by step, the [`Oracle`] that judges the
+//! content of its disk afterwards, and the wrapper disks and faults that tests need. Only for tests.
 //! What it is not: a model of the server. Conversation, executor, keyspace, log and recovery are the
 //! product's own code; only sockets, threads and time are simulated. It does not interleave threads within a
 //! command (the loom tests do).
@@ -22,8 +24,7 @@
 //! Invariants
 //! - The same seed gives the same run, I/O by I/O, so a failure is repeated with `SHEAF_SIM_SEED=<seed>`.
 //! - A reply counts as acknowledged when its last byte was delivered, not before.
-//! - The oracle never looks into the server to learn what should be true: the model executes the commands
-//!   itself.
+//! - The oracle never takes the expected state from the server: the model executes the commands itself.
 
 #![forbid(unsafe_code)]
 
@@ -32,6 +33,7 @@ mod client;
 mod cluster;
 mod command;
 mod documents;
+mod group;
 mod host;
 mod ledger;
 mod lone;
@@ -43,6 +45,7 @@ mod queues;
 mod seed;
 mod snapshotting;
 mod start;
+mod worker;
 mod workload;
 mod world;
 
@@ -51,6 +54,7 @@ pub use client::SimClient;
 pub use cluster::{Cluster, ClusterOptions, ClusterSummary, FaultInjection};
 pub use command::Command;
 pub use documents::{DocumentContent, DocumentWorld, Held, documents_of};
+pub use group::{GroupFault, GroupFigures, GroupOptions, GroupWorld};
 pub use host::{DeadLog, sim_host};
 pub use ledger::Ledger;
 pub use lone::SingleServer;

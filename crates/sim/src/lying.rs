@@ -3,7 +3,6 @@
 //! It wraps a [`Disk`]; its durable writes and syncs return success without doing anything.
 //! [`SimDisk`](env::SimDisk) itself never lies: this sabotage shows that the oracle would detect a log that
 //! forgets to sync.
-//! forgets to sync.
 
 use std::{io, path::Path, sync::Arc};
 

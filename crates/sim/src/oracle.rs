@@ -20,7 +20,7 @@ use crate::{
     model::{Executed, ModelSession},
 };
 
-/// The end of a life of the server, as far as it decides the data that must survive.
+/// The end of an incarnation of the server, as far as it decides the data that must survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Survival {
     /// The power failed: durable data survives.
@@ -150,6 +150,13 @@ impl Oracle {
     /// Notes that a reply that acknowledges `position` was delivered.
     pub fn delivers(&mut self, position: usize) {
         self.acknowledged = self.acknowledged.max(position);
+    }
+
+    /// Notes that a subscriber was told of a change whose record ends at `gate`.
+    pub fn shows(&mut self, gate: Lsn) {
+        if self.promise == Durability::Strict {
+            self.delivers(self.position_at(gate));
+        }
     }
 
     /// The newest position that is known to lie at or before `end`.

@@ -144,7 +144,7 @@ impl QueueWorld {
 
     fn client_step(&mut self, index: usize) -> Result<(), Violation> {
         let client = &mut self.clients[index];
-        match client.turn {
+        match client.state {
             ConversationState::Idle => {
                 let input = self.pipeline(index);
                 self.round(index, |conversation, round| conversation.receive(&input, round))
@@ -227,7 +227,7 @@ impl QueueWorld {
             is_congested: false,
             flush_alone: None,
         };
-        client.turn = run(&mut client.conversation, &mut round);
+        client.state = run(&mut client.conversation, &mut round);
         drop(executor.take_freed());
         let mut pushed = Vec::new();
         for (end, reply) in client.take_new_replies() {
@@ -253,7 +253,7 @@ impl QueueWorld {
             }
         }
         let client = &mut self.clients[index];
-        if client.turn == ConversationState::Blocked {
+        if client.state == ConversationState::Blocked {
             client.ticket = Some(self.next_ticket);
             client.deadline_ms = client.conversation.wait_timeout_ms().map(|ms| now_ms + ms);
             self.next_ticket += 1;

@@ -62,7 +62,7 @@ impl<'k> Snapshotting<'k> {
     }
 }
 
-/// Accepts what a forced recovery has lost, as the binary does: the server then takes writes.
+/// Accepts the losses of a forced recovery, as the binary does: the server then takes writes.
 ///
 /// # Errors
 /// As `recovery::salvage::confirm`; to be called again.

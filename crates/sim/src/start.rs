@@ -44,8 +44,14 @@ pub enum Sabotage {
     EarlyReplies,
     /// The disk reports syncs that it has not done.
     LyingDisk,
-    /// A worker whose replies wait for the log does not ask for a wake-up.
+    /// A worker whose replies wait for the log does not request a wake-up.
     NoWakeUp,
+    /// Notices are published before they are durable.
+    EarlyNotices,
+    /// Commands that wait for room in the log are never resumed.
+    NoResume,
+    /// The log's thread is never woken: whoever waits together with others waits for ever.
+    SleepingLogThread,
 }
 
 /// The options of a world.

@@ -1,42 +1,38 @@
-//! One life of a server on a simulated disk: recovered, driven step by step, ended by whatever the test
-//! chooses.
+//! One incarnation of a server on a simulated disk: recovered, driven step by step, ended in the way that the
+//! test chooses.
 //!
 //! ```text
-//! step = one of: a client's bytes arrive | a worker ends its tick | a flush | a segment is made | replies are taken | time passes |
-//!               expiry | log cut |
-//!               collections get other limits | a snapshot begins, goes on, is published
+//! step = one of: a client's bytes arrive | a worker ends its tick | a flush | a segment is made |
+//!                replies are taken | time passes | expiry | log cut | collections get other limits |
+//!                a snapshot begins, goes on, is published
 //! ```
 //! The seed chooses. With the real threads gone, every interleaving of whole steps is one the real server
 //! could show.
 //!
 //! What it is not: the judge of the disk afterwards; see `oracle`.
 
-use std::{
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
-};
+use std::{path::Path, sync::Arc};
 
 use engine::{
-    Executor, Host, Interests, Session,
+    Executor, Host, Interests, Notice, Session,
     clients::Connected,
     conversation::{Conversation, ConversationState, Round},
-    tick::{Flusher, Tick},
+    tick::Action,
 };
 use env::{Clock, Disk, Prng, SimClock, SimDisk};
 use keyspace::{Keyspace, SlotId};
-use lsn::Lsn;
 use recovery::recover::RecoverError;
-use storage::{Durability, Flush, Log, Prepare};
+use storage::{Flush, Log, Prepare};
 use wire::{Limits, RequestBatch};
 
 use crate::{
     Command, DeadLog, LyingDisk, Oracle, Recovered, Sabotage, SimClient, Violation, Workload, WorldOptions,
-    content_of, recover, sim_host,
+    content_of,
+    host::with_events,
+    recover, sim_host,
     snapshotting::Snapshotting,
     start::{DIR, WORKERS, some_limits},
+    worker::SimWorker,
 };
 
 /// A client with more undelivered replies than this sends nothing more.
@@ -61,11 +57,11 @@ pub struct World {
     pub clients: Vec<SimClient>,
     host: Host,
     dead_log: Arc<DeadLog>,
-    executors: Vec<Executor>,
-    /// What waits for the log, by worker.
-    ticks: Vec<Tick<usize>>,
-    /// Whether a worker's tick is to end: something has happened, or the log has woken it.
-    due: Vec<Arc<AtomicBool>>,
+    workers: Vec<SimWorker>,
+    /// Whether the log's thread flushes again: it was woken, or has not found out that nothing is left.
+    log_thread_is_awake: bool,
+    /// Notices published so far.
+    notices: u64,
     batch: RequestBatch,
     workload: Workload,
     prng: Prng,
@@ -92,22 +88,14 @@ impl World {
         };
         let Recovered { keyspace, log } = recover(door, &options, &clock)?;
         let (host, dead_log) = sim_host(clock.clone(), log.clone(), WORKERS, None);
+        let host = with_events(host);
         let interests = Arc::<Interests>::default();
-        let due: Vec<Arc<AtomicBool>> = (0..WORKERS).map(|_| Arc::default()).collect();
-        let executor = |worker: usize| {
-            let mut executor = Executor::new(
-                commands::table(),
-                keyspace.clone(),
-                interests.clone(),
-                host.stats.worker(worker),
-                1,
-            );
-            let (appender, due) = (log.appender(), due[worker].clone());
-            appender.listen(move || due.store(true, SeqCst));
-            executor.attach(appender);
-            executor
+        let worker = |worker: usize| {
+            let (stats, interests) = (host.stats.worker(worker), interests.clone());
+            let executor = Executor::new(commands::table(), keyspace.clone(), interests, stats, 1);
+            SimWorker::new(executor, &log, options.sabotage)
         };
-        let executors = (0..WORKERS).map(executor).collect();
+        let workers = (0..WORKERS).map(worker).collect();
         let client = |index: usize| {
             let (peer, local) = (format!("sim:{index}"), "sim:0".to_string());
             let connected =
@@ -128,9 +116,9 @@ impl World {
             clients,
             host,
             dead_log,
-            executors,
-            ticks: (0..WORKERS).map(|_| Tick::default()).collect(),
-            due,
+            workers,
+            log_thread_is_awake: true,
+            notices: 0,
             batch,
             workload,
             prng,
@@ -143,6 +131,11 @@ impl World {
     /// The reason why the log failed; `None` if it works.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
+    }
+
+    /// The number of notices (key events) published so far.
+    pub fn notices(&self) -> u64 {
+        self.notices
     }
 
     /// The number of snapshots published so far.
@@ -191,7 +184,7 @@ impl World {
         let index = self.prng.below(self.clients.len() as u64) as usize;
         match self.prng.below(100) {
             0..35 => self.client_step(index)?,
-            35..62 => self.flush(),
+            35..62 => self.log_thread_step(),
             62..72 => {
                 let worker = self.prng.below(WORKERS as u64) as usize;
                 self.end_tick(worker)?;
@@ -237,7 +230,7 @@ impl World {
     /// Sends a pipeline, lets bytes arrive, or resumes an interrupted conversation.
     fn client_step(&mut self, index: usize) -> Result<(), Violation> {
         let client = &mut self.clients[index];
-        match client.turn {
+        match client.state {
             ConversationState::Idle => {
                 if client.on_the_way_bytes() == 0 {
                     if client.undelivered() > UNDELIVERED_MAX {
@@ -288,31 +281,21 @@ impl World {
         // A failure shows as replies that are never sent.
         let flush_alone = move || drop(log.flush_all());
         let client = &mut self.clients[index];
-        let executor = &mut self.executors[client.worker];
+        let worker = &mut self.workers[client.worker];
         let now_ms = self.clock.unix_ms();
+        let is_congested = worker.is_congested();
         let mut round = Round {
-            executor,
+            executor: &mut worker.executor,
             batch: &mut self.batch,
             host: &self.host,
             now_ms,
             limits: Limits::DEFAULT,
-            is_congested: false,
+            is_congested,
             flush_alone: if self.options.merges { None } else { Some(&flush_alone) },
         };
-        client.turn = run(&mut client.conversation, &mut round);
-        drop(executor.take_freed());
-        let (worker, held) = (client.worker, client.conversation.outbox.held_in_round());
-        let tick = &mut self.ticks[worker];
-        if let Some(gate) = held {
-            tick.park(gate, index);
-        }
-        if client.turn == ConversationState::WaitForLog {
-            tick.await_log(index);
-        }
-        let told = tick.hold(executor.take_notices());
-        if executor.take_wrote() || told || held.is_some() || client.turn == ConversationState::WaitForLog {
-            self.due[worker].store(true, SeqCst);
-        }
+        client.state = run(&mut client.conversation, &mut round);
+        drop(worker.executor.take_freed());
+        let early = worker.after_round(index, client.conversation.outbox.held_in_round(), client.state);
         for (end, reply) in client.take_new_replies()? {
             let Some(command) = client.unexecuted.pop_front() else {
                 return Err(Violation::Protocol(format!("a reply to no command: {reply:?}")));
@@ -321,53 +304,54 @@ impl World {
             client.owes(end, position);
         }
         self.oracle.mark(self.log.appended_lsn());
+        early.iter().for_each(|notice| self.oracle.shows(notice.gate()));
         Ok(())
     }
 
-    /// The end of a worker's tick, if one is due: what the log has made durable is released, what waits for
-    /// room tries again.
+    /// Begins the end of a worker's tick, if one is due, or goes on with it, until it looks at the sockets
+    /// once more: whatever the next steps do comes in between.
     fn end_tick(&mut self, worker: usize) -> Result<(), Violation> {
-        if !self.due[worker].swap(false, SeqCst) {
-            return Ok(());
+        while let Some(action) = self.workers[worker].next_action() {
+            match action {
+                Action::LookAgain => return Ok(()),
+                Action::FlushHere => self.flush(),
+                Action::WakeFlusher if self.is_sabotaged_by(Sabotage::SleepingLogThread) => {}
+                Action::WakeFlusher => self.log_thread_is_awake |= self.log.needs_flusher(),
+                Action::Publish(notices) => self.publish(worker, &notices),
+                Action::Release(index, committed) => {
+                    self.clients[index].conversation.outbox.release(committed);
+                }
+                Action::Resume(_) if self.is_sabotaged_by(Sabotage::NoResume) => {}
+                Action::Resume(index) => self.resume(index)?,
+                Action::Deliver => self.workers[worker].executor.channels().deliver(),
+            }
         }
-        let syncs = self.log.durability() >= Durability::Commit;
-        if self.ticks[worker].flusher(syncs, || self.log.needs_flusher()) == Flusher::Worker {
+        Ok(())
+    }
+
+    fn is_sabotaged_by(&self, sabotage: Sabotage) -> bool {
+        self.options.sabotage == Some(sabotage)
+    }
+
+    /// Subscribers see these notices.
+    fn publish(&mut self, worker: usize, notices: &[Notice]) {
+        self.notices += notices.len() as u64;
+        self.workers[worker].executor.publish_all(notices);
+        notices.iter().for_each(|notice| self.oracle.shows(notice.gate()));
+    }
+
+    /// One step of the log thread, if it is awake.
+    fn log_thread_step(&mut self) {
+        if self.log_thread_is_awake {
             self.flush();
         }
-        self.release(worker);
-        let waiting = self.ticks[worker].take_awaiting_log();
-        let must_wait = || self.executors[worker].appender().is_some_and(|appender| appender.wait_for_room());
-        if !waiting.is_empty() && must_wait() {
-            waiting.into_iter().for_each(|index| self.ticks[worker].await_log(index));
-            return Ok(());
-        }
-        waiting.into_iter().try_for_each(|index| self.resume(index))
     }
 
-    /// Releases what is durable; asks the log for a wake-up for the rest.
-    fn release(&mut self, worker: usize) {
-        let (tick, executor) = (&mut self.ticks[worker], &self.executors[worker]);
-        loop {
-            let durable = match self.options.sabotage {
-                Some(Sabotage::EarlyReplies) => Lsn::MAX,
-                _ => executor.committed_lsn(),
-            };
-            drop(tick.release_notices(durable));
-            while let Some(index) = tick.release(durable) {
-                self.clients[index].conversation.outbox.release(durable);
-            }
-            let Some(gate) = tick.gate() else { return };
-            if self.options.sabotage == Some(Sabotage::NoWakeUp)
-                || executor.appender().is_none_or(|appender| appender.wait_for(gate))
-            {
-                return;
-            }
-        }
-    }
-
-    /// One step of the log thread.
+    /// Flushes one batch. The log thread goes on with what is left.
     pub fn flush(&mut self) {
-        match self.log.flush() {
+        let flushed = self.log.flush();
+        self.log_thread_is_awake = !matches!(flushed, Ok(Flush::Idle { due_us: None }) | Err(_));
+        match flushed {
             Ok(Flush::NeedSegment) => self.prepare(),
             Ok(_) => {}
             Err(error) => {
@@ -388,21 +372,23 @@ impl World {
     fn expire(&mut self) {
         let now_ms = self.clock.unix_ms();
         let worker = self.prng.below(WORKERS as u64) as usize;
-        let executor = &mut self.executors[worker];
+        let worker = &mut self.workers[worker];
+        let executor = &mut worker.executor;
         executor.begin_round(now_ms, &self.host, usize::MAX);
-        executor.take_wrote();
         let due: Vec<SlotId> = self.keyspace.due_slots(now_ms, SlotId::FIRST, SlotId::LAST).collect();
         for slot in due {
             // One call removes only some of many expired fields.
             loop {
+                let appended = self.log.appended_lsn();
                 executor.expire_due(slot, slot, usize::MAX, &self.host);
-                if !executor.take_wrote() {
+                if self.log.appended_lsn() == appended {
                     break;
                 }
                 self.oracle.expires(now_ms, &content_of(&self.keyspace));
             }
         }
         drop(executor.take_freed());
+        worker.after_own_changes();
         self.oracle.mark(self.log.appended_lsn());
     }
 
@@ -427,18 +413,29 @@ impl World {
         }
     }
 
-    /// Everybody is sent, and takes, what they may have.
-    pub fn deliver_all(&mut self) {
-        (0..WORKERS).for_each(|worker| self.release(worker));
+    /// Every worker whose tick is due ends it, and every client takes all that it is sent.
+    ///
+    /// # Errors
+    /// A wrong reply.
+    pub fn deliver_all(&mut self) -> Result<(), Violation> {
+        for worker in 0..WORKERS {
+            self.end_tick(worker)?;
+            while self.workers[worker].is_ending() {
+                self.end_tick(worker)?;
+            }
+        }
         (0..self.clients.len()).for_each(|index| self.deliver(index, false));
+        Ok(())
     }
 
     /// Handles a failed log as the server does before it exits: replies that are already released are still
     /// sent.
     pub fn fail_all(&mut self) {
-        self.ticks.iter_mut().for_each(Tick::clear);
-        self.clients.iter_mut().for_each(|client| client.conversation.outbox.discard_held());
-        self.deliver_all();
+        self.workers.iter_mut().for_each(SimWorker::clear);
+        for index in 0..self.clients.len() {
+            self.clients[index].conversation.outbox.discard_held();
+            self.deliver(index, false);
+        }
     }
 
     /// Runs until every sent command is executed, durable and replied to.
@@ -455,23 +452,23 @@ impl World {
                 return Ok(());
             }
             for index in 0..self.clients.len() {
-                match self.clients[index].turn {
+                match self.clients[index].state {
                     ConversationState::Idle => self.receive(index, usize::MAX)?,
                     ConversationState::WaitForLog => {}
                     _ => self.resume(index)?,
                 }
             }
-            // Before the log moves: what it makes durable then leaves because the log wakes the workers.
+            // Before the log moves: newly durable replies then leave because the log wakes the workers.
             (0..WORKERS).try_for_each(|worker| self.end_tick(worker))?;
-            self.flush();
+            self.log_thread_step();
             self.prepare();
             (0..self.clients.len()).for_each(|index| self.deliver(index, false));
         }
         let waiting = self.clients.iter().find(|client| !client.is_done());
-        let turn = waiting.map(|client| client.turn);
+        let state = waiting.map(|client| client.state);
         let next = waiting.and_then(|client| client.unexecuted.front().map(|it| format!("{it:?}")));
         let next = next.map(|text| text.chars().take(60).collect::<String>());
-        Err(Violation::Protocol(format!("a client waits for ever: {turn:?}, next is {next:?}")))
+        Err(Violation::Protocol(format!("a client waits for ever: {state:?}, next is {next:?}")))
     }
 
     /// Prepares segments until there is a spare one, or no room for one.

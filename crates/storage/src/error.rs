@@ -116,6 +116,12 @@ impl std::fmt::Display for SnapshotDamage {
 }
 
 impl Error {
+    /// Whether the cause is that the disk has no room, or not for this user.
+    pub fn is_disk_full(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, Error::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
+    }
+
     /// Attaches the operation and the path to an I/O error; for `map_err`.
     pub(crate) fn io(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();

@@ -16,7 +16,6 @@
 //!   ([`Recovery::salvage`]): then it reports everything that it has skipped, and nothing is written after it
 //!   before the operator agrees.
 
-mod control;
 mod error;
 mod log;
 pub mod scrub;
@@ -24,16 +23,18 @@ pub mod snapshot;
 mod stats;
 mod sync;
 
-pub use control::{Control, Start};
 pub use error::{Damage, Error, SnapshotDamage};
 pub use log::check::{CheckReport, check, check_behind};
-pub use log::cut::{Cut, cut_log};
+pub use log::control::{Control, Start};
+pub use log::cut::{Cut, cut_log, cut_log_alone};
+pub use log::mirror::outbid_epoch;
 pub use log::reader::{Batch, LogReader, Tail};
 pub use log::record::{CHAIN_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordKind};
 pub use log::recovery::{Reached, Recovery};
+pub use log::retention::retain_snapshots;
 pub use log::salvage::{Hole, HoleKind};
 pub use log::{
     Admission, Appender, BatchInfo, Chains, Chunk, CopiedFile, CopyPlan, Durability, Flush, Followed, Log,
-    LogFollower, LogOptions, Mirror, MirrorError, Pending, Pin, Prepare,
+    LogFollower, LogOptions, Mirror, MirrorError, Pending, Pin, Prepare, batches_in,
 };
 pub use stats::{Histogram, LogStats};

@@ -18,6 +18,7 @@ pub(crate) mod appender;
 mod chains;
 pub(crate) mod check;
 mod commit;
+pub(crate) mod control;
 mod copying;
 pub(crate) mod cut;
 pub(crate) mod flusher;
@@ -30,6 +31,8 @@ mod pins;
 pub(crate) mod reader;
 pub(crate) mod record;
 pub(crate) mod recovery;
+mod reopening;
+pub(crate) mod retention;
 pub(crate) mod salvage;
 pub(crate) mod segment;
 pub(crate) mod sequencer;
@@ -45,7 +48,7 @@ use std::{
     collections::VecDeque,
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU8, AtomicU32, AtomicUsize},
     },
 };
@@ -58,7 +61,7 @@ pub use appender::{Appender, Pending};
 pub use chains::Chains;
 pub use copying::{CopiedFile, CopyPlan};
 pub use flusher::Flush;
-pub use follow::{BatchInfo, Chunk, Followed, LogFollower};
+pub use follow::{BatchInfo, Chunk, Followed, LogFollower, batches_in};
 pub use mirror::{Mirror, MirrorError};
 pub use options::{Durability, LogOptions};
 pub use pins::Pin;
@@ -145,6 +148,9 @@ struct LogState {
     flush_started_us: AtomicU64,
     appenders: AtomicUsize,
     waiters: Waiters,
+    /// Wakes the caller of [`Log::prepare_segment`].
+    maker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    wake_flusher: OnceLock<Box<dyn Fn() + Send + Sync>>,
     segments: Mutex<SegmentQueue>,
     /// Held while a segment is created.
     preparing: Mutex<()>,
@@ -289,12 +295,38 @@ impl Log {
     /// Whether [`Log::flush`] must be called: true after an append while no thread is flushing.
     #[inline]
     pub fn needs_flusher(&self) -> bool {
-        self.shared.sequencer.used() > 0 && self.shared.sequencer.needs_wake()
+        self.shared.needs_flusher()
     }
 
     /// Whether [`Log::prepare_segment`] has work to do.
     pub fn needs_segment(&self) -> bool {
         self.shared.needs_segment()
+    }
+
+    /// Sets the function that wakes the thread which calls [`Log::flush`], for records that were appended
+    /// while another thread flushed. It must not block.
+    ///
+    /// # Panics
+    /// If called twice.
+    pub fn on_flush_wanted(&self, wake: impl Fn() + Send + Sync + 'static) {
+        assert!(self.shared.wake_flusher.set(Box::new(wake)).is_ok(), "a log has one flushing thread");
+    }
+
+    /// Sets the function that wakes the thread which calls [`Log::prepare_segment`], for commands that wait
+    /// for a segment while nothing is appended. It must not block.
+    ///
+    /// # Panics
+    /// If called twice.
+    pub fn on_segment_wanted(&self, wake: impl Fn() + Send + Sync + 'static) {
+        assert!(self.shared.maker.set(Box::new(wake)).is_ok(), "a log has one maker of segments");
+    }
+
+    /// Makes segments, on this thread, until a record of `bytes` fits. Returns false if the disk has no room
+    /// for it, or the log takes no records.
+    pub fn make_room_for(&self, bytes: u64) -> bool {
+        // As in `admit`: other appenders may execute as much as the ring holds meanwhile.
+        let end = self.shared.sequencer.tail() + self.shared.options.ring_bytes + bytes;
+        self.shared.make_segments_to(end)
     }
 
     /// Creates the next segment if no more than one whole segment lies ahead. Slow; call it on a thread of
@@ -389,6 +421,12 @@ impl Log {
                 self.make_needed_segment()?;
             }
         }
+        // Records that were appended during these flushes woke nobody: their appenders relied on this thread.
+        if self.needs_flusher()
+            && let Some(wake) = self.shared.wake_flusher.get()
+        {
+            wake();
+        }
         Ok(())
     }
 
@@ -437,11 +475,12 @@ impl Log {
 
     /// Creates the segment that a closed batch needs.
     fn make_needed_segment(&self) -> Result<(), Error> {
-        if self.prepare_segment()? == Prepare::NoRoom {
-            let full = std::io::ErrorKind::StorageFull.into();
-            return Err(Error::io("make the next segment of the log in", &self.shared.dir)(full));
-        }
-        Ok(())
+        if self.prepare_segment()? == Prepare::NoRoom { Err(self.no_segment()) } else { Ok(()) }
+    }
+
+    fn no_segment(&self) -> Error {
+        let full = std::io::ErrorKind::StorageFull.into();
+        Error::io("make the next segment of the log in", &self.shared.dir)(full)
     }
 
     /// Makes everything durable and records the clean end of the log. Nothing may append afterwards. Does
@@ -481,6 +520,11 @@ impl Log {
 }
 
 impl LogState {
+    #[inline]
+    fn needs_flusher(&self) -> bool {
+        self.sequencer.used() > 0 && self.sequencer.needs_wake()
+    }
+
     fn admit(&self, bytes: u64) -> Admission {
         if self.poisoned.load(Ordering::Relaxed) {
             return Admission::Poisoned;
@@ -492,7 +536,7 @@ impl LogState {
         // enough.
         let end = self.sequencer.tail() + self.options.ring_bytes + bytes;
         if end > self.prepared_end.load(Ordering::Acquire) {
-            self.wanted_end.fetch_max(end, Ordering::SeqCst);
+            self.want_segments(end);
             return Admission::Wait;
         }
         match self.sequencer.used() {
@@ -501,6 +545,15 @@ impl LogState {
                 if self.flight_us() > FLUSH_STALLED_US { Admission::Stalled } else { Admission::Wait }
             }
             _ => Admission::Go,
+        }
+    }
+
+    /// Has segments made up to `end`, even while nothing is appended.
+    #[cold]
+    fn want_segments(&self, end: u64) {
+        self.wanted_end.fetch_max(end, Ordering::SeqCst);
+        if let Some(wake) = self.maker.get() {
+            wake();
         }
     }
 

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! SnapshotWriter::create -> PartWriter (one per thread): append*, finish -> SnapshotWriter::publish
-//! list -> SnapshotReader::open -> runs, read (from any thread)               check, retain, remove
+//! list -> SnapshotReader::open -> runs, read (from any thread)               check, remove
 //! ```
 //!
 //! It manages the files of `snapshots/` in the data directory: framing, compression, checksums, publication,
-//! retention. It does not know the format of rows or how slots are captured, owns no thread and sets no pace.
+//! removal. It does not know the format of rows or how slots are captured, owns no thread and sets no pace.
 //!
 //! A snapshot is exact although it is taken while the server writes: see [`SnapshotMeta::begin_lsn`] and
 //! [`ChunkInfo::lsn`]. Each slot is captured whole under its lock, with its own LSN; replay starts at
@@ -26,7 +26,7 @@ mod check;
 mod format;
 mod manifest;
 mod reader;
-mod retention;
+mod removal;
 mod writer;
 
 #[cfg(all(test, not(loom)))]
@@ -47,7 +47,7 @@ pub use check::{SnapshotCheck, check};
 pub use format::{CHUNK_RAW_BYTES_AIM, CHUNK_RAW_BYTES_MAX, ChunkInfo};
 pub use manifest::{PARTS_MAX, PartSummary, SnapshotInfo};
 pub use reader::{ReadBuffers, Run, SnapshotReader};
-pub use retention::{remove, remove_leftovers, retain, set_aside};
+pub use removal::{remove, remove_leftovers, set_aside};
 pub use writer::{Compression, PartWriter, SnapshotMeta, SnapshotWriter};
 
 /// The directory of the snapshots of the data directory `dir`. A directory of its own, because backups copy

@@ -24,7 +24,10 @@ pub fn run(dir: &Path, url: &str, user: &str, password_file: Option<&Path>) -> R
     let Copied { manifest, reused_bytes, copied_bytes, .. } = made?;
     println!("backup       {} files, {} bytes in {}", manifest.files.len(), manifest.bytes(), dir.display());
     println!("copied       {copied_bytes} bytes; {reused_bytes} bytes were there already");
-    println!("state        lsn {}, of {}; every byte was verified", manifest.end_lsn, manifest.made_at);
+    println!(
+        "state        the log up to its end at lsn {}, of {}; every byte was verified",
+        manifest.end_lsn, manifest.made_at
+    );
     println!("restore      sheaf restore {} --dir DIR", dir.display());
     Ok(())
 }

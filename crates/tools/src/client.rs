@@ -1,6 +1,6 @@
 //! A client of the Redis protocol: one connection, requests out, values in.
 //!
-//! What it is not: a judge of what it receives, or of silence. Its owners have their own timeouts and errors.
+//! What it is not: a judge of the values, or of silence. Its owners have their own timeouts and errors.
 
 use std::{io, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
-use wire::{DecodeError, DecodeLimits, Value, decode};
+use wire::{DecodeLimits, Value, decode};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -16,6 +16,28 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const READ_BYTES: usize = 256 << 10;
 /// Bytes that were taken and are still in memory, at most.
 const TAKEN_BYTES_MAX: usize = 1 << 20;
+
+/// Advice for a client's operator about an error reply; empty if there is none.
+pub(crate) fn advice(text: &str) -> &'static str {
+    let (code, rest) = text.split_once(' ').unwrap_or((text, ""));
+    match code {
+        "NOAUTH" => "Give the password with --password-file FILE",
+        "WRONGPASS" => "The first line of the password file is not its password (requirepass)",
+        "ERR" if rest.starts_with("unknown command") => "It is no Sheaf server, or an earlier version",
+        _ => "",
+    }
+}
+
+/// An error reply, with advice if there is any.
+pub(crate) fn with_advice(text: &str, advice: &str) -> String {
+    if advice.is_empty() { text.into() } else { format!("{}. {advice}", text.trim_end_matches(['.', ' '])) }
+}
+
+/// A text of a server without control characters, which would spoil the terminal.
+pub(crate) fn plain(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+}
 
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
@@ -91,9 +113,12 @@ impl Client {
     /// Takes the next value; `None` if it has not arrived whole.
     ///
     /// # Errors
-    /// If it is not of the Redis protocol, or larger than the limits.
-    pub(crate) fn next_value(&mut self) -> Result<Option<Value>, DecodeError> {
-        let found = decode(self.buffer(), &self.limits)?;
+    /// The reason, in words: it is not of the Redis protocol, or larger than the limits.
+    pub(crate) fn next_value(&mut self) -> Result<Option<Value>, String> {
+        let found = decode(self.buffer(), &self.limits).map_err(|error| match self.buffer() {
+            [b'H', b'T', b'T', b'P', b'/', ..] => "it is an HTTP port".into(),
+            _ => error.to_string(),
+        })?;
         Ok(found.map(|(value, len)| {
             self.taken += len;
             value

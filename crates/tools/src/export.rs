@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! - Only expired data is left out. Data that the format version cannot hold is refused, or dropped if the
-//!   caller asked for that.
+//!   caller requested that.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use std::{
 };
 
 use commands::encode_value;
-use env::{DirLock, RealDisk};
+use env::{Access, DirLock, RealDisk};
 use keyspace::{DbId, EntryRef, Keyspace, SlotId, View};
 use rdb::FileWriter;
 use recovery::{
@@ -119,9 +119,10 @@ pub fn run(file: &Path, dir: &Path, format: Format) -> Result<(), ExportError> {
     }
     let _lock = DirLock::acquire(dir)?;
     let bars = ProgressBars::default();
-    let exported = export(&Place { disk, ..Place::real(dir) }, file, format, &|stage, done, total| {
-        bars.show(stage, done, total)
-    });
+    let exported =
+        export(&Place { disk: disk.clone(), ..Place::real(dir) }, file, format, &|stage, done, total| {
+            bars.show(stage, done, total)
+        });
     bars.finish();
     let Exported { keys, libraries, expired, fields_made_lasting, bytes } = exported?;
     println!("exported     {keys} keys to {}, {bytes} bytes, RDB version {}", file.display(), format.version);
@@ -134,7 +135,8 @@ pub fn run(file: &Path, dir: &Path, format: Format) -> Result<(), ExportError> {
     if fields_made_lasting > 0 {
         println!("NOT EXPORTED the expiry of {fields_made_lasting} fields of hashes");
     }
-    if documents::directory(dir).join(documents::CATALOG_NAME).exists() {
+    // In a backup, the view knows under which name the catalog is stored.
+    if disk.open(&documents::directory(dir).join(documents::CATALOG_NAME), Access::Read).is_ok() {
         println!("NOT EXPORTED documents: an RDB file has none. `sheaf backup` has them");
     }
     Ok(())

@@ -10,12 +10,12 @@
 //!
 //! Invariants
 //! - A directory with a part of an import is marked (`unfinished`), and is neither served nor exported. An
-//!   interrupted import starts over: its keys are removed if the directory had no others; otherwise every
-//!   imported key is complete.
+//!   interrupted import starts over, from the same source: its keys are removed if the directory had no
+//!   others; otherwise every imported key is complete.
 //! - Memory is independent of the file's size, apart from the data already in the directory.
 
-mod before;
 mod log_writer;
+mod mark;
 #[cfg(test)]
 mod tests;
 mod transcript;
@@ -38,8 +38,8 @@ use recovery::{
 use storage::Control;
 
 use self::{
-    before::Before,
     log_writer::{EffectSink, LogWriter, Rehearsal},
+    mark::{Before, Mark},
     transcript::Transcript,
 };
 
@@ -78,6 +78,21 @@ pub enum ImportError {
     /// A restore or an import into the directory was interrupted.
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
+    /// An import from another source was interrupted.
+    #[error(
+        "an import of {source_before} into {} did not finish, so the directory holds only a part of it: run that import again. Or \
+         remove {} to use what is there, and then import \"{source_now}\"", dir.display(), file.display()
+    )]
+    OtherSource {
+        /// The directory.
+        dir: PathBuf,
+        /// The marker file.
+        file: PathBuf,
+        /// The source of the interrupted import, quoted.
+        source_before: String,
+        /// The source of this one.
+        source_now: String,
+    },
     /// The file cannot be imported.
     #[error("the file cannot be imported: {0}")]
     File(rdb::FileError),
@@ -186,14 +201,21 @@ impl Imported {
 /// # Errors
 /// [`ImportError`].
 pub fn run(file: &Path, dir: &Path, existing: Existing) -> Result<(), ImportError> {
-    run_named(file, &file.display().to_string(), dir, existing)
+    // The same file is the same source, whatever directory the command is run in.
+    let source = std::path::absolute(file).map_err(ImportError::os("find", file))?;
+    run_named(file, (&file.display().to_string(), &source.display().to_string()), dir, existing)
 }
 
-/// As [`run`], with another name for the file in the output.
+/// As [`run`], with another name for the file in the output, and in the marker of an unfinished import.
 ///
 /// # Errors
 /// [`ImportError`].
-pub(crate) fn run_named(file: &Path, name: &str, dir: &Path, existing: Existing) -> Result<(), ImportError> {
+pub(crate) fn run_named(
+    file: &Path,
+    (name, source): (&str, &str),
+    dir: &Path,
+    existing: Existing,
+) -> Result<(), ImportError> {
     let disk = Arc::new(RealDisk);
     disk.open(file, Access::Read).map_err(ImportError::os("open", file))?;
     refuse_foreign(dir, None)?;
@@ -201,8 +223,8 @@ pub(crate) fn run_named(file: &Path, name: &str, dir: &Path, existing: Existing)
     let _lock = DirLock::acquire(dir)?;
     backup::refuse_backup(&*disk, dir)?;
     let bars = ProgressBars::default();
-    let imported =
-        import(&Place::real(dir), file, existing, &|stage, done, total| bars.show(stage, done, total));
+    let report = |stage, done, total| bars.show(stage, done, total);
+    let imported = import(&Place::real(dir), (file, source), existing, &report);
     bars.finish();
     print!("{}", summary(&imported?, name));
     Ok(())
@@ -260,16 +282,21 @@ pub(crate) fn verify(file: &Path, report: Report<'_>) -> Result<Imported, Import
     reading.read(Rehearsal::default()).map(|(_, found)| found)
 }
 
-/// Imports `file`. The directory must be locked.
+/// Imports `file`, which comes from `source`. The directory must be locked.
 pub(crate) fn import(
     place: &Place<'_>,
-    file: &Path,
+    (file, source): (&Path, &str),
     existing: Existing,
     report: Report<'_>,
 ) -> Result<Imported, ImportError> {
     let Place { disk, dir, .. } = place;
     unfinished::refuse(&**disk, dir, Work::Restore)?;
-    let interrupted = Before::find(&**disk, dir).map_err(ImportError::os("look into", dir))?;
+    let interrupted = Mark::find(&**disk, dir).map_err(ImportError::os("look into", dir))?;
+    if let Some(before) = interrupted.as_ref().and_then(|mark| mark.other_source(source)) {
+        let (dir, file) = (dir.to_path_buf(), Work::Import.file(dir));
+        let (source_before, source_now) = (before.into(), source.into());
+        return Err(ImportError::OtherSource { dir, file, source_before, source_now });
+    }
     let (keyspace, recovery) = match Control::load(&**disk, dir)? {
         // Created only after the directory is marked.
         None => (None, None),
@@ -280,7 +307,8 @@ pub(crate) fn import(
     };
     let now_ms = place.clock.unix_ms();
     let keys = keyspace.as_ref().map_or(0, |keyspace| live_keys(keyspace, now_ms));
-    let before = interrupted.unwrap_or(if keys == 0 { Before::Nothing } else { Before::Keys });
+    let before =
+        interrupted.map(|mark| mark.before).unwrap_or(if keys == 0 { Before::Nothing } else { Before::Keys });
     if before == Before::Keys && existing == Existing::Refused {
         return Err(ImportError::HoldsKeys { dir: dir.to_path_buf(), keys });
     }
@@ -301,7 +329,8 @@ pub(crate) fn import(
         return Err(ImportError::TooLarge { dir: dir.to_path_buf(), needed: rehearsal.bytes, free });
     }
 
-    unfinished::begin(&**disk, dir, Work::Import, before.text()).map_err(ImportError::os("mark", dir))?;
+    let mark = Mark::new(before, source);
+    unfinished::begin(&**disk, dir, Work::Import, &mark.text()).map_err(ImportError::os("mark", dir))?;
     let write = || {
         let recovery = recovery.map_or_else(|| place.load(report).map(|(_, recovery)| recovery), Ok)?;
         let log = recovery.finish(place.clock.clone())?;

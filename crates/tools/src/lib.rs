@@ -1,7 +1,7 @@
 //! Commands without a server: they work on a stopped server's directory, or as the client of a running one.
 //!
-//! The crate has `sheaf check`, `log`, `import`, `export`, `backup`, `restore` and `tail`, each as a function
-//! that prints its progress and result. The command line is parsed in `sheaf`.
+//! The crate has `sheaf check`, `log`, `import`, `export`, `backup`, `restore`, `tail` and `group`, each as a
+//! function that prints its progress and result. The command line is parsed in `sheaf`.
 //!
 //! Invariants
 //! - A directory in use by a server is locked: the commands that need the lock refuse it.
@@ -10,11 +10,15 @@
 #![forbid(unsafe_code)]
 
 pub mod backup;
+pub mod check;
 mod client;
 pub mod export;
+pub mod group;
 pub mod import;
-pub mod inspect;
+mod interruption;
+pub mod log;
 pub mod migration;
+mod outage;
 mod password;
 pub mod restore;
 pub mod tail;

@@ -94,7 +94,7 @@ pub enum MigrationError {
     #[error(transparent)]
     Peer(#[from] PeerError),
     /// The target failed while it held a part of the copy.
-    #[error("{0}. The copy ends here and is of no use: run the same command again with --flush")]
+    #[error("{0}. The copy is incomplete and unusable: run the same command again with --flush")]
     TargetFailed(PeerError),
     /// The source sends no RDB file.
     #[error(transparent)]
@@ -184,7 +184,8 @@ pub fn run(mut options: Options) -> Result<(), MigrationError> {
     match &options.destination {
         Destination::Directory { dir, existing } => {
             let spool = runtime.block_on(fetch(&options))?;
-            Ok(import::run_named(spool.path(), &options.source.to_string(), dir, *existing)?)
+            let source = options.source.to_string();
+            Ok(import::run_named(spool.path(), (&source, &source), dir, *existing)?)
         }
         Destination::Server(into) => {
             runtime.block_on(async { Copy::open(&options, into).await?.run().await })

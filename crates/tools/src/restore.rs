@@ -43,7 +43,7 @@ pub fn run(source: &Path, dir: &Path, target: Target) -> Result<(), RestoreError
     let Restored { reached, keys, file_bytes } = restored?;
     let time =
         reached.closed_at_ms.map_or(String::new(), |ms| format!(", written at {}", unix_time::shown(ms)));
-    println!("restored   the state of lsn {}{time}", reached.lsn);
+    println!("restored   the state of the last record, at lsn {}{time}", reached.lsn);
     println!("content    {keys} keys, a snapshot of {file_bytes} bytes");
     println!("start      sheaf --dir {}", dir.display());
     Ok(())

@@ -25,13 +25,14 @@ use std::{
     time::Duration,
 };
 
-use tokio::signal::unix::{SignalKind, signal};
-
 use self::{connection::Connection, event::Event, screen::Screen};
-use crate::password;
+use crate::{
+    client::{advice, with_advice},
+    interruption::interruption,
+    outage::Outage,
+    password,
+};
 
-/// The period of reconnection attempts.
-const RETRY_PERIOD: Duration = Duration::from_secs(1);
 /// The period of rate updates and connection checks.
 const TICK_PERIOD: Duration = Duration::from_secs(1);
 
@@ -75,15 +76,15 @@ pub enum TailError {
         reason: String,
     },
     /// An error reply.
-    #[error("the server refuses: {0}")]
+    #[error("the server refuses: {}", with_advice(.0, advice(.0)))]
     Refused(String),
     /// The reply is not of the Redis protocol.
     #[error("{address} does not speak the Redis protocol: {error}")]
     Foreign {
         /// Host and port.
         address: String,
-        /// The decoding error.
-        error: wire::DecodeError,
+        /// A description of the error.
+        error: String,
     },
     /// The password cannot be read.
     #[error("cannot read the password in {}: {source}", path.display())]
@@ -129,15 +130,6 @@ pub fn run(options: &Options) -> Result<(), TailError> {
     }
 }
 
-async fn interruption() -> io::Result<()> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-    Ok(())
-}
-
 async fn follow(options: &Options) -> Result<(), TailError> {
     let read = |path: &PathBuf| {
         password::read(path).map_err(|source| TailError::Password { path: path.clone(), source })
@@ -149,7 +141,7 @@ async fn follow(options: &Options) -> Result<(), TailError> {
         screen: Screen::new(),
         positions: HashMap::new(),
         was_connected: false,
-        is_down: false,
+        outage: Outage::default(),
     };
     loop {
         let Err(error) = tail.listen().await;
@@ -158,10 +150,8 @@ async fn follow(options: &Options) -> Result<(), TailError> {
         if !retries {
             return Err(error);
         }
-        if !std::mem::replace(&mut tail.is_down, true) {
-            tail.screen.note(&format!("{error}; trying again every second"));
-        }
-        tokio::time::sleep(RETRY_PERIOD).await;
+        let screen = &mut tail.screen;
+        tail.outage.wait(&error, |text| screen.note(text)).await;
     }
 }
 
@@ -173,8 +163,7 @@ struct Tail<'a> {
     positions: HashMap<Vec<u8>, Vec<u8>>,
     /// All subscriptions have been confirmed at least once.
     was_connected: bool,
-    /// The loss of the connection has been reported.
-    is_down: bool,
+    outage: Outage,
 }
 
 impl Tail<'_> {
@@ -272,7 +261,7 @@ impl Tail<'_> {
         if unconfirmed.pop_front().is_none() || !unconfirmed.is_empty() {
             return;
         }
-        if std::mem::take(&mut self.is_down) && self.was_connected {
+        if self.outage.end() && self.was_connected {
             self.screen.note(match self.options.from {
                 Some(_) => "connected again; going on where it was",
                 None => "connected again; messages published meanwhile are missing",

@@ -18,74 +18,10 @@ use lsn::Lsn;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
-    Checkpoint, METADATA_BYTES_MAX, Measure, NodeCache, PassedOver, Snapshot, TREES_MAX, TreeError, TreeId,
-    Written,
-    encode::Shape,
+    Checkpoint, METADATA_BYTES_MAX, Options, PassedOver, Snapshot, TreeError, Wanted,
     header::{FileId, Header},
     reader::FileReader,
 };
-
-/// Small leaves: a leaf is rewritten as a whole, often for one changed entry.
-const LEAF_BYTES: usize = 2 << 10;
-/// An inner node is rewritten for many changes below it, and larger ones make the tree less deep.
-const INNER_BYTES: usize = 4 << 10;
-
-/// Options of a tree file. Only `trees` and the results of `measure` are part of the stored data.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Number of trees in the file: 1 to [`TREES_MAX`].
-    pub trees: u8,
-    /// Computes the sums of one entry.
-    pub measure: Measure,
-    /// The cache for nodes.
-    pub cache: NodeCache,
-    /// Counters of appended bytes and writes.
-    pub written: Written,
-    /// The size in bytes above which a leaf is split.
-    pub leaf_bytes: usize,
-    /// The size in bytes above which an inner node is split.
-    pub inner_bytes: usize,
-}
-
-impl Options {
-    /// Options with the default node sizes and counters of their own.
-    ///
-    /// # Panics
-    /// If there are no trees, or more than [`TREES_MAX`].
-    pub fn new(trees: u8, measure: Measure, cache: NodeCache) -> Options {
-        assert!((1..=TREES_MAX).contains(&trees), "{trees} trees");
-        Options {
-            trees,
-            measure,
-            cache,
-            written: Written::default(),
-            leaf_bytes: LEAF_BYTES,
-            inner_bytes: INNER_BYTES,
-        }
-    }
-
-    pub(crate) fn shape(&self, tree: TreeId, level: u8) -> Shape {
-        let target_bytes = if level == 0 { self.leaf_bytes } else { self.inner_bytes };
-        Shape { tree, level, target_bytes, measure: self.measure }
-    }
-}
-
-/// The acceptable checkpoints, by their applied LSN; the newest acceptable one is opened. The default accepts
-/// any.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wanted {
-    /// No checkpoint before this position: the caller knows that a checkpoint up to here was durable, so that
-    /// having only older ones means damage.
-    pub at_least: Lsn,
-    /// No checkpoint after this position: opens an older state.
-    pub at_most: Lsn,
-}
-
-impl Default for Wanted {
-    fn default() -> Self {
-        Wanted { at_least: Lsn::ZERO, at_most: Lsn::MAX }
-    }
-}
 
 /// A tree file, open for writing.
 #[derive(Debug)]

@@ -1,26 +1,27 @@
-//! `tree`: append-only copy-on-write B+trees in one file, for whoever has a log of its own in front of them.
+//! `tree`: append-only copy-on-write B+trees in one file, for a caller that has a log in front of them.
 //!
 //! ```text
-//! TreeFile -- begin --> Checkpoint: put_blob*, modify(tree, sorted batch)*, finish(metadata, applied_lsn) -> Snapshot
-//!    |                      appends blobs and rewritten nodes in pieces of 1 MiB, then a header, then syncs once
+//! TreeFile -- begin --> Checkpoint: put_blob*, modify(tree, sorted batch)*, finish(metadata, applied_lsn)
+//!    |                      appends blobs and rewritten nodes in pieces of 1 MiB, then a header, then syncs
+//!    |                      once -> Snapshot
 //!    '-- snapshot() --> Snapshot: get, get_many, range (both ways), sums, read_blob; valid for ever
-//! Builder: the same file from sorted entries, densely packed: what compaction writes, to be put in place by a rename
+//! Builder: the same file from sorted entries, densely packed: the output of compaction, renamed into place
 //! ```
 //!
 //! What it is: up to [`TREES_MAX`] sorted maps from bytes to bytes per file, large values beside them as
-//! blobs, sums over any range in a walk from the root. The module [`mod@format`] describes every byte. What
-//! it is not: durable per change. What changes between two checkpoints must be in a log, and is applied again
-//! after [`Snapshot::applied_lsn`]. Nor does it own threads, locks or clocks, or know what keys and values
-//! mean.
+//! blobs, sums over any range in a walk from the root. The module [`mod@format`] describes every byte.
+//! What it is not: durable per change. The changes between two checkpoints must be in a log; after a restart
+//! those behind [`Snapshot::applied_lsn`] are applied again. Nor does it own threads, locks or clocks, or
+//! know the meaning of keys and values.
 //!
 //! Invariants
 //! - Nothing that a header can reach is ever overwritten: a snapshot stays readable while others write,
 //!   without locks.
-//! - Whoever reads a node or blob has verified its checksum, which stands in the pointer that led there. What
-//!   was read is therefore what was written, up to the header, which vouches for itself.
+//! - Every reader of a node or blob verifies its checksum, which stands in the pointer that led there. So the
+//!   bytes that are read are the written ones, up to the header, which contains its own checksum.
 //! - A node lies behind everything that it points to, one level above it: every walk ends.
 //! - After a crash the file opens with the last checkpoint whose every byte arrived; one whose sync had
-//!   returned always is such a one. What lies behind it was never promised, and is overwritten.
+//!   returned always is such a one. The bytes behind it were never promised, and are overwritten.
 //! - After a failed write or sync nothing more is written: the file must be opened again, past the page
 //!   cache.
 
@@ -37,6 +38,7 @@ pub mod format;
 mod header;
 mod modify;
 mod node;
+mod options;
 mod pointer;
 mod range;
 mod reader;
@@ -53,8 +55,9 @@ pub use bulk::Builder;
 pub use cache::NodeCache;
 pub use checkpoint::Checkpoint;
 pub use error::{PassedOver, TreeError};
-pub use file::{Options, TreeFile, Wanted};
+pub use file::TreeFile;
 pub use modify::{Change, Op};
+pub use options::{Options, Wanted};
 pub use pointer::Pointer;
 pub use range::{Direction, EntryRef, Range};
 pub use search::verify_appended;

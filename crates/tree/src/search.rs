@@ -13,9 +13,9 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
     PassedOver, TreeError,
-    file::Wanted,
     format::{MAGIC, PAGE_BYTES},
     header::{FileId, HEADER_BYTES_MAX, Header, Invalid},
+    options::Wanted,
 };
 
 /// Size of one read.

@@ -4,7 +4,7 @@
 //!
 //! Invariants
 //! - Only the shortest form of a number is read, so that equal values have equal bytes.
-//! - Reading never panics and never reads past its input.
+//! - Reading never panics and never reads past its input, except with [`take_trusted`].
 
 #![forbid(unsafe_code)]
 
@@ -64,6 +64,25 @@ pub fn take(input: &mut &[u8]) -> Option<u64> {
     read(input).ok()
 }
 
+/// Takes a number that [`put`] has made off the front of bytes that were checked before, or never left this
+/// process. Nothing but the end of the input is checked.
+///
+/// # Panics
+/// If the input ends within the number; with debug assertions, also if the number has more than 70 bits.
+#[inline]
+pub fn take_trusted(input: &mut &[u8]) -> u64 {
+    let (mut number, mut shift) = (0, 0);
+    loop {
+        let byte = input[0];
+        *input = &input[1..];
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return number;
+        }
+        shift += 7;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -97,6 +116,9 @@ mod tests {
             out.extend_from_slice(&behind);
             let mut rest = &out[..];
             prop_assert_eq!(take(&mut rest), Some(number));
+            prop_assert_eq!(rest, &behind[..]);
+            let mut rest = &out[..];
+            prop_assert_eq!(take_trusted(&mut rest), number);
             prop_assert_eq!(rest, &behind[..]);
         }
 

@@ -255,6 +255,7 @@ def test_passwords_are_read_from_a_file(new_server, tmp_path):
     assert following.end() == (0, "")
     status, errors = Tail("c", port=server.port).end()
     assert status == 1 and errors.startswith("sheaf: the server refuses: NOAUTH "), errors
+    assert "at the same time. Give the password with --password-file" in errors, errors
     password.write_text("wrong")
     status, errors = Tail("c", "--password-file", str(password), port=server.port).end()
     assert status == 1 and errors.startswith("sheaf: the server refuses: WRONGPASS "), errors
@@ -273,4 +274,4 @@ def test_what_cannot_be_reached_is_an_error(server):
 @pytest.mark.sheaf_only
 def test_something_else_that_listens_is_an_error(server):
     status, errors = Tail("c", port=server.http_port).end()
-    assert status == 1 and "does not speak the Redis protocol" in errors, errors
+    assert status == 1 and "does not speak the Redis protocol: it is an HTTP port" in errors, errors

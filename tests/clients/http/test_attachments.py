@@ -44,6 +44,18 @@ def test_an_attachment_is_given_back_as_it_was(db, size):
     assert db.ok("GET", "/db/a")["_rev"] == third
 
 
+@pytest.mark.parametrize("size", [5, 3 * MIB])
+def test_bytes_without_the_digest_that_was_announced_are_refused(db, size):
+    content = os.urandom(size)
+    digest = _digest(content)[4:]
+    for wrong in (_digest(content + b"x")[4:], "no digest", digest[:-4]):
+        answer = db.send("PUT", "/db/a/b", content, Content_MD5=wrong)
+        assert answer.told() == (400, "content_md5_mismatch", "Possible message corruption.")
+    assert db.get("/db/a").status == 404, "nothing was stored"
+    db.ok("PUT", "/db/a/b", content, Content_MD5=digest)
+    assert db.get("/db/a/b").body == content
+
+
 def test_parts_are_given_as_asked_for(db):
     content = os.urandom(300_000)
     db.ok("PUT", "/db/a/b", content, Content_Type="application/octet-stream")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.couch import revision
+from harness.couch import Couch, revision
 
 pytestmark = pytest.mark.sheaf_only
 
@@ -55,6 +55,35 @@ def test_edits_of_others_are_taken_as_they_are(db):
 )
 def test_a_batch_that_is_none_is_refused(db, body, told):
     assert db.send("POST", "/db/_bulk_docs", body).told() == told
+
+
+@pytest.mark.parametrize(
+    ("last", "new_edits"),
+    [({"_id": "x", "_rev": "0-1"}, True), ({"_id": "_local/x", "_rev": revision(1, "a")}, True), ({"_id": "x"}, False)],
+)
+def test_a_batch_with_a_malformed_document_is_refused_before_any_is_written(db, last, new_edits):
+    """There are more documents than the server submits to its log at once."""
+    docs = [{"_id": f"a{number}"} for number in range(3000)]
+    if not new_edits:
+        docs = [document | {"_rev": revision(1, "a")} for document in docs]
+    answer = db.send("POST", "/db/_bulk_docs", {"docs": [*docs, last], "new_edits": new_edits})
+    assert answer.status == 400, answer
+    assert db.ok("GET", "/db")["doc_count"] == 0
+
+
+def test_each_document_of_a_batch_that_the_user_may_not_edit_is_refused_alone(new_server):
+    server = new_server(extra=("--admin-password", "secret")).start()
+    with Couch(server.http_port) as nobody, Couch(server.http_port, ("admin", "secret")) as admin:
+        admin.ok("PUT", "/db")
+        everybody = {"members": {"names": [], "roles": []}, "admins": {"names": [], "roles": []}}
+        admin.ok("PUT", "/db/_security", everybody)
+        answer = nobody.send("POST", "/db/_bulk_docs", {"docs": [{"_id": "a"}, {"_id": "_design/x"}, {"_id": "b"}]})
+        assert answer.status == 201
+        a, design, b = answer.json
+        assert (a["id"], a["ok"], b["id"], b["ok"]) == ("a", True, "b", True)
+        reason = "You are not a db or server admin."
+        assert design == {"id": "_design/x", "error": "unauthorized", "reason": reason}
+        assert [row["id"] for row in admin.ok("GET", "/db/_all_docs")["rows"]] == ["a", "b"]
 
 
 def test_a_batch_must_be_said_to_be_json(db):

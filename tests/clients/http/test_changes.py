@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 
 import pytest
 
@@ -152,6 +153,20 @@ def test_a_continuous_feed_ends_with_its_timeout_or_its_limit(db):
     lines = db.get("/db/_changes?feed=continuous&limit=1").body.splitlines()
     assert json.loads(lines[0])["id"] == "a"
     assert json.loads(lines[-1])["pending"] == 1
+
+
+@pytest.mark.parametrize("form", ["continuous", "longpoll"])
+def test_the_timeout_of_a_feed_begins_anew_with_each_change(db, second, form):
+    """Writes go on for longer than the timeout; the filter leaves out all but the last."""
+    path = f"/db/_changes?feed={form}&timeout=1000&filter=_doc_ids"
+    feed = db.begin("POST", path, {"doc_ids": ["last"]})
+    until, number = time.monotonic() + 1.5, 0
+    while time.monotonic() < until:
+        second.put("db", {"_id": f"a{number}"})
+        number += 1
+    second.put("db", {"_id": "last"})
+    first, *_ = (line for line in feed if b"seq" in line)
+    assert json.loads(first.rstrip(b",\n"))["id"] == "last"
 
 
 def test_browsers_follow_events(db, second):

@@ -1,6 +1,7 @@
 """Databases: created, described, deleted."""
 
 import json
+import time
 
 import pytest
 
@@ -152,6 +153,17 @@ def test_security_says_who_may_read_and_write(new_server):
         assert nobody.send("DELETE", "/db").told() == (401, "unauthorized", "You are not a server admin.")
         assert admin.send("PUT", "/db/_security", {"admins": {"names": 7}}).status == 400
         assert admin.send("PUT", "/db/_security", []).status == 400
+
+
+def test_the_timeout_of_a_feed_of_databases_begins_anew_with_each_change(couch, server):
+    couch.ok("PUT", "/db")
+    feed = couch.begin("GET", "/_db_updates?feed=continuous&timeout=1000")
+    until = time.monotonic() + 1.5
+    with Couch(server.http_port) as other:
+        while time.monotonic() < until:
+            other.ok("POST", "/db", {})
+        other.ok("PUT", "/last")
+    assert any(json.loads(line).get("db_name") == "last" for line in feed), "writes went on for longer than the timeout"
 
 
 def test_who_follows_all_databases_hears_of_them(couch, server):

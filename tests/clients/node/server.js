@@ -5,7 +5,8 @@
  */
 
 const { spawn } = require('node:child_process');
-const { mkdtempSync, rmSync } = require('node:fs');
+const { randomInt } = require('node:crypto');
+const { mkdtempSync, readFileSync, rmSync } = require('node:fs');
 const { createServer, connect } = require('node:net');
 const { tmpdir } = require('node:os');
 const path = require('node:path');
@@ -20,23 +21,30 @@ const POLL_MS = 5;
 /* A free port may be taken by another test before the server listens on it. */
 const BIND_TRIES = 5;
 
-function freePort() {
-  return new Promise((resolve, reject) => {
-    const probe = createServer().on('error', reject);
-    probe.listen(0, '127.0.0.1', () => {
-      const { port } = probe.address();
-      probe.close(() => resolve(port));
-    });
+/* Outside the range from which the system assigns ports: a connection of another test cannot take it. */
+async function freePort() {
+  const lowest = Number(readFileSync('/proc/sys/net/ipv4/ip_local_port_range', 'utf8').split(/\s/)[0]);
+  for (let tries = 1; ; tries += 1) {
+    const port = randomInt(lowest / 2, lowest);
+    if (await isFree(port)) return port;
+    if (tries === BIND_TRIES) throw new Error(`no free port in ${BIND_TRIES} tries`);
+  }
+}
+
+function isFree(port) {
+  return new Promise((resolve) => {
+    const probe = createServer().on('error', () => resolve(false));
+    probe.listen(port, '127.0.0.1', () => probe.close(() => resolve(true)));
   });
 }
 
-function commandLine(directory, port, httpPort, password) {
+function commandLine(directory, port, httpPort, password, flags) {
   const place = ['--dir', directory, '--bind', '127.0.0.1', '--port', String(port)];
   const secret = password ? ['--requirepass', password] : [];
   if (UNDER_TEST === 'redis') {
     return ['redis-server', [...place, '--save', '', '--appendonly', 'yes', '--appendfsync', 'always', ...secret]];
   }
-  return [BINARY, ['serve', ...place, '--http-port', String(httpPort), '--log-segment-bytes', '16mb', ...secret]];
+  return [BINARY, ['serve', ...place, '--http-port', String(httpPort), '--log-segment-bytes', '16mb', ...secret, ...flags]];
 }
 
 /* Whether this process, and not another test's server, answers PING on the port: it has loaded its data. */
@@ -66,14 +74,19 @@ class Server {
   #child;
   #ended;
 
-  constructor(password) {
+  constructor(password, flags = []) {
     this.#password = password;
+    /* Further settings, of Sheaf only. */
+    this.flags = flags;
   }
 
   async start() {
     const isFirst = this.port === undefined;
     for (let tries = 1; ; tries += 1) {
-      if (isFirst) [this.port, this.httpPort] = [await freePort(), await freePort()];
+      if (isFirst) {
+        this.port = await freePort();
+        do this.httpPort = await freePort(); while (this.httpPort === this.port);
+      }
       if (await this.#started()) return this;
       const isTaken = isFirst && this.log.includes('already in use') && tries < BIND_TRIES;
       if (isTaken) {
@@ -87,7 +100,7 @@ class Server {
 
   /* Starts the process; resolves to whether it answers. */
   async #started() {
-    const [program, flags] = commandLine(this.#directory, this.port, this.httpPort, this.#password);
+    const [program, flags] = commandLine(this.#directory, this.port, this.httpPort, this.#password, this.flags);
     const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('SHEAF_')));
     const child = spawn(program, flags, { env, stdio: ['ignore', 'pipe', 'pipe'] });
     child.stdout.on('data', (text) => { this.log += text; });
@@ -109,8 +122,13 @@ class Server {
 
   /* kill -9; resolves when the process is gone. */
   async kill() {
-    this.#child.kill('SIGKILL');
+    this.#child?.kill('SIGKILL');
     await this.#ended;
+  }
+
+  /* The process stops (SIGSTOP); its connections stay open. */
+  freeze() {
+    this.#child.kill('SIGSTOP');
   }
 
   async stop() {
@@ -121,17 +139,26 @@ class Server {
 
 /* Declares a test that gets a server of its own: `work(server, t)`. */
 function serverTest(name, work, { password } = {}) {
+  const server = new Server(password);
+  runTest(name, [server], async (t) => {
+    await server.start();
+    await work(server, t);
+  });
+}
+
+/* Declares a test that ends these servers at its end. */
+function runTest(name, servers, work) {
+  const stop = () => Promise.all(servers.map((server) => server.stop()));
   test(name, { timeout: 2 * PATIENCE_MS }, async (t) => {
-    const server = await new Server(password).start();
     // A client that waits for ever returns when its server ends.
-    t.signal.addEventListener('abort', () => server.stop());
+    t.signal.addEventListener('abort', stop);
     try {
-      await work(server, t);
+      await work(t);
     } catch (error) {
-      console.error(`log of the server of "${name}":\n${server.log}`);
+      servers.forEach((server) => console.error(`log of a server of "${name}":\n${server.log}`));
       throw error;
     } finally {
-      await server.stop();
+      await stop();
     }
   });
 }
@@ -145,4 +172,4 @@ async function waitUntil(what, condition) {
   }
 }
 
-module.exports = { serverTest, waitUntil };
+module.exports = { Server, runTest, serverTest, waitUntil };

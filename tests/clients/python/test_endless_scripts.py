@@ -379,3 +379,17 @@ def test_storm(new_server, dial, request):
                 script.read_end()
             # Scripts of disconnected clients may still run.
             assert [read_key(new, old[1], script.key) for script in scripts] == [b"before"] * count
+
+
+def test_a_client_is_served_although_a_script_held_its_key_at_the_push(new_server, dial):
+    """The push is so long that it runs on a thread of its own, which ends before the key is free."""
+    server = new_server(workers=None).start()
+    blocked, scripted, pushing = dial(server), dial(server), dial(server)
+    blocked.send(encode("BLMOVE", "from", "to", "LEFT", "RIGHT", 0))
+    wait_until("it to be blocked", lambda: "blocked_clients:1" in pushing.call("INFO", "clients").decode())
+    scripted.send(encode("EVAL", "redis.call('GET', KEYS[1]) while true do end", 1, "to"))
+    wait_until("the script to run", lambda: isinstance(pushing.call("GET", "to"), ErrorReply))
+    assert pushing.call("RPUSH", "from", *range(40_000)) == 40_000
+    assert pushing.call("SCRIPT", "KILL") == b"OK"
+    assert blocked.read() == b"0"
+    assert pushing.call("LRANGE", "to", 0, -1) == [b"0"] and pushing.call("LLEN", "from") == 39_999

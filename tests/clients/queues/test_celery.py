@@ -18,7 +18,7 @@ import pytest
 
 from harness import resp
 from harness.job_storm import KILLS, JobStorm, Library
-from harness.server import UNDER_TEST, Server, lasting_port, run_sheaf
+from harness.server import UNDER_TEST, Server, free_port, run_sheaf
 from harness.waiting import wait_until
 
 ACTOR = Path(__file__).parent / "celery_actor.py"
@@ -38,7 +38,7 @@ def celery(server: Server, *arguments: object) -> list[str]:
 @pytest.mark.timeout(900)
 def test_celery(new_server, jobs, tmp_path):
     # The test reads the whole log: its beginning must not be removed after a snapshot.
-    server = new_server(port=lasting_port(), extra=("--snapshot-log-bytes", "0")).start()
+    server = new_server(port=free_port(), extra=("--snapshot-log-bytes", "0")).start()
     library = Library(
         produce=lambda numbers: celery(server, "produce", numbers.start, numbers.stop, numbers.step),
         work=celery(server, "work", PROCESSES),

@@ -22,7 +22,7 @@ use recovery::offline::Stage;
 use storage::snapshot;
 
 use self::names::{is_of_copy, is_of_log, is_replaced, is_stored_by_copies};
-use super::{BackupError, Copied, Notice, Onto, Origin, Show, os};
+use super::{BackupError, Copied, Notice, Onto, Origin, RemoteError, Show, os};
 use crate::{
     Manifest, Offer, OfferedFile,
     manifest::{CopySource, ManifestFile, Unfinished, crc_of},
@@ -151,7 +151,11 @@ impl Copying<'_> {
         // be copied again.
         let begun = mark.source.as_ref().map(|source| source.begin_lsn);
         let resume = begun.or(before.map(|before| before.begin_lsn));
-        let offer = self.origin.begin(&mark.session, resume)?;
+        let begun = self.origin.begin(&mark.session, resume);
+        if !goes_on && begun.as_ref().is_err_and(RemoteError::has_no_session) {
+            Unfinished::remove(&**self.disk, self.dir)?;
+        }
+        let offer = begun?;
         if let Err(error) = self.require_same(before, &offer) {
             self.origin.end(&offer);
             if !goes_on {
@@ -165,7 +169,7 @@ impl Copying<'_> {
     fn require_same(&self, before: Option<&Manifest>, offer: &Offer) -> Result<(), BackupError> {
         if let Some(file) = offer.files.iter().find(|file| !is_of_copy(&file.name)) {
             return Err(BackupError::Unverified(format!(
-                "the server offers '{}', which is no file of a copy",
+                "the server offers '{}', which does not belong to a backup",
                 file.name
             )));
         }
@@ -180,7 +184,7 @@ impl Copying<'_> {
         }
         let chains = before.end_chain.as_ref().zip(offer.end_chain.as_ref());
         if offer.end_lsn == before.end_lsn && chains.is_some_and(|(ours, theirs)| ours != theirs) {
-            return Err(BackupError::Parted { dir, made_at });
+            return Err(BackupError::Diverged { dir, made_at });
         }
         Ok(())
     }
@@ -240,7 +244,7 @@ impl Copying<'_> {
                 }
                 if is_of_log(name) {
                     let (dir, made_at) = (self.dir.to_path_buf(), before.made_at.clone());
-                    return Err(BackupError::Parted { dir, made_at });
+                    return Err(BackupError::Diverged { dir, made_at });
                 }
             }
             // The earlier file stays in place until the earlier backup is replaced.

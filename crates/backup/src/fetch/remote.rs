@@ -3,13 +3,17 @@
 //! Invariants
 //! - A server that is silent for [`SILENCE_MAX`] is given up. A [`Breaker`] ends the wait at once.
 
-use std::{io::Read, ops::Range, time::Duration};
+use std::{
+    io::{ErrorKind, Read},
+    ops::Range,
+    time::Duration,
+};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use ureq::{Agent, Body, Timeout, http::Response};
 
 use super::Origin;
-use crate::{Offer, Refusal};
+use crate::{FOR_FOLLOWER, LOG_ONLY, Offer, Refusal};
 
 /// Time limit of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,9 +33,13 @@ pub enum RemoteError {
         url: String,
         /// The error.
         error: String,
+        /// Whether a connection may have been made.
+        is_connected: bool,
     },
     /// The password is missing or wrong.
-    #[error("{reason} Give a file that holds the password with --password-file, and with --user whose it is")]
+    #[error(
+        "{reason} Give a file that holds the password with --password-file, and the user's name with --user"
+    )]
     Unauthorized {
         /// The server's reason.
         reason: String,
@@ -45,7 +53,9 @@ pub enum RemoteError {
         reason: String,
     },
     /// The reply is not that of a server that can be backed up.
-    #[error("the server at {url} makes no backups: {reason}")]
+    #[error(
+        "the server at {url} makes no backups: {reason}. Name the HTTP port of a Sheaf server with --from"
+    )]
     Strange {
         /// The URL of the request.
         url: String,
@@ -54,11 +64,24 @@ pub enum RemoteError {
     },
 }
 
+impl RemoteError {
+    /// Whether the server has certainly begun no session.
+    pub(super) fn has_no_session(&self) -> bool {
+        match self {
+            RemoteError::Unreachable { is_connected, .. } => !is_connected,
+            RemoteError::Unauthorized { .. } | RemoteError::Refused { .. } => true,
+            RemoteError::Strange { .. } => false,
+        }
+    }
+}
+
 /// A server, as the [`Origin`] of a backup.
 pub struct Remote {
     agent: Agent,
     url: String,
     authorization: Option<String>,
+    is_log_only: bool,
+    is_for_follower: bool,
 }
 
 /// Ends the requests of a [`Remote`] from another thread; the remote is unusable afterwards.
@@ -87,7 +110,19 @@ impl Remote {
             agent: config.build().into(),
             url: url.trim_end_matches('/').to_string(),
             authorization: password.map(basic),
+            is_log_only: false,
+            is_for_follower: false,
         }
+    }
+
+    /// Asks the server for its log alone, without the state before it.
+    pub fn log_only(self) -> Remote {
+        Remote { is_log_only: true, ..self }
+    }
+
+    /// Asks as a server that follows the log that it copies.
+    pub fn for_follower(self) -> Remote {
+        Remote { is_for_follower: true, ..self }
     }
 
     /// A handle that stops this remote's transfers from another thread.
@@ -96,9 +131,15 @@ impl Remote {
     }
 
     fn accepted(&self, response: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, RemoteError> {
-        let unreachable =
-            |error: ureq::Error| RemoteError::Unreachable { url: self.url.clone(), error: error.to_string() };
-        let response = response.map_err(unreachable)?;
+        let unreachable = |error: ureq::Error| RemoteError::Unreachable {
+            url: self.url.clone(),
+            error: error.to_string(),
+            is_connected: !fails_to_connect(&error),
+        };
+        let response = response.map_err(|error| match error {
+            ureq::Error::Protocol(error) => self.strange(format_args!("it does not speak HTTP ({error})")),
+            error => unreachable(error),
+        })?;
         let status = response.status().as_u16();
         if (200..300).contains(&status) {
             return Ok(response);
@@ -120,11 +161,26 @@ impl Remote {
     }
 }
 
+/// Whether no connection was made.
+fn fails_to_connect(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::Io(error) => matches!(
+            error.kind(),
+            ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable
+        ),
+        ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::BadUri(_) => true,
+        ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => true,
+        _ => false,
+    }
+}
+
 impl Origin for Remote {
     fn begin(&self, session: &str, resume: Option<u64>) -> Result<Offer, RemoteError> {
         let resume = resume.map_or(String::new(), |begin_lsn| format!("&resume={begin_lsn}"));
         let ask = || {
-            let url = format!("{}/_backup?session={session}{resume}", self.url);
+            let part = if self.is_log_only { format!("&{LOG_ONLY}") } else { String::new() };
+            let asker = if self.is_for_follower { format!("&{FOR_FOLLOWER}") } else { String::new() };
+            let url = format!("{}/_backup?session={session}{resume}{part}{asker}", self.url);
             // There is no body, but only requests declared as JSON may change state.
             let mut request = self.agent.post(url).header("content-type", "application/json");
             if let Some(authorization) = &self.authorization {
@@ -142,7 +198,12 @@ impl Origin for Remote {
             }
             answer = ask();
         }
-        let text = self.text(self.accepted(answer)?)?;
+        let accepted = self.accepted(answer).map_err(|error| match error {
+            // Another kind of server answers so to an unknown path.
+            RemoteError::Refused { status: 404 | 405 | 501, .. } => self.strange("it is no Sheaf server"),
+            error => error,
+        });
+        let text = self.text(accepted?)?;
         serde_json::from_str(&text).map_err(|error| self.strange(error))
     }
 

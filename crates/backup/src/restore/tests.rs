@@ -262,6 +262,26 @@ fn damage_is_refused_and_nothing_is_written() {
     assert!(is_empty(&*history.disk, Path::new(RESTORED)).unwrap());
 }
 
+/// A restore that is killed while it reads its source must not leave what looks like an empty data directory.
+#[test]
+fn the_directory_is_marked_while_the_source_is_read() {
+    let history = History::with_snapshots(&[50]);
+    let (disk, dir, seen) = (&history.disk, Path::new(RESTORED), AtomicU64::new(0));
+    let report = |stage, _, _| {
+        if stage == Stage::Verifying {
+            refuse_unfinished(&**disk, dir).unwrap_err();
+            seen.fetch_add(1, Relaxed);
+        }
+    };
+    let later = Target::Time(START_MS + 1_000_000_000);
+    let refused = restore(&place(disk, DIR), None, dir, later, &report);
+    assert!(matches!(refused, Err(RestoreError::OutOfRange { .. })));
+    assert!(seen.into_inner() > 0);
+    refuse_unfinished(&**disk, dir).unwrap();
+    assert!(is_empty(&**disk, dir).unwrap(), "nothing was begun");
+    restore(&place(disk, DIR), None, dir, Target::End, &|_, _, _| {}).unwrap();
+}
+
 /// At any crash point the directory is empty, marked as unusable, or complete.
 #[test]
 fn a_crash_at_any_io_leaves_a_directory_that_says_so() {

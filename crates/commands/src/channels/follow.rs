@@ -1,11 +1,12 @@
 //! XSUBSCRIBE and XUNSUBSCRIBE: durable channels from the log.
 //!
-//! What it is: what is asked of the thread that reads the log, and what its answers change and reply here.
+//! What it is: the requests to the thread that reads the log, and the changes and replies that follow from
+//! its answers.
 //! What it is not: the reading; see [`pubsub::durable`].
 //!
 //! Invariants
-//! - The client waits for the answer as if it were blocked: messages that come for it before belong to what
-//!   it had before.
+//! - The client waits for the answer as if it were blocked: messages that reach it before the answer belong
+//!   to its earlier subscriptions.
 
 use engine::{
     CommandError, Context, Follower, ReplyMode, Wait,
@@ -26,12 +27,12 @@ pub(super) fn xsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     }
     let Some(from) = From::parse(args.at(3)) else {
         return Err(CommandError::Text(
-            "ERR invalid position: give epoch:lsn, - for the oldest message, or $ for those to come",
+            "ERR invalid position: give epoch:lsn:reign, - for the oldest message, or $ for those to come",
         ));
     };
     if !cx.host.config.is_durable_channel(args.at(1)) {
         return Err(CommandError::Text(
-            "ERR the channel is not durable: no pattern of durable-channels is like it",
+            "ERR the channel is not durable: no pattern in durable-channels matches it",
         ));
     }
     let (follower, flow) = {
@@ -105,9 +106,9 @@ mod tests {
         server.host.channel_requests.lock().pop().expect("something is asked")
     }
 
-    fn told(server: &mut TestServer, told: &FollowerEvent) -> String {
+    fn notified(server: &mut TestServer, notified: &FollowerEvent) -> String {
         let mut out = Vec::new();
-        server.executor.tell(told, &mut server.session, &mut out);
+        server.executor.notify(notified, &mut server.session, &mut out);
         String::from_utf8(out).expect("text").replace("\r\n", " ")
     }
 
@@ -117,7 +118,7 @@ mod tests {
         let Request::Subscribe { follower, channel, from: From::Oldest, worker: 0, .. } = request else {
             panic!("{request:?}")
         };
-        (follower, told(server, &FollowerEvent::Subscribed { follower, channel, position: POSITION }))
+        (follower, notified(server, &FollowerEvent::Subscribed { follower, channel, position: POSITION }))
     }
 
     #[test]
@@ -134,10 +135,10 @@ mod tests {
         server.check(&[("subscribe x", ">[\"subscribe\", \"x\", :3]"), ("publish durable:a m", ":1")]);
         let request = ask(&mut server, "xunsubscribe durable:b z");
         let Request::Unsubscribe { channels, .. } = request else { panic!("{request:?}") };
-        let ended = told(&mut server, &FollowerEvent::Unsubscribed { follower, channels });
+        let ended = notified(&mut server, &FollowerEvent::Unsubscribed { follower, channels });
         assert_eq!(ended, ">3 $12 xunsubscribe $9 durable:b :2 >3 $12 xunsubscribe $1 z :2 ");
         let lost = FollowerEvent::Lost { follower, channel: (*b"durable:a").into(), oldest: POSITION };
-        assert_eq!(told(&mut server, &lost), ">4 $5 xlost $9 durable:a $6 3:4096 :1 ");
+        assert_eq!(notified(&mut server, &lost), ">4 $5 xlost $9 durable:a $6 3:4096 :1 ");
         server.check(&[("unsubscribe", ">[\"unsubscribe\", \"x\", :0]")]);
         assert!(!server.session.subscribed);
     }
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!((position.epoch, position.lsn), (3, lsn::Lsn::new(77)));
         let error = format!("LOST position {position} is not of this log");
         assert_eq!(
-            told(&mut server, &FollowerEvent::Refused { follower, error }),
+            notified(&mut server, &FollowerEvent::Refused { follower, error }),
             "-LOST position 3:77 is not of this log "
         );
         assert!(!server.session.subscribed);
@@ -162,8 +163,8 @@ mod tests {
     fn what_is_wrong_is_not_asked() {
         let mut server = TestServer::new();
         let invalid =
-            "-ERR invalid position: give epoch:lsn, - for the oldest message, or $ for those to come";
-        let not_durable = "-ERR the channel is not durable: no pattern of durable-channels is like it";
+            "-ERR invalid position: give epoch:lsn:reign, - for the oldest message, or $ for those to come";
+        let not_durable = "-ERR the channel is not durable: no pattern in durable-channels matches it";
         server.check(&[
             ("xsubscribe durable from", "-ERR wrong number of arguments for 'xsubscribe' command"),
             ("xsubscribe durable since -", "-ERR syntax error"),

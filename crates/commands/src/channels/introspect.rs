@@ -1,4 +1,4 @@
-//! PUBSUB: who listens to what.
+//! PUBSUB: the channels with subscribers, and the numbers of subscribers and patterns.
 
 use engine::{CommandError, Context};
 use pubsub::Kind;

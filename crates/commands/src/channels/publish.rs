@@ -23,8 +23,8 @@ pub(super) fn spublish(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Adds the message to the record of the unit. Nobody hears of it before that is durable. Returns how many
-/// follow the channel in the log.
+/// Adds the message to the record of the unit; no client receives it before that record is durable. Returns
+/// how many clients follow the channel in the log.
 fn log(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<usize, CommandError> {
     if cx.unit.messages() == MESSAGES_PER_UNIT_MAX {
         return Err(CommandError::Text("ERR too many messages to durable channels in one transaction"));
@@ -35,13 +35,13 @@ fn log(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<usize, CommandError> 
     Ok(cx.channels().hub().subscribers(Kind::Log, args.at(1)))
 }
 
-/// Sends a message to who listens at the moment, now or in its turn; returns how many that are.
+/// Sends a message to the present subscribers, now or in its turn; returns their number.
 fn send(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>) -> usize {
     let (channel, payload) = (args.at(1), args.at(2));
     cx.session.publishes_in_turn |= cx.in_transaction;
     if cx.session.publishes_in_turn {
         let receivers = cx.channels().receivers(kind, channel);
-        // In a transaction somebody may subscribe after this.
+        // In a transaction a client may subscribe after this.
         if receivers > 0 || cx.in_transaction {
             cx.unit.publish(kind, channel, payload);
         }

@@ -115,7 +115,7 @@ pub(crate) const ROWS: &[Row] = &[
         flags: FOLLOWING,
         since: "7.2.0",
         complexity: "O(1), and O(N) for N messages that are read again.",
-        summary: "Listens to a durable channel from a position in the log on: epoch:lsn, - for the oldest, $ for now.",
+        summary: "Listens to a durable channel from a position in the log on: epoch:lsn:reign, - for the oldest, $ for now.",
         syntax: "channel FROM position",
         handler: follow::xsubscribe,
         ..ROW

@@ -119,8 +119,8 @@ fn confirm(cx: &mut Context<'_, '_>, id: SubscriberId, kind: Kind, verb: &str, n
     }
 }
 
-/// Changing subscriptions delivers what was published before: it goes first. In a transaction it cannot, as
-/// it would be taken for a reply.
+/// Writes the messages that were delivered before a change of subscriptions, ahead of its confirmation. In a
+/// transaction they have to wait, because the client would take them for replies.
 fn write_delivered(cx: &mut Context<'_, '_>, id: SubscriberId) {
     if !cx.in_transaction && cx.channels().has_delivered(id) {
         let mut delivered = Vec::new();

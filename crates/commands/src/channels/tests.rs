@@ -1,4 +1,4 @@
-//! Replies as redis-server 7.0.15 gives them, and what gets to whom.
+//! Replies as redis-server 7.0.15 gives them, and which client receives which message.
 
 use engine::{EventClass, Notice, clients::ClientKind};
 use lsn::Lsn;
@@ -174,7 +174,7 @@ fn a_message_of_a_transaction_waits_for_it_and_what_follows_waits_its_turn() {
     run_as(&mut server, &mut listener, "psubscribe *");
     server.check(&[("multi", "+OK"), ("set k 1", "+QUEUED"), ("publish a 1", "+QUEUED")]);
     server.check(&[("spublish a 1", "+QUEUED"), ("subscribe own", "+QUEUED")]);
-    // Not through the helper, which publishes at once what it is told.
+    // Not through the helper, which publishes the executor's notices at once.
     let gate = {
         let args = crate::testing::parse("exec");
         server.executor.begin_round(server.clock_ms(), &server.services, server.bulk_bytes_max);

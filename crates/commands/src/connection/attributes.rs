@@ -126,6 +126,11 @@ pub(super) fn durability(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
             wish.name()
         )));
     }
+    if wish.is_some_and(|wish| wish < Durability::Commit) && cx.host.group.view().is_some() {
+        return Err(CommandError::Text(
+            "ERR in a group, an OK means that a majority has the write on disk: strict, commit or default",
+        ));
+    }
     cx.session.durability = wish;
     cx.session.client.set_durability(wish);
     cx.reply.ok();

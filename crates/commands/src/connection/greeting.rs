@@ -1,4 +1,4 @@
-//! The session: HELLO, AUTH, SELECT, PING, ECHO, RESET, QUIT.
+//! The session: HELLO, AUTH, SELECT, PING, ECHO, READONLY, READWRITE, RESET, QUIT.
 
 use engine::{
     CommandError, Context, ReplyMode, Session,
@@ -79,12 +79,13 @@ pub(super) fn hello(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
         Role::Leader { .. } => "master",
         Role::Replica { .. } => "replica",
     };
-    introduce(&mut ReplyWriter::new(&mut reply, cx.session.protocol), cx.session, role);
+    let mode = if cx.host.config.emulates_cluster() { "cluster" } else { "standalone" };
+    introduce(&mut ReplyWriter::new(&mut reply, cx.session.protocol), cx.session, (mode, role));
     cx.reply.raw(&reply);
     Ok(())
 }
 
-fn introduce(reply: &mut ReplyWriter<'_>, session: &Session, role: &str) {
+fn introduce(reply: &mut ReplyWriter<'_>, session: &Session, (mode, role): (&str, &str)) {
     reply.map(7);
     let texts = |reply: &mut ReplyWriter<'_>, pairs: &[(&str, &str)]| {
         pairs.iter().flat_map(|(name, value)| [name, value]).for_each(|text| reply.bulk(text.as_bytes()));
@@ -97,7 +98,7 @@ fn introduce(reply: &mut ReplyWriter<'_>, session: &Session, role: &str) {
     });
     reply.bulk(b"id");
     reply.integer(session.client.id() as i64);
-    texts(reply, &[("mode", "standalone"), ("role", role)]);
+    texts(reply, &[("mode", mode), ("role", role)]);
     reply.bulk(b"modules");
     reply.array(0);
 }
@@ -159,6 +160,21 @@ pub(super) fn echo(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
+/// `READONLY`: clients of a cluster send it before they read from a replica. Without `cluster-emulation`,
+/// replicas always answer reads.
+pub(super) fn readonly(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    cx.session.reads_replica = true;
+    cx.reply.ok();
+    Ok(())
+}
+
+/// `READWRITE`
+pub(super) fn readwrite(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    cx.session.reads_replica = false;
+    cx.reply.ok();
+    Ok(())
+}
+
 /// `QUIT`
 pub(super) fn quit(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     cx.session.closing = true;
@@ -181,6 +197,7 @@ pub(super) fn reset(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Com
     session.no_touch = false;
     session.tells_lsn = false;
     session.is_import_source = false;
+    session.reads_replica = false;
     session.tracking = None;
     session.client.set_durability(None);
     session.client.set_no_touch(false);
@@ -328,6 +345,17 @@ mod tests {
             ("ping a b", "-ERR wrong number of arguments for 'ping' command"),
             ("echo \"\\x00\\xff\"", "\"\\x00\\xff\""),
             ("echo", "-ERR wrong number of arguments for 'echo' command"),
+        ]);
+    }
+
+    #[test]
+    fn reads_need_no_leave() {
+        check(&[
+            ("readonly", "+OK"),
+            ("set k v", "+OK"),
+            ("READWRITE", "+OK"),
+            ("readonly x", "-ERR wrong number of arguments for 'readonly' command"),
+            ("readwrite x", "-ERR wrong number of arguments for 'readwrite' command"),
         ]);
     }
 

@@ -31,7 +31,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "auth",
         arity: -2,
-        flags: GREETING,
+        flags: GREETING.or(Flags::BETWEEN_SERVERS),
         summary: "Authenticates the client.",
         syntax: "[username] password",
         handler: greeting::auth,
@@ -81,6 +81,22 @@ pub(crate) const ROWS: &[Row] = &[
         flags: GREETING.or(Flags::IMMEDIATE).or(Flags::SUBSCRIBER),
         summary: "Closes the connection once all replies are sent.",
         handler: greeting::quit,
+        ..ROW
+    },
+    Row {
+        name: "readonly",
+        flags: ALWAYS.or(Flags::FAST),
+        since: "3.0.0",
+        summary: "Lets a client of a cluster read from a replica.",
+        handler: greeting::readonly,
+        ..ROW
+    },
+    Row {
+        name: "readwrite",
+        flags: ALWAYS.or(Flags::FAST),
+        since: "3.0.0",
+        summary: "Sends a client of a cluster to the leader again, also for reads.",
+        handler: greeting::readwrite,
         ..ROW
     },
     Row {

@@ -1,9 +1,6 @@
 //! Client-side caching: CLIENT TRACKING, CACHING, TRACKINGINFO, GETREDIR.
 
-use engine::{
-    CommandError, Context,
-    tracking::{ClientTracking, Mode},
-};
+use engine::{ClientTracking, CommandError, Context, tracking::Mode};
 use wire::{Args, number::parse_i64};
 
 /// The maximum number of prefixes per client.

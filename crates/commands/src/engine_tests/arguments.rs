@@ -6,7 +6,7 @@ fn shown(line: &str) -> String {
     let args = parse(line);
     let row = resolve_call(args.as_args()).expect("a command").row;
     let shown: Vec<_> =
-        engine::observe::shown_args(row, args.as_args()).map(String::from_utf8_lossy).collect();
+        engine::shown_args::shown_args(row, args.as_args()).map(String::from_utf8_lossy).collect();
     shown.join(" ")
 }
 

@@ -5,13 +5,13 @@ use engine::{
 
 use crate::testing::TestServer;
 
-/// Long enough to be handed over.
+/// Long enough to be offloaded.
 const LONG: &str = "for i = 1, 100000 do end";
 
-/// A server that hands over long units, with keyspace events on.
+/// A server that offloads long units, with keyspace events on.
 fn server() -> TestServer {
     let mut server = TestServer::new();
-    server.hand_over_what_is_long();
+    server.offload_what_is_long();
     *server.host.event_classes.lock() = EventClass::parse("AKE").expect("known letters");
     server
 }
@@ -130,20 +130,20 @@ fn a_reply_is_kept_once() {
     server.assert_replays();
 }
 
-/// The hand-over of a command that takes long.
-fn handed_over(server: &mut TestServer, line: &str) -> LongUnit {
+/// A command that takes long, offloaded.
+fn offloaded(server: &mut TestServer, line: &str) -> LongUnit {
     let args = crate::testing::parse(line);
     server.executor.begin_round(server.clock_ms(), &server.services, 1 << 20);
     let call = Call { args: args.as_args(), resolved: server.executor.resolve(args.as_args(), None) };
     let outcome = server.executor.execute(call, &mut server.session, &server.services, &mut Vec::new());
     assert_eq!(outcome, Outcome::Long);
-    server.executor.hand_over(call, &mut server.session)
+    server.executor.offload(call, &mut server.session)
 }
 
 #[test]
 fn what_a_client_has_sent_that_was_killed_does_not_begin() {
     let mut server = server();
-    let unit = handed_over(&mut server, &format!("EVAL \"redis.call('SET', 'a', 1) {LONG}\" 1 a"));
+    let unit = offloaded(&mut server, &format!("EVAL \"redis.call('SET', 'a', 1) {LONG}\" 1 a"));
     server.session.client.kill();
     server.executor.own_thread();
     let reply = server.executor.execute_long(unit, &server.services, 1 << 20, || 0, |_| {});
@@ -160,7 +160,7 @@ fn who_ends_a_script_on_its_way_has_ended_it() {
         "IDEMP i 60000 EVAL \"redis.call('SET', 'a', 1) while true do end\" 1 a",
     ] {
         let mut server = server();
-        let unit = handed_over(&mut server, line);
+        let unit = offloaded(&mut server, line);
         assert_eq!(server.host.scripts.kill(0, ScriptKind::Script), Kill::Done);
         server.executor.own_thread();
         let reply = server.executor.execute_long(unit, &server.services, 1 << 20, || 0, |_| {}).reply;
@@ -215,7 +215,7 @@ fn commands_that_walk_over_much_run_elsewhere() {
             .iter()
             .for_each(|key| _ = server.run(&format!("COPY {key} copied-{key}")));
     }
-    server.hand_over_what_is_long();
+    server.offload_what_is_long();
     let long = [
         "KEYS *",
         "SMEMBERS set",
@@ -284,7 +284,7 @@ fn commands_that_walk_over_much_run_elsewhere() {
     let script = "EVAL \"redis.call('INCR', 'a') return #redis.call('SMEMBERS', 'set')\" 0";
     assert_eq!(server.run(script), here.run(script));
     assert_eq!((server.long_units, server.run("GET a")), (long.len() + 2, "\"3\"".to_string()));
-    // Undone changes must not break the client's own watches, so EXEC is handed over before it begins.
+    // Undone changes must not break the client's own watches, so EXEC is offloaded before it begins.
     let watched = ["WATCH a", "MULTI", "INCR a", "HGETALL hash", "EXEC"];
     watched.iter().for_each(|line| assert_eq!(server.run(line), here.run(line)));
     assert_eq!(server.long_units, long.len() + 3);

@@ -1,19 +1,23 @@
-//! What IDEMP keeps: the value of its key.
+//! The value that IDEMP stores at its key.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 5 | `IDEMP` |
 //! | 1 | version of this form: 1 |
 //! | 1 | version of the protocol of the reply: 2 or 3 |
-//! | 16 | digest of the command: XXH3 of each argument, the name in lower case, behind its length as 8 bytes; little endian |
+//! | 16 | digest of the command |
 //! | the rest | the reply, as it was sent |
+//!
+//! The digest is XXH3 of all arguments, each behind its length as 8 bytes, the name in lower case. Numbers
+//! are little endian.
 //!
 //! EVAL counts as EVALSHA with the SHA-1 of its script: clients send one for the other.
 //!
 //! A client that speaks the other version of the protocol gets the same reply in the types of its own. A form
 //! that only one of them has stays as it was: ZPOPMIN replies with pairs in RESP3, without them in RESP2.
 //!
-//! Not trusted: any client can set a key. What is no such value, or holds no reply, is none.
+//! The value is not trusted, because any client can set the key. IDEMP refuses a value of another form, or
+//! without a complete reply.
 
 use scripting::Sha;
 use wire::{Args, DecodeLimits, Protocol, ReplyWriter, Value, decode};
@@ -99,7 +103,7 @@ impl<'v> Stored<'v> {
     }
 }
 
-/// Whether these bytes are one reply, which can be told again.
+/// Whether these bytes are one complete reply, which can be sent again.
 pub(super) fn is_reply(bytes: &[u8]) -> bool {
     read(bytes).is_some()
 }

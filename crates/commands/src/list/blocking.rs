@@ -5,7 +5,8 @@
 
 use engine::{
     CommandError, Context, Flags, Keys, Row,
-    blocking::{Awaited, Nothing, Serve, Wants},
+    callbacks::Serve,
+    clients::{Awaited, Nothing, Wants},
 };
 use keyspace::{ListEnd, ValueType, slot_of};
 use wire::Args;

@@ -1,7 +1,8 @@
 //! Following and leading: REPLICAOF, FAILOVER, ROLE, and REPLICATE, the first command of a replica.
 
 use engine::{
-    CommandError, Context,
+    CommandError, Context, PeerClaim,
+    group::GroupView,
     replication::{Address, Failover, Followed, Role},
 };
 use wire::{Args, number::parse_i64};
@@ -59,6 +60,9 @@ pub(super) fn failover(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
             _ => return Err(CommandError::Syntax),
         }
     }
+    if let Some(view) = cx.host.group.view() {
+        return fail_over_in_group(cx, &view, &failover, abort);
+    }
     let replication = &cx.host.replication;
     if abort {
         if args.len() > 2 {
@@ -74,6 +78,33 @@ pub(super) fn failover(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
         replication.fail_over(failover).map_err(CommandError::Composed)?;
     }
     cx.reply.ok();
+    Ok(())
+}
+
+/// FAILOVER of the leader of a group: its votes elect the other member. Without a limit of time or force:
+/// nothing can be lost.
+fn fail_over_in_group(
+    cx: &mut Context<'_, '_>,
+    view: &GroupView,
+    failover: &Failover,
+    abort: bool,
+) -> Result<(), CommandError> {
+    if abort {
+        return Err(CommandError::Text("ERR No failover in progress."));
+    }
+    let member = failover.to.as_ref().map(|to| {
+        let member = view.members.iter().find(|member| member.address == *to);
+        member.map(|member| member.id.clone())
+    });
+    let to = match member {
+        Some(None) => {
+            return Err(CommandError::Text("ERR FAILOVER target HOST and PORT is not a replica."));
+        }
+        Some(Some(id)) => Some(id),
+        None => None,
+    };
+    let group = &cx.host.group;
+    cx.promise_for_sure(|responder| group.transfer(to.as_deref(), responder));
     Ok(())
 }
 
@@ -114,7 +145,7 @@ pub(super) fn replicate(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), 
         cx.reply.integer(common.map_or(-1, |lsn| lsn.get() as i64));
         return Ok(());
     }
-    cx.session.claim = Some(args.skip(1).iter().map(<[u8]>::to_vec).collect());
+    cx.session.claim = Some(PeerClaim::Replica(args.skip(1).iter().map(<[u8]>::to_vec).collect()));
     // The new owner of the connection sends the answer.
     cx.session.closing = true;
     Ok(())

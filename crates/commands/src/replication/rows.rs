@@ -35,7 +35,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "replicaof",
         arity: 3,
-        flags: ADMIN.or(Flags::NO_MULTI),
+        // A leader that hands over tells the replica to lead.
+        flags: ADMIN.or(Flags::NO_MULTI).or(Flags::BETWEEN_SERVERS),
         since: "5.0.0",
         summary: "Has the server follow another, or lead.",
         syntax: "<host port | NO ONE>",
@@ -45,7 +46,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "replicate",
         arity: -2,
-        flags: ADMIN.or(Flags::NO_MULTI),
+        flags: ADMIN.or(Flags::NO_MULTI).or(Flags::BETWEEN_SERVERS),
         since: "7.2.0",
         summary: "What a replica begins with; not for clients.",
         syntax: "<version log-id epoch end chain port replica-id | MARKS end chain [end chain ...]>",

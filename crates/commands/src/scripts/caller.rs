@@ -70,7 +70,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
             ));
         }
         // Checked for each command: the server may have become a stale replica during a long script.
-        if !row.flags.has(Flags::STALE) && self.cx.host.replication.is_stale() {
+        if !row.flags.has(Flags::STALE) && self.cx.host.replication.refuses_reads().is_some() {
             return Err("ERR Can not execute the command on a stale replica".to_string());
         }
         let writes = row.flags.has(Flags::WRITE)
@@ -117,9 +117,9 @@ impl Calls for Caller<'_, '_, '_> {
         let found = self.check(args).map_err(Refusal::Error)?;
         if !self.lock(found, args) {
             self.refusal = Some(CommandError::NeedsAllSlots);
-            return Err(Refusal::Stop(Stop::Again));
+            return Err(Refusal::Stop(Stop::Retry));
         }
-        if is_final(found.row) && self.cx.may_be_handed_over() {
+        if is_final(found.row) && self.cx.may_be_offloaded() {
             return Err(Refusal::Stop(Stop::Overtime));
         }
         let start = self.cx.reply.position();

@@ -4,6 +4,7 @@ use std::{fmt::Display, sync::Arc};
 
 use engine::{
     CommandError, Context,
+    replication::MASTER_DOWN,
     scripts::{RunningFunction, Script},
 };
 use scripting::{Calls, Ended, Meter, Returned, ScriptError, Sha, Stop, Traits, Vm};
@@ -126,11 +127,16 @@ pub(super) fn check(
     traits: Traits,
     is_read_only: bool,
 ) -> Result<(), CommandError> {
-    if !traits.allow_stale && cx.host.replication.is_stale() {
-        return Err(CommandError::Text(
-            "MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' flag is not set \
-             on the script.",
-        ));
+    if !traits.allow_stale
+        && let Some(refusal) = cx.host.replication.refuses_reads()
+    {
+        return Err(CommandError::Text(match refusal {
+            MASTER_DOWN => {
+                "MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' flag is not \
+                 set on the script."
+            }
+            refusal => refusal,
+        }));
     }
     if traits.no_writes {
         return Ok(());
@@ -174,7 +180,7 @@ pub(super) fn run_loaded(
     let rolls_back = cx.host.scripts.settings.rolls_back();
     cx.unit.begin_undo();
     let scripts = &cx.host.scripts;
-    let (now_us, before) = (cx.host.monotonic_us(), cx.scripting().handed_over.take());
+    let (now_us, before) = (cx.host.monotonic_us(), cx.scripting().offloaded.take());
     let running = scripts.begin(now_us, vm.meter(), function, before);
     let scripting = cx.scripting();
     if let Some(deadline_us) = scripting.deadline_us.or_else(|| scripting.deadline_us(now_us)) {
@@ -186,9 +192,9 @@ pub(super) fn run_loaded(
         Ended::Returned(returned) => write(cx, vm.meter(), returned),
         ended => ended,
     };
-    let runs_elsewhere = matches!(ended, Ended::Stopped(Stop::Overtime)) && cx.may_be_handed_over();
-    if runs_elsewhere || matches!(ended, Ended::Stopped(Stop::Again)) {
-        cx.scripting().handed_over = Some(running.hand_over());
+    let runs_elsewhere = matches!(ended, Ended::Stopped(Stop::Overtime)) && cx.may_be_offloaded();
+    if runs_elsewhere || matches!(ended, Ended::Stopped(Stop::Retry)) {
+        cx.scripting().offloaded = Some(running.offload());
     } else {
         drop(running);
     }
@@ -208,7 +214,7 @@ pub(super) fn run_loaded(
         Ended::Stopped(stop) => {
             cx.unit.undo();
             let problem = match (stop, refusal) {
-                (Stop::Again, Some(refusal)) => refusal,
+                (Stop::Retry, Some(refusal)) => refusal,
                 (Stop::Overtime, _) if runs_elsewhere => CommandError::NeedsOwnThread,
                 (Stop::Overtime, _) => CommandError::Text(
                     "ERR the script has run for too long in a transaction with documents, subscriptions, HELLO or RESET; its \

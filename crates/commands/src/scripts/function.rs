@@ -7,10 +7,11 @@ use std::{collections::HashSet, sync::Arc};
 
 use engine::{
     CommandError, Context,
-    scripts::{
-        FUNCTIONS_MAX, Kill, LIBRARIES_BYTES_MAX, LIBRARIES_MAX, LOADING_MS_MAX, Loading, RESTORING_MS_MAX,
-        RunningFunction, ScriptKind, TOO_MANY, load_library, require_few_libraries,
+    script_machine::{
+        FUNCTIONS_MAX, LIBRARIES_BYTES_MAX, LIBRARIES_MAX, LOADING_MS_MAX, Loading, RESTORING_MS_MAX,
+        TOO_MANY, load_library, require_few_libraries,
     },
+    scripts::{Kill, RunningFunction, ScriptKind},
 };
 use keyspace::{Effect, Function, Libraries, Library};
 use rdb::{LibrariesError, PayloadError};

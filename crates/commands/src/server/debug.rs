@@ -4,10 +4,7 @@
 //! a client. Nothing here can harm the server. DEBUG is refused all the same unless `enable-debug-command`
 //! allows it, as in Redis.
 
-use engine::{
-    CommandError, Context, Flags, Keys, Row,
-    unit::{LockContended, LockPolicy},
-};
+use engine::{CommandError, Context, Flags, Keys, Row, error::LockContended, unit::LockPolicy};
 use keyspace::{Digest, SlotId};
 use wire::{Args, number::parse_f64};
 

@@ -8,10 +8,10 @@ use wire::{Args, number::parse_i64};
 
 use super::pattern::Pattern;
 
-/// What SORT was asked for.
+/// The options of one call.
 #[derive(Debug)]
 pub(super) struct Options<'a> {
-    /// What the order depends on instead of the elements.
+    /// The values to sort by, instead of the elements.
     pub(super) by: Option<Pattern<'a>>,
     /// The elements keep the order that they have: a BY without an asterisk says so, wherever it stands.
     pub(super) unsorted: bool,
@@ -21,7 +21,7 @@ pub(super) struct Options<'a> {
     pub(super) reproducible: bool,
     /// By bytes instead of by numbers.
     pub(super) alphabetic: bool,
-    /// What is shown of each element; if empty, the element.
+    /// The values to show for each element; if empty, the element is shown.
     pub(super) gets: SmallVec<[Pattern<'a>; 4]>,
     /// The index of the key that takes the result.
     pub(super) store: Option<usize>,
@@ -30,7 +30,7 @@ pub(super) struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Reads what follows the key.
+    /// Reads the arguments after the key.
     ///
     /// # Errors
     /// An unknown option, or a LIMIT that is no number.

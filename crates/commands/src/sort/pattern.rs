@@ -13,7 +13,7 @@ pub(super) enum Pattern<'a> {
     Element,
     /// Nothing: there is no asterisk, so it would be one value for all elements.
     Nothing,
-    /// What is at a key.
+    /// The value at a key.
     Key {
         /// The key before the element.
         prefix: &'a [u8],

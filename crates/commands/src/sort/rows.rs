@@ -4,7 +4,7 @@ use engine::{Family, Flags, Keys, Row};
 
 use super::{find_first, find_keys, reads_others, sort, sort_ro};
 
-/// What both commands have in common.
+/// Shared fields of both rows.
 const ROW: Row = Row {
     name: "sort_ro",
     arity: -2,

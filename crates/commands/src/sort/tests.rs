@@ -108,7 +108,7 @@ fn without_an_asterisk_nothing_is_sorted() {
         ("SORT z BY nosort LIMIT 1 1", r#"["b"]"#),
         ("SADD s 30 4 100", ":3"),
         ("SORT s BY nosort LIMIT 1 1", r#"["30"]"#),
-        // What is stored is sorted by bytes.
+        // For STORE, the members of a set are sorted by bytes.
         ("SORT s BY nosort STORE d", ":3"),
         ("LRANGE d 0 -1", r#"["100", "30", "4"]"#),
         ("SORT s BY nosort DESC LIMIT 0 2 STORE d", ":2"),

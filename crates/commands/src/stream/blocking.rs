@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use engine::{
     CommandError, Context, Unit,
-    blocking::{Awaited, Nothing, Wants},
+    clients::{Awaited, Nothing, Wants},
 };
 use keyspace::{DbId, StreamId};
 use wire::{Args, OwnedArgs};

@@ -1,6 +1,6 @@
 //! Reading as a consumer of a group: XREADGROUP.
 
-use engine::{CommandError, Context, blocking::Nothing};
+use engine::{CommandError, Context, clients::Nothing};
 use keyspace::{
     ConsumerTimes, Delivery, GroupPosition, GroupView, KeyOp, Listed, PendingView, StreamEntry, StreamId,
     StreamOrder, StreamView,
@@ -108,7 +108,7 @@ pub(super) fn xreadgroup(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
         }
         froms.push(from);
     }
-    // A call that may block is not handed over: entries present now could be gone when it runs on the other
+    // A call that may block is not offloaded: entries present now could be gone when it runs on the other
     // thread.
     if call.waits.is_none() {
         cx.elements_max().require(entries_max)?;

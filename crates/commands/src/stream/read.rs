@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use engine::{CommandError, Context, blocking::Nothing};
+use engine::{CommandError, Context, clients::Nothing};
 use keyspace::{StreamId, StreamOrder, StreamView};
 use wire::{Args, Protocol, ReplyWriter, number::parse_i64};
 
@@ -200,7 +200,7 @@ pub(super) fn xread(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     for (key, word) in call.streams(args) {
         afters.push(parse_after(stream(cx.unit.read(cx.session.db, key))?, word)?);
     }
-    // A call that may block is not handed over: entries present now could be gone when it runs on the other
+    // A call that may block is not offloaded: entries present now could be gone when it runs on the other
     // thread.
     if call.waits.is_none() {
         let elements_max = cx.elements_max();

@@ -23,7 +23,7 @@ pub(super) fn reply_string(cx: &mut Context<'_, '_>, key: &[u8]) -> Result<bool,
         Some(entry) => {
             let value = string(entry)?;
             let is_long = value.len() > LONG_ELEMENTS * BYTES_PER_ELEMENT;
-            if is_long && !cx.in_transaction && cx.scripting.as_deref().is_some_and(|it| it.hands_over()) {
+            if is_long && !cx.in_transaction && cx.scripting.as_deref().is_some_and(|it| it.offloads()) {
                 return Err(CommandError::NeedsOwnThread);
             }
             cx.reply.bulk(value);

@@ -1,27 +1,30 @@
-//! Replication of a test server: a server alone, or a replica whose leader has gone.
+//! Replication of a test server: a server alone, or a replica, perhaps one whose leader has gone.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use engine::{
     Responder,
-    replication::{Address, Failover, Followed, READ_ONLY, Replication, Role, Standalone, Wanted},
+    replication::{Address, Failover, Followed, Link, READ_ONLY, Replication, Role, Standalone, Wanted},
 };
 use lsn::Lsn;
+use parking_lot::Mutex;
 
-/// A standalone server, or a stale replica.
+/// A standalone server, or a replica.
 #[derive(Default)]
 pub(crate) struct TestReplication {
     /// Whether it is a replica that may not show its data.
     pub(crate) is_stale: AtomicBool,
+    /// The leader that it follows.
+    pub(crate) leader: Mutex<Option<Address>>,
 }
 
 impl Replication for TestReplication {
     fn is_read_only(&self) -> bool {
-        self.is_stale()
+        self.is_stale() || self.leader.lock().is_some()
     }
 
     fn refuses_writes(&self) -> Option<&'static str> {
-        self.is_stale().then_some(READ_ONLY)
+        self.is_read_only().then_some(READ_ONLY)
     }
 
     fn is_stale(&self) -> bool {
@@ -29,7 +32,10 @@ impl Replication for TestReplication {
     }
 
     fn role(&self) -> Role {
-        Standalone.role()
+        match self.leader.lock().clone() {
+            Some(leader) => Role::Replica { leader, link: Link::Connected, applied: Lsn::new(4096) },
+            None => Standalone.role(),
+        }
     }
 
     fn follow(&self, leader: Address) -> Result<Followed, String> {

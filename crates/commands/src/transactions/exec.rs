@@ -101,10 +101,10 @@ fn run_in_time(
     let scripting = cx.scripting();
     scripting.stays = mobility == Mobility::Never;
     scripting.deadline_us = scripting.deadline_us(now_us);
-    let hands_over = scripting.hands_over() && mobility == Mobility::AtAnyTime;
+    let offloads = scripting.offloads() && mobility == Mobility::AtAnyTime;
     let outcome = if transaction.is_undone_on_failure() {
         run_or_undo(cx, transaction)
-    } else if hands_over {
+    } else if offloads {
         cx.unit.begin_undo();
         let outcome = run(cx, transaction);
         if outcome.is_err() {

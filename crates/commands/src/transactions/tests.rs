@@ -266,7 +266,7 @@ fn values_larger_than_the_log_has_room_for_now_are_copied() {
     for number in 0..8 {
         assert_eq!(server.run(&format!("copy a b{number}")), "+QUEUED");
     }
-    // These copy what the transaction itself has made.
+    // These copy values that the transaction itself has made.
     for number in 0..8 {
         assert_eq!(server.run(&format!("copy b{number} c{number}")), "+QUEUED");
         assert_eq!(server.run(&format!("rename b{number} d{number}")), "+QUEUED");
@@ -339,7 +339,7 @@ fn a_watched_key_that_changes_stops_exec() {
         ("set a 1", "swapdb 0 1"),
         ("set a 1", "getdel a"),
         ("set a 1", "expire a -1"),
-        // What is written is not compared with what is there.
+        // The written value is not compared with the stored one.
         ("set a 1", "set a 1"),
         ("rpush a 1", "lset a 0 1"),
         ("rpush a 1", "lmove a a right right"),

@@ -1,7 +1,7 @@
 //! Adding members and changing scores: ZADD and ZINCRBY; and GEOADD, whose scores are places.
 //!
-//! Without conditions nothing is read: the effect does not depend on what there is. With conditions what is
-//! to be put is decided first, and the effect holds only that.
+//! Without conditions nothing is read: the effect does not depend on the stored scores. With conditions the
+//! new scores are decided first, and the effect holds only those.
 
 use std::collections::HashMap;
 
@@ -67,7 +67,7 @@ impl AddOptions {
         Ok(())
     }
 
-    /// Whether what is put depends on what is there.
+    /// Whether the new scores depend on the stored ones.
     fn has_conditions(self) -> bool {
         self.only_new || self.only_old || self.only_greater || self.only_less || self.increments
     }

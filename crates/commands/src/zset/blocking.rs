@@ -5,7 +5,8 @@
 
 use engine::{
     CommandError, Context, Flags, Keys, Row,
-    blocking::{Awaited, Nothing, Serve, Wants},
+    callbacks::Serve,
+    clients::{Awaited, Nothing, Wants},
 };
 use keyspace::ValueType;
 use wire::Args;
@@ -97,7 +98,7 @@ fn bzmpop(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> 
     Ok(())
 }
 
-/// What a client that has waited got.
+/// The outcome of a pop for a client that has waited.
 fn served(popped: Result<bool, CommandError>) -> Result<(), CommandError> {
     let popped = popped?;
     debug_assert!(popped, "only a key that holds a sorted set is served from");

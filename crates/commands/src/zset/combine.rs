@@ -1,6 +1,6 @@
 //! Sorted sets out of several: ZUNION, ZINTER, ZDIFF, their STORE forms, and ZINTERCARD.
 //!
-//! What it is: reading what is wanted, and replying with or storing what it gives. Sets are read as sorted
+//! What it is: reading the arguments, and replying with the result or storing it. Sets are read as sorted
 //! sets whose scores are 1.
 //! What it is not: in need of a structure to gather members in: they are sorted twice instead, by their bytes
 //! to find equal ones and by score.

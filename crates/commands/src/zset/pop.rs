@@ -1,5 +1,5 @@
-//! Removing the first or last members and replying with them: ZPOPMIN, ZPOPMAX, ZMPOP, and what BZPOPMIN,
-//! BZPOPMAX and BZMPOP do when there is something to pop.
+//! Removing the first or last members and replying with them: ZPOPMIN, ZPOPMAX, ZMPOP, and the pops of
+//! BZPOPMIN, BZPOPMAX and BZMPOP.
 
 use engine::{CommandError, Context};
 use wire::{Args, Protocol, ReplyWriter, number::parse_i64};
@@ -84,7 +84,7 @@ pub(super) fn zmpop(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// What ZMPOP and BZMPOP are asked for.
+/// The arguments of ZMPOP and BZMPOP.
 pub(super) struct Several<'a> {
     pub(super) keys: Args<'a>,
     pub(super) end: ScoreEnd,

@@ -13,7 +13,7 @@ use super::{
     store, zset,
 };
 
-/// What of a sorted set is wanted, and in which direction.
+/// The requested members of a sorted set, and their direction.
 #[derive(Debug, Clone, Copy)]
 struct Query<'a> {
     span: Span<'a>,
@@ -23,7 +23,7 @@ struct Query<'a> {
     with_scores: bool,
 }
 
-/// What a command says by its name already.
+/// The options that the name of a command fixes.
 #[derive(Debug, Clone, Copy)]
 struct Fixed {
     by: Option<By>,
@@ -71,7 +71,7 @@ impl<'a> Query<'a> {
         }
         let (min, max) = (args.at(0), args.at(1));
         let (min, max) = if is_reverse && by != By::Rank { (max, min) } else { (min, max) };
-        // A LIMIT that is allowed with ranks wants all of them, from whatever offset.
+        // The only LIMIT allowed with ranks has the count -1; its offset is ignored.
         let limit = if by == By::Rank { (0, -1) } else { limit };
         Ok(Query { span: Span::parse(by, min, max)?, is_reverse, limit, with_scores })
     }

@@ -12,7 +12,7 @@ const GROW_FAST: Flags = GROW.or(Flags::FAST);
 const SHRINK: Flags = Flags::WRITE;
 const SHRINK_FAST: Flags = SHRINK.or(Flags::FAST);
 
-/// What most commands on one sorted set have in common.
+/// Shared fields of most commands on one sorted set.
 pub(super) const ROW: Row = Row {
     name: "",
     arity: 4,
@@ -31,7 +31,7 @@ const LOG_N: &str = "O(log(N)) where N is the number of members.";
 const LOG_N_EACH: &str = "O(log(N)) for each member in question, where N is the number of members.";
 const COUNTED: Keys = Keys::Counted { at: 1, before: None };
 
-/// What commands that combine sorted sets have in common.
+/// Shared fields of the commands that combine sorted sets.
 const COMBINE: Row = Row {
     arity: -3,
     flags: READ.or(Flags::WALKS),

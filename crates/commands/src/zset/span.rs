@@ -1,7 +1,7 @@
 //! Spans: the part of a sorted set between two ends, given as ranks, scores or members.
 //!
 //! What it is: reading the ends as clients write them, and finding the ranks between them.
-//! What it is not: concerned with what is done to the members there.
+//! What it is not: the operations on the members in between.
 
 use std::ops::Range;
 
@@ -93,7 +93,7 @@ pub(super) struct ScoreEnd {
 
 impl ScoreEnd {
     /// `1.5`, `(1.5`, `-inf`. As loose as Redis is here, and only here: no text at all is 0, spaces may come
-    /// before the number, a zero byte ends it, and what is too large is infinite.
+    /// before the number, a zero byte ends it, and a number that is too large is infinite.
     fn parse(text: &[u8]) -> Option<ScoreEnd> {
         let (is_exclusive, text) = match text {
             [b'(', rest @ ..] => (true, rest),

@@ -1,4 +1,4 @@
-//! Storing the result of a command at a key, whatever the key held.
+//! Storing the result of a command at a key, in place of any value of any type.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{KeyOp, ScoredItemsBuf, Value};

@@ -83,7 +83,7 @@ fn matches(selector: &Selector, row: &ChangeRow, snapshot: &Snapshot) -> Result<
 
 const IN_JAVASCRIPT: Failure =
     Failure::NotImplemented("Filters in JavaScript are not run: use _doc_ids or _selector");
-const STORED_BADLY: DocError = DocError::bad_request("a document that was stored is no text");
+const STORED_BADLY: DocError = DocError::bad_request("a document that was stored is not a text");
 
 fn ids(call: &Call, body: &Value<'_>) -> Result<Filter, Failure> {
     let invalid = || Failure::bad_request("`doc_ids` parameter must be a list of texts");

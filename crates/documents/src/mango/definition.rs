@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use super::find::check_keys;
 use super::{FieldPath, QueryError, Selector, Sort, Value};
-use crate::attachment::Digest;
+use crate::digest::Digest;
 use crate::names::DESIGN_PREFIX;
 
 /// The allowed members of a request that creates an index; those for clusters and partitions are ignored.

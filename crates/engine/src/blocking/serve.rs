@@ -21,10 +21,10 @@ use lsn::Lsn;
 use storage::Appender;
 use wire::ReplyWriter;
 
-use super::Waiter;
 use crate::{
     Context, Executor, Host, Session, Unit,
-    context::Surroundings,
+    clients::{Waiter, Wants},
+    context::{EVERYTHING_ADMITTED, Surroundings},
     execute::gate,
     tracking::BY_SERVER,
     unit::{LockPolicy, Locks, Slots, UnitAccess},
@@ -33,6 +33,17 @@ use crate::{
 /// A unit with a larger record serves no waiters: they are served later, so that records do not grow without
 /// bound.
 const RECORD_BYTES_MAX: usize = 1 << 20;
+
+/// Keys that may serve waiters as soon as their slots are free, for another executor.
+#[derive(Default)]
+pub struct PendingServes(pub(crate) VecDeque<PendingServe>);
+
+impl PendingServes {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 /// A key whose waiters are to be served in a unit of their own.
 pub struct PendingServe {
@@ -56,6 +67,14 @@ impl PendingServe {
     /// Marks the key as ready in the unit, which must have locked the slots.
     pub fn resume(self, unit: &mut Unit<'_>) {
         unit.note_ready(self.db, self.key);
+    }
+}
+
+/// Whether a waiter can be served from the key.
+fn is_ready(waiter: &Waiter, unit: &Unit<'_>, db: DbId, key: &[u8]) -> bool {
+    match waiter.awaited.wants {
+        Wants::Type(wanted) => unit.peek(db, key).is_some_and(|entry| entry.value_type() == wanted),
+        Wants::Condition(is_met) => is_met(unit, db, key, waiter.args.as_args()),
     }
 }
 
@@ -110,7 +129,7 @@ impl<'k> Surroundings<'_, 'k> {
                 break;
             }
             // An ended waiter stays registered until its worker removes it; no slot is locked for it.
-            if waiter.has_ended() || !waiter.awaited.wants.are_met(&unit, db, &key, waiter.args.as_args()) {
+            if waiter.has_ended() || !is_ready(waiter.as_ref(), &unit, db, &key) {
                 continue;
             }
             let needs = waiter.awaited.needs;
@@ -128,7 +147,7 @@ impl<'k> Surroundings<'_, 'k> {
         unit
     }
 
-    /// Serves one waiter: runs its [`Serve`](super::Serve) and returns the encoded reply.
+    /// Serves one waiter: runs its [`Serve`](crate::callbacks::Serve) and returns the encoded reply.
     fn serve(&self, unit: Unit<'k>, waiter: &Waiter, key: &[u8]) -> (Unit<'k>, Vec<u8>) {
         let mut session = Session::new(waiter.client.clone(), true);
         (session.db, session.protocol) = (waiter.db, waiter.protocol);
@@ -138,7 +157,7 @@ impl<'k> Surroundings<'_, 'k> {
             in_transaction: true,
             // The popped element is in memory already. Its record is small, or waits for the log as that of a
             // transaction does.
-            admitted_bytes: u64::MAX,
+            admitted_bytes: EVERYTHING_ADMITTED,
             ..Context::new(unit, *self, &mut session, reply)
         };
         let served = cx.attempt(|cx| (waiter.awaited.serve)(cx, key, waiter.args.as_args()));
@@ -170,6 +189,11 @@ impl Executor {
         let durability = self.durability();
         let mut later = std::mem::take(&mut self.later);
         while let Some(next) = later.pop_front() {
+            if self.read_only {
+                // The leader, or the new incarnation of this server, decides about the data.
+                later.push_front(next);
+                break;
+            }
             let clock = self.next_clock();
             let Ok(locks) = Locks::slots(&self.keyspace, next.slots(), LockPolicy(host)) else {
                 later.push_front(next);

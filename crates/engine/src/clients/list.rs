@@ -14,8 +14,8 @@ use std::{
 
 use parking_lot::Mutex;
 
+use super::Monitors;
 use super::{Client, ClientFilter, ClientKind, Connected};
-use crate::observe::Monitors;
 
 /// All connected clients, the monitors among them, and totals that include disconnected clients.
 #[derive(Debug, Default)]

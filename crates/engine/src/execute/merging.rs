@@ -20,7 +20,7 @@ use crate::{
     Context, Flags, Host, Keys, ReplyMode, Row, Session, Unit,
     context::Surroundings,
     row::ResolvedCommand,
-    unit::{LockPolicy, Locks, UnitAccess},
+    unit::{LockPolicy, Locks},
 };
 
 /// A run ends when its replies or its record reach this size: other clients need the slot, too.
@@ -55,7 +55,7 @@ impl Executor {
         let Some(hash) = resolved.hash else { return none };
 
         let (durability, clock, now_ms) = (self.durability(), self.next_clock(), self.clock.now_ms);
-        let access = UnitAccess::of(session, clock);
+        let access = session.access(clock);
         // If a long unit holds the slot, the first command, executed alone, gets the error.
         let Ok(locks) = Locks::one(&self.keyspace, args.at(1), Some(hash), LockPolicy(host)) else {
             return none;

@@ -32,6 +32,11 @@ impl Resolved {
             .is_some_and(|it| it.row.flags.has(Flags::RUNS_SCRIPTS) || matches!(it.row.keys, Keys::Queued))
     }
 
+    /// Whether it is what another server says to this one.
+    pub fn is_between_servers(&self) -> bool {
+        self.found.is_some_and(|it| it.row.flags.has(Flags::BETWEEN_SERVERS))
+    }
+
     /// The row of the command; `None` if it has not been looked up.
     pub fn found(&self) -> Option<ResolvedCommand> {
         self.found

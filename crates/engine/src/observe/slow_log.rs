@@ -11,8 +11,7 @@ use std::{
 use parking_lot::Mutex;
 use wire::Args;
 
-use super::shown_args;
-use crate::{Row, clients::Client};
+use crate::{Row, clients::Client, shown_args::shown_args};
 
 /// Arguments kept of one command; the last one counts the omitted ones if there are more.
 const ARGS_MAX: usize = 32;

@@ -78,6 +78,10 @@ impl Flags {
     /// Takes time in proportion to the size of its keys' values: see [`crate::LongUnit`].
     pub const WALKS: Flags = Flags(1 << 25);
 
+    /// A command of a replica or a member of a group to another server: allowed on the places that are kept
+    /// for them beyond `maxclients` (see [`Place`](crate::Place)).
+    pub const BETWEEN_SERVERS: Flags = Flags(1 << 28);
+
     /// Both sets of properties.
     pub const fn or(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
@@ -147,6 +151,7 @@ mod tests {
             Flags::ALLOW_BUSY,
             Flags::WRAPS,
             Flags::WALKS,
+            Flags::BETWEEN_SERVERS,
         ];
         let together = ALL.iter().fold(Flags::NONE, |all, flag| all.or(*flag));
         assert_eq!(together.0.count_ones() as usize, ALL.len());

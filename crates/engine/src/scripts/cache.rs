@@ -21,8 +21,8 @@ use super::{
     running::{Kill, RunningFunction, RunningScripts, ScriptKind},
 };
 use crate::{
+    error::LockContended,
     long_units::{Holder, LongUnits},
-    unit::LockContended,
 };
 
 /// Scripts kept from EVAL: above this number the oldest is forgotten, as in Redis. Scripts of SCRIPT LOAD are
@@ -91,7 +91,7 @@ pub struct Run<'s> {
 /// A script that was stopped to run again, from its start and perhaps on another thread. It stays registered:
 /// a kill in between is in effect when it runs again.
 #[derive(Debug)]
-pub struct HandedOver {
+pub struct OffloadedScript {
     meter: Meter,
     /// When its first run began, monotonic microseconds.
     pub started_us: u64,
@@ -99,10 +99,10 @@ pub struct HandedOver {
 
 impl Run<'_> {
     /// The script will run again.
-    pub fn hand_over(self) -> HandedOver {
+    pub fn offload(self) -> OffloadedScript {
         let meter = Meter::default();
         self.scripts.running.move_to(&self.meter, &meter);
-        HandedOver { meter, started_us: self.started_us }
+        OffloadedScript { meter, started_us: self.started_us }
     }
 }
 
@@ -178,7 +178,7 @@ impl Scripts {
         now_us: u64,
         meter: &Meter,
         function: Option<RunningFunction>,
-        before: Option<HandedOver>,
+        before: Option<OffloadedScript>,
     ) -> Run<'_> {
         meter.reset();
         let started_us = before.as_ref().map_or(now_us, |before| before.started_us);
@@ -194,7 +194,7 @@ impl Scripts {
     }
 
     /// Unregisters a script that does not run again.
-    pub(crate) fn forget(&self, script: HandedOver) {
+    pub(crate) fn forget(&self, script: OffloadedScript) {
         self.running.end(&script.meter);
     }
 

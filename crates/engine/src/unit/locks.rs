@@ -10,7 +10,7 @@ use super::{
     known_keys::KnownKeys,
     locked::{Locked, Slots},
 };
-use crate::{Host, Keys};
+use crate::{Host, Keys, error::LockContended};
 
 /// Keys whose memory is prefetched before locking, at most: about as many as the nearest caches hold.
 const FETCHED_KEYS_MAX: usize = 256;
@@ -26,16 +26,6 @@ const TURN_PATIENCE: Duration = Duration::from_micros(250);
 
 /// How long a command waits for a slot before it gets BUSY: units other than scripts release slots sooner.
 const BUSY_PATIENCE: Duration = Duration::from_micros(20);
-
-/// The reason for which slots were not locked: a unit on a thread of its own holds one of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LockContended {
-    /// The command is to be retried after this many milliseconds; meanwhile the worker serves its other
-    /// clients.
-    Later(u64),
-    /// The command gets BUSY: a script has held the slot for too long.
-    Busy,
-}
 
 /// How a command waits for slots: without limit, unless a long unit holds one of them.
 #[derive(Clone, Copy)]

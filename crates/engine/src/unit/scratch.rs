@@ -10,9 +10,7 @@ use keyspace::{AccessClock, Freed};
 use lsn::Lsn;
 
 use super::undo::Undo;
-use crate::{
-    Interests, Session, event::Events, long_units::HeldSlots, stats::WorkerStats, tracking::Invalidations,
-};
+use crate::{Interests, event::Events, long_units::HeldSlots, stats::WorkerStats, tracking::Invalidations};
 
 /// Effects buffers above this size are freed after the unit that needed them.
 const EFFECTS_BYTES_KEPT: usize = 1 << 20;
@@ -78,12 +76,5 @@ impl UnitAccess {
     /// The access of the server's own units.
     pub fn own(clock: AccessClock) -> UnitAccess {
         UnitAccess { as_of_ms: clock.now_ms, clock, touches: false }
-    }
-
-    /// The access of this client's units.
-    #[inline]
-    pub fn of(session: &Session, clock: AccessClock) -> UnitAccess {
-        let touches = !session.no_touch && !session.is_import_source;
-        UnitAccess { as_of_ms: session.as_of_ms(clock.now_ms), clock, touches }
     }
 }

@@ -1,4 +1,4 @@
-//! Undoing the changes of a script, of IDEMP, or of an EXEC (with documents, or one that may be handed over),
+//! Undoing the changes of a script, of IDEMP, or of an EXEC (with documents, or one that may be offloaded),
 //! before any other client has seen them.
 //!
 //! Before each effect is made, this module notes the effects that undo it. Small values are copied as a

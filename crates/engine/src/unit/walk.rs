@@ -9,7 +9,8 @@
 
 use keyspace::{DbId, LockedSlots, ScanCursor, SlotGuard, SlotId, ValueType};
 
-use super::{LockContended, LockPolicy, Unit, locked::Locked};
+use super::{LockPolicy, Unit, locked::Locked};
+use crate::error::LockContended;
 
 impl<'k> Unit<'k> {
     /// The locked slots, if all are locked; `None` if none is.

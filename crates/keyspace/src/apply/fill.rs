@@ -1,7 +1,7 @@
 //! Filling: entries that are put into a slot as they are, when it is loaded.
 //!
-//! What it is: the one other way than an effect by which an entry comes into a table, for a slot that nobody
-//! has seen yet. The bookkeeping of a slot is settled once, not for every entry.
+//! What it is: the only way besides effects to add an entry to a table, for a slot that no client has seen
+//! yet. The bookkeeping of a slot is settled once, not for every entry.
 //! What it is not: able to replace anything: a key that is there already is an error of the source.
 //!
 //! Invariants

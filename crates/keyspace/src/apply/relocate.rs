@@ -4,7 +4,7 @@
 //! collection goes along by its address, so however large it is, a Move is two lookups and one small
 //! allocation. A string or a packed collection lies in one allocation with its key: it is copied if the keys
 //! differ in length.
-//! What it is not: the choice between a Move and a Put, which whoever makes the effect has made.
+//! What it is not: the choice between a Move and a Put; the maker of the effect has chosen.
 //!
 //! Invariants
 //! - Both slots are locked all the while; the bookkeeping of each is that of a removed and of a new or

@@ -1,13 +1,13 @@
 //! The capture of one slot: the part that is not captured yet, under the slot's lock.
 //!
 //! What it is: a walk over the entries of the slot in the order of their positions. An entry that is about to
-//! change before the walk has come to it is captured then, ahead of the walk; so is the absence of one that
-//! is about to come. A big collection that is met is a capture of its own, which goes on when the walk has
+//! change before the walk has come to it is captured then, ahead of the walk; so is the absence of an entry
+//! that is about to be added. A big collection gets a capture of its own, which goes on when the walk has
 //! ended.
-//! What it is not: what decides how much is done under one lock (see `Capture`).
+//! What it is not: the decision how much is done under one lock (see `Capture`).
 //!
 //! Invariants
-//! - Before a key of the slot changes, `about_to_change` is told; before a table goes or changes places,
+//! - Before a key of the slot changes, `about_to_change` is called; before a table goes or changes places,
 //!   `detach_table` or `swap` is. So everything ahead of the walk is as it was.
 //! - Keys and databases are those of the moment at which the capture began, even if they are gone.
 //! - A map that is being captured is at its key, or detached by its removal.

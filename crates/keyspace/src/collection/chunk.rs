@@ -1,8 +1,8 @@
 //! Chunks: elements packed one after the other, readable from either end.
 //!
-//! What it is: a view of such a byte string, and the edits of the one that is a whole small list. What it is
-//! not: an owner. The bytes of a small list lie in the entry of its key, those of a long one in the buffers
-//! of `long_list`; both splice them themselves. For memory only: the bytes are trusted.
+//! What it is: a view of such a byte string, and the edits of the one that is a whole small list.
+//! What it is not: an owner. The bytes of a small list lie in the entry of its key, those of a long one in
+//! the buffers of `long_list`; both splice them themselves. For memory only: the bytes are trusted.
 //!
 //! # Layout
 //! Each element is its encoding (see `element`) and then the length of that encoding, so that the previous

@@ -13,9 +13,9 @@
 //!
 //! Invariants
 //! - Every slot of the directory names the segment whose prefix it starts with; every segment is named.
-//! - An entry stays at its address until it is removed or its own size class changes, also while other
-//!   entries of other fields: splits, merges and rebuilds move pointers only.
-//! - Of two buddies (segments that a split made) at least `MERGED_LEN_MIN` fields are left.
+//! - An entry stays at its address until it is removed or its own size class changes, whatever happens to
+//!   other fields: splits, merges and rebuilds move pointers only.
+//! - Two buddies (segments that a split made) together hold at least `MERGED_LEN_MIN` fields.
 //! - `len`, `table_bytes` and the count of expiring fields are the sums over the segments.
 //! - Memory is bounded by the number of fields, also for colliding hashes (`DIRECTORY_SHARE_MIN`).
 
@@ -56,7 +56,7 @@ const DIRECTORY_SHARE_MIN: usize = if cfg!(miri) { 1 } else { 16 };
 /// Fields whose memory is fetched together.
 const FETCHED_MAX: usize = 32;
 
-/// The hash table of one collection. See the module documentation.
+/// The hash table of one big collection: fields with values, some with deadlines.
 pub(crate) struct FieldMap {
     hasher: FieldHasher,
     /// Numbers of segments; the length is a power of two.

@@ -1,7 +1,7 @@
 //! Hashes: fields with values.
 //!
-//! What it is: the packed form (fields and values in turn, in the order in which they were added), what
-//! effects do to either form, and the view that reads either.
+//! What it is: the packed form (fields and values in turn, in the order in which they were added), the
+//! changes that effects make to either form, and the view that reads either.
 //! What it is not: commands on hashes.
 //!
 //! Invariants

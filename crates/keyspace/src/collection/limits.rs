@@ -5,8 +5,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// See the module documentation. Values are in bytes, entries are counted; a hash field with its value is one
-/// entry.
+/// The largest packed collections. Values are in bytes, entries are counted; a hash field with its value is
+/// one entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PackedLimits {
     /// Most elements of a packed list.

@@ -1,6 +1,6 @@
 //! Lists: elements in an order that clients decide.
 //!
-//! What it is: what effects do to lists, and the view that reads either form.
+//! What it is: the changes that effects make to lists, and the view that reads either form.
 //! What it is not: commands on lists.
 
 use std::ops::Range;

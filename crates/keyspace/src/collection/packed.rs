@@ -2,7 +2,7 @@
 //!
 //! What it is: reading and editing the packed form that hashes, sets and sorted sets share; the first two
 //! bytes count the elements (little-endian), a field and its value being two.
-//! What it is not: aware of what the elements mean, nor of limits.
+//! What it is not: aware of the meaning of the elements, nor of limits.
 //!
 //! Invariants
 //! - The count is that of the elements that follow.

@@ -86,7 +86,7 @@ fn count_not_after<M: Member>(items: &[Item<M>], score: f64, bytes: &[u8]) -> us
     }
 }
 
-/// The order of one sorted set. See the module documentation.
+/// The order of one sorted set: its items by score, then by member.
 pub(crate) struct RankTree<M> {
     root: Node<M>,
     len: usize,

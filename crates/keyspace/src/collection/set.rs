@@ -1,12 +1,12 @@
 //! Sets: members without an order.
 //!
-//! What it is: the three forms of a set, what effects do to them, and the view that reads any.
+//! What it is: the three forms of a set, the changes that effects make to them, and the view that reads any.
 //! What it is not: commands on sets.
 //!
 //! | form | members | payload |
 //! |------|---------|---------|
 //! | integers | integers, up to `set_integers` | sorted, see `integers` |
-//! | packed | up to `set_entries` of up to `set_value_bytes` | in the order in which they were added, see `packed` |
+//! | packed | up to `set_entries` of up to `set_value_bytes` | in the order of their addition, see `packed` |
 //! | big | any | a field map without values |
 //!
 //! Invariants

@@ -1,13 +1,13 @@
 //! Streams: entries in the order of their ids, and the groups that read them.
 //!
 //! What it is: entries packed into blocks, which an ordered map finds by the id of the first; groups with
-//! what is pending; what effects do to all that; and the view that reads it.
+//! their pending entries; the changes that effects make to these; and the view that reads them.
 //! What it is not: commands on streams; nor ever a part of its entry: even a short stream is a structure of
 //! its own.
 //!
 //! ```text
 //! Stream: head | BTreeMap: id -> Block (up to 100 entries, 4 KiB) | BTreeMap: name -> Group
-//!                                                                     position | consumers | PendingMap: id -> Run
+//!                                                               position | consumers | PendingMap: id -> Run
 //! ```
 //!
 //! Invariants

@@ -1,8 +1,8 @@
 //! `ValueBuf`: a value taken out of the keyspace.
 //!
-//! What it is: a copy of what is at a key, in the form in which effects carry it: for COPY and RENAME, for
+//! What it is: a copy of the value at a key, in the form in which effects carry it: for COPY and RENAME, for
 //! snapshots, for comparing two keyspaces.
-//! What it is not: cheap for big values; it holds all of it.
+//! What it is not: cheap for big values; it holds the whole value.
 
 use super::View;
 use super::stream::StreamImage;

@@ -1,10 +1,10 @@
 //! Verifying: whether bytes from outside are a packed collection.
 //!
-//! What it is: all that reading and editing a payload rely on: elements that end where the payload does, as
-//! many of them as it counts, scores that are numbers. A snapshot holds packed collections as they lie in
-//! memory, so that loading one is a walk over its elements and one copy.
-//! What it is not: proof that these are the bytes that were written; checksums are. So it takes their word
-//! that the elements are in order, that none comes twice and that each has its shortest encoding.
+//! What it is: the check of all that reading and editing a payload rely on: elements that end where the
+//! payload does, as many of them as it counts, scores that are numbers. A snapshot holds packed collections
+//! as they lie in memory, so that loading one is a walk over its elements and one copy.
+//! What it is not: proof that these are the bytes that were written; checksums are. So it does not check that
+//! the elements are in order, that none comes twice and that each has its shortest encoding.
 
 use super::chunk::{self, BACK_LEN_MAX};
 use super::element;

@@ -1,6 +1,6 @@
 //! Sorted sets: members ordered by score, members of one score by their bytes.
 //!
-//! What it is: what effects do to sorted sets, and the view that reads either form.
+//! What it is: the changes that effects make to sorted sets, and the view that reads either form.
 //! What it is not: commands on sorted sets.
 //!
 //! Invariants

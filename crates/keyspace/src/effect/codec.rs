@@ -114,7 +114,7 @@ impl<'a> Effect<'a> {
 impl KeyOp<'_> {
     fn write<'w, W: Writer>(&self, db: DbId, key: &[u8], out: &'w mut W) -> &'w mut W {
         let begin = move |opcode| {
-            // Moved, so that what the closure returns outlives it.
+            // Moved out of the closure, so that the writer that it returns outlives it.
             let out = out;
             out.target(opcode, db, key)
         };

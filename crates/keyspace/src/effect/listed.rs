@@ -101,7 +101,7 @@ impl Listable for ConsumerTimes {
     }
 }
 
-/// 0 stands for none. Nobody counts to, or lives to see, the number that has no successor.
+/// 0 stands for none. The largest number has no successor, but no counter and no clock gets there.
 fn one_more(number: Option<u64>) -> u64 {
     number.map_or(0, |number| number.saturating_add(1))
 }

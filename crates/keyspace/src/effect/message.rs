@@ -1,9 +1,9 @@
 //! The items of a record of the log that are not effects: messages to durable channels, and changes of
 //! documents.
 //!
-//! What it is: where such a thing begins and ends in a record.
-//! What it is not: a change of the keyspace. Who applies effects passes over the others
-//! ([`Effect::decode_next`] does), readers of messages or documents pass over its effects.
+//! What it is: the encoding of these items, by which a reader finds where each ends.
+//! What it is not: a change of the keyspace. Code that applies effects passes over these items
+//! ([`Effect::decode_next`] does), readers of messages or documents pass over the effects of a record.
 //!
 //! # Encoding
 //! A message is [`codec::MESSAGE`], the channel and the payload; a change of documents [`codec::DOCUMENTS`]

@@ -1,8 +1,8 @@
 //! Buckets: one cache line with seven places for entries.
 //!
 //! What it is: the words that name entries, their tags, and the search for a tag in all places at once.
-//! What it is not: aware of homes, growth or keys (see `table`). A bucket does not own what its words point
-//! to.
+//! What it is not: aware of homes, growth or keys (see `table`). A bucket does not own the entries to which
+//! its words point.
 //!
 //! Invariants
 //! - A place is free exactly when its tag is 0, and then its word is `Word::FREE`.

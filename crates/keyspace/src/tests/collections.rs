@@ -1,5 +1,5 @@
-//! Random histories of all effects on all types: a replay of their encoding gives the same data, whatever the
-//! limits of packed forms and the hash seeds are.
+//! Random histories of all effects on all types: a replay of their encoding gives the same data, with all
+//! limits of packed forms and all hash seeds.
 
 use proptest::prelude::*;
 

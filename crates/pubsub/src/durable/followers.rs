@@ -12,7 +12,8 @@
 //!   joins it. A follower that begins beyond the tail waits until the tail has reached its position.
 //! - A follower behind the tail gets nothing from the tail; one at the tail gets nothing else. So no message
 //!   is delivered twice.
-//! - If a subscription begins beyond its follower's position, the channel's messages in between are skipped.
+//! - If a subscription begins beyond its follower's position, the channel's messages in between are skipped;
+//!   until then the follower does not join the tail, which would hand them to it.
 
 mod audience;
 mod steps;
@@ -71,6 +72,8 @@ pub struct Followers {
     turns: VecDeque<FollowerId>,
     /// Followers behind the tail whose window is full.
     waiting: Vec<FollowerId>,
+    /// Followers that begin beyond the tail, or beyond what may be read yet: the log or the tail must move.
+    early: Vec<FollowerId>,
     feeds: Vec<Feed>,
     messages: u64,
     window_bytes: u64,
@@ -108,6 +111,7 @@ impl Followers {
             joined: 0,
             turns: VecDeque::new(),
             waiting: Vec::new(),
+            early: Vec::new(),
             feeds: (0..workers).map(|_| Feed::default()).collect(),
             messages: 0,
             window_bytes,
@@ -124,9 +128,15 @@ impl Followers {
         self.tail
     }
 
-    /// The number of followers behind the tail.
+    /// The lowest position at which a follower waits for the log to grow; `None` if none does.
+    pub fn waits_at(&self) -> Option<Lsn> {
+        let early = self.early.iter().filter_map(|id| self.followers.get(id)?.behind);
+        early.chain(self.tail).min()
+    }
+
+    /// The number of followers that are not at the tail.
     pub fn behind(&self) -> usize {
-        self.turns.len() + self.waiting.len()
+        self.turns.len() + self.waiting.len() + self.early.len()
     }
 
     /// The number of followers.
@@ -232,8 +242,10 @@ impl Followers {
                 self.depart();
             }
         } else if is_last {
+            for places in [&mut self.waiting, &mut self.early] {
+                places.retain(|other| *other != id);
+            }
             self.turns.retain(|other| *other != id);
-            self.waiting.retain(|other| *other != id);
         }
         if is_last {
             self.followers.remove(&id);
@@ -273,13 +285,16 @@ impl Followers {
 
     /// Moves a follower to the tail if it has reached the tail's position. It must be the last in `turns`.
     fn join_if_there(&mut self, id: FollowerId) {
-        let Some(follower) = self.followers.get(&id) else { return };
-        if let Some(at) = follower.behind.filter(|_| follower.behind == self.tail)
-            && follower.wants_all_behind(at)
-        {
+        if self.may_join(id, self.tail) {
             self.turns.pop_back();
             self.join(id);
         }
+    }
+
+    /// Whether a follower is at the position `tail`, and wants everything behind it.
+    fn may_join(&self, id: FollowerId, tail: Option<Lsn>) -> bool {
+        let Some(follower) = self.followers.get(&id) else { return false };
+        follower.behind.is_some_and(|at| Some(at) == tail && follower.wants_all_behind(at))
     }
 
     fn join(&mut self, id: FollowerId) {

@@ -26,6 +26,10 @@ struct FakeLog {
     start: Lsn,
     /// Batches that one read covers.
     piece: usize,
+    /// Batches that are appended and may not be read yet.
+    hidden: usize,
+    /// Whether batches stay hidden when they are appended.
+    hides: bool,
 }
 
 impl FakeLog {
@@ -37,6 +41,19 @@ impl FakeLog {
         let start = self.end();
         let messages = (1..).map(|number| start.advance(number)).zip(channels.iter().copied()).collect();
         self.batches.push((start, start.advance(4096), messages));
+        self.hidden += usize::from(self.hides);
+        self.hidden *= usize::from(self.hides);
+    }
+
+    /// The end of what may be read.
+    fn shown_end(&self) -> Lsn {
+        let shown = self.batches.len() - self.hidden;
+        shown.checked_sub(1).map_or(Lsn::ZERO, |last| self.batches[last].1)
+    }
+
+    fn hide(&mut self, hides: bool) {
+        self.hides = hides;
+        self.hidden *= usize::from(hides);
     }
 
     /// LSNs of all messages of a channel, including those no longer held.
@@ -57,10 +74,9 @@ impl LogSource for FakeLog {
         if from < self.start {
             return Read::Forgotten(Position { epoch: EPOCH, lsn: self.start, reign: 0 });
         }
-        let mut end = None;
-        for (_, batch_end, messages) in
-            self.batches.iter().filter(|(start, ..)| *start >= from).take(self.piece)
-        {
+        let (mut end, shown_end) = (None, self.shown_end());
+        let shown = self.batches.iter().filter(|(start, end, _)| *start >= from && *end <= shown_end);
+        for (_, batch_end, messages) in shown.take(self.piece) {
             for (lsn, channel) in messages {
                 let position = Position { epoch: EPOCH, lsn: *lsn, reign: 0 };
                 each(&Message {
@@ -151,6 +167,20 @@ impl World {
 
     /// Sends everything to every client until nothing more comes, then checks that no message is missing.
     fn settle(&mut self) {
+        self.rest();
+        self.log.hide(false);
+        self.rest();
+        assert_eq!(self.followers.behind(), 0, "everybody has caught up");
+        for client in &self.clients {
+            for (channel, (after, heard)) in &client.heard {
+                let expected: Vec<Lsn> = self.log.messages(*channel).filter(|lsn| lsn > after).collect();
+                assert_eq!(*heard, expected, "client {} channel {channel}", client.id.client_id);
+            }
+        }
+    }
+
+    /// Goes on until there is nothing to do.
+    fn rest(&mut self) {
         let mut steps = 0;
         loop {
             let more = self.step(2);
@@ -161,13 +191,6 @@ impl World {
             }
             steps += 1;
             assert!(steps < 10_000, "it goes on for ever");
-        }
-        assert_eq!(self.followers.behind(), 0, "everybody has caught up");
-        for client in &self.clients {
-            for (channel, (after, heard)) in &client.heard {
-                let expected: Vec<Lsn> = self.log.messages(*channel).filter(|lsn| lsn > after).collect();
-                assert_eq!(*heard, expected, "client {} channel {channel}", client.id.client_id);
-            }
         }
     }
 }
@@ -233,6 +256,7 @@ enum Event {
     Leave(usize),
     Take { client: usize, bytes: u64 },
     Forget(u64),
+    Hide(bool),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -246,6 +270,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => client.clone().prop_map(Event::Leave),
         3 => (client, 1..600u64).prop_map(|(client, bytes)| Event::Take { client, bytes }),
         1 => (0..60u64).prop_map(Event::Forget),
+        2 => any::<bool>().prop_map(Event::Hide),
     ]
 }
 
@@ -280,9 +305,10 @@ proptest! {
                 }
                 Event::Take { client, bytes } => _ = world.clients[client].take(bytes),
                 Event::Forget(percent) => {
-                    let boundary = world.log.end().get() / 4096 * percent / 100 * 4096;
+                    let boundary = world.log.shown_end().get() / 4096 * percent / 100 * 4096;
                     world.log.start = world.log.start.max(Lsn::new(boundary));
                 }
+                Event::Hide(hides) => world.log.hide(hides),
             }
             let bound = WINDOW + 3 * 12 * 60;
             prop_assert!(world.clients.iter().all(|client| client.unsent <= 2 * bound));
@@ -320,6 +346,24 @@ fn who_has_caught_up_shares_frames_and_who_is_slow_is_left_behind() {
         steps += 1;
     }
     assert!(slow.len() == 3 && !world.followers.is_behind(world.clients[0].id));
+}
+
+#[test]
+fn followers_that_begin_at_what_may_not_be_read_yet_hear_only_what_follows() {
+    let mut world = World::new(3);
+    world.log.append(&[0; 4]);
+    world.log.hide(true);
+    world.log.append(&[0; 4]);
+    let third_of_the_second = Lsn::new(4096 + 3);
+    world.subscribe(0, 0, third_of_the_second);
+    world.subscribe(1, 0, third_of_the_second);
+    world.rest();
+    assert_eq!((world.followers.tail(), world.followers.waits_at()), (None, Some(Lsn::new(4096))));
+    world.subscribe(2, 0, Lsn::new(4096));
+    world.rest();
+    assert_eq!((world.followers.tail(), world.followers.behind()), (Some(Lsn::new(4096)), 2));
+    world.settle();
+    assert_eq!(world.clients[0].heard[&0].1, [Lsn::new(4096 + 4)]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::{Local, Subscriber, SubscriberId};
 use crate::{
     batch::{Batch, Entry},
     delivery::{Block, SHARED_BYTES_MIN},
-    hub::Kind,
+    kind::Kind,
     topic::Topic,
 };
 

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::atomic::{AtomicU32, Ordering::SeqCst},
+    sync::{
+        atomic::{AtomicU32, Ordering::SeqCst},
+        mpsc,
+    },
 };
 
 use proptest::prelude::*;
@@ -308,10 +311,13 @@ fn leaving_can_take_several_steps_and_leaves_nothing() {
 #[test]
 fn a_confirmed_subscription_gets_what_is_published_afterwards_while_others_come_and_go() {
     let hub = Hub::new(2, 1);
-    let (confirmed, published) = (AtomicU32::new(0), AtomicU32::new(0));
+    // Blocking hand-overs: threads that spin and yield instead wait for whole time slices of a busy machine.
+    let (confirm, confirmed) = mpsc::sync_channel(1);
+    let (publish, published) = mpsc::sync_channel(1);
     const ROUNDS: u32 = 20_000;
     std::thread::scope(|threads| {
-        threads.spawn(|| {
+        let hub = &hub;
+        threads.spawn(move || {
             let mut local = hub.local(0);
             let id = local.join(1, Protocol::Resp2);
             for round in 1..=ROUNDS {
@@ -320,29 +326,25 @@ fn a_confirmed_subscription_gets_what_is_published_afterwards_while_others_come_
                     if by_pattern { (Kind::Pattern, b"c*") } else { (Kind::Channel, b"ch") };
                 local.subscribe(id, kind, name);
                 local.flush_mailboxes();
-                confirmed.store(round, SeqCst);
-                while published.load(SeqCst) < round {
-                    std::thread::yield_now();
-                }
+                confirm.send(round).expect("the publisher runs");
+                assert_eq!(published.recv(), Ok(round));
                 let mut received = Received::new();
                 collect(&mut local, &mut received);
                 assert_eq!(received.get(&1).map_or(0, |bytes| values(bytes).len()), 1, "round {round}");
                 local.unsubscribe(id, kind, name);
             }
         });
-        threads.spawn(|| {
+        threads.spawn(move || {
             let mut local = hub.local(1);
             let id = local.join(2, Protocol::Resp2);
             for round in 1..=ROUNDS {
                 // The same channel on both workers: its topic retires and is recreated all the time.
                 local.subscribe(id, Kind::Channel, b"ch");
                 local.unsubscribe(id, Kind::Channel, b"ch");
-                while confirmed.load(SeqCst) < round {
-                    std::thread::yield_now();
-                }
+                assert_eq!(confirmed.recv(), Ok(round));
                 local.publish(Kind::Channel, b"ch", b"x");
                 local.flush_mailboxes();
-                published.store(round, SeqCst);
+                publish.send(round).expect("the subscriber runs");
             }
         });
     });

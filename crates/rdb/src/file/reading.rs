@@ -3,10 +3,10 @@
 use std::io::Read;
 
 use super::source::Source;
-use super::{FILE_VERSION_MAX, FILE_VERSION_VALKEY, FileError, VERSION_CHECKSUM, opcodes, skip};
+use super::{FILE_VERSION_MAX, FILE_VERSION_VALKEY, FileError, VERSION_CHECKSUM, skip};
 use crate::element::{Dialect, Element, Kind, kind_of, read_elements};
 use crate::input::Input;
-use crate::{Error, types};
+use crate::{Error, opcodes, types};
 
 /// The format of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,6 +141,8 @@ impl<R: Read> Reading<R> {
             ("Redis", &magic[5..], Dialect::Redis)
         } else if magic.starts_with(b"VALKEY") {
             ("Valkey", &magic[6..], Dialect::Valkey)
+        } else if magic.starts_with(b"*") {
+            return Err(Stop::File(FileError::AppendOnly));
         } else {
             return Err(Stop::File(FileError::NotRdb));
         };

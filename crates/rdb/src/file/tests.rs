@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::element::{Element, Kind};
+use crate::opcodes;
 use crate::stream::{Stream, StreamConsumer, StreamGroup, StreamHead};
 use crate::testing::{value, write_value};
 use crate::value::{HashField, Value};
@@ -223,6 +224,11 @@ fn what_is_wrong_is_said_with_its_place() {
         (
             text("REDIS"),
             "this is no RDB file: it does not begin with REDIS or VALKEY and a version".to_string(),
+        ),
+        (
+            text("*2\r\n$6\r\nSELECT\r\n"),
+            "this is no RDB file. Is it an append only file? Use dump.rdb, or copy the running server with --from"
+                .to_string(),
         ),
         (
             text("REDIS0x11"),

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::{VERSION_ACTIVE_TIMES, VERSION_EXPIRING_FIELDS, opcodes};
-use crate::CRC;
+use super::{VERSION_ACTIVE_TIMES, VERSION_EXPIRING_FIELDS};
 use crate::writer::{Output, Writer};
+use crate::{CRC, opcodes};
 
 /// Bytes collected before they are written.
 const BUFFER_BYTES: usize = 256 << 10;

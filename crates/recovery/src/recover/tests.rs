@@ -1,8 +1,13 @@
+use std::sync::Arc;
+
 use env::{SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
 use keyspace::{
     DbId, Effect, Freed, GlobalOp, Items, KeyOp, ListEnd, Options, Scope, SlotId, Value, slot_of,
 };
-use storage::snapshot::{self, Compression};
+use storage::{
+    LogOptions,
+    snapshot::{self, Compression},
+};
 
 use super::*;
 use crate::snapshot_task::{GENERATIONS, SnapshotPlan, SnapshotTask};

@@ -19,8 +19,8 @@ use keyspace::{AccessClock, Effect, Freed, Item, KeyHash, Keyspace, LockedSlots,
 use lsn::Lsn;
 use storage::{Chains, Chunk};
 
-use super::{GROUP, Group, decode, prefetch};
-use crate::recover::RecoverError;
+use super::{GROUP, Group, decode, prefetch, settings::apply_settings};
+use crate::error::RecoverError;
 
 /// The result of applying a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +37,8 @@ pub struct Replayer {
     keyspace: Arc<Keyspace>,
     /// `None`: document changes are skipped.
     documents: Option<Arc<Documents>>,
+    /// Everything but settings is skipped.
+    only_settings: bool,
     chains: Chains,
     /// The last record that was applied, or stored as part of a chain.
     seen: Lsn,
@@ -47,7 +49,14 @@ pub struct Replayer {
 impl Replayer {
     /// Continues after a recovery that has applied everything up to `applied`, with its open `chains`.
     pub fn new(keyspace: Arc<Keyspace>, chains: Chains, applied: Lsn) -> Replayer {
-        Replayer { keyspace, documents: None, chains, seen: applied, applied, freed: Freed::new() }
+        let (documents, only_settings, freed) = (None, false, Freed::new());
+        Replayer { keyspace, documents, only_settings, chains, seen: applied, applied, freed }
+    }
+
+    /// Continues after [`recover_witness`](crate::recover::recover_witness) at `applied`: only settings are
+    /// applied.
+    pub fn of_witness(keyspace: Arc<Keyspace>, applied: Lsn) -> Replayer {
+        Replayer { only_settings: true, ..Replayer::new(keyspace, Chains::from(applied), applied) }
     }
 
     /// Applies document changes to these databases.
@@ -88,6 +97,9 @@ impl Replayer {
         applied: impl FnMut(&Effect<'_>),
     ) -> Result<Replayed, RecoverError> {
         assert!(chunk.start <= self.applied, "a gap before lsn {}", chunk.start);
+        if self.only_settings {
+            return self.apply_settings(chunk, until);
+        }
         let (group, spoils_snapshot) = (Group::new(), false);
         let (keyspace, documents) = (&*self.keyspace, self.documents.as_deref());
         let mut pass =
@@ -105,6 +117,17 @@ impl Replayer {
         pass.apply_group();
         self.applied = self.applied.max(until.min(chunk.end));
         Ok(Replayed { applied: self.applied, spoils_snapshot: pass.spoils_snapshot })
+    }
+
+    fn apply_settings(&mut self, chunk: &Chunk, until: Lsn) -> Result<Replayed, RecoverError> {
+        let seen = self.seen;
+        let new = chunk.records().skip_while(|record| record.lsn <= seen);
+        for record in new.take_while(|record| record.lsn <= until) {
+            apply_settings(&self.keyspace, &record)?;
+            self.seen = record.lsn;
+        }
+        self.applied = self.applied.max(until.min(chunk.end));
+        Ok(Replayed { applied: self.applied, spoils_snapshot: false })
     }
 }
 

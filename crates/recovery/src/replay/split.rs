@@ -29,7 +29,7 @@ use lsn::Lsn;
 use storage::Recovery;
 
 use super::{Group, decode};
-use crate::{load::Loaded, progress::LoadProgress, recover::RecoverError};
+use crate::{error::RecoverError, load::Loaded, progress::LoadProgress};
 
 /// The approximate size of the chunks in which effects are handed over.
 const CHUNK_BYTES: usize = 64 << 10;

@@ -1,12 +1,12 @@
 //! The texts of a join: the arguments of REPLICATE and the lines that answer it.
 //!
-//! Numbers are decimal; chain values and ids are hexadecimal of fixed width, see `hex`. Anything else is
+//! Numbers are decimal; chain values and ids are hexadecimal of fixed width, see `digits`. Anything else is
 //! refused.
 
 use lsn::Lsn;
 
 use super::MARKS_MAX;
-use crate::{ReplicaId, digits};
+use crate::{ProcessId, ReplicaId, digits};
 
 /// The version of frames, texts and the log format, on which a replica and its leader must agree. Version 1
 /// compared ends of batches by sums of their footers, which did not depend on the contents of the batches.
@@ -36,12 +36,14 @@ pub struct Claim {
     pub port: u16,
     /// The id of the replica.
     pub replica: ReplicaId,
+    /// The id of its process. Earlier versions do not say it.
+    pub process: Option<ProcessId>,
 }
 
 impl Claim {
     /// Formats the arguments of REPLICATE.
-    pub fn arguments(&self) -> [String; 7] {
-        [
+    pub fn arguments(&self) -> Vec<String> {
+        let always = [
             self.version.to_string(),
             hex::encode(self.log_id),
             self.epoch.to_string(),
@@ -49,7 +51,8 @@ impl Claim {
             digits::of_u64(self.mark.chain),
             self.port.to_string(),
             self.replica.to_string(),
-        ]
+        ];
+        always.into_iter().chain(self.process.map(|process| process.to_string())).collect()
     }
 
     /// Parses the arguments of REPLICATE; `None` if they are invalid. For another version, whose arguments
@@ -65,9 +68,15 @@ impl Claim {
                 mark,
                 port: 0,
                 replica: ReplicaId::new([0; 16]),
+                process: None,
             });
         }
-        let &[_, log_id, epoch, end, chain, port, replica] = arguments else { return None };
+        let (&[_, log_id, epoch, end, chain, port, replica], more) = arguments.split_first_chunk()?;
+        let process = match more {
+            [] => None,
+            [process] => Some(ProcessId::parse(process)?),
+            _ => return None,
+        };
         Some(Claim {
             version,
             log_id: digits::parse_bytes(log_id)?,
@@ -75,6 +84,7 @@ impl Claim {
             mark: Mark { end: parse_lsn(end)?, chain: digits::parse_u64(chain)? },
             port: parse_number(port)?,
             replica: ReplicaId::parse(replica)?,
+            process,
         })
     }
 }
@@ -159,7 +169,8 @@ mod tests {
     fn claim() -> Claim {
         let mark = Mark { end: Lsn::new(8192), chain: 0xfeed_feed };
         let replica = ReplicaId::new([3; 16]);
-        Claim { version: PROTOCOL_VERSION, log_id: [0xab; 16], epoch: 4, mark, port: 6379, replica }
+        let process = Some(ProcessId::new(0xbeef));
+        Claim { version: PROTOCOL_VERSION, log_id: [0xab; 16], epoch: 4, mark, port: 6379, replica, process }
     }
 
     fn parse(arguments: &[String]) -> Option<Claim> {
@@ -176,8 +187,10 @@ mod tests {
                 broken[index] = wrong.into();
                 assert_eq!(parse(&broken), None, "argument {index} is {wrong:?}");
             }
-            assert_eq!(parse(&arguments[..index]), None);
+            let rest = parse(&arguments[..index]);
+            assert_eq!(rest, (index == 7).then_some(Claim { process: None, ..claim() }), "{index} arguments");
         }
+        assert_eq!(parse(&[arguments.clone(), vec!["00".into()]].concat()), None, "one too many");
         let newer = parse(&["3".into(), "whatever".into()]);
         assert_eq!(newer.map(|it| it.version), Some(3));
     }

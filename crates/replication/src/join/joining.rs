@@ -17,7 +17,7 @@
 use lsn::Lsn;
 
 use super::{Answer, History, Mark, PROTOCOL_VERSION, Probe, Probed, claim::Claim, format_marks};
-use crate::{ReplicaId, epoch::is_too_far};
+use crate::{ProcessId, ReplicaId, epoch::is_too_far};
 
 /// The state of a replica when it joins.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +26,8 @@ pub struct Joiner {
     pub log_id: [u8; 16],
     /// Its own identity.
     pub replica: ReplicaId,
+    /// That of its process.
+    pub process: Option<ProcessId>,
     /// The port on which it serves clients.
     pub port: u16,
     /// The highest epoch that it has followed.
@@ -34,7 +36,7 @@ pub struct Joiner {
     pub log_epoch: u32,
     /// The end of its durable log.
     pub end: Lsn,
-    /// Its log is unusable: it asks for a copy of everything.
+    /// Its log is unusable: it requests a copy of everything.
     pub copies_anew: bool,
 }
 
@@ -118,9 +120,9 @@ impl Joining {
             let chain = history.batch_ending_at(joiner.end)?.map_or(0, |batch| batch.chain);
             Mark { end: joiner.end, chain }
         };
-        let Joiner { log_id, replica, port, seen_epoch, .. } = joiner;
-        let claim = Claim { version: PROTOCOL_VERSION, log_id, epoch: seen_epoch, mark, port, replica };
-        Ok((Joining { joiner, probe: None }, Step::Ask(claim.arguments().to_vec())))
+        let Joiner { log_id, replica, process, port, seen_epoch: epoch, .. } = joiner;
+        let claim = Claim { version: PROTOCOL_VERSION, log_id, epoch, mark, port, replica, process };
+        Ok((Joining { joiner, probe: None }, Step::Ask(claim.arguments())))
     }
 
     /// Processes a line of the leader, without its terminator.

@@ -45,6 +45,7 @@ fn claim_of(log: &Batches) -> Claim {
         mark,
         port: 1,
         replica: ReplicaId::new([1; 16]),
+        process: None,
     }
 }
 
@@ -72,6 +73,16 @@ fn who_may_join_and_how() {
         ("went on otherwise", replica(100..106), Decision::Probe),
         ("empty", replica(0..0), Decision::Full(Reason::Empty)),
         ("empty, of another log", Claim { log_id: [1; 16], ..replica(0..0) }, Decision::Full(Reason::Empty)),
+        (
+            "empty, of another log with higher epochs",
+            Claim { log_id: [1; 16], epoch: 10, ..replica(0..0) },
+            Decision::Full(Reason::Empty),
+        ),
+        (
+            "empty, and knows a newer leader",
+            Claim { epoch: 10, ..replica(0..0) },
+            Decision::Fenced { epoch: 10 },
+        ),
         ("another log", Claim { log_id: [1; 16], ..whole }, Decision::Refuse(Refusal::OtherLog)),
         (
             "knows an epoch that nobody has reached",

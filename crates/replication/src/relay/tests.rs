@@ -13,8 +13,9 @@ impl Source for Batches {
     type Bytes = u64;
     type Error = ();
 
-    fn read(&mut self, bytes_max: u64) -> Result<Option<Chunk<u64>>, ()> {
-        let bytes = (self.end - self.position).min((bytes_max / self.batch_bytes).max(1) * self.batch_bytes);
+    fn read(&mut self, bytes_max: u64, until: Lsn) -> Result<Option<Chunk<u64>>, ()> {
+        let bytes = (self.end.min(until.get()) - self.position)
+            .min((bytes_max / self.batch_bytes).max(1) * self.batch_bytes);
         let start = Lsn::new(self.position);
         self.position += bytes;
         Ok((bytes > 0).then_some(Chunk { start, end: start.advance(bytes), bytes }))
@@ -88,7 +89,7 @@ fn a_step_ends_although_there_is_more() {
     let mut setting = Setting::new();
     setting.grow(5 << 20);
     let mut shipped = 0;
-    while let (frames, RelayTurn::Again) = setting.step() {
+    while let (frames, RelayTurn::More) = setting.step() {
         let bytes: usize = frames.iter().map(Frame::payload_bytes).sum();
         assert_eq!(bytes, 1 << 20);
         shipped += bytes;

@@ -413,7 +413,7 @@ fn others_stop_a_script() {
     );
     done.send(()).expect("the thread listens");
     killer.join().expect("it ends");
-    assert_eq!(vm.eval("pcall(redis.call, 'again') return 1", &[], &[]), "stopped: Again");
+    assert_eq!(vm.eval("pcall(redis.call, 'again') return 1", &[], &[]), "stopped: Retry");
 }
 
 #[test]

@@ -118,7 +118,7 @@ impl HttpBody for FileBody {
         let piece = match piece {
             Ok(piece) => piece,
             Err(error) => {
-                tracing::warn!(target: "server", %error, "a backup was cut off");
+                tracing::warn!(target: "server", %error, "a backup was cancelled");
                 return Poll::Ready(Some(Err(error)));
             }
         };

@@ -4,8 +4,8 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use backup::Refusal;
-use couch::{Body, Reply};
+use backup::{FOR_FOLLOWER, LOG_ONLY, Refusal};
+use couch::{Body, ByteRange, Reply, set_header};
 use env::{Access, Disk, File, RealDisk};
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use hyper::body::Incoming;
@@ -53,7 +53,7 @@ pub(crate) async fn answer(backups: Arc<Backups>, request: Request<Incoming>) ->
 fn method_not_allowed(allowed: &'static str) -> Reply {
     let mut reply = Reply::new(Body::EMPTY);
     *reply.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-    insert(&mut reply, header::ALLOW, allowed);
+    set_header(&mut reply, header::ALLOW, allowed);
     reply
 }
 
@@ -67,6 +67,14 @@ async fn begin(backups: Arc<Backups>, query: Option<&str>) -> Reply {
         let reason =
             "A forced recovery must be confirmed first; copy the directory of the stopped server instead.";
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "unconfirmed", reason);
+    }
+    if backups.group.is_witness() {
+        let reason = "This server is a witness of its group: it has no data to copy. Ask another member.";
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "witness", reason);
+    }
+    let is_for_follower = has(query, FOR_FOLLOWER) || has(query, LOG_ONLY);
+    if let Some(reason) = backups.group.refuses_copy(is_for_follower) {
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason);
     }
     let asked = |name: &str| {
         let mut pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
@@ -92,13 +100,26 @@ async fn begin(backups: Arc<Backups>, query: Option<&str>) -> Reply {
         return refuse(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", &reason);
     };
     let resume = asked("resume").and_then(|lsn| lsn.parse().ok()).map(Lsn::new);
-    match plan(&backups, &log, resume).await {
+    let planned = match has(query, LOG_ONLY) {
+        true => plan_log(&backups, &log).await,
+        false => plan(&backups, &log, resume).await,
+    };
+    match planned {
+        Ok(plan) if !is_for_follower && !backups.group.has_committed(plan.log.end_lsn).await => {
+            let reason = "A majority of the group does not confirm what was written last; try again, or ask another member.";
+            refuse(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
+        }
         Ok(plan) => {
             let offer = sessions.open((&backups.startup.dir, &*backups.clock), &log, name, plan, place);
             reply(StatusCode::CREATED, &offer)
         }
         Err(reason) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", &reason),
     }
+}
+
+/// Whether the query has this pair of name and value.
+fn has(query: Option<&str>, wanted: &str) -> bool {
+    query.is_some_and(|query| query.split('&').any(|pair| pair == wanted))
 }
 
 async fn plan(backups: &Arc<Backups>, log: &Log, resume: Option<Lsn>) -> Result<Plan, String> {
@@ -123,6 +144,16 @@ async fn plan(backups: &Arc<Backups>, log: &Log, resume: Option<Lsn>) -> Result<
             None => tokio::time::sleep(SNAPSHOT_POLL).await,
         }
     }
+}
+
+/// For a witness, which has the list of the members from its log.
+async fn plan_log(backups: &Arc<Backups>, log: &Log) -> Result<Plan, String> {
+    let (planning, log) = (backups.clone(), log.clone());
+    let plan = move || {
+        planning.group.repeat_roster()?;
+        Sessions::plan_log(&log).map_err(|error| error.to_string())
+    };
+    tokio::task::spawn_blocking(plan).await.map_err(|panic| panic.to_string())?
 }
 
 fn end(backups: Arc<Backups>, session: &str) -> Reply {
@@ -156,14 +187,14 @@ async fn file(backups: Arc<Backups>, session: &str, name: &str, headers: &Header
         Content::File { bytes, .. } | Content::Open { bytes, .. } => *bytes,
         Content::Bytes(bytes) => bytes.len() as u64,
     };
-    let range = headers.get(header::RANGE).and_then(|range| parse_range(range.to_str().ok()?, length));
-    let (status, (from, end)) = match range {
-        None => (StatusCode::OK, (0, length)),
-        Some(Some(range)) => (StatusCode::PARTIAL_CONTENT, range),
-        Some(None) => {
+    let range = headers.get(header::RANGE).and_then(|range| range.to_str().ok());
+    let (status, (from, end)) = match ByteRange::parse(range, length) {
+        ByteRange::Whole => (StatusCode::OK, (0, length)),
+        ByteRange::Part { from, end } => (StatusCode::PARTIAL_CONTENT, (from, end)),
+        ByteRange::Unsatisfiable => {
             let mut response =
                 refuse(StatusCode::RANGE_NOT_SATISFIABLE, "bad_request", "The file ends before.");
-            insert(&mut response, header::CONTENT_RANGE, &format!("bytes */{length}"));
+            set_header(&mut response, header::CONTENT_RANGE, &format!("bytes */{length}"));
             return response;
         }
     };
@@ -185,35 +216,16 @@ async fn file(backups: Arc<Backups>, session: &str, name: &str, headers: &Header
     };
     let mut response = Reply::new(body);
     *response.status_mut() = status;
-    insert(&mut response, header::CONTENT_TYPE, "application/octet-stream");
-    insert(&mut response, header::ACCEPT_RANGES, "bytes");
+    set_header(&mut response, header::CONTENT_TYPE, "application/octet-stream");
+    set_header(&mut response, header::ACCEPT_RANGES, "bytes");
     if status == StatusCode::PARTIAL_CONTENT {
-        insert(&mut response, header::CONTENT_RANGE, &format!("bytes {from}-{}/{length}", end - 1));
+        set_header(&mut response, header::CONTENT_RANGE, &format!("bytes {from}-{}/{length}", end - 1));
     }
     response
 }
 
 fn is_session_name(name: &str) -> bool {
     name.len() == SESSION_NAME_BYTES && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-}
-
-/// The first byte of a `Range` and the end after its last byte. `None`: it is not understood, and ignored;
-/// `Some(None)`: it begins behind the end of the file.
-fn parse_range(text: &str, length: u64) -> Option<Option<(u64, u64)>> {
-    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
-    let first: u64 = first.parse().ok()?;
-    let end = match last {
-        "" => length,
-        last => last.parse::<u64>().ok().filter(|&last| last >= first)?.saturating_add(1).min(length),
-    };
-    Some((first < length).then_some((first, end)))
-}
-
-fn insert(response: &mut Reply, name: header::HeaderName, value: &str) {
-    // Names and numbers are always valid header values.
-    if let Ok(value) = value.parse() {
-        response.headers_mut().insert(name, value);
-    }
 }
 
 fn no_session() -> Reply {
@@ -230,33 +242,13 @@ fn reply(status: StatusCode, content: &impl Serialize) -> Reply {
     text.push('\n');
     let mut reply = Reply::new(Body::from(text));
     *reply.status_mut() = status;
-    insert(&mut reply, header::CONTENT_TYPE, "application/json");
+    set_header(&mut reply, header::CONTENT_TYPE, "application/json");
     reply
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranges_are_cut_to_the_file_and_what_is_not_understood_is_ignored() {
-        for (text, expected) in [
-            ("bytes=0-", Some(Some((0, 100)))),
-            ("bytes=99-", Some(Some((99, 100)))),
-            ("bytes=10-19", Some(Some((10, 20)))),
-            ("bytes=10-1000", Some(Some((10, 100)))),
-            ("bytes=100-", Some(None)),
-            ("bytes=18446744073709551615-18446744073709551615", Some(None)),
-            ("bytes=20-10", None),
-            ("bytes=-5", None),
-            ("bytes=0-1,5-6", None),
-            ("lines=0-", None),
-            ("", None),
-        ] {
-            assert_eq!(parse_range(text, 100), expected, "{text}");
-        }
-        assert_eq!(parse_range("bytes=0-", 0), Some(None));
-    }
 
     #[test]
     fn names_of_sessions_are_digits() {

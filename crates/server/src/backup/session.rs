@@ -21,7 +21,7 @@ use env::{Clock, File, RealDisk};
 use lsn::Lsn;
 use parking_lot::Mutex;
 use recovery::snapshot_task::GENERATIONS;
-use storage::{Admission, CopyPlan, Error, Log, Pin, snapshot};
+use storage::{Admission, CopyPlan, Error, Log, Pin, retain_snapshots, snapshot};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
@@ -147,6 +147,11 @@ impl Sessions {
         Ok(None)
     }
 
+    /// Plans a copy of the log alone. Blocks.
+    pub(crate) fn plan_log(log: &Log) -> Result<Plan, PlanError> {
+        Ok(Plan { log: log.plan_copy_of_log()?, documents: DocumentsCopy::default() })
+    }
+
     /// Opens a session of this name for a plan, in place of an earlier session of the same name.
     pub(crate) fn open(
         &self,
@@ -157,7 +162,7 @@ impl Sessions {
         place: OwnedSemaphorePermit,
     ) -> Offer {
         let (begin_lsn, end_lsn) = (plan.log.begin_lsn, plan.log.end_lsn);
-        tracing::info!(target: "server", session = id, %begin_lsn, %end_lsn, "a backup begins");
+        tracing::info!(target: "server", session = id, %begin_lsn, %end_lsn, "a copy of the files begins, for a backup or a replica");
         let session = self.add(Session::new(id, dir, plan, place, clock.monotonic_us()));
         Offer {
             session: session.id.clone(),
@@ -237,7 +242,7 @@ impl Sessions {
         let before = open.len();
         open.retain(|session| match reason(session) {
             Some(reason) => {
-                tracing::info!(target: "server", session = session.id, reason, "a backup has ended");
+                tracing::info!(target: "server", session = session.id, reason, "a copy of the files has ended");
                 session.end();
                 false
             }
@@ -317,7 +322,7 @@ impl Session {
 
 /// Removes files that only sessions have kept. Blocks.
 pub(crate) fn remove_unpinned(dir: &Path, log: &Log) {
-    if let Err(error) = snapshot::retain(&RealDisk, dir, log, GENERATIONS) {
+    if let Err(error) = retain_snapshots(&RealDisk, dir, log, GENERATIONS) {
         tracing::warn!(
             target: "server", %error,
             "cannot remove files that a backup has kept; the next snapshot tries again"

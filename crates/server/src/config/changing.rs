@@ -6,17 +6,33 @@
 //! - A lasting change is on disk before it is in force, so that an OK means both. A failed one changes
 //!   nothing.
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
-use settings::{ConfigError, Key, OPTIONS, Settings};
+use recovery::group_state::check_durability;
+use settings::{ConfigError, Key, OPTIONS, Origin, Settings};
+use storage::Log;
 
 use super::{ClientsMax, Config, data_settings::VALUE_BYTES_MAX};
+
+/// Why a value is refused.
+struct Refused {
+    name: String,
+    reason: String,
+}
+
+/// As Redis words it.
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refused { name, reason } = self;
+        write!(f, "ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+    }
+}
 
 impl Config {
     /// Sets all or nothing, but for those that belong to the data: it returns these.
     pub(super) fn set_settings(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String> {
         let mut lasting = self.files.lock();
-        let (mut changed, keys) = self.changed(pairs)?;
+        let (mut changed, keys) = self.changed(pairs).map_err(|refused| refused.to_string())?;
         let (of_data, own): (Vec<Key>, Vec<Key>) =
             keys.into_iter().partition(|key| OPTIONS[*key as usize].of_data);
         if let Some(first) = of_data.first() {
@@ -53,14 +69,12 @@ impl Config {
     }
 
     /// The settings with these values, and which they are.
-    fn changed(&self, pairs: &[(&[u8], &[u8])]) -> Result<(Settings, Vec<Key>), String> {
+    fn changed(&self, pairs: &[(&[u8], &[u8])]) -> Result<(Settings, Vec<Key>), Refused> {
         let mut changed = self.current().clone();
         let mut keys = Vec::with_capacity(pairs.len());
         for (name, value) in pairs {
             let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
-            let failed = |reason: String| {
-                format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
-            };
+            let failed = |reason: String| Refused { name: name.to_string(), reason };
             let setting = changed.set_live(&name, &value).map_err(|error| match error {
                 ConfigError::Invalid { reason, .. } => failed(reason),
                 other => failed(other.to_string()),
@@ -77,9 +91,34 @@ impl Config {
                     )));
                 }
             }
+            if setting.key == Key::Durability && self.node.votes().is_some() {
+                check_durability(changed.text(Key::Durability)).map_err(failed)?;
+            }
             keys.push(setting.key);
         }
         Ok((changed, keys))
+    }
+
+    /// Shows the segment size of the directory's log. Another size in a file, a variable or a flag has no
+    /// effect; a warning says so.
+    pub(crate) fn adopt_segment_bytes(&self, log: &Log) {
+        let lasting = self.files.lock();
+        let (mut changed, actual) = (self.current().clone(), log.segment_bytes());
+        let configured = changed.integer(Key::LogSegmentBytes);
+        if configured == actual {
+            return;
+        }
+        if lasting.origin(Key::LogSegmentBytes) != Origin::Default {
+            tracing::warn!(
+                target: "server", configured, actual,
+                "log-segment-bytes was fixed when the directory was created: the configured size has no effect"
+            );
+        }
+        let name = OPTIONS[Key::LogSegmentBytes as usize].name;
+        // The log has no size that the setting refuses.
+        if changed.set(name, &actual.to_string()).is_ok() {
+            self.put_in_force(changed);
+        }
     }
 
     pub(super) fn put_in_force(&self, changed: Settings) {
@@ -97,7 +136,8 @@ impl Config {
         let option = &OPTIONS[key as usize];
         let mut lasting = self.files.lock();
         let wanted = value.unwrap_or(option.default);
-        let (changed, _) = self.changed(&[(option.name.as_bytes(), wanted.as_bytes())])?;
+        let changed = self.changed(&[(option.name.as_bytes(), wanted.as_bytes())]);
+        let (changed, _) = changed.map_err(|refused| refused.reason)?;
         lasting.keep_one(&changed, key, value.is_none())?;
         self.put_in_force(changed);
         Ok(())
@@ -148,7 +188,7 @@ impl Config {
                 self.put_in_force(changed);
                 String::new()
             }
-            Err(reason) => reason,
+            Err(refused) => refused.to_string(),
         };
         let changed: Vec<&str> = names.iter().chain(given.iter().filter(|_| !follows)).copied().collect();
         tracing::info!(

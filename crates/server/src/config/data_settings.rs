@@ -16,8 +16,9 @@
 
 use std::sync::Arc;
 
-use keyspace::{AccessClock, DataSettings, Effect, Freed, LIBRARIES_SLOT};
+use keyspace::{AccessClock, DataSettings, Effect, Freed, LIBRARIES_SLOT, SlotGuard};
 use lsn::Lsn;
+use membership::OF_GROUP;
 use settings::{Key, OPTIONS, Origin};
 use storage::Log;
 
@@ -99,21 +100,49 @@ impl Config {
             }
         }
         drop(state);
-        if record.is_empty() {
-            return;
+        self.append(log, slot, &record);
+    }
+
+    /// Records a fact about the group in the data. Returns the position of the record; `None` if a long unit
+    /// holds the slot, nothing may be written here, or the fact is not new.
+    pub(crate) fn record_of_group(&self, log: &Log, name: &str, value: &str) -> Option<Lsn> {
+        let name = format!("{OF_GROUP}{name}");
+        let mut slot = self.keyspace.try_lock(LIBRARIES_SLOT)?;
+        if log.is_mirror() || log.is_frozen() || self.node.refuses_changes() {
+            return None;
         }
-        match log.appender().reserve(&record) {
+        let effect = Effect::Setting { name: name.as_bytes(), value: Some(value.as_bytes()) };
+        let (mut record, mut freed) = (Vec::new(), Freed::new());
+        if slot.apply(&effect, AccessClock::default(), &mut freed).changed {
+            effect.encode_into(&mut record);
+        }
+        self.append(log, slot, &record)
+    }
+
+    /// Appends a record of settings to the log; they were applied in this slot. Returns its position.
+    fn append(&self, log: &Log, mut slot: SlotGuard<'_>, record: &[u8]) -> Option<Lsn> {
+        if record.is_empty() {
+            return None;
+        }
+        let mut recorder = self.recorder.lock();
+        let position = match recorder.get_or_insert_with(|| log.appender()).reserve(record) {
             Ok(pending) => {
-                slot.set_last_lsn(pending.lsn());
+                let position = pending.lsn();
+                slot.set_last_lsn(position);
                 drop(slot);
                 pending.publish();
+                Some(position)
             }
             // The log is poisoned; the server stops.
-            Err(_) => slot.set_last_lsn(Lsn::MAX),
-        }
+            Err(_) => {
+                slot.set_last_lsn(Lsn::MAX);
+                None
+            }
+        };
         if let Some(threads) = self.log.threads() {
             threads.wake_if_needed();
         }
+        position
     }
 
     /// Puts the values of the data in force, if they have changed.
@@ -127,7 +156,9 @@ impl Config {
         let mut changed = self.current().clone();
         {
             let mut state = self.data.lock();
-            for (name, value) in said.iter().filter(|(name, _)| !name.starts_with(GIVEN.as_bytes())) {
+            let is_setting =
+                |name: &[u8]| !name.starts_with(GIVEN.as_bytes()) && !name.starts_with(OF_GROUP.as_bytes());
+            for (name, value) in said.iter().filter(|(name, _)| is_setting(name)) {
                 let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
                 let known = OPTIONS.iter().find(|it| it.of_data && it.name == name);
                 if known.is_some_and(|it| state.given.iter().any(|(key, _)| *key == it.key)) {

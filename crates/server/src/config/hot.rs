@@ -34,6 +34,7 @@ pub(crate) struct HotSettings {
     needs_password: AtomicBool,
     has_admin_password: AtomicBool,
     is_protected: AtomicBool,
+    emulates_cluster: AtomicBool,
     event_classes: AtomicU16,
     output_limits: RwLock<OutputLimits>,
     has_durable_channels: AtomicBool,
@@ -59,6 +60,7 @@ impl HotSettings {
         self.needs_password.store(!settings.text(Key::Requirepass).is_empty(), Relaxed);
         self.has_admin_password.store(!settings.text(Key::AdminPassword).is_empty(), Relaxed);
         self.is_protected.store(settings.switch(Key::ProtectedMode), Relaxed);
+        self.emulates_cluster.store(settings.switch(Key::ClusterEmulation), Relaxed);
         let classes = EventClass::parse(settings.text(Key::NotifyKeyspaceEvents)).unwrap_or_default();
         self.event_classes.store(classes.bits(), Relaxed);
         *self.output_limits.write() = settings.output_limits();
@@ -110,6 +112,11 @@ impl HotSettings {
     /// Whether `protected-mode` is on.
     pub(crate) fn is_protected(&self) -> bool {
         self.is_protected.load(Relaxed)
+    }
+
+    /// Whether `cluster-emulation` is on.
+    pub(crate) fn emulates_cluster(&self) -> bool {
+        self.emulates_cluster.load(Relaxed)
     }
 
     /// Connections to the Redis port, at most.

@@ -29,7 +29,7 @@ pub(crate) const DISTRUST_US: u64 = 10_000_000;
 
 /// How a subscriber has received after refusals of its socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Standing {
+enum History {
     /// It has never been behind.
     #[default]
     New,
@@ -42,7 +42,7 @@ enum Standing {
 /// Back-pressure state of a subscriber.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct KeepingUp {
-    standing: Standing,
+    history: History,
     is_behind: bool,
     /// Publishers wait for it until then at most.
     patient_until_us: u64,
@@ -61,9 +61,9 @@ impl KeepingUp {
         now_us: u64,
     ) -> bool {
         if taken_bytes > 0 {
-            self.standing = Standing::Proven;
-        } else if self.standing == Standing::New && refused && unsent_bytes > BEHIND_BYTES_MIN {
-            self.standing = Standing::OnTrial;
+            self.history = History::Proven;
+        } else if self.history == History::New && refused && unsent_bytes > BEHIND_BYTES_MIN {
+            self.history = History::OnTrial;
             if trusts {
                 self.patient_until_us = now_us + PATIENCE_US_MAX;
             }
@@ -74,7 +74,7 @@ impl KeepingUp {
         let bytes_min = if self.is_behind { CAUGHT_UP_BYTES_MAX } else { BEHIND_BYTES_MIN };
         let was_behind = self.is_behind;
         self.is_behind = refused && unsent_bytes > bytes_min && now_us < self.patient_until_us;
-        was_behind && !self.is_behind && self.standing == Standing::OnTrial
+        was_behind && !self.is_behind && self.history == History::OnTrial
     }
 }
 

@@ -150,7 +150,7 @@ impl Saver {
         if documents.is_saved()
             && let Err(error) = log.note_documents()
         {
-            tracing::warn!(target: "server", %error, "the control file cannot say that there are documents; it is tried again");
+            tracing::warn!(target: "server", %error, "cannot record in the control file that documents exist; retrying");
         }
         saved.map(|()| documents.saved_lsn())
     }

@@ -14,7 +14,7 @@ use lsn::Lsn;
 use parking_lot::Mutex;
 use recovery::snapshot_task::GENERATIONS;
 use settings::Key;
-use storage::{Admission, Error, Log, snapshot};
+use storage::{Admission, Error, Log, retain_snapshots};
 
 use crate::config::Config;
 
@@ -63,7 +63,7 @@ impl Retention {
         let before = log.retain_from(due);
         let segment = |lsn: Lsn| lsn.align_down(log.segment_bytes());
         if before.is_some_and(|before| due.is_none_or(|due| segment(before) < segment(due)))
-            && let Err(error) = snapshot::retain(&RealDisk, dir, log, GENERATIONS)
+            && let Err(error) = retain_snapshots(&RealDisk, dir, log, GENERATIONS)
         {
             tracing::warn!(
                 target: "server", %error,

@@ -40,6 +40,12 @@ impl Server {
     }
 
     fn open(disk: Arc<SimDisk>, clock: Arc<SimClock>) -> Server {
+        let log = Self::recover(&disk).finish(clock.clone()).unwrap();
+        Server { disk, clock, appender: Mutex::new(log.appender()), log }
+    }
+
+    /// The log, read to its end.
+    fn recover(disk: &Arc<SimDisk>) -> Recovery {
         let options = LogOptions {
             segment_bytes: 256 << 10,
             ring_bytes: 64 << 10,
@@ -49,8 +55,7 @@ impl Server {
         let mut recovery =
             Recovery::open(disk.clone(), Path::new("/data"), options, &SimEntropy::new(1)).unwrap();
         while recovery.next_batch().unwrap().is_some() {}
-        let log = recovery.finish(clock.clone()).unwrap();
-        Server { disk, clock, appender: Mutex::new(log.appender()), log }
+        recovery
     }
 
     /// Appends a record and makes it durable; returns where it begins.
@@ -179,6 +184,25 @@ fn positions_of_other_logs_are_refused() {
     }
     let earlier = Position { reign: 0, ..new };
     assert_eq!(server.place(From::After(earlier)).unwrap().0, earlier, "as earlier versions gave it");
+}
+
+#[test]
+fn a_replica_does_not_call_a_position_lost_that_it_may_still_get() {
+    let server = Server::new();
+    server.publish(&[("a", "1")]);
+    let known = server.messages(Lsn::ZERO)[0].0;
+    server.log.flush_all().unwrap();
+    let end = server.log.durable_lsn();
+    let (log, _mirror) = Server::recover(&server.disk).finish_as_mirror(server.clock.clone()).unwrap();
+    let place = |position| LogMessages::new(&log).place(From::After(position), None);
+    assert_eq!(place(known).unwrap().0, known);
+    let ahead = Position { lsn: end.advance(1), ..known };
+    let refused = place(ahead).expect_err("it has not arrived").to_string();
+    let end = log.shippable_lsn();
+    assert_eq!(
+        refused,
+        format!("TRYAGAIN position {ahead} has not arrived at this replica yet; it has the log up to {end}")
+    );
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::{
     access::Access,
     attached_log::AttachedLog,
     config::Config,
+    group::GroupHandle,
     parts::Parts,
     read_only::ReadOnly,
     replication::{Node, ReplicationHandle},
@@ -33,6 +34,7 @@ pub(super) fn host(parts: &Arc<Parts>, store: Arc<OnceLock<Store>>, feeds: Arc<F
         feeds,
         compaction: parts.compactor.clone(),
         replication: parts.replication.clone(),
+        group: Arc::new(GroupHandle(parts.group.clone())),
         acks: parts.node.clone(),
         tools: Arc::new(ServerTools { parts: parts.clone() }),
     }

@@ -33,7 +33,7 @@ impl Node {
         if self.logs_ack_timeouts.swap(false, SeqCst) {
             tracing::warn!(
                 target: "replication",
-                "too few replicas acknowledge: replies to writes are errors (NOREPLICAS). Start replicas, or lower ack-replicas"
+                "too few replicas acknowledge: writes, and reads that saw them, are answered with NOREPLICAS. Start replicas, or lower ack-replicas"
             );
         }
     }
@@ -45,9 +45,30 @@ impl Node {
 
     /// How long a reply waits for replicas; `None` if it does not, or if it waits without a limit.
     pub(crate) fn ack_timeout_ms(&self) -> Option<u64> {
-        let asks = self.following().is_none() && self.log().is_some_and(Log::awaits_acks);
+        // A leader without a majority is deposed instead, or refuses writes: see `note_majority_awaited`.
+        let asks =
+            self.votes.is_none() && self.following().is_none() && self.log().is_some_and(Log::awaits_acks);
         let timeout_ms = self.options.read().ack_timeout_ms;
         (asks && timeout_ms > 0).then_some(timeout_ms)
+    }
+
+    /// The oldest batch of this leader of a group waits for a majority for so long. After `ack-timeout`,
+    /// further writes are refused before they are executed: members that are heard, but take no log, depose
+    /// no leader, and its log must not grow without limit.
+    pub(crate) fn note_majority_awaited(&self, awaited_us: u64) {
+        let timeout_ms = self.options.read().ack_timeout_ms;
+        let lacks = timeout_ms > 0 && awaited_us / 1000 >= timeout_ms;
+        match (self.lacks_commits.swap(lacks, SeqCst), lacks) {
+            (false, true) => tracing::error!(
+                target: "group", seconds = awaited_us / 1_000_000,
+                "no majority of the members takes the log: writes are refused until one does. Look at lag-bytes in GROUP MEMBERS, and at the disks \
+                 and connections of the followers"
+            ),
+            (true, false) => {
+                tracing::info!(target: "group", "a majority takes the log again: writes are accepted")
+            }
+            _ => {}
+        }
     }
 
     /// The commit position that this server sends to its replicas.
@@ -55,13 +76,16 @@ impl Node {
         let Some(log) = self.log() else { return Lsn::ZERO };
         match self.following() {
             Some(following) => following.committed().min(log.shippable_lsn()),
-            None => self.leader.commit(log.shippable_lsn(), self.options.read().ack_replicas),
+            None => match &self.votes {
+                Some(votes) => votes.committed().min(log.shippable_lsn()),
+                None => self.leader.commit(log.shippable_lsn(), self.options.read().ack_replicas),
+            },
         }
     }
 
     /// Re-evaluates commit and waits after replicas have connected, disconnected or acknowledged. On a
     /// replica, only its leader advances the commit position.
-    pub(super) fn acked(&self) {
+    pub(crate) fn acked(&self) {
         let acking = self.acking.lock();
         if let Some(log) = self.log()
             && self.following().is_none()
@@ -78,6 +102,9 @@ impl Node {
     /// epoch.
     pub(super) fn ask_for_acks(&self, log: &Log, begins: bool) {
         let _acking = self.acking.lock();
+        if self.votes.is_some() {
+            return;
+        }
         let count = self.options.read().ack_replicas;
         if count == 0 {
             return log.set_acked(Lsn::MAX);

@@ -11,18 +11,21 @@
 //!   before, so that the log here holds nothing that the new leader lacks.
 //! - Any failure before the promotion command is sent leaves this server leading. If it is unknown whether
 //!   the replica leads, this server takes no writes, not even after a restart: two leaders are worse than
-//!   none.
+//!   none. It leads on if a new process of the replica shows that it has not led ([`Unanswered`]).
 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU8, Ordering::SeqCst},
+        atomic::{AtomicU8, Ordering::SeqCst},
     },
     time::Duration,
 };
 
 use engine::replication::{Address, Failover};
-use replication::{GaveUp, Handover, HandoverStep};
+use replication::{
+    GaveUp, Handover, HandoverStep, Unanswered,
+    join::{Claim, Decision},
+};
 use storage::Log;
 
 use super::{
@@ -36,17 +39,38 @@ const LOOK_PERIOD: Duration = Duration::from_millis(5);
 /// A FAILOVER in progress.
 #[derive(Default)]
 pub(super) struct Running {
-    aborted: AtomicBool,
     state: AtomicU8,
 }
 
+/// The first state. One of the others follows, and is the last: an abort succeeds, or the replica is told to
+/// lead, never both.
 const WAITING: u8 = 0;
 const IN_PROGRESS: u8 = 1;
+const ABORTED: u8 = 2;
 
 impl Running {
     /// The state as INFO names it.
     pub(super) fn state(&self) -> &'static str {
-        if self.state.load(SeqCst) == WAITING { "waiting-for-sync" } else { "failover-in-progress" }
+        if self.state.load(SeqCst) == IN_PROGRESS { "failover-in-progress" } else { "waiting-for-sync" }
+    }
+
+    /// Aborts the handover. Returns false if it is too late: the replica may have been told to lead.
+    fn abort(&self) -> bool {
+        self.end_wait(ABORTED)
+    }
+
+    /// The replica is about to be told to lead. Returns false if the handover was aborted.
+    fn proceed(&self) -> bool {
+        self.end_wait(IN_PROGRESS)
+    }
+
+    fn is_aborted(&self) -> bool {
+        self.state.load(SeqCst) == ABORTED
+    }
+
+    /// Ends [`WAITING`] with `state`. Returns whether that is the state now.
+    fn end_wait(&self, state: u8) -> bool {
+        self.state.compare_exchange(WAITING, state, SeqCst, SeqCst).map_or_else(|now| now == state, |_| true)
     }
 }
 
@@ -64,27 +88,36 @@ pub(super) fn begin(node: &Arc<Node>, failover: Failover) -> Result<(), String> 
         Some(to) => replicas.iter().find(|replica| replica.address == *to),
         None => replicas.iter().max_by_key(|replica| replica.acked.flushed),
     };
-    let Some(target) = target.map(|target| target.address.clone()) else {
+    let Some((target, claim)) = target.map(|target| (target.address.clone(), target.claim)) else {
         return Err("ERR FAILOVER target HOST and PORT is not a replica.".into());
     };
     let handover = Arc::new(Running::default());
+    *node.unanswered.lock() = None;
     {
         let mut current = node.handover.lock();
         if current.is_some() {
             return Err("ERR FAILOVER already in progress.".into());
+        }
+        if !node.change_role_here(|role| role.begin_hand_over()) {
+            return Err(
+                "ERR FAILOVER is not valid: this server takes no writes, because another one leads or may lead. REPLICAOF HOST \
+                 PORT follows it, REPLICAOF NO ONE leads."
+                    .into()
+            );
         }
         *current = Some(handover.clone());
     }
     let thread = std::thread::Builder::new().name("failover".into());
     let running = node.clone();
     let started = thread.spawn(move || {
-        let ended = run(&running, &log, &handover, &target, &failover);
+        let ended = run(&running, &log, &handover, (&target, &claim), &failover);
         if let Err(reason) = ended {
             tracing::warn!(target: "replication", reason, replica = %target, "the hand-over has failed");
         }
         *running.handover.lock() = None;
     });
     started.map(drop).map_err(|error| {
+        node.change_role_here(|role| role.give_up_hand_over());
         *node.handover.lock() = None;
         format!("ERR cannot start a thread: {error}")
     })
@@ -93,10 +126,7 @@ pub(super) fn begin(node: &Arc<Node>, failover: Failover) -> Result<(), String> 
 /// Aborts the handover in progress.
 pub(super) fn abort(node: &Node) -> Result<(), String> {
     match &*node.handover.lock() {
-        Some(handover) if handover.state.load(SeqCst) == WAITING => {
-            handover.aborted.store(true, SeqCst);
-            Ok(())
-        }
+        Some(handover) if handover.abort() => Ok(()),
         _ => Err("ERR No failover in progress.".into()),
     }
 }
@@ -105,59 +135,100 @@ fn run(
     node: &Node,
     log: &Log,
     handover: &Running,
-    target: &Address,
+    (target, claim): (&Address, &Claim),
     failover: &Failover,
 ) -> Result<(), String> {
     tracing::info!(target: "replication", replica = %target, "handing over: writes end here");
-    node.set_read_only(true);
     let until_ms = failover.timeout_ms.map(|timeout_ms| node.now_ms() + timeout_ms);
     let is_over = || until_ms.is_some_and(|until_ms| node.now_ms() >= until_ms);
-    let gives_up = || handover.aborted.load(SeqCst) || is_over();
+    let gives_up = || is_over() || gave_up(node, handover).is_some();
     // While writers are still active, nothing can be handed over, not even by force.
     let waited = if node.wait_for_rounds(&gives_up) {
         wait_for(node, log, handover, target, failover, until_ms)
-    } else if handover.aborted.load(SeqCst) {
-        Err(GaveUp::Aborted.to_string())
+    } else if let Some(reason) = gave_up(node, handover) {
+        Err(reason.to_string())
     } else {
         Err("a script or a command that takes long did not end in time (SCRIPT KILL, FUNCTION KILL)".into())
     };
     let led = waited.and_then(|()| {
-        handover.state.store(IN_PROGRESS, SeqCst);
+        if !handover.proceed() {
+            return Err(GaveUp::Aborted.to_string());
+        }
         let password = node.master_password();
         connect(target, &password, |_| Ok(()))
     });
     let mut replica = match led {
         Ok(replica) => replica,
         Err(reason) => {
-            node.set_read_only(false);
+            node.change_role_here(|role| role.give_up_hand_over());
             return Err(reason);
         }
     };
     // From here on the replica may lead, even if no answer arrives, or this process ends.
     let epoch = log.epoch();
-    if let Err(error) = node.change_role(|role| (role.yield_to_replica(epoch), true)).1 {
-        let _ = node.change_role(|role| (role.resume(epoch), true));
-        return Err(error);
+    let yielded = node.change_role(|role| {
+        let yields = role.yield_to_replica(epoch);
+        (yields, yields)
+    });
+    if !yielded.as_ref().is_ok_and(|yields| *yields) {
+        node.change_role_here(|role| role.give_up_hand_over());
+        return Err(yielded.err().unwrap_or_else(|| GaveUp::Fenced.to_string()));
     }
+    // Before it is told: it may be started again before the connection is found broken.
+    *node.unanswered.lock() =
+        claim.process.map(|process| Unanswered { replica: claim.replica, process, epoch });
     let answer = ask(&mut replica, &["REPLICAOF".into(), "NO".into(), "ONE".into()]);
+    if answer.is_ok() {
+        *node.unanswered.lock() = None;
+    }
     match answer {
         Ok(answer) if answer.starts_with("+OK") => {}
         Ok(refused) => {
-            node.change_role(|role| (role.resume(epoch), true)).1?;
+            node.change_role(|role| (role.resume(epoch), true))?;
             return Err(format!("the replica refuses to lead: {refused}"));
         }
         Err(error) => {
             return Err(format!(
-                "it is not known whether the replica leads now ({error}), so this server takes no writes: have it follow the \
-                 replica (REPLICAOF {} {}), or lead (REPLICAOF NO ONE)",
+                "it is not known whether the replica leads now ({error}), so this server takes no writes. If ROLE at {target} says \
+                 master, have this server follow it (REPLICAOF {} {}); if it says slave, have this one lead (REPLICAOF NO ONE)",
                 target.host, target.port
             ));
         }
     }
-    node.change_role(|role| (role.hand_over(target.clone()), true)).1?;
+    node.change_role(|role| (role.hand_over(target.clone()), true))?;
     tracing::info!(target: "replication", leader = %target, "handed over");
     node.request_restart();
     Ok(())
+}
+
+/// A replica has made this claim: it may show that it has not led, although it was told to.
+pub(super) fn note_claim(node: &Node, claim: &Claim, decision: &Decision) {
+    let mut unanswered = node.unanswered.lock();
+    let Some(told) = *unanswered else { return };
+    let Some(has_led) = told.has_led(claim, decision) else { return };
+    // Otherwise an operator decides.
+    *unanswered = None;
+    if has_led {
+        return;
+    }
+    match node.change_role(|role| (role.resume(told.epoch), true)) {
+        Ok(()) => {
+            tracing::warn!(target: "replication", replica = %claim.replica, "the replica that was told to lead has not led, and was started again: this server leads on");
+        }
+        Err(error) => tracing::error!(target: "replication", error, "cannot save that this server leads on"),
+    }
+}
+
+/// Why the hand-over has ended before its time, if it has.
+fn gave_up(node: &Node, handover: &Running) -> Option<GaveUp> {
+    if handover.is_aborted() {
+        Some(GaveUp::Aborted)
+    } else if !node.role.lock().is_handing_over() {
+        // Another server leads, and has fenced this one.
+        Some(GaveUp::Fenced)
+    } else {
+        None
+    }
 }
 
 /// Waits until the replica has everything that was appended here.
@@ -174,10 +245,26 @@ fn wait_for(
     loop {
         let replica = node.leader.replicas().into_iter().find(|replica| replica.address == *target);
         let flushed = replica.map(|replica| replica.acked.flushed);
-        match machine.step(node.now_ms(), log.appended_lsn(), flushed, handover.aborted.load(SeqCst)) {
+        match machine.step(node.now_ms(), log.appended_lsn(), flushed, gave_up(node, handover)) {
             HandoverStep::Promote => return Ok(()),
             HandoverStep::GiveUp(reason) => return Err(reason.to_string()),
             HandoverStep::Wait => std::thread::sleep(LOOK_PERIOD),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hand_over_is_aborted_or_proceeds_and_whoever_comes_second_is_told() {
+        let handover = Running::default();
+        assert!(handover.abort() && handover.abort() && handover.is_aborted());
+        assert!(!handover.proceed(), "the operator was told that it is aborted");
+        let handover = Running::default();
+        assert!(handover.proceed());
+        assert!(!handover.abort() && !handover.is_aborted());
+        assert_eq!(handover.state(), "failover-in-progress");
     }
 }

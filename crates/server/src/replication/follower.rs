@@ -12,10 +12,13 @@
 //!
 //! Invariants
 //! - Applied records are durable here (by this server's durability) and committed by the leader.
+//! - Nothing is taken from the leader that the disk has no room for: a full disk ends the connection, and the
+//!   next one is made when there is room.
 //! - An epoch is on disk before anything in it is acknowledged.
 //! - After `stop` nothing more is received; after `drain` everything received is applied.
 
 use std::{
+    cell::Cell,
     io::{self, Read, Write},
     net::{Shutdown, TcpStream},
     sync::{
@@ -27,6 +30,7 @@ use std::{
 };
 
 use backup::fetch::Breaker;
+use consensus::Link as GroupLink;
 use engine::{Host, ReplayObservers, replication::Link};
 use env::thread::run_nice;
 use keyspace::{Effect, Item};
@@ -41,9 +45,9 @@ use storage::{Chunk, Flush, Followed, Log, LogFollower, Mirror, Prepare, Record}
 
 use super::{
     JOINING_NICE, Node, full_copy,
-    line::{ask, connect},
+    line::{ask, connect, reason_of},
 };
-use crate::{log_threads::LogThreads, reaper::Reaper, snapshots::Snapshots};
+use crate::{log_threads::LogThreads, reaper::Reaper, repeated::Repeated};
 
 /// The most bytes in one read from the leader.
 const READ_BYTES: usize = 256 << 10;
@@ -74,14 +78,16 @@ pub(crate) struct Following {
     heard_ms: AtomicU64,
     down_since_ms: AtomicU64,
     as_of_ms: AtomicU64,
-    /// Wakes the link from its pause between two attempts.
-    pause: (Mutex<()>, Condvar),
+    /// Wakes the link from its pause between two attempts: how often it was woken.
+    pause: (Mutex<u64>, Condvar),
 }
 
 /// How an attempt to follow ended.
 enum LinkEnd {
+    /// There is nobody to follow, until another role or a reconnection is commanded.
+    Idle,
     /// Try again, for this reason.
-    Again(String),
+    Retry(String),
     /// The server has to restart in-process.
     Restart,
 }
@@ -195,21 +201,18 @@ impl Following {
     }
 
     fn wake(&self) {
-        drop(self.pause.0.lock());
+        *self.pause.0.lock() += 1;
         self.pause.1.notify_all();
         drop(self.committed.0.lock());
         self.committed.1.notify_all();
     }
 
-    /// Returns whether the commit position advanced.
-    fn note_committed(&self, committed: Lsn) -> bool {
+    pub(super) fn note_committed(&self, committed: Lsn) {
         let mut known = self.committed.0.lock();
-        let is_news = *known < committed;
-        if is_news {
+        if *known < committed {
             *known = committed;
             self.committed.1.notify_all();
         }
-        is_news
     }
 
     /// Sends an acknowledgement if one is due. Skipped while the session is locked: the holder sends its own.
@@ -243,32 +246,45 @@ pub(super) struct LinkParts {
     pub(super) log: Log,
     pub(super) threads: LogThreads,
     pub(super) mirror: Mirror,
+    /// The leader and the term of the connection, in a group.
+    pub(super) link: Option<GroupLink>,
+    /// The position up to which the log was last shown.
+    pub(super) acked: Cell<Lsn>,
+    /// The size of the batches that the disk last had no room for.
+    pub(super) refused_bytes: u64,
 }
 
 impl LinkParts {
     /// Follows until it is stopped or a restart is needed. Returns the mirror, which is the right to append.
     pub(super) fn run(mut self) -> Mirror {
         let mut backoff = Backoff::default();
-        let mut last_reason = String::new();
+        let mut logged = Repeated::default();
         while !self.following.is_stopping() {
             self.following.set_link(Link::Connecting, self.node.now_ms());
+            // Before it looks whom to follow: whoever changes that wakes this thread afterwards.
+            let woken = *self.following.pause.0.lock();
             let ended = self.attempt(&mut backoff);
             *self.following.socket.lock() = None;
             self.following.set_link(Link::Connect, self.node.now_ms());
             match ended {
                 _ if self.following.is_stopping() => break,
-                Ok(LinkEnd::Again(reason)) | Err(reason) => {
+                Ok(LinkEnd::Retry(reason)) | Err(reason) => {
                     let wait = Duration::from_millis(backoff.wait_ms(self.node.random_u64()));
-                    // A repeated reason is logged once.
-                    if reason != last_reason {
+                    if let Some(unlogged) = logged.note(&reason, self.node.now_ms()) {
                         tracing::warn!(
-                            target: "replication", reason, "cannot follow the leader; trying again"
+                            target: "replication", reason, unlogged, "cannot follow the leader; trying again"
                         );
-                        last_reason = reason;
                     }
                     let mut pause = self.following.pause.0.lock();
-                    if !self.following.is_stopping() {
+                    if *pause == woken {
                         self.following.pause.1.wait_for(&mut pause, wait);
+                    }
+                }
+                Ok(LinkEnd::Idle) => {
+                    backoff.reset();
+                    let mut pause = self.following.pause.0.lock();
+                    if *pause == woken {
+                        self.following.pause.1.wait(&mut pause);
                     }
                 }
                 Ok(LinkEnd::Restart) => {
@@ -282,9 +298,13 @@ impl LinkParts {
 
     fn attempt(&mut self, backoff: &mut Backoff) -> Result<LinkEnd, String> {
         let text = |error: storage::Error| error.to_string();
-        let Some(leader) = self.node.leader_address() else {
-            return Ok(LinkEnd::Again("no leader is set".into()));
-        };
+        let Some((leader, link)) = self.node.to_follow() else { return Ok(LinkEnd::Idle) };
+        // Not before what the leader sends first fits.
+        if !self.mirror.make_room_for(self.refused_bytes) {
+            return Err(no_room(&self.log));
+        }
+        self.refused_bytes = 0;
+        self.link = link;
         let password = self.node.master_password();
         let mut socket = connect(&leader, &password, |socket| self.following.begins(socket))?;
         // REPLICAOF may have named another leader before the socket could be broken.
@@ -297,6 +317,7 @@ impl LinkParts {
         let joiner = Joiner {
             log_id: self.log.id(),
             replica,
+            process: Some(self.node.process),
             port: self.node.redis_port(),
             seen_epoch,
             log_epoch: self.log.epoch(),
@@ -336,14 +357,18 @@ impl LinkParts {
         match verdict {
             Verdict::Follow { epoch } => {
                 self.node.saw_epoch(&self.log, epoch)?;
+                self.node.found_equal(self.link)?;
                 tracing::info!(target: "replication", %leader, from = %end, epoch, "following");
                 backoff.reset();
-                self.confirm(Lsn::ZERO, false)?;
+                self.confirm(Lsn::ZERO)?;
                 let reason = self.receive(socket, epoch);
                 *self.following.session.lock() = None;
-                Ok(LinkEnd::Again(reason))
+                Ok(LinkEnd::Retry(reason))
             }
             Verdict::Cut(at) => {
+                if let Some(votes) = self.node.votes() {
+                    votes.may_cut(self.link, at)?;
+                }
                 tracing::warn!(
                     target: "replication", %at, %end,
                     "this log has diverged from the leader's: its tail is cut and kept in a file"
@@ -356,7 +381,7 @@ impl LinkParts {
                     target: "replication", "this log has nothing in common with the part of the leader's log that is kept"
                 );
                 self.node.copy_anew();
-                Ok(LinkEnd::Again("everything must be copied".into()))
+                Ok(LinkEnd::Retry("everything must be copied".into()))
             }
             Verdict::Copy { http_port } => {
                 drop(socket);
@@ -410,8 +435,20 @@ impl LinkParts {
         let Some((receiver, socket)) = &mut *session else { return Err("the connection has ended".into()) };
         let now_ms = self.node.now_ms();
         receiver.inbox().extend_from_slice(bytes);
-        let mut intake = LinkIntake { mirror: &mut self.mirror, log: &self.log, node: &self.node };
-        match receiver.take_in(now_ms, &mut intake) {
+        let mut intake = LinkIntake {
+            mirror: &mut self.mirror,
+            log: &self.log,
+            node: &self.node,
+            link: self.link,
+            accepted: Lsn::ZERO,
+            refused_bytes: &mut self.refused_bytes,
+        };
+        let taken = receiver.take_in(now_ms, &mut intake);
+        if intake.lacks_accepted() {
+            // The votes count on batches that are not in the log here: they begin anew with what is.
+            self.node.request_restart();
+        }
+        match taken {
             Ok(()) => {}
             Err(TakeError::Close(close)) => {
                 let _ = socket.write_all(&receiver.farewell());
@@ -424,17 +461,17 @@ impl LinkParts {
         }
         self.threads.wake_if_needed();
         let committed = receiver.committed();
-        let is_news = self.following.note_committed(committed);
-        self.confirm(committed, is_news)?;
+        self.following.note_committed(committed);
+        self.confirm(committed)?;
         receiver.check(now_ms).map_err(|close| close.to_string())?;
         send_ack(receiver, socket, &self.log, self.following.applied(), now_ms)
-            .map_err(|error| error.to_string())
+            .map_err(|error| reason_of(&error))
     }
 
     /// Marks the link as up once all data here may be shown. From then on, records that the leader has not
     /// committed stay hidden: as keys, because they are not applied, and as messages, because those are read
     /// from the committed log.
-    fn confirm(&self, committed: Lsn, is_news: bool) -> Result<(), String> {
+    fn confirm(&self, committed: Lsn) -> Result<(), String> {
         let was_connected = self.following.link() == Link::Connected;
         if !was_connected {
             if !self.node.confirm(committed)? {
@@ -442,9 +479,11 @@ impl LinkParts {
             }
             self.following.set_link(Link::Connected, self.node.now_ms());
         }
-        if is_news || !was_connected {
-            // Records applied earlier are visible already.
-            self.log.set_acked(self.following.committed().max(self.following.applied()));
+        // Records applied earlier are visible already. In a group, the votes may have told the position.
+        let acked = self.following.committed().max(self.following.applied());
+        if acked > self.acked.get() || !was_connected {
+            self.acked.set(acked);
+            self.log.set_acked(acked);
         }
         Ok(())
     }
@@ -455,10 +494,35 @@ struct LinkIntake<'l> {
     mirror: &'l mut Mirror,
     log: &'l Log,
     node: &'l Node,
+    link: Option<GroupLink>,
+    /// The end of the batches that the votes have accepted.
+    accepted: Lsn,
+    /// The size of batches that the disk has no room for.
+    refused_bytes: &'l mut u64,
+}
+
+impl LinkIntake<'_> {
+    fn lacks_accepted(&self) -> bool {
+        self.mirror.position() < self.accepted
+    }
 }
 
 impl Intake for LinkIntake<'_> {
     type Error = String;
+
+    fn accept(&mut self, start: Lsn, batches: &[u8], commit: Lsn) -> Result<(), String> {
+        let bytes = batches.len() as u64;
+        // First: the votes count on what they have accepted, and the log is closed with what it has taken.
+        if !self.mirror.make_room_for(bytes) {
+            *self.refused_bytes = bytes;
+            return Err(no_room(self.log));
+        }
+        self.node.accept(self.link, start, batches, commit)?;
+        if self.link.is_some() {
+            self.accepted = start.advance(bytes);
+        }
+        Ok(())
+    }
 
     fn append(&mut self, batches: &[u8], epoch_max: u32) -> Result<usize, String> {
         self.mirror.append(batches, epoch_max).map_err(|error| error.to_string())
@@ -469,7 +533,7 @@ impl Intake for LinkIntake<'_> {
         if self.log.flush().map_err(text)? == Flush::NeedSegment
             && self.log.prepare_segment().map_err(text)? == Prepare::NoRoom
         {
-            return Err(format!("the disk has no room for the log: {}", self.log.no_room_reason()));
+            return Err(no_room(self.log));
         }
         Ok(())
     }
@@ -479,12 +543,16 @@ impl Intake for LinkIntake<'_> {
     }
 }
 
+fn no_room(log: &Log) -> String {
+    format!("the disk has no room for the log: {}", log.no_room_reason())
+}
+
 /// The state of the applier thread.
 pub(super) struct ApplyParts {
     pub(super) node: Arc<Node>,
     pub(super) host: Host,
-    /// A snapshot in progress may have to be given up.
-    pub(super) snapshots: Arc<Snapshots>,
+    /// Gives up a snapshot in progress, which a replayed effect has spoiled.
+    pub(super) give_up_snapshot: Box<dyn Fn() + Send>,
     pub(super) following: Arc<Following>,
     pub(super) log: Log,
     pub(super) replayer: Replayer,
@@ -548,7 +616,7 @@ impl ApplyParts {
         self.replay_observers.tell(&self.host);
         self.reaper.free(self.replayer.take_freed());
         if replayed.spoils_snapshot {
-            self.snapshots.give_up();
+            (self.give_up_snapshot)();
         }
         self.following.applied.store(replayed.applied.get(), SeqCst);
         self.following.needed_from.store(self.replayer.needed_from().get(), SeqCst);
@@ -564,7 +632,7 @@ impl ApplyParts {
 }
 
 /// Whether a record holds anything but settings of the data.
-fn holds_data(record: &Record<'_>) -> bool {
+pub(crate) fn holds_data(record: &Record<'_>) -> bool {
     let mut rest = record.payload;
     loop {
         match decode(&mut rest, record.lsn) {

@@ -6,13 +6,14 @@
 //! install: mark "remove" -> delete old data -> mark "move" -> move the copy into place -> delete mark
 //! ```
 //!
-//! The copy is a backup (`backup::fetch`) into its own directory, not another way to copy.
+//! The copy is a backup (`backup::fetch`) into its own directory, not another way to copy. A witness copies
+//! the log alone.
 //!
 //! Invariants
 //! - The copy is installed only if it is complete, and only by the start of a server that uses the directory.
 //! - An interrupted installation is resumed by the next start before anything else is read.
 //! - Stopping never waits for the leader: the connection is broken.
-//! - Kept are the lock, `replication.json` and files that were set aside (`diverged-*.bin`).
+//! - Kept are the lock, `replication.json`, `group.json` and files that were set aside (`diverged-*.bin`).
 
 use std::{
     cell::Cell,
@@ -30,7 +31,7 @@ use env::{
     crashsafe::{remove_durably, write_atomically},
 };
 use recovery::offline::Stage;
-use storage::{CopyPlan, snapshot};
+use storage::{Control, CopyPlan, snapshot};
 
 use super::{Node, follower::Following};
 
@@ -61,22 +62,24 @@ pub(super) fn fetch(
 ) -> Result<(), String> {
     let dir = copy_dir(node.dir());
     let url = Address { host: leader.host.clone(), port: http_port }.to_string();
-    let remote = Remote::new(&url, DEFAULT_USER, Some(password).filter(|password| !password.is_empty()));
+    let password = Some(password).filter(|password| !password.is_empty());
+    let remote = Remote::new(&url, DEFAULT_USER, password).for_follower();
+    let remote = if node.is_witness() { remote.log_only() } else { remote };
     // Set before the first check of `is_stopping`, so that a stop is never missed.
     following.set_copying(Some(remote.breaker()));
     let tell = |notice: Notice<'_>| tracing::info!(target: "replication", %notice, "copying from the leader");
     let reported = Cell::new(node.now_ms());
     let show = |stage: Stage, done: u64, total: u64| {
-        if following.is_stopping() {
+        if following.is_stopping() || node.leader_address().as_ref() != Some(leader) {
             return Err(BackupError::Interrupted(
-                "this server no longer follows a leader, or is stopping".into(),
+                "this server follows another leader, or none, or is stopping".into(),
             ));
         }
         node.note_copied(done, total);
         if node.now_ms() >= reported.get() + REPORT_PERIOD_MS {
             reported.set(node.now_ms());
             let percent = format!("{:.1}", 100.0 * done as f64 / total.max(1) as f64);
-            tracing::info!(target: "replication", ?stage, percent, bytes = done, total, "copying from the leader");
+            tracing::info!(target: "replication", stage = stage.name(), percent, bytes = done, total, "copying from the leader");
         }
         Ok(())
     };
@@ -106,6 +109,22 @@ pub(crate) fn discard(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     remove_files(disk, &copy, |_| true)
 }
 
+/// Whether a complete copy waits for its installation.
+pub(crate) fn is_complete(disk: &dyn Disk, dir: &Path) -> bool {
+    matches!(Manifest::load(disk, &copy_dir(dir)), Ok(Some(_)))
+}
+
+/// Whether a complete copy waits for its installation and has another log than the directory: it comes from
+/// another group. False once the installation has begun, and if the identity of a log is unknown.
+pub(crate) fn has_another_log(disk: &dyn Disk, dir: &Path) -> bool {
+    let copy = copy_dir(dir);
+    if disk.open(&dir.join(MARK), Access::Read).is_ok() || !is_complete(disk, dir) {
+        return false;
+    }
+    let log_id = |dir: &Path| Some(Control::load(disk, dir).ok()??.log_id);
+    matches!((log_id(dir), log_id(&copy)), (Some(here), Some(copied)) if here != copied)
+}
+
 /// Replaces the data of the directory by a complete copy; `false` if none exists.
 ///
 /// # Errors
@@ -113,7 +132,7 @@ pub(crate) fn discard(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
 pub(crate) fn install(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
     let (copy, mark) = (copy_dir(dir), dir.join(MARK));
     let state = read(disk, &mark)?;
-    if state.is_none() && !matches!(Manifest::load(disk, &copy), Ok(Some(_))) {
+    if state.is_none() && !is_complete(disk, dir) {
         return Ok(false);
     }
     if state.is_none() {
@@ -190,9 +209,10 @@ mod tests {
     use std::sync::Arc;
 
     use env::{
-        SimDisk,
+        SimClock, SimDisk, SimEntropy,
         sim::{CrashMode, FaultPlan, SimDiskOptions},
     };
+    use storage::{LogOptions, Recovery};
 
     use super::*;
 
@@ -200,7 +220,7 @@ mod tests {
     const MANIFEST: &[u8] =
         br#"{"format": 1, "sheaf_version": "0", "log_id": "", "begin_lsn": 0, "end_lsn": 0,
         "end_unix_ms": 0, "made_at": "", "files": []}"#;
-    const KEPT: [&str; 3] = ["replication.json", "diverged-0000000000001000.bin", "sheaf.lock"];
+    const KEPT: [&str; 4] = ["replication.json", "group.json", "diverged-0000000000001000.bin", "sheaf.lock"];
 
     /// A directory with its own data, and a complete copy beside it.
     fn disk() -> Arc<SimDisk> {
@@ -250,6 +270,32 @@ mod tests {
                 check(&disk);
             }
         }
+    }
+
+    #[test]
+    fn a_copy_of_another_log_is_recognised_until_its_installation_begins() {
+        let control = |seed| {
+            let log = SimDisk::new(SimDiskOptions { seed, ..Default::default() });
+            let options = LogOptions { segment_bytes: 1 << 20, ..LogOptions::default() }.fitting();
+            let mut recovery =
+                Recovery::open(log.clone(), Path::new(DIR), options, &SimEntropy::new(seed)).unwrap();
+            assert!(recovery.next_batch().unwrap().is_none());
+            recovery.finish(Arc::new(SimClock::new(0))).unwrap();
+            log.read_file(&Path::new(DIR).join("control")).unwrap()
+        };
+        let (disk, dir) = (disk(), Path::new(DIR));
+        assert!(!has_another_log(&*disk, dir), "the control files are no such files");
+        let (here, other) = (control(1), control(2));
+        disk.write_file(&dir.join("control"), &here);
+        disk.write_file(&copy_dir(dir).join("control"), &here);
+        assert!(!has_another_log(&*disk, dir), "the same group");
+        disk.write_file(&copy_dir(dir).join("control"), &other);
+        assert!(has_another_log(&*disk, dir));
+        disk.write_file(&dir.join(MARK), REMOVING);
+        assert!(!has_another_log(&*disk, dir));
+        disk.remove(&dir.join(MARK)).unwrap();
+        disk.remove(&copy_dir(dir).join("backup.json")).unwrap();
+        assert!(!has_another_log(&*disk, dir), "it is not complete");
     }
 
     #[test]

@@ -5,13 +5,19 @@ use std::sync::{Arc, atomic::Ordering::SeqCst};
 use engine::{
     Responder,
     replication::{
-        Address, Failover, Followed, Link, READ_ONLY, Replication, Role, TOO_FEW_REPLICAS, Wanted,
+        Address, Failover, Followed, Link, MASTER_DOWN, NO_LEADER, NOT_COMMITTED, NOT_KNOWN_COMMITTED,
+        READ_ONLY, READ_REMOVED, READ_WITNESS, Replication, Role, TOO_FEW_REPLICAS, WRITE_REMOVED,
+        WRITE_WITNESS, Wanted,
     },
 };
 use lsn::Lsn;
 use replication::{Follow, Led, LogHistory, join};
 
-use super::{Node, failover, waits::Awaited};
+use super::{NOT_WHILE_HANDING_OVER, Node, failover, waits::Awaited};
+
+/// The reply to REPLICAOF where votes decide.
+const OF_GROUP: &str =
+    "ERR this server belongs to a group, whose votes decide who leads: GROUP TRANSFER changes the leader";
 
 /// The interface for commands. Holds an `Arc`, because some operations outlive the command.
 pub(crate) struct ReplicationHandle(pub(crate) Arc<Node>);
@@ -23,9 +29,16 @@ impl Replication for ReplicationHandle {
 
     fn refuses_writes(&self) -> Option<&'static str> {
         if self.is_read_only() {
-            Some(READ_ONLY)
+            Some(match self.0.is_removed() {
+                true => WRITE_REMOVED,
+                false if self.0.is_witness() => WRITE_WITNESS,
+                false if self.0.lacks_leader() => NO_LEADER,
+                false => READ_ONLY,
+            })
         } else if self.0.lacks_replicas.load(SeqCst) {
             Some(TOO_FEW_REPLICAS)
+        } else if self.0.lacks_commits.load(SeqCst) {
+            Some(NOT_COMMITTED)
         } else {
             None
         }
@@ -35,9 +48,47 @@ impl Replication for ReplicationHandle {
         self.0.is_stale()
     }
 
+    fn refuses_reads(&self) -> Option<&'static str> {
+        if self.0.is_witness() && !self.0.is_removed() {
+            return Some(READ_WITNESS);
+        }
+        let is_stale = self.is_stale();
+        if !is_stale && (!self.0.lacks_leader() || self.0.shows_old_data()) {
+            return None;
+        }
+        Some(match self.0.votes() {
+            None => MASTER_DOWN,
+            Some(_) if self.0.is_removed() => READ_REMOVED,
+            Some(_) if is_stale => NOT_KNOWN_COMMITTED,
+            Some(_) => NO_LEADER,
+        })
+    }
+
+    fn lacks_majority(&self) -> bool {
+        self.0.lacks_leader() || !self.0.has_lease()
+    }
+
+    fn is_in_group(&self) -> bool {
+        self.0.votes().is_some()
+    }
+
+    fn may_answer(&self) -> bool {
+        self.0.may_answer()
+    }
+
+    fn drops_replies(&self) -> bool {
+        self.0.drops_replies()
+    }
+
     fn role(&self) -> Role {
         let node = &self.0;
         match node.leader_address() {
+            // A member of a group that knows no leader.
+            None if node.is_replica() => Role::Replica {
+                leader: Address { host: String::new(), port: 0 },
+                link: Link::Connect,
+                applied: node.following().map_or(Lsn::ZERO, |following| following.applied()),
+            },
             None => Role::Leader {
                 end: node.durable_lsn(),
                 replicas: node.leader.replicas().into_iter().map(Into::into).collect(),
@@ -55,18 +106,27 @@ impl Replication for ReplicationHandle {
 
     fn follow(&self, leader: Address) -> Result<Followed, String> {
         let node = &self.0;
+        if node.votes().is_some() {
+            return Err(OF_GROUP.into());
+        }
         if node.own.get().is_some_and(|own| own.include(&leader)) {
             return Err(format!("ERR {leader} is this server itself"));
         }
-        let (follow, remembered) = node.change_role(|role| {
+        // No hand-over begins until the role has changed.
+        let handover = node.handover.lock();
+        if handover.is_some() {
+            return Err(NOT_WHILE_HANDING_OVER.into());
+        }
+        let follow = node.change_role(|role| {
             let follow = role.follow(leader.clone());
             (follow, follow != Follow::Already)
         });
+        drop(handover);
+        let follow = follow.map_err(|error| format!("ERR {error}"))?;
         if follow == Follow::Already {
             return Ok(Followed::Already);
         }
         tracing::info!(target: "replication", %leader, "this server is to follow another");
-        remembered.map_err(|error| format!("ERR {error}"))?;
         match node.following() {
             Some(following) if follow == Follow::Reconnect => following.reconnect(),
             _ => node.request_restart(),
@@ -76,6 +136,9 @@ impl Replication for ReplicationHandle {
 
     fn lead(&self, responder: Responder) {
         let node = self.0.clone();
+        if node.votes().is_some() {
+            return responder.keep(Err(OF_GROUP.into()));
+        }
         let run = move || {
             let led = node.promote();
             if let Err(reason) = &led {

@@ -29,12 +29,13 @@ use lsn::Lsn;
 use parking_lot::Mutex;
 use replication::{
     Acked, HEARTBEAT_MS, Leading, LogHistory, Moment, Outgoing, Relay, RelayError, RelayOptions, RelayTurn,
-    ReplicaId, SILENCE_MS, Session, Tail,
+    SILENCE_MS, Session, Tail,
     join::{Claim, Decision},
 };
 use storage::{Log, Pin};
 
-use super::Node;
+use super::{Node, failover};
+use crate::repeated::Repeated;
 
 /// The most replicas served at a time.
 const REPLICAS_MAX: usize = 64;
@@ -55,17 +56,20 @@ pub(super) struct Leader {
     /// Keeps the log that replicas need.
     pin: Mutex<Option<Pin>>,
     stopping: AtomicBool,
+    /// Reasons for which replicas left or were refused, as they were logged.
+    logged: Mutex<Repeated>,
 }
 
 struct Connected {
     session: Session,
-    id: ReplicaId,
+    claim: Claim,
     address: Address,
     socket: TcpStream,
 }
 
 /// A replica as INFO shows it.
 pub(crate) struct ReplicaFigures {
+    pub(crate) claim: Claim,
     pub(crate) address: Address,
     pub(crate) acked: Acked,
 }
@@ -77,6 +81,7 @@ impl Leader {
             connected: Mutex::default(),
             pin: Mutex::default(),
             stopping: false.into(),
+            logged: Mutex::default(),
         }
     }
 
@@ -108,24 +113,26 @@ impl Leader {
     pub(super) fn replicas(&self) -> Vec<ReplicaFigures> {
         let (connected, leading) = (self.connected.lock(), self.leading.lock());
         let figures = |connected: &Connected| {
-            let (_, acked) = leading.acks().replicas().find(|(id, _)| *id == connected.id)?;
-            Some(ReplicaFigures { address: connected.address.clone(), acked: *acked })
+            let (_, acked) = leading.acks().replicas().find(|(id, _)| *id == connected.claim.replica)?;
+            let (claim, address) = (connected.claim, connected.address.clone());
+            Some(ReplicaFigures { claim, address, acked: *acked })
         };
         connected.iter().filter_map(figures).collect()
     }
 
     /// Registers a replica; closes an older connection of the same replica. `None` if [`REPLICAS_MAX`] others
     /// are connected.
-    fn join(&self, id: ReplicaId, acked: Acked, address: &Address, socket: TcpStream) -> Option<Session> {
+    fn join(&self, claim: Claim, acked: Acked, address: &Address, socket: TcpStream) -> Option<Session> {
+        let id = claim.replica;
         let mut connected = self.connected.lock();
-        if let Some(older) = connected.iter().position(|other| other.id == id) {
+        if let Some(older) = connected.iter().position(|other| other.claim.replica == id) {
             let _ = connected.swap_remove(older).socket.shutdown(Shutdown::Both);
         }
         if connected.len() >= REPLICAS_MAX {
             return None;
         }
         let session = self.leading.lock().join(id, acked);
-        connected.push(Connected { session, id, address: address.clone(), socket });
+        connected.push(Connected { session, claim, address: address.clone(), socket });
         Some(session)
     }
 
@@ -139,6 +146,11 @@ impl Leader {
         let connected = self.connected.lock();
         connected.iter().for_each(|replica| _ = replica.socket.shutdown(Shutdown::Both));
         connected.len()
+    }
+
+    /// Whether what happened to a replica is to be logged, and how often it was not.
+    fn news(&self, node: &Node, replica: &str, reason: &str) -> Option<u64> {
+        self.logged.lock().note(&format!("{replica} {reason}"), node.now_ms())
     }
 
     /// Accepts no more replicas and disconnects the present ones.
@@ -168,9 +180,11 @@ pub(super) fn serve(node: &Arc<Node>, socket: TcpStream, words: &[Vec<u8>]) {
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     let (claim, node) = (Claim::parse(&words), node.clone());
     let run = move || {
-        let peer = socket.peer_addr().map_or("?".into(), |peer| peer.to_string());
-        if let Err(reason) = join(&node, socket, claim) {
-            tracing::warn!(target: "replication", replica = peer, reason, "a replica has left");
+        let peer = socket.peer_addr().map_or("?".into(), |peer| shown_host(peer.ip()));
+        if let Err(reason) = join(&node, socket, claim)
+            && let Some(unlogged) = node.leader.news(&node, &peer, &reason)
+        {
+            tracing::warn!(target: "replication", replica = peer, reason, unlogged, "a replica has left");
         }
         // In any case, retain the log for a while, in case the replica reconnects.
         if let Some(claim) = claim {
@@ -205,11 +219,19 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
     let decision = node.leader.leading.lock().decide(&claim, log, &LogHistory(log));
     let decision = decision.map_err(|error| error.to_string())?;
     let line = decision.line(log.epoch(), node.http_port());
+    failover::note_claim(node, &claim, &decision);
     let at = match decision {
         Decision::Resume(at) => at,
         Decision::Probe => {
             tracing::info!(target: "replication", end = %claim.mark.end, "the log of a replica has diverged from ours");
             return say(line);
+        }
+        Decision::Full(reason) if node.is_witness() => {
+            node.leader.leading.lock().forget(claim.replica);
+            tracing::info!(target: "replication", %reason, "a replica needs a copy of the data, which a witness does not have");
+            return say(format!(
+                "-ERR a witness leads, and has no data to copy ({reason}): wait for another member that has data"
+            ));
         }
         Decision::Full(reason) => {
             tracing::info!(target: "replication", %reason, "a replica copies everything");
@@ -217,7 +239,10 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
             return say(line);
         }
         Decision::Refuse(reason) => {
-            tracing::warn!(target: "replication", %reason, "refused a replica");
+            let (replica, reason) = (shown_host(peer.ip()), reason.to_string());
+            if let Some(unlogged) = node.leader.news(node, &replica, &reason) {
+                tracing::warn!(target: "replication", replica, reason, unlogged, "refused a replica");
+            }
             return say(line);
         }
         Decision::Fenced { epoch } => {
@@ -229,7 +254,7 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
     let address = Address { host: node.peer_host(peer.ip()), port: claim.port };
     let relay = Mutex::new(Relay::new(node.relay_options(), epoch, at, node.now_ms()));
     let acked = relay.lock().acked();
-    let Some(session) = node.leader.join(claim.replica, acked, &address, own_socket) else {
+    let Some(session) = node.leader.join(claim, acked, &address, own_socket) else {
         node.leader.leading.lock().forget(claim.replica);
         return say(format!("-ERR {REPLICAS_MAX} replicas are connected, and no more are taken"));
     };
@@ -390,6 +415,11 @@ pub(super) fn shown_host(ip: IpAddr) -> String {
 mod tests {
     use std::net::TcpListener;
 
+    use replication::{
+        ReplicaId,
+        join::{Mark, PROTOCOL_VERSION},
+    };
+
     use super::*;
 
     #[test]
@@ -400,7 +430,16 @@ mod tests {
             let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let acked = Acked { flushed: Lsn::ZERO, applied: Lsn::ZERO, as_of_ms: 0, heard_ms: 0 };
             let address = Address { host: "here".into(), port: 1 };
-            leader.join(ReplicaId::new([number as u8; 16]), acked, &address, socket)
+            let claim = Claim {
+                version: PROTOCOL_VERSION,
+                log_id: [0; 16],
+                epoch: 1,
+                mark: Mark { end: Lsn::ZERO, chain: 0 },
+                port: 1,
+                replica: ReplicaId::new([number as u8; 16]),
+                process: None,
+            };
+            leader.join(claim, acked, &address, socket)
         };
         let sessions: Vec<Session> = (0..REPLICAS_MAX).map(|number| join(number).unwrap()).collect();
         assert_eq!(join(REPLICAS_MAX), None);

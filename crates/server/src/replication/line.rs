@@ -21,19 +21,32 @@ const LINE_BYTES_MAX: usize = 1024;
 ///
 /// # Errors
 /// Messages for the log; the error of `begun`.
-pub(super) fn connect(
+pub(crate) fn connect(
+    address: &Address,
+    password: &str,
+    begun: impl FnMut(TcpStream) -> Result<(), String>,
+) -> Result<TcpStream, String> {
+    connect_within(ANSWER_TIMEOUT, address, password, begun)
+}
+
+/// As [`connect`]; every answer on this connection must come within `timeout`.
+///
+/// # Errors
+/// As [`connect`].
+pub(crate) fn connect_within(
+    timeout: Duration,
     address: &Address,
     password: &str,
     mut begun: impl FnMut(TcpStream) -> Result<(), String>,
 ) -> Result<TcpStream, String> {
     let resolved = (address.host.as_str(), address.port).to_socket_addrs();
     let resolved = resolved.map_err(|error| format!("cannot find {address}: {error}"))?;
-    let mut failed = format!("'{address}' is no address");
+    let mut failed = format!("'{address}' is not an address");
     for candidate in resolved {
         let (socket, handle) =
-            prepare(candidate).map_err(|error| format!("cannot make a socket: {error}"))?;
+            prepare(candidate, timeout).map_err(|error| format!("cannot make a socket: {error}"))?;
         begun(handle)?;
-        match socket.connect_timeout(&candidate.into(), CONNECT_TIMEOUT) {
+        match socket.connect_timeout(&candidate.into(), timeout.min(CONNECT_TIMEOUT)) {
             Ok(()) => {
                 let mut stream = socket.into();
                 if !password.is_empty() {
@@ -44,18 +57,18 @@ pub(super) fn connect(
                 }
                 return Ok(stream);
             }
-            Err(error) => failed = format!("cannot connect to {address}: {error}"),
+            Err(error) => failed = format!("cannot connect to {address}: {}", reason_of(&error)),
         }
     }
     Err(failed)
 }
 
 /// An unconnected socket, and a second handle of it.
-fn prepare(candidate: SocketAddr) -> io::Result<(Socket, TcpStream)> {
+fn prepare(candidate: SocketAddr, timeout: Duration) -> io::Result<(Socket, TcpStream)> {
     let socket = Socket::new(Domain::for_address(candidate), Type::STREAM, None)?;
     socket.set_tcp_nodelay(true)?;
-    socket.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-    socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    socket.set_write_timeout(Some(timeout))?;
+    socket.set_read_timeout(Some(timeout))?;
     let handle = socket.try_clone()?.into();
     Ok((socket, handle))
 }
@@ -64,10 +77,10 @@ fn prepare(candidate: SocketAddr) -> io::Result<(Socket, TcpStream)> {
 ///
 /// # Errors
 /// Messages for the log.
-pub(super) fn ask(stream: &mut TcpStream, words: &[String]) -> Result<String, String> {
+pub(crate) fn ask(stream: &mut TcpStream, words: &[String]) -> Result<String, String> {
     let mut request = Vec::new();
     wire::request::encode(words, &mut request);
-    stream.write_all(&request).map_err(|error| format!("cannot send: {error}"))?;
+    stream.write_all(&request).map_err(|error| format!("cannot send: {}", reason_of(&error)))?;
     // Byte by byte: bytes after the line belong to the caller.
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {
@@ -76,7 +89,7 @@ pub(super) fn ask(stream: &mut TcpStream, words: &[String]) -> Result<String, St
             Ok(0) => return Err("the connection was closed before an answer came".into()),
             Ok(_) => line.push(byte[0]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(format!("no answer: {error}")),
+            Err(error) => return Err(format!("no answer: {}", reason_of(&error))),
         }
         if line.len() > LINE_BYTES_MAX {
             return Err("the other end is not a Sheaf server".into());
@@ -84,6 +97,15 @@ pub(super) fn ask(stream: &mut TcpStream, words: &[String]) -> Result<String, St
     }
     line.truncate(line.len() - 2);
     Ok(String::from_utf8_lossy(&line).into_owned())
+}
+
+/// The reason of an error of a socket with a timeout, in words: the OS calls a timeout a resource that is
+/// temporarily unavailable.
+pub(crate) fn reason_of(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it timed out".into(),
+        _ => error.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -125,6 +147,14 @@ mod tests {
         }
         let error = attempt.join().expect("no panic").expect_err("nobody answers");
         assert!(!error.contains("timed out"), "{error}");
+    }
+
+    #[test]
+    fn a_timeout_is_called_one() {
+        let timed_out = io::Error::from_raw_os_error(11);
+        assert_eq!(timed_out.kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(reason_of(&timed_out), "it timed out");
+        assert_eq!(reason_of(&io::ErrorKind::BrokenPipe.into()), "broken pipe");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use replication::{Led, Promotion, promote};
 use storage::{Log, Mirror};
 
 use super::{
-    Node,
+    NOT_WHILE_HANDING_OVER, Node,
     follower::{Following, Threads},
     full_copy,
 };
@@ -22,6 +22,9 @@ impl Node {
     pub(super) fn promote(&self) -> Result<Led, String> {
         let _one_at_a_time = self.promotion.lock();
         let log = self.log().ok_or("ERR this server is starting")?;
+        if self.handover.lock().is_some() {
+            return Err(NOT_WHILE_HANDING_OVER.into());
+        }
         if !self.is_read_only.load(SeqCst) {
             return Ok(Led::Now);
         }
@@ -32,7 +35,7 @@ impl Node {
         if taken.is_none() && log.is_mirror() {
             return Err("ERR an earlier promotion of this server has failed: restart it and try again".into());
         }
-        if promote(&mut Promoting { node: self, log, taken, applier: None, mirror: None })?
+        if promote(&mut Promoting { node: self, log, taken, epoch: None, applier: None, mirror: None })?
             == Led::AfterRestart
         {
             self.is_restarting.store(true, SeqCst);
@@ -44,11 +47,53 @@ impl Node {
         self.ask_for_acks(log, true);
         // From here on, acknowledgements of replicas determine the commit position.
         *self.following.lock() = None;
-        let _ = self.change_role(|role| (role.open(), false));
+        self.change_role_here(|role| role.open());
         if let Err(error) = full_copy::discard(&RealDisk as &dyn Disk, &self.dir) {
             tracing::warn!(target: "replication", %error, "cannot remove the copy of a leader's data");
         }
         Ok(Led::Now)
+    }
+}
+
+impl Node {
+    /// Leads the group in `term`, to which its votes have elected this server.
+    ///
+    /// # Errors
+    /// If it cannot lead, or another member leads by now. Then it must restart.
+    pub(crate) fn lead_in_group(&self, term: u64) -> Result<(), String> {
+        let _one_at_a_time = self.promotion.lock();
+        let (log, votes) = (self.log().ok_or("this server is starting")?, self.votes().ok_or("no group")?);
+        let taken = {
+            let mut following = self.following.lock();
+            following.as_mut().and_then(|(following, threads)| Some((following.clone(), threads.take()?)))
+        };
+        if taken.is_none() {
+            return Err("an earlier promotion of this server has failed".into());
+        }
+        let epoch = u32::try_from(term).map_err(|_| "no epoch is left")?;
+        promote(&mut Promoting { node: self, log, taken, epoch: Some(epoch), applier: None, mirror: None })?;
+        if let Some(act) = self.before_leading.get() {
+            act();
+        }
+        // Until a batch of this term is committed, nothing is.
+        log.set_acked(Lsn::ZERO);
+        self.has_led.store(true, SeqCst);
+        log.mark_epoch().map_err(Promoting::failed)?;
+        *self.following.lock() = None;
+        // A witness has nothing to show, and takes no writes.
+        let open = || {
+            if !votes.is_witness() {
+                self.change_role_here(|role| role.open())
+            }
+        };
+        if !votes.open(term, open) {
+            return Err("another member leads by now".into());
+        }
+        self.acked();
+        if let Err(error) = full_copy::discard(&RealDisk as &dyn Disk, &self.dir) {
+            tracing::warn!(target: "replication", %error, "cannot remove the copy of a leader's data");
+        }
+        Ok(())
     }
 }
 
@@ -58,6 +103,8 @@ struct Promoting<'n> {
     log: &'n Log,
     /// The link and the applier; `None` for a server that was fenced.
     taken: Option<(Arc<Following>, Threads)>,
+    /// The epoch that votes have given to this server; `None`: the next one.
+    epoch: Option<u32>,
     /// The applier of received batches.
     applier: Option<(Arc<Following>, JoinHandle<()>)>,
     /// The right to append.
@@ -101,18 +148,21 @@ impl Promotion for Promoting<'_> {
 
     fn begin_epoch(&mut self) -> Result<(), String> {
         let Some(mirror) = &self.mirror else { return Ok(()) };
-        let epoch = mirror.promote().map_err(Self::failed)?;
+        let epoch = match self.epoch {
+            Some(epoch) => mirror.promote_in(epoch).map(|()| epoch),
+            None => mirror.promote(),
+        };
+        let epoch = epoch.map_err(Self::failed)?;
         tracing::info!(target: "replication", epoch, at = %mirror.position(), "this server leads now");
         Ok(())
     }
 
     fn stop_following(&mut self) -> Result<u32, String> {
-        let (fenced_by, remembered) = self.node.change_role(|role| (role.lead(), true));
-        remembered.map(|()| fenced_by).map_err(|error| format!("ERR {error}"))
+        self.node.change_role(|role| (role.lead(), true)).map_err(|error| format!("ERR {error}"))
     }
 
     fn outbid(&mut self, epoch: u32) -> Result<(), String> {
-        // Until the restart, the other leader fences nobody.
+        // Once this has succeeded, the other leader no longer fences this server: it restarts.
         self.log.outbid_epoch(epoch).map_err(Self::failed)
     }
 }

@@ -14,24 +14,44 @@ use super::Node;
 impl Node {
     /// Whether this incarnation runs as a replica.
     pub(crate) fn is_replica(&self) -> bool {
-        self.role.lock().leader().is_some()
+        self.role.lock().is_replica()
     }
 
-    /// Changes the role; persists it if the second value that `change` returns is true.
+    /// Changes the role. If the second value that `change` returns is true, the change is persisted first.
+    ///
+    /// # Errors
+    /// If it cannot be persisted: the role is as before.
     pub(super) fn change_role<T>(
         &self,
         change: impl FnOnce(&mut NodeRole<Address>) -> (T, bool),
-    ) -> (T, Result<(), String>) {
+    ) -> Result<T, String> {
         let mut role = self.role.lock();
-        let (outcome, is_news) = change(&mut role);
+        let mut changed = role.clone();
+        let (outcome, is_news) = change(&mut changed);
+        if is_news {
+            self.remember(&changed)?;
+        }
+        *role = changed;
         self.is_read_only.store(role.is_read_only(), SeqCst);
         self.unconfirmed.store(role.unconfirmed().get(), SeqCst);
-        let remembered = if is_news { self.remember(&role) } else { Ok(()) };
-        (outcome, remembered)
+        Ok(outcome)
     }
 
-    pub(super) fn set_read_only(&self, is_read_only: bool) {
-        let _ = self.change_role(|role| (role.set_read_only(is_read_only), false));
+    /// Changes the part of the role that does not outlive this incarnation.
+    pub(super) fn change_role_here<T>(&self, change: impl FnOnce(&mut NodeRole<Address>) -> T) -> T {
+        self.change_role(|role| (change(role), false)).expect("nothing is persisted")
+    }
+
+    /// Says so if a command has given this server another role than the setting `replica-of`, which it was
+    /// started with.
+    pub(crate) fn report_overridden_setting(&self) {
+        let Some(named) = self.standing.lock().overridden() else { return };
+        let follows = self.leader_address();
+        tracing::warn!(
+            target: "replication", replica_of = %named, follows = follows.as_ref().map(tracing::field::display),
+            "this server was promoted, or told to follow another one, since replica-of was set, and keeps that role: start it \
+             without replica-of. To have it follow that server after all: REPLICAOF {} {}", named.host, named.port
+        );
     }
 
     pub(super) fn unconfirmed(&self) -> Lsn {
@@ -44,12 +64,14 @@ impl Node {
 
     /// Processes the commit position of the leader. Returns whether all data may be shown.
     pub(super) fn confirm(&self, committed: Lsn) -> Result<bool, String> {
-        let (confirmed, remembered) = self.change_role(|role| role.confirm(committed));
+        let confirmed = self.change_role(|role| role.confirm(committed))?;
         if confirmed == Confirmed::Now {
-            tracing::info!(target: "replication", %committed, "the leader has committed all of the log here: its data is shown");
+            if !self.is_witness() {
+                tracing::info!(target: "replication", %committed, "the leader has committed all of the log here: its data is shown");
+            }
             self.settle_waits();
         }
-        remembered.map(|()| confirmed != Confirmed::NotYet)
+        Ok(confirmed != Confirmed::NotYet)
     }
 
     pub(super) fn leader_address(&self) -> Option<Address> {
@@ -59,10 +81,19 @@ impl Node {
     /// Persists an epoch before anything in it is acknowledged.
     pub(super) fn saw_epoch(&self, log: &Log, epoch: u32) -> Result<(), String> {
         log.note_epoch(epoch).map_err(|error| error.to_string())?;
-        self.change_role(|role| ((), role.saw_epoch(epoch))).1
+        self.change_role(|role| ((), role.saw_epoch(epoch)))
     }
 
-    pub(super) fn remember(&self, role: &NodeRole<Address>) -> Result<(), String> {
+    /// The log here is about to be replaced by that of another group, whose leader would be fenced by an
+    /// epoch of this one.
+    ///
+    /// # Errors
+    /// If `replication.json` cannot be written.
+    pub(crate) fn forget_epochs(&self) -> Result<(), String> {
+        self.change_role(|role| ((), role.forget_epochs()))
+    }
+
+    fn remember(&self, role: &NodeRole<Address>) -> Result<(), String> {
         let mut standing = self.standing.lock();
         standing.remember(role.remembered());
         standing
@@ -75,11 +106,16 @@ impl Node {
         if self.is_restarting() {
             return;
         }
-        let (led, remembered) = self.change_role(|role| {
-            let led = role.fence(epoch);
-            (led, led)
-        });
-        if !led {
+        let fence = |role: &mut NodeRole<Address>| {
+            let is_news = role.fence(epoch);
+            (is_news, is_news)
+        };
+        let (is_news, unsaved) = match self.change_role(fence) {
+            Ok(is_news) => (is_news, None),
+            // Fenced all the same, as long as this process lives.
+            Err(error) => (self.change_role_here(|role| role.fence(epoch)), Some(error)),
+        };
+        if !is_news {
             return;
         }
         tracing::error!(
@@ -87,8 +123,11 @@ impl Node {
             "another server leads in a higher epoch: this one refuses writes and reads from now on. Have it follow the \
              other (REPLICAOF host port), or lead after all (REPLICAOF NO ONE)"
         );
-        if let Err(error) = remembered {
-            tracing::error!(target: "replication", error, "a restart will have forgotten that");
+        if let Some(error) = unsaved {
+            tracing::error!(
+                target: "replication", error,
+                "cannot save that another server leads: after a restart this server takes writes again"
+            );
         }
     }
 }

@@ -2,7 +2,8 @@
 //! server (WAITLSN).
 //!
 //! It holds the deferred replies until they can be answered or time out. At most one per client, so
-//! `maxclients` bounds them. It does not track positions; the caller passes a function that looks them up.
+//! `maxclients` bounds them, and their timers end with them. It does not track positions; the caller passes a
+//! function that looks them up.
 
 use std::{
     sync::{
@@ -15,6 +16,7 @@ use std::{
 use engine::{Responder, replication::Wanted};
 use lsn::Lsn;
 use parking_lot::Mutex;
+use tokio::task::AbortHandle;
 
 use super::Node;
 
@@ -36,13 +38,22 @@ pub(super) struct WaitState {
 struct Waiting {
     number: u64,
     awaited: Awaited,
-    responder: Responder,
+    responder: Option<Responder>,
+    timer: Option<AbortHandle>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(timer) = &self.timer {
+            timer.abort();
+        }
+    }
 }
 
 /// The waiting clients.
 #[derive(Default)]
 pub(super) struct Waits {
-    /// The number of waits, so that threads that advance positions take no lock while nobody waits.
+    /// The number of waits, so that threads that advance positions take no lock while there are none.
     count: AtomicUsize,
     waiting: Mutex<(u64, Vec<Waiting>)>,
 }
@@ -57,16 +68,26 @@ impl Waits {
     pub(super) fn add(&self, awaited: Awaited, responder: Responder) -> u64 {
         let (next, waiting) = &mut *self.waiting.lock();
         *next += 1;
-        waiting.push(Waiting { number: *next, awaited, responder });
+        waiting.push(Waiting { number: *next, awaited, responder: Some(responder), timer: None });
         self.count.store(waiting.len(), SeqCst);
         *next
+    }
+
+    /// Sets the timer that ends a wait; it is stopped if the wait has ended already.
+    fn set_timer(&self, number: u64, timer: AbortHandle) {
+        let (_, waiting) = &mut *self.waiting.lock();
+        match waiting.iter_mut().find(|one| one.number == number) {
+            Some(one) => one.timer = Some(timer),
+            None => timer.abort(),
+        }
     }
 
     /// Answers the waits whose condition is met, and drops those of disconnected clients.
     pub(super) fn settle(&self, look: impl Fn(&Awaited) -> WaitState) {
         self.take(|waiting| {
             let found = look(&waiting.awaited);
-            (found.is_enough || waiting.responder.is_void()).then_some(found)
+            let is_gone = waiting.responder.as_ref().is_none_or(Responder::is_void);
+            (found.is_enough || is_gone).then_some(found)
         });
     }
 
@@ -88,8 +109,9 @@ impl Waits {
             }
             self.count.store(waiting.len(), SeqCst);
         }
-        for (Waiting { awaited, responder, .. }, found) in taken {
-            responder.answer(|reply| match awaited {
+        for (mut waiting, found) in taken {
+            let Some(responder) = waiting.responder.take() else { continue };
+            responder.answer(|reply| match waiting.awaited {
                 Awaited::Shown(_) => reply.integer(found.is_enough.into()),
                 Awaited::Flushed(Wanted { local: false, .. }) => reply.integer(found.replicas as i64),
                 Awaited::Flushed(_) => {
@@ -127,9 +149,10 @@ impl Node {
         self.settle_waits();
         let (Some(timeout_ms), Some(runtime)) = (timeout_ms, self.runtime.get()) else { return };
         let node = self.clone();
-        runtime.spawn(async move {
+        let timer = runtime.spawn(async move {
             tokio::time::sleep(Duration::from_millis(timeout_ms)).await;
             node.waits.expire(number, |awaited| node.look(awaited));
         });
+        self.waits.set_timer(number, timer.abort_handle());
     }
 }

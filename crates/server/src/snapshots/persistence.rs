@@ -46,4 +46,11 @@ impl engine::Persistence for Persistence {
     fn flushing_all(&self, record: Lsn, dead_before: Lsn) {
         self.dead_log.flushing_all(record, dead_before);
     }
+
+    fn make_room_for(&self, bytes: u64) -> Result<(), String> {
+        match self.snapshots.sources.log.get() {
+            Some(log) if !log.make_room_for(bytes) => Err(log.no_room_reason()),
+            _ => Ok(()),
+        }
+    }
 }

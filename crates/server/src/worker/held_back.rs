@@ -13,7 +13,6 @@ use std::{
     rc::Rc,
 };
 
-use engine::Notice;
 use pubsub::{Backpressure, SubscriberId};
 
 use super::Worker;
@@ -47,15 +46,6 @@ impl HeldBack {
 }
 
 impl Worker {
-    /// Called after a round, with its notices: the reason for its connection to wait, if any.
-    pub(super) fn backpressure_of(&self, notices: &[Notice]) -> Option<Backpressure> {
-        let mut executor = self.executor.borrow_mut();
-        if !notices.is_empty() && executor.channels().may_hold_back() {
-            notices.iter().for_each(|notice| executor.check_backpressure(notice));
-        }
-        executor.channels().take_backpressure()
-    }
-
     /// Holds the connection's next command back; the connection is resumed when the reason no longer holds.
     pub(crate) fn hold_back(&self, connection: &Rc<Connection>, reason: Backpressure) {
         let until_us = if reason.is_of_subscribers() { self.now_us() + HELD_BACK_US_MAX } else { u64::MAX };

@@ -24,6 +24,8 @@ const TOGETHER_MAX: usize = 16;
 #[derive(Default)]
 pub(super) struct Replied {
     connections: RefCell<Vec<Rc<Connection>>>,
+    /// Clients whose replies wait for the lease of this leader; perhaps more than once.
+    withheld: RefCell<Vec<u64>>,
     /// Unix time at the start of the last round.
     now_ms: Cell<u64>,
 }
@@ -47,6 +49,33 @@ impl Worker {
         let now_ms = self.parts.clock.unix_ms();
         if self.replied.now_ms.replace(now_ms) != now_ms {
             self.send_replies();
+        }
+    }
+
+    /// Whether replies may leave now: in a group, only within the lease of this leader.
+    #[inline]
+    pub(crate) fn may_answer(&self) -> bool {
+        self.parts.node.may_answer()
+    }
+
+    /// Keeps the replies of a connection until the lease is renewed.
+    pub(crate) fn withhold(&self, connection: &Connection) {
+        self.replied.withheld.borrow_mut().push(connection.client().id());
+    }
+
+    /// Sends the replies that were withheld, if they may leave by now.
+    pub(super) fn send_withheld(&self) {
+        if self.replied.withheld.borrow().is_empty() || !self.may_answer() {
+            return;
+        }
+        let mut withheld = self.replied.withheld.take();
+        withheld.sort_unstable();
+        withheld.dedup();
+        for id in withheld {
+            let connection = self.connections.borrow().get(&id).cloned();
+            if let Some(connection) = connection {
+                connection.send();
+            }
         }
     }
 

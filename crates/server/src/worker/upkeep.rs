@@ -1,20 +1,56 @@
-//! Periodic checks of a worker: idle clients, clients that receive too slowly, and unused memory.
+//! What a worker does by the clock: expiry, deadlines of blocked commands, idle clients, clients that receive
+//! too slowly, and unused memory.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, rc::Rc, time::Duration};
 
 use engine::clients::ClientKind;
+use keyspace::{SLOT_COUNT, SlotId};
 
 use super::Worker;
 use crate::connection::{Connection, UNSENT_BYTES_MAX};
 
+/// Period of active expiry and of the other checks.
+const PERIOD: Duration = Duration::from_millis(100);
 /// Period of the check of unsent bytes.
 const LIMITS_PERIOD_MS: u64 = 1000;
 /// With fewer ended subscriptions, giving memory back is not worth its milliseconds per gigabyte.
 const SUBSCRIPTIONS_ENDED_MIN: usize = 1 << 16;
 
 impl Worker {
+    /// Expiry of this worker's share of the slots, and the checks.
+    pub(super) async fn upkeep_loop(self: Rc<Self>, index: usize, workers: usize) {
+        let share = |worker: usize| SlotId::new((SLOT_COUNT * worker / workers) as u16);
+        let from = share(index).unwrap_or(SlotId::FIRST);
+        let to = SlotId::new((SLOT_COUNT * (index + 1) / workers - 1) as u16).unwrap_or(SlotId::LAST);
+        let mut timer = tokio::time::interval(PERIOD);
+        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            timer.tick().await;
+            self.expire(from, to);
+            if index == 0 {
+                self.evict_excess().await;
+            }
+            self.close_idle();
+            self.enforce_limits();
+            self.end_overlong_waits();
+            self.send_withheld();
+            self.refuse_overdue();
+        }
+    }
+
+    /// Ends blocked commands at their deadlines.
+    pub(super) async fn timeout_loop(self: Rc<Self>) {
+        loop {
+            let client_id = self.timeouts.next().await;
+            let connection = self.connections.borrow().get(&client_id).cloned();
+            if let Some(connection) = connection {
+                connection.time_out();
+            }
+        }
+    }
+
     /// Closes connections without a request for longer than the setting `timeout`.
-    pub(super) fn close_idle(&self) {
+    fn close_idle(&self) {
         let timeout_seconds = self.parts.config.hot().idle_timeout_seconds();
         if timeout_seconds == 0 {
             return;
@@ -31,7 +67,7 @@ impl Worker {
     }
 
     /// Disconnects clients that receive too slowly.
-    pub(super) fn enforce_limits(&self) {
+    fn enforce_limits(&self) {
         let now_ms = self.host.monotonic_us() / 1000;
         if now_ms < self.limits_due_ms.get() {
             return;

@@ -94,6 +94,19 @@ fn with_one_it_is_written_when_that_is_asked_for() {
 }
 
 #[test]
+fn a_removed_one_is_not_made_anew() {
+    let place = Place::new("removed");
+    let config = place.file("sheaf.toml", "requirepass = \"pass\"\n");
+    let (mut settings, mut lasting) = Lasting::load(Some(config.clone()), place.given(&[])).unwrap();
+    fs::remove_file(&config).unwrap();
+    let gone = format!("{} no longer exists", config.display());
+    assert_eq!(lasting.rewrite(&settings), Err(format!("ERR Rewriting config file: {gone}")));
+    settings.set("cors", "yes").unwrap();
+    assert_eq!(lasting.keep_one(&settings, Key::Cors, false), Err(gone));
+    assert!(!config.exists());
+}
+
+#[test]
 fn only_what_has_changed_in_the_file_is_taken_when_it_is_read_again() {
     let place = Place::new("again");
     let config = place.file("sheaf.toml", "timeout = 2\nmaxmemory = 1\nmaxclients = 5\nport = 1\n");

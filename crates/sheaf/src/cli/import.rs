@@ -60,11 +60,9 @@ pub(super) fn command() -> Command {
             flag("skip-unsupported", "Leave out data that Sheaf does not support, and count it")
                 .requires("into"),
         )
-        .arg(
-            named("spool", "DIR")
-                .requires("from")
-                .help("Directory for the source's RDB file meanwhile [default: that for temporary files]"),
-        )
+        .arg(named("spool", "DIR").requires("from").help(
+            "Directory for the source's RDB file during the copy [default: the system's temporary directory]",
+        ))
         .after_help(AFTER_HELP)
 }
 
@@ -73,13 +71,13 @@ const OF_A_SERVER: [&str; 7] =
     ["from", "from-password-file", "into", "password-file", "flush", "skip-unsupported", "spool"];
 
 const AFTER_HELP: &str = "\
-Of a file, into the directory of a stopped server. The file (Redis RDB versions 1 to 12, Valkey 80) is read twice: it is \
+From a file, into the directory of a stopped server. The file (Redis RDB versions 1 to 12, Valkey 80) is read twice: it is \
 verified whole, to its checksum, before anything is written. Keys keep their types, streams with their groups among \
 them, databases, expiry and the expiry of hash fields, and libraries of functions are copied; expired keys are left out. \
 Data of modules, and libraries that cannot be loaded here, are left out and counted; a value of a module is refused. A directory with keys needs one of the two flags. If the import is interrupted, the directory is not \
 served before the same command has been run again to its end.
 
-Of a running server (--from). It is copied as a replica would: its RDB file first, verified whole, then, with --into, \
+From a running server (--from). It is copied as a replica would: its RDB file first, verified whole, then, with --into, \
 every write to it. When the command prints \"in sync\": stop the writers of the source, press Ctrl-C, point the clients at \
 Sheaf. Ctrl-C waits for the writes that the source has by then and prints the offset at which the copy ends. After a broken \
 connection to the source, the copy resumes. Until Ctrl-C no other client should write to the Sheaf server. Without --into, \

@@ -22,9 +22,9 @@ const PIECE_BYTES: usize = 96 << 10;
 const SILENCE_MS: u64 = 10_000;
 
 /// A full copy in progress.
-pub(super) struct Copying {
-    /// The leader, and the number of its life, in which it keeps the files.
-    pub(super) leader: (NodeId, u64),
+pub(crate) struct Copying {
+    /// The leader, and the number of its incarnation, which keeps the files.
+    pub(crate) leader: (NodeId, u64),
     plan: CopyPlan,
     from: (Arc<SimDisk>, PathBuf),
     into: PathBuf,
@@ -35,14 +35,14 @@ pub(super) struct Copying {
 
 /// The outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Copied {
+pub(crate) enum Copied {
     Piece,
     Whole,
     GivenUp,
 }
 
 impl Copying {
-    pub(super) fn new(
+    pub(crate) fn new(
         leader: (NodeId, u64),
         plan: CopyPlan,
         from: (Arc<SimDisk>, PathBuf),
@@ -53,7 +53,7 @@ impl Copying {
     }
 
     /// Fetches a piece if the leader is reachable.
-    pub(super) fn step(&mut self, disk: &dyn Disk, is_reached: bool, now_ms: u64) -> Result<Copied, Failure> {
+    pub(crate) fn step(&mut self, disk: &dyn Disk, is_reached: bool, now_ms: u64) -> Result<Copied, Failure> {
         if !is_reached {
             let is_silent = now_ms >= self.heard_ms + SILENCE_MS;
             return Ok(if is_silent { Copied::GivenUp } else { Copied::Piece });

@@ -160,6 +160,7 @@ impl Following {
         let joiner = Joiner {
             log_id: self.log.id(),
             replica: around.id,
+            process: None,
             port: 6379,
             seen_epoch: around.member.role().remembered().seen_epoch,
             log_epoch: self.log.epoch(),
@@ -288,7 +289,7 @@ fn saw_epoch(log: &Log, epoch: u32, member: &mut Member) -> Result<(), Failure> 
     member.change(|role| ((), role.saw_epoch(epoch)))
 }
 
-/// The log of a replica, as it takes in what its leader sends.
+/// The log of a replica, to which the batches of its leader are appended.
 struct LogIntake<'l> {
     mirror: &'l mut Mirror,
     log: &'l Log,

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! leader takes no writes -> `replication::Handover` waits for the replica -> the replica is promoted
-//!    '-- given up, crashed, cut off: writes resume --'      '-- the old leader follows it, or is told so later
+//!    '-- given up, crashed, cut off: writes resume --'    '-- the old leader follows it, or is told so later
 //! ```
 //!
-//! No server is held and none is asked: a replica that has the whole log may lead, however many
-//! acknowledgements a commit needs. The judge checks that nothing that was committed is lost.
+//! No server is held, and no other replica has to agree: a replica that has the whole log may lead, however
+//! many acknowledgements a commit needs. The judge checks that no committed write is lost.
 
 use replication::{Handover, HandoverStep};
 
@@ -24,7 +24,7 @@ const TIMEOUT_MS: u64 = 3_000;
 pub(super) struct HandingOver {
     from: NodeId,
     /// The incarnation of the leader that began it.
-    life: u64,
+    incarnation: u64,
     to: NodeId,
     machine: Handover,
 }
@@ -47,15 +47,16 @@ impl Cluster {
         let node = &mut self.nodes[from];
         let (Role::Leader(leading), Some(member)) = (&node.role, &mut node.member) else { return Ok(()) };
         let closed = member
-            .change(|role| (role.set_read_only(true), false))
-            .and_then(|()| Ok(leading.log.end_for_handover()?));
+            .change(|role| (role.begin_hand_over(), false))
+            .and_then(|_| Ok(leading.log.end_for_handover()?));
         match closed {
             Ok(_) => {
                 let until_ms = node.now_ms() + TIMEOUT_MS;
                 let force = self.options.fault == Some(FaultInjection::HandOverEarly);
                 let until_ms = if force { 0 } else { until_ms };
                 let machine = Handover::new(Some(until_ms), force);
-                self.handing_over = Some(HandingOver { from, life: self.nodes[from].life, to, machine });
+                self.handing_over =
+                    Some(HandingOver { from, incarnation: self.nodes[from].incarnation, to, machine });
                 Ok(())
             }
             Err(failure) => self.failed(from, failure),
@@ -64,18 +65,18 @@ impl Cluster {
 
     /// Continues a hand-over.
     pub(super) fn step_hand_over(&mut self) -> Result<(), String> {
-        let Some(HandingOver { from, life, to, machine }) = self.handing_over else { return Ok(()) };
+        let Some(HandingOver { from, incarnation, to, machine }) = self.handing_over else { return Ok(()) };
         let replica = self.nodes[to].replica_id();
         let node = &self.nodes[from];
         let Role::Leader(leading) = &node.role else {
             self.handing_over = None;
             return Ok(());
         };
-        if node.life != life || node.is_fenced() {
+        if node.incarnation != incarnation {
             self.handing_over = None;
             return Ok(());
         }
-        match machine.step(node.now_ms(), leading.log.appended_lsn(), leading.flushed_by(replica), false) {
+        match machine.step(node.now_ms(), leading.log.appended_lsn(), leading.flushed_by(replica), None) {
             HandoverStep::Wait => Ok(()),
             HandoverStep::GiveUp(_) => self.resume_writes(from),
             HandoverStep::Promote => self.promote_in_place(from, to),
@@ -95,9 +96,11 @@ impl Cluster {
         let yielded = self.nodes[from]
             .member
             .as_mut()
-            .map_or(Ok(()), |member| member.change(|role| (role.yield_to_replica(epoch), true)));
-        if let Err(failure) = yielded {
-            return self.failed(from, failure);
+            .map_or(Ok(false), |member| member.change(|role| (role.yield_to_replica(epoch), true)));
+        match yielded {
+            Ok(true) => {}
+            Ok(false) => return self.resume_writes(from),
+            Err(failure) => return self.failed(from, failure),
         }
         if let Err(failure) = self.make_leader(to) {
             // It is not known whether it leads. The operator has the old leader lead after all.
@@ -118,7 +121,7 @@ impl Cluster {
     fn resume_writes(&mut self, id: NodeId) -> Result<(), String> {
         self.handing_over = None;
         let Some(member) = &mut self.nodes[id].member else { return Ok(()) };
-        let resumed = member.change(|role| (role.set_read_only(false), false));
+        let resumed = member.change(|role| (role.give_up_hand_over(), false));
         self.judge(id, resumed)
     }
 }

@@ -10,15 +10,20 @@ use storage::Log;
 use super::FaultInjection;
 
 /// The view of a log that a join needs.
-pub(super) struct JudgedHistory<'l> {
+pub(crate) struct JudgedHistory<'l> {
     log: LogHistory<'l>,
     /// Sabotage: uses positions in place of chain values.
     by_position: bool,
 }
 
 impl<'l> JudgedHistory<'l> {
-    pub(super) fn new(log: &'l Log, fault: Option<FaultInjection>) -> JudgedHistory<'l> {
-        JudgedHistory { log: LogHistory(log), by_position: fault == Some(FaultInjection::JoinByPosition) }
+    pub(crate) fn new(log: &'l Log, fault: Option<FaultInjection>) -> JudgedHistory<'l> {
+        JudgedHistory::of(log, fault == Some(FaultInjection::JoinByPosition))
+    }
+
+    /// The view of this log; `by_position`: of one that takes logs of the same length for the same.
+    pub(crate) fn of(log: &'l Log, by_position: bool) -> JudgedHistory<'l> {
+        JudgedHistory { log: LogHistory(log), by_position }
     }
 }
 

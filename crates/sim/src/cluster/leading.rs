@@ -11,7 +11,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -22,7 +22,7 @@ use replication::{
     Close, Moment, Outgoing, Relay, RelayError, RelayOptions, ReplicaId, SILENCE_MS, Session, Tail,
     join::{Claim, Decision, newest_common, parse_marks},
 };
-use storage::{Admission, Appender, CopyPlan, Followed, Log, LogFollower, Pin, snapshot};
+use storage::{Admission, Appender, CopyPlan, Followed, Log, Pin, snapshot};
 
 use super::{
     FaultInjection,
@@ -30,7 +30,7 @@ use super::{
     member::Member,
     network::{ConnId, Message, Network, NodeId, Side},
     node::{Failure, flush},
-    truth::Truth,
+    truth::{Truth, Witness},
     writes,
 };
 use crate::snapshotting::Snapshotting;
@@ -87,11 +87,9 @@ pub(super) struct Leading {
     /// Writes that are not acknowledged yet.
     waiting: VecDeque<(Lsn, u64)>,
     /// Reads the committed log for the judge.
-    witness: LogFollower,
+    witness: Witness,
     committed: Lsn,
     fault: Option<FaultInjection>,
-    /// The chunk that the witness has read but that is not fully committed yet.
-    ahead: Option<storage::Chunk>,
 }
 
 /// The surroundings that a step of a leader uses.
@@ -116,14 +114,14 @@ impl Leading {
         fault: Option<FaultInjection>,
     ) -> Result<Leading, Failure> {
         let mut account = replication::Leading::new(RETENTION_BYTES_MAX, AWAY_MS_MAX);
-        // An empty log has no earlier leaders. What is committed by this server's disk alone was, too, before
-        // it led.
+        // An empty log has no earlier leaders. Without required acks, this server's disk alone commits its
+        // log, and did so before it led.
         let is_first = log.written_lsn() == Lsn::ZERO || fault == Some(FaultInjection::CommitLeftovers);
         if !is_first && acks > 0 {
             account.begin_at(log.mark_epoch()?);
         }
         let appender = log.appender();
-        let witness = log.follow(log.start_lsn());
+        let witness = Witness::new(&log);
         Ok(Leading {
             appender,
             record: Vec::new(),
@@ -133,7 +131,6 @@ impl Leading {
             waiting: VecDeque::new(),
             witness,
             committed: Lsn::ZERO,
-            ahead: None,
             fault,
             log,
             keyspace,
@@ -169,44 +166,24 @@ impl Leading {
         Ok(())
     }
 
-    /// Takes a snapshot. The log before the previous snapshot is deleted, unless a replica needs it. Skipped
-    /// while the newest snapshot is beyond the commit position, because the judge knows only the committed
-    /// log.
+    /// Takes a snapshot; see [`take_snapshot`].
     pub(super) fn take_snapshot(
         &self,
         disk: &Arc<SimDisk>,
         truth: &Truth,
         prng: &mut Prng,
     ) -> Result<(), Failure> {
-        if self.snapshots(disk)?.iter().max().is_some_and(|begin_lsn| *begin_lsn > truth.end()) {
-            return Ok(());
-        }
-        let disk: Arc<dyn Disk> = disk.clone();
-        let mut snapshot = Snapshotting::begin(&disk, &self.dir, &self.log, &self.keyspace, prng)?;
-        while let Some(running) = snapshot {
-            snapshot = running.step(prng)?;
-        }
-        Ok(())
+        take_snapshot((&self.log, &self.keyspace, &self.dir), disk, truth, prng)
     }
 
-    /// Plans a full copy from the newest snapshot that is known to be committed; takes one first if possible.
+    /// Plans a full copy; see [`plan_copy`].
     pub(super) fn plan_copy(
         &self,
         disk: &Arc<SimDisk>,
         truth: &Truth,
         prng: &mut Prng,
     ) -> Result<Option<CopyPlan>, Failure> {
-        let is_committed = |begin_lsn: &Lsn| *begin_lsn <= truth.end();
-        if self.log.written_lsn() <= truth.end() {
-            self.take_snapshot(disk, truth, prng)?;
-        }
-        let newest = self.snapshots(disk)?.into_iter().filter(is_committed).max();
-        Ok(newest.map(|begin_lsn| self.log.plan_copy(begin_lsn, false)).transpose()?.flatten())
-    }
-
-    fn snapshots(&self, disk: &SimDisk) -> Result<Vec<Lsn>, Failure> {
-        let begins = snapshot::list_begins(disk, &self.dir)?.into_iter();
-        Ok(begins.filter(|begin| *begin >= self.log.start_lsn()).collect())
+        plan_copy((&self.log, &self.keyspace, &self.dir), disk, truth, prng)
     }
 
     /// The log that a connected replica has on its disk; `None` if it is not connected.
@@ -222,8 +199,8 @@ impl Leading {
 
     /// Serves every connection once, then acknowledges committed writes.
     pub(super) fn step(&mut self, around: &mut Around<'_>) -> Result<(), Failure> {
-        // What it ships is on its disk, and committed where nobody is asked for acks: a replica may show it
-        // at once.
+        // The log that it ships is on its disk, which commits it where no acks are required: a replica may
+        // show it at once.
         if !around.member.role().is_fenced() {
             self.commit(around)?;
         }
@@ -355,7 +332,7 @@ impl Leading {
             return Ok(());
         }
         self.committed = commit;
-        let judged = self.show_committed(around.truth)?;
+        let judged = self.witness.show(&self.log, commit, around.truth)?;
         judged.map_err(Failure::Breach)?;
         while let Some(&(lsn, number)) = self.waiting.front()
             && lsn <= commit
@@ -364,31 +341,6 @@ impl Leading {
             around.truth.acknowledges(number).map_err(Failure::Breach)?;
         }
         Ok(())
-    }
-
-    fn show_committed(&mut self, truth: &mut Truth) -> Result<Result<(), String>, Failure> {
-        loop {
-            let chunk = match self.ahead.take() {
-                Some(chunk) => chunk,
-                None if self.witness.position() >= self.committed => return Ok(Ok(())),
-                None => match self.witness.read(64 << 10)? {
-                    Followed::Chunk(chunk) => chunk,
-                    Followed::UpToDate => return Ok(Ok(())),
-                    // The deleted part of the log was committed long ago, possibly by an earlier leader.
-                    Followed::Forgotten(start) => {
-                        self.witness = self.log.follow(start);
-                        continue;
-                    }
-                },
-            };
-            if let Err(lost) = truth.commits(&chunk, self.committed) {
-                return Ok(Err(lost));
-            }
-            if chunk.end > self.committed {
-                self.ahead = Some(chunk);
-                return Ok(Ok(()));
-            }
-        }
     }
 
     /// Pins the log that replicas need.
@@ -404,8 +356,50 @@ impl Leading {
     }
 }
 
+/// What a snapshot is made of: the log, the data, and their directory.
+type Data<'d> = (&'d Log, &'d Keyspace, &'d Path);
+
+/// Takes a snapshot. The log before the previous snapshot is deleted, unless a replica needs it. Skipped
+/// while the newest snapshot is beyond the commit position, because the judge knows only the committed log.
+pub(crate) fn take_snapshot(
+    (log, keyspace, dir): Data<'_>,
+    disk: &Arc<SimDisk>,
+    truth: &Truth,
+    prng: &mut Prng,
+) -> Result<(), Failure> {
+    if snapshots(log, disk, dir)?.iter().max().is_some_and(|begin_lsn| *begin_lsn > truth.end()) {
+        return Ok(());
+    }
+    let disk: Arc<dyn Disk> = disk.clone();
+    let mut snapshot = Snapshotting::begin(&disk, dir, log, keyspace, prng)?;
+    while let Some(running) = snapshot {
+        snapshot = running.step(prng)?;
+    }
+    Ok(())
+}
+
+/// Plans a full copy from the newest snapshot that is known to be committed; takes one first if possible.
+pub(crate) fn plan_copy(
+    (log, keyspace, dir): Data<'_>,
+    disk: &Arc<SimDisk>,
+    truth: &Truth,
+    prng: &mut Prng,
+) -> Result<Option<CopyPlan>, Failure> {
+    let is_committed = |begin_lsn: &Lsn| *begin_lsn <= truth.end();
+    if log.written_lsn() <= truth.end() {
+        take_snapshot((log, keyspace, dir), disk, truth, prng)?;
+    }
+    let newest = snapshots(log, disk, dir)?.into_iter().filter(is_committed).max();
+    Ok(newest.map(|begin_lsn| log.plan_copy(begin_lsn, false)).transpose()?.flatten())
+}
+
+fn snapshots(log: &Log, disk: &SimDisk, dir: &Path) -> Result<Vec<Lsn>, Failure> {
+    let begins = snapshot::list_begins(disk, dir)?.into_iter();
+    Ok(begins.filter(|begin| *begin >= log.start_lsn()).collect())
+}
+
 /// Whether a log contains everything that was ever committed.
-pub(super) fn holds(log: &Log, truth: &Truth) -> Result<Result<(), String>, Failure> {
+pub(crate) fn holds(log: &Log, truth: &Truth) -> Result<Result<(), String>, Failure> {
     let end = log.durable_lsn();
     if end < truth.end() {
         return Ok(Err(format!("its log ends at {end}, committed is {}", truth.end())));

@@ -1,4 +1,4 @@
-//! The role of a server among others, and what its disk remembers of it: the server's own rules and file.
+//! The role of a server among others, and its copy on disk: the product's own rules and file.
 
 use std::{path::Path, sync::Arc};
 
@@ -18,7 +18,7 @@ pub(super) struct Member {
     role: Role<Address>,
 }
 
-/// The address of the server that an order has a server follow; of nobody who is there, if it is held.
+/// The address that a server follows by this order; no server has it if the order is to be held.
 fn address(order: Order) -> Option<Address> {
     let host = match order {
         Order::Lead => return None,
@@ -29,8 +29,8 @@ fn address(order: Order) -> Option<Address> {
 }
 
 impl Member {
-    /// Reads what the disk remembers. The order is the setting of a server that starts for the first time;
-    /// another one is told it as soon as it is up, if it is to follow.
+    /// Reads the role on disk. The order is the setting of a server that starts for the first time; another
+    /// one receives an order to follow as soon as it is up.
     pub(super) fn start(
         disk: &Arc<SimDisk>,
         order: Order,
@@ -72,7 +72,7 @@ impl Member {
         self.change(|role| (role.hand_over(leader), true))
     }
 
-    /// Is told to follow another server, or to be held.
+    /// Receives an order to follow another server, or to be held.
     pub(super) fn obey(&mut self, order: Order) -> Result<(), Failure> {
         let Some(leader) = address(order) else { return Ok(()) };
         self.change(|role| {

@@ -9,16 +9,16 @@ use std::collections::{BTreeMap, VecDeque};
 use env::Prng;
 
 /// The index of a server in the cluster.
-pub(super) type NodeId = usize;
+pub(crate) type NodeId = usize;
 /// The identity of a connection; never reused.
-pub(super) type ConnId = u64;
+pub(crate) type ConnId = u64;
 
 /// The capacity of a pipe; bytes beyond it count as unsent.
 const WINDOW_BYTES: usize = 64 << 10;
 
 /// A message: the words of a join, then bytes of frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Message {
+pub(crate) enum Message {
     /// The arguments of REPLICATE.
     Claim(Vec<String>),
     /// The arguments of REPLICATE MARKS.
@@ -39,7 +39,7 @@ impl Message {
 
 /// An end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(crate) enum Side {
     /// The replica, which opened the connection.
     Replica = 0,
     /// The leader.
@@ -64,7 +64,7 @@ struct Conn {
 }
 
 /// The simulated network.
-pub(super) struct Network {
+pub(crate) struct Network {
     nodes: usize,
     conns: BTreeMap<ConnId, Conn>,
     next_conn: ConnId,
@@ -74,12 +74,12 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn new(nodes: usize, prng: Prng) -> Network {
+    pub(crate) fn new(nodes: usize, prng: Prng) -> Network {
         Network { nodes, conns: BTreeMap::new(), next_conn: 1, blocked: vec![false; nodes * nodes], prng }
     }
 
     /// Opens a connection of a replica to its leader; a missing leader is noticed later.
-    pub(super) fn connect(&mut self, replica: NodeId, leader: NodeId) -> ConnId {
+    pub(crate) fn connect(&mut self, replica: NodeId, leader: NodeId) -> ConnId {
         let conn = self.next_conn;
         self.next_conn += 1;
         let delay_ms_max = [1, 5, 60][self.prng.below(3) as usize];
@@ -89,12 +89,12 @@ impl Network {
     }
 
     /// The connections to this server.
-    pub(super) fn conns_to(&self, leader: NodeId) -> Vec<ConnId> {
+    pub(crate) fn conns_to(&self, leader: NodeId) -> Vec<ConnId> {
         let is_to = |conn: &Conn| conn.nodes[1] == leader && !conn.has_left[1];
         self.conns.iter().filter(|(_, conn)| is_to(conn)).map(|(&id, _)| id).collect()
     }
 
-    pub(super) fn send(&mut self, conn: ConnId, to: Side, message: Message, now_ms: u64) {
+    pub(crate) fn send(&mut self, conn: ConnId, to: Side, message: Message, now_ms: u64) {
         if let Some(conn) = self.conns.get_mut(&conn) {
             let due_ms = now_ms + self.prng.below(conn.delay_ms_max + 1);
             conn.pipes[to as usize].push_back((due_ms, message));
@@ -102,7 +102,7 @@ impl Network {
     }
 
     /// The next message for one end, if it has arrived; of frames, sometimes only the first bytes.
-    pub(super) fn receive(&mut self, conn: ConnId, side: Side, now_ms: u64) -> Option<Message> {
+    pub(crate) fn receive(&mut self, conn: ConnId, side: Side, now_ms: u64) -> Option<Message> {
         let Some(found) = self.conns.get_mut(&conn) else { return Some(Message::Closed) };
         let (from, to) = (found.nodes[side.other() as usize], found.nodes[side as usize]);
         if found.is_dead || self.blocked[from * self.nodes + to] {
@@ -121,14 +121,14 @@ impl Network {
     }
 
     /// The bytes sent to one end that exceed the capacity of the pipe.
-    pub(super) fn unsent_bytes(&self, conn: ConnId, to: Side) -> u64 {
+    pub(crate) fn unsent_bytes(&self, conn: ConnId, to: Side) -> u64 {
         let pipe = self.conns.get(&conn).map(|conn| &conn.pipes[to as usize]);
         let queued: usize = pipe.into_iter().flatten().map(|(_, message)| message.bytes()).sum();
         queued.saturating_sub(WINDOW_BYTES) as u64
     }
 
     /// Closes one end; the other one is notified.
-    pub(super) fn close(&mut self, conn: ConnId, by: Side, now_ms: u64) {
+    pub(crate) fn close(&mut self, conn: ConnId, by: Side, now_ms: u64) {
         self.send(conn, by.other(), Message::Closed, now_ms);
         if let Some(found) = self.conns.get_mut(&conn) {
             found.has_left[by as usize] = true;
@@ -139,7 +139,7 @@ impl Network {
     }
 
     /// A machine or its process has stopped. Its peers are notified, or find out by timeout.
-    pub(super) fn crash(&mut self, node: NodeId, now_ms: u64) {
+    pub(crate) fn crash(&mut self, node: NodeId, now_ms: u64) {
         let ids: Vec<ConnId> = self.conns.keys().copied().collect();
         for id in ids {
             let nodes = self.conns[&id].nodes;
@@ -151,7 +151,7 @@ impl Network {
     }
 
     /// Injects a random disturbance.
-    pub(super) fn disturb(&mut self) {
+    pub(crate) fn disturb(&mut self) {
         let any = self.nodes as u64;
         let (a, b) = (self.prng.below(any) as usize, self.prng.below(any) as usize);
         match self.prng.below(10) {
@@ -172,13 +172,23 @@ impl Network {
     }
 
     /// Unblocks all links; broken connections stay broken.
-    pub(super) fn heal(&mut self) {
+    pub(crate) fn heal(&mut self) {
         self.blocked.fill(false);
     }
 
     /// Whether two servers can reach each other in both directions.
-    pub(super) fn reaches(&self, a: NodeId, b: NodeId) -> bool {
+    pub(crate) fn reaches(&self, a: NodeId, b: NodeId) -> bool {
         !self.blocked[a * self.nodes + b] && !self.blocked[b * self.nodes + a]
+    }
+
+    /// Whether nothing arrives from one server at another.
+    pub(crate) fn is_blocked(&self, from: NodeId, to: NodeId) -> bool {
+        self.blocked[from * self.nodes + to]
+    }
+
+    /// Blocks all that one server sends to another.
+    pub(crate) fn block(&mut self, from: NodeId, to: NodeId) {
+        self.blocked[from * self.nodes + to] = from != to;
     }
 
     /// Breaks a connection: either both ends are notified (a reset), or neither is.

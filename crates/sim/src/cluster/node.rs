@@ -7,7 +7,7 @@
 //! ```
 //!
 //! This is a small single-threaded version of the server's wiring, built from the state machines of
-//! `replication`, the log of `storage`, and recovery and replay of `server`.
+//! `replication`, the log of `storage`, and `recovery`.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -27,7 +27,7 @@ use super::{
 
 /// The reason why a step of a server failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// The disk failed or has bad content: the process ends.
     Disk(String),
     /// An invariant is broken.
@@ -84,7 +84,7 @@ pub(super) struct Node {
     /// Its role among others, by the server's own rules; `None` while it is down.
     pub(super) member: Option<Member>,
     /// The number of starts so far.
-    pub(super) life: u64,
+    pub(super) incarnation: u64,
     /// Whether a disk fault is injected: failures are then expected.
     pub(super) is_troubled: bool,
     /// Whether it has everything that was committed when it last caught up; false after the loss of its disk.
@@ -117,7 +117,7 @@ impl Node {
             order,
             role: Role::Down,
             member: None,
-            life: 0,
+            incarnation: 0,
             is_troubled: false,
             is_witness: true,
             home: 0,
@@ -166,7 +166,7 @@ impl Node {
 
     /// Starts the process in the ordered role.
     pub(super) fn start(&mut self, fault: Option<FaultInjection>) -> Result<(), Failure> {
-        self.life += 1;
+        self.incarnation += 1;
         let seed = self.prng.next_u64();
         let keyspace = Arc::new(Keyspace::new(Options { hash_seed: seed }));
         let (dir, entropy) = (self.home(), SimEntropy::new(seed));
@@ -205,11 +205,6 @@ impl Node {
         is_open && matches!(self.role, Role::Leader(_))
     }
 
-    /// Whether it knows of a leader in a higher epoch.
-    pub(super) fn is_fenced(&self) -> bool {
-        self.member.as_ref().is_some_and(|member| member.role().is_fenced())
-    }
-
     /// Whether clients are shown what it has applied.
     pub(super) fn shows(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.role().unconfirmed() == Lsn::ZERO)
@@ -242,7 +237,7 @@ impl Node {
 }
 
 /// One step of the log thread, and of the segment thread if needed. A full disk is no failure.
-pub(super) fn flush(log: &storage::Log) -> Result<(), Failure> {
+pub(crate) fn flush(log: &storage::Log) -> Result<(), Failure> {
     if log.flush()? == Flush::NeedSegment && log.prepare_segment()? != Prepare::NoRoom {
         log.flush()?;
     }

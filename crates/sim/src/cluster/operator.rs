@@ -1,7 +1,7 @@
 //! The operator: replaces a failed leader, by the rules of semi-synchronous replication.
 //!
 //! ```text
-//! Content -- leader gone, or at random --> Holding: enough replicas follow nobody that no commit is possible
+//! Content -- leader gone, or at random --> Holding: no commit is possible, as too few replicas have a leader
 //!    ^                                       | all of them are up: the one with the newest log leads
 //!    '---------------------------------------'
 //! ```
@@ -33,7 +33,7 @@ use super::{
 pub(super) struct Operator {
     /// The held servers, one of which will be the new leader.
     held: Vec<NodeId>,
-    /// The intended role of each server, which may not have been told yet.
+    /// The intended role of each server, which the server may not have received yet.
     pub(super) orders: Vec<Order>,
 }
 
@@ -197,7 +197,7 @@ impl Cluster {
         node.order = Order::Lead;
         holds(&leading.log, &self.truth)?
             .map_err(|lost| Failure::Breach(format!("server {id} is promoted: {lost}")))?;
-        self.truth.leads(leading.log.epoch(), id, node.life).map_err(Failure::Breach)?;
+        self.truth.leads(leading.log.epoch(), id, node.incarnation).map_err(Failure::Breach)?;
         node.role = Role::Leader(leading.into());
         self.operator.held.clear();
         for order in &mut self.operator.orders {

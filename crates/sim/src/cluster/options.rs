@@ -13,7 +13,7 @@ pub enum FaultInjection {
     JoinByPosition,
     /// A new leader commits the leftovers of earlier leaders before any record of its own.
     CommitLeftovers,
-    /// Replicas show what they find in their logs when they start.
+    /// Replicas show all data of their logs when they start.
     ShowLeftovers,
     /// A replica leads before it has applied its log.
     LeadBeforeApplying,

@@ -54,7 +54,7 @@ impl Cluster {
         self.write_in_lock_step(&rivals)?;
         let winner = rivals[self.prng.below(2) as usize];
         let Role::Leader(leading) = &self.nodes[winner].role else { return Err("it does not lead".into()) };
-        self.truth.leads(leading.log.epoch(), winner, self.nodes[winner].life)?;
+        self.truth.leads(leading.log.epoch(), winner, self.nodes[winner].incarnation)?;
         for id in 0..self.nodes.len() {
             let order = if id == winner { Order::Lead } else { Order::Follow(winner) };
             (self.operator.orders[id], self.nodes[id].order) = (order, order);

@@ -7,7 +7,6 @@
 //! Invariants
 //! - Committed data stays: a leader has lost it if its log differs at a committed position, or ends before
 //!   one when the leader is promoted.
-//!   made leader, has lost it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +15,7 @@ use std::{
 
 use keyspace::{DbId, Effect, GlobalOp, KeyOp, Keyspace, Value, slot_of};
 use lsn::Lsn;
-use storage::{Chains, Chunk};
+use storage::{Chains, Chunk, Followed, Log, LogFollower};
 
 use super::{
     network::NodeId,
@@ -27,7 +26,7 @@ use super::{
 type State = BTreeMap<Vec<u8>, Rc<[u8]>>;
 
 /// The committed log and the facts derived from it.
-pub(super) struct Truth {
+pub(crate) struct Truth {
     bytes: Vec<u8>,
     chains: Chains,
     states: Vec<(Lsn, Rc<State>)>,
@@ -38,7 +37,7 @@ pub(super) struct Truth {
 }
 
 impl Truth {
-    pub(super) fn new() -> Truth {
+    pub(crate) fn new() -> Truth {
         let states = vec![(Lsn::ZERO, Rc::default())];
         let (bytes, chains) = (Vec::new(), Chains::from(Lsn::ZERO));
         let (leaders, written, acknowledged) = Default::default();
@@ -46,38 +45,38 @@ impl Truth {
     }
 
     /// The end of the committed log.
-    pub(super) fn end(&self) -> Lsn {
+    pub(crate) fn end(&self) -> Lsn {
         Lsn::new(self.bytes.len() as u64)
     }
 
     /// The number of acknowledged writes.
-    pub(super) fn acknowledged(&self) -> usize {
+    pub(crate) fn acknowledged(&self) -> usize {
         self.acknowledged.len()
     }
 
     /// The number of checks of replicas.
-    pub(super) fn checks(&self) -> u64 {
+    pub(crate) fn checks(&self) -> u64 {
         self.checks
     }
 
-    /// Notes the leader of an epoch, by server and life; an error if the epoch has another leader.
-    pub(super) fn leads(&mut self, epoch: u32, node: NodeId, life: u64) -> Result<(), String> {
-        match self.leaders.insert(epoch, (node, life)) {
-            Some(other) if other != (node, life) => {
-                Err(format!("epoch {epoch} has two leaders: {other:?} and {:?}", (node, life)))
+    /// Notes the leader of an epoch, by server and incarnation; an error if the epoch has another leader.
+    pub(crate) fn leads(&mut self, epoch: u32, node: NodeId, incarnation: u64) -> Result<(), String> {
+        match self.leaders.insert(epoch, (node, incarnation)) {
+            Some(other) if other != (node, incarnation) => {
+                Err(format!("epoch {epoch} has two leaders: {other:?} and {:?}", (node, incarnation)))
             }
             _ => Ok(()),
         }
     }
 
     /// The highest epoch that any server has led.
-    pub(super) fn epoch(&self) -> u32 {
+    pub(crate) fn epoch(&self) -> u32 {
         self.leaders.keys().next_back().copied().unwrap_or(0)
     }
 
     /// Notes that a leader has committed this chunk of its log up to `commit`; an error if committed data
     /// differs.
-    pub(super) fn commits(&mut self, chunk: &Chunk, commit: Lsn) -> Result<(), String> {
+    pub(crate) fn commits(&mut self, chunk: &Chunk, commit: Lsn) -> Result<(), String> {
         let bytes = &chunk.bytes[..commit.min(chunk.end).bytes_since(chunk.start) as usize];
         let (known_bytes, start) = (self.bytes.len(), chunk.start.get() as usize);
         if start > known_bytes {
@@ -98,9 +97,13 @@ impl Truth {
     }
 
     /// Compares bytes of a log with the committed log.
-    pub(super) fn compare(&self, start: Lsn, bytes: &[u8]) -> Result<(), String> {
+    pub(crate) fn compare(&self, start: Lsn, bytes: &[u8]) -> Result<(), String> {
         let start = start.get() as usize;
         let known = self.bytes.get(start..).unwrap_or_default();
+        let common = known.len().min(bytes.len());
+        if known[..common] == bytes[..common] {
+            return Ok(());
+        }
         match known.iter().zip(bytes).position(|(known, found)| known != found) {
             Some(at) => {
                 Err(format!("another log at {}: of {} committed bytes", start + at, self.bytes.len()))
@@ -110,7 +113,7 @@ impl Truth {
     }
 
     /// Notes that a client got the acknowledgement of its write; an error if the write is not committed.
-    pub(super) fn acknowledges(&mut self, number: u64) -> Result<(), String> {
+    pub(crate) fn acknowledges(&mut self, number: u64) -> Result<(), String> {
         self.acknowledged.insert(number);
         if self.written.contains(&number) {
             Ok(())
@@ -119,8 +122,15 @@ impl Truth {
         }
     }
 
+    /// The value of a key after the record at or before `position`.
+    pub(crate) fn value_at(&self, position: Lsn, key: &[u8]) -> Option<&[u8]> {
+        let index = self.states.partition_point(|(lsn, _)| *lsn <= position);
+        let (_, state) = &self.states[index - 1];
+        state.get(key).map(|value| &**value)
+    }
+
     /// Checks the data that a server shows which has applied the log up to `applied`.
-    pub(super) fn check(&mut self, keyspace: &Keyspace, applied: Lsn) -> Result<(), String> {
+    pub(crate) fn check(&mut self, keyspace: &Keyspace, applied: Lsn) -> Result<(), String> {
         self.checks += 1;
         if applied > self.end() {
             return Err(format!("shows what lies before {applied}, committed is {}", self.end()));
@@ -146,6 +156,51 @@ impl Truth {
     }
 }
 
+/// Reads a log as far as it is committed, for the judge.
+pub(crate) struct Witness {
+    follower: LogFollower,
+    /// The chunk that was read but is not fully committed yet.
+    ahead: Option<Chunk>,
+}
+
+impl Witness {
+    /// Reads this log from its beginning.
+    pub(crate) fn new(log: &Log) -> Witness {
+        Witness { follower: log.follow(log.start_lsn()), ahead: None }
+    }
+
+    /// Has the log judged up to `committed`; the inner error says what is wrong.
+    pub(crate) fn show(
+        &mut self,
+        log: &Log,
+        committed: Lsn,
+        truth: &mut Truth,
+    ) -> Result<Result<(), String>, storage::Error> {
+        loop {
+            let chunk = match self.ahead.take() {
+                Some(chunk) => chunk,
+                None if self.follower.position() >= committed => return Ok(Ok(())),
+                None => match self.follower.read(64 << 10)? {
+                    Followed::Chunk(chunk) => chunk,
+                    Followed::UpToDate => return Ok(Ok(())),
+                    // The deleted part of the log was committed long ago, possibly by an earlier leader.
+                    Followed::Forgotten(start) => {
+                        self.follower = log.follow(start);
+                        continue;
+                    }
+                },
+            };
+            if let Err(lost) = truth.commits(&chunk, committed) {
+                return Ok(Err(lost));
+            }
+            if chunk.end > committed {
+                self.ahead = Some(chunk);
+                return Ok(Ok(()));
+            }
+        }
+    }
+}
+
 /// Applies a record; returns the numbers of the writes in it.
 fn apply(state: &mut State, payload: &[u8]) -> Vec<u64> {
     let (mut rest, mut numbers) = (payload, Vec::new());
@@ -163,6 +218,8 @@ fn apply(state: &mut State, payload: &[u8]) -> Vec<u64> {
                     numbers.extend(value.first_chunk().map(|it| u64::from_be_bytes(*it)));
                 }
             }
+            // The roster of a group.
+            Effect::Setting { .. } => {}
             other => unreachable!("{other:?} is not written here"),
         }
     }

@@ -4,16 +4,16 @@ use env::Prng;
 use keyspace::{DbId, Effect, GlobalOp, KeyOp, Value};
 
 /// The number of keys.
-pub(super) const KEYS: u64 = 8;
+pub(crate) const KEYS: u64 = 8;
 /// The key that every write sets to its number.
-pub(super) const NUMBER_KEY: &[u8] = b"number";
+pub(crate) const NUMBER_KEY: &[u8] = b"number";
 
-pub(super) fn key(index: u64) -> Vec<u8> {
+pub(crate) fn key(index: u64) -> Vec<u8> {
     format!("key-{index}").into_bytes()
 }
 
 /// Calls `visit` with the effects of a write.
-pub(super) fn write(number: u64, prng: &mut Prng, mut visit: impl FnMut(&Effect<'_>)) {
+pub(crate) fn write(number: u64, prng: &mut Prng, mut visit: impl FnMut(&Effect<'_>)) {
     let db = DbId::ZERO;
     if prng.below(300) == 0 {
         visit(&Effect::Global(GlobalOp::FlushAll));

@@ -11,7 +11,7 @@ use crate::Violation;
 /// A simulated client that edits documents.
 pub(super) struct Client {
     pub(super) conversation: Conversation,
-    pub(super) turn: ConversationState,
+    pub(super) state: ConversationState,
     /// The edits that were sent but not executed: none, one edit, or those of a transaction.
     pub(super) sent: Vec<Edit>,
     pub(super) is_transaction: bool,
@@ -28,7 +28,7 @@ impl Client {
     pub(super) fn new(conversation: Conversation) -> Client {
         Client {
             conversation,
-            turn: ConversationState::Idle,
+            state: ConversationState::Idle,
             sent: Vec::new(),
             is_transaction: false,
             replies: Vec::new(),

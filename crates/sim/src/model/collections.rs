@@ -81,7 +81,7 @@ impl Model {
 
     /// Removes an expired key: LREM, SREM, ZREM and HDEL do so implicitly, because they apply their effect
     /// without checking whether the key is live.
-    pub(super) fn bury(&mut self, key: &Key, now_ms: u64) {
+    pub(super) fn remove_if_expired(&mut self, key: &Key, now_ms: u64) {
         if self.content.get(key).is_some_and(|entry| !entry.is_live(now_ms)) {
             self.set(key.clone(), None);
         }

@@ -30,7 +30,7 @@ impl Model {
         let live = |fields: &Fields, name| fields.get(name).filter(|field| field.is_live(now_ms)).cloned();
         let reply = match operation {
             HashOperation::Put(pairs) => {
-                self.bury_fields(&key, fields, pairs.iter().map(|(name, _)| name), now_ms);
+                self.remove_expired_fields(&key, fields, pairs.iter().map(|(name, _)| name), now_ms);
                 let field = |value: &Vec<u8>| Field { value: value.clone(), expire_at_ms: None };
                 let is_new =
                     |(name, value): &&(Vec<u8>, Vec<u8>)| fields.insert(name.clone(), field(value)).is_none();
@@ -42,18 +42,18 @@ impl Model {
                 let Some(number) = number else {
                     return Value::Error(b"ERR hash value is not an integer".to_vec());
                 };
-                self.bury_fields(&key, fields, [name], now_ms);
+                self.remove_expired_fields(&key, fields, [name], now_ms);
                 let (sum, expire_at_ms) = (number + increment, old.and_then(|field| field.expire_at_ms));
                 fields.insert(name.clone(), Field { value: sum.to_string().into_bytes(), expire_at_ms });
                 Value::Integer(sum)
             }
             HashOperation::Remove(names) => {
-                self.bury_fields(&key, fields, names, now_ms);
-                self.bury(&key, now_ms);
+                self.remove_expired_fields(&key, fields, names, now_ms);
+                self.remove_if_expired(&key, now_ms);
                 count(names.iter().filter(|name| fields.remove(*name).is_some()).count())
             }
             HashOperation::Expire(ms, names) => {
-                self.bury_fields(&key, fields, names, now_ms);
+                self.remove_expired_fields(&key, fields, names, now_ms);
                 let expire = |name: &Vec<u8>| match fields.get_mut(name) {
                     None => Value::Integer(-2),
                     Some(field) => {
@@ -91,7 +91,7 @@ impl Model {
     }
 
     /// Removes the expired ones of the named fields.
-    fn bury_fields<'a>(
+    fn remove_expired_fields<'a>(
         &mut self,
         key: &Key,
         fields: &mut Fields,

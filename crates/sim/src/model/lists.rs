@@ -56,7 +56,7 @@ impl Model {
                 }
             }
             ListOperation::Remove(wanted, element) => {
-                self.bury(&key, now_ms);
+                self.remove_if_expired(&key, now_ms);
                 count(remove(elements, *wanted, element))
             }
             ListOperation::Elements => bulks(elements.iter().cloned()),

@@ -39,7 +39,7 @@ impl Model {
                 count(added.iter().filter(|member| members.insert(member.to_vec())).count())
             }
             SetOperation::Remove(removed) => {
-                self.bury(&key, now_ms);
+                self.remove_if_expired(&key, now_ms);
                 count(removed.iter().filter(|member| members.remove(*member)).count())
             }
             SetOperation::Pop(wanted) => {

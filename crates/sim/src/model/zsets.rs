@@ -32,7 +32,7 @@ impl Model {
                 Value::Bulk(score.to_string().into_bytes())
             }
             ZsetOperation::Remove(removed) => {
-                self.bury(&key, now_ms);
+                self.remove_if_expired(&key, now_ms);
                 count(removed.iter().filter(|member| scores.remove(*member).is_some()).count())
             }
             ZsetOperation::RemoveRanks(start, stop) => {

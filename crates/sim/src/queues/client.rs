@@ -14,7 +14,7 @@ pub(super) struct Client {
     /// The index of the worker that serves it.
     pub(super) worker: usize,
     /// The reason why the server stopped reading.
-    pub(super) turn: ConversationState,
+    pub(super) state: ConversationState,
     /// Requests without a reply.
     pub(super) open: VecDeque<Request>,
     /// Its place in the order of waiting clients; `None` if it does not wait, has been answered, or is about
@@ -36,7 +36,7 @@ impl Client {
         Client {
             conversation,
             worker,
-            turn: ConversationState::Idle,
+            state: ConversationState::Idle,
             open: VecDeque::new(),
             ticket: None,
             deadline_ms: None,

@@ -12,6 +12,8 @@ use crate::{
 const STEPS: usize = 200;
 /// A canary that is not detected within this number of seeds counts as missed.
 const SEEDS_MAX: u64 = 100;
+/// The same for somebody who waits for ever: most waits end with those of others.
+const FORGOTTEN_SEEDS_MAX: u64 = 1000;
 
 fn assert_found(options: WorldOptions, what: &str) {
     let found = sweep(options, STEPS, 2).expect_err(what);
@@ -25,13 +27,30 @@ fn replies_that_leave_early_are_found() {
 }
 
 #[test]
-fn a_worker_that_asks_for_no_wake_up_is_found() {
-    let options = WorldOptions { sabotage: Some(Sabotage::NoWakeUp), ..seeded(seed_or(303)) };
-    let mut world =
-        start(options, new_disk(options.seed), Oracle::new(options.durability)).ok().expect("it starts");
-    let found = world.run(STEPS).and_then(|()| world.drain()).expect_err("a client waits for ever");
-    assert!(found.to_string().contains("waits for ever"), "{found}");
-    println!("no wake-up: found as: {found}");
+fn notices_that_leave_early_are_found() {
+    let options = WorldOptions { sabotage: Some(Sabotage::EarlyNotices), ..seeded(seed_or(304)) };
+    assert_found(options, "notices before durability");
+}
+
+/// Somebody waits for ever, in each of these ways.
+#[test]
+fn whoever_is_forgotten_is_found() {
+    for (sabotage, seed) in
+        [(Sabotage::NoWakeUp, 303), (Sabotage::NoResume, 305), (Sabotage::SleepingLogThread, 306)]
+    {
+        let options = |round| WorldOptions { sabotage: Some(sabotage), ..seeded(seed_or(seed) + round) };
+        let found = (0..FORGOTTEN_SEEDS_MAX).find_map(|round| wait_for_ever(options(round)));
+        println!("{sabotage:?}: found as: {}", found.expect("a client waits for ever"));
+    }
+}
+
+/// The violation, if a client waits for ever.
+fn wait_for_ever(options: WorldOptions) -> Option<String> {
+    let oracle = Oracle::new(options.durability);
+    let mut world = start(options, new_disk(options.seed), oracle).ok().expect("it starts");
+    let found = world.run(STEPS).and_then(|()| world.drain()).err()?.to_string();
+    assert!(found.contains("waits for ever"), "{found}");
+    Some(format!("seed {}: {found}", options.seed))
 }
 
 #[test]

@@ -13,8 +13,8 @@ use crate::states::{Ended, end, new_disk, oracle_for, start, with_durability};
 const STEPS: usize = 900;
 const DIR: &str = "/data";
 
-/// A life with at least one snapshot from which its log can be replayed; the log is closed at the end if
-/// `closes`.
+/// An incarnation with at least one snapshot from which its log can be replayed; the log is closed at the end
+/// if `closes`.
 pub(crate) fn life_with_snapshots(seed: u64, global_permille: u64, closes: bool) -> Option<Ended> {
     let workload = WorkloadOptions { global_permille, ..WorkloadOptions::default() };
     let options =

@@ -26,7 +26,7 @@ const OPCODES: [u8; 37] = [
     0xf0, 0xf1, 0xf2, // whole databases
 ];
 
-/// A life that ends with a closed log.
+/// An incarnation that ends with a closed log.
 fn stopped(options: WorldOptions) -> Ended {
     let mut world = start(options, new_disk(options.seed), oracle_for(&options)).ok().expect("a sound disk");
     world.run(STEPS).expect("the replies are right");

@@ -20,7 +20,7 @@ const FLIPS_PER_LIFE: u64 = 1350;
 pub(crate) const DIR: &str = "/data";
 const BLOCK_BYTES: u64 = 4096;
 
-/// A life with snapshots, and the expected content of its disk.
+/// An incarnation with snapshots, and the expected content of its disk.
 pub(crate) struct Sound {
     pub(crate) ended: Ended,
     pub(crate) newest: Content,
@@ -30,7 +30,7 @@ pub(crate) struct Sound {
     pub(crate) log: (Lsn, Lsn),
 }
 
-/// `None` if the life has no snapshot from which its log can be replayed.
+/// `None` if the incarnation has no snapshot from which its log can be replayed.
 pub(crate) fn sound(seed: u64, closes: bool, global_permille: u64) -> Option<Sound> {
     let workload = WorkloadOptions { global_permille, ..WorkloadOptions::default() };
     let options =

@@ -126,13 +126,13 @@ fn ten_thousand_parked_replies_leave_with_one_flush() {
     while !world.clients[0].unexecuted.is_empty() {
         world.resume(0).expect("OK");
     }
-    world.deliver_all();
+    world.deliver_all().expect("OK");
     assert_eq!(world.clients[0].undelivered(), COMMANDS, "nothing may leave before it is durable");
     assert_eq!(world.oracle.acknowledged(), 0);
     let ios = world.disk.io_count();
     world.flush();
     assert_eq!(world.disk.io_count(), ios + 1, "one write for all");
-    world.deliver_all();
+    world.deliver_all().expect("OK");
     assert_eq!(world.clients[0].undelivered(), 0);
     assert_eq!(world.oracle.acknowledged(), COMMANDS);
     let ended = end(world, options);
@@ -150,7 +150,9 @@ fn writes_of_two_workers_share_one_flush() {
     let ios = world.disk.io_count();
     world.flush();
     assert_eq!(world.disk.io_count(), ios + 1, "one write for all");
-    world.deliver_all();
+    assert_eq!(world.notices(), 0);
+    world.deliver_all().expect("OK");
+    assert_eq!(world.notices(), 4, "each write is published");
     assert!(world.clients.iter().all(sim::SimClient::is_done));
     assert!(matches!(end(world, options).power_cut, Survival::Durable(_)));
 }

@@ -1,4 +1,4 @@
-//! Many consecutive lives of one server on one disk: a recovered server must also continue to work.
+//! Many consecutive incarnations of a server on one disk: a recovered server must also continue to work.
 
 use std::sync::Arc;
 
@@ -79,8 +79,8 @@ pub(crate) fn many_lives(options: WorldOptions, steps_max: u64) {
     }
 }
 
-/// Ends a life in a random way. Returns the data that must survive, and after an orderly stop the digest of
-/// memory.
+/// Ends an incarnation in a random way. Returns the data that must survive, and after an orderly stop the
+/// digest of memory.
 fn end_life(world: &mut World, prng: &mut Prng) -> (Survival, Option<Digest>) {
     let disk = world.disk.clone();
     let (durable, written) = (world.log.durable_lsn(), world.log.written_lsn());

@@ -68,7 +68,7 @@ fn power_cut_at_every_io_of_recovering_from_a_snapshot_changes_nothing() {
     let total = live(options, STEPS, FaultPlan::default()).disk.io_count();
     let mut states = 0;
     for first in 0..FIRST_CRASHES * scale() {
-        // In the second half of the life, when snapshots exist.
+        // In the second half of the run, when snapshots exist.
         let io = total / 2 + total / 2 * first / (FIRST_CRASHES * scale());
         let plan = FaultPlan { crash_at_io: Some(io), ..FaultPlan::default() };
         states += crash_recovery(&live(options, STEPS, plan), first);

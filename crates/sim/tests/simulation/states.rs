@@ -16,7 +16,7 @@ const START_MS: u64 = 1_700_000_000_000;
 /// The structures of the keyspace are checked in one out of this number of states.
 const CHECKED_EVERY: u64 = 16;
 
-/// The end of a life: the remaining disk, and its expected content.
+/// The end of an incarnation: the remaining disk, and its expected content.
 pub(crate) struct Ended {
     pub(crate) options: WorldOptions,
     pub(crate) disk: Arc<SimDisk>,
@@ -34,7 +34,7 @@ pub(crate) fn new_disk(seed: u64) -> Arc<SimDisk> {
     SimDisk::new(SimDiskOptions { seed, ..SimDiskOptions::default() })
 }
 
-/// The end of a life in which the server did not start.
+/// The end of an incarnation that did not start.
 pub(crate) struct NotStarted {
     pub(crate) ended: Ended,
     pub(crate) error: RecoverError,

@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 use lsn::Lsn;
 
 use super::{
-    Admission, Durability, Flush, Log, LogState,
+    Admission, Durability, Flush, Log, LogState, Prepare,
     record::{self, CHAIN_BYTES_MAX, CHAIN_ID_BYTES, PAYLOAD_BYTES_MAX, RecordKind},
 };
 use crate::{Error, sync::Ordering};
@@ -25,6 +25,8 @@ use crate::{Error, sync::Ordering};
 /// The longest sleep of an appender that waits for ring space before it checks again. Only a safeguard: every
 /// flush wakes it.
 const RING_WAIT_MS: u64 = 100;
+/// The pause between two attempts to make a segment on a full disk.
+const NO_ROOM_WAIT: Duration = Duration::from_millis(100);
 
 /// The right to append, one per thread.
 pub struct Appender {
@@ -160,7 +162,11 @@ impl Appender {
         if let Some(mut flusher) = shared.flusher.try_lock() {
             if let Flush::NeedSegment = shared.flush(&mut flusher)? {
                 drop(flusher);
-                shared.prepare_segment()?;
+                if shared.prepare_segment()? == Prepare::NoRoom {
+                    // The record is part of memory already: it waits until the disk has room again.
+                    let mut progress = shared.progress.0.lock();
+                    shared.progress.1.wait_for(&mut progress, NO_ROOM_WAIT);
+                }
             }
             return Ok(());
         }
@@ -208,6 +214,12 @@ impl Appender {
     #[inline]
     pub fn awaits_acks(&self) -> bool {
         self.shared.awaits_acks()
+    }
+
+    /// See [`Log::needs_flusher`].
+    #[inline]
+    pub fn needs_flusher(&self) -> bool {
+        self.shared.needs_flusher()
     }
 
     /// The position after the last record reserved by any appender.

@@ -69,9 +69,14 @@ impl LogState {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering::SeqCst},
+            mpsc,
+        },
+        thread,
+        time::Duration,
     };
 
     use super::*;
@@ -95,5 +100,20 @@ mod tests {
         log.set_acked(Lsn::MAX);
         assert!(!log.awaits_acks() && log.committed_lsn() == log.durable_lsn());
         assert!(!appender.wait_for(lsn));
+    }
+
+    #[test]
+    fn followers_are_woken_without_progress() {
+        let (_, log) = recover(&disk()).expect("an empty disk");
+        let follower = log.follow(log.shippable_lsn());
+        let (ended, has_ended) = mpsc::channel();
+        let waiting = thread::spawn(move || ended.send(follower.wait(Duration::from_secs(3600))));
+        // Repeated, because it may come before the follower waits; a minute is enough for any machine.
+        let found = (0..60_000).find_map(|_| {
+            log.wake_followers();
+            has_ended.recv_timeout(Duration::from_millis(1)).ok()
+        });
+        assert_eq!(found, Some(false), "it is woken, and nothing more can be read");
+        waiting.join().expect("no panic").expect("we listen");
     }
 }

@@ -1,5 +1,6 @@
 //! The files of a copy of a running server's directory: a snapshot, the log from its beginning up to a
-//! durable position, and a control file that vouches for exactly that.
+//! durable position, and a control file that vouches for exactly that. Or the log alone, for a server that
+//! keeps no state.
 //!
 //! ```text
 //! snapshots/snap-*.part .. snapshots/snap-*.manifest .. log-*.seg .. control      (in the order of copying)
@@ -35,7 +36,7 @@ pub struct CopiedFile {
 
 /// The plan of a copy of the data directory. Dropping it releases the pin on its files.
 pub struct CopyPlan {
-    /// The beginning of the snapshot and of the copied log.
+    /// The beginning of the copied log, and of the snapshot if there is one.
     pub begin_lsn: Lsn,
     /// The end of the copied log: everything acknowledged before the plan was made lies before it.
     pub end_lsn: Lsn,
@@ -66,13 +67,6 @@ impl Log {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
-        self.make_durable(self.appended_lsn())?;
-        if self.durable_lsn() == begin_lsn && !self.is_mirror() {
-            // A copy that becomes a replica is identified by its last batch, so the copied log needs at least
-            // one.
-            self.mark_epoch()?;
-        }
-        let end_lsn = self.durable_lsn();
         let snapshots = snapshot::directory(dir);
         let below_dir = snapshots.strip_prefix(dir).unwrap_or(&snapshots);
         let mut files = Vec::new();
@@ -82,25 +76,52 @@ impl Log {
             let bytes = file.len().map_err(Error::io("measure", &path))?;
             files.push(CopiedFile { name: below_dir.join(name).to_string_lossy().into_owned(), bytes });
         }
-        let old = *self.shared.control.lock();
-        let mut start = begin_lsn.align_down(old.segment_bytes);
+        let changed = |control| Control { needs_snapshot: true, has_documents, ..control };
+        self.plan_from(begin_lsn, files, changed, pin).map(Some)
+    }
+
+    /// Plans a copy of the log alone, as far back as it is kept. As [`Log::plan_copy`], it blocks.
+    ///
+    /// # Errors
+    /// I/O errors, also of the log.
+    pub fn plan_copy_of_log(&self) -> Result<CopyPlan, Error> {
+        loop {
+            let begin_lsn = self.start_lsn();
+            // Otherwise it was forgotten meanwhile.
+            if let Some(pin) = self.pin(begin_lsn) {
+                return self.plan_from(begin_lsn, Vec::new(), |control| control, pin);
+            }
+        }
+    }
+
+    /// The plan with the log from `begin_lsn` on behind `files`. `changed` makes the control file of the copy
+    /// from that of the server, except for where the log begins and ends.
+    fn plan_from(
+        &self,
+        begin_lsn: Lsn,
+        mut files: Vec<CopiedFile>,
+        changed: impl FnOnce(Control) -> Control,
+        pin: Pin,
+    ) -> Result<CopyPlan, Error> {
+        self.make_durable(self.appended_lsn())?;
+        if self.durable_lsn() == begin_lsn && !self.is_mirror() {
+            // A copy that becomes a replica is identified by its last batch, so the copied log needs at least
+            // one.
+            self.mark_epoch()?;
+        }
+        let (end_lsn, own) = (self.durable_lsn(), *self.shared.control.lock());
+        let segment_bytes = own.segment_bytes;
+        let mut start = begin_lsn.align_down(segment_bytes);
         while start < end_lsn || start <= begin_lsn {
-            let log_bytes = end_lsn.bytes_since(start).min(old.segment_bytes);
+            let log_bytes = end_lsn.bytes_since(start).min(segment_bytes);
             files.push(CopiedFile {
                 name: segment::file_name(start),
                 bytes: SEGMENT_HEADER_BYTES + log_bytes,
             });
-            start = start.advance(old.segment_bytes);
+            start = start.advance(segment_bytes);
         }
         let start = self.shared.start_at(begin_lsn)?;
-        let control = Control {
-            log_start: begin_lsn,
-            clean_end: Some(end_lsn),
-            needs_snapshot: true,
-            start,
-            has_documents,
-            ..old
-        };
-        Ok(Some(CopyPlan { begin_lsn, end_lsn, files, control: control.encode().to_vec(), pin }))
+        let control = Control { log_start: begin_lsn, clean_end: Some(end_lsn), start, ..changed(own) };
+        Ok(CopyPlan { begin_lsn, end_lsn, files, control: control.encode().to_vec(), pin })
     }
 }

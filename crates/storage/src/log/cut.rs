@@ -4,14 +4,18 @@
 //!
 //! The order of the steps, each durable before the next, so that a crash anywhere leaves a log that recovers
 //! up to `at` or up to one of the batches after it, and the same cut completes it:
-//! 1. the log after `at` is copied to `diverged-<at>.bin`, at most [`KEPT_BYTES_MAX`] of it;
+//! 1. the log after `at` is copied to `diverged-<at>.bin`, at most [`KEPT_BYTES_MAX`] of it; if an earlier
+//!    cut at this position has kept another log there, to `diverged-<at>-2.bin`, and so on;
 //! 2. snapshots that contain any of it are set aside;
 //! 3. the clean end is removed from the control file;
 //! 4. the footers after `at` are overwritten with zeros, the last first: the remainder is always a log with a
 //!    torn tail, without a later footer that vouches for it;
 //! 5. the rest after `at` is overwritten with zeros.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use env::{Access, AlignedBytes, Disk};
 use lsn::Lsn;
@@ -33,8 +37,8 @@ const PIECE_BYTES: u64 = 1 << 20;
 pub enum Cut {
     /// The log now ends at the position. The bytes cut off are in this file.
     Done(PathBuf),
-    /// `at` lies before the start of the log, or no remaining snapshot ends at or before it: nothing was
-    /// changed; a full sync is needed.
+    /// `at` lies before the start of the log, or no remaining snapshot ends at or before it; or, of a log
+    /// that is kept alone, nothing would remain. Nothing was changed; a full sync is needed.
     NoBase,
 }
 
@@ -43,21 +47,52 @@ pub enum Cut {
 /// # Errors
 /// I/O errors, after which the call can be repeated; [`Error::Inconsistent`] if there is no log.
 pub fn cut_log(disk: &dyn Disk, dir: &Path, at: Lsn) -> Result<Cut, Error> {
-    let Some(control) = Control::load(disk, dir)? else {
-        return Err(Error::Inconsistent { path: dir.to_path_buf(), reason: "no log here".into() });
-    };
+    let control = load_control(disk, dir)?;
     let snapshots = snapshot::list(disk, dir)?.into_iter().filter(|info| info.log_id == control.log_id);
     let (kept, parted): (Vec<_>, Vec<_>) = snapshots.partition(|info| info.end_lsn <= at);
     let has_base = kept.iter().any(|info| info.begin_lsn >= control.log_start);
     if at < control.log_start || (control.needs_snapshot && !has_base) {
         return Ok(Cut::NoBase);
     }
-    let segments = segments_behind(disk, dir, &control, at)?;
-    let path = dir.join(format!("diverged-{:016x}.bin", at.get()));
-    keep(disk, &segments, at, &path)?;
-    for info in parted {
-        snapshot::set_aside(disk, dir, info.begin_lsn)?;
+    let set_aside = || {
+        let mut parted = parted.iter();
+        parted.try_for_each(|info| snapshot::set_aside(disk, dir, info.begin_lsn).map(drop))
+    };
+    cut_at(disk, dir, control, at, set_aside).map(Cut::Done)
+}
+
+/// As [`cut_log`], for a log that is kept without the state before it (see [`Recovery::without_state`]): it
+/// needs no snapshot.
+///
+/// [`Recovery::without_state`]: crate::Recovery::without_state
+///
+/// # Errors
+/// As [`cut_log`].
+pub fn cut_log_alone(disk: &dyn Disk, dir: &Path, at: Lsn) -> Result<Cut, Error> {
+    let control = load_control(disk, dir)?;
+    // A log without any batch does not say what it continues.
+    if at <= control.log_start {
+        return Ok(Cut::NoBase);
     }
+    cut_at(disk, dir, control, at, || Ok(())).map(Cut::Done)
+}
+
+fn load_control(disk: &dyn Disk, dir: &Path) -> Result<Control, Error> {
+    let missing = || Error::Inconsistent { path: dir.to_path_buf(), reason: "no log here".into() };
+    Control::load(disk, dir)?.ok_or_else(missing)
+}
+
+/// The steps of a cut; `set_aside` is the second one. Returns the file of the bytes cut off.
+fn cut_at(
+    disk: &dyn Disk,
+    dir: &Path,
+    control: Control,
+    at: Lsn,
+    set_aside: impl FnOnce() -> Result<(), Error>,
+) -> Result<PathBuf, Error> {
+    let segments = segments_behind(disk, dir, &control, at)?;
+    let path = keep(disk, &segments, at, dir)?;
+    set_aside()?;
     Control { clean_end: None, ..control }.store(disk, dir)?;
     for segment in segments.iter().rev() {
         for_pieces(segment, at, |position, bytes| {
@@ -76,7 +111,7 @@ pub fn cut_log(disk: &dyn Disk, dir: &Path, at: Lsn) -> Result<Cut, Error> {
             false => blank(segment, position, bytes.len() as u64),
         })?;
     }
-    Ok(Cut::Done(path))
+    Ok(path)
 }
 
 /// Reads the bytes of a segment after `at` in pieces of whole blocks, the last first.
@@ -114,23 +149,51 @@ fn segments_behind(disk: &dyn Disk, dir: &Path, control: &Control, at: Lsn) -> R
     behind.map(|start| Segment::open(disk, dir, Access::ReadWrite, control, start)).collect()
 }
 
-/// Copies the log after `at` to `path`, unless an interrupted cut has done so.
-fn keep(disk: &dyn Disk, segments: &[Segment], at: Lsn, path: &Path) -> Result<(), Error> {
-    if disk.open(path, Access::Read).is_ok() {
-        return Ok(());
+/// Copies the log after `at` to a file of its own, unless an interrupted cut has done so; returns the file.
+fn keep(disk: &dyn Disk, segments: &[Segment], at: Lsn, dir: &Path) -> Result<PathBuf, Error> {
+    let tail = read_tail(segments, at)?;
+    for number in 1_u32.. {
+        let suffix = if number == 1 { String::new() } else { format!("-{number}") };
+        let path = dir.join(format!("diverged-{:016x}{suffix}.bin", at.get()));
+        match disk.open(&path, Access::Read) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                env::crashsafe::write_atomically(disk, &path, &tail).map_err(Error::io("write", &path))?;
+                return Ok(path);
+            }
+            Err(error) => return Err(Error::io("open", &path)(error)),
+            Ok(file) => {
+                let mut kept = vec![0; file.len().map_err(Error::io("measure", &path))? as usize];
+                file.read_exact_at(&mut kept, 0).map_err(Error::io("read", &path))?;
+                if is_rest_of(&tail, &kept) {
+                    return Ok(path);
+                }
+            }
+        }
     }
-    let mut kept = Vec::new();
+    unreachable!("the disk holds fewer files")
+}
+
+/// The log after `at`, at most [`KEPT_BYTES_MAX`] of it, without the zeros at its end.
+fn read_tail(segments: &[Segment], at: Lsn) -> Result<Vec<u8>, Error> {
+    let mut tail = Vec::new();
     for segment in segments {
         let from = segment.start.max(at);
-        let bytes = segment.end.bytes_since(from).min(KEPT_BYTES_MAX - kept.len() as u64) as usize;
-        let old = kept.len();
-        kept.resize(old + bytes, 0);
-        let read = segment.file.read_at(&mut kept[old..], segment.offset(from));
-        kept.truncate(old + read.map_err(Error::io("read", &segment.path))?);
+        let bytes = segment.end.bytes_since(from).min(KEPT_BYTES_MAX - tail.len() as u64) as usize;
+        let old = tail.len();
+        tail.resize(old + bytes, 0);
+        let read = segment.file.read_at(&mut tail[old..], segment.offset(from));
+        tail.truncate(old + read.map_err(Error::io("read", &segment.path))?);
     }
-    let used = kept.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-    kept.truncate(used);
-    env::crashsafe::write_atomically(disk, path, &kept).map_err(Error::io("write", path))
+    let used = tail.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    tail.truncate(used);
+    Ok(tail)
+}
+
+/// Whether `tail` is `kept` with some blocks overwritten by zeros: an interrupted cut has kept it already.
+fn is_rest_of(tail: &[u8], kept: &[u8]) -> bool {
+    let blocks = tail.chunks(BLOCK_BYTES as usize).zip(kept.chunks(BLOCK_BYTES as usize));
+    let is_blank = |block: &[u8]| block.iter().all(|&byte| byte == 0);
+    tail.len() <= kept.len() && blocks.into_iter().all(|(now, then)| is_blank(now) || then.starts_with(now))
 }
 
 #[cfg(all(test, not(loom)))]

@@ -348,6 +348,15 @@ impl LogState {
         Ok(closed.1)
     }
 
+    /// Writes the closed batch; makes the segment for it on this thread, if the disk has room.
+    fn write_closed_here(&self, flusher: &mut Flusher) -> Result<(), Error> {
+        if self.write_closed(flusher)? == Flush::NeedSegment {
+            self.prepare_segment()?;
+            self.write_closed(flusher)?;
+        }
+        Ok(())
+    }
+
     /// Makes everything written durable and ends the log with an empty batch that vouches for everything
     /// before it, unless it ends with one already. Returns the end; a server that has the log up to there has
     /// all of it.
@@ -362,12 +371,13 @@ impl LogState {
             if flusher.ends_sealed && flusher.closed.is_none() && all_written {
                 return Ok(());
             }
-            flusher.closed = Some(self.close_batch(flusher));
-            if self.write_closed(flusher)? == Flush::NeedSegment {
-                self.prepare_segment()?;
-                self.write_closed(flusher)?;
+            if flusher.closed.is_some() {
+                self.write_closed_here(flusher)?;
             }
-            Ok(())
+            if flusher.closed.is_none() {
+                flusher.closed = Some(self.close_batch(flusher));
+            }
+            self.write_closed_here(flusher)
         };
         flusher.is_sealing = true;
         let sealed = seal(flusher);

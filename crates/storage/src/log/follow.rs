@@ -109,14 +109,34 @@ impl Chunk {
 
     /// The batches, the last one first.
     pub fn batches_backwards(&self) -> impl Iterator<Item = BatchInfo> {
-        let mut end = self.end;
-        std::iter::from_fn(move || {
-            let bytes = &self.bytes[..end.bytes_since(self.start) as usize];
-            let batch = Footer::decode(bytes, end).filter(|footer| footer.start >= self.start)?;
-            end = batch.start;
-            Some(batch.into())
-        })
+        batches_backwards(self.start, &self.bytes)
     }
+
+    /// The batches, in order.
+    pub fn batches(&self) -> Vec<BatchInfo> {
+        batches_in(self.start, &self.bytes)
+    }
+}
+
+/// The batches in `bytes`, which are whole batches from `start` on, by their footers; nothing else of them is
+/// verified. Empty if they do not reach from end to start.
+pub fn batches_in(start: Lsn, bytes: &[u8]) -> Vec<BatchInfo> {
+    let mut batches: Vec<BatchInfo> = batches_backwards(start, bytes).collect();
+    batches.reverse();
+    if batches.first().is_some_and(|first| first.start != start) {
+        batches.clear();
+    }
+    batches
+}
+
+fn batches_backwards(start: Lsn, bytes: &[u8]) -> impl Iterator<Item = BatchInfo> {
+    let mut end = start.advance(bytes.len() as u64);
+    std::iter::from_fn(move || {
+        let bytes = &bytes[..end.bytes_since(start) as usize];
+        let batch = Footer::decode(bytes, end).filter(|footer| footer.start >= start)?;
+        end = batch.start;
+        Some(batch.into())
+    })
 }
 
 /// The result of reading as a follower.
@@ -225,6 +245,27 @@ impl Log {
         Ok(None)
     }
 
+    /// The last batches that may leave the server, in order: those that end after `from` and the one before
+    /// them, but at most `count_max`, and no more than are kept.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn last_batches(&self, from: Lsn, count_max: usize) -> Result<Vec<BatchInfo>, Error> {
+        let (mut end, start, mut segment) = (self.shippable_lsn(), self.start_lsn(), None);
+        let mut batches = Vec::new();
+        while batches.len() < count_max && end > Lsn::ZERO && end >= start {
+            let Some(footer) = self.shared.read_footer(end, &mut segment)? else { break };
+            let is_before = end <= from;
+            end = footer.start;
+            batches.push(BatchInfo::from(footer));
+            if is_before {
+                break;
+            }
+        }
+        batches.reverse();
+        Ok(batches)
+    }
+
     /// The chain value at `position`, which identifies the whole log up to there. `None` if it is unknown, or
     /// `position` is not a batch boundary that is still kept.
     ///
@@ -239,10 +280,11 @@ impl Log {
     /// # Errors
     /// I/O errors.
     pub fn batch_ending_at(&self, position: Lsn) -> Result<Option<BatchInfo>, Error> {
-        if !position.is_aligned(BLOCK_BYTES) {
+        let is_kept = position > self.start_lsn() && position <= self.shippable_lsn();
+        if !is_kept || !position.is_aligned(BLOCK_BYTES) {
             return Ok(None);
         }
-        Ok(self.batch_at(position)?.filter(|batch| batch.end == position))
+        Ok(self.shared.read_footer(position, &mut None)?.map(BatchInfo::from))
     }
 }
 
@@ -395,7 +437,7 @@ impl LogState {
     fn read_footer(&self, end: Lsn, segment: &mut Option<Segment>) -> Result<Option<Footer>, Error> {
         // A footer lies within one block, so it never spans two segments.
         let footer_start = Lsn::new(end.get() - FOOTER_BYTES as u64);
-        if segment.as_ref().is_none_or(|segment| segment.end < end) {
+        if segment.as_ref().is_none_or(|segment| segment.end < end || end <= segment.start) {
             *segment = self.open_segment(footer_start)?;
         }
         let Some(segment) = segment else { return Ok(None) };

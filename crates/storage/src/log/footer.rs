@@ -98,8 +98,8 @@ fn chain_value(bytes: &[u8]) -> u64 {
 
 impl Footer {
     /// The position up to which the log was durable on this disk when the batch was written here. For an
-    /// epoch that was mirrored, `durable` is what the first writer knew of its own disk: here the batch may
-    /// have been written together with those before it, see [`mirror`](super::mirror).
+    /// epoch that was mirrored, `durable` is the durable position on the first writer's disk: here the batch
+    /// may have been written together with those before it, see [`mirror`](super::mirror).
     pub(crate) fn vouches_for(&self, mirrored_epoch: u32) -> Lsn {
         let run_start = self.end.get().saturating_sub(super::mirror::RUN_BYTES_MAX);
         if self.epoch > mirrored_epoch { self.durable } else { self.durable.min(Lsn::new(run_start)) }
@@ -250,6 +250,24 @@ mod tests {
             end: Lsn::new(8192),
             epoch: 2,
             link: Some(Link { reign: 77, content: 0xfeed, before: 0xbeef }),
+        }
+    }
+
+    /// Other readers of the format compute the same values.
+    #[test]
+    fn batches_and_logs_are_identified_by_xxh3() {
+        assert_eq!(sum_of(b""), 0x2d06_8005_38d3_94c2, "XXH3_64bits of no bytes, seed 0");
+        assert_ne!(sum_of(b"a"), sum_of(b"b"));
+        assert_eq!(seed_of(&[9; 16]), sum_of(&[9; 16]));
+    }
+
+    #[test]
+    fn a_batch_of_a_mirrored_epoch_vouches_for_less() {
+        let end = Lsn::new(2 * crate::log::mirror::RUN_BYTES_MAX);
+        let footer = Footer { end, durable: Lsn::new(end.get() - 4096), ..footer() };
+        assert_eq!(footer.vouches_for(footer.epoch - 1), footer.durable);
+        for mirrored in [footer.epoch, footer.epoch + 1] {
+            assert_eq!(footer.vouches_for(mirrored), Lsn::new(crate::log::mirror::RUN_BYTES_MAX));
         }
     }
 

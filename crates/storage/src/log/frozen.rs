@@ -19,12 +19,13 @@ use env::{Clock, Entropy};
 
 use super::{
     Log, LogOptions,
+    control::{Control, MIRRORING, Start},
     flusher::Flusher,
     footer::Predecessor,
     recovery::{self, Recovery},
     segment::Segment,
 };
-use crate::{Control, Error, Start, control::MIRRORING, snapshot::SnapshotInfo, sync::Ordering};
+use crate::{Error, snapshot::SnapshotInfo, sync::Ordering};
 
 impl Recovery {
     /// Opens a new log in place of one with holes: it has an id of its own, begins after all of the old one,

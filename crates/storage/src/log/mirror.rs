@@ -27,17 +27,18 @@
 
 use std::{path::Path, sync::Arc};
 
-use env::Clock;
+use env::{Clock, Disk};
 use lsn::Lsn;
 
 use super::{
     Log,
     appender::Appender,
+    control::{Control, MIRRORING},
     footer::{Footer, Predecessor},
     recovery::Recovery,
     walk::{BatchWalk, Walked},
 };
-use crate::{Control, Error, LogStats, control::MIRRORING, sync::Ordering};
+use crate::{Error, LogStats, sync::Ordering};
 
 /// The largest run of mirrored batches in one write, which is the largest ring of a mirror.
 pub(crate) const RUN_BYTES_MAX: u64 = 4 << 20;
@@ -120,6 +121,13 @@ impl Mirror {
         self.appender.appended_lsn()
     }
 
+    /// Makes segments, on this thread, until `bytes` more can be written. Returns false if the disk has no
+    /// room for them: a caller that appends them all the same may not be able to close the log.
+    pub fn make_room_for(&self, bytes: u64) -> bool {
+        let (shared, _) = self.appender.parts();
+        shared.make_segments_to(self.position().get() + bytes)
+    }
+
     /// Appends whole batches from the front of `bytes`, which start at [`Mirror::position`]; returns the
     /// number of bytes appended. Fewer than all if the ring is full at the moment: flushing makes room. A
     /// batch with an epoch above `epoch_max` is refused: an accepted epoch is permanent, and after the last
@@ -193,14 +201,30 @@ impl Mirror {
     /// # Errors
     /// I/O errors. If the control file could not be replaced, the log is still a mirror.
     pub fn promote(&self) -> Result<u32, Error> {
+        self.begin_epoch(promoted_epoch)
+    }
+
+    /// As [`Mirror::promote`], in an epoch that the votes of a group have given to this server.
+    ///
+    /// # Errors
+    /// As [`Mirror::promote`]; [`Error::Inconsistent`] if the epoch is not higher than every epoch seen.
+    pub fn promote_in(&self, epoch: u32) -> Result<(), Error> {
+        self.begin_epoch(|_| epoch).map(drop)
+    }
+
+    fn begin_epoch(&self, epoch_after: impl Fn(u32) -> u32) -> Result<u32, Error> {
         let log = self.appender.log();
         let shared = &*log.shared;
         log.make_durable(self.position())?;
         let mut flusher = shared.flusher.lock();
         let mut control = shared.control.lock();
         let seen = shared.epoch.load(Ordering::SeqCst).max(control.epoch);
-        let epoch = promoted_epoch(seen);
+        let epoch = epoch_after(seen);
         require_left(epoch, seen, &shared.dir)?;
+        if epoch <= seen {
+            let reason = format!("epoch {epoch} is to begin, but epoch {seen} has begun already");
+            return Err(Error::Inconsistent { path: Control::path(&shared.dir), reason });
+        }
         let promoted = Control { epoch, mirrored_epoch: seen, clean_end: None, ..*control };
         promoted.store(&*shared.disk, &shared.dir)?;
         *control = promoted;
@@ -241,8 +265,26 @@ impl Log {
     /// # Errors
     /// As [`Log::note_epoch`].
     pub fn outbid_epoch(&self, epoch: u32) -> Result<(), Error> {
-        self.note_epoch((epoch / PROMOTION_STEP).saturating_add(1).saturating_mul(PROMOTION_STEP) - 1)
+        self.note_epoch(last_below_promotion(epoch))
     }
+}
+
+/// As [`Log::outbid_epoch`], for a directory that is not in use. Does nothing if it has no log.
+///
+/// # Errors
+/// I/O errors; a damaged control file.
+pub fn outbid_epoch(disk: &dyn Disk, dir: &Path, epoch: u32) -> Result<(), Error> {
+    match Control::load(disk, dir)? {
+        Some(control) if control.epoch < last_below_promotion(epoch) => {
+            Control { epoch: last_below_promotion(epoch), ..control }.store(disk, dir)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The last epoch before that of a promotion after `epoch`.
+fn last_below_promotion(epoch: u32) -> u32 {
+    promoted_epoch(epoch) - 1
 }
 
 #[cfg(all(test, not(loom)))]

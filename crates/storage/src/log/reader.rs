@@ -22,6 +22,7 @@ use env::{Access, Disk};
 use lsn::Lsn;
 
 use super::{
+    control::{Control, Start},
     footer::{FOOTER_BYTES, Footer, Predecessor},
     record::{self, BLOCK_BYTES, Record},
     salvage::Salvage,
@@ -29,8 +30,7 @@ use super::{
     walk::{BatchWalk, Stop, Walked},
 };
 use crate::{
-    Control, Damage, Error,
-    control::Start,
+    Damage, Error,
     snapshot::{self, SnapshotInfo},
 };
 
@@ -104,6 +104,7 @@ impl LogReader {
     /// If there is no log, a segment is missing or belongs to another log, or a file cannot be read.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, access: Access) -> Result<LogReader, Error> {
         let Some(control) = Control::load(&*disk, dir)? else {
+            refuse_lost_control(&*disk, dir)?;
             let reason = "no log here: the control file is missing".into();
             return Err(Error::Inconsistent { path: dir.to_path_buf(), reason });
         };
@@ -389,6 +390,31 @@ impl LogReader {
         }
         Ok(())
     }
+}
+
+/// Refuses a directory without a control file that holds acknowledged data: the file was lost.
+pub(super) fn refuse_lost_control(disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
+    let is_lost = match segment::list(disk, dir)?.as_slice() {
+        _ if !snapshot::list_begins(disk, dir)?.is_empty() => true,
+        [] => false,
+        // A first start that was interrupted before it wrote the control file: nothing was ever acknowledged.
+        [Lsn::ZERO] => has_records(disk, dir)?,
+        _ => true,
+    };
+    if !is_lost {
+        return Ok(());
+    }
+    let reason = "missing although the directory holds a log or snapshots; restore it from a backup".into();
+    Err(Error::Inconsistent { path: Control::path(dir), reason })
+}
+
+/// Whether the first segment of a log without a control file starts with anything but zeros.
+fn has_records(disk: &dyn Disk, dir: &Path) -> Result<bool, Error> {
+    let path = dir.join(segment::file_name(Lsn::ZERO));
+    let file = disk.open(&path, Access::Read).map_err(Error::io("open", &path))?;
+    let mut block = vec![0; BLOCK_BYTES as usize];
+    let read = file.read_at(&mut block, segment::SEGMENT_HEADER_BYTES).map_err(Error::io("read", &path))?;
+    Ok(block[..read].iter().any(|&byte| byte != 0))
 }
 
 /// The highest position that the control file or a snapshot's manifest vouches for as durable.

@@ -22,7 +22,7 @@
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use env::{Access, Clock, Disk, Entropy, RingMemory};
@@ -33,11 +33,12 @@ use super::{
     Log, LogOptions, LogState, SegmentQueue,
     chains::Chains,
     commit::UNASKED,
+    control::{Control, ControlState, Start},
     flusher::Flusher,
     follow::Recent,
     footer::REIGN_STEP_MAX,
     mirror::{promoted_epoch, require_left},
-    reader::{Batch, LogReader, Tail},
+    reader::{Batch, LogReader, Tail, refuse_lost_control},
     record::{BLOCK_BYTES, RecordKind},
     salvage::Hole,
     segment::{self, Segment},
@@ -45,8 +46,7 @@ use super::{
     waiters::Waiters,
 };
 use crate::{
-    Control, Damage, Error, LogStats,
-    control::{ControlState, Start},
+    Damage, Error, LogStats,
     snapshot::{self, SnapshotInfo},
     sync::{AtomicBool, AtomicU64},
 };
@@ -257,6 +257,13 @@ impl Recovery {
         self.has_snapshot = true;
         self.reached.lsn = end_lsn;
         Ok(())
+    }
+
+    /// Reads the log from its start, whether or not it needs a snapshot: for a server that keeps the log
+    /// alone. Must be called before the first batch is read. The state before the log is not known: what its
+    /// records would change must not be taken for the data.
+    pub fn without_state(&mut self) {
+        self.has_snapshot = true;
     }
 
     /// Ends the replay with the last record at or before `lsn`. If the replay starts at a snapshot, `lsn`
@@ -490,6 +497,8 @@ pub(super) fn open(
             acked: AtomicU64::new(UNASKED),
             prepared_end: AtomicU64::new(prepared_end.get()),
             wanted_end: AtomicU64::new(0),
+            maker: OnceLock::new(),
+            wake_flusher: OnceLock::new(),
             durability: (options.durability as u8).into(),
             poisoned: AtomicBool::new(false),
             poison_reason: Mutex::new(None),
@@ -522,25 +531,13 @@ pub(super) fn open(
 
 /// Creates a new log in an empty directory: the first segment, then the control file that names it.
 fn create(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<(), Error> {
-    let existing = segment::list(disk, dir)?;
-    let has_snapshots = !snapshot::list_begins(disk, dir)?.is_empty();
-    match existing.as_slice() {
-        _ if has_snapshots => return Err(control_missing(dir)),
-        [] => {}
-        // A first start that was interrupted before it wrote the control file: nothing was ever acknowledged.
-        [Lsn::ZERO] if !has_records(disk, dir)? => {
-            let path = dir.join(segment::file_name(Lsn::ZERO));
-            disk.remove(&path).map_err(Error::io("remove", &path))?;
-        }
-        _ => return Err(control_missing(dir)),
+    refuse_lost_control(disk, dir)?;
+    if !segment::list(disk, dir)?.is_empty() {
+        let path = dir.join(segment::file_name(Lsn::ZERO));
+        disk.remove(&path).map_err(Error::io("remove", &path))?;
     }
     Segment::create(disk, dir, control, control.log_start.align_down(control.segment_bytes), None)?;
     control.store(disk, dir)
-}
-
-fn control_missing(dir: &Path) -> Error {
-    let reason = "missing although the directory holds a log or snapshots; restore it from a backup".into();
-    Error::Inconsistent { path: Control::path(dir), reason }
 }
 
 /// Removes segments before the start of the log. A failure only costs space, so it is only logged.
@@ -553,15 +550,6 @@ pub(super) fn remove_forgotten(disk: &dyn Disk, dir: &Path, control: &Control) -
         }
     }
     Ok(())
-}
-
-/// Whether the first segment of a log without a control file starts with anything but zeros.
-fn has_records(disk: &dyn Disk, dir: &Path) -> Result<bool, Error> {
-    let path = dir.join(segment::file_name(Lsn::ZERO));
-    let file = disk.open(&path, Access::Read).map_err(Error::io("open", &path))?;
-    let mut block = vec![0; BLOCK_BYTES as usize];
-    let read = file.read_at(&mut block, segment::SEGMENT_HEADER_BYTES).map_err(Error::io("read", &path))?;
-    Ok(block[..read].iter().any(|&byte| byte != 0))
 }
 
 /// Finds the approximate end of the log by bisecting for the first blank block: segments are filled from the

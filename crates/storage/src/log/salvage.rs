@@ -20,12 +20,13 @@ use env::{Access, Disk};
 use lsn::Lsn;
 
 use super::{
+    control::{Control, ControlState, Start},
     footer::Footer,
     reader::{LogReader, Tail},
     segment::{self, HeaderState, Identity, Segment},
     walk::Stop,
 };
-use crate::{Control, Error, Start, control::ControlState, snapshot};
+use crate::{Error, snapshot};
 
 /// Segments that start after this are ignored: it is far from the positions that overflow.
 const START_MAX: Lsn = Lsn::new(1 << 62);

@@ -39,6 +39,9 @@ pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
 /// Zeros are written durably in pieces of this size: past the page cache, which would cost more CPU time than
 /// the log itself, and in steps, so that a flush of the log never queues behind tens of megabytes.
 const FILL_BYTES: usize = 1 << 20;
+/// New segments leave so much of the disk free, so that small files, like the control file or a member's
+/// vote, can be replaced when the log has filled the disk, and while it tries to.
+const LEFT_BYTES: u64 = 1 << 20;
 
 /// The file name of the segment that starts at `start`.
 pub(crate) fn file_name(start: Lsn) -> String {
@@ -125,12 +128,24 @@ impl Segment {
                 disk.rename(old, &temporary).map_err(Error::io("recycle", old))?;
                 disk.open(&temporary, Access::ReadWrite).map_err(Error::io("open", &temporary))?
             }
-            None => zero_filled(disk, &temporary, SEGMENT_HEADER_BYTES + control.segment_bytes)?,
+            None => {
+                let bytes = SEGMENT_HEADER_BYTES + control.segment_bytes;
+                require_room(disk, dir, bytes + LEFT_BYTES).map_err(Error::io("create", &temporary))?;
+                zero_filled(disk, &temporary, bytes)?
+            }
         };
         file.write_all_at(&header_bytes(control, start), 0).map_err(Error::io("write", &temporary))?;
         file.sync_all().map_err(Error::io("sync", &temporary))?;
         env::crashsafe::rename_durably(disk, &temporary, &path).map_err(Error::io("rename", &temporary))?;
         Ok(Segment { start, end: start.advance(control.segment_bytes), path, file })
+    }
+}
+
+/// Fails if less than this is free in `dir`, as far as the file system can tell.
+pub(super) fn require_room(disk: &dyn Disk, dir: &Path, bytes: u64) -> std::io::Result<()> {
+    match disk.free_bytes(dir) {
+        Ok(free) if free < bytes => Err(std::io::ErrorKind::StorageFull.into()),
+        _ => Ok(()),
     }
 }
 

@@ -24,7 +24,7 @@
 //! - Bytes below `published()` are filled and visible to its caller.
 //! - An appender can never take the last [`FLUSHER_RESERVE_BYTES`] of the ring (except with
 //!   `reserve_closed`), so the flusher can always close the open batch.
-//! - No bytes stay unflushed while everyone sleeps: an appender either sees an active flusher, which checks
+//! - No bytes stay unflushed while all threads sleep: an appender either sees an active flusher, which checks
 //!   the tail again after it has marked itself inactive, or is told to wake one.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Padded, fence, spin_loop, yield_now};

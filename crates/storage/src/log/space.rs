@@ -80,6 +80,21 @@ impl LogState {
         }
     }
 
+    /// Makes segments, on this thread, until they reach `end`. Returns false if the disk has no room for
+    /// them, or the log takes no records.
+    pub(super) fn make_segments_to(&self, end: u64) -> bool {
+        loop {
+            if end <= self.prepared_end.load(Ordering::Acquire) {
+                return true;
+            }
+            self.wanted_end.fetch_max(end, Ordering::SeqCst);
+            if !matches!(self.prepare_segment(), Ok(Prepare::Made)) {
+                // Another thread may have made the last segment.
+                return end <= self.prepared_end.load(Ordering::Acquire);
+            }
+        }
+    }
+
     /// Forgets the log before `boundary`. `needs_snapshot`: recovery will need its state from a snapshot.
     pub(super) fn truncate_before(&self, boundary: Lsn, needs_snapshot: bool) -> Result<(), Error> {
         assert!(

@@ -126,6 +126,60 @@ fn segments_follow_each_other_whoever_makes_them() {
 }
 
 #[test]
+fn a_write_that_waits_for_segments_wakes_their_maker() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    let woken = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let wakes = woken.clone();
+    log.on_segment_wanted(move || _ = wakes.fetch_add(1, Ordering::SeqCst));
+    let (appender, bytes) = (log.appender(), 5 * options().segment_bytes);
+    assert_eq!(appender.admit(1), Admission::Go);
+    assert_eq!(woken.load(Ordering::SeqCst), 0);
+    assert_eq!(appender.admit(bytes), Admission::Wait);
+    assert_eq!(woken.load(Ordering::SeqCst), 1);
+    while log.prepare_segment().unwrap() == Prepare::Made {}
+    assert_eq!(appender.admit(bytes), Admission::Go);
+}
+
+#[test]
+fn records_appended_while_a_caller_flushes_wake_the_flusher() {
+    let (_, log) = recover(&disk()).unwrap();
+    let woken = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let wakes = woken.clone();
+    log.on_flush_wanted(move || _ = wakes.fetch_add(1, Ordering::SeqCst));
+    let (mut first, second) = (log.appender(), parking_lot::Mutex::new(log.appender()));
+    let flushed = log.clone();
+    // The listener runs in the middle of the flush.
+    first.listen(move || {
+        append(&mut second.lock(), b"meanwhile");
+        assert!(!flushed.needs_flusher(), "its appender relies on this flush");
+    });
+    let lsn = append(&mut first, b"first");
+    assert!(first.wait_for(lsn));
+    log.make_durable(lsn).unwrap();
+    assert!(log.durable_lsn() < log.appended_lsn() && log.needs_flusher());
+    assert_eq!(woken.load(Ordering::SeqCst), 1);
+    log.make_durable(log.appended_lsn()).unwrap();
+    assert_eq!(woken.load(Ordering::SeqCst), 1, "nothing was left behind");
+}
+
+#[test]
+fn room_is_made_for_a_record_as_far_as_the_disk_has_any() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    let segment_bytes = options().segment_bytes;
+    assert!(log.make_room_for(3 * segment_bytes));
+    assert_eq!(log.appender().admit(3 * segment_bytes), Admission::Go);
+    disk.set_space_limit(Some(0));
+    assert!(log.make_room_for(segment_bytes), "there is room already");
+    assert!(!log.make_room_for(9 * segment_bytes));
+    assert_eq!(log.appender().admit(0), Admission::NoRoom);
+    disk.set_space_limit(None);
+    assert!(log.make_room_for(9 * segment_bytes));
+    assert_eq!(log.appender().admit(0), Admission::Go);
+}
+
+#[test]
 fn forgotten_segments_are_removed_at_the_next_start() {
     let disk = disk();
     let (_, log) = recover(&disk).unwrap();

@@ -21,7 +21,7 @@ use super::{
     },
     list_begins,
     manifest::{PARTS_MAX, PartSummary, SnapshotInfo, manifest_name, part_name},
-    retention::withdraw,
+    removal::withdraw,
 };
 use crate::Error;
 

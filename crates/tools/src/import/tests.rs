@@ -42,7 +42,11 @@ fn place(disk: &Arc<SimDisk>) -> Place<'static> {
 }
 
 fn imported(disk: &Arc<SimDisk>, existing: Existing) -> Result<Imported, ImportError> {
-    import(&place(disk), Path::new(FILE), existing, &|_, _, _| {})
+    imported_from(disk, FILE, existing)
+}
+
+fn imported_from(disk: &Arc<SimDisk>, source: &str, existing: Existing) -> Result<Imported, ImportError> {
+    import(&place(disk), (Path::new(FILE), source), existing, &|_, _, _| {})
 }
 
 fn exported(disk: &Arc<SimDisk>, version: u16, drops_field_expiry: bool) -> Result<Vec<u8>, ExportError> {
@@ -259,6 +263,48 @@ fn a_crash_at_any_io_leaves_a_directory_that_says_so() {
 }
 
 #[test]
+fn an_interrupted_import_goes_on_only_with_its_source() {
+    for existing in [Existing::Refused, Existing::Kept] {
+        let disk = disk();
+        if existing == Existing::Kept {
+            disk.write_file(Path::new(FILE), &strings(&[("old", "1")]));
+            imported_from(&disk, "/earlier.rdb", Existing::Refused).unwrap();
+        }
+        disk.write_file(Path::new(FILE), &several_records());
+        let used = (100 << 20) - {
+            disk.set_space_limit(Some(100 << 20));
+            disk.free_bytes(Path::new(DIR)).unwrap()
+        };
+        let needed = imported(&disk.clone_state(), existing).unwrap().log_bytes;
+        disk.set_space_limit(Some(used + needed));
+        let error = imported(&disk, existing).unwrap_err();
+        assert!(matches!(error, ImportError::Interrupted { .. }), "{error}");
+        disk.set_space_limit(None);
+        let error = imported_from(&disk, "/other\n.rdb", existing).unwrap_err();
+        assert!(
+            error.to_string().starts_with("an import of \"/dump.rdb\" into /data did not finish"),
+            "{error}"
+        );
+        assert!(refuse_unfinished(&*disk, Path::new(DIR)).is_err(), "the marker stays");
+        imported(&disk, existing).unwrap();
+        refuse_unfinished(&*disk, Path::new(DIR)).unwrap();
+    }
+}
+
+#[test]
+fn a_marker_of_an_earlier_version_names_no_source() {
+    let disk = disk();
+    let text = Mark::new(Before::Nothing, FILE).text();
+    let earlier = text.lines().next().unwrap().to_owned() + "\n";
+    unfinished::begin(&*disk, Path::new(DIR), Work::Import, &earlier).unwrap();
+    let found = Mark::find(&*disk, Path::new(DIR)).unwrap().unwrap();
+    assert_eq!((found.before, found.other_source(FILE)), (Before::Nothing, None));
+    unfinished::begin(&*disk, Path::new(DIR), Work::Import, &text).unwrap();
+    let found = Mark::find(&*disk, Path::new(DIR)).unwrap().unwrap();
+    assert_eq!((found.before, found.other_source("x")), (Before::Nothing, Some("\"/dump.rdb\"")));
+}
+
+#[test]
 fn a_failed_export_leaves_the_file_that_was_there() {
     let disk = disk();
     disk.write_file(Path::new(FILE), &strings(&[("a", "1")]));
@@ -301,7 +347,7 @@ fn libraries_of_functions_come_and_go_with_the_file() {
     imported(&disk, Existing::Refused).unwrap();
     let later = Place { clock: Arc::new(SimClock::new(NOW_MS + 5)), ..place(&disk) };
     disk.write_file(Path::new(FILE), &strings(&[("a", "1")]));
-    import(&later, Path::new(FILE), Existing::Refused, &|_, _, _| {}).unwrap();
+    import(&later, (Path::new(FILE), FILE), Existing::Refused, &|_, _, _| {}).unwrap();
     let (keyspace, _) = place(&disk).load(&|_, _, _| {}).unwrap();
     let names: Vec<_> = keyspace.libraries().libraries.iter().map(|it| it.name.to_vec()).collect();
     assert_eq!((names, keyspace.len(DbId::ZERO)), (vec![b"a".to_vec(), b"b".to_vec()], 1));

@@ -34,7 +34,7 @@ pub enum AddressError {
     #[error("the port is a number from 1 to 65535")]
     Port,
     /// Text follows the port.
-    #[error("all databases are copied: nothing follows the port")]
+    #[error("nothing follows the port: no database is chosen")]
     Path,
     /// A percent sign without two hexadecimal digits, or bytes that are not UTF-8.
     #[error("%XX in user or password is malformed")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wire::{DecodeLimits, Value};
 
 use super::address::Address;
-use crate::client::Client;
+use crate::client::{Client, plain, with_advice};
 
 /// Silence after which a peer that should send is considered lost: Redis' own limit between master and
 /// replica.
@@ -35,7 +35,7 @@ pub enum PeerError {
         reason: String,
     },
     /// It replies with an error.
-    #[error("the {role} {address} refuses {command}: {text}{}", advice(command, text))]
+    #[error("the {role} {address} refuses {command}: {}", with_advice(text, advice(command, text)))]
     Refused {
         /// `source` or `target`.
         role: &'static str,
@@ -62,13 +62,13 @@ pub enum PeerError {
 fn advice(command: &str, text: &str) -> &'static str {
     match text.split(' ').next().unwrap_or_default() {
         "ERR" if command == "REPLCONF" || command == "PSYNC" => {
-            ". It is no Redis or Valkey, or one that takes no replicas; from another Sheaf, move with sheaf backup"
+            "It is no Redis or Valkey, or one that takes no replicas; from another Sheaf, move with sheaf backup"
         }
-        "ERR" if command == "CLIENT" => ". It is no Sheaf server, or an older one",
-        "NOAUTH" => ". Give the password: redis://:PASSWORD@HOST:PORT, or a password file",
-        "WRONGPASS" => ". The password, or the user, is another one",
-        "NOPERM" => ". The user needs the rights of a replica: +psync +replconf +ping +info",
-        "NOMASTERLINK" => ". It is a replica without its master: copy from the master, or wait for the link",
+        "ERR" if command == "CLIENT" => "It is no Sheaf server, or an older one",
+        "NOAUTH" => "Give the password: redis://:PASSWORD@HOST:PORT, or a password file",
+        "WRONGPASS" => "The password, or the user, is another one",
+        "NOPERM" => "The user needs the rights of a replica: +psync +replconf +ping +info",
+        "NOMASTERLINK" => "It is a replica without its master: copy from the master, or wait for the link",
         _ => "",
     }
 }
@@ -121,7 +121,7 @@ impl Peer {
             role: self.role,
             address: self.address.clone(),
             command: command.into(),
-            text: text.escape_ascii().to_string(),
+            text: plain(text),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The server to be copied: a Redis or Valkey of which this process is a replica.
 //!
-//! Replicas usually announce their port. It is omitted here, so that nobody (Sentinel reads it from INFO)
+//! Replicas usually announce their port. It is omitted here, so that no tool (Sentinel reads it from INFO)
 //! takes this process for a server that could be promoted.
 
 use std::sync::Arc;

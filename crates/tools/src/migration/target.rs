@@ -16,6 +16,7 @@ use super::{
     peer::{Peer, PeerError},
     stream::shown_key,
 };
+use crate::client::plain;
 
 /// Maximum bytes of unanswered commands.
 const UNANSWERED_BYTES_MAX: usize = 8 << 20;
@@ -69,7 +70,7 @@ impl Target {
     /// Names of the target's commands, in lower case.
     pub(super) async fn command_names(&mut self) -> Result<HashSet<Vec<u8>>, PeerError> {
         let (Value::Array(names) | Value::Set(names)) = self.peer.ask(&["COMMAND", "LIST"]).await? else {
-            return Err(self.peer.foreign("the answer to COMMAND LIST is no list"));
+            return Err(self.peer.foreign("the answer to COMMAND LIST is not a list"));
         };
         let name = |value| match value {
             Value::Bulk(name) | Value::Simple(name) => Some(name.to_ascii_lowercase()),
@@ -82,7 +83,7 @@ impl Target {
     pub(super) async fn key_count(&mut self) -> Result<u64, PeerError> {
         let text = match self.peer.ask(&["INFO", "keyspace"]).await? {
             Value::Bulk(text) | Value::Verbatim { text, .. } => text,
-            _ => return Err(self.peer.foreign("the answer to INFO is no text")),
+            _ => return Err(self.peer.foreign("the answer to INFO is not a text")),
         };
         let text = String::from_utf8_lossy(&text).into_owned();
         let counts = text.lines().filter_map(|line| line.split_once("keys=")?.1.split(',').next());
@@ -201,7 +202,7 @@ fn refusal(command: &[u8], error: &[u8]) -> Refusal {
         let args = batch.command(0, command);
         (args.at(0).to_ascii_uppercase().escape_ascii().to_string(), shown_key(args))
     };
-    Refusal { command: name, key, error: error.escape_ascii().to_string() }
+    Refusal { command: name, key, error: plain(error) }
 }
 
 #[cfg(test)]

@@ -133,8 +133,8 @@ mod tests {
         ] {
             assert_eq!(Event::of(&value(frame.as_bytes())).unwrap(), expected, "{frame}");
         }
-        let refused = Event::of(&value(b"-WRONGPASS no\r\n")).unwrap_err();
-        assert_eq!(refused.to_string(), "the server refuses: WRONGPASS no");
+        let refused = Event::of(&value(b"-NOPERM no\r\n")).unwrap_err();
+        assert_eq!(refused.to_string(), "the server refuses: NOPERM no");
     }
 
     #[test]

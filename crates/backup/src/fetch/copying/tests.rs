@@ -218,7 +218,7 @@ impl Server {
             &|_, _, _| {},
         )
         .unwrap();
-        snapshot::retain(&*self.disk, Path::new(DATA), &self.log, GENERATIONS).unwrap();
+        storage::retain_snapshots(&*self.disk, Path::new(DATA), &self.log, GENERATIONS).unwrap();
     }
 
     fn content(&self) -> Content {
@@ -572,7 +572,7 @@ fn a_backup_of_another_history_is_refused_and_stays_as_it_is() {
     // The server that was set back continues differently.
     (0..20).for_each(|number| behind.put(number, 200));
     let (error, _) = refuse(&behind, &disk);
-    assert!(matches!(error, BackupError::Parted { .. }), "{error}");
+    assert!(matches!(error, BackupError::Diverged { .. }), "{error}");
     // The original server continues in the same directory.
     server.put(2, 2);
     server.back_up(&disk).unwrap();

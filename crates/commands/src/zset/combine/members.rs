@@ -1,6 +1,6 @@
 //! The members and scores that a combination gives.
 //!
-//! What it is: unions, intersections and differences of what there is. What it is not: aware of keys.
+//! What it is: unions, intersections and differences of sorted sets and sets. What it is not: aware of keys.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::Operation;
 
-/// The score of a member that several have.
+/// The rule that makes one score of a member's scores in several sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Aggregate {
     Sum,
@@ -84,7 +84,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// A source and what its scores are multiplied with.
+/// A source and the factor that multiplies its scores.
 #[derive(Clone, Copy)]
 pub(super) struct Weighted<'a> {
     pub(super) source: Source<'a>,

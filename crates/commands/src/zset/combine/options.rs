@@ -1,4 +1,4 @@
-//! What comes after the keys of a combination.
+//! The options after the keys of a combination.
 
 use engine::CommandError;
 use wire::{
@@ -8,7 +8,7 @@ use wire::{
 
 use super::{Operation, members::Aggregate};
 
-/// What comes after the keys.
+/// The options after the keys.
 pub(super) struct Options {
     /// One for each key, or none: all are 1.
     pub(super) weights: Vec<f64>,

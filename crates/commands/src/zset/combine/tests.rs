@@ -1,4 +1,4 @@
-//! Combinations against what Redis gives.
+//! Combinations, compared with the replies of Redis.
 
 use crate::testing::{TestServer, WRONG_TYPE, check, check_protocols};
 

@@ -10,8 +10,8 @@ use crate::collection::element::{self, Element};
 #[derive(Clone)]
 pub(crate) struct Iter<'a> {
     rest: Chunk<'a>,
-    /// Elements at the end of `rest` that do not belong to the range. They are skipped when somebody asks for
-    /// the last element, which most never do.
+    /// Elements at the end of `rest` that do not belong to the range. They are skipped when the last element
+    /// is requested, which rarely happens.
     excess: usize,
 }
 

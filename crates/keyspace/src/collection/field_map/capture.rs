@@ -17,7 +17,7 @@ use crate::collection::part::Part;
 
 /// A capture in progress.
 pub(super) struct Capture {
-    /// Copies that nobody has fetched.
+    /// Copies that were not fetched yet.
     part: Part,
     /// Where the walk goes on; `None` at the end.
     next: Option<u64>,

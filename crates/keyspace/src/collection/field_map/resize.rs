@@ -1,6 +1,6 @@
 //! Splitting and merging segments, doubling and halving the directory.
 //!
-//! What it is: how a map keeps its segments small and few. What it is not: concerned with what is in them.
+//! What it is: how a map keeps its segments small and few. What it is not: concerned with their content.
 
 use super::segment::{DEPTH_MAX, Segment};
 use super::{DIRECTORY_SHARE_MIN, FieldMap, MERGED_LEN_MIN, SEGMENT_LEN_MAX};

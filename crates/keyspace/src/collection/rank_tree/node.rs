@@ -1,7 +1,7 @@
 //! Nodes of a rank tree: how items and children are kept in nodes of limited length.
 //!
-//! What it is: the change of one item below a node, and what keeps nodes filled on the way: sharing with a
-//! neighbour, splits, merges. All three are one operation, which moves the border between two neighbours.
+//! What it is: the change of one item below a node, and the ways to keep nodes filled meanwhile: sharing with
+//! a neighbour, splits, merges. All three are one operation, which moves the border between two neighbours.
 //! What it is not: an order. Nodes never compare scores.
 
 use std::mem;

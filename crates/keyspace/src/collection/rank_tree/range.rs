@@ -7,7 +7,7 @@ use std::{ops, slice};
 
 use super::{Item, Member, RankTree};
 
-/// The items with ranks in a range. See the module documentation.
+/// The items with ranks in a range, from either end.
 pub(crate) struct Range<'t, M> {
     tree: &'t RankTree<M>,
     front: slice::Iter<'t, Item<M>>,

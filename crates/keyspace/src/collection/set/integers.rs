@@ -1,7 +1,7 @@
 //! Sets of integers: the smallest form of a set.
 //!
-//! What it is: the payload of a set all of whose members are canonical decimal texts of integers, which a
-//! search halves.
+//! What it is: the payload of a set whose members are all canonical decimal texts of integers; binary search
+//! finds a member.
 //! What it is not: aware of limits, nor of members that are no integers.
 //!
 //! # Payload

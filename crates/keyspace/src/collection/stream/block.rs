@@ -2,7 +2,7 @@
 //!
 //! What it is: up to a hundred entries, each with its id as the distance from that of the block, and without
 //! the names of its fields where those are the ones that the first entry had.
-//! What it is not: an index. Whoever looks for an entry walks from one to the next, which takes a length
+//! What it is not: an index. The search for an entry walks from one to the next, and reads one length for
 //! each.
 //!
 //! # Encoding
@@ -12,7 +12,7 @@
 //! block:  ms, seq of its id | number of fields | name of each | entry, entry, ...
 //! entry:  length of the rest * 2, plus 1 if it has fields of its own
 //!         ms minus that of the block | seq, minus that of the block if the ms are the same
-//!         one element for each field of the block      or: number of fields | name, element, name, element, ...
+//!         one element for each field of the block   or: number of fields | name, element, name, element, ...
 //! ```
 //!
 //! The same bytes go into snapshots and into the log.
@@ -26,6 +26,8 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+
+use varint::take_trusted;
 
 use super::StreamId;
 use crate::collection::element::{self, Element, Encoded};
@@ -320,24 +322,9 @@ fn put_name(bytes: &mut Vec<u8>, name: &[u8]) {
     bytes.extend_from_slice(name);
 }
 
-/// Takes a number off the front of trusted bytes.
-#[inline]
-fn take_number(rest: &mut &[u8]) -> u64 {
-    let (mut number, mut shift) = (0, 0);
-    loop {
-        let byte = rest[0];
-        *rest = &rest[1..];
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return number;
-        }
-        shift += 7;
-    }
-}
-
 #[inline]
 fn take_name<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
-    let len = take_number(rest) as usize;
+    let len = take_trusted(rest) as usize;
     let (name, behind) = rest.split_at(len);
     *rest = behind;
     name
@@ -353,8 +340,8 @@ struct Names<'a> {
 
 impl<'a> Names<'a> {
     fn of(mut block: &'a [u8]) -> Self {
-        let (ms, seq) = (take_number(&mut block), take_number(&mut block));
-        let left = take_number(&mut block);
+        let (ms, seq) = (take_trusted(&mut block), take_trusted(&mut block));
+        let left = take_trusted(&mut block);
         Names { base: StreamId { ms, seq }, left, rest: block }
     }
 
@@ -393,18 +380,18 @@ impl<'a> Iterator for Entries<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        let head = take_number(&mut self.rest);
+        let head = take_trusted(&mut self.rest);
         let (mut body, rest) = self.rest.split_at((head >> 1) as usize);
         self.rest = rest;
         let base = self.names.base;
-        let (ms, seq) = (take_number(&mut body), take_number(&mut body));
+        let (ms, seq) = (take_trusted(&mut body), take_trusted(&mut body));
         let id = match ms {
             0 => StreamId { ms: base.ms, seq: base.seq + seq },
             _ => StreamId { ms: base.ms + ms, seq },
         };
         let (names, left) = match head & 1 {
             0 => (Some(self.names), self.names.left),
-            _ => (None, take_number(&mut body)),
+            _ => (None, take_trusted(&mut body)),
         };
         Some(StreamEntry { id, fields: StreamFields { names, left: left as usize, rest: body } })
     }
@@ -575,7 +562,7 @@ mod tests {
             let block = block.expect("there is an entry");
             let mut rest = Entries::of(&block.bytes).rest;
             let all = rest.len();
-            let len = take_number(&mut rest) >> 1;
+            let len = take_trusted(&mut rest) >> 1;
             assert_eq!((all - rest.len(), len as usize), (head_len, rest.len()));
             assert_eq!(plain(block.as_block()), [entry]);
         }

@@ -2,8 +2,8 @@
 //!
 //! What it is: head, groups and consumers are copied when the capture begins, as many as XINFO shows at once;
 //! then a walk copies block after block and, group after group, run after run of pending entries. Blocks and
-//! runs that change or go before their turn are copied then, or kept if they leave the stream. What it is
-//! not: aware of where the copies go (see `crate::capture`).
+//! runs that change or go before their turn are copied then, or kept if they leave the stream.
+//! What it is not: aware of where the copies go (see `crate::capture`).
 //!
 //! Invariants
 //! - Blocks and runs carry the number of the capture that has them; parts that are made during a capture
@@ -21,7 +21,7 @@ use super::{Stream, StreamId};
 
 /// A capture in progress.
 pub(super) struct Capture {
-    /// Copies that nobody has fetched.
+    /// Copies that were not fetched yet.
     pub(super) image: StreamImage,
     next: Option<Cursor>,
 }

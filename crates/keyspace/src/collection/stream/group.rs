@@ -1,8 +1,8 @@
 //! Groups: consumers that share the entries of a stream, and the entries that each has not acknowledged.
 //!
-//! What it is: where a group stands, its consumers by name, the pending entries of all of them and which of
-//! those each has.
-//! What it is not: aware of the entries themselves: what is pending may have been removed from the stream.
+//! What it is: the position of a group, its consumers by name, the pending entries of all of them and the
+//! ones that each has.
+//! What it is not: aware of the entries themselves: a pending one may have been removed from the stream.
 //!
 //! Invariants
 //! - An entry is pending for one consumer, whose index has its id.
@@ -19,12 +19,12 @@ use super::pending::{PENDING_BYTES, Pending, PendingMap, Run};
 /// Bytes of memory of a group or a consumer, but for their names and entries.
 const BYTES_EACH: usize = 160;
 
-/// Where a group stands.
+/// How far a group has read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupPosition {
-    /// The last entry that was delivered to anybody.
+    /// The last entry that was delivered to any consumer.
     pub last_id: StreamId,
-    /// How many entries were delivered, of all that were ever added; `None` if nobody knows.
+    /// How many entries were delivered, of all that were ever added; `None` if that is unknown.
     pub entries_read: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ pub struct Delivery {
 /// When a consumer did something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConsumerTimes {
-    /// When it asked for anything last, Unix time in milliseconds.
+    /// When it requested entries last, Unix time in milliseconds.
     pub seen_ms: u64,
     /// When it got anything last; `None` if it never did.
     pub active_ms: Option<u64>,

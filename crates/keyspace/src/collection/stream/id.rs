@@ -1,7 +1,7 @@
 //! `StreamId`: where an entry stands in a stream.
 //!
 //! What it is: a time in milliseconds and a number among those of one millisecond, ordered as both together.
-//! What it is not: a clock. Whoever adds an entry says its id.
+//! What it is not: a clock. The caller that adds an entry chooses its id.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! `StreamImage`: a stream, or a part of one, copied, in pieces that effects carry.
 //!
-//! What it is: what a capture gathers in one step, and all of a stream where a value is taken out of the
-//! keyspace.
+//! What it is: the parts of a stream that a capture gathers in one step, or all of them where a value is
+//! taken out of the keyspace.
 //! What it is not: sorted. Blocks and deliveries name their ids, so they can be put back in any order.
 
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The packed form of sorted sets: pairs of member and score, in order, in the payload of an entry.
 //!
 //! What it is: reading and editing that payload. It begins with the number of members (see
-//! `collection::packed`); a pair is the encoding of the member as an `Element`, then the score. What it is
-//! not: aware of limits. Everything here looks through the pairs from the first on.
+//! `collection::packed`); a pair is the encoding of the member as an `Element`, then the score.
+//! What it is not: aware of limits. Every search here looks through the pairs from the first on.
 //!
 //! # Scores
 //! An integral score is stored as an element is that is an integer: 0 to 127 take one byte. Another one is a

@@ -31,10 +31,15 @@ impl Followers {
     /// Returns whether there may be more to do; if not, the next call is due when the log has grown or a
     /// [`Flow`](crate::durable::Flow) has woken the thread.
     pub fn step(&mut self, log: &mut impl LogSource) -> bool {
-        let followed = self.tail.is_some_and(|tail| self.step_tail(tail, log));
+        let mut moved = self.tail.is_some_and(|tail| self.step_tail(tail, log));
+        for id in mem::take(&mut self.early) {
+            moved |= self.step_behind(id, log);
+        }
         self.go_on();
-        let read = self.turns.pop_front().is_some_and(|id| self.step_behind(id, log));
-        followed || read || !self.turns.is_empty()
+        if let Some(id) = self.turns.pop_front() {
+            moved |= self.step_behind(id, log);
+        }
+        moved || !self.turns.is_empty()
     }
 
     /// Gives waiting followers a turn again if half of their window is free.
@@ -91,17 +96,15 @@ impl Followers {
         true
     }
 
-    /// Hands out a piece of the log to a follower that is behind. Returns `true`: there may be more to do.
+    /// Hands out a piece of the log to a follower that is behind and has no place in a list. Returns `false`
+    /// if it waits for the log or the tail to move.
     fn step_behind(&mut self, id: FollowerId, log: &mut impl LogSource) -> bool {
         let window_bytes = self.window_bytes();
         let (tail, feeds) = (self.tail, &mut self.feeds);
         let Some(follower) = self.followers.get_mut(&id) else { return true };
         let Some(at) = follower.behind else { return true };
         if tail.is_some_and(|tail| at >= tail) {
-            // Beyond the tail it waits until the tail has reached it; at the tail it joins.
-            self.turns.push_back(id);
-            self.join_if_there(id);
-            return true;
+            return self.join_or_wait(id, tail);
         }
         let Follower { worker, channels, alone, .. } = &*follower;
         let (mut handed, mut messages) = (0, 0);
@@ -116,11 +119,8 @@ impl Followers {
         self.messages += messages;
         let end = match read {
             Read::UpTo(end) => end.min(tail.unwrap_or(end)),
-            Read::Nothing => {
-                // It is the first follower to catch up, and starts the tail.
-                self.join(id);
-                return true;
-            }
+            // The first follower to catch up starts the tail. A tail beyond what may be read must be reached.
+            Read::Nothing => return self.join_or_wait(id, tail.or(Some(at))),
             Read::Forgotten(oldest) => {
                 self.lose(id, oldest);
                 return true;
@@ -134,6 +134,18 @@ impl Followers {
             self.join_if_there(id);
         }
         true
+    }
+
+    /// A follower that can read nothing before the tail, or before what is to become the tail: joins it if it
+    /// may. Returns whether it does.
+    fn join_or_wait(&mut self, id: FollowerId, tail: Option<Lsn>) -> bool {
+        let joins = self.may_join(id, tail);
+        if joins {
+            self.join(id);
+        } else {
+            self.early.push(id);
+        }
+        joins
     }
 
     // ---- messages that the log no longer holds ------------------------------------------------------------

@@ -229,7 +229,7 @@ fn functions_run_with_all_that_scripts_have_but_keys_and_argv() {
         ("counts", ":1"),
         ("counts", ":2"),
         ("protocol", ":1"),
-        ("again", "stopped: Again"),
+        ("again", "stopped: Retry"),
         ("endless", "stopped: TooLong"),
         ("nosuch", "-ERR the library does not register it script: nosuch"),
     ] {

@@ -103,3 +103,39 @@ fn what_the_log_does_not_reach_back_to_is_not_cut() {
     assert_eq!(cut_log(&*disk, Path::new(DIR), ends[20]).unwrap(), Cut::NoBase);
     assert_eq!(recover(&disk).1, 59);
 }
+
+#[test]
+fn a_log_without_its_beginning_is_cut_alone_as_long_as_something_remains() {
+    let (disk, ends) = written(120, true);
+    let log = recover(&disk).0.finish(Arc::new(SimClock::new(0))).unwrap();
+    log.forget_before(ends[60]).unwrap();
+    drop(log);
+    assert_eq!(cut_log(&*disk, Path::new(DIR), ends[80]).unwrap(), Cut::NoBase, "it needs a snapshot");
+    for at in [20, 60] {
+        assert_eq!(cut_log_alone(&*disk, Path::new(DIR), ends[at]).unwrap(), Cut::NoBase);
+    }
+    assert!(matches!(cut_log_alone(&*disk, Path::new(DIR), ends[80]).unwrap(), Cut::Done(_)));
+    let mut recovery = Recovery::open(disk.clone(), Path::new(DIR), options(), &SimEntropy::new(1)).unwrap();
+    recovery.without_state();
+    while recovery.next_batch().unwrap().is_some() {}
+    assert_eq!((recovery.start(), recovery.tail().unwrap().end), (ends[60], ends[80]));
+}
+
+#[test]
+fn every_tail_that_is_cut_at_one_position_is_kept() {
+    let (disk, ends) = written(20, false);
+    let mut kept = Vec::new();
+    for tail in [b"first tail", b"other tail", b"third tail"] {
+        let log = recover(&disk).0.finish(Arc::new(SimClock::new(0))).unwrap();
+        log.appender().reserve(tail).unwrap().publish();
+        log.flush_all().unwrap();
+        drop(log);
+        let Cut::Done(path) = cut_log(&*disk, Path::new(DIR), ends[10]).unwrap() else { panic!("a base") };
+        let bytes = disk.read_file(&path).unwrap();
+        assert!(bytes.windows(tail.len()).any(|found| found == tail), "{}", path.display());
+        kept.push(path);
+    }
+    let names = kept.iter().map(|path| path.file_name().unwrap().to_str().unwrap());
+    let position = format!("diverged-{:016x}", ends[10].get());
+    assert!(names.eq(["", "-2", "-3"].map(|number| format!("{position}{number}.bin"))));
+}

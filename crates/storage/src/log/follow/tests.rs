@@ -166,6 +166,15 @@ fn a_batch_is_found_by_what_it_holds() {
     let chains: std::collections::HashSet<u64> =
         batches.iter().map(|&(_, end)| log.batch_ending_at(end).unwrap().unwrap().chain).collect();
     assert_eq!(chains.len(), batches.len());
+    let last = |from, count_max| {
+        let found = log.last_batches(from, count_max).unwrap();
+        found.iter().map(|batch| (batch.start, batch.end)).collect::<Vec<_>>()
+    };
+    assert_eq!(last(Lsn::ZERO, 100), batches);
+    assert_eq!(last(Lsn::ZERO, 2), batches[7..]);
+    assert_eq!(last(batches[5].1, 100), batches[5..], "the one that ends there is the first");
+    assert_eq!(last(batches[5].1.advance(1), 100), batches[5..], "or the one that ends before it");
+    assert_eq!(last(Lsn::MAX, 100), batches[8..]);
 }
 
 #[test]

@@ -162,6 +162,36 @@ fn two_promotions_at_the_same_time_are_two_logs_from_the_first_batch_on() {
     }
 }
 
+#[test]
+fn a_mirror_that_takes_only_what_it_has_room_for_can_always_be_closed() {
+    let source_disk = disk(1);
+    let source = leader(&source_disk);
+    let copy = copy_of_empty(&source_disk, 2);
+    let (log, mut mirror) = mirror(&copy, Durability::Strict);
+    let mut appender = source.appender();
+    // Nothing more than the first segment.
+    copy.set_space_limit(Some(0));
+    let mut taken = 0;
+    loop {
+        append(&source, &mut appender, &[1; 10_000]);
+        let bytes = behind(&source, &mirror);
+        if !mirror.make_room_for(bytes.len() as u64) {
+            break;
+        }
+        assert_eq!(mirror.append(&bytes, u32::MAX).unwrap(), bytes.len(), "the ring is empty");
+        log.flush_all().unwrap();
+        taken += 1;
+    }
+    assert!(taken > 0 && log.durable_lsn() == mirror.position());
+    copy.set_space_limit(None);
+    let bytes = behind(&source, &mirror);
+    assert!(mirror.make_room_for(bytes.len() as u64));
+    assert_eq!(mirror.append(&bytes, u32::MAX).unwrap(), bytes.len());
+    copy.set_space_limit(Some(0));
+    log.flush_all().unwrap();
+    assert_eq!(log.durable_lsn(), source.durable_lsn());
+}
+
 /// A random payload; one in `large` is large.
 fn payload(prng: &mut Prng, large: u64) -> Vec<u8> {
     let bytes = if prng.below(large) == 0 { prng.below(40_000) } else { prng.below(300) };

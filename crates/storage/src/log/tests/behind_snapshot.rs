@@ -7,7 +7,7 @@ use env::{
 
 use super::*;
 use crate::{
-    LogReader,
+    LogReader, retain_snapshots,
     snapshot::{self, ChunkInfo, Compression, ReadBuffers, SnapshotInfo, SnapshotReader, SnapshotWriter},
 };
 
@@ -112,6 +112,29 @@ fn a_log_without_its_beginning_is_replayed_with_a_snapshot_only() {
     log.truncate_before(log.durable_lsn()).unwrap();
     drop(log);
     assert!(recover(&disk).unwrap().0.is_empty());
+}
+
+#[test]
+fn a_log_that_is_kept_alone_is_read_from_where_it_was_forgotten_to() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    let payloads: Vec<Vec<u8>> = (0..250u32).map(|number| vec![number as u8; 4000]).collect();
+    let ends = write_batches(&log, &payloads);
+    let chain = log.chain_at(ends[249]).unwrap();
+    log.forget_before(ends[199]).unwrap();
+    drop(log);
+    let mut recovery = open(&disk).unwrap();
+    assert!(recovery.needs_snapshot(), "nobody takes it for the data");
+    recovery.without_state();
+    assert_eq!(replayed(&mut recovery).unwrap(), payloads[200..]);
+    let log = recovery.finish(Arc::new(SimClock::new(0))).unwrap();
+    assert_eq!((log.start_lsn(), log.chain_at(ends[249]).unwrap()), (ends[199], chain));
+    log.forget_before(ends[249]).unwrap();
+    write_batches(&log, &numbered(2));
+    drop(log);
+    let mut recovery = open(&disk).unwrap();
+    recovery.without_state();
+    assert_eq!(replayed(&mut recovery).unwrap(), numbered(2));
 }
 
 #[test]
@@ -297,7 +320,7 @@ fn the_newest_generations_are_kept_and_the_log_behind_the_oldest_of_them() {
     let mut publish_and_retain = || {
         begins.push(*write_batches(&log, &numbered(3)).last().unwrap());
         publish(&disk, &log, &[]).unwrap();
-        snapshot::retain(&*disk, Path::new(DIR), &log, 2).unwrap();
+        retain_snapshots(&*disk, Path::new(DIR), &log, 2).unwrap();
         let listed = snapshot::list_begins(&*disk, Path::new(DIR)).unwrap();
         assert!(listed.iter().eq(begins.iter().rev().take(2)), "{listed:?}");
         (begins.clone(), log.start_lsn())
@@ -310,12 +333,12 @@ fn the_newest_generations_are_kept_and_the_log_behind_the_oldest_of_them() {
     let (begins, _) = publish_and_retain();
     // After a record that voids everything before it, the older snapshots are useless.
     log.truncate_before(begins[3]).unwrap();
-    snapshot::retain(&*disk, Path::new(DIR), &log, 2).unwrap();
+    retain_snapshots(&*disk, Path::new(DIR), &log, 2).unwrap();
     assert_eq!(snapshot::list_begins(&*disk, Path::new(DIR)).unwrap(), [begins[3]]);
     assert_eq!(log.start_lsn(), begins[3]);
     let path = snapshot::directory(Path::new(DIR)).join(format!("snap-{:016x}.manifest", begins[3].get()));
     disk.corrupt(&path, 50, 1).unwrap();
-    let damaged = snapshot::retain(&*disk, Path::new(DIR), &log, 1);
+    let damaged = retain_snapshots(&*disk, Path::new(DIR), &log, 1);
     assert!(matches!(damaged, Err(Error::SnapshotCorrupt(_))) && disk.read_file(&path).is_ok());
 }
 
@@ -349,7 +372,7 @@ fn snapshots_and_the_forgetting_of_the_log_may_stop_anywhere() {
                 acknowledged += 1;
             }
             if publish(disk, log, &payloads[..acknowledged]).is_ok() {
-                let _ = snapshot::retain(&**disk, Path::new(DIR), log, 2);
+                let _ = retain_snapshots(&**disk, Path::new(DIR), log, 2);
             }
         }
         acknowledged

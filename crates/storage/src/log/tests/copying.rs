@@ -5,7 +5,7 @@ use env::{Access, sim::SimDiskOptions};
 
 use super::*;
 use crate::{
-    Pin, Reached,
+    Pin, Reached, retain_snapshots,
     snapshot::{self, ChunkInfo, Compression, SnapshotInfo, SnapshotWriter},
 };
 
@@ -22,7 +22,7 @@ fn publish(disk: &Arc<SimDisk>, log: &Log) -> SnapshotInfo {
     }
     log.make_durable(end).unwrap();
     let info = writer.publish(summaries, end).unwrap();
-    snapshot::retain(&**disk, Path::new(DIR), log, 1).unwrap();
+    retain_snapshots(&**disk, Path::new(DIR), log, 1).unwrap();
     info
 }
 
@@ -73,7 +73,7 @@ fn a_pin_within_a_batch_keeps_the_whole_batch() {
         assert!(batch.start == start && batch.end > start.advance(bytes_in));
         let _pin = log.pin(start.advance(bytes_in)).unwrap();
         publish(&disk, &log);
-        snapshot::retain(&*disk, Path::new(DIR), &log, 1).unwrap();
+        retain_snapshots(&*disk, Path::new(DIR), &log, 1).unwrap();
         assert_eq!(log.start_lsn(), start, "{bytes_in}");
         assert!(matches!(log.follow(start).read(1 << 20).unwrap(), Followed::Chunk(_)));
     }
@@ -91,14 +91,14 @@ fn what_is_pinned_is_kept_until_the_pin_goes() {
     let second = publish(&disk, &log);
     let kept = || snapshot::list_begins(&*disk, Path::new(DIR)).unwrap();
     for pin in pins {
-        snapshot::retain(&*disk, Path::new(DIR), &log, 1).unwrap();
+        retain_snapshots(&*disk, Path::new(DIR), &log, 1).unwrap();
         assert_eq!(kept(), [second.begin_lsn, first.begin_lsn]);
         assert_eq!(log.start_lsn(), first.begin_lsn);
         assert!(!log.truncate_before(second.begin_lsn).unwrap());
         assert_eq!(log.start_lsn(), first.begin_lsn);
         drop(pin);
     }
-    snapshot::retain(&*disk, Path::new(DIR), &log, 1).unwrap();
+    retain_snapshots(&*disk, Path::new(DIR), &log, 1).unwrap();
     assert_eq!((kept(), log.start_lsn()), (vec![second.begin_lsn], second.begin_lsn));
     let end = log.durable_lsn();
     assert!(log.truncate_before(end).unwrap());
@@ -156,6 +156,39 @@ fn a_copy_is_a_directory_that_holds_what_was_appended_before_it_was_planned() {
         check(copied, Path::new(DIR), |_, _| ControlFlow::Continue(())),
         Err(Error::Corrupt(_))
     ));
+}
+
+#[test]
+fn a_copy_of_the_log_alone_is_read_without_state() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    for (before, behind) in [(0, 3), (150, 130)] {
+        write_batches(&log, &large(before));
+        if before > 0 {
+            publish(&disk, &log);
+        }
+        let payloads = large(behind);
+        write_batches(&log, &payloads);
+        let plan = log.plan_copy_of_log().unwrap();
+        assert_eq!((plan.begin_lsn, plan.end_lsn), (log.start_lsn(), log.durable_lsn()));
+        publish(&disk, &log);
+        assert_eq!(log.start_lsn(), plan.begin_lsn, "it is pinned");
+        let copied = copy(&disk, &plan);
+        let mut recovery = Recovery::open(copied, Path::new(DIR), options(), &SimEntropy::new(1)).unwrap();
+        assert_eq!(recovery.needs_snapshot(), before > 0, "as in the original");
+        recovery.without_state();
+        let mut read = Vec::new();
+        let keep = |_, payload: &[u8]| {
+            read.push(payload.to_vec());
+            Ok::<(), Error>(())
+        };
+        recovery.replay(keep, |_| {}).unwrap();
+        assert_eq!(read, payloads);
+        let (copied, _mirror) = recovery.finish_as_mirror(Arc::new(SimClock::new(0))).unwrap();
+        assert_eq!(copied.chain_at(plan.end_lsn).unwrap(), log.chain_at(plan.end_lsn).unwrap());
+        drop(plan);
+        retain_snapshots(&*disk, Path::new(DIR), &log, 1).unwrap();
+    }
 }
 
 /// The end of the only record of batch `number`, counted from 1: each takes 4024 bytes of two blocks.

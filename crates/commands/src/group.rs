@@ -1,0 +1,30 @@
+//! GROUP: shows the group of servers that this one is a member of, and changes it.
+//!
+//! ```text
+//! MEMBERS, INFO               from this member's view, at once
+//! JOIN, REMOVE, TRANSFER      to the group; the reply is deferred until the change is committed, or refused
+//! PEER                        the connection becomes one between members, and speaks RESP no longer
+//! ```
+//!
+//! What it is: a thin layer over the trait [`Group`](engine::group::Group), implemented by the server.
+//! What it is not: the decisions of the group, or the protocol between members; of that only the first
+//! command, PEER, passes through here. Stock clients see the group through `sentinel`.
+
+mod change;
+mod rows;
+mod show;
+
+use engine::{
+    CommandError, Context,
+    group::{GroupView, NO_GROUP},
+};
+
+pub(crate) use rows::ROWS;
+
+/// The group as this server sees it.
+///
+/// # Errors
+/// If it belongs to none.
+pub(crate) fn view(cx: &Context<'_, '_>) -> Result<GroupView, CommandError> {
+    cx.host.group.view().ok_or(CommandError::Text(NO_GROUP))
+}

@@ -1,0 +1,158 @@
+//! What goes into a [`Member`](crate::Member), and what comes out of it.
+
+use lsn::Lsn;
+
+use crate::{Batch, MemberId, Message};
+
+/// The members of a group, as the engine counts them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Members {
+    /// The members whose votes and acknowledgements count.
+    pub voters: Vec<MemberId>,
+    /// The members that follow without a vote.
+    pub learners: Vec<MemberId>,
+}
+
+/// The persistent part of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ballot {
+    /// The highest term that it has taken part in.
+    pub term: u64,
+    /// Its vote in that term.
+    pub voted_for: Option<MemberId>,
+}
+
+/// A member at its start.
+#[derive(Debug, Clone)]
+pub struct Start<'s> {
+    /// Its id.
+    pub id: MemberId,
+    /// It keeps the log and has no data: it campaigns after all others, and leads only to hand the lead on.
+    pub is_witness: bool,
+    /// The members that were last in force here, which was saved before they were. Not those of a later
+    /// change in the log that may not be committed: two members whose sets differ by two changes could both
+    /// find majorities.
+    pub members: Members,
+    /// Up to which position of the log no later change is known to be committed.
+    pub configured_up_to: Lsn,
+    /// Its ballot, as it was saved.
+    pub ballot: Ballot,
+    /// The last batch of its log that is certainly committed; `None` if that is the beginning of the log.
+    pub committed: Option<Batch>,
+    /// The batches behind it, to the end of the durable log.
+    pub batches: &'s [Batch],
+    /// Monotonic microseconds.
+    pub now_us: u64,
+    /// For the random part of election timeouts.
+    pub seed: u64,
+}
+
+/// Who leads, as a member knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leadership {
+    /// Nobody, as far as it knows.
+    Unknown {
+        /// Its term.
+        term: u64,
+    },
+    /// Another member.
+    Follows {
+        /// The term.
+        term: u64,
+        /// The leader.
+        leader: MemberId,
+    },
+    /// This member. It may write batches of this term, and no others.
+    Leads {
+        /// The term.
+        term: u64,
+    },
+}
+
+impl Leadership {
+    /// The term of the member that knows it.
+    pub fn term(self) -> u64 {
+        match self {
+            Leadership::Leads { term } | Leadership::Follows { term, .. } | Leadership::Unknown { term } => {
+                term
+            }
+        }
+    }
+}
+
+/// The connection on which a follower receives the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// The leader at its other end.
+    pub leader: MemberId,
+    /// The leader's term.
+    pub term: u64,
+}
+
+/// Why batches are not accepted: the connection that they came on must be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The sender does not lead any more.
+    #[error(
+        "term {known} has begun, or another leader is known, since the connection of term {link} was made"
+    )]
+    NotLeader {
+        /// The term of the connection.
+        link: u64,
+        /// The term of this member.
+        known: u64,
+    },
+    /// They do not follow the log here.
+    #[error("batch {found} does not follow batch {expected} of the log here")]
+    Gap {
+        /// The number of the first of them.
+        found: u64,
+        /// The number that must come next.
+        expected: u64,
+    },
+}
+
+/// Why the lead cannot be transferred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TransferError {
+    /// This member does not lead.
+    #[error("this member does not lead")]
+    NotLeader,
+    /// The other one is no voter, or is this one.
+    #[error("it is no other voter of the group")]
+    NoVoter,
+}
+
+/// A member's progress, as the leader knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// The member.
+    pub id: MemberId,
+    /// Up to where its log is durable and equal to the leader's; `None` if the leader does not know, or it
+    /// lags too far for the leader to say.
+    pub durable: Option<Lsn>,
+    /// Up to where it knows the log to be committed; `None` if it has not said, or lags too far.
+    pub committed: Option<Lsn>,
+    /// Whether its disk has no room for more of the log, as it said last.
+    pub lacks_room: bool,
+}
+
+/// The outcome of inputs. The ballot must be durable before the rest takes effect.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Actions {
+    /// To be saved first.
+    pub ballot: Option<Ballot>,
+    /// To be sent.
+    pub messages: Vec<Message>,
+    /// Everything before this position is committed; only if it has moved.
+    pub committed: Option<Lsn>,
+    /// Only if it has changed.
+    pub leadership: Option<Leadership>,
+}
+
+impl Actions {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        *self == Actions::default()
+    }
+}

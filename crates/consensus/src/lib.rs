@@ -1,0 +1,108 @@
+//! Votes and commitment in a group of servers: who leads, and which part of the log a majority has.
+//!
+//! ```text
+//!                     ballot (to be saved), messages, committed position, leadership
+//!                          ^
+//! ticks, messages ----> Member ---- Raft engine (crate `raft`) ---- Entries: references to batches
+//!                          ^
+//! batches: accepted (a follower, before its log takes them), durable (everybody)
+//! ```
+//!
+//! An entry of Raft is a batch of the byte log: its index is the batch's number + 1, its term the epoch of
+//! the batch's footer. The engine never holds data. Batches travel as bytes on the connection that ships the
+//! log, so no message has entries: a follower that receives batches tells its own engine of them
+//! ([`Member::accept`]), which is Raft's append. Votes, heartbeats and acknowledgements are [`Message`]s.
+//!
+//! What it is not: sockets, files, threads, clocks, or the log. The server and the simulation drive the same
+//! [`Member`].
+//!
+//! Invariants
+//! - The term and the vote of a ballot are durable before any message of that term leaves ([`Actions`]).
+//! - A follower takes no byte into its log that the engine has not accepted, in the term of the leader that
+//!   sent it; an acknowledgement leaves only when the batch is durable there.
+//! - A leader proposes only batches of its own term that are durable on its own disk.
+//! - A member campaigns only if its memory has every change of members that it knows to be committed.
+//! - A lease ([`Member::lease_until_us`]) ends before any voter that granted it can elect another leader.
+//!   There is none during a transfer, nor until all releases of the transfer are void.
+//! - For one election timeout after its start, a member votes for nobody: it may have granted a lease. The
+//!   exception is a candidate for whom its leader has released it: that leader has no lease then, and none of
+//!   an earlier term was left when it was elected.
+//! - A witness (a voter that keeps the log and has no data) campaigns later than the other members, and so
+//!   wins only if it alone has what the others lack. It forgets no log that a member may still lack
+//!   ([`Member::held_by_all`]).
+
+#![forbid(unsafe_code)]
+
+mod entries;
+mod interface;
+mod lease;
+mod member;
+mod message;
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod strangers;
+#[cfg(test)]
+mod transfers;
+
+use std::fmt;
+
+use lsn::Lsn;
+
+pub use interface::{Actions, Ballot, Leadership, Link, Members, Progress, Refused, Start, TransferError};
+pub use member::Member;
+pub use message::{Kind, MESSAGE_BYTES, Message, MessageError};
+
+/// The length of a tick in microseconds: the caller ticks once per so much time, and never twice for a delay.
+pub const TICK_US: u64 = 50_000;
+/// Ticks between two heartbeats.
+pub const HEARTBEAT_TICKS: usize = 2;
+/// Ticks without a leader after which a member campaigns, at least; at most twice as many.
+pub const ELECTION_TICKS: usize = 10;
+/// As [`ELECTION_TICKS`], for a witness: longer than two elections among the others take.
+pub const WITNESS_TICKS: usize = 3 * ELECTION_TICKS;
+/// The election timeout in microseconds.
+pub const ELECTION_US: u64 = ELECTION_TICKS as u64 * TICK_US;
+
+/// The id of a member of a group: random, never 0, kept in its data directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(u64);
+
+impl MemberId {
+    /// An id; `None` for 0, which means nobody.
+    pub const fn new(id: u64) -> Option<MemberId> {
+        if id == 0 { None } else { Some(MemberId(id)) }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Parses the output of [`Display`](fmt::Display); `None` if it is invalid.
+    pub fn parse(text: &str) -> Option<MemberId> {
+        if text.len() != 16 {
+            return None;
+        }
+        u64::from_str_radix(text, 16).ok().and_then(MemberId::new)
+    }
+}
+
+impl fmt::Display for MemberId {
+    /// 16 hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// A batch of the log, by reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch {
+    /// Its number over the life of the log.
+    pub number: u64,
+    /// The epoch of its writer.
+    pub epoch: u32,
+    /// Where it ends.
+    pub end: Lsn,
+}

@@ -1,0 +1,136 @@
+//! The connections of one thread: what begins them, ends the idle ones and closes all.
+//!
+//! Everything here belongs to one thread; `Rc` and `RefCell` are enough, and no borrow lives across an await.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    net::SocketAddr,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    net::TcpStream,
+    sync::{Notify, mpsc},
+};
+
+use super::{
+    connection,
+    front::{ConnectionPermit, Front},
+    idle_timer::IdleTimer,
+    thread::HttpThread,
+};
+
+/// How often connections are checked.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// How long replies may take to leave when the thread stops.
+const CLOSE_GRACE: Duration = Duration::from_secs(5);
+
+/// A message to a thread.
+pub enum Message {
+    /// Serve this connection.
+    Connect {
+        /// The socket.
+        stream: std::net::TcpStream,
+        /// The address of the client.
+        peer: SocketAddr,
+        /// Its permit among the connections that are allowed.
+        permit: ConnectionPermit,
+    },
+    /// Report, once everything begun before is in the log.
+    Report(std::sync::mpsc::Sender<()>),
+    /// Close everything once replies are sent, report, end.
+    Stop(std::sync::mpsc::Sender<()>),
+}
+
+struct Connections {
+    thread: Rc<HttpThread>,
+    idle_timers: RefCell<HashMap<u64, Rc<IdleTimer>>>,
+    /// Notified when a connection has ended.
+    one_less: Notify,
+    last: Cell<u64>,
+    /// Whole seconds since the thread began.
+    now_s: Rc<Cell<u32>>,
+}
+
+/// Serves connections on the calling thread until a message ends it. Within a [`tokio::task::LocalSet`].
+pub async fn serve_thread(front: Arc<Front>, messages: mpsc::UnboundedReceiver<Message>) {
+    let connections = Rc::new(Connections {
+        thread: Rc::new(HttpThread::new(front)),
+        idle_timers: RefCell::default(),
+        one_less: Notify::new(),
+        last: Cell::new(0),
+        now_s: Rc::default(),
+    });
+    connections.run(messages).await;
+}
+
+impl Connections {
+    /// Handles messages until [`Message::Stop`], then closes all connections.
+    async fn run(self: Rc<Self>, mut messages: mpsc::UnboundedReceiver<Message>) {
+        tokio::task::spawn_local(self.clone().end_idle());
+        while let Some(message) = messages.recv().await {
+            match message {
+                Message::Connect { stream, peer, permit } => self.connect(stream, peer, permit),
+                // No write waits between its permission and the log.
+                Message::Report(done) => drop(done),
+                Message::Stop(done) => {
+                    self.close().await;
+                    let _ = done.send(());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn connect(self: &Rc<Self>, stream: std::net::TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
+        let stream = match TcpStream::from_std(stream) {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!(target: "server", %error, %peer, "cannot serve a connection for HTTP");
+                return;
+            }
+        };
+        let id = self.last.get() + 1;
+        self.last.set(id);
+        let idle_timer = Rc::new(IdleTimer::new(self.now_s.clone()));
+        self.idle_timers.borrow_mut().insert(id, idle_timer.clone());
+        let connections = self.clone();
+        tokio::task::spawn_local(async move {
+            connection::serve(connections.thread.clone(), stream, peer, idle_timer).await;
+            connections.idle_timers.borrow_mut().remove(&id);
+            connections.one_less.notify_one();
+            drop(permit);
+        });
+    }
+
+    /// Disconnects, once a second, the clients whose time is over; all, if their replies will never leave.
+    async fn end_idle(self: Rc<Self>) {
+        let begun = tokio::time::Instant::now();
+        let mut look = tokio::time::interval(LOOK_PERIOD);
+        loop {
+            let now = look.tick().await;
+            self.now_s.set(now.duration_since(begun).as_secs() as u32);
+            let drops_replies = self.thread.host().replication.drops_replies();
+            let idle_timers = self.idle_timers.borrow();
+            let over = idle_timers.values().filter(|idle_timer| drops_replies || idle_timer.is_over());
+            over.for_each(|idle_timer| idle_timer.ended.notify_one());
+        }
+    }
+
+    async fn close(&self) {
+        self.thread.stop();
+        if self.thread.host().replication.drops_replies() {
+            // Some may wait for a majority that never comes.
+            self.idle_timers.borrow().values().for_each(|idle_timer| idle_timer.ended.notify_one());
+        }
+        let gone = async {
+            while !self.idle_timers.borrow().is_empty() {
+                self.one_less.notified().await;
+            }
+        };
+        let _ = tokio::time::timeout(CLOSE_GRACE, gone).await;
+    }
+}

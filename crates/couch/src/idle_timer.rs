@@ -1,0 +1,271 @@
+//! Timeouts of HTTP clients.
+//!
+//! Every connection records the phase that it is in, in whole seconds of its thread's clock; the thread
+//! checks all connections once a second. So a request needs no timer of its own. A client that sends a head
+//! or a body too slowly, or receives a reply too slowly, is disconnected.
+//!
+//! Invariants
+//! - A fast start does not excuse a slow rest: a body holds memory until it is complete.
+//! - Time in which the server does not read is not counted against the client.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+use tokio::sync::Notify;
+
+use super::body_memory::Claim;
+
+/// Seconds that a connection may be idle between requests.
+const IDLE_S_MAX: u32 = 120;
+/// Seconds that the head of a request may take.
+const HEAD_S_MAX: u32 = 30;
+/// Seconds without a byte of the body.
+const BODY_STALL_S_MAX: u32 = 30;
+/// Seconds over which the rate of a body is measured.
+const BODY_WINDOW_S: u32 = 30;
+/// Bytes per second that a body must have in every such window.
+const BODY_RATE_BYTES_MIN: u64 = 4 << 10;
+/// Seconds without progress in sending a reply.
+const TAKE_STALL_S_MAX: u32 = 60;
+
+#[derive(Clone, Copy)]
+enum Phase {
+    /// Between requests.
+    Idle,
+    /// Bytes of a request's head have arrived.
+    Head,
+    /// Waiting for the body (`came_s` is None), or processing a piece that arrived at `came_s`. `bytes` have
+    /// arrived since `window_s`.
+    Body { window_s: u32, bytes: u64, came_s: Option<u32> },
+    /// The server works on the request.
+    Busy,
+}
+
+/// The timeouts of one connection.
+pub(super) struct IdleTimer {
+    /// The thread's clock.
+    now_s: Rc<Cell<u32>>,
+    phase: Cell<Phase>,
+    since_s: Cell<u32>,
+    /// Since when the socket refuses bytes of the reply.
+    stalled_since_s: Cell<Option<u32>>,
+    /// The memory claim of the request's body, until it is answered.
+    held: RefCell<Option<Claim>>,
+    /// Notified when the connection must end.
+    pub(super) ended: Notify,
+}
+
+impl IdleTimer {
+    pub(super) fn new(now_s: Rc<Cell<u32>>) -> IdleTimer {
+        let since_s = Cell::new(now_s.get());
+        let phase = Cell::new(Phase::Idle);
+        let (stalled_since_s, held) = (Cell::new(None), RefCell::default());
+        IdleTimer { now_s, phase, since_s, stalled_since_s, held, ended: Notify::new() }
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.phase.set(phase);
+        self.since_s.set(self.now_s.get());
+    }
+
+    /// Bytes were read from the socket.
+    pub(super) fn read(&self) {
+        if matches!(self.phase.get(), Phase::Idle) {
+            self.enter(Phase::Head);
+        }
+    }
+
+    /// A write to the socket was accepted, or not.
+    pub(super) fn wrote(&self, took: bool) {
+        if took && self.is_idle() {
+            // A finished reply that is still being sent counts as activity.
+            self.since_s.set(self.now_s.get());
+        }
+        let stalled = (!took).then(|| self.stalled_since_s.get().unwrap_or(self.now_s.get()));
+        self.stalled_since_s.set(stalled);
+    }
+
+    /// The head of a request, or its body, is complete.
+    pub(super) fn begin(&self) {
+        self.enter(Phase::Busy);
+    }
+
+    /// The server waits for more of the body.
+    pub(super) fn await_body(&self) {
+        let now_s = self.now_s.get();
+        match self.phase.get() {
+            Phase::Body { window_s, bytes, came_s: Some(came_s) } => {
+                // The time for processing the last piece is not counted.
+                let window_s = window_s + now_s.saturating_sub(came_s);
+                self.enter(Phase::Body { window_s, bytes, came_s: None });
+            }
+            Phase::Body { came_s: None, .. } => {}
+            _ => self.enter(Phase::Body { window_s: now_s, bytes: 0, came_s: None }),
+        }
+    }
+
+    /// A piece of the body with `more` bytes has arrived.
+    pub(super) fn body_came(&self, more: usize) {
+        if let Phase::Body { window_s, bytes, .. } = self.phase.get() {
+            let now_s = self.now_s.get();
+            let (bytes, elapsed_s) = (bytes + more as u64, now_s.saturating_sub(window_s));
+            let is_passed = elapsed_s >= BODY_WINDOW_S && !is_too_slow(bytes, elapsed_s);
+            let (window_s, bytes) = if is_passed { (now_s, 0) } else { (window_s, bytes) };
+            self.enter(Phase::Body { window_s, bytes, came_s: Some(now_s) });
+        }
+    }
+
+    /// Keeps the memory of a body until its request is answered.
+    pub(super) fn hold(&self, claim: Claim) {
+        *self.held.borrow_mut() = Some(claim);
+    }
+
+    /// Whether no byte of the next request has arrived.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.phase.get(), Phase::Idle)
+    }
+
+    /// Whether the server began to read the body and has not reached its end.
+    pub(super) fn is_in_body(&self) -> bool {
+        matches!(self.phase.get(), Phase::Body { .. })
+    }
+
+    /// The reply is complete.
+    pub(super) fn end(&self) {
+        self.held.take();
+        self.enter(Phase::Idle);
+    }
+
+    /// Whether a timeout has expired.
+    pub(super) fn is_over(&self) -> bool {
+        let now_s = self.now_s.get();
+        let waited_s = now_s.saturating_sub(self.since_s.get());
+        let takes_nothing = |since_s: u32| now_s.saturating_sub(since_s) > TAKE_STALL_S_MAX;
+        if self.stalled_since_s.get().is_some_and(takes_nothing) {
+            return true;
+        }
+        match self.phase.get() {
+            Phase::Idle => waited_s > IDLE_S_MAX,
+            Phase::Head => waited_s > HEAD_S_MAX,
+            Phase::Body { window_s, bytes, came_s: None } => {
+                let elapsed_s = now_s.saturating_sub(window_s);
+                waited_s > BODY_STALL_S_MAX || elapsed_s > BODY_WINDOW_S && is_too_slow(bytes, elapsed_s)
+            }
+            Phase::Body { came_s: Some(_), .. } => false,
+            Phase::Busy => false,
+        }
+    }
+}
+
+fn is_too_slow(bytes: u64, elapsed_s: u32) -> bool {
+    bytes < u64::from(elapsed_s) * BODY_RATE_BYTES_MIN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock, and a connection that uses it.
+    fn connection() -> (Rc<Cell<u32>>, IdleTimer) {
+        let clock = Rc::new(Cell::new(1000));
+        (clock.clone(), IdleTimer::new(clock))
+    }
+
+    fn pass(clock: &Cell<u32>, seconds: u32) {
+        clock.set(clock.get() + seconds);
+    }
+
+    #[test]
+    fn a_head_that_does_not_end_ends_the_connection_however_many_bytes_come() {
+        let (clock, idle_timer) = connection();
+        idle_timer.read();
+        for _ in 0..HEAD_S_MAX {
+            pass(&clock, 1);
+            idle_timer.read();
+            assert!(!idle_timer.is_over());
+        }
+        pass(&clock, 1);
+        assert!(idle_timer.is_over());
+    }
+
+    #[test]
+    fn a_request_that_is_answered_begins_the_idle_time_anew() {
+        let (clock, idle_timer) = connection();
+        pass(&clock, IDLE_S_MAX);
+        idle_timer.read();
+        idle_timer.begin();
+        pass(&clock, 100_000);
+        assert!(!idle_timer.is_over(), "the server may take its time");
+        idle_timer.end();
+        pass(&clock, IDLE_S_MAX);
+        assert!(!idle_timer.is_over());
+        pass(&clock, 1);
+        assert!(idle_timer.is_over());
+    }
+
+    #[test]
+    fn a_body_must_keep_coming_and_not_drop_by_drop() {
+        let (clock, idle_timer) = connection();
+        idle_timer.begin();
+        idle_timer.await_body();
+        let come = |seconds, bytes| {
+            pass(&clock, seconds);
+            let is_over = idle_timer.is_over();
+            idle_timer.body_came(bytes);
+            idle_timer.await_body();
+            is_over
+        };
+        for _ in 0..1000 {
+            assert!(!come(BODY_STALL_S_MAX, BODY_STALL_S_MAX as usize * BODY_RATE_BYTES_MIN as usize));
+        }
+        assert!(come(BODY_STALL_S_MAX + 1, 1), "it stood still");
+
+        let (clock, idle_timer) = connection();
+        idle_timer.await_body();
+        let drop_by_drop = |clock: &Cell<u32>, idle_timer: &IdleTimer| {
+            (0..=2 * BODY_WINDOW_S).any(|_| {
+                pass(clock, 1);
+                idle_timer.body_came(1);
+                idle_timer.await_body();
+                idle_timer.is_over()
+            })
+        };
+        assert!(drop_by_drop(&clock, &idle_timer), "a byte a second");
+
+        let (clock, idle_timer) = connection();
+        idle_timer.await_body();
+        idle_timer.body_came(1 << 30);
+        idle_timer.await_body();
+        assert!(drop_by_drop(&clock, &idle_timer), "however much came at first");
+    }
+
+    #[test]
+    fn time_in_which_the_server_does_not_read_is_not_the_clients() {
+        let (clock, idle_timer) = connection();
+        idle_timer.await_body();
+        for _ in 0..BODY_WINDOW_S {
+            pass(&clock, 1);
+            idle_timer.body_came(BODY_RATE_BYTES_MIN as usize);
+            pass(&clock, 1000);
+            assert!(!idle_timer.is_over(), "it is the server's turn");
+            idle_timer.await_body();
+            assert!(!idle_timer.is_over());
+        }
+    }
+
+    #[test]
+    fn who_takes_nothing_is_disconnected_also_in_the_midst_of_a_feed() {
+        let (clock, idle_timer) = connection();
+        idle_timer.begin();
+        idle_timer.wrote(false);
+        pass(&clock, TAKE_STALL_S_MAX);
+        idle_timer.wrote(false);
+        assert!(!idle_timer.is_over());
+        pass(&clock, 1);
+        assert!(idle_timer.is_over());
+        idle_timer.wrote(true);
+        assert!(!idle_timer.is_over());
+    }
+}

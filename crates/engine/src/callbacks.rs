@@ -1,0 +1,22 @@
+//! The functions of a command, as its row and its waits name them.
+//!
+//! Rows and waits are data below the executor; the functions that they name run above it, on a [`Context`].
+//! These types are the only place where the lower files know the upper ones.
+
+use keyspace::DbId;
+use wire::Args;
+
+use crate::{CommandError, Context, Unit};
+
+/// The function that runs a command. The arguments include its name.
+pub type Handler = fn(&mut Context<'_, '_>, Args<'_>) -> Result<(), CommandError>;
+
+/// Takes an awaited element from a key that holds the wanted type, and writes the reply. The arguments are
+/// those of the blocked command.
+///
+/// # Errors
+/// The error becomes the reply; nothing may have changed.
+pub type Serve = fn(cx: &mut Context<'_, '_>, key: &[u8], args: Args<'_>) -> Result<(), CommandError>;
+
+/// Whether a client that blocked with these arguments can be served from the key.
+pub type Condition = fn(unit: &Unit<'_>, db: DbId, key: &[u8], args: Args<'_>) -> bool;

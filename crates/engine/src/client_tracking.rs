@@ -1,0 +1,72 @@
+//! The tracking of one client (CLIENT TRACKING), as its session sees it. The registry of all clients is in
+//! `tracking`.
+
+use std::sync::Arc;
+
+use keyspace::SlotId;
+
+use crate::{
+    clients::Client,
+    interest::Interests,
+    tracking::{Invalidations, Mode, Tracker},
+};
+
+/// A client's own side of its tracking. Dropping it ends the tracking.
+#[derive(Debug)]
+pub struct ClientTracking {
+    interests: Arc<Interests>,
+    /// Receives the invalidations.
+    pub tracker: Arc<Tracker>,
+    /// Which keys are tracked.
+    pub mode: Mode,
+    /// The prefixes of [`Mode::Broadcast`]: then never empty, as the empty prefix stands for no prefix.
+    pub prefixes: Vec<Box<[u8]>>,
+    /// Whether CLIENT CACHING was called before the present command or transaction.
+    pub caching: bool,
+}
+
+impl ClientTracking {
+    /// Begins to track. If the client already tracks, the new tracking replaces the old one, which must be
+    /// dropped afterwards.
+    pub fn begin(
+        interests: &Arc<Interests>,
+        client: &Arc<Client>,
+        mode: Mode,
+        redirect: Option<u64>,
+        noloop: bool,
+        prefixes: Vec<Box<[u8]>>,
+    ) -> ClientTracking {
+        let tracker = Arc::new(Tracker::new(client.clone(), redirect, noloop));
+        interests.tracking().enter(&tracker, &prefixes);
+        client.set_tracking(Some((redirect, mode == Mode::Broadcast)));
+        interests.tracking_begins();
+        ClientTracking { interests: interests.clone(), tracker, mode, prefixes, caching: false }
+    }
+
+    /// Whether the reads of the present command are to be remembered.
+    pub(crate) fn remembers(&self) -> bool {
+        match self.mode {
+            Mode::Reads => true,
+            Mode::OptIn => self.caching,
+            Mode::OptOut => !self.caching,
+            Mode::Broadcast => false,
+        }
+    }
+
+    /// Remembers that the client has read a key of this slot, which is locked.
+    pub(crate) fn read(&self, slot: SlotId, key: &[u8], invalidations: &mut Invalidations) {
+        self.interests.tracking().remember(slot, key, &self.tracker, invalidations);
+    }
+
+    /// Whether the client that gets the invalidations in its place has disconnected.
+    pub fn is_redirect_broken(&self) -> bool {
+        self.tracker.is_redirect_broken()
+    }
+}
+
+impl Drop for ClientTracking {
+    fn drop(&mut self) {
+        self.interests.tracking().leave(&self.tracker, &self.prefixes);
+        self.interests.tracking_ends();
+    }
+}

@@ -1,0 +1,141 @@
+//! The wait of a client for a key, as the registry of waiters and other workers see it. How it begins and how
+//! it is served: `blocking`.
+
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use keyspace::{DbId, SlotId, ValueType};
+use lsn::Lsn;
+use storage::Durability;
+use wire::{OwnedArgs, Protocol, ReplyWriter};
+
+use super::Client;
+use crate::callbacks::{Condition, Serve};
+
+/// The reply of a command that found nothing and must not wait. A timed-out client gets a null array for
+/// every command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nothing {
+    /// A null.
+    Value,
+    /// A null array.
+    Array,
+}
+
+impl Nothing {
+    /// Writes the reply.
+    pub fn write(self, reply: &mut ReplyWriter<'_>) {
+        match self {
+            Nothing::Value => reply.null(),
+            Nothing::Array => reply.null_array(),
+        }
+    }
+}
+
+/// The state of a key that a waiter waits for.
+#[derive(Clone, Copy)]
+pub enum Wants {
+    /// Anything of this type.
+    Type(ValueType),
+    /// A state for which the condition holds; the key may be absent.
+    Condition(Condition),
+}
+
+/// The wait that a command requests when it has found nothing.
+#[derive(Clone)]
+pub struct Awaited {
+    /// The indices of its keys among its arguments.
+    pub keys: Range<usize>,
+    /// The state that one of them must reach.
+    pub wants: Wants,
+    /// A slot that serving needs besides that of the key.
+    pub needs: Option<SlotId>,
+    /// The longest wait; `None`: unlimited.
+    pub timeout_ms: Option<u64>,
+    /// The reply where waiting is impossible (in a transaction or a script).
+    pub nothing: Nothing,
+    /// Pops the element and writes the reply.
+    pub serve: Serve,
+}
+
+/// The wait of one client, shared between its session, the registry and the workers that may end it.
+pub struct Waiter {
+    pub(crate) client: Arc<Client>,
+    /// Its place in the order of all waiters.
+    pub(crate) ticket: u64,
+    pub(crate) db: DbId,
+    pub(crate) protocol: Protocol,
+    pub(crate) durability: Option<Durability>,
+    /// The client gets no replies (CLIENT REPLY OFF or SKIP).
+    pub(crate) is_silent: bool,
+    pub(crate) args: OwnedArgs,
+    pub(crate) awaited: Awaited,
+    pub(crate) ended: AtomicBool,
+}
+
+impl Waiter {
+    /// Ends the wait. Returns whether this call ended it. Relaxed: no other data is passed on by it.
+    pub fn end(&self) -> bool {
+        !self.ended.swap(true, Relaxed)
+    }
+
+    /// Whether the wait is over, though the client may not have been answered yet.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Relaxed)
+    }
+
+    /// Whether it waits for a condition rather than for a type.
+    pub fn has_condition(&self) -> bool {
+        matches!(self.awaited.wants, Wants::Condition(_))
+    }
+
+    /// Its place in the order in which clients began to wait.
+    pub fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    /// The database of the keys that it waits for.
+    pub fn db(&self) -> DbId {
+        self.db
+    }
+
+    /// The keys it waits for; a key may occur several times.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        let keys = &self.awaited.keys;
+        self.args.as_args().skip(keys.start).take(keys.len()).iter()
+    }
+
+    /// The encoded reply that `write` writes; empty if the client gets no replies.
+    pub(crate) fn reply(&self, write: impl FnOnce(&mut ReplyWriter<'_>)) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if !self.is_silent {
+            write(&mut ReplyWriter::new(&mut bytes, self.protocol));
+        }
+        bytes
+    }
+
+    /// Wakes the client without an element: with the reply of a timeout, or with an error (CLIENT UNBLOCK).
+    /// Returns whether it was still waiting.
+    pub fn wake(&self, with_error: bool) -> bool {
+        if !self.end() {
+            return false;
+        }
+        let reply = self.reply(|reply| match with_error {
+            true => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            false => reply.null_array(),
+        });
+        self.client.answer(reply.into(), Lsn::ZERO);
+        true
+    }
+}
+
+impl std::fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waiter").field("client", &self.client).field("ticket", &self.ticket).finish()
+    }
+}

@@ -1,0 +1,179 @@
+//! The interface to a group of servers that fails over by itself, as commands see it.
+//!
+//! The server implements it; where there is no group, [`NoGroup`] does. It is not the protocol between
+//! members: of that only the first command, GROUP PEER, passes through the commands.
+
+use lsn::Lsn;
+
+use crate::{Responder, replication::Address};
+
+/// The error of commands that need a group.
+pub const NO_GROUP: &str = "ERR this server belongs to no group: start it with --group NAME";
+
+/// A group, as one of its members sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupView {
+    /// Its name.
+    pub name: String,
+    /// Its random id, 32 hexadecimal digits.
+    pub id: String,
+    /// The term of this member.
+    pub term: u64,
+    /// The id of the leader that this member knows; `None` for none.
+    pub leader: Option<String>,
+    /// The part of the server that is asked.
+    pub standing: Standing,
+    /// All members, this one included, in the order in which they joined.
+    pub members: Vec<MemberView>,
+}
+
+impl GroupView {
+    /// The leader, if this member knows one that takes writes: a witness leads only until it has handed the
+    /// lead on.
+    pub fn leader(&self) -> Option<&MemberView> {
+        self.with_data().find(|member| Some(&member.id) == self.leader.as_ref())
+    }
+
+    /// The members with data that do not lead.
+    pub fn followers(&self) -> impl Iterator<Item = &MemberView> {
+        self.with_data().filter(|member| Some(&member.id) != self.leader.as_ref())
+    }
+
+    /// The members that clients may ask for data.
+    pub fn with_data(&self) -> impl Iterator<Item = &MemberView> {
+        self.members.iter().filter(|member| member.kind != MemberKind::Witness)
+    }
+}
+
+/// A member of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberView {
+    /// Its random id, 16 hexadecimal digits.
+    pub id: String,
+    /// Where clients and members reach it.
+    pub address: Address,
+    /// Where its documents are, on the same host.
+    pub http_port: u16,
+    /// Whether its vote counts.
+    pub kind: MemberKind,
+    /// Whether it is the server that is asked.
+    pub is_self: bool,
+    /// Its term, as it last said; the term of the leader's batches is their epoch.
+    pub epoch: Option<u64>,
+    /// The end of its durable log, as far as the server that is asked knows: a leader knows those of all, the
+    /// others their own.
+    pub durable: Option<Lsn>,
+    /// The committed position that it knows: a leader knows those of all, the others their own.
+    pub committed: Option<Lsn>,
+    /// Bytes of the leader's log that its durable log lacks; only if the leader is asked.
+    pub lag_bytes: Option<u64>,
+    /// Milliseconds since the server that is asked has heard from it; `None` if never.
+    pub heard_ms: Option<u64>,
+}
+
+/// The part of a server in its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It asks to be added.
+    Joining,
+    /// It was added.
+    Member,
+    /// The group has removed it.
+    Removed,
+}
+
+impl Standing {
+    /// Its name in replies.
+    pub fn name(self) -> &'static str {
+        match self {
+            Standing::Joining => "joining",
+            Standing::Member => "member",
+            Standing::Removed => "removed",
+        }
+    }
+}
+
+/// The share of a member in decisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemberKind {
+    /// Its vote and its acknowledgements count.
+    Voter,
+    /// So do its own, but it keeps only the log: it has no data.
+    Witness,
+    /// It follows, and becomes a voter once it has caught up.
+    Learner,
+}
+
+impl MemberKind {
+    /// Whether its vote and its acknowledgements count.
+    pub fn has_vote(self) -> bool {
+        self != MemberKind::Learner
+    }
+
+    /// Its name in replies.
+    pub fn name(self) -> &'static str {
+        match self {
+            MemberKind::Voter => "voter",
+            MemberKind::Witness => "witness",
+            MemberKind::Learner => "learner",
+        }
+    }
+}
+
+/// A server that asks to become a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JoinRequest {
+    /// The version of the protocol between members.
+    pub version: u32,
+    /// The name of the group.
+    pub group: String,
+    /// The id of the new member, 16 hexadecimal digits.
+    pub id: String,
+    /// Where it is reached.
+    pub address: Address,
+    /// Where its documents are, on the same host.
+    pub http_port: u16,
+    /// It is to keep the log and no data.
+    pub is_witness: bool,
+}
+
+/// The group of this server; see the module documentation.
+pub trait Group: Send + Sync {
+    /// The group as this server sees it; `None` if it belongs to none.
+    fn view(&self) -> Option<GroupView>;
+
+    /// Adds a member, as a learner at first. Answers `responder` with the group's id as a simple string once
+    /// the change is committed, or with an error. Another member than the leader answers with
+    /// `NOTLEADER host:port`, or with `NOTLEADER` if it knows none.
+    fn join(&self, request: JoinRequest, responder: Responder);
+
+    /// Removes the member with this id; answers `responder` with OK once the change is committed, or with an
+    /// error. Unless `by_force`, a removal after which no majority answers is refused.
+    fn remove(&self, id: &str, by_force: bool, responder: Responder);
+
+    /// Hands the lead over to the member with this id, or to the voter with the most log. Answers `responder`
+    /// with OK when that member has everything and is being elected, because no reply leaves afterwards; or
+    /// with an error.
+    fn transfer(&self, to: Option<&str>, responder: Responder);
+}
+
+/// A server without a group.
+pub struct NoGroup;
+
+impl Group for NoGroup {
+    fn view(&self) -> Option<GroupView> {
+        None
+    }
+
+    fn join(&self, _: JoinRequest, responder: Responder) {
+        responder.keep(Err(NO_GROUP.into()));
+    }
+
+    fn remove(&self, _: &str, _: bool, responder: Responder) {
+        responder.keep(Err(NO_GROUP.into()));
+    }
+
+    fn transfer(&self, _: Option<&str>, responder: Responder) {
+        responder.keep(Err(NO_GROUP.into()));
+    }
+}

@@ -1,0 +1,32 @@
+//! The release of the leases of a disconnected client.
+
+use crate::{
+    Executor, Host, Session,
+    unit::{LockPolicy, Locks},
+};
+
+impl Executor {
+    /// Releases the leases of a disconnected client, as one record, within a round. Returns whether this is
+    /// done; `false`: the log or a slot is not available at the moment.
+    pub fn release_leases(&mut self, session: &mut Session, host: &Host) -> bool {
+        if !session.holds_leases() {
+            return true;
+        }
+        match self.admit_write(0) {
+            Ok(true) if !self.read_only => {}
+            Ok(false) => return false,
+            // The server is a replica by now, or its log refuses writes: the remaining leases end at their
+            // deadlines.
+            Ok(true) | Err(_) => {
+                session.leases.clear();
+                return true;
+            }
+        }
+        let slots = session.leases.slots();
+        let released = self.run_own(
+            |keyspace| Locks::slots(keyspace, slots, LockPolicy(host)),
+            |unit| session.leases.release(unit),
+        );
+        released.is_ok()
+    }
+}

@@ -1,0 +1,43 @@
+//! Sends clients of a cluster to the leader (`cluster-emulation`): MOVED, as a node of Redis Cluster replies
+//! it. All slots belong to the leader.
+//!
+//! Commands without keys are not redirected: they run here, or get READONLY as on any replica.
+
+use keyspace::slot_of;
+use wire::Args;
+
+use crate::{CommandError, Flags, Host, Keys, Row, Session, replication::Role};
+
+/// The error of a write while the lead is handed over: clients of a cluster try again.
+const HANDING_OVER: CommandError =
+    CommandError::Text("CLUSTERDOWN The lead is being handed over to another server. Try again.");
+
+/// The error for a command with keys on a server that takes no writes; `None`: it may go on.
+#[cold]
+pub(crate) fn redirect(row: &Row, args: Args<'_>, session: &Session, host: &Host) -> Option<CommandError> {
+    let key = match row.keys {
+        // Their messages stay on the server where they are published.
+        Keys::ShardChannels { .. } => Some(1),
+        keys => first_key(keys, args),
+    };
+    let key = args.get(key?)?;
+    let reads_here = session.reads_replica
+        && !row.flags.has(Flags::WRITE)
+        && !matches!(row.keys, Keys::ShardChannels { .. });
+    if reads_here {
+        return None;
+    }
+    match host.replication.role() {
+        Role::Replica { leader, .. } => {
+            Some(CommandError::Composed(format!("MOVED {} {leader}", slot_of(key).get())))
+        }
+        Role::Leader { .. } if row.flags.has(Flags::WRITE) => Some(HANDING_OVER),
+        Role::Leader { .. } => None,
+    }
+}
+
+fn first_key(keys: Keys, args: Args<'_>) -> Option<usize> {
+    let mut first = None;
+    keys.for_each(args, |index| _ = first.get_or_insert(index));
+    first
+}

@@ -1,0 +1,43 @@
+//! The log as a tick sees it. The simulation puts a broken view in its place.
+
+use lsn::Lsn;
+use storage::{Appender, Durability};
+
+use crate::Executor;
+
+/// What a tick reads from the log and asks of it.
+pub trait LogView {
+    /// The position up to which replies and notices may leave.
+    fn committed_lsn(&self) -> Lsn;
+
+    /// Requests one wake-up of the worker when the log is committed up to `gate`; replaces the last request.
+    /// Returns `false` if it is already: then no wake-up follows.
+    fn wait_for(&self, gate: Lsn) -> bool;
+
+    /// Requests one wake-up at the next progress of the log. Returns `false` if it has room by now.
+    fn wait_for_room(&self) -> bool;
+
+    /// Whether replies wait for the disk, and no thread writes what is appended.
+    fn needs_flush(&self) -> bool;
+}
+
+/// An executor without a log (the server is loading) has nothing that waits.
+impl LogView for Executor {
+    #[inline]
+    fn committed_lsn(&self) -> Lsn {
+        Executor::committed_lsn(self)
+    }
+
+    fn wait_for(&self, gate: Lsn) -> bool {
+        self.appender().is_none_or(|appender| appender.wait_for(gate))
+    }
+
+    fn wait_for_room(&self) -> bool {
+        self.appender().is_some_and(Appender::wait_for_room)
+    }
+
+    #[inline]
+    fn needs_flush(&self) -> bool {
+        self.appender().is_some_and(|it| it.durability() >= Durability::Commit && it.needs_flusher())
+    }
+}

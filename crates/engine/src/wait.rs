@@ -1,0 +1,61 @@
+//! The wait of a session: for a key, or for an answer of another thread. A waiting session runs no command.
+
+use std::sync::Arc;
+
+use crate::{Interests, clients::Waiter};
+
+/// The wait of a session. Dropping it ends the wait.
+#[derive(Debug)]
+pub enum Wait {
+    /// For a key (BLPOP and others).
+    Key(KeyWait),
+    /// For the reply of a [`Responder`](crate::Responder).
+    Responder,
+    /// For the answer of the thread of durable channels: see [`Executor::notify`](crate::Executor::notify).
+    Channels {
+        /// The client gets no replies (CLIENT REPLY OFF or SKIP).
+        is_silent: bool,
+    },
+}
+
+/// The wait for a key. Dropping it ends the wait and leaves the registry.
+#[derive(Debug)]
+pub struct KeyWait {
+    waiter: Arc<Waiter>,
+    interests: Arc<Interests>,
+}
+
+impl KeyWait {
+    /// Enters a waiter into the registry. The slots of its keys must be locked.
+    pub(crate) fn begin(waiter: Waiter, interests: &Arc<Interests>) -> KeyWait {
+        let waiter = Arc::new(waiter);
+        waiter.client.set_waiter(Some(&waiter));
+        interests.wait(&waiter);
+        KeyWait { waiter, interests: interests.clone() }
+    }
+}
+
+impl Wait {
+    /// The longest wait; `None`: unlimited.
+    pub fn timeout_ms(&self) -> Option<u64> {
+        match self {
+            Wait::Key(wait) => wait.waiter.awaited.timeout_ms,
+            Wait::Responder | Wait::Channels { .. } => None,
+        }
+    }
+
+    /// The timeout has passed: ends the wait and returns the reply. `None` if something else has ended the
+    /// wait: its reply is on its way.
+    pub fn time_out(&self) -> Option<Vec<u8>> {
+        let Wait::Key(KeyWait { waiter, .. }) = self else { return None };
+        waiter.end().then(|| waiter.reply(|reply| reply.null_array()))
+    }
+}
+
+impl Drop for KeyWait {
+    fn drop(&mut self) {
+        self.waiter.end();
+        self.interests.leave(&self.waiter);
+        self.waiter.client.set_waiter(None);
+    }
+}

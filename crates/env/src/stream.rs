@@ -1,0 +1,18 @@
+//! Files that are read once from their beginning, and may be pipes: these have no length and no positions,
+//! which a [`File`](crate::File) needs.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::Path,
+};
+
+/// Reads to the end, but no more than `bytes_max`.
+///
+/// # Errors
+/// If it cannot be opened or read.
+pub fn read_to_end(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,185 @@
+//! The roster in the memory of a member, and the members that are in force.
+//!
+//! ```text
+//! record in the log -> applied: seen -> committed -> saved -> in force: told to the machine of the votes
+//! ```
+//!
+//! Invariants
+//! - Members come into force when their record is committed, and are saved before.
+//! - At a start the newest roster in the data may not be committed: the one before it is in force then,
+//!   unless the file says that the newest one was.
+
+use std::{io, sync::Arc};
+
+use consensus::{MemberId, Members};
+use keyspace::DataSettings;
+use lsn::Lsn;
+
+use crate::{Roster, Votes};
+
+/// The roster in the memory of this server.
+#[derive(Debug, Default)]
+pub struct Known {
+    data: Arc<DataSettings>,
+    /// The roster that the data has.
+    pub roster: Option<Roster>,
+    /// The record of the roster: it is in force once that is committed.
+    recorded_at: Lsn,
+    /// The applied position when the roster was seen: up to there, the data has no later one.
+    applied_at: Lsn,
+    /// The members in force; nobody if this server is no member yet.
+    pub in_force: Members,
+    is_saved: bool,
+    /// At a start: the newest roster may not be committed.
+    is_pending: bool,
+    /// At a start: the record of the pending roster was found, and ends there.
+    is_exact: bool,
+    /// At a start: a position up to which the log is committed.
+    pub(crate) committed: Lsn,
+}
+
+/// The news that a look at the data has found.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Another roster, or other members in force: others are reached elsewhere.
+    pub is_news: bool,
+    /// To be told to the machine: these are the members, up to this position.
+    pub configure: Option<(Members, Lsn)>,
+}
+
+impl Known {
+    /// The members after recovery, of a log that ends at `end`; `None`: the group has removed this server,
+    /// which was stopped before it could note that.
+    pub fn start(votes: &Votes, data: Arc<DataSettings>, end: Lsn) -> Option<Known> {
+        let state = votes.state();
+        let roster = Roster::of(&data).filter(|roster| roster.group == state.group_id);
+        let founder = || Members { voters: vec![votes.id()], learners: Vec::new() };
+        let (saved, saved_at) = votes.members_in_force().unzip();
+        let committed_before = roster.as_ref().map_or(0, |roster| roster.committed_before);
+        let committed = saved_at.unwrap_or(Lsn::ZERO).max(Lsn::new(committed_before));
+        let pending = roster.as_ref().filter(|roster| Some(roster.members()) != saved);
+        // The newest change may not be committed; the one before it is.
+        let in_force = saved.clone().and_then(|saved| match pending {
+            Some(roster) => roster.members_before(),
+            None => Some(saved),
+        });
+        let members = match &roster {
+            // The log may have a later change that is not committed.
+            Some(_) if in_force.as_ref().is_some_and(|it| lists(it, votes.id())) => in_force,
+            Some(roster) if roster.find(votes.id()).is_some() => Some(roster.members()),
+            Some(_) => return None,
+            None => state.founded.then(founder),
+        };
+        Some(Known {
+            in_force: members.unwrap_or_default(),
+            is_saved: saved.is_some(),
+            is_pending: pending.is_some(),
+            is_exact: false,
+            data,
+            roster,
+            recorded_at: end,
+            applied_at: end,
+            committed,
+        })
+    }
+
+    /// Whether the newest roster may not be committed, at a start.
+    pub fn is_pending(&self) -> bool {
+        self.is_pending
+    }
+
+    /// At a start: the pending roster is recorded there.
+    pub(crate) fn is_recorded_at(&mut self, at: Lsn) {
+        (self.recorded_at, self.is_exact) = (at, true);
+    }
+
+    /// Puts a new roster in force once it is committed. `applied`: the position up to which the log is in the
+    /// data; it is asked for before and after the data is looked at, and may be behind it: a member that is
+    /// elected applies its whole log before it says so. `is_tick`: the position up to which the members are
+    /// known is told as well.
+    ///
+    /// # Errors
+    /// If the members cannot be saved: those before stay in force.
+    pub fn look(
+        &mut self,
+        votes: &Votes,
+        look_at_data: impl FnOnce() -> (Arc<DataSettings>, Lsn),
+        applied: impl Fn() -> Lsn,
+        is_tick: bool,
+    ) -> (Seen, io::Result<()>) {
+        // Before the data is looked at, which may be newer.
+        let applied_before = applied();
+        let (data, recorded_at) = look_at_data();
+        let mut seen = Seen { is_news: !Arc::ptr_eq(&data, &self.data), configure: None };
+        if seen.is_news {
+            let roster = Roster::of(&data).filter(|roster| roster.group == votes.state().group_id);
+            (self.data, self.roster, self.recorded_at, self.applied_at) =
+                (data, roster, recorded_at, applied());
+            self.is_exact = false;
+        }
+        let Some(members) = self.roster.as_ref().map(Roster::members) else { return (seen, Ok(())) };
+        let is_change = members != self.in_force || !self.is_saved;
+        if is_change && votes.committed() < self.recorded_at {
+            // Of members that know only a part of the log before it to be committed, nobody could campaign.
+            if is_tick && self.is_exact {
+                let known_up_to = applied_before.min(votes.committed());
+                seen.configure = Some((self.in_force.clone(), known_up_to));
+            }
+            return (seen, Ok(()));
+        }
+        if !is_change && !is_tick {
+            return (seen, Ok(()));
+        }
+        let up_to = if is_change { self.applied_at } else { applied_before.min(votes.committed()) };
+        if is_change && let Err(error) = votes.save_members(&members, self.recorded_at) {
+            return (seen, Err(error));
+        }
+        self.in_force.clone_from(&members);
+        self.is_saved = true;
+        seen.is_news |= is_change;
+        seen.configure = Some((members, up_to));
+        (seen, Ok(()))
+    }
+
+    /// Whether the roster that the data has is in force.
+    pub fn is_in_force(&self) -> bool {
+        self.roster.as_ref().is_some_and(|roster| roster.members() == self.in_force)
+    }
+
+    /// Whether this server was a member, and is none any more: its log says so.
+    pub fn has_removed(&self, id: MemberId) -> bool {
+        self.is_saved && self.roster.is_some() && !lists(&self.in_force, id)
+    }
+}
+
+fn lists(members: &Members, id: MemberId) -> bool {
+    members.voters.contains(&id) || members.learners.contains(&id)
+}
+
+/// The roster after a change, to be recorded in the data; one change is made at a time.
+///
+/// # Errors
+/// If this member does not lead, another change is not in force yet, or the leader would not be a member; or
+/// that of `change`.
+pub fn changed_roster(
+    votes: &Votes,
+    data: &DataSettings,
+    change: impl FnOnce(&mut Roster) -> Result<(), String>,
+) -> Result<Roster, String> {
+    let in_force = votes.look(|member| member.has_committed().then(|| member.members().clone())).flatten();
+    let in_force = in_force.ok_or("ERR this member does not lead, or has only just begun to")?;
+    let group_id = votes.state().group_id;
+    let mut roster = Roster::of(data).filter(|roster| roster.group == group_id).unwrap_or_default();
+    if !roster.members.is_empty() && roster.members() != in_force {
+        return Err("ERR another change of members is not in force yet, try again".into());
+    }
+    roster.group = group_id;
+    let before = roster.clone();
+    change(&mut roster)?;
+    if roster.find(votes.id()).is_none() {
+        // A server that joins while the group is being founded: the founder would be no member of it.
+        return Err("ERR the group is being founded, try again".into());
+    }
+    roster.note_before(&before, &in_force, votes.committed());
+    Ok(roster)
+}

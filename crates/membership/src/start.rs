@@ -1,0 +1,102 @@
+//! The machine of a member at its start, from its log.
+
+use consensus::{Ballot, Batch, Member, Members, Start};
+use keyspace::Effect;
+use lsn::Lsn;
+use storage::{BatchInfo, Chains, Error, Followed, Log};
+
+use crate::{Known, OF_GROUP, ROSTER, Votes};
+
+/// Batches of the log that are looked at when a member starts: more than a leader can write before it notices
+/// that it has lost its majority.
+const BATCHES_AT_START: usize = 1 << 16;
+
+/// The most bytes of the log in one read.
+const READ_BYTES: usize = 1 << 20;
+
+/// The outcome of a start.
+pub enum Started {
+    /// It is no member yet: it asks to join.
+    Joins,
+    /// Its log does not tell its last batch: everything has to be copied from the leader.
+    CopiesAnew,
+    /// It takes part in votes.
+    Member(Box<Member>),
+}
+
+fn reference(batch: &BatchInfo) -> Batch {
+    Batch { number: batch.number, epoch: batch.epoch, end: batch.end }
+}
+
+/// The batches, by reference.
+pub fn references(batches: &[BatchInfo]) -> Vec<Batch> {
+    batches.iter().map(reference).collect()
+}
+
+/// Makes the machine of this member, before anything is received: it must know all of the log. `seed` is
+/// random.
+///
+/// # Errors
+/// If the log cannot be read.
+pub fn start(votes: &Votes, known: &mut Known, log: &Log, seed: u64) -> Result<Started, Error> {
+    let members = known.in_force.clone();
+    if members == Members::default() {
+        return Ok(Started::Joins);
+    }
+    // Batches that are known to be committed need not be read.
+    let batches = log.last_batches(known.committed, BATCHES_AT_START)?;
+    if batches.is_empty() && log.shippable_lsn() > Lsn::ZERO {
+        return Ok(Started::CopiesAnew);
+    }
+    // All before the first batch that is known was committed. That one may not be: in a log that was copied,
+    // it can be the newest one of the leader. The epoch of the one before is not known and decides nothing:
+    // votes compare last batches.
+    let before = |first: &BatchInfo| Batch { number: first.number - 1, epoch: first.epoch, end: first.start };
+    let committed = batches.first().filter(|first| first.number > 0).map(before);
+    let batches = references(&batches);
+    // So is what was committed when the members were changed: a leader that did not know that could hand on
+    // two changes of members without it.
+    let first_unknown = batches.partition_point(|batch| batch.end <= known.committed);
+    let committed = first_unknown.checked_sub(1).map(|last| batches[last]).or(committed);
+    let batches = &batches[first_unknown..];
+    let is_pending = known.roster.as_ref().is_some_and(|roster| roster.members() != members);
+    if is_pending && let Some(at) = recorded_at(log, known.committed)? {
+        known.is_recorded_at(at);
+    }
+    let configured = if is_pending { committed.as_ref() } else { batches.last().or(committed.as_ref()) };
+    // The log may have seen a later term in which nothing was written, as that of a promotion by an operator.
+    let (ballot, epoch) = (votes.ballot(), u64::from(log.epoch()));
+    let ballot = if ballot.term >= epoch { ballot } else { Ballot { term: epoch, voted_for: None } };
+    let member = Member::start(Start {
+        id: votes.id(),
+        is_witness: votes.is_witness(),
+        members,
+        configured_up_to: configured.map_or(Lsn::ZERO, |batch| batch.end),
+        ballot,
+        committed,
+        batches,
+        now_us: votes.now_us(),
+        seed,
+    });
+    Ok(Started::Member(member.into()))
+}
+
+/// Where the newest roster is recorded, if that is behind `from`.
+fn recorded_at(log: &Log, from: Lsn) -> Result<Option<Lsn>, Error> {
+    let first = log.last_batches(from, BATCHES_AT_START)?.first().map_or(from, |batch| batch.start);
+    let start = first.max(log.start_lsn());
+    let (mut follower, mut chains, mut newest) = (log.follow(start), Chains::from(start), None);
+    let name = format!("{OF_GROUP}{ROSTER}");
+    while let Followed::Chunk(chunk) = follower.read(READ_BYTES)? {
+        for record in chunk.records() {
+            let Some(payload) = chains.payload(&record) else { continue };
+            let mut rest = &payload[..];
+            while let Ok(Some(effect)) = Effect::decode_next(&mut rest) {
+                if matches!(effect, Effect::Setting { name: found, .. } if found == name.as_bytes()) {
+                    newest = Some(record.lsn);
+                }
+            }
+        }
+    }
+    Ok(newest)
+}

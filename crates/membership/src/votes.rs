@@ -1,0 +1,417 @@
+//! The votes of this member: the machine of the crate `consensus`, with its file and its clock. The server
+//! has its connections.
+//!
+//! Every thread that has an input takes the lock, gives it to the machine, and acts on the outcome: it saves
+//! the ballot, sends the messages, and reports the committed position and the leadership.
+//!
+//! Invariants
+//! - The ballot is on disk before a message leaves. If it cannot be saved, this member is silent until it
+//!   can, and then restarts within the process, from what is on disk.
+//! - While this server leads, [`Votes::may_answer`] is true only within its lease. After it has led, it is
+//!   never true again in this incarnation.
+//! - At most [`TIMED_MAX`] batches are timed at once.
+
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+};
+
+use consensus::{Ballot, Batch, Leadership, Link, Member, MemberId, Members, Message};
+use env::{Clock, Disk};
+use lsn::Lsn;
+use parking_lot::Mutex;
+use recovery::group_state::GroupState;
+use storage::Histogram;
+
+/// Batches whose commitment is timed at once; those beyond are not timed.
+const TIMED_MAX: usize = 1024;
+
+/// Sends messages to other members, without waiting.
+type Outgoing = Box<dyn Fn(&[Message]) + Send + Sync>;
+
+/// What the rest of the server does when the votes have decided.
+pub struct Reports {
+    /// Sends messages to other members.
+    pub send: Outgoing,
+    /// The log is committed up to this position.
+    pub committed: Box<dyn Fn(Lsn) + Send + Sync>,
+    /// Another leadership is known.
+    pub leadership: Box<dyn Fn(Leadership) + Send + Sync>,
+    /// Replies that were withheld may leave.
+    pub lease: Box<dyn Fn() + Send + Sync>,
+    /// The member is to campaign once its members are known up to a later position.
+    pub awaits_members: Box<dyn Fn() + Send + Sync>,
+}
+
+/// The votes of this member; see the module documentation.
+pub struct Votes {
+    is_witness: bool,
+    dir: PathBuf,
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    state: Mutex<GroupState>,
+    /// `None` until the data names this server as a member, and after the end. Dropped at the end: the
+    /// reports hold other parts of the server.
+    member: Mutex<Option<(Member, Reports)>>,
+    committed: AtomicU64,
+    /// Until when replies may leave; `u64::MAX` unless this server leads or has led.
+    lease_until_us: AtomicU64,
+    /// It leads or has led in this incarnation.
+    is_open: AtomicBool,
+    is_silent: AtomicBool,
+    /// The ballot in memory could not be saved.
+    is_unsaved: AtomicBool,
+    elections: AtomicU64,
+    /// Microseconds without a known leader, and since when there is none now.
+    leaderless: Mutex<(u64, Option<u64>)>,
+    /// The ends of a leader's batches that are durable here and not committed, and when they became durable.
+    timed: Mutex<VecDeque<(Lsn, u64)>>,
+    /// Microseconds from there to their commitment.
+    quorum_us: Histogram,
+}
+
+impl Votes {
+    /// The votes of the member with this file in `dir`; they begin with [`Votes::begin`].
+    pub fn new(state: GroupState, dir: PathBuf, disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Votes {
+        let since_us = clock.boot_us();
+        Votes {
+            is_witness: state.is_witness,
+            dir,
+            disk,
+            clock,
+            state: Mutex::new(state),
+            member: Mutex::default(),
+            committed: AtomicU64::new(0),
+            lease_until_us: AtomicU64::new(u64::MAX),
+            is_open: AtomicBool::new(false),
+            is_silent: AtomicBool::new(false),
+            is_unsaved: AtomicBool::new(false),
+            elections: AtomicU64::new(0),
+            leaderless: Mutex::new((0, Some(since_us))),
+            timed: Mutex::default(),
+            quorum_us: Histogram::default(),
+        }
+    }
+
+    /// Whether this member keeps the log and no data.
+    pub fn is_witness(&self) -> bool {
+        self.is_witness
+    }
+
+    /// Saves the list of the members, as the data has it: a witness forgets the part of the log with it.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn save_roster(&self, roster: &str) -> std::io::Result<()> {
+        let mut state = self.state.lock();
+        if state.roster == roster {
+            return Ok(());
+        }
+        state.roster = roster.into();
+        state.store(&*self.disk, &self.dir)
+    }
+
+    /// The clock of the votes: it also counts while the machine is suspended.
+    pub fn now_us(&self) -> u64 {
+        self.clock.boot_us()
+    }
+
+    /// The contents of the file.
+    pub fn state(&self) -> GroupState {
+        self.state.lock().clone()
+    }
+
+    /// The id of this member.
+    ///
+    /// # Panics
+    /// If the file has none: one with another id than its name says is refused when it is read.
+    pub fn id(&self) -> MemberId {
+        MemberId::parse(&self.state.lock().member_id).expect("a file with another id is refused")
+    }
+
+    /// The ballot as it was saved.
+    pub fn ballot(&self) -> Ballot {
+        let state = self.state.lock();
+        Ballot { term: state.term, voted_for: MemberId::parse(&state.voted_for) }
+    }
+
+    /// The members that were last in force here, and a position that was committed then; `None` if none ever
+    /// were.
+    pub fn members_in_force(&self) -> Option<(Members, Lsn)> {
+        let state = self.state.lock();
+        let ids = |texts: &[String]| texts.iter().filter_map(|text| MemberId::parse(text)).collect();
+        let members = Members { voters: ids(&state.voters), learners: ids(&state.learners) };
+        (!members.voters.is_empty()).then_some((members, Lsn::new(state.in_force_at)))
+    }
+
+    /// Saves the members that are to be in force; `at` is committed.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn save_members(&self, members: &Members, at: Lsn) -> std::io::Result<()> {
+        let mut state = self.state.lock();
+        let texts = |ids: &[MemberId]| ids.iter().map(ToString::to_string).collect();
+        (state.voters, state.learners) = (texts(&members.voters), texts(&members.learners));
+        state.in_force_at = at.get();
+        state.store(&*self.disk, &self.dir)
+    }
+
+    /// Saves what is in memory: that this server asks to join, before it does, as the group may list it
+    /// before it knows that; or a ballot that could not be saved.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn store(&self) -> std::io::Result<()> {
+        self.state.lock().store(&*self.disk, &self.dir)
+    }
+
+    /// Saves that the group has removed this server.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn note_removal(&self) -> std::io::Result<()> {
+        let mut state = self.state.lock();
+        state.is_removed = true;
+        state.store(&*self.disk, &self.dir)
+    }
+
+    /// Whether the group has removed this server.
+    pub fn is_removed(&self) -> bool {
+        self.state.lock().is_removed
+    }
+
+    /// The group has told its id.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn joined(&self, group_id: &str) -> std::io::Result<()> {
+        let mut state = self.state.lock();
+        state.group_id = group_id.into();
+        state.store(&*self.disk, &self.dir)
+    }
+
+    /// Begins to take part, with the machine of this start.
+    pub fn begin(&self, member: Member, reports: Reports) {
+        self.committed.store(member.committed().get(), SeqCst);
+        *self.member.lock() = Some((member, reports));
+    }
+
+    /// Ends the part of this server in votes, before its log is closed.
+    pub fn stop(&self) {
+        self.is_silent.store(true, SeqCst);
+        let Some((member, _)) = self.member.lock().take() else { return };
+        // The next start reads the log from there on. Nothing depends on it, so an error is none.
+        let mut state = self.state.lock();
+        let settled_up_to = member.settled_up_to().get();
+        if !state.voters.is_empty() && state.in_force_at < settled_up_to {
+            state.in_force_at = settled_up_to;
+            let _ = state.store(&*self.disk, &self.dir);
+        }
+    }
+
+    /// Looks at the machine.
+    pub fn look<T>(&self, look: impl FnOnce(&Member) -> T) -> Option<T> {
+        self.member.lock().as_ref().map(|(member, _)| look(member))
+    }
+
+    /// Gives the machine an input, and acts on the outcome. `None` if it takes part in no votes.
+    pub fn input<T>(&self, act: impl FnOnce(&mut Member, u64) -> T) -> Option<T> {
+        let mut member = self.member.lock();
+        let is_silent = self.is_silent.load(SeqCst) || self.is_unsaved();
+        let (member, reports) = member.as_mut().filter(|_| !is_silent)?;
+        let now_us = self.now_us();
+        let outcome = act(member, now_us);
+        let actions = member.take_actions();
+        if let Some(ballot) = actions.ballot
+            && let Err(error) = self.save(ballot)
+        {
+            self.is_unsaved.store(true, SeqCst);
+            tracing::error!(target: "group", %error, "cannot save this member's vote: it takes part in no votes until it can");
+            // So it neither leads nor follows: clients are to look elsewhere.
+            (reports.leadership)(Leadership::Unknown { term: ballot.term });
+            return None;
+        }
+        if !actions.messages.is_empty() {
+            (reports.send)(&actions.messages);
+        }
+        if let Some(leadership) = actions.leadership {
+            self.elections.fetch_add(u64::from(matches!(leadership, Leadership::Leads { .. })), Relaxed);
+            self.time_leader(leadership, now_us);
+        }
+        self.renew_lease(member, reports, now_us);
+        if member.awaits_members() {
+            (reports.awaits_members)();
+        }
+        if let Some(committed) = actions.committed {
+            self.committed.store(committed.get(), SeqCst);
+            let mut timed = self.timed.lock();
+            while let Some((_, durable_us)) = timed.pop_front_if(|(end, _)| *end <= committed) {
+                self.quorum_us.observe(now_us.saturating_sub(durable_us));
+            }
+            drop(timed);
+            (reports.committed)(committed);
+        }
+        if let Some(leadership) = actions.leadership {
+            (reports.leadership)(leadership);
+        }
+        Some(outcome)
+    }
+
+    /// These batches, the next ones of the log here, are durable.
+    pub fn durable(&self, batches: &[Batch]) {
+        self.input(|member, now_us| {
+            let mut timed = self.timed.lock();
+            if member.leads() {
+                let room = TIMED_MAX - timed.len();
+                timed.extend(batches.iter().take(room).map(|batch| (batch.end, now_us)));
+            } else {
+                timed.clear();
+            }
+            drop(timed);
+            member.durable(batches, now_us);
+        });
+    }
+
+    /// Adds up the time without a leader.
+    fn time_leader(&self, leadership: Leadership, now_us: u64) {
+        let mut leaderless = self.leaderless.lock();
+        let (total_us, since_us) = &mut *leaderless;
+        match leadership {
+            Leadership::Unknown { .. } => _ = since_us.get_or_insert(now_us),
+            _ => *total_us += since_us.take().map_or(0, |since_us| now_us.saturating_sub(since_us)),
+        }
+    }
+
+    /// Microseconds in which this member has known no leader since its start.
+    pub fn leaderless_us(&self) -> u64 {
+        let (total_us, since_us) = *self.leaderless.lock();
+        total_us + since_us.map_or(0, |since_us| self.now_us().saturating_sub(since_us))
+    }
+
+    /// Microseconds from a batch being durable on this leader to its being committed.
+    pub fn quorum_us(&self) -> &Histogram {
+        &self.quorum_us
+    }
+
+    /// Microseconds for which the oldest batch that is durable on this leader has waited for a majority; 0 if
+    /// none waits.
+    pub fn majority_awaited_us(&self) -> u64 {
+        let oldest = self.timed.lock().front().map(|(_, durable_us)| *durable_us);
+        oldest.map_or(0, |durable_us| self.now_us().saturating_sub(durable_us))
+    }
+
+    /// Whether the ballot in memory could not be saved, so that this member takes part in no votes.
+    pub fn is_unsaved(&self) -> bool {
+        self.is_unsaved.load(SeqCst)
+    }
+
+    fn save(&self, ballot: Ballot) -> std::io::Result<()> {
+        let mut state = self.state.lock();
+        state.term = ballot.term;
+        state.voted_for = ballot.voted_for.map_or(String::new(), |id| id.to_string());
+        state.store(&*self.disk, &self.dir)
+    }
+
+    fn renew_lease(&self, member: &Member, reports: &Reports, now_us: u64) {
+        if !self.is_open.load(SeqCst) {
+            return;
+        }
+        let until_us = member.lease_until_us();
+        let before_us = self.lease_until_us.swap(until_us, SeqCst);
+        if before_us <= now_us && until_us > now_us {
+            (reports.lease)();
+        }
+    }
+
+    /// Whether a reply may leave now: no other member can have been elected, or this one does not lead.
+    pub fn may_answer(&self) -> bool {
+        match self.lease_until_us.load(SeqCst) {
+            u64::MAX => true,
+            until_us => self.now_us() < until_us,
+        }
+    }
+
+    /// This server leads from now on, in `term`, and takes writes when `open` has returned: replies leave
+    /// only within its lease. Returns false, and does nothing, if it leads no more.
+    pub fn open(&self, term: u64, open: impl FnOnce()) -> bool {
+        let member = self.member.lock();
+        let Some((member, _)) =
+            member.as_ref().filter(|(it, _)| it.leadership() == (Leadership::Leads { term }))
+        else {
+            return false;
+        };
+        self.is_open.store(true, SeqCst);
+        self.lease_until_us.store(member.lease_until_us(), SeqCst);
+        open();
+        true
+    }
+
+    /// The committed position, as far as this member knows.
+    pub fn committed(&self) -> Lsn {
+        Lsn::new(self.committed.load(SeqCst))
+    }
+
+    /// The connection to the leader that a follower may receive the log on.
+    ///
+    /// # Errors
+    /// If this member follows nobody. `Ok(None)`: it is no member yet, and copies the log.
+    pub fn link(&self) -> Result<Option<Link>, String> {
+        if self.is_unsaved() {
+            return Err("this member's vote cannot be saved".into());
+        }
+        match self.look(Member::leadership) {
+            None => Ok(None),
+            Some(Leadership::Follows { term, leader }) => Ok(Some(Link { leader, term })),
+            Some(_) => Err("the group has no leader that this member knows".into()),
+        }
+    }
+
+    /// Accepts batches from the leader, before the log takes them.
+    ///
+    /// # Errors
+    /// If the sender does not lead any more, or they do not follow the log here.
+    pub fn accept(
+        &self,
+        link: Option<Link>,
+        batches: &[consensus::Batch],
+        commit: Lsn,
+    ) -> Result<(), String> {
+        let Some(link) = link else {
+            let is_member = self.look(|_| ()).is_some();
+            return if is_member { Err("the votes know nothing of this connection".into()) } else { Ok(()) };
+        };
+        let accepted = self.input(|member, now_us| member.accept(link, batches, commit, now_us));
+        accepted.ok_or("this member takes part in no votes")?.map_err(|refused| refused.to_string())
+    }
+
+    /// Whether the log here may be cut at `at`, because the leader of this connection has another one from
+    /// there on.
+    ///
+    /// # Errors
+    /// If another leader is known by now, or what is committed would be cut.
+    pub fn may_cut(&self, link: Option<Link>, at: Lsn) -> Result<(), String> {
+        let Some(link) = link else { return Ok(()) };
+        if self.link()? != Some(link) {
+            return Err("another leader is known by now".into());
+        }
+        let committed = self.committed();
+        if at < committed {
+            return Err(format!(
+                "the leader has another log from lsn {at} on, but all before lsn {committed} is committed"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The number of elections that this server has won since its start.
+    pub fn elections(&self) -> u64 {
+        self.elections.load(Relaxed)
+    }
+}

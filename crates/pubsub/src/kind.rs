@@ -1,0 +1,19 @@
+//! The kinds of subscriptions.
+
+/// The kind of a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A channel by its name.
+    Channel,
+    /// All channels whose names match a pattern.
+    Pattern,
+    /// A shard channel; these have a name space of their own.
+    Shard,
+    /// A durable channel by its name. Its messages come from the log; none are published through the hub.
+    Log,
+}
+
+impl Kind {
+    /// All kinds, in the order of their discriminants.
+    pub const ALL: [Kind; 4] = [Kind::Channel, Kind::Pattern, Kind::Shard, Kind::Log];
+}

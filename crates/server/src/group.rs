@@ -1,0 +1,527 @@
+//! The group of this server: votes decide who leads, and the log is committed by a majority.
+//!
+//! ```text
+//!                 Votes (the machine of `consensus`, its file)
+//!                   ^        |  messages -> Peers -> other members
+//!   durable batches |        |  committed -> gates of replies (storage)
+//!   ticks, roster   |        '- leadership -> thread "group-role": follow | lead | restart
+//!   thread "group" -'
+//! ```
+//!
+//! What it is: the threads of a member, and the commands of an operator.
+//! What it is not: the votes themselves (`consensus`), or how the log travels (`replication`): members follow
+//! their leader as replicas do.
+//!
+//! Invariants
+//! - A member starts as a replica of nobody. Only votes make it lead, in an epoch that is their term.
+//! - A leader that is deposed takes no writes and shows nothing until it has restarted within the process,
+//!   with an empty memory.
+//! - A server joins as a learner; the leader makes it a voter once it has caught up. One change at a time.
+
+mod askers;
+mod changing;
+mod copies;
+mod events;
+mod handle;
+mod inboxes;
+mod joining;
+mod peers;
+mod room;
+mod witness;
+
+use std::{
+    io,
+    net::{SocketAddr, TcpStream},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use consensus::{ELECTION_US, Leadership, Link, Member, MemberId, TICK_US};
+use engine::replication::Address;
+use env::Entropy;
+use keyspace::Keyspace;
+use membership::{Known, Listed, Reports, Started, Votes, references};
+use parking_lot::Mutex;
+use settings::Key;
+use storage::{Followed, Log, LogFollower};
+
+pub(crate) use self::handle::GroupHandle;
+use self::{askers::Askers, events::Announced, peers::Peers, room::ROOM_BACKOFF_US};
+use crate::{
+    config::Config,
+    mailbox::{Mailbox, Message},
+    replication::Node,
+};
+
+/// The most bytes of the log in one read.
+const READ_BYTES: usize = 1 << 20;
+/// How often a vote that could not be saved is saved again.
+const SAVE_PERIOD: Duration = Duration::from_millis(200);
+/// How often a member that is to campaign looks whether it has applied what it knows to be committed.
+const APPLIED_PERIOD: Duration = Duration::from_millis(1);
+/// How often the leader looks for learners that have caught up.
+const PROMOTION_PERIOD_US: u64 = 2 * TICK_US;
+
+/// The group of this server; see the module documentation.
+pub(crate) struct Group {
+    votes: Option<Arc<Votes>>,
+    node: Arc<Node>,
+    config: Arc<Config>,
+    keyspace: Arc<Keyspace>,
+    entropy: Arc<dyn Entropy + Send + Sync>,
+    peers: OnceLock<Arc<Peers>>,
+    log: OnceLock<Log>,
+    own: OnceLock<Listed>,
+    /// To the worker that publishes changes of the group.
+    publisher: OnceLock<Mailbox>,
+    known: Mutex<Known>,
+    /// The servers that ask to join.
+    askers: Askers,
+    /// Held while the roster is changed.
+    changing: Mutex<()>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// To the thread "group-role"; `None` ends it.
+    roles: OnceLock<mpsc::Sender<Option<Leadership>>>,
+    stopping: AtomicBool,
+}
+
+/// The state of the group as INFO and metrics show it.
+pub(crate) struct GroupFigures {
+    pub(crate) name: String,
+    pub(crate) term: u64,
+    pub(crate) leads: bool,
+    pub(crate) knows_leader: bool,
+    pub(crate) members: usize,
+    pub(crate) voters: usize,
+    pub(crate) elections_won: u64,
+    pub(crate) refused: u64,
+    pub(crate) outdated: u64,
+    pub(crate) leaderless_us: u64,
+    pub(crate) votes: Arc<Votes>,
+}
+
+/// The part of this server in its group, before its threads begin.
+pub(crate) enum Prepared {
+    /// It belongs to no group, or no more.
+    Nothing,
+    /// It asks to be added.
+    Joins,
+    /// It takes part in votes.
+    Member {
+        /// What the votes decide.
+        leaderships: mpsc::Receiver<Option<Leadership>>,
+        /// The log, from the last batch on that the votes know.
+        tail: LogFollower,
+    },
+}
+
+impl Group {
+    pub(crate) fn new(
+        node: Arc<Node>,
+        config: Arc<Config>,
+        keyspace: Arc<Keyspace>,
+        entropy: Arc<dyn Entropy + Send + Sync>,
+    ) -> Group {
+        Group {
+            votes: node.votes().cloned(),
+            node,
+            config,
+            keyspace,
+            entropy,
+            peers: OnceLock::new(),
+            log: OnceLock::new(),
+            own: OnceLock::new(),
+            publisher: OnceLock::new(),
+            known: Mutex::default(),
+            askers: Askers::default(),
+            changing: Mutex::default(),
+            threads: Mutex::default(),
+            roles: OnceLock::new(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Makes the machine of this member, after recovery, and before anything is received: the votes must know
+    /// all of the log.
+    ///
+    /// # Errors
+    /// If the address of this server is not known, or the log cannot be read.
+    pub(crate) fn prepare(
+        &self,
+        log: &Log,
+        (redis, http_port): (&[SocketAddr], u16),
+        mailboxes: &[Mailbox],
+    ) -> io::Result<Prepared> {
+        let Some(votes) = &self.votes else { return Ok(Prepared::Nothing) };
+        let state = votes.state();
+        if state.is_removed {
+            self.node.follow_nobody();
+            tracing::warn!(
+                target: "group",
+                "this server was removed from the group '{}' and refuses reads and writes. To join again, start it on an empty directory \
+                 with --join; to lead its old data alone, start it with --group none", state.name
+            );
+            return Ok(Prepared::Nothing);
+        }
+        if !state.has_joined() {
+            self.check_joiner(&state, log)?;
+        }
+        let own = Listed {
+            id: state.member_id.clone(),
+            host: self.own_host(redis)?,
+            port: redis.first().map_or(0, SocketAddr::port),
+            http_port,
+            is_voter: false,
+            is_witness: votes.is_witness(),
+        };
+        let config = self.config.clone();
+        let password = move || config.current().text(Key::Masterauth).into();
+        let peers = Arc::new(Peers::new(votes.clone(), &state.group_id, password));
+        let _ = (self.own.set(own), self.log.set(log.clone()), self.peers.set(peers.clone()));
+        self.recall_roster(votes, log);
+        let Some(mut known) = Known::start(votes, self.keyspace.data_settings(), log.appended_lsn()) else {
+            votes.note_removal()?;
+            return self.prepare(log, (redis, http_port), mailboxes);
+        };
+        if let Some(roster) = &known.roster {
+            peers.follow(roster, !known.is_pending());
+        }
+        let tail = log.follow(log.shippable_lsn());
+        let started = membership::start(votes, &mut known, log, self.entropy.random_u64());
+        *self.known.lock() = known;
+        let member = match started.map_err(io::Error::other)? {
+            Started::Member(member) => *member,
+            Started::Joins => return Ok(Prepared::Joins),
+            Started::CopiesAnew => {
+                tracing::warn!(target: "group", "the log here does not tell its last batch: everything is copied from the leader");
+                self.node.copy_anew();
+                return Ok(Prepared::Joins);
+            }
+        };
+        let (sender, leaderships) = mpsc::channel();
+        let _ = self.roles.set(sender.clone());
+        let (node, committing) = (self.node.clone(), self.node.clone());
+        if let Some(first) = mailboxes.first() {
+            let _ = self.publisher.set(first.clone());
+        }
+        let (waking, woken) = (mailboxes.to_vec(), log.clone());
+        votes.begin(
+            member,
+            Reports {
+                send: Box::new(move |messages| peers.send(messages)),
+                committed: Box::new(move |committed| committing.note_committed(committed)),
+                leadership: Box::new(move |leadership| {
+                    node.note_leadership(leadership);
+                    let _ = sender.send(Some(leadership));
+                }),
+                lease: Box::new(move || {
+                    waking.iter().for_each(|mailbox| mailbox.send(Message::LeaseRenewed))
+                }),
+                awaits_members: Box::new(move || woken.wake_followers()),
+            },
+        );
+        Ok(Prepared::Member { leaderships, tail })
+    }
+
+    /// Begins to take part, after the threads of a replica have begun.
+    ///
+    /// # Errors
+    /// If the OS refuses a thread.
+    pub(crate) fn start(self: &Arc<Self>, prepared: Prepared) -> io::Result<()> {
+        match prepared {
+            Prepared::Nothing => Ok(()),
+            Prepared::Joins => self.spawn("group-join", Self::join),
+            Prepared::Member { leaderships, tail } => {
+                // Others may look for it at its former address, where it does not hear who leads.
+                self.renew_listing();
+                self.spawn("group-role", move |group| group.take_roles(&leaderships))?;
+                self.spawn("group", move |group| group.run(tail))
+            }
+        }
+    }
+
+    /// Serves the member that sent GROUP PEER on a client's connection.
+    pub(crate) fn serve_member(&self, socket: TcpStream, words: &[Vec<u8>]) {
+        let Some(peers) = self.peers.get().filter(|_| !self.is_stopping()) else {
+            return peers::put_off(socket);
+        };
+        match peers.check(words) {
+            Ok(from) if self.has_removed(from) => {
+                peers.refuse(
+                    socket,
+                    peers::REMOVED,
+                    &format!("the member {from} was removed from the group"),
+                );
+            }
+            Ok(from) => peers.serve(socket, from),
+            Err(reason) => peers.refuse(socket, "ERR", &reason),
+        }
+    }
+
+    /// Ends the part of this server in votes, before its log is closed. Blocks.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, SeqCst);
+        if let Some(votes) = &self.votes {
+            votes.stop();
+        }
+        if let Some(peers) = self.peers.get() {
+            peers.stop();
+        }
+        if let Some(log) = self.log.get() {
+            log.wake_followers();
+        }
+        if let Some(roles) = self.roles.get() {
+            let _ = roles.send(None);
+        }
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+
+    /// Whether this server keeps the log of its group and no data.
+    pub(crate) fn is_witness(&self) -> bool {
+        self.node.is_witness()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(SeqCst) || self.node.is_restarting()
+    }
+
+    fn spawn(self: &Arc<Self>, name: &str, run: impl FnOnce(&Arc<Group>) + Send + 'static) -> io::Result<()> {
+        let group = self.clone();
+        let thread = thread::Builder::new().name(name.into()).spawn(move || run(&group))?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+
+    /// The host under which others reach this server.
+    fn own_host(&self, redis: &[SocketAddr]) -> io::Result<String> {
+        let given = self.config.current().text(Key::GroupHost).to_string();
+        if !given.is_empty() {
+            return Ok(given);
+        }
+        let ip = redis.first().map(|address| address.ip().to_canonical());
+        match ip.filter(|ip| !ip.is_unspecified()) {
+            Some(ip) => Ok(ip.to_string()),
+            None => {
+                let text = "bind names no address under which the members of the group reach this server: set group-host";
+                Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+            }
+        }
+    }
+
+    /// The thread "group": tells the votes of durable batches, of time, and of the roster.
+    fn run(self: &Arc<Self>, mut tail: LogFollower) {
+        let Some(votes) = &self.votes else { return };
+        let (mut tick_due_us, mut promotion_due_us, mut yielding_due_us) =
+            (votes.now_us(), votes.now_us(), 0);
+        let mut announced = Announced::default();
+        while !self.is_stopping() {
+            loop {
+                match tail.read(READ_BYTES) {
+                    Ok(Followed::Chunk(chunk)) => {
+                        let batches = references(&chunk.batches());
+                        votes.durable(&batches);
+                    }
+                    Ok(Followed::UpToDate) => break,
+                    Ok(Followed::Forgotten(_)) | Err(_) => {
+                        tracing::error!(target: "group", "the log cannot be read any more: this member restarts");
+                        return self.node.request_restart();
+                    }
+                }
+            }
+            if votes.is_unsaved() {
+                if votes.store().is_ok() {
+                    tracing::info!(target: "group", "this member's vote is saved: it restarts within the process");
+                    return self.node.request_restart();
+                }
+                thread::sleep(SAVE_PERIOD);
+                continue;
+            }
+            let now_us = votes.now_us();
+            let awaits_members = votes.look(Member::awaits_members) == Some(true);
+            self.look_at_roster(votes, awaits_members || now_us >= tick_due_us);
+            if self.is_removed(votes) {
+                return self.end_membership(votes);
+            }
+            if now_us >= tick_due_us {
+                // A late tick counts once: a lease must not end early.
+                tick_due_us = now_us + TICK_US;
+                let has_room = self.has_room();
+                votes.input(|member, now_us| {
+                    member.note_room(has_room);
+                    member.tick(now_us);
+                });
+                if !has_room && now_us >= yielding_due_us && self.begin_to_yield(votes) {
+                    yielding_due_us = now_us + ROOM_BACKOFF_US;
+                }
+                self.keep_log_alone(votes);
+                self.node.note_majority_awaited(votes.majority_awaited_us());
+                // While nothing else changes the leadership.
+                votes.look(|member| self.node.note_leader_heard(self.hears_leader(votes, member)));
+                self.announce(&mut announced);
+            }
+            if now_us >= promotion_due_us {
+                promotion_due_us = now_us + PROMOTION_PERIOD_US;
+                self.promote_learner(votes);
+            }
+            let until_tick = Duration::from_micros(tick_due_us.saturating_sub(votes.now_us()).max(1));
+            tail.wait(if awaits_members { until_tick.min(APPLIED_PERIOD) } else { until_tick });
+        }
+    }
+
+    /// Whether the leader that it follows is heard, or it leads itself. A voter campaigns at the latest after
+    /// this time; a learner, and a member that was removed, would go on following.
+    fn hears_leader(&self, votes: &Votes, member: &Member) -> bool {
+        match member.leadership() {
+            Leadership::Leads { .. } => true,
+            Leadership::Follows { leader, .. } => {
+                let heard = self.peers.get().and_then(|peers| peers.heard(leader));
+                heard.is_some_and(|heard| votes.now_us().saturating_sub(heard.at_us) < 2 * ELECTION_US)
+            }
+            Leadership::Unknown { .. } => false,
+        }
+    }
+
+    /// Puts a new roster in force; see [`Known::look`].
+    fn look_at_roster(&self, votes: &Votes, is_tick: bool) {
+        let Some(log) = self.log.get() else { return };
+        let mut known = self.known.lock();
+        let (look_at_data, applied) = (|| self.keyspace.data_settings_and_lsn(), || self.node.applied(log));
+        let (seen, saved) = known.look(votes, look_at_data, applied, is_tick);
+        if let Err(error) = saved {
+            tracing::error!(target: "group", %error, "cannot save the members of the group");
+        }
+        if seen.is_news
+            && let (Some(roster), Some(peers)) = (&known.roster, self.peers.get())
+        {
+            peers.follow(roster, known.is_in_force());
+        }
+        drop(known);
+        if let Some((members, up_to)) = seen.configure {
+            votes.input(|member, _| member.configure(&members, up_to));
+        }
+    }
+
+    /// Whether this server was a member, and is none any more: its log says so, or the leader.
+    fn is_removed(&self, votes: &Votes) -> bool {
+        self.known.lock().has_removed(votes.id()) || self.peers.get().is_some_and(|peers| peers.is_removed())
+    }
+
+    /// Ends the part of this server in its group, from which it was removed.
+    fn end_membership(&self, votes: &Votes) {
+        tracing::error!(target: "group", "this server was removed from its group (GROUP REMOVE): it restarts within the process, and takes no part any more");
+        if let Err(error) = votes.note_removal() {
+            tracing::error!(target: "group", %error, "cannot save that this server was removed");
+        }
+        self.node.request_restart();
+    }
+
+    /// The thread "group-role": follows, leads, or restarts, as the votes say.
+    fn take_roles(self: &Arc<Self>, leaderships: &mpsc::Receiver<Option<Leadership>>) {
+        while let Ok(Some(mut leadership)) = leaderships.recv() {
+            // Only the newest counts.
+            let mut was_elected = false;
+            while let Ok(Some(newer)) = leaderships.try_recv() {
+                was_elected |= matches!(leadership, Leadership::Leads { .. });
+                leadership = newer;
+            }
+            if self.is_stopping() {
+                return;
+            }
+            match leadership {
+                Leadership::Leads { term } => match self.node.lead_in_group(term) {
+                    Ok(()) => {
+                        tracing::info!(target: "group", term, "this server leads the group");
+                        self.found();
+                        self.hand_on();
+                    }
+                    Err(reason) => {
+                        tracing::warn!(target: "group", term, reason, "this server was elected, but cannot lead: it restarts within the process");
+                        return self.node.request_restart();
+                    }
+                },
+                // An election that was lost again at once: the votes know of a first batch that was never
+                // written.
+                _ if was_elected || self.node.has_led() => {
+                    tracing::warn!(target: "group", term = leadership.term(), "this server leads the group no more: it restarts within the process");
+                    self.node.depose();
+                    if self.await_leader(leaderships, leadership) {
+                        self.node.request_restart();
+                    }
+                    return;
+                }
+                Leadership::Follows { term, leader } => {
+                    let address = self.address_of(leader);
+                    tracing::info!(target: "group", term, %leader, address = address.as_ref().map(tracing::field::display), "a leader is known");
+                    let link = Link { leader, term };
+                    match address {
+                        Some(address) => self.node.follow_in_group(Some(link), address),
+                        None => self.find_leader(link),
+                    }
+                }
+                Leadership::Unknown { term } => tracing::info!(target: "group", term, "no leader is known"),
+            }
+        }
+    }
+
+    /// Goes on taking part in votes until a leader is known, for one election timeout at most: after its
+    /// restart this member votes for nobody for so long, and its vote may be needed. Returns false if it is
+    /// to stop meanwhile.
+    fn await_leader(
+        &self,
+        leaderships: &mpsc::Receiver<Option<Leadership>>,
+        mut leadership: Leadership,
+    ) -> bool {
+        let Some(votes) = &self.votes else { return false };
+        let until_us = votes.now_us() + ELECTION_US;
+        while let Leadership::Unknown { .. } = leadership {
+            let left = Duration::from_micros(until_us.saturating_sub(votes.now_us()));
+            leadership = match leaderships.recv_timeout(left) {
+                Ok(Some(newer)) => newer,
+                Ok(None) => return false,
+                Err(_) => break,
+            };
+        }
+        true
+    }
+
+    /// The figures of the group; `None` without one.
+    pub(crate) fn figures(&self) -> Option<GroupFigures> {
+        let votes = self.votes.as_ref()?;
+        let leadership = votes.look(Member::leadership).unwrap_or(Leadership::Unknown { term: 0 });
+        let roster = self.known.lock().roster.clone().unwrap_or_default();
+        Some(GroupFigures {
+            name: votes.state().name,
+            term: leadership.term(),
+            leads: matches!(leadership, Leadership::Leads { .. }),
+            knows_leader: !matches!(leadership, Leadership::Unknown { .. }),
+            voters: roster.members.iter().filter(|member| member.is_voter).count(),
+            members: roster.members.len(),
+            elections_won: votes.elections(),
+            refused: self.peers.get().map_or(0, |peers| peers.refused()),
+            outdated: self.peers.get().map_or(0, |peers| peers.outdated()),
+            leaderless_us: votes.leaderless_us(),
+            votes: votes.clone(),
+        })
+    }
+
+    /// The address of the leader that this member knows.
+    fn leader_address(&self) -> Option<Address> {
+        match self.votes.as_ref()?.look(Member::leadership)? {
+            Leadership::Follows { leader, .. } => self.address_of(leader),
+            _ => None,
+        }
+    }
+
+    fn address_of(&self, id: MemberId) -> Option<Address> {
+        Some(self.known.lock().roster.as_ref()?.find(id)?.address())
+    }
+}

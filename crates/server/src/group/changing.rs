@@ -1,0 +1,288 @@
+//! Changes of the members, which the leader makes: it adds, promotes and removes them, and founds the group.
+//!
+//! ```text
+//! GROUP JOIN: who answers there? -> a learner in the roster -> committed -> it has caught up -> a voter
+//! GROUP REMOVE: not in the roster -> committed -> told by its log, or by the leader when it connects
+//! ```
+//!
+//! Invariants
+//! - One change at a time; see [`Roster`].
+//! - Nobody is listed at an address at which no server answers with that id, and no member is moved away from
+//!   an address at which it still answers.
+
+use std::{thread, time::Duration};
+
+use consensus::{Member, MemberId, TICK_US};
+use engine::group::JoinRequest;
+use lsn::Lsn;
+use membership::{Listed, MEMBERS_MAX, ROSTER, Roster, Votes};
+
+use super::{Group, peers::PEER_VERSION};
+
+/// How long a change of members may take until it is committed.
+const COMMIT_TIMEOUT_US: u64 = 10_000_000;
+/// The interval at which progress is checked.
+const LOOK_PERIOD: Duration = Duration::from_millis(2);
+/// A learner that lacks at most this much of the log becomes a voter.
+const CAUGHT_UP_BYTES: u64 = 1 << 20;
+
+/// How long the answer to a change waits until a majority knows that it is committed.
+const KNOWN_TIMEOUT_US: u64 = 1_000_000;
+
+impl Group {
+    /// Adds a member as a learner, or notes that it is reached elsewhere now. Returns the id of the group.
+    pub(super) fn add(&self, votes: &Votes, request: &JoinRequest) -> Result<String, String> {
+        let state = votes.state();
+        if request.version != PEER_VERSION {
+            let version = request.version;
+            return Err(format!(
+                "ERR version {version} of the protocol of groups is not supported, this server speaks version {PEER_VERSION}"
+            ));
+        }
+        if request.id == state.member_id {
+            return Err(
+                "ERR this is the server itself that asks to join: --join names a member of the group".into(),
+            );
+        }
+        if request.group != state.name {
+            return Err(format!(
+                "ERR this server belongs to the group '{}', not to '{}'",
+                state.name, request.group
+            ));
+        }
+        self.require_leader(votes)?;
+        let id = MemberId::parse(&request.id).ok_or("ERR no id of a member")?;
+        let listed = Listed {
+            id: request.id.clone(),
+            host: request.address.host.clone(),
+            port: request.address.port,
+            http_port: request.http_port,
+            is_voter: false,
+            is_witness: request.is_witness,
+        };
+        let known = || self.known.lock().roster.as_ref().and_then(|roster| roster.find(id).cloned());
+        let is_known =
+            || known().is_some_and(|known| Listed { is_voter: listed.is_voter, ..known } == listed);
+        if is_known() {
+            return Ok(state.group_id);
+        }
+        // Before the lock is taken: whoever does not answer must not delay other changes.
+        self.verify(id, &listed, known().as_ref())?;
+        let _one_at_a_time = self.changing.lock();
+        if is_known() {
+            return Ok(state.group_id);
+        }
+        self.change_and_wait(votes, |roster| {
+            if let Some(known) = roster.members.iter_mut().find(|member| member.id == listed.id) {
+                *known = Listed { is_voter: known.is_voter, ..listed.clone() };
+                return Ok(());
+            }
+            if let Some(other) = roster.members.iter().find(|other| other.address() == listed.address()) {
+                let (id, address) = (&other.id, other.address());
+                return Err(format!(
+                    "ERR the member {id} is listed at {address} and counts as a voter that is away: if its directory was lost or replaced, \
+                     GROUP REMOVE {id} on the leader. This server asks again by itself"
+                ));
+            }
+            if roster.members.len() >= MEMBERS_MAX {
+                return Err(format!("ERR the group has {MEMBERS_MAX} members already: GROUP REMOVE one"));
+            }
+            roster.members.push(listed.clone());
+            Ok(())
+        })?;
+        let is_witness = listed.is_witness;
+        tracing::info!(target: "group", member = listed.id, address = %listed.address(), is_witness, "a member was added, as a learner");
+        Ok(state.group_id)
+    }
+
+    /// Asks at its new address, and at the one where it is listed, who is there.
+    fn verify(&self, id: MemberId, listed: &Listed, known: Option<&Listed>) -> Result<(), String> {
+        let Some(peers) = self.peers.get() else { return Err("LOADING this server is starting".into()) };
+        let address = listed.address();
+        peers.meet(&address, id).map_err(|reason| {
+            format!(
+                "ERR the leader does not find the member {id} at {address}, where it says that it is reached (bind, group-host; with a \
+                 password, masterauth): {reason}"
+            )
+        })?;
+        match known.map(Listed::address).filter(|before| *before != address) {
+            Some(before) if peers.meet(&before, id).is_ok() => Err(format!(
+                "ERR the member {id} answers at {before} as well as at {address}: two servers run with its directory, or with a copy of it. \
+                 Stop one, and have it join anew with an empty directory"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn drop_member(&self, votes: &Votes, id: &str, by_force: bool) -> Result<(), String> {
+        self.require_leader(votes)?;
+        if votes.id().to_string() == id {
+            return Err(
+                "ERR the leader cannot remove itself: GROUP TRANSFER first, then ask the new leader".into()
+            );
+        }
+        let _one_at_a_time = self.changing.lock();
+        if !by_force {
+            self.require_majority_without(votes, id)?;
+        }
+        self.change_and_wait(votes, |roster| {
+            let before = roster.members.len();
+            roster.members.retain(|member| member.id != id);
+            if roster.members.len() < before { Ok(()) } else { Err("ERR no member has this id".into()) }
+        })?;
+        tracing::info!(target: "group", member = id, "a member was removed");
+        Ok(())
+    }
+
+    /// Refuses a removal if the voters that are left, answer and have the log are no majority: nothing could
+    /// be committed any more, the addition of another member included.
+    fn require_majority_without(&self, votes: &Votes, id: &str) -> Result<(), String> {
+        let mut voters = self.known.lock().in_force.voters.clone();
+        let before = voters.len();
+        voters.retain(|voter| voter.to_string() != id);
+        let is_ready = |voter: &&MemberId| {
+            **voter == votes.id() || (self.is_heard(votes, **voter) && self.has_caught_up(votes, **voter))
+        };
+        let (ready, all) = (voters.iter().filter(is_ready).count(), voters.len());
+        if all == before || 2 * ready > all {
+            return Ok(());
+        }
+        Err(format!(
+            "ERR without it, only {ready} of {all} voters answer and have the log, and nothing could be committed: wait for the others, remove \
+             one that is lost instead, or GROUP REMOVE {id} FORCE"
+        ))
+    }
+
+    /// Has the end of the log name the members again: a copy of the log alone begins behind the record that
+    /// did.
+    pub(crate) fn repeat_roster(&self) -> Result<(), String> {
+        let Some(votes) = &self.votes else { return Ok(()) };
+        self.require_leader(votes)?;
+        let _one_at_a_time = self.changing.lock();
+        self.change_and_wait(votes, |_| Ok(()))
+    }
+
+    /// Changes the roster, and waits until the change is committed and in force; [`Group::changing`] is held.
+    fn change_and_wait(
+        &self,
+        votes: &Votes,
+        change: impl Fn(&mut Roster) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let until_us = votes.now_us() + COMMIT_TIMEOUT_US;
+        let is_over = || self.is_stopping() || votes.now_us() >= until_us;
+        let position = loop {
+            match self.change_roster(&change) {
+                Ok(position) => break position,
+                Err(reason) if is_over() || !reason.ends_with("try again") => return Err(reason),
+                Err(_) => thread::sleep(LOOK_PERIOD),
+            }
+        };
+        while votes.committed() < position {
+            if is_over() {
+                return Err("ERR the change is not committed yet, because a majority of the members is not reachable. It may still be".into());
+            }
+            thread::sleep(LOOK_PERIOD);
+        }
+        let until_us = votes.now_us() + KNOWN_TIMEOUT_US;
+        while !self.is_known_to_majority(votes, position) && votes.now_us() < until_us && !is_over() {
+            thread::sleep(LOOK_PERIOD);
+        }
+        Ok(())
+    }
+
+    /// Whether the newest roster is in force here, and a majority of its voters know that it is committed up
+    /// to this position. Before that, a leader that dies could leave nobody who may campaign.
+    fn is_known_to_majority(&self, votes: &Votes, position: Lsn) -> bool {
+        let Some(roster) = Roster::of(&self.keyspace.data_settings()) else { return false };
+        let Some((members, progress)) = votes.look(|it| (it.members().clone(), it.progress())) else {
+            return false;
+        };
+        let knows = |voter: &&MemberId| {
+            let told = progress.iter().find(|it| it.id == **voter).and_then(|it| it.committed);
+            **voter == votes.id() || told.is_some_and(|told| told >= position)
+        };
+        members == roster.members() && 2 * members.voters.iter().filter(knows).count() > members.voters.len()
+    }
+
+    /// Whether the member lacks little of the log of this leader.
+    pub(super) fn has_caught_up(&self, votes: &Votes, id: MemberId) -> bool {
+        let (Some(log), Some(progress)) = (self.log.get(), votes.look(Member::progress)) else {
+            return false;
+        };
+        let durable = progress.iter().find(|it| it.id == id).and_then(|it| it.durable);
+        durable.is_some_and(|durable| durable.advance(CAUGHT_UP_BYTES) >= log.shippable_lsn())
+    }
+
+    /// Makes a learner that has caught up a voter.
+    pub(super) fn promote_learner(&self, votes: &Votes) {
+        let roster = self.known.lock().roster.clone().unwrap_or_default();
+        let is_fit =
+            |it: &&Listed| !it.is_voter && it.member_id().is_some_and(|id| self.has_caught_up(votes, id));
+        let Some(learner) = roster.members.iter().find(is_fit) else { return };
+        let id = learner.id.clone();
+        let Some(_one_at_a_time) = self.changing.try_lock() else { return };
+        let changed = self.change_roster(|roster| {
+            let learner = roster.members.iter_mut().find(|it| it.id == id && !it.is_voter);
+            learner.map(|learner| learner.is_voter = true).ok_or(String::new())
+        });
+        if changed.is_ok() {
+            tracing::info!(target: "group", member = id, "a member has caught up: it becomes a voter");
+        }
+    }
+
+    /// Records a changed roster; [`Group::changing`] is held. Returns the position of the record.
+    pub(super) fn change_roster(
+        &self,
+        change: impl FnOnce(&mut Roster) -> Result<(), String>,
+    ) -> Result<Lsn, String> {
+        let (Some(votes), Some(log)) = (&self.votes, self.log.get()) else {
+            return Err(engine::group::NO_GROUP.into());
+        };
+        let roster = membership::changed_roster(votes, &self.keyspace.data_settings(), change)?;
+        let recorded = self.config.record_of_group(log, ROSTER, &roster.text());
+        recorded.ok_or(
+            "ERR the members cannot be changed now (a script holds the data, or nothing changes), try again"
+                .into(),
+        )
+    }
+
+    /// The founder of a group records itself as its first member, unless it did so before or leads no more.
+    pub(super) fn found(&self) {
+        let (Some(votes), Some(own)) = (&self.votes, self.own.get()) else { return };
+        let has_roster = || self.known.lock().roster.is_some();
+        while votes.state().founded
+            && votes.look(Member::leads) == Some(true)
+            && !self.is_stopping()
+            && !has_roster()
+        {
+            if let Some(_one_at_a_time) = self.changing.try_lock() {
+                let founded = self.change_roster(|roster| {
+                    if !roster.members.is_empty() {
+                        return Err("the group has members".into());
+                    }
+                    roster.members = vec![Listed { is_voter: true, ..own.clone() }];
+                    Ok(())
+                });
+                if founded.is_ok() {
+                    return;
+                }
+            }
+            thread::sleep(Duration::from_micros(TICK_US));
+        }
+    }
+
+    /// Whether this server leads, and has removed the member with this id or never had it.
+    pub(super) fn has_removed(&self, id: MemberId) -> bool {
+        let Some(votes) = &self.votes else { return false };
+        // Within its lease no other member leads, which could have added it. The data are looked at later.
+        let now_us = votes.now_us();
+        let leads_alone = |member: &Member| member.has_committed() && member.lease_until_us() > now_us;
+        let in_force = votes.look(|member| leads_alone(member).then(|| member.members().clone())).flatten();
+        let Some(in_force) = in_force else { return false };
+        let newest = Roster::of(&self.keyspace.data_settings());
+        let is_listed = |roster: &Roster| roster.find(id).is_some();
+        !in_force.voters.contains(&id)
+            && !in_force.learners.contains(&id)
+            && newest.is_some_and(|newest| newest.group == votes.state().group_id && !is_listed(&newest))
+    }
+}

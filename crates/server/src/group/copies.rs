@@ -1,0 +1,49 @@
+//! Which copies of its data a member gives away (`/_backup`).
+//!
+//! Invariants
+//! - A backup holds nothing that a majority may not have, and lacks nothing that was acknowledged before it
+//!   began, but what a follower had not heard of yet: the rules are those of reads.
+//! - A server that copies everything to follow this one is served by a leader that may have committed nothing
+//!   yet: without that copy there might be no majority to commit anything.
+
+use std::time::Duration;
+
+use engine::replication::{NO_LEADER, Replication};
+use lsn::Lsn;
+use tokio::time::{Instant, sleep};
+
+use super::Group;
+use crate::replication::ReplicationHandle;
+
+/// How long a backup waits until a majority has what it copies.
+const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
+/// How often it looks.
+const LOOK_PERIOD: Duration = Duration::from_millis(10);
+
+impl Group {
+    /// The reason not to begin a copy now, if there is one.
+    pub(crate) fn refuses_copy(&self, is_for_follower: bool) -> Option<&'static str> {
+        let replication = ReplicationHandle(self.node.clone());
+        let refusal = match is_for_follower {
+            true => (!self.node.has_lease()).then_some(NO_LEADER),
+            false => replication.refuses_reads().or((!replication.may_answer()).then_some(NO_LEADER)),
+        };
+        // The first word is the code of an error in the Redis protocol.
+        refusal.map(|text| text.split_once(' ').map_or(text, |(_, reason)| reason))
+    }
+
+    /// Returns whether the log is committed up to `end`, and this server still the one to say so. Waits for a
+    /// moment: a majority is about to have what was written last.
+    pub(crate) async fn has_committed(&self, end: Lsn) -> bool {
+        let Some(votes) = &self.votes else { return true };
+        let gives_up_at = Instant::now() + COMMIT_PATIENCE;
+        while votes.committed() < end {
+            // A leader that is deposed restarts; whoever asks is to be told before.
+            if Instant::now() >= gives_up_at || self.refuses_copy(false).is_some() {
+                return false;
+            }
+            sleep(LOOK_PERIOD).await;
+        }
+        self.refuses_copy(false).is_none()
+    }
+}

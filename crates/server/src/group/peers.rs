@@ -1,0 +1,424 @@
+//! The connections to the other members, for messages of the votes.
+//!
+//! ```text
+//! to each member:   "group-peer" connects: GROUP PEER version group from to -> +OK; any thread writes to it
+//! from each member: GROUP PEER takes a client's connection over -> "group-inbox" reads messages -> Votes
+//! ```
+//!
+//! A message that cannot be written at once is lost, with its connection: votes are made for that. The log
+//! has connections of its own.
+//!
+//! Invariants
+//! - A connection of another group, of another version or to another member is refused with the reason. A
+//!   message that is damaged, or of or for another one than the connection says, ends the connection. Both
+//!   are counted and logged, and change nothing.
+//! - A member has one connection to each other one; strangers share a few places here ([`Inboxes`]).
+//! - A server that has joined no group yet knows no id of one: it lets a connection in, and hears nothing on
+//!   it. So the leader finds out who is at an address before it lists it.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Read, Write},
+    net::{Shutdown, TcpStream},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+    thread,
+    time::Duration,
+};
+
+use consensus::{MESSAGE_BYTES, MemberId, Message};
+use engine::replication::Address;
+use membership::{Listed, Roster, Votes};
+use parking_lot::{Condvar, Mutex};
+
+use super::inboxes::Inboxes;
+use crate::{
+    repeated::Repeated,
+    replication::line::{ask, connect_within},
+};
+
+/// The version of messages and of the commands between members.
+pub(super) const PEER_VERSION: u32 = 1;
+/// The code of the error that tells a member of its removal.
+pub(super) const REMOVED: &str = "REMOVED";
+/// The code of the error that asks to try again: what it stands for is no fault.
+const LOADING: &str = "LOADING";
+/// The pause after a failed attempt to connect.
+const RETRY_PERIOD: Duration = Duration::from_millis(100);
+/// How often an idle connection is looked at.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// How long a member may take to answer. A connection that came while it restarted may never be answered, and
+/// the votes wait for the next one.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// A member that sends nothing for this long is disconnected; a leader sends ten heartbeats in a second.
+const SILENCE: Duration = Duration::from_secs(10);
+/// A member that is not reached for this long is worth a warning. One that starts or restarts is back before.
+const GRACE_MS: u64 = 3_000;
+
+/// One direction to one other member.
+struct Peer {
+    address: Address,
+    /// Writes never block.
+    socket: Mutex<Option<TcpStream>>,
+    /// Whether the connection is to be looked at before the pause is over.
+    wanted: (Mutex<bool>, Condvar),
+    stopping: AtomicBool,
+}
+
+/// When a member was last heard, and in which term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Heard {
+    /// Microseconds of the votes' clock.
+    pub(super) at_us: u64,
+    pub(super) term: u64,
+}
+
+/// The connections; see the module documentation.
+pub(crate) struct Peers {
+    votes: Arc<Votes>,
+    own: MemberId,
+    name: String,
+    /// Empty until the group has told it.
+    group_id: Mutex<String>,
+    password: Box<dyn Fn() -> String + Send + Sync>,
+    peers: Mutex<BTreeMap<MemberId, Arc<Peer>>>,
+    inboxes: Mutex<Inboxes>,
+    heard: Mutex<BTreeMap<MemberId, Heard>>,
+    /// The leader has told that this member was removed.
+    is_removed: AtomicBool,
+    refused: AtomicU64,
+    outdated: AtomicU64,
+    /// Reasons of refusals that were logged.
+    logged: Mutex<Repeated>,
+    stopping: AtomicBool,
+}
+
+impl Peers {
+    pub(super) fn new(
+        votes: Arc<Votes>,
+        group_id: &str,
+        password: impl Fn() -> String + Send + Sync + 'static,
+    ) -> Peers {
+        Peers {
+            own: votes.id(),
+            name: votes.state().name,
+            votes,
+            group_id: Mutex::new(group_id.into()),
+            password: Box::new(password),
+            peers: Mutex::default(),
+            inboxes: Mutex::default(),
+            heard: Mutex::default(),
+            is_removed: AtomicBool::new(false),
+            refused: AtomicU64::new(0),
+            outdated: AtomicU64::new(0),
+            logged: Mutex::default(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Sets the id of the group: members of another one are refused.
+    pub(super) fn set_group(&self, group_id: &str) {
+        *self.group_id.lock() = group_id.into();
+    }
+
+    /// Connects to the members of this roster, and to nobody else. Until it is in force, those that it
+    /// removes are members as well.
+    pub(super) fn follow(self: &Arc<Self>, roster: &Roster, is_in_force: bool) {
+        let leaving = if is_in_force { &[][..] } else { &roster.leaving };
+        let all: Vec<&Listed> = roster.members.iter().chain(leaving).collect();
+        let mut peers = self.peers.lock();
+        let mut gone = Vec::new();
+        for id in peers.keys().copied().collect::<Vec<_>>() {
+            let listed = all.iter().find(|listed| listed.member_id() == Some(id)).map(|it| it.address());
+            if peers.get(&id).is_some_and(|peer| Some(&peer.address) != listed.as_ref()) {
+                gone.extend(peers.remove(&id));
+            }
+            if listed.is_none() {
+                // It connects again, and is told.
+                self.inboxes.lock().close_of(id);
+            }
+        }
+        for listed in all {
+            let Some(id) = listed.member_id().filter(|&id| id != self.own && !peers.contains_key(&id)) else {
+                continue;
+            };
+            let peer = Arc::new(Peer {
+                address: listed.address(),
+                socket: Mutex::default(),
+                wanted: Default::default(),
+                stopping: AtomicBool::new(false),
+            });
+            let (connecting, peers_of_it) = (peer.clone(), self.clone());
+            let thread = thread::Builder::new().name("group-peer".into());
+            match thread.spawn(move || connecting.run(&peers_of_it, id)) {
+                Ok(_) => _ = peers.insert(id, peer),
+                Err(error) => tracing::error!(target: "group", %error, "cannot start a thread"),
+            }
+        }
+        drop(peers);
+        gone.iter().for_each(|peer| peer.stop());
+    }
+
+    /// Sends messages; one to a member without a connection is lost.
+    pub(super) fn send(&self, messages: &[Message]) {
+        let peers = self.peers.lock();
+        for message in messages {
+            if let Some(peer) = peers.get(&message.to) {
+                peer.send(&message.encode());
+            }
+        }
+    }
+
+    /// When a member was last heard; `None` if never.
+    pub(super) fn heard(&self, id: MemberId) -> Option<Heard> {
+        self.heard.lock().get(&id).copied()
+    }
+
+    /// Whether the connection to a member is up. Followers send each other nothing, so it is all that they
+    /// know of each other.
+    pub(super) fn is_connected(&self, id: MemberId) -> bool {
+        self.peers.lock().get(&id).is_some_and(|peer| peer.socket.lock().is_some())
+    }
+
+    /// Whether the leader has told that this member was removed.
+    pub(super) fn is_removed(&self) -> bool {
+        self.is_removed.load(SeqCst)
+    }
+
+    /// Messages and connections that were refused.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Relaxed)
+    }
+
+    /// Messages of earlier terms than that of this member, which it does not follow.
+    pub(super) fn outdated(&self) -> u64 {
+        self.outdated.load(Relaxed)
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, SeqCst);
+        let peers = std::mem::take(&mut *self.peers.lock());
+        peers.values().for_each(|peer| peer.stop());
+        self.inboxes.lock().close_all();
+    }
+
+    /// Serves the member that has connected, after [`Peers::check`].
+    pub(super) fn serve(self: &Arc<Self>, socket: TcpStream, from: MemberId) {
+        let peers = self.clone();
+        let run = move || {
+            if let Err(reason) = peers.receive(socket, from) {
+                peers.count_refusal(&format!("a message of the member {from}"), &reason);
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("group-inbox".into()).spawn(run) {
+            tracing::error!(target: "group", %error, "cannot start a thread");
+        }
+    }
+
+    /// Refuses a connection.
+    pub(super) fn refuse(&self, socket: TcpStream, code: &str, reason: &str) {
+        let from = socket.peer_addr().map_or("?".into(), |address| address.ip().to_canonical().to_string());
+        self.count_refusal(&format!("a connection from {from}"), reason);
+        answer_once(socket, code, reason);
+    }
+
+    fn count_refusal(&self, what: &str, reason: &str) {
+        self.refused.fetch_add(1, Relaxed);
+        let logged = self.logged.lock().note(&format!("{what} {reason}"), self.votes.now_us() / 1000);
+        if let Some(unlogged) = logged {
+            tracing::warn!(target: "group", what, reason, unlogged, "refused what a member of a group would send");
+        }
+    }
+
+    fn receive(&self, mut socket: TcpStream, from: MemberId) -> Result<(), String> {
+        let is_listed = self.peers.lock().contains_key(&from);
+        // An error of the socket is its end, which is no fault of anybody.
+        let Ok(handle) = socket.try_clone() else { return Ok(()) };
+        let number = self.inboxes.lock().open(from, is_listed, handle);
+        let begun = socket
+            .set_nonblocking(false)
+            .and_then(|()| socket.set_read_timeout(Some(SILENCE)))
+            .and_then(|()| socket.set_write_timeout(Some(SILENCE)))
+            .and_then(|()| socket.write_all(b"+OK\r\n"));
+        // A member that has just connected can be reached, and one that has gone is to be reached again.
+        self.look_at(from);
+        let read = if begun.is_ok() { self.read(&mut socket, from) } else { Ok(()) };
+        self.inboxes.lock().ended(number);
+        self.look_at(from);
+        read
+    }
+
+    /// Has the connection to this member made again, if it has ended.
+    fn look_at(&self, id: MemberId) {
+        if let Some(peer) = self.peers.lock().get(&id) {
+            peer.wake();
+        }
+    }
+
+    /// Who sent these words of GROUP PEER.
+    ///
+    /// # Errors
+    /// If it is to be refused, the reason.
+    pub(super) fn check(&self, words: &[Vec<u8>]) -> Result<MemberId, String> {
+        let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
+        let [version, group_id, from, to] = &words[..] else {
+            return Err("no arguments of GROUP PEER".into());
+        };
+        if *version != PEER_VERSION.to_string() {
+            return Err(format!(
+                "version {version} of the protocol of groups is not supported, this server speaks version {PEER_VERSION}"
+            ));
+        }
+        let own_group = self.group_id.lock().clone();
+        if !own_group.is_empty() && *group_id != own_group {
+            return Err(format!(
+                "this server belongs to another group: to the group '{}' with the id {own_group}, and the one that connects to a group with \
+                 the id {group_id}. A member that has lost its directory and is started with --group, but without --join, founds a group of \
+                 its own: start it on an empty directory, with --join",
+                self.name
+            ));
+        }
+        if MemberId::parse(to) != Some(self.own) {
+            return Err(format!(
+                "this server is another member, {}: its directory was replaced, or its address is that of another one",
+                self.own
+            ));
+        }
+        MemberId::parse(from).filter(|from| *from != self.own).ok_or("no id of another member".into())
+    }
+
+    /// Hears messages until the connection ends; an error if it has to be closed.
+    fn read(&self, socket: &mut TcpStream, from: MemberId) -> Result<(), String> {
+        let mut bytes = [0; MESSAGE_BYTES];
+        while !self.stopping.load(SeqCst) && socket.read_exact(&mut bytes).is_ok() {
+            let message = Message::decode(&bytes).map_err(|error| error.to_string())?;
+            if message.from != from || message.to != self.own {
+                return Err("it is between other members".into());
+            }
+            let heard = Heard { at_us: self.votes.now_us(), term: message.term };
+            self.heard.lock().insert(from, heard);
+            let is_outdated = self.votes.input(|member, now_us| {
+                let is_outdated = message.term < member.term();
+                member.receive(&message, now_us);
+                is_outdated
+            });
+            self.outdated.fetch_add((is_outdated == Some(true)).into(), Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Whether the member with this id answers at this address, and knows this group, or none yet.
+    ///
+    /// # Errors
+    /// If it does not, the reason.
+    pub(super) fn meet(&self, address: &Address, id: MemberId) -> Result<(), String> {
+        self.connect(address, id).map(drop)
+    }
+
+    fn connect(&self, address: &Address, id: MemberId) -> Result<TcpStream, String> {
+        let mut socket = connect_within(ANSWER_TIMEOUT, address, &(self.password)(), |_| Ok(()))?;
+        let group_id = self.group_id.lock().clone();
+        let words =
+            ["GROUP", "PEER", &PEER_VERSION.to_string(), &group_id, &self.own.to_string(), &id.to_string()];
+        let answer = ask(&mut socket, &words.map(String::from))?;
+        if answer != "+OK" {
+            return Err(answer.trim_start_matches('-').trim_start_matches("ERR ").to_string());
+        }
+        Ok(socket)
+    }
+}
+
+/// Refuses a connection with an error, without waiting.
+fn answer_once(mut socket: TcpStream, code: &str, reason: &str) {
+    let _ = socket.set_nonblocking(true);
+    let _ = socket.write(format!("-{code} {reason}\r\n").as_bytes());
+}
+
+/// Asks a member to try again.
+pub(super) fn put_off(socket: TcpStream) {
+    answer_once(socket, LOADING, "this server is starting");
+}
+
+impl Peer {
+    fn send(&self, bytes: &[u8]) {
+        let mut socket = self.socket.lock();
+        let Some(stream) = &mut *socket else { return };
+        if !matches!(stream.write(bytes), Ok(written) if written == bytes.len()) {
+            let _ = stream.shutdown(Shutdown::Both);
+            *socket = None;
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        *self.wanted.0.lock() = true;
+        self.wanted.1.notify_all();
+    }
+
+    /// Ends its thread, which may still try to connect for some seconds.
+    fn stop(&self) {
+        self.stopping.store(true, SeqCst);
+        if let Some(socket) = &*self.socket.lock() {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        self.wake();
+    }
+
+    fn run(&self, peers: &Peers, id: MemberId) {
+        let mut logged = Repeated::default();
+        let mut down_since_ms = None;
+        while !self.stopping.load(SeqCst) {
+            let now_ms = peers.votes.now_us() / 1000;
+            *self.wanted.0.lock() = false;
+            let is_up = {
+                let mut socket = self.socket.lock();
+                socket.take_if(|socket| !is_alive(socket));
+                socket.is_some()
+            };
+            let reached = match is_up {
+                true => Ok(()),
+                false => self.reach(peers, id),
+            };
+            let pause = match reached {
+                Ok(()) => {
+                    down_since_ms = None;
+                    LOOK_PERIOD
+                }
+                Err(reason) => {
+                    if reason.starts_with(REMOVED) {
+                        peers.is_removed.store(true, SeqCst);
+                    }
+                    let is_long = now_ms >= *down_since_ms.get_or_insert(now_ms) + GRACE_MS;
+                    if is_long && let Some(unlogged) = logged.note(&reason, now_ms) {
+                        tracing::warn!(target: "group", member = %id, address = %self.address, reason, unlogged, "cannot reach a member");
+                    }
+                    RETRY_PERIOD
+                }
+            };
+            let mut wanted = self.wanted.0.lock();
+            if !*wanted && !self.stopping.load(SeqCst) {
+                self.wanted.1.wait_for(&mut wanted, pause);
+            }
+        }
+    }
+
+    fn reach(&self, peers: &Peers, id: MemberId) -> Result<(), String> {
+        let socket = peers.connect(&self.address, id)?;
+        socket.set_nonblocking(true).map_err(|error| error.to_string())?;
+        *self.socket.lock() = Some(socket);
+        // Not only with the next heartbeat: it may be waiting to hear who leads.
+        peers.votes.input(|member, now_us| member.announce(now_us));
+        Ok(())
+    }
+}
+
+/// Whether the other end has not closed the connection; it never sends anything.
+fn is_alive(socket: &TcpStream) -> bool {
+    let mut byte = [0];
+    matches!(socket.peek(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}

@@ -1,0 +1,124 @@
+//! A witness: a voter that keeps the log of its group and has no data.
+//!
+//! ```text
+//! start:   the roster from its log, or from group.json -> into memory, where members look for it
+//! a tick:  the roster in force -> group.json;  log that all members have -> forgotten
+//! elected: a voter with data has all of the log -> it is handed the lead
+//! ```
+//!
+//! What it is not: the rules of votes (`consensus`), or how a log without state is opened, copied and cut
+//! (`storage`, `recovery`).
+//!
+//! Invariants
+//! - The roster is in `group.json` before the part of the log that names the members is forgotten. Where the
+//!   log was copied, it names the members itself.
+//! - Log that a member may lack is kept, unless the disk is full. Then what is committed is forgotten: the
+//!   group goes on, and a member that lacks it waits for another one with data.
+//! - It leads no longer than it has to.
+
+use std::{sync::Arc, thread, time::Duration};
+
+use consensus::Member;
+use keyspace::{AccessClock, Effect, Freed, LIBRARIES_SLOT};
+use lsn::Lsn;
+use membership::{OF_GROUP, ROSTER, Roster, Votes};
+use storage::{Admission, Log};
+
+use super::Group;
+
+/// The interval at which a witness that leads looks for a voter with data.
+const LOOK_PERIOD: Duration = Duration::from_millis(10);
+/// How long an attempt to hand the lead on may take.
+const ATTEMPT_US: u64 = 5_000_000;
+
+impl Group {
+    /// At the start of a witness: has its memory name the members, if its log does not. If nothing does, the
+    /// log is copied anew.
+    pub(super) fn recall_roster(&self, votes: &Votes, log: &Log) {
+        if !votes.is_witness() || Roster::of(&self.keyspace.data_settings()).is_some() {
+            return;
+        }
+        let saved = votes.state().roster;
+        if saved.is_empty() {
+            if log.appended_lsn() > Lsn::ZERO {
+                tracing::warn!(target: "group", "the log of this witness does not name the members: it is copied anew");
+                self.node.copy_anew();
+            }
+            return;
+        }
+        let name = format!("{OF_GROUP}{ROSTER}");
+        let recalled = Effect::Setting { name: name.as_bytes(), value: Some(saved.as_bytes()) };
+        let mut slot = self.keyspace.lock(LIBRARIES_SLOT);
+        slot.apply(&recalled, AccessClock::default(), &mut Freed::new());
+        let last = slot.last_lsn();
+        slot.set_last_lsn(last);
+    }
+
+    /// Forgets log that nobody needs, once the roster is saved. Does nothing on other members.
+    pub(super) fn keep_log_alone(&self, votes: &Votes) {
+        let Some(log) = self.log.get().filter(|_| votes.is_witness()) else { return };
+        let roster = {
+            let known = self.known.lock();
+            known.roster.clone().filter(|_| known.is_in_force())
+        };
+        // A change of members is under way, or nothing is known yet.
+        let Some(roster) = roster else { return };
+        if let Err(error) = votes.save_roster(&roster.text()) {
+            tracing::error!(target: "group", %error, "cannot save the members of the group");
+            return;
+        }
+        let is_full = log.admit(0) == Admission::NoRoom;
+        // A learner that becomes a voter may lack a little.
+        let (dispensable, kept_bytes) = match is_full {
+            true => (Some(votes.committed()), 0),
+            false => (votes.look(Member::held_by_all).flatten(), log.segment_bytes()),
+        };
+        let Some(dispensable) = dispensable else { return };
+        let outcome = forget(log, dispensable.min(self.node.applied(log)), kept_bytes);
+        match outcome {
+            Ok(Some(kept_from)) => {
+                tracing::info!(target: "group", %kept_from, is_full, "this witness has forgotten the log before that");
+            }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::error!(target: "group", %error, "this witness cannot forget log");
+            }
+        }
+    }
+
+    /// Hands the lead on: a witness was elected, because it alone had the newest of the log. Does nothing on
+    /// other members.
+    pub(super) fn hand_on(self: &Arc<Self>) {
+        let Some(votes) = self.votes.clone().filter(|votes| votes.is_witness()) else { return };
+        let spawned = self.spawn("group-hand-on", move |group| {
+            while !group.is_stopping() && votes.look(Member::leads) == Some(true) {
+                if let Some(to) = group.voter_with_all(&votes, |_| true) {
+                    let until_us = votes.now_us() + ATTEMPT_US;
+                    match group.elect(&votes, to, until_us, || ()) {
+                        Ok(()) => return,
+                        Err(reason) => tracing::warn!(target: "group", %to, reason, "this witness could not hand the lead on; trying again"),
+                    }
+                }
+                thread::sleep(LOOK_PERIOD);
+            }
+        });
+        if let Err(error) = spawned {
+            tracing::error!(target: "group", %error, "cannot start a thread");
+        }
+    }
+}
+
+/// Forgets the log before the batch that ends `kept_bytes` before `dispensable`, if that frees a segment.
+/// Returns where the log begins now. The log tells its last batch by keeping it.
+fn forget(log: &Log, dispensable: Lsn, kept_bytes: u64) -> Result<Option<Lsn>, storage::Error> {
+    let segment = |lsn: Lsn| lsn.align_down(log.segment_bytes());
+    let (before, kept_from) = (log.start_lsn(), Lsn::new(dispensable.get().saturating_sub(kept_bytes)));
+    if segment(kept_from) <= segment(before) {
+        return Ok(None);
+    }
+    let batch = log.batch_at(kept_from)?.filter(|batch| segment(batch.start) > segment(before));
+    let Some(batch) = batch else { return Ok(None) };
+    log.forget_before(batch.start)?;
+    let now = log.start_lsn();
+    Ok((now > before).then_some(now))
+}

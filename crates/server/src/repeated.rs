@@ -1,0 +1,68 @@
+//! Messages of the log that would repeat as long as their cause lasts: each is logged once, and then at most
+//! once in [`PERIOD_MS`], with the number of times that it was not.
+//!
+//! Invariants
+//! - At most [`KEPT_MAX`] messages are remembered: a peer that makes up reasons costs no memory.
+
+/// The shortest time between two equal messages.
+const PERIOD_MS: u64 = 60_000;
+/// Messages that are remembered; beyond, the oldest is forgotten.
+const KEPT_MAX: usize = 16;
+
+/// The messages logged lately.
+#[derive(Debug, Default)]
+pub(crate) struct Repeated {
+    /// By the time at which they were last logged.
+    kept: Vec<Kept>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    text: String,
+    logged_ms: u64,
+    unlogged: u64,
+}
+
+impl Repeated {
+    /// A message has occurred. If it is to be logged now: how often it has not been since it last was.
+    pub(crate) fn note(&mut self, text: &str, now_ms: u64) -> Option<u64> {
+        let mut unlogged = 0;
+        if let Some(index) = self.kept.iter().position(|kept| kept.text == text) {
+            let kept = &mut self.kept[index];
+            if now_ms < kept.logged_ms + PERIOD_MS {
+                kept.unlogged += 1;
+                return None;
+            }
+            unlogged = self.kept.remove(index).unlogged;
+        }
+        if self.kept.len() >= KEPT_MAX {
+            self.kept.remove(0);
+        }
+        self.kept.push(Kept { text: text.into(), logged_ms: now_ms, unlogged: 0 });
+        Some(unlogged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_repeats_is_logged_once_in_a_period_with_a_count() {
+        let mut repeated = Repeated::default();
+        assert_eq!(repeated.note("a", 5), Some(0));
+        assert_eq!((repeated.note("a", 6), repeated.note("b", 6)), (None, Some(0)));
+        assert_eq!(repeated.note("a", 4 + PERIOD_MS), None, "alternating messages are no news either");
+        assert_eq!(repeated.note("a", 5 + PERIOD_MS), Some(2));
+        assert_eq!(repeated.note("a", 5 + 2 * PERIOD_MS), Some(0));
+    }
+
+    #[test]
+    fn only_so_many_messages_are_remembered() {
+        let mut repeated = Repeated::default();
+        for number in 0..10 * KEPT_MAX {
+            assert_eq!(repeated.note(&number.to_string(), 1), Some(0));
+        }
+        assert_eq!(repeated.kept.len(), KEPT_MAX);
+    }
+}

@@ -1,0 +1,172 @@
+//! This server as a member of a group: votes give it its role, in place of an operator.
+
+use std::sync::{Arc, atomic::Ordering::SeqCst};
+
+use consensus::{Leadership, Link};
+use engine::replication::Address;
+use lsn::Lsn;
+use membership::{Votes, references};
+use storage::batches_in;
+
+use super::Node;
+
+impl Node {
+    /// The votes of this server; `None` if it belongs to no group.
+    pub(crate) fn votes(&self) -> Option<&Arc<Votes>> {
+        self.votes.as_ref()
+    }
+
+    /// Whether this server keeps the log of its group and no data.
+    pub(crate) fn is_witness(&self) -> bool {
+        self.votes.as_ref().is_some_and(|votes| votes.is_witness())
+    }
+
+    /// Whether the group has removed this server.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.votes.as_ref().is_some_and(|votes| votes.is_removed())
+    }
+
+    /// Whether a reply that shows data may leave now: within the lease of a leader, or if old data may be
+    /// shown. What it shows is committed in any case: the log holds it back until then.
+    #[inline]
+    pub(crate) fn may_answer(&self) -> bool {
+        self.has_lease() || self.shows_old_data()
+    }
+
+    /// Whether no other member can have been elected, or this one does not lead; see [`Votes::may_answer`].
+    #[inline]
+    pub(crate) fn has_lease(&self) -> bool {
+        self.votes.as_ref().is_none_or(|votes| votes.may_answer())
+    }
+
+    /// Whether the leader that the votes know was heard lately.
+    pub(crate) fn note_leader_heard(&self, is_heard: bool) {
+        self.hears_leader.store(is_heard, SeqCst);
+    }
+
+    /// Whether this server is a member of a group that knows no leader, or does not hear it.
+    #[inline]
+    pub(super) fn lacks_leader(&self) -> bool {
+        self.votes.is_some() && !(self.knows_leader.load(SeqCst) && self.hears_leader.load(SeqCst))
+    }
+
+    /// Whether a member without a majority shows committed data that may be old (`stale-reads`).
+    #[inline]
+    pub(super) fn shows_old_data(&self) -> bool {
+        self.stale_reads.load(SeqCst)
+    }
+
+    /// The votes know another leadership.
+    pub(crate) fn note_leadership(&self, leadership: Leadership) {
+        let is_known = !matches!(leadership, Leadership::Unknown { .. });
+        self.knows_leader.store(is_known, SeqCst);
+        self.hears_leader.store(is_known, SeqCst);
+    }
+
+    /// The votes know this position to be committed, perhaps before the leader's connection says so. A member
+    /// applies it: it may campaign only with every change of members that it knows to be committed.
+    pub(crate) fn note_committed(&self, committed: Lsn) {
+        if let Some(following) = self.following() {
+            following.note_committed(committed);
+        }
+        self.acked();
+    }
+
+    /// Whether this server has led its group in this incarnation.
+    pub(crate) fn has_led(&self) -> bool {
+        self.has_led.load(SeqCst)
+    }
+
+    /// Another member leads: takes no writes, and shows nothing, until it has restarted within the process.
+    pub(crate) fn depose(&self) {
+        self.change_role_here(|role| role.depose());
+    }
+
+    /// Whether the replies that have not left never will: this server has led, and restarts. Their outcome is
+    /// the other leader's.
+    pub(crate) fn drops_replies(&self) -> bool {
+        self.has_led() && self.is_restarting()
+    }
+
+    /// The restart that is to follow has to wait: until then, this server is silent in its group, and counts
+    /// as one that hears no leader.
+    pub(crate) fn begin_to_wait_for_restart(&self) {
+        if let Some(votes) = &self.votes {
+            votes.stop();
+            self.note_leadership(Leadership::Unknown { term: 0 });
+        }
+    }
+
+    /// Follows the leader of the group, which the votes know by `link`; `None`: this server is no member yet.
+    pub(crate) fn follow_in_group(&self, link: Option<Link>, leader: Address) {
+        *self.named.lock() = Some((link, leader.clone()));
+        // Not remembered, which a full disk would prevent: after a start the votes tell it again, and its
+        // epoch is saved before anything in it is acknowledged.
+        self.change_role_here(|role| role.follow(leader));
+        // Also if it is the same leader: the connection belongs to a term.
+        if let Some(following) = self.following() {
+            following.reconnect();
+        }
+    }
+
+    /// Follows nobody from now on: the group has removed this server.
+    pub(crate) fn follow_nobody(&self) {
+        self.change_role_here(|role| role.follow_nobody());
+    }
+
+    /// Whom to follow, and how the votes know it; `None`: nobody at the moment. In a group, the address must
+    /// be that of the leader that the votes know: batches of another one would pass for its own.
+    pub(super) fn to_follow(&self) -> Option<(Address, Option<Link>)> {
+        let leader = self.leader_address()?;
+        let Some(votes) = &self.votes else { return Some((leader, None)) };
+        let known = votes.link().ok()?;
+        let (link, address) = self.named.lock().clone()?;
+        (link == known && address == leader).then_some((address, link))
+    }
+
+    /// The leader has found that the log here is the beginning of its own.
+    pub(super) fn found_equal(&self, link: Option<Link>) -> Result<(), String> {
+        self.votes.as_ref().map_or(Ok(()), |votes| votes.accept(link, &[], Lsn::ZERO))
+    }
+
+    /// Asks the votes whether batches may be appended.
+    pub(super) fn accept(
+        &self,
+        link: Option<Link>,
+        start: Lsn,
+        bytes: &[u8],
+        commit: Lsn,
+    ) -> Result<(), String> {
+        let Some(votes) = &self.votes else { return Ok(()) };
+        let batches = batches_in(start, bytes);
+        if batches.is_empty() {
+            return Err("the bytes are not whole batches".into());
+        }
+        votes.accept(link, &references(&batches), commit)
+    }
+
+    /// Ends writes for a transfer of the lead: waits for the writers in progress, and makes everything
+    /// durable.
+    pub(crate) fn end_writes_for_transfer(&self, gives_up: &dyn Fn() -> bool) -> Result<(), String> {
+        let log = self.log().ok_or("LOADING this server is starting")?;
+        if !self.change_role_here(|role| role.begin_hand_over()) {
+            return Err("ERR this server takes no writes, or hands over already".into());
+        }
+        let ended = match self.wait_for_rounds(gives_up) {
+            true => log.end_for_handover().map(drop).map_err(|error| format!("ERR {error}")),
+            false => Err(
+                "ERR a script or a command that takes long did not end in time (SCRIPT KILL, FUNCTION KILL)"
+                    .into(),
+            ),
+        };
+        if ended.is_err() {
+            self.resume_writes();
+        }
+        ended
+    }
+
+    /// The transfer has failed before another member was elected.
+    pub(crate) fn resume_writes(&self) {
+        self.change_role_here(|role| role.give_up_hand_over());
+    }
+}

@@ -1,0 +1,374 @@
+//! One incarnation of the server: from a directory to a server that serves, and its end in order.
+
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, OnceLock, mpsc},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use couch::{Feeds, Store};
+use documents::{Documents, Listener, StoreError, mango::Indexes};
+use engine::observe::LatencyEvent;
+use env::{Clock, RealClock, RealDisk, RealEntropy};
+use keyspace::DbId;
+use lsn::Lsn;
+use recovery::{
+    recover::{Mode, RecoverError},
+    replay::Replayer,
+};
+use settings::{Key, Settings};
+use storage::{Cut, Log, cut_log, cut_log_alone};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+
+use super::{Process, ServeError, failure, loading, reopening};
+use crate::{
+    banner::Banner,
+    config::Config,
+    documents::Saver,
+    http::Http,
+    listen,
+    log_threads::LogThreads,
+    mailbox::{Mailbox, Message},
+    parts::Parts,
+    reaper::Reaper,
+    replication::{Node, full_copy},
+    startup_info::StartupInfo,
+    stop::AtStop,
+    stop::Stop,
+    worker,
+};
+
+/// How long replies may take to leave when the server stops.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+/// Workers by default, where there is only one core: the second one takes connections while the first one is
+/// at something.
+const WORKERS_MIN: usize = 2;
+
+/// The beginning of an incarnation.
+pub(super) struct Next {
+    pub(super) settings: Settings,
+    pub(super) mode: Mode,
+    /// The position behind which the log is cut before it is recovered.
+    pub(super) diverged_at: Option<Lsn>,
+    /// Whether settings given at the start may be new to the data.
+    pub(super) is_first: bool,
+}
+
+/// Runs until the server is to stop (`None`), or an incarnation is to follow.
+pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, ServeError> {
+    let Next { settings, mode, diverged_at, is_first } = next;
+    let clock: Arc<dyn Clock> = Arc::new(RealClock);
+    let node = Node::open(&settings, &process.dir, process.id, clock.clone(), Arc::new(RealEntropy));
+    let node = Arc::new(node.map_err(ServeError::of_settings)?);
+    if is_first {
+        node.report_overridden_setting();
+    }
+    prepare(&process.dir, &node, diverged_at)?;
+    let parts = new_parts(settings, process, node.clone(), clock);
+    let (redis_addresses, http_addresses) = (addresses(&process.redis)?, addresses(&process.http)?);
+    node.set_addresses(&redis_addresses, http_addresses[0].port())?;
+    let _ = parts.startup.redis_port.set(redis_addresses[0].port());
+    let reaper = Reaper::start()?;
+    let (mailboxes, threads) = start_workers(&parts, &reaper)?;
+    let _ = parts.mailboxes.set(mailboxes.clone());
+    let turns = Arc::new(listen::RoundRobin::default());
+    for listener in process.redis.iter().chain(&process.sentinel) {
+        let listener = TcpListener::from_std(listener.try_clone()?)?;
+        tokio::spawn(listen::accept(listener, parts.access.clone(), mailboxes.clone(), turns.clone()));
+    }
+    let feeds = Arc::new(Feeds::default());
+    let http = Arc::new(Http::start(&parts, feeds.clone())?);
+    for listener in &process.http {
+        tokio::spawn(http.clone().accept(TcpListener::from_std(listener.try_clone()?)?));
+    }
+    tokio::spawn(watch_signals(parts.config.clone(), parts.stop.clone()));
+
+    let (log, mirrored, documents) = loading::recover_in_background(&parts, process, mode, feeds).await?;
+    let indexes = Arc::new(loading::open_indexes(process, &documents)?);
+    if is_first && !node.is_replica() {
+        parts.config.give_to_data();
+    }
+    parts.config.put_data_settings_in_force();
+    parts.config.record_given(&log);
+    parts.config.adopt_segment_bytes(&log);
+    let config = Arc::downgrade(&parts.config);
+    node.before_leading(move || _ = config.upgrade().map(|config| config.put_data_settings_in_force()));
+    let log_threads = attach(&parts, &mailboxes, &http, &log, (documents.clone(), indexes))?;
+    let in_group = parts.group.prepare(&log, (&redis_addresses, http_addresses[0].port()), &mailboxes)?;
+    if let Some((mirror, chains)) = mirrored {
+        let (keyspace, applied) = (parts.data.keyspace.clone(), log.appended_lsn());
+        let replayer = match node.is_witness() {
+            true => Replayer::of_witness(keyspace, applied),
+            false => Replayer::new(keyspace, chains, applied).with_documents(documents),
+        };
+        let snapshots = parts.snapshots.clone();
+        let surroundings = (parts.engine_host(), Box::new(move || snapshots.give_up()) as Box<_>);
+        let interests = parts.data.interests.clone();
+        node.start_following(
+            surroundings,
+            (&log, &log_threads),
+            mirror,
+            replayer,
+            interests,
+            reaper.clone(),
+        )?;
+    }
+    parts.group.start(in_group)?;
+    renew_retention(&parts, &log);
+    let channels = parts.durable_channels.start(&log, mailboxes.clone())?;
+    let (saver, compactor) = (parts.saver.start(&log)?, parts.compactor.start()?);
+    let (snapshots, scrubber) = (parts.snapshots.start(&log)?, parts.scrubber.start(&log)?);
+    show_banner(&parts, &redis_addresses, &http_addresses, &log);
+    let is_over = tokio::select! {
+        () = parts.stop.requested() => true,
+        () = reopening::requested(&node, &log, &mailboxes) => false,
+        () = every_second(&parts, &log) => true,
+        lost = failure::notice_loss(&process.disk) => failure::end_process(&lost, &mailboxes, &process.disk),
+    };
+    tracing::info!(target: "server", "stopping");
+    stop_http(&http).await;
+    parts.scripts.close();
+    stop_workers(mailboxes, threads).await;
+    parts.scrubber.stop();
+    parts.durable_channels.stop();
+    parts.snapshots.stop(if is_over { parts.stop.at_stop() } else { AtStop::Leave });
+    let (stopping, leaving) = (node.clone(), parts.group.clone());
+    parts.saver.stop();
+    parts.compactor.stop();
+    let join = move || {
+        (
+            scrubber.join(),
+            snapshots.join(),
+            channels.join(),
+            saver.join(),
+            compactor.join(),
+            leaving.stop(),
+            stopping.stop(),
+        )
+    };
+    // If one panics, the log is closed all the same.
+    let _ = tokio::task::spawn_blocking(join).await;
+    if is_over && parts.stop.at_stop() != AtStop::Leave && !log.is_frozen() {
+        save_documents(&parts.saver, &log).await;
+    }
+    log.close().map_err(ServeError::Close)?;
+    log_threads.stop();
+    tracing::info!(target: "server", lsn = %log.durable_lsn(), "stopped in order");
+    let settings = parts.config.current().clone();
+    Ok((!is_over).then(|| Next {
+        settings,
+        mode: Mode::Newest,
+        diverged_at: node.diverged_at(),
+        is_first: false,
+    }))
+}
+
+/// Saves documents, so that the next start has less of the log to replay. Unsaved changes are in the log.
+async fn save_documents(saver: &Arc<Saver>, log: &Log) {
+    let (saver, log) = (saver.clone(), log.clone());
+    let _ = tokio::task::spawn_blocking(move || saver.save_all(&log)).await;
+}
+
+/// Prepares the directory for the role of this server.
+fn prepare(dir: &Path, node: &Node, diverged_at: Option<Lsn>) -> Result<(), ServeError> {
+    if !node.is_replica() {
+        return Ok(full_copy::discard(&RealDisk, dir)?);
+    }
+    if full_copy::has_another_log(&RealDisk, dir) {
+        node.forget_epochs().map_err(std::io::Error::other)?;
+    }
+    if let Some(votes) =
+        node.votes().filter(|votes| votes.is_witness() && full_copy::is_complete(&RealDisk, dir))
+    {
+        // The copied log has the members, perhaps other ones.
+        votes.save_roster("")?;
+    }
+    if full_copy::install(&RealDisk, dir)? {
+        tracing::info!(target: "server", "installing the copy of the leader's data");
+    } else if let Some(at) = diverged_at {
+        if documents_reach(dir).map_err(RecoverError::from)? > at {
+            // Files of documents do not go back.
+            node.copy_anew();
+            return Ok(());
+        }
+        let indexes = recovery::opening::indexes_directory(dir);
+        Indexes::remove_all(&RealDisk, &indexes).map_err(|error| ServeError::Indexes(error.to_string()))?;
+        let cut = if node.is_witness() { cut_log_alone } else { cut_log };
+        let cut = cut(&RealDisk, dir, at).map_err(|error| ServeError::Recover(error.into()))?;
+        match cut {
+            Cut::Done(kept) => tracing::warn!(
+                target: "server", %at, kept = %kept.display(), "the end of the log was cut off, and is kept in a file"
+            ),
+            Cut::NoBase => node.copy_anew(),
+        }
+    }
+    Ok(())
+}
+
+/// The newest position that the files of documents contain.
+fn documents_reach(dir: &Path) -> Result<Lsn, StoreError> {
+    let nobody: Listener = Arc::new(|_| {});
+    Ok(recovery::opening::open(Arc::new(RealDisk), dir, Arc::new(RealEntropy), None, nobody)?.reached())
+}
+
+fn addresses(listeners: &[std::net::TcpListener]) -> std::io::Result<Vec<SocketAddr>> {
+    listeners.iter().map(std::net::TcpListener::local_addr).collect()
+}
+
+fn new_parts(settings: Settings, process: &Process, node: Arc<Node>, clock: Arc<dyn Clock>) -> Arc<Parts> {
+    let workers = match settings.integer(Key::Workers) as usize {
+        0 => env::process::cores_available().max(WORKERS_MIN),
+        workers => workers,
+    };
+    let startup = StartupInfo {
+        dir: process.dir.clone(),
+        disk: process.disk.clone(),
+        workers,
+        merges: settings.switch(Key::LogMerge),
+        started_unix_ms: process.started_unix_ms,
+        run_id: process.run_id.clone(),
+        redis_port: OnceLock::new(),
+    };
+    let settings = (settings, process.lasting.clone());
+    Arc::new(Parts::new(settings, startup, node, clock, Arc::new(RealEntropy)))
+}
+
+fn start_workers(
+    parts: &Arc<Parts>,
+    reaper: &Reaper,
+) -> std::io::Result<(Vec<Mailbox>, Vec<JoinHandle<()>>)> {
+    let count = parts.startup.workers;
+    let started: std::io::Result<Vec<_>> =
+        (0..count).map(|index| worker::start(index, parts.clone(), reaper.clone(), count)).collect();
+    Ok(started?.into_iter().unzip())
+}
+
+/// Starts the log's threads and gives the log to all parts.
+fn attach(
+    parts: &Arc<Parts>,
+    mailboxes: &[Mailbox],
+    http: &Arc<Http>,
+    log: &Log,
+    (documents, indexes): (Arc<Documents>, Arc<Indexes>),
+) -> std::io::Result<LogThreads> {
+    let for_failure = mailboxes.to_vec();
+    let disk = parts.startup.disk.clone();
+    let failed = move |error| failure::end_process(&error, &for_failure, &disk);
+    let threads = LogThreads::start(log.clone(), Arc::new(RealClock), failed)?;
+    let (workers, settling) = (mailboxes.to_vec(), Arc::downgrade(http));
+    let long_units = Arc::downgrade(&parts.long_units);
+    parts.node.attach(log.clone(), move |gives_up| {
+        let (done, finished) = mpsc::channel();
+        workers.iter().for_each(|mailbox| mailbox.send(Message::Report(done.clone())));
+        drop(done);
+        // A worker that has ended does nothing more.
+        while finished.recv().is_ok() {}
+        let have_ended = long_units.upgrade().is_none_or(|long_units| long_units.settle(gives_up));
+        if let Some(http) = settling.upgrade() {
+            http.settle();
+        }
+        have_ended
+    });
+    // Before anything can be written.
+    let (driver, log) = (Arc::new(threads.clone()), log.clone());
+    let _ = parts.documents.set(documents.clone());
+    let is_first = http.store.set(Store { documents, indexes, log, driver }).is_ok();
+    assert!(is_first, "documents are served once");
+    for mailbox in mailboxes {
+        mailbox.send(Message::Attach(threads.clone()));
+    }
+    parts.log.attach(threads.clone());
+    parts.progress.finish();
+    Ok(threads)
+}
+
+fn show_banner(parts: &Parts, redis: &[SocketAddr], http: &[SocketAddr], log: &Log) {
+    let durability = log.durability().name();
+    let banner = Banner {
+        redis,
+        http,
+        dir: &parts.startup.dir,
+        durability,
+        snapshot_keys: parts.progress.rows(),
+        replayed_records: parts.progress.records(),
+        seconds: parts.progress.seconds(),
+        keys: DbId::all().map(|db| parts.data.keyspace.len(db)).sum(),
+        workers: parts.startup.workers,
+    };
+    banner.show();
+}
+
+async fn watch_signals(config: Arc<Config>, stop: Arc<Stop>) {
+    let signals =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
+    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
+        tracing::warn!(target: "server", "cannot listen for signals; use SHUTDOWN to stop");
+        return;
+    };
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => {
+                let config = config.clone();
+                let _ = tokio::task::spawn_blocking(move || config.reload()).await;
+            }
+        }
+    }
+    stop.request();
+}
+
+async fn every_second(parts: &Parts, log: &Log) {
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        second.tick().await;
+        renew_retention(parts, log);
+        parts.dead_log.cut();
+        // LATENCY keeps the worst of each second.
+        let slowest_us = log.stats().take_slowest_us();
+        parts.observer.latency.took(LatencyEvent::LogSync, slowest_us, parts.clock.unix_ms());
+        parts.backups.end_due();
+        if let Some(up_to) = parts.node.overdue() {
+            let workers = parts.mailboxes.get().into_iter().flatten();
+            workers.for_each(|mailbox| mailbox.send(Message::Overdue(up_to)));
+        }
+        parts.config.put_data_settings_in_force();
+        parts.config.record_given(log);
+        parts.node.tick();
+    }
+}
+
+/// Keeps the log for durable channels, and removes log that they no longer need.
+fn renew_retention(parts: &Parts, log: &Log) {
+    if parts.node.is_witness() {
+        // Nobody reads messages here.
+        return;
+    }
+    let now_ms = parts.clock.unix_ms();
+    parts.durable_channels.retention.renew(&parts.config, &parts.startup.dir, now_ms, log);
+}
+
+async fn stop_http(http: &Arc<Http>) {
+    let http = http.clone();
+    let _ = tokio::task::spawn_blocking(move || http.stop()).await;
+}
+
+async fn stop_workers(mailboxes: Vec<Mailbox>, threads: Vec<JoinHandle<()>>) {
+    let (done, finished) = mpsc::channel();
+    for mailbox in &mailboxes {
+        mailbox.send(Message::Stop(done.clone()));
+    }
+    let count = mailboxes.len();
+    let all_stopped = tokio::task::spawn_blocking(move || {
+        (0..count).all(|_| finished.recv_timeout(STOP_GRACE).is_ok())
+            && threads.into_iter().all(|thread| thread.join().is_ok())
+    });
+    if !all_stopped.await.unwrap_or(false) {
+        tracing::warn!(target: "server", "some replies did not leave in time; the clients see a closed connection");
+    }
+}

@@ -1,0 +1,52 @@
+//! The wait for room on the disk before a restart within the process, which replaces files: without room the
+//! process would end, and nobody might start it again.
+//!
+//! Meanwhile the server takes no part in its group, and refuses its clients; one that has led closes their
+//! connections again and again. A stop in order ends the wait.
+
+use std::{sync::Arc, time::Duration};
+
+use storage::{Error, Log};
+
+use crate::{
+    mailbox::{Mailbox, Message},
+    replication::Node,
+};
+
+/// How often it looks whether there is room.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+/// Completes when a restart within the process is requested and the disk has room for it.
+pub(super) async fn requested(node: &Arc<Node>, log: &Log, mailboxes: &[Mailbox]) {
+    node.restart_requested().await;
+    let mut has_waited = false;
+    while let Err(error) = look_for_room(node, log).await {
+        if !has_waited {
+            has_waited = true;
+            tracing::error!(
+                target: "server", %error,
+                "this server has to restart within its process, and waits until its disk has room for that; it takes no part meanwhile"
+            );
+            node.begin_to_wait_for_restart();
+        }
+        if node.has_led() {
+            // Its replies never leave, not even refusals of writes: clients are to look for the new leader.
+            mailboxes.iter().for_each(|mailbox| mailbox.send(Message::HangUp));
+        }
+        tokio::time::sleep(LOOK_PERIOD).await;
+    }
+    if has_waited {
+        tracing::info!(target: "server", "the disk has room again");
+    }
+}
+
+/// Fails only for lack of room: all else shows when the log is closed.
+async fn look_for_room(node: &Arc<Node>, log: &Log) -> Result<(), Error> {
+    // What is cut off is kept in a file.
+    let kept_bytes = node.diverged_at().map_or(0, |at| log.appended_lsn().get().saturating_sub(at.get()));
+    let log = log.clone();
+    match tokio::task::spawn_blocking(move || log.require_room_to_reopen(kept_bytes)).await {
+        Ok(Err(error)) if error.is_disk_full() => Err(error),
+        _ => Ok(()),
+    }
+}

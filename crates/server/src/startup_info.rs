@@ -1,0 +1,19 @@
+//! Facts that are fixed when the server starts.
+
+use std::{path::PathBuf, sync::OnceLock};
+
+use env::HeldDisk;
+
+/// Facts that are fixed when the server starts.
+pub(crate) struct StartupInfo {
+    pub(crate) dir: PathBuf,
+    /// Changes in the directory go through this.
+    pub(crate) disk: HeldDisk,
+    pub(crate) workers: usize,
+    /// Whether consecutive commands on one key may be merged (`log-merge`).
+    pub(crate) merges: bool,
+    pub(crate) started_unix_ms: u64,
+    pub(crate) run_id: String,
+    /// Set as soon as the server listens.
+    pub(crate) redis_port: OnceLock<u16>,
+}

@@ -1,0 +1,118 @@
+//! The life of a worker's clients: from an accepted socket to the end of their subscriptions and leases.
+
+use std::{net::SocketAddr, os::fd::AsRawFd, rc::Rc, sync::Arc, time::Duration};
+
+use engine::{
+    PeerClaim, Place,
+    clients::{Client, Connected},
+};
+use pubsub::durable::Request;
+use tokio::net::TcpStream;
+
+use super::Worker;
+use crate::connection::Connection;
+
+/// Delay before the release of an ended connection's leases is retried if the log or a slot was busy.
+const RELEASE_PERIOD: Duration = Duration::from_millis(10);
+
+/// How long a connection may keep a reserved place: another server says at once what it wants.
+const RESERVED_PERIOD: Duration = Duration::from_secs(1);
+
+impl Worker {
+    /// Serves a client until its connection ends.
+    pub(super) fn connect(
+        self: &Rc<Self>,
+        stream: std::net::TcpStream,
+        peer: SocketAddr,
+        local: SocketAddr,
+        place: Place,
+    ) {
+        let stream = match TcpStream::from_std(stream) {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!(target: "server", %error, %peer, "cannot serve a connection");
+                return;
+            }
+        };
+        let client = self.register_client(&stream, peer, local);
+        let (id, worker) = (client.id(), self.clone());
+        let (connection, serving) = Connection::new(stream, client, place, worker.clone());
+        self.connections.borrow_mut().insert(id, connection);
+        if place == Place::Reserve {
+            tokio::task::spawn_local(self.clone().vacate(id));
+        }
+        tokio::task::spawn_local(async move {
+            serving.await;
+            let ended = worker.connections.borrow_mut().remove(&id);
+            if let Some(connection) = ended {
+                if let Some((socket, claim)) = connection.take_over() {
+                    match claim {
+                        PeerClaim::Replica(words) => worker.parts.node.serve_replica(socket, &words),
+                        PeerClaim::Member(words) => worker.parts.group.serve_member(socket, &words),
+                    }
+                }
+                if connection.place() == Place::Lost {
+                    worker.parts.access.note_rejected();
+                }
+                connection.end();
+                while !worker.end_subscriptions(&connection) {
+                    tokio::task::yield_now().await;
+                }
+                while !worker.release_leases(&connection) {
+                    tokio::time::sleep(RELEASE_PERIOD).await;
+                }
+            }
+            worker.host.clients.remove(id);
+        });
+    }
+
+    /// Turns a connection away that keeps a reserved place for too long, but not while a command of it waits
+    /// (GROUP JOIN, until the group has agreed).
+    async fn vacate(self: Rc<Self>, id: u64) {
+        loop {
+            tokio::time::sleep(RESERVED_PERIOD).await;
+            let Some(connection) = self.connections.borrow().get(&id).cloned() else { return };
+            if !connection.is_waiting() {
+                return connection.turn_away();
+            }
+        }
+    }
+
+    fn register_client(&self, stream: &TcpStream, peer: SocketAddr, local: SocketAddr) -> Arc<Client> {
+        let mailbox = self.mailbox.clone();
+        self.host.clients.register(Connected {
+            peer: peer.to_string(),
+            local: local.to_string(),
+            fd: stream.as_raw_fd(),
+            now_ms: self.parts.clock.unix_ms(),
+            signaller: Box::new(move |id, signal| mailbox.signal(id, signal)),
+        })
+    }
+
+    /// Ends the subscriptions of a closed connection. Returns whether all have ended; if not, the caller must
+    /// call it again.
+    fn end_subscriptions(&self, connection: &Rc<Connection>) -> bool {
+        let mut executor = self.executor.borrow_mut();
+        let ended = connection.with_session(|session| {
+            if let Some(follower) = session.follower.take() {
+                self.host.durable_channels.request(Request::Leave { follower: follower.id });
+            }
+            executor.end_subscriptions(session)
+        });
+        executor.channels().flush_mailboxes();
+        let must_deliver = executor.channels().must_deliver();
+        drop(executor);
+        if must_deliver {
+            self.deliver();
+        }
+        ended
+    }
+
+    /// Releases the leases of an ended connection. Returns whether this is done; if not, the caller must try
+    /// again.
+    fn release_leases(&self, connection: &Connection) -> bool {
+        connection.with_session(|session| {
+            !session.holds_leases() || self.run_own(|executor| executor.release_leases(session, &self.host))
+        })
+    }
+}

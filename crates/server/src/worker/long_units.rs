@@ -1,0 +1,53 @@
+//! Long units of a worker's clients: away to a thread of their own, and back.
+
+use engine::{LongUnit, PendingServes};
+
+use super::Worker;
+use crate::{
+    long_units::Job,
+    mailbox::{LongUnitDone, Message},
+};
+
+impl Worker {
+    /// Runs a long unit on another thread, or refuses it.
+    pub(crate) fn run_on_own_thread(&self, client_id: u64, unit: Box<LongUnit>) {
+        let (mailbox, reaper, host) = (self.mailbox.clone(), self.reaper.clone(), self.host.clone());
+        let refused = self.parts.long_units.take_on(Job { client_id, unit, mailbox, reaper, host });
+        refused.into_iter().for_each(|job| self.refuse(job));
+    }
+
+    /// A long unit has ended: passes its reply and its notices on.
+    pub(super) fn take_back(&self, LongUnitDone { client_id, reply, notices, wrote, serves }: LongUnitDone) {
+        if !serves.is_empty() {
+            self.run_own(|executor| executor.adopt_pending_serves(serves, &self.host));
+        }
+        let ended = {
+            let executor = &mut *self.executor.borrow_mut();
+            self.tick.borrow_mut().after_long_unit(executor, notices, wrote)
+        };
+        if ended.ends_tick {
+            self.wake_up.notify_one();
+        }
+        let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
+        let durable = self.executor.borrow().committed_lsn();
+        let appended = connection.return_from_thread(reply, durable, ended.backpressure);
+        self.send_later(connection, appended);
+    }
+
+    /// Refuses the long units that have waited too long for a thread; their clients get a BUSY error.
+    pub(super) fn refuse_overdue(&self) {
+        let overdue = self.parts.long_units.take_overdue(&self.host.scripts);
+        overdue.into_iter().for_each(|job| self.refuse(job));
+    }
+
+    fn refuse(&self, Job { client_id, unit, mailbox, .. }: Job) {
+        let reply = self.executor.borrow_mut().refuse_long(*unit, &self.host);
+        mailbox.send(Message::LongUnit(Box::new(LongUnitDone {
+            client_id,
+            reply,
+            notices: Vec::new(),
+            wrote: false,
+            serves: PendingServes::default(),
+        })));
+    }
+}

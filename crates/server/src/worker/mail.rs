@@ -1,0 +1,84 @@
+//! What other threads send to a worker: connections, bytes for its clients, results, orders.
+
+use std::rc::Rc;
+
+use lsn::Lsn;
+
+use super::Worker;
+use crate::{connection::Connection, log_threads::LogThreads, mailbox::Message};
+
+impl Worker {
+    pub(super) fn handle(self: &Rc<Self>, message: Message) {
+        match message {
+            Message::Connect { .. } if self.stopping.get() => {}
+            Message::Connect { stream, peer, local, place } => self.connect(stream, peer, local, place),
+            Message::Attach(log) => self.attach(log),
+            Message::Kill(id) => {
+                let killed = self.connections.borrow().get(&id).cloned();
+                if let Some(connection) = killed {
+                    connection.kill();
+                }
+            }
+            Message::Push { client_id, bytes, gate } => self.push(client_id, &bytes, gate),
+            Message::Answer { client_id, bytes, gate } => self.answer(client_id, &bytes, gate),
+            Message::LongUnit(done) => self.take_back(*done),
+            Message::Feed(feed) => self.feed(&feed),
+            Message::Publish(events) => self.publish_own(&events),
+            Message::Report(done) => _ = done.send(()),
+            Message::ReleaseMemory => env::allocator::release_unused(),
+            Message::LeaseRenewed => self.send_withheld(),
+            Message::Overdue(up_to) => self.time_out_acks(up_to),
+            Message::HangUp => self.connections.borrow().values().for_each(|connection| connection.kill()),
+            Message::Fail(done) => {
+                self.fail_all();
+                let _ = done.send(());
+            }
+            Message::Stop(done) => _ = done.send(()),
+        }
+    }
+
+    fn attach(&self, log: LogThreads) {
+        let appender = log.log().appender();
+        let wake_up = self.wake_up.clone();
+        appender.listen(move || wake_up.notify_one());
+        self.executor.borrow_mut().attach(appender);
+        let _ = self.log.set(log);
+    }
+
+    /// Appends bytes for a client; they are sent at the end of the tick, together with its other pushed
+    /// bytes.
+    fn push(&self, client_id: u64, bytes: &[u8], gate: Lsn) {
+        let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
+        let durable = self.executor.borrow().committed_lsn();
+        let appended = connection.push(bytes, gate, durable);
+        self.send_later(connection, appended);
+    }
+
+    /// Appends the reply to a blocked command.
+    fn answer(&self, client_id: u64, bytes: &[u8], gate: Lsn) {
+        let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
+        let durable = self.executor.borrow().committed_lsn();
+        let appended = connection.answer(bytes, gate, durable);
+        self.send_later(connection, appended);
+    }
+
+    /// Bytes were appended to a connection's outbox: parks the connection at the gate `held`, if any, and, if
+    /// `first`, adds it to those that are sent at the end of the tick.
+    pub(super) fn send_later(&self, connection: Rc<Connection>, (held, first): (Option<Lsn>, bool)) {
+        if let Some(gate) = held {
+            self.tick.borrow_mut().park(gate, connection.clone());
+        }
+        if first {
+            self.pushed.borrow_mut().push(connection);
+        }
+        self.end_tick_later();
+    }
+
+    /// Fails the replies up to this position that replicas have not acknowledged in time.
+    fn time_out_acks(&self, up_to: Lsn) {
+        let overdue = self.tick.borrow_mut().take_overdue(up_to);
+        let failed = overdue.iter().map(|connection| connection.time_out_acks(up_to)).sum();
+        self.parts.node.acks_timed_out(failed);
+        self.end_tick_later();
+    }
+}

@@ -1,0 +1,70 @@
+//! The end of a worker: it stops, or the log has failed.
+
+use std::{rc::Rc, time::Duration};
+
+use engine::CommandError;
+
+use super::Worker;
+use crate::connection::Connection;
+
+/// Time that clients have to receive their last replies.
+const CLOSE_GRACE: Duration = Duration::from_millis(200);
+/// Time that replies may wait for the disk, or for replicas, before the server restarts within the process.
+const RESTART_GRACE: Duration = Duration::from_secs(2);
+
+impl Worker {
+    /// The log failed: waiting clients get the error that the outcome is unknown, and all connections are
+    /// closed.
+    pub(super) fn fail_all(&self) {
+        self.tick.borrow_mut().clear();
+        self.held_back.clear();
+        let connections: Vec<_> = self.connections.borrow().values().cloned().collect();
+        connections.iter().for_each(|connection| connection.fail(&CommandError::LogFailed));
+    }
+
+    /// Stops reading, waits until no reply waits for the disk, sends the last replies, closes. A deposed
+    /// leader waits for nothing: its clients are to look for the new one.
+    pub(super) async fn stop(&self) {
+        self.stopping.set(true);
+        self.send_replies();
+        for connection in self.connections.borrow().values() {
+            connection.close_after_replies();
+        }
+        if !self.parts.node.drops_replies() {
+            self.let_replies_leave().await;
+        }
+        for connection in self.connections.borrow().values() {
+            connection.kill();
+        }
+        while !self.connections.borrow().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        self.tick.borrow_mut().clear();
+        self.held_back.clear();
+        self.pushed.borrow_mut().clear();
+        self.send_replies();
+    }
+
+    /// Waits, within limits, until no reply waits for the disk, and the clients have received the last ones.
+    async fn let_replies_leave(&self) {
+        let give_up_at = tokio::time::Instant::now() + RESTART_GRACE;
+        let waits = |connection: &Rc<Connection>| connection.is_holding() || connection.is_away();
+        while self.connections.borrow().values().any(waits) {
+            // A leader that steps down may wait for ever for acknowledgements of its replicas.
+            if self.parts.node.is_restarting() && tokio::time::Instant::now() >= give_up_at {
+                break;
+            }
+            self.wake_up.notify_one();
+            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // Connections and worker hold each other. If the server restarts within this process, a socket kept
+        // here would never be closed, and its client would wait for ever.
+        let give_up_at = tokio::time::Instant::now() + CLOSE_GRACE;
+        while !self.connections.borrow().is_empty() && tokio::time::Instant::now() < give_up_at {
+            self.wake_up.notify_one();
+            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The arguments of `sheaf group`.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use tools::{group::Options, migration::address::Address};
+
+pub(super) fn command() -> Command {
+    let address = |text: &str| text.parse::<Address>().map_err(|error| error.to_string());
+    let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
+    Command::new("group")
+        .about("Show the members of a group of servers that fails over by itself")
+        .arg(
+            Arg::new("address")
+                .value_name("HOST:PORT")
+                .required(true)
+                .value_parser(address)
+                .help("Any member of the group"),
+        )
+        .arg(
+            Arg::new("watch")
+                .long("watch")
+                .action(ArgAction::SetTrue)
+                .help("Show the table again every second, until Ctrl-C"),
+        )
+        .arg(password_file.help("File whose first line is the password of the server (requirepass)"))
+        .after_help(
+            "The first line has the name of the group, its term and its leader. Then there is a line for each member: its id and \
+             address, whether its vote counts (voter or learner), its role, its epoch (the term), the end of its durable log, the \
+             position that it knows to be committed, how many bytes of the leader's log it lacks, and when the server that is \
+             asked has last heard from it. Only the leader knows the positions of all.\n\nExit status: 0: the table was shown. 1: \
+             it cannot be, because the server is not reached, refuses or belongs to no group. 2: wrong usage. 3: it was shown, \
+             and the server that is asked knows no leader.\n\nTo change the group, send its leader GROUP REMOVE or GROUP TRANSFER.\n\nExamples:\n  \
+             sheaf group 127.0.0.1:7001\n  sheaf group db1:6379 --watch --password-file /etc/sheaf/password",
+        )
+}
+
+pub(super) fn options(matches: &ArgMatches) -> Options {
+    Options {
+        address: matches.get_one::<Address>("address").expect("it is a required argument").clone(),
+        watch: matches.get_flag("watch"),
+        password_file: matches.get_one::<String>("password-file").map(PathBuf::from),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_is_named_by_its_address() {
+        let parsed =
+            |arguments: &[&str]| command().try_get_matches_from(arguments).map(|found| options(&found));
+        let address = Address { host: "db1".into(), port: 7001, user: None, password: None };
+        let found = parsed(&["group", "db1:7001"]).unwrap();
+        assert_eq!(found, Options { address: address.clone(), watch: false, password_file: None });
+        let found = parsed(&["group", "db1:7001", "--watch", "--password-file", "f"]).unwrap();
+        assert_eq!(found, Options { address, watch: true, password_file: Some("f".into()) });
+        for refused in [&["group"][..], &["group", "db1:x"], &["group", "db1:0"], &["group", "a:1", "b:1"]] {
+            assert!(parsed(refused).is_err(), "{refused:?}");
+        }
+    }
+}

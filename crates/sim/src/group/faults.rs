@@ -1,0 +1,119 @@
+//! What goes wrong in a simulated group.
+
+use consensus::ELECTION_US;
+use env::sim::{CrashMode, FaultKind, FaultPlan};
+
+use super::{Event, GroupWorld, SERVERS, server::Part};
+use crate::cluster::network::NodeId;
+
+impl GroupWorld {
+    /// A crash in one of the next I/Os, or their failure.
+    pub(super) fn plan_for_next(&mut self, id: NodeId, ios: u64) -> FaultPlan {
+        let io = self.servers[id].disk.io_count() + self.prng.below(ios);
+        match self.prng.below(10) {
+            0..6 => FaultPlan { crash_at_io: Some(io), ..FaultPlan::default() },
+            kind => {
+                let kind = [FaultKind::Eio, FaultKind::Enospc, FaultKind::ShortWrite][kind as usize % 3];
+                FaultPlan { fail_io: Some((io, kind)), ..FaultPlan::default() }
+            }
+        }
+    }
+
+    /// A fault of a server, of the network, or of a disk.
+    pub(super) fn trouble(&mut self) -> Result<(), String> {
+        let mut one = self.prng.index(SERVERS);
+        let leads = |id: &NodeId| {
+            self.servers[*id].running.as_ref().is_some_and(|it| matches!(it.part, Part::Leading(_)))
+        };
+        let leader = (0..SERVERS).find(leads);
+        if let Some(leader) = leader
+            && self.prng.chance(40)
+        {
+            one = leader;
+        }
+        let other = self.prng.index(SERVERS);
+        match self.prng.below(20) {
+            0..2 => self.crash(one, CrashMode::KeepAll),
+            2..5 => self.crash(one, CrashMode::Random),
+            5..7 => {
+                let pause_us = [200_000, 1_000_000, 3_000_000][self.prng.index(3)];
+                self.servers[one].paused_until_us = self.now_us + self.prng.below(pause_us);
+            }
+            7 => self.servers[one].slow_until_us = self.now_us + self.prng.below(2_000_000),
+            8 => {
+                // A failing disk: the log's next writes, or those of the ballot.
+                let plan = self.plan_for_next(one, 8);
+                self.servers[one].disk.set_fault_plan(plan);
+                self.servers[one].is_troubled = true;
+            }
+            9 => {
+                let is_full = self.prng.chance(50);
+                self.servers[one].disk.set_space_limit(is_full.then_some(0));
+                self.servers[one].is_troubled |= is_full;
+            }
+            10 => {
+                for other in 0..SERVERS {
+                    self.network.block(one, other);
+                    self.network.block(other, one);
+                }
+            }
+            11 => {
+                let hears = self.prng.chance(50);
+                for other in 0..SERVERS {
+                    if hears { self.network.block(one, other) } else { self.network.block(other, one) }
+                }
+            }
+            12 => self.network.block(one, other),
+            13 => {
+                self.network.block(one, other);
+                self.network.block(other, one);
+            }
+            14 => self.network.disturb(),
+            15 => self.begin_to_forget(),
+            16 => {
+                // One that is no member any more, or whose disk is lost, joins anew.
+                if self.servers[one].is_removed {
+                    self.servers[one].lose_disk();
+                    self.at(50_000, Event::Start(one));
+                }
+            }
+            _ => self.network.heal(),
+        }
+        Ok(())
+    }
+
+    /// The schedule of TiKV issue 15035: one voter does not hear of the leader for an election timeout, and
+    /// is about to campaign, when another one, which has granted the lease, restarts and is cut off from the
+    /// leader.
+    fn begin_to_forget(&mut self) {
+        let leads = |id: &NodeId| {
+            self.servers[*id].running.as_ref().is_some_and(|it| matches!(it.part, Part::Leading(_)))
+        };
+        let Some(leader) = (0..SERVERS).find(leads) else { return };
+        let Some(running) = &self.servers[leader].running else { return };
+        let nodes = running.known.in_force.voters.iter().filter_map(|voter| self.ids.get(voter).copied());
+        let others: Vec<NodeId> = nodes.filter(|&node| node != leader).collect();
+        if others.len() < 2 {
+            return;
+        }
+        let first = self.prng.index(others.len());
+        let (candidate, voter) = (others[first], others[(first + 1) % others.len()]);
+        self.network.heal();
+        self.network.block(leader, candidate);
+        self.network.block(candidate, leader);
+        // Without writes the voter that hears nothing stays electable.
+        self.quiet_until_us = self.now_us + 5 * ELECTION_US;
+        let delay_us = ELECTION_US + self.prng.below(2 * ELECTION_US);
+        self.at(delay_us, Event::Forget { voter, leader, candidate });
+    }
+
+    pub(super) fn forget(&mut self, voter: NodeId, leader: NodeId) -> Result<(), String> {
+        self.network.block(leader, voter);
+        self.network.block(voter, leader);
+        if self.servers[voter].running.is_some() {
+            self.crash(voter, CrashMode::Random);
+            self.at(0, Event::Start(voter));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! Groups under all simulated faults. `sim::GroupWorld` documents the checked invariants.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use sim::{GroupFault, GroupFigures, GroupOptions, GroupWorld, scale, seed_or};
+
+/// The length of a run in simulated milliseconds.
+const RUN_MS: u64 = 5_000;
+/// A canary that is not detected within this number of seeds counts as missed.
+const SEEDS_MAX: u64 = 2_000;
+
+/// Runs one seed; a panic counts as a broken invariant.
+fn run(seed: u64, fault: Option<GroupFault>) -> Result<GroupFigures, String> {
+    let options = GroupOptions { seed, run_ms: RUN_MS, fault };
+    catch_unwind(AssertUnwindSafe(|| GroupWorld::new(options).run())).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        Err(format!("a panic: {}", text.unwrap_or_default()))
+    })
+}
+
+#[test]
+fn no_acknowledged_write_of_a_group_is_lost_and_no_read_is_stale() {
+    let (first_seed, seeds) = (seed_or(200_000), 2_000 * scale());
+    let mut total = GroupFigures::default();
+    for seed in first_seed..first_seed + seeds {
+        let figures = run(seed, None).unwrap_or_else(|broken| panic!("SHEAF_SIM_SEED={seed}: {broken}"));
+        total.add(&figures);
+    }
+    println!("{seeds} seeds: {total:?}");
+    let rarest = [
+        total.reads_at_leaders,
+        total.reads_at_followers,
+        total.elections,
+        total.crashes_in_saves,
+        total.crashes_in_batches,
+        total.failed_saves,
+        total.cuts,
+        total.copies,
+        total.changes,
+        total.transfers,
+    ];
+    assert!(rarest.iter().all(|&count| count > seeds / 40), "something hardly ever happened: {total:?}");
+}
+
+/// Asserts that a run detects the defect, and prints the number of runs that it took.
+fn assert_found(fault: GroupFault) {
+    let first_seed = seed_or(200_000);
+    let found = (first_seed..first_seed + SEEDS_MAX).find_map(|seed| {
+        let found = run(seed, Some(fault)).err()?;
+        Some((seed - first_seed, found))
+    });
+    let (runs, found) = found.unwrap_or_else(|| panic!("{fault:?} was not found"));
+    let honest = run(first_seed + runs, None);
+    assert!(honest.is_ok(), "seed {}: fails without {fault:?} as well: {honest:?}", first_seed + runs);
+    println!("{fault:?}: found after {runs} runs as: {}", found.lines().next().unwrap_or_default());
+}
+
+#[test]
+fn every_deliberate_defect_of_a_server_in_a_group_is_found() {
+    let faults = [
+        GroupFault::SendsBeforeItHasSaved,
+        GroupFault::IgnoresItsBallot,
+        GroupFault::TakesWhatIsNotAccepted,
+        GroupFault::ReportsBeforeItIsDurable,
+        GroupFault::AnswersBeforeCommit,
+        GroupFault::AnswersWithoutLease,
+        GroupFault::ShowsUncommitted,
+        GroupFault::ShowsLeftovers,
+        GroupFault::LeadsBeforeApplying,
+        GroupFault::JoinsByPosition,
+    ];
+    faults.into_iter().for_each(assert_found);
+}

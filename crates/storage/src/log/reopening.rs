@@ -1,0 +1,30 @@
+//! Room on the disk for closing the log and recovering it again, within the same process.
+//!
+//! Both replace small files, and so does the rest of the server at its start. A server that runs can wait for
+//! room; one that has begun to close its log cannot.
+
+use super::{Log, segment};
+use crate::Error;
+
+/// More than the small files that the end of a server and its next start replace.
+const SMALL_FILES_BYTES: u64 = 256 << 10;
+
+impl Log {
+    /// Checks that the disk has room for [`Log::close`] and a recovery of this log, and for `more` bytes. May
+    /// block for as long as a segment takes.
+    ///
+    /// # Errors
+    /// If it has none: [`Error::is_disk_full`].
+    pub fn require_room_to_reopen(&self, more: u64) -> Result<(), Error> {
+        let shared = &*self.shared;
+        // A recovery makes a segment if the log fills all.
+        if !self.is_frozen() && !shared.make_segments_to(shared.sequencer.tail() + 1) {
+            return Err(self.no_segment());
+        }
+        segment::require_room(&*shared.disk, &shared.dir, SMALL_FILES_BYTES + more)
+            .map_err(Error::io("replace files in", &shared.dir))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,60 @@
+//! With the room that was required, a log is closed and recovered on a disk that has no more.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use crate::log::tests::{append, disk, recover};
+
+/// Far more than a test needs.
+const LIMIT_BYTES: u64 = 16 << 20;
+const STEP_BYTES: u64 = 4 << 10;
+
+#[test]
+fn a_log_with_the_required_room_is_closed_and_recovered() {
+    for more in [0, 64 << 10] {
+        let disk = disk();
+        let (_, log) = recover(&disk).unwrap();
+        append(&mut log.appender(), b"kept");
+        log.flush_all().unwrap();
+        // The least that is enough.
+        let mut limit_bytes = (0..LIMIT_BYTES).step_by(STEP_BYTES as usize);
+        let enough = limit_bytes.find(|&bytes| {
+            disk.set_space_limit(Some(bytes));
+            match log.require_room_to_reopen(more) {
+                Ok(()) => true,
+                Err(error) if error.is_disk_full() => false,
+                Err(error) => panic!("{error}"),
+            }
+        });
+        let enough = enough.unwrap();
+        assert!(enough > 0, "a full disk was refused");
+        if more > 0 {
+            disk.write_file(Path::new("/data/more"), &vec![1; more as usize]);
+        }
+        log.close().unwrap();
+        drop(log);
+        assert_eq!(recover(&disk).unwrap().0, [b"kept"], "with {more} bytes more");
+    }
+}
+
+#[test]
+fn a_log_that_fills_its_last_segment_is_recovered_without_more_room() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    let mut appender = log.appender();
+    let mut count = 0;
+    while log.shared.sequencer.tail() < log.shared.prepared_end.load(crate::sync::Ordering::SeqCst) {
+        append(&mut appender, &[7; 1000]);
+        log.flush_all().unwrap();
+        count += 1;
+    }
+    disk.set_space_limit(Some(0));
+    assert!(log.require_room_to_reopen(0).unwrap_err().is_disk_full());
+    disk.set_space_limit(None);
+    log.require_room_to_reopen(0).unwrap();
+    assert!(log.shared.sequencer.tail() < log.shared.prepared_end.load(crate::sync::Ordering::SeqCst));
+    log.close().unwrap();
+    drop((appender, log));
+    assert_eq!(recover(&disk).unwrap().0.len(), count);
+}

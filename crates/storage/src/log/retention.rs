@@ -1,0 +1,46 @@
+//! Retention: which snapshots are kept, and from where on the log.
+
+use std::path::Path;
+
+use env::Disk;
+use lsn::Lsn;
+
+use super::Log;
+use crate::{
+    Error,
+    snapshot::{list, list_begins, remove},
+};
+
+/// Keeps the newest `generations` snapshots from which `log` can be replayed, and removes the others and then
+/// the part of the log that only they needed. Call it after a snapshot is published. Pinned snapshots and
+/// positions are kept as well ([`Log::pin`]). Does nothing for a frozen log.
+///
+/// The log is forgotten only if there are `generations` snapshots: until then the whole log is the fallback.
+///
+/// # Errors
+/// I/O errors, and a damaged manifest, in which case no usable snapshot is removed. The next call completes
+/// the work.
+///
+/// # Panics
+/// If `generations` is 0.
+pub fn retain_snapshots(disk: &dyn Disk, dir: &Path, log: &Log, generations: usize) -> Result<(), Error> {
+    assert!(generations > 0, "the newest snapshot is kept");
+    if log.is_frozen() {
+        // Until the log is adopted, the snapshots and the log of the damaged one are the only data.
+        return Ok(());
+    }
+    let pins = log.pins();
+    // Also damaged ones and those of other logs: the log does not reach back to them.
+    let void = list_begins(disk, dir)?.into_iter().filter(|&begin_lsn| begin_lsn < log.start_lsn());
+    void.into_iter().filter(|&it| !pins.contains(it)).try_for_each(|it| remove(disk, dir, it))?;
+    let snapshots = list(disk, dir)?.into_iter().filter(|info| info.log_id == log.id());
+    let usable = snapshots.map(|info| info.begin_lsn).filter(|&begin_lsn| begin_lsn >= log.start_lsn());
+    let mut usable: Vec<Lsn> = usable.collect();
+    let mut obsolete = usable.split_off(generations.min(usable.len()));
+    obsolete.retain(|&begin_lsn| !pins.contains(begin_lsn));
+    obsolete.into_iter().try_for_each(|begin_lsn| remove(disk, dir, begin_lsn))?;
+    match usable.last() {
+        Some(&oldest) if usable.len() == generations => log.forget_before_unpinned(oldest, &pins),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,182 @@
+//! `sheaf log`: prints the records of a directory's log, a line for each change.
+
+mod readable;
+
+use std::{
+    collections::HashMap,
+    io::{self, Write},
+    path::Path,
+    sync::Arc,
+};
+
+use backup::ManifestError;
+use documents::{DbId, change::Change};
+use env::{Access, RealDisk};
+use keyspace::{Item, LoggedMessage, Scope};
+use lsn::Lsn;
+use recovery::unix_time;
+use storage::{Error, LogReader, RecordKind, Tail};
+
+use self::readable::{Readable, joined, quoted, shown_operation};
+
+/// The records that `sheaf log` prints.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Records at or after this position.
+    pub from: Option<Lsn>,
+    /// Records at or before this position.
+    pub to: Option<Lsn>,
+    /// Print only effects on keys that match this glob pattern.
+    pub key: Option<String>,
+}
+
+/// Why `sheaf log` ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum PrintError {
+    /// The log cannot be read.
+    #[error(transparent)]
+    Storage(#[from] Error),
+    /// The manifest of a backup cannot be read.
+    #[error(transparent)]
+    Backup(#[from] ManifestError),
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// Prints the records of the log in `dir`, one line per effect, and after each batch the time at which it was
+/// written.
+///
+/// # Errors
+/// [`PrintError`], except for a closed pipe.
+pub fn print_log(dir: &Path, selection: &Selection) -> Result<(), PrintError> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match print_records(dir, selection, &mut out).and_then(|()| Ok(out.flush()?)) {
+        Err(PrintError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+fn print_records(dir: &Path, selection: &Selection, out: &mut impl Write) -> Result<(), PrintError> {
+    let (disk, _) = backup::view(Arc::new(RealDisk), dir)?;
+    let mut reader = LogReader::open(disk, dir, Access::Read)?;
+    let from = selection.from.unwrap_or(Lsn::ZERO);
+    let mut printer = Printer { selection, databases: HashMap::new(), printed: 0, out };
+    loop {
+        match reader.next_batch()? {
+            Ok(batch) => {
+                if selection.to.is_some_and(|to| batch.start > to) {
+                    return Ok(());
+                }
+                let printed_before = printer.printed;
+                for record in batch.records() {
+                    if record.lsn < from || selection.to.is_some_and(|to| record.lsn > to) {
+                        continue;
+                    }
+                    match record.kind {
+                        RecordKind::Whole => printer.effects(record.lsn, record.payload)?,
+                        kind => {
+                            let bytes = record.payload.len();
+                            printer.other(
+                                record.lsn,
+                                format_args!("{kind:?} of a large record, {bytes} bytes"),
+                            )?;
+                        }
+                    }
+                }
+                if printer.printed > printed_before {
+                    printer.line(
+                        batch.end,
+                        format_args!("written at {}", unix_time::shown(batch.closed_at_ms)),
+                    )?;
+                }
+            }
+            Err(Tail { end, torn_end, reason }) => {
+                match torn_end {
+                    Some(_) => printer.line(end, format_args!("end of the log: {reason}"))?,
+                    None => printer.line(end, "end of the log")?,
+                }
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Prints records.
+struct Printer<'a, W> {
+    selection: &'a Selection,
+    /// The names of databases, as far as the log has their creation.
+    databases: HashMap<DbId, String>,
+    /// The number of lines.
+    printed: u64,
+    out: &'a mut W,
+}
+
+impl<W: Write> Printer<'_, W> {
+    fn line(&mut self, lsn: Lsn, what: impl std::fmt::Display) -> Result<(), PrintError> {
+        self.printed += 1;
+        Ok(writeln!(self.out, "{lsn} {what}")?)
+    }
+
+    /// Prints what concerns no key.
+    fn other(&mut self, lsn: Lsn, what: impl std::fmt::Display) -> Result<(), PrintError> {
+        if self.selection.key.is_some() { Ok(()) } else { self.line(lsn, what) }
+    }
+
+    fn effects(&mut self, lsn: Lsn, payload: &[u8]) -> Result<(), PrintError> {
+        let mut rest = payload;
+        loop {
+            match Item::decode_next(&mut rest) {
+                Ok(Some(Item::Message(LoggedMessage { channel, payload }))) => {
+                    let what = format_args!("message to {}: {}", quoted(channel), quoted(payload));
+                    self.other(lsn, what)?;
+                }
+                Ok(Some(Item::Documents(change))) => {
+                    let what = self.shown_change(lsn, change);
+                    self.other(lsn, what)?;
+                }
+                Ok(Some(Item::Effect(effect))) => {
+                    let wanted = |pattern: &String| {
+                        let matches = |key| wire::glob::matches(pattern.as_bytes(), key);
+                        match effect.scope() {
+                            Scope::Slot(_) => effect.key().is_some_and(matches),
+                            Scope::Two(from, to) => matches(from) || matches(to),
+                            Scope::Global => false,
+                        }
+                    };
+                    if self.selection.key.as_ref().is_none_or(wanted) {
+                        self.line(lsn, Readable(&effect))?;
+                    }
+                }
+                Ok(None) => return Ok(()),
+                Err(error) => return self.line(lsn, format_args!("not understood: {error}")),
+            }
+        }
+    }
+
+    /// A change of documents. A database whose creation is no longer in the log is shown by its id.
+    fn shown_change(&mut self, lsn: Lsn, change: &[u8]) -> String {
+        let name = |databases: &HashMap<DbId, String>, db: DbId| {
+            databases.get(&db).cloned().unwrap_or_else(|| format!("with id {db}"))
+        };
+        match Change::decode(change) {
+            Ok(Change::Create { name }) => {
+                let name = quoted(name.as_bytes());
+                self.databases.insert(DbId::new(lsn), name.clone());
+                format!("create database {name}")
+            }
+            Ok(Change::Delete { db }) => format!("delete database {}", name(&self.databases, db)),
+            Ok(Change::Update { db, operations, .. }) => {
+                let shown = joined(
+                    operations.count(),
+                    operations.map(|operation| match operation {
+                        Ok(operation) => shown_operation(&operation),
+                        Err(error) => error.to_string(),
+                    }),
+                );
+                format!("database {}: {shown}", name(&self.databases, db))
+            }
+            Err(error) => format!("documents, not understood: {error}"),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+"""Backups of members of a group: what a majority has, or none at all."""
+
+from pathlib import Path
+
+import pytest
+
+from harness import resp
+from harness.groups import group_of, wait_leader
+from harness.replicas import call, wait_following
+from harness.server import Server, run_sheaf
+from harness.waiting import wait_until
+
+pytestmark = pytest.mark.sheaf_only
+
+
+def backup(server: Server, dest: Path) -> str:
+    """`sheaf backup` of this server; what it says if it is refused, or nothing."""
+    done = run_sheaf("backup", str(dest), "--from", f"http://127.0.0.1:{server.http_port}")
+    assert (done.returncode == 0) == (dest / "backup.json").exists(), done.stderr
+    return "" if done.returncode == 0 else done.stderr
+
+
+def test_a_member_without_a_majority_gives_no_backup(new_server, tmp_path):
+    servers = group_of(new_server)
+    leader, follower, last = servers
+    assert call(leader, "SET", "k", "v") == b"OK"
+    for number, server in enumerate(servers):
+        wait_until("it to have it", lambda one=server: call(one, "GET", "k") == b"v")
+        assert backup(server, tmp_path / f"whole-{number}") == ""
+    follower.kill(), last.kill()
+    with leader.connect() as connection:
+        connection.send(resp.encode("SET", "k", "lost"))
+        # At first it still leads, and then it restarts.
+        assert backup(leader, tmp_path / "of-a-leader")
+        wait_until("it to say why", lambda: "of its data is committed" in backup(leader, tmp_path / "of-a-leader"))
+    leader.kill()
+    follower.start(), last.start()
+    new = wait_leader([follower, last])
+    other = last if new is follower else follower
+    wait_following(other)
+    assert call(new, "SET", "k", "v") == b"OK"
+    new.kill()
+    wait_until("it to know no leader", lambda: backup(other, tmp_path / "alone").find("majority") > 0)
+    new.start()
+    assert call(wait_leader([new, other]), "SET", "k2", "v2") == b"OK"
+    for number, server in enumerate((new, other)):
+        wait_until("it to have it", lambda one=server: call(one, "GET", "k2") == b"v2")
+        dest, restored = tmp_path / f"again-{number}", new_server()
+        assert backup(server, dest) == ""
+        done = run_sheaf("restore", str(dest), "--dir", str(restored.directory))
+        assert done.returncode == 0, done.stderr
+        restored.start()
+        assert [call(restored, "GET", key) for key in ("k", "k2")] == [b"v", b"v2"], "alone, and with all of it"

@@ -1,0 +1,497 @@
+"""Groups of servers that fail over by votes, real processes: no acknowledged write is lost, no read is old."""
+
+import contextlib
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+import redis
+from redis.sentinel import Sentinel
+
+from harness import resp
+from harness.couch import Couch
+from harness.groups import (
+    NAME,
+    UNREACHABLE,
+    accepts_writes,
+    fields,
+    group_of,
+    member,
+    members,
+    others,
+    wait_leader,
+    wait_voters,
+)
+from harness.replicas import call, error_of, has_role, info, is_following
+from harness.server import Server, free_port, run_sheaf
+from harness.volume import MIB, Volume
+from harness.waiting import wait_until
+
+pytestmark = pytest.mark.sheaf_only
+
+RESTARTING = "restarting within the process"
+
+
+class Writer(threading.Thread):
+    """Appends numbers to a list of its own at the server that accepts them, until it is told to end."""
+
+    def __init__(self, servers: list[Server], key: str):
+        super().__init__(daemon=True)
+        self.servers, self.key = servers, key
+        self.acknowledged: list[int] = []
+        self.unknown: set[int] = set()
+        self.ends = threading.Event()
+
+    def run(self) -> None:
+        number = 0
+        while not self.ends.is_set():
+            for server in self.servers:
+                with contextlib.suppress(*UNREACHABLE), server.connect() as connection:
+                    while not self.ends.is_set():
+                        number += 1
+                        self.unknown.add(number)
+                        answer = connection.call("RPUSH", self.key, number)
+                        if isinstance(answer, resp.ErrorReply):
+                            # refused before it was executed
+                            self.unknown.discard(number)
+                            break
+                        self.unknown.discard(number)
+                        self.acknowledged.append(number)
+
+    def check(self, leader: Server) -> None:
+        """Each acknowledged number is there once, in order, and nothing else but what has an unknown outcome."""
+        self.ends.set()
+        self.join()
+        found = [int(number) for number in call(leader, "LRANGE", self.key, 0, -1)]
+        assert found == sorted(set(found)), "in order, and once"
+        assert set(self.acknowledged) <= set(found), sorted(set(self.acknowledged) - set(found))[:10]
+        assert set(found) <= set(self.acknowledged) | self.unknown
+        assert self.acknowledged, "it has written something"
+
+
+@contextlib.contextmanager
+def writing(servers: list[Server], count: int = 3):
+    """Writers that write within the block; afterwards the group has what they were told."""
+    writers = [Writer(servers, f"list:{number}") for number in range(count)]
+    for writer in writers:
+        writer.start()
+    yield writers
+    leader = wait_leader(servers)
+    for writer in writers:
+        writer.check(leader)
+
+
+def wait_more(writers: list[Writer], more: int = 20) -> None:
+    """Waits until each writer has written more."""
+    goals = [len(writer.acknowledged) + more for writer in writers]
+
+    def has_written() -> bool:
+        return all(len(writer.acknowledged) >= goal for writer, goal in zip(writers, goals, strict=True))
+
+    wait_until("the writers to go on", has_written)
+
+
+def test_no_acknowledged_write_is_lost_when_leaders_are_killed(new_server, request):
+    servers = group_of(new_server)
+    with writing(servers) as writers:
+        for _ in range(request.config.getoption("group_rounds")):
+            wait_more(writers)
+            leader = wait_leader(servers)
+            leader.kill()
+            wait_leader(others(servers, leader))
+            wait_more(writers)
+            leader.start()
+            wait_until("it to follow", lambda killed=leader: is_following(killed))
+    lists = {call(server, "LLEN", "list:0") for server in servers}
+    for server in servers:
+        wait_until("all to have the same", lambda one=server: call(one, "LLEN", "list:0") == max(lists))
+    for server in servers:
+        assert server.stop() == 0
+        checked = run_sheaf("check", str(server.directory))
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_the_lead_is_handed_over_under_load_without_loss(new_server, request):
+    servers = group_of(new_server)
+    with writing(servers) as writers:
+        for _ in range(request.config.getoption("group_rounds")):
+            wait_more(writers)
+            leader = wait_leader(servers)
+            term = fields(leader, "GROUP", "INFO")["term"]
+            assert call(leader, "FAILOVER") == b"OK"
+
+            def is_over(before: int = term) -> bool:
+                try:
+                    infos = [fields(server, "GROUP", "INFO") for server in servers]
+                except UNREACHABLE:
+                    return False
+                return all(info["term"] > before and info["leader"] for info in infos)
+
+            wait_until("the next term", is_over)
+
+
+def test_a_paused_leader_answers_nothing_old(new_server):
+    servers = group_of(new_server)
+    leader = servers[0]
+    assert call(leader, "SET", "k", "old") == b"OK"
+    with leader.connect() as connection:
+        assert connection.call("GET", "k") == b"old"
+        with leader.frozen():
+            new = wait_leader(others(servers, leader))
+            assert call(new, "SET", "k", "new") == b"OK"
+            connection.send(resp.encode("GET", "k") * 100)
+        answers = []
+        with contextlib.suppress(*UNREACHABLE):
+            answers.extend(connection.read() for _ in range(100))
+        assert b"old" not in answers, answers[:3]
+    wait_until("it to follow", lambda: is_following(leader))
+    assert call(leader, "GET", "k") == b"new"
+    assert error_of(call(leader, "SET", "k", "x")).startswith("READONLY")
+
+
+def test_without_a_majority_writes_are_refused_and_reads_may_go_on(new_server):
+    servers = group_of(new_server, extra=("--stale-reads", "yes"))
+    leader = servers[0]
+    assert call(leader, "SET", "k", "v") == b"OK"
+    follower, last = others(servers, leader)
+    wait_until("it to have it", lambda: call(follower, "GET", "k") == b"v")
+    leader.kill()
+    last.kill()
+    wait_until(
+        "it to know no leader", lambda: error_of(call(follower, "SET", "k", "x")).startswith("CLUSTERDOWN")
+    )
+    assert call(follower, "GET", "k") == b"v"
+    assert fields(follower, "GROUP", "INFO")["leader"] is None
+    paths = ("/_all_dbs", "/_dbs_info", "/_db_updates?timeout=1")
+    with Couch(follower.http_port) as couch:
+        assert [couch.send("GET", path).status for path in paths] == [200, 200, 200]
+        assert call(follower, "CONFIG", "SET", "stale-reads", "no") == b"OK"
+        assert error_of(call(follower, "GET", "k")).startswith("CLUSTERDOWN")
+        assert [couch.send("GET", path).status for path in paths] == [503, 503, 503]
+    last.start()
+    new = wait_leader([follower, last])
+    assert call(new, "GET", "k") == b"v"
+
+
+def test_a_leader_without_a_majority_acknowledges_nothing(new_server):
+    servers = group_of(new_server)
+    leader = servers[0]
+    assert call(leader, "SET", "k", "v") == b"OK"
+    for server in others(servers, leader):
+        server.kill()
+    answers = []
+    with contextlib.suppress(*UNREACHABLE), leader.connect() as connection:
+        for _ in range(3):
+            answers.append(connection.call("SET", "k", "lost"))
+    assert b"OK" not in answers
+    for server in others(servers, leader):
+        server.start()
+    assert call(wait_leader(servers), "GET", "k") in (b"v", b"lost")
+
+
+def test_documents_and_transactions_go_with_the_group(new_server):
+    servers = group_of(new_server)
+    leader = servers[0]
+    with Couch(leader.http_port) as couch:
+        assert couch.send("PUT", "/notes").status == 201
+        assert couch.send("PUT", "/notes/a", {"text": "hello"}).status == 201
+    with leader.connect() as connection:
+        for words in (("MULTI",), ("DOC.PUT", "notes", "b", '{"n": 1}'), ("SET", "with", "it")):
+            connection.call(*words)
+        assert connection.call("EXEC")[1] == b"OK"
+    leader.kill()
+    new = wait_leader(others(servers, leader))
+    with Couch(new.http_port) as couch:
+        assert couch.send("GET", "/notes/a").json["text"] == "hello"
+        assert couch.send("GET", "/notes/b").json["n"] == 1
+        assert couch.send("PUT", "/notes/c", {}).status == 201
+    assert call(new, "GET", "with") == b"it"
+    (follower,) = others(others(servers, leader), new)
+    with Couch(follower.http_port) as couch:
+        assert couch.send("PUT", "/notes/d", {}).status == 503
+
+
+def test_redis_py_follows_the_leader_through_sentinel(new_server):
+    servers = group_of(new_server)
+    sentinel = Sentinel([("127.0.0.1", server.port) for server in servers], socket_timeout=5)
+    master = sentinel.master_for(NAME, socket_timeout=5)
+    assert master.set("k", "before")
+    assert sentinel.discover_master(NAME)[1] == servers[0].port
+    wait_until("it to see two replicas", lambda: len(sentinel.discover_slaves(NAME)) == 2)
+    servers[0].kill()
+
+    def is_written() -> bool:
+        try:
+            return bool(master.set("k", "after"))
+        except redis.RedisError:
+            return False
+
+    wait_until("the client to find the new leader", is_written)
+    assert master.get("k") == b"after"
+    assert sentinel.discover_master(NAME)[1] != servers[0].port
+
+
+def test_a_member_is_replaced(new_server):
+    servers = group_of(new_server)
+    leader, lost = servers[0], servers[1]
+    old_id = fields(lost, "GROUP", "INFO")
+    assert old_id["members"] == 3
+    lost.kill()
+    shutil.rmtree(lost.directory)
+    old = next(one for one in members(leader) if one["address"] == f"127.0.0.1:{lost.port}".encode())
+    lost.options.extra = ("--group", NAME, "--join", f"127.0.0.1:{leader.port}")
+    lost.start()
+    lost.wait_for_log(f"GROUP REMOVE {old['id'].decode()}")
+    assert fields(leader, "GROUP", "INFO")["members"] == 3, "there is no fourth voter"
+    assert call(leader, "GROUP", "REMOVE", old["id"]) == b"OK"
+    wait_voters([leader], 3)
+    assert call(leader, "SET", "k", "v") == b"OK"
+    wait_until("it to have it", lambda: call(lost, "GET", "k") == b"v")
+    assert error_of(call(leader, "GROUP", "REMOVE", old["id"])).startswith("ERR no member")
+    own = fields(leader, "GROUP", "INFO")["leader"]
+    assert "TRANSFER first" in error_of(call(leader, "GROUP", "REMOVE", own))
+
+
+def test_a_standalone_server_founds_a_group_with_its_data_and_can_leave_it(new_server):
+    server = new_server(port=free_port()).start()
+    assert call(server, "SET", "k", "v") == b"OK"
+    assert error_of(call(server, "GROUP", "INFO")).startswith("ERR this server belongs to no group")
+    assert server.stop() == 0
+    server.options.extra = ("--group", NAME)
+    server.start()
+    wait_leader([server])
+    assert call(server, "GET", "k") == b"v"
+    assert error_of(call(server, "REPLICAOF", "127.0.0.1", 1)).startswith("ERR this server belongs to a group")
+    assert call(server, "REPLICAOF", "NO", "ONE") == b"OK", "it leads"
+    server.kill()
+    server.options.extra = ()
+    server.start()
+    wait_leader([server])
+    assert fields(server, "GROUP", "INFO")["voters"] == 1, "a forgotten flag changes nothing"
+    assert server.stop() == 0
+    server.options.extra = ("--group", "none")
+    server.start()
+    assert accepts_writes(server) and call(server, "GET", "k") == b"v"
+
+
+def test_a_member_that_has_lost_group_json_does_not_start(new_server):
+    servers = group_of(new_server, 2)
+    leader, follower = servers
+    assert call(leader, "SET", "k", "v") == b"OK"
+    wait_until("it to have it", lambda: call(follower, "GET", "k") == b"v")
+    for server in servers:
+        server.kill()
+        (server.directory / "group.json").unlink()
+        checked = run_sheaf("check", str(server.directory))
+        assert checked.returncode != 0 and "group.json is missing" in checked.stderr, checked.stderr
+        for extra in ((), ("--group", NAME)):
+            server.options.extra = extra
+            before = len(server.log())
+            server.spawn()
+            assert server.wait_exit() != 0
+            said = server.log()[before:]
+            assert "group.json is missing" in said and "--join" in said and "--group none" in said, said
+            assert not (server.directory / "group.json").exists()
+        for extra in (("--group", "none"), ()):
+            server.options.extra = extra
+            server.start()
+            assert accepts_writes(server) and call(server, "GET", "k") == b"v"
+            assert server.stop() == 0
+
+
+def test_what_cannot_be_a_member_is_refused(new_server, tmp_path):
+    first = member(new_server).start()
+    wait_leader([first])
+    other = new_server(port=free_port(), extra=("--group", "other", "--join", f"127.0.0.1:{first.port}"))
+    other.start()
+    other.wait_for_log("belongs to the group 'shop', not to 'other'")
+    for arguments, reason in [
+        (("--group", "a b"), "not a name of a group"),
+        (("--join", "127.0.0.1:1"), "--join needs the name of the group"),
+        (("--group", "x", "--join", "nowhere"), "join is not HOST:PORT"),
+        (("--group", "x", "--replica-of", "127.0.0.1:1"), "exclude each other"),
+    ]:
+        ports = ("--port", "0", "--http-port", "0", "--dir", str(tmp_path / "refused"))
+        refused = run_sheaf("serve", *ports, *arguments)
+        assert refused.returncode != 0 and reason in refused.stderr, refused.stderr
+        shutil.rmtree(tmp_path / "refused", ignore_errors=True)
+    with first.connect() as connection:
+        for words, reason in [
+            (("GROUP", "JOIN", 2, NAME, "00000000000000aa", "h", 1, 2), "version 2"),
+            (("GROUP", "JOIN", 1, NAME, "0000000000000000", "h", 1, 2), "no id of a member"),
+            (("GROUP", "REMOVE", "00000000000000aa"), "no member has this id"),
+            (("GROUP", "TRANSFER"), "no other voter"),
+        ]:
+            assert reason in error_of(connection.call(*words)), words
+    own = fields(first, "GROUP", "INFO")
+    for version, group, sender, receiver, reason in [
+        (9, own["id"], "00000000000000aa", own["leader"], "version 9"),
+        (1, "00" * 16, "00000000000000aa", own["leader"], "another group"),
+        (1, own["id"], "00000000000000aa", "00000000000000bb", "another member"),
+        (1, own["id"], own["leader"], own["leader"], "no id of another member"),
+    ]:
+        assert reason in error_of(call(first, "GROUP", "PEER", version, group, sender, receiver))
+    # The leader knows that it is no member; test_group_members.py speaks to a follower, which may not know.
+    assert error_of(call(first, "GROUP", "PEER", 1, own["id"], "00000000000000aa", own["leader"])).startswith("REMOVED")
+    assert accepts_writes(first) and has_role(first, "master")
+
+
+def test_a_vote_is_saved_only_when_it_changes(new_server):
+    servers = group_of(new_server)
+    leader = wait_leader(servers)
+    for server in servers:
+        wait_until("it to follow", lambda one=server: one is leader or is_following(one))
+    # a saved file replaces the one before
+    before = [(server.directory / "group.json").stat().st_ino for server in servers]
+    with leader.connect() as connection:
+        for number in range(50):
+            assert connection.call("SET", "k", number) == b"OK"
+    assert [(server.directory / "group.json").stat().st_ino for server in servers] == before
+
+
+@contextlib.contextmanager
+def small_volume(place: Path, size_bytes: int):
+    """A volume with a directory `data`, and a link to that: a server's own messages stay outside of the volume."""
+    place.mkdir()
+    with contextlib.closing(Volume(place, size_bytes)) as volume:
+        (volume.root / "data").mkdir()
+        (place / "data").symlink_to(volume.root / "data")
+        yield volume, place / "data"
+
+
+def fill_leaving(volume: Volume, left_bytes: int) -> None:
+    """Leaves about so much room; none at all: not one block."""
+    volume.fill_leaving(left_bytes or MIB)
+    if left_bytes == 0:
+        volume.fill()
+
+
+@pytest.mark.parametrize("left_bytes", [3 * MIB, 0])
+def test_a_follower_with_a_full_disk_lives_on_and_follows_again(new_server, tmp_path, left_bytes):
+    first = member(new_server, log_segment_bytes="1mb").start()
+    wait_leader([first])
+    with small_volume(tmp_path / "small", 100 * MIB) as (volume, directory):
+        full = member(new_server, first, directory=directory).start()
+        third = member(new_server, first).start()
+        wait_voters([first, full, third], 3)
+        wait_until("it to follow", lambda: is_following(full))
+        pid, starts = full.pid, full.log().count(RESTARTING)
+        fill_leaving(volume, left_bytes)
+        with first.connect() as connection:
+            for _ in range(200):
+                assert connection.call("SET", "k", "x" * 100_000) == b"OK"
+        full.wait_for_log("the disk has no room for the log")
+        wait_until("it to say that it does not follow", lambda: info(full)["master_link_status"] == "down")
+        assert full.is_running()
+        volume.release()
+        assert call(full, "WAITLSN", int(info(first)["master_repl_offset"]), 60_000) == 1
+        wait_until("it to follow again", lambda: is_following(full))
+        assert full.pid == pid and full.is_running()
+        assert full.log().count(RESTARTING) == starts, "it never lost what it had"
+
+
+def refuses(server: Server, *words) -> bool:
+    """Whether it answers with an error, or closes the connection."""
+    with contextlib.suppress(resp.Closed, ConnectionResetError):
+        return error_of(call(server, *words)) != ""
+    return True
+
+
+@pytest.mark.parametrize("left_bytes", [8 * MIB, 0])
+def test_a_leader_with_a_full_disk_hands_over_to_a_member_with_room(new_server, tmp_path, left_bytes):
+    with small_volume(tmp_path / "small", 200 * MIB) as (volume, directory):
+        full = member(new_server, directory=directory).start()
+        wait_leader([full])
+        with_room = [member(new_server, full).start() for _ in range(2)]
+        wait_voters([full, *with_room], 3)
+        assert call(full, "SET", "k", "v") == b"OK"
+        fill_leaving(volume, left_bytes)
+        with full.connect() as connection, contextlib.suppress(*UNREACHABLE):
+            # until the next segment of the log has no room, or another one leads
+            while not isinstance(connection.call("SET", "big", "x" * 1_000_000), resp.ErrorReply):
+                pass
+        new = wait_leader(with_room)
+        assert call(new, "GET", "k") == b"v"
+        assert call(new, "SET", "k", "w") == b"OK"
+        if left_bytes == 0:
+            full.wait_for_log("waits until its disk has room")
+            for words in (("GET", "k"), ("SET", "k", "x")):
+                assert refuses(full, *words), words
+        assert full.is_running()
+        volume.release()
+        wait_until("it to follow", lambda: is_following(full), 60)
+        wait_until("it to have it", lambda: call(full, "GET", "k") == b"w")
+
+
+@pytest.mark.parametrize("durability", ["strict", "commit"])
+def test_a_leader_shows_nothing_that_no_majority_has(new_server, durability):
+    servers = group_of(new_server, durability=durability)
+    leader = servers[0]
+    followers = others(servers, leader)
+    with contextlib.ExitStack() as stack:
+        writer, reader, watcher = (stack.enter_context(leader.connect()) for _ in range(3))
+        reader.call("CLIENT", "SETNAME", "reader")
+        for follower in followers:
+            stack.enter_context(follower.frozen())
+        writer.send(resp.encode("SET", "k", "v"))
+
+        def is_written() -> bool:
+            return b"cmd=set" in watcher.call("CLIENT", "LIST")
+
+        def is_read() -> bool:
+            lines = watcher.call("CLIENT", "LIST").splitlines()
+            return any(b"name=reader" in line and b"cmd=get" in line for line in lines)
+
+        # A leader that was deposed meanwhile has closed all connections: nothing was shown then, either.
+        with contextlib.suppress(*UNREACHABLE):
+            wait_until("the write to be executed", is_written)
+            reader.send(resp.encode("GET", "k"))
+            wait_until("the read to be executed", is_read)
+        leader.kill()
+        assert b"v" not in reader.read_to_end()
+
+
+def test_a_leader_whose_followers_take_no_log_refuses_writes_until_they_do(new_server, tmp_path):
+    leader = member(new_server, log_segment_bytes="1mb").start()
+    wait_leader([leader])
+    with contextlib.ExitStack() as stack:
+        volumes = [stack.enter_context(small_volume(tmp_path / name, 100 * MIB)) for name in ("one", "two")]
+        followers = [member(new_server, leader, directory=directory).start() for _, directory in volumes]
+        wait_voters([leader, *followers], 3)
+        for follower in followers:
+            wait_until("it to follow", lambda one=follower: is_following(one))
+        couch = stack.enter_context(Couch(leader.http_port))
+        assert couch.send("PUT", "/notes").status == 201
+        assert call(leader, "CONFIG", "SET", "ack-timeout", "1") == b"OK"
+        assert call(leader, "SET", "other", "v") == b"OK"
+        for volume, _ in volumes:
+            fill_leaving(volume, 0)
+        answers = []
+
+        def write() -> None:
+            """Until the first refusal: what the followers do not take waits."""
+            with leader.connect() as connection:
+                while not answers or answers[-1] == b"OK":
+                    answers.append(connection.call("SET", "k", "x" * 100_000))
+
+        writer = threading.Thread(target=write, daemon=True)
+        writer.start()
+        leader.wait_for_log("no majority of the members takes the log")
+        term, end = fields(leader, "GROUP", "INFO")["term"], info(leader)["master_repl_offset"]
+        taken = len(answers)
+        for _ in range(3):
+            assert error_of(call(leader, "SET", "k", "v")).startswith("CLUSTERDOWN The group commits nothing")
+        answer = couch.send("PUT", "/notes/a", {"text": "hello"})
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert couch.send("GET", "/_up").status == 503
+        assert call(leader, "GET", "other") == b"v", "what is committed is shown"
+        assert info(leader)["master_repl_offset"] == end, "the log does not grow"
+        assert all(server.is_running() for server in (leader, *followers)) and len(answers) == taken
+        for volume, _ in volumes:
+            volume.release()
+        wait_until("it to take writes again", lambda: call(leader, "SET", "k", "v") == b"OK")
+        wait_until("the write that has waited to be answered", lambda: len(answers) > taken)
+        assert answers[taken] == b"OK"
+        assert fields(leader, "GROUP", "INFO")["term"] == term, "nobody was elected"
+        assert call(leader, "DEL", "k") == 1

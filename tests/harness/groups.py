@@ -1,0 +1,86 @@
+"""Groups of servers that vote for their leader."""
+
+from collections.abc import Callable
+
+from harness import resp
+from harness.replicas import call
+from harness.server import Server, free_port
+from harness.waiting import wait_until
+
+NAME = "shop"
+UNREACHABLE = (OSError, resp.Closed, resp.NotAReply)
+
+
+def member(new_server: Callable[..., Server], join: Server | None = None, **options) -> Server:
+    """A server that founds a group, or joins through `join`; not started. It keeps its port."""
+    extra = (*membership(join), *options.pop("extra", ()))
+    return new_server(port=free_port(), extra=extra, **options)
+
+
+def membership(join: Server | None = None) -> tuple[str, ...]:
+    """The options of a founder, or of a server that joins."""
+    return ("--group", NAME, *(("--join", f"{join.host}:{join.port}") if join else ()))
+
+
+def group_of(new_server: Callable[..., Server], count: int = 3, **options) -> list[Server]:
+    """Started servers, all of them voters that know of each other. The first one leads at first."""
+    first = member(new_server, **options).start()
+    wait_leader([first])
+    others = [member(new_server, first, **options).start() for _ in range(count - 1)]
+    servers = [first, *others]
+    settle(servers, count)
+    return servers
+
+
+def fields(server: Server, *words) -> dict[str, object]:
+    """A reply of names and values."""
+    answer = call(server, *words)
+    return {name.decode(): value for name, value in zip(answer[::2], answer[1::2], strict=True)}
+
+
+def members(server: Server) -> list[dict[str, object]]:
+    """GROUP MEMBERS."""
+    rows = call(server, "GROUP", "MEMBERS")
+    return [{name.decode(): value for name, value in zip(row[::2], row[1::2], strict=True)} for row in rows]
+
+
+def accepts_writes(server: Server) -> bool:
+    """Whether it accepts a write now."""
+    try:
+        return call(server, "SET", "a:probe", "1") == b"OK"
+    except UNREACHABLE:
+        return False
+
+
+def wait_leader(servers: list[Server]) -> Server:
+    """The server that accepts writes."""
+    return wait_until("a leader", lambda: next((one for one in servers if accepts_writes(one)), None))
+
+
+def wait_voters(servers: list[Server], count: int) -> None:
+    """Waits until all of these servers count so many voters: a follower counts only what is committed."""
+
+    def has_them() -> bool:
+        try:
+            return all(fields(one, "GROUP", "INFO")["voters"] == count for one in servers)
+        except UNREACHABLE:
+            return False
+
+    wait_until(f"{count} voters", has_them)
+
+
+def settle(servers: list[Server], count: int) -> None:
+    """Waits until all know that they are so many voters. A change of members that only the leader, the first of these,
+    knows to be committed ends with it: the others might find no majority.
+    """
+    wait_voters(servers, count)
+    keys = call(servers[0], "DBSIZE")
+    for words, expected in ((("SET", "settled", "1"), keys + 1), (("DEL", "settled"), keys)):
+        assert not isinstance(call(servers[0], *words), resp.ErrorReply)
+        for server in servers:
+            wait_until("it to have it", lambda one=server, size=expected: call(one, "DBSIZE") == size)
+
+
+def others(servers: list[Server], leader: Server) -> list[Server]:
+    """The servers but one."""
+    return [one for one in servers if one is not leader]
