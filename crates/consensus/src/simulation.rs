@@ -21,6 +21,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
+use prng::sweep::{rounds, seed_or};
+
 use super::{member::Fault, *};
 
 /// The length of a run, in real microseconds.
@@ -962,22 +964,12 @@ impl World {
     }
 }
 
-/// 2,000 seeds, or SHEAF_SIM_SCALE times as many; from SHEAF_SIM_SEED on, which alone means this one seed.
-fn seeds() -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match (number("SHEAF_SIM_SEED"), number("SHEAF_SIM_SCALE")) {
-        (Some(seed), None) => seed..seed + 1,
-        (seed, scale) => {
-            let first = seed.unwrap_or(0);
-            first..first + 2_000 * scale.unwrap_or(1)
-        }
-    }
-}
-
 #[test]
 fn no_committed_batch_is_lost_and_no_read_is_stale() {
-    let mut total = Figures::default();
-    for seed in seeds() {
+    let (mut total, mut seeds) = (Figures::default(), 0);
+    let first_seed = seed_or(0);
+    for seed in rounds(2_000).map(|round| first_seed + round) {
+        seeds += 1;
         let outcome = std::panic::catch_unwind(|| World::new(seed, None).run());
         let (_, figures) =
             outcome.unwrap_or_else(|_| panic!("seed {seed}: SHEAF_SIM_SEED={seed} repeats it"));
@@ -992,15 +984,12 @@ fn no_committed_batch_is_lost_and_no_read_is_stale() {
         total.witness_elections += figures.witness_elections;
         total.forgotten += figures.forgotten;
     }
-    println!("{total:?}");
-    if seeds().count() > 100 {
-        assert!(total.ballots < total.acknowledged / 2, "ballots are saved when they change: {total:?}");
-        assert!(
-            total.cuts > 50 && total.transfers > 100 && total.changes > 100 && total.reads > 10_000,
-            "{total:?}"
-        );
-        assert!(total.witness_elections > 50 && total.forgotten > 10_000, "{total:?}");
-    }
+    println!("{seeds} seeds: {total:?}");
+    assert!(total.ballots < total.acknowledged / 2, "ballots are saved when they change: {total:?}");
+    // Of each seed at least a fortieth, or five: otherwise hardly anything was tested.
+    let rare = [total.cuts, total.transfers, total.changes, total.witness_elections];
+    assert!(rare.iter().all(|&count| count > seeds / 40), "{total:?}");
+    assert!(total.reads > 5 * seeds && total.forgotten > 5 * seeds, "{total:?}");
 }
 
 /// The number of runs after which a deliberate break is found.

@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod sweep;
+
 /// A pseudo-random generator (SplitMix64): one word of state, every seed is good, a few cycles a number.
 /// It passes the usual statistical batteries and repeats after 2^64 numbers.
 #[derive(Clone, Debug)]

@@ -24,6 +24,7 @@ const EXIT_USAGE: u8 = 2;
 const EXIT_NO_LEADER: u8 = 3;
 
 fn main() -> ExitCode {
+    end_at_a_panic();
     let task = match cli::parse(std::env::args()) {
         Ok(task) => task,
         Err(error) => {
@@ -62,4 +63,14 @@ fn main() -> ExitCode {
 /// Prints an error. If that fails, only the exit status reports it.
 fn tell(error: &dyn std::error::Error) {
     let _ = writeln!(std::io::stderr(), "sheaf: {error}");
+}
+
+/// A panic is a bug: memory may be ahead of the log, so the process ends and recovers from the log. The release
+/// profile aborts by itself. The binary that tests start shares a build with the tests, which must unwind.
+fn end_at_a_panic() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        std::process::abort();
+    }));
 }

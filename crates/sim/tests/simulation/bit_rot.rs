@@ -7,7 +7,7 @@ use env::{Prng, SimDisk};
 use lsn::Lsn;
 use recovery::recover::RecoverError;
 use sim::{
-    Command, Content, Recovered, WorkloadOptions, World, WorldOptions, content_of, recover, scale, seed_or,
+    Command, Content, Recovered, WorkloadOptions, World, WorldOptions, content_of, recover, rounds, seed_or,
 };
 use storage::Error;
 
@@ -139,7 +139,7 @@ fn rot(closes: bool) {
     let sound = sound(seed_or(600), closes, 10);
     let mut prng = Prng::new(sound.options.seed);
     let mut fates = [0; 3];
-    for number in 0..DAMAGES * scale() {
+    for number in rounds(DAMAGES) {
         let (path, from, bytes, fate) = sound.place(&mut prng);
         let disk = sound.world.disk.clone_state();
         let mut bits = std::collections::BTreeSet::new();

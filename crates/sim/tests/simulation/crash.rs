@@ -1,13 +1,15 @@
 //! A power cut at every I/O boundary of a workload, including the first start.
 
 use env::sim::FaultPlan;
-use sim::{WorldOptions, scale, seed_or};
+use sim::{WorldOptions, rounds, scale, seed_or};
 use storage::Durability;
 
 use crate::states::{live, seeded, with_durability};
 
 /// The number of steps: about 600 commands, and one or two new segments.
 const STEPS: usize = 450;
+/// The number of workloads: each meets a power cut at each of its I/Os.
+const WORKLOADS: u64 = 2;
 /// The number of random mixtures of surviving data per boundary.
 const MIXTURES: u64 = 14;
 
@@ -24,13 +26,13 @@ pub(crate) fn sweep(options: WorldOptions, steps: usize, mixtures: u64) -> Resul
 
 #[test]
 fn power_cut_at_every_io_loses_nothing_acknowledged() {
-    let mut states = 0;
-    let mut round = 0;
-    while states < 10_000 * scale() {
+    let (mut states, mut workloads) = (0, 0);
+    for round in rounds(WORKLOADS) {
         states += sweep(seeded(seed_or(1) + round), STEPS, MIXTURES).unwrap_or_else(|lost| panic!("{lost}"));
-        round += 1;
+        workloads += 1;
     }
-    println!("{states} crash states in {round} workloads");
+    println!("{states} crash states in {workloads} workloads");
+    assert!(states >= 3_000 * workloads, "too few to mean anything");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use env::{Access, Disk, Prng, SimDisk};
 use lsn::Lsn;
-use sim::{Command, Content, Recovered, WorkloadOptions, WorldOptions, content_of, recover, scale, seed_or};
+use sim::{Command, Content, Recovered, WorkloadOptions, WorldOptions, content_of, recover, rounds, seed_or};
 use storage::{Durability, snapshot};
 
 use crate::states::{Ended, end, new_disk, oracle_for, start, with_durability};
@@ -112,11 +112,14 @@ fn segment_start(path: &Path) -> Option<Lsn> {
 fn no_flipped_bit_makes_a_wrong_value() {
     // (refused, cut, harmless) by kind.
     let mut fates = BTreeMap::<&str, [u64; 3]>::new();
-    let (mut lives, mut seed) = (0, seed_or(820));
-    while lives < LIVES * scale() {
-        seed += 1;
-        let Some(sound) = sound(seed, lives % 2 == 0, 6) else { continue };
-        lives += 1;
+    let mut seed = seed_or(820);
+    for life in rounds(LIVES) {
+        let sound = loop {
+            seed += 1;
+            if let Some(sound) = sound(seed, life % 2 == 0, 6) {
+                break sound;
+            }
+        };
         let mut prng = Prng::new(seed);
         for number in 0..FLIPS_PER_LIFE {
             let (kind, path, offset, mask) = sound.place(&mut prng);

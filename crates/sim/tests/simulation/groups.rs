@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use sim::{GroupFault, GroupFigures, GroupOptions, GroupWorld, scale, seed_or};
+use sim::{GroupFault, GroupFigures, GroupOptions, GroupWorld, rounds, seed_or};
 
 /// The length of a run in simulated milliseconds.
 const RUN_MS: u64 = 5_000;
@@ -20,9 +20,10 @@ fn run(seed: u64, fault: Option<GroupFault>) -> Result<GroupFigures, String> {
 
 #[test]
 fn no_acknowledged_write_of_a_group_is_lost_and_no_read_is_stale() {
-    let (first_seed, seeds) = (seed_or(200_000), 2_000 * scale());
-    let mut total = GroupFigures::default();
-    for seed in first_seed..first_seed + seeds {
+    let first_seed = seed_or(200_000);
+    let (mut total, mut seeds) = (GroupFigures::default(), 0);
+    for seed in rounds(2_000).map(|round| first_seed + round) {
+        seeds += 1;
         let figures = run(seed, None).unwrap_or_else(|broken| panic!("SHEAF_SIM_SEED={seed}: {broken}"));
         total.add(&figures);
     }

@@ -1,0 +1,108 @@
+"""What the output of a step says: how many tests passed, which failed, how to repeat one, which took longest.
+
+Formats: cargo (libtest with times), pytest (with its list of durations), Node (TAP), unittest.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+BINARY = re.compile(r"^ +Running (?:unittests )?(\S+) \(\S*/deps/(.+)-[0-9a-f]+\)")
+CARGO_TEST = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (ok|FAILED)(?: <([0-9.]+)s>)?")
+PASSED = (
+    re.compile(r"^test result: (?:ok|FAILED)\. (\d+) passed"),
+    re.compile(r"^=*\s*(?:\d+ failed, )?(\d+) passed.* in [0-9.]+s"),
+    re.compile(r"^# pass (\d+)$"),
+    re.compile(r"^Ran (\d+) tests? in"),
+)
+SKIPPED = re.compile(r"^=*\s*\d+ passed.*?(\d+) skipped.* in [0-9.]+s")
+PYTEST_TIME = re.compile(r"^([0-9.]+)s (?:call|setup|teardown) +(\S+)")
+PYTEST_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)")
+NODE_FAILED = re.compile(r"^ *not ok \d+ - (.+)$")
+SEED = re.compile(r"(SHEAF_\w*SEED=\d+|seed[ =:]+\d+)")
+PROGRESS = re.compile(r"^(begins|ends) (.+)$")
+
+
+@dataclass
+class Output:
+    """What a step has printed."""
+
+    passed: int = 0
+    skipped: str = ""
+    failed: list[tuple[str, str]] = None  # (test, command that repeats it alone)
+    times: list[tuple[float, str]] = None  # (seconds, test)
+    unfinished: list[str] = None
+    seeds: list[str] = None
+
+
+def read(log: Path) -> Output:
+    """Reads the output of a step, of any of the formats."""
+    output = Output(failed=[], times=[], unfinished=[], seeds=[])
+    package = source = ""
+    for line in log.read_text(errors="replace").splitlines():
+        if match := BINARY.match(line):
+            source, package = match.groups()
+        elif match := CARGO_TEST.match(line):
+            name, outcome, seconds = match.groups()
+            if seconds:
+                output.times.append((float(seconds), f"{package} {name}"))
+            if outcome == "FAILED":
+                target = "--lib" if source == "src/lib.rs" else f"--test {package}"
+                owner = package if source == "src/lib.rs" else owner_of(package)
+                output.failed.append((f"{package} {name}", f"cargo test -p {owner} {target} {name}"))
+        elif match := PYTEST_FAILED.match(line):
+            repeat = f"target/test-venv/bin/pytest -c tests/pytest.ini '{match[1]}'"
+            output.failed.append((match[1], repeat))
+        elif (match := NODE_FAILED.match(line)) and not match[1].endswith(".js"):
+            repeat = f"node --test --test-name-pattern '{match[1]}' tests/clients/node"
+            output.failed.append((match[1], f"NODE_PATH=target/node-clients/node_modules {repeat}"))
+        elif match := PYTEST_TIME.match(line):
+            output.times.append((float(match[1]), match[2]))
+        elif line.startswith("skipped: "):
+            output.skipped = line
+        if match := SKIPPED.match(line):
+            output.skipped = f"{match[1]} skipped"
+        for form in PASSED:
+            if match := form.match(line):
+                output.passed += int(match[1])
+        output.seeds += [seed for seed in SEED.findall(line) if seed not in output.seeds]
+    output.unfinished = unfinished_of_pytest(log) or unfinished_of_cargo(log)
+    return output
+
+
+def owner_of(test: str) -> str:
+    """The package of an integration test, by the place of its file."""
+    for manifest in Path("crates").glob(f"*/tests/{test}*"):
+        return manifest.parts[1]
+    return test
+
+
+def progress_file(log: Path) -> Path:
+    """Where pytest writes which tests begin and end (tests/conftest.py)."""
+    return log.with_suffix(".progress")
+
+
+def unfinished_of_pytest(log: Path) -> list[str]:
+    """The tests that began and have not ended."""
+    running: dict[str, None] = {}
+    file = progress_file(log)
+    for line in file.read_text().splitlines() if file.exists() else []:
+        if match := PROGRESS.match(line):
+            if match[1] == "begins":
+                running[match[2]] = None
+            else:
+                running.pop(match[2], None)
+    return list(running)
+
+
+def unfinished_of_cargo(log: Path) -> list[str]:
+    """The tests that cargo's harness has reported as running for over a minute, without an end since."""
+    running: dict[str, None] = {}
+    for line in log.read_text(errors="replace").splitlines():
+        if match := re.match(r"^test (\S+) has been running for over", line):
+            running[match[1]] = None
+        elif match := CARGO_TEST.match(line):
+            running.pop(match[1], None)
+        elif match := re.match(r"^test (\S+) \.\.\. *$", line):
+            running[match[1]] = None
+    return list(running)

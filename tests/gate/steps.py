@@ -1,0 +1,170 @@
+"""Runs steps in lanes that run at the same time. Invariants:
+
+- a step ends: at its limit, at the limit of the whole run, or when another step fails;
+- whatever a step has started ends with it;
+- the last lines of a failed run name the step, the test, its seed and the command that repeats it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import outputs, processes
+
+# Lines of a failed step that are printed.
+TAIL_LINES = 60
+SLOWEST_TESTS = 10
+
+
+@dataclass
+class Step:
+    """A command of bash, and the seconds that it may take: three times what it takes on two quiet cores."""
+
+    name: str
+    limit_s: int
+    command: str
+    env: dict[str, str] = field(default_factory=dict)
+
+
+class Failed(Exception):
+    """A step has failed, and the run ends."""
+
+
+class Run:
+    """One run of the gate."""
+
+    def __init__(self, logs: Path, env: dict[str, str], limit_s: int) -> None:
+        self.logs, self.env, self.limit_s = logs, env, limit_s
+        self.started = time.monotonic()
+        self.passed = 0
+        self.times: list[tuple[float, str]] = []
+        self.ending = threading.Event()
+        self.failures: list[tuple[Step, str, Path]] = []
+        self.lock = threading.Lock()
+        logs.mkdir(parents=True, exist_ok=True)
+        processes.adopt_orphans()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self.interrupted)
+
+    def interrupted(self, number: int, _frame) -> None:
+        print(f"\nended by {signal.Signals(number).name}", flush=True)
+        self.ending.set()
+
+    def elapsed_s(self) -> int:
+        return int(time.monotonic() - self.started)
+
+    def say(self, text: str) -> None:
+        with self.lock:
+            print(text, flush=True)
+
+    def lanes(self, *lanes: list[Step]) -> None:
+        """Runs the lanes at the same time, each in order. Returns when all have ended; raises if one has
+        failed.
+        """
+        threads = [threading.Thread(target=self.lane, args=(lane,)) for lane in lanes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.5)
+        if self.failures or self.ending.is_set():
+            raise Failed
+
+    def lane(self, steps: list[Step]) -> None:
+        for step in steps:
+            if self.ending.is_set():
+                return
+            self.step(step)
+
+    def step(self, step: Step) -> None:
+        log = self.logs / f"{step.name.replace(' ', '-')}.log"
+        progress = outputs.progress_file(log)
+        progress.unlink(missing_ok=True)
+        mark = f"{os.getpid()}-{step.name}"
+        env = self.env | step.env | {processes.MARK: mark, "SHEAF_TEST_PROGRESS": str(progress)}
+        begun = time.monotonic()
+        self.say(f"{self.elapsed_s():5} s  {step.name} begins")
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                ["bash", "-euo", "pipefail", "-c", step.command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=env,
+                start_new_session=True,
+            )
+        processes.OWN_CHILDREN.add(process.pid)
+        why = ""
+        while process.poll() is None:
+            if self.ending.wait(0.2):
+                why = "ended, because another step has failed or the run was interrupted"
+            elif time.monotonic() - begun > step.limit_s:
+                why = f"not done after its limit of {step.limit_s} s"
+            elif self.elapsed_s() > self.limit_s:
+                why = f"the run is at its limit of {self.limit_s} s"
+            if why:
+                break
+        # A hanging test is asked for its stack before it is ended: Python prints all of them.
+        left = processes.end(mark)
+        process.wait()
+        processes.OWN_CHILDREN.discard(process.pid)
+        self.ended(step, log, why or ("" if process.returncode == 0 else f"status {process.returncode}"), left, begun)
+
+    def ended(self, step: Step, log: Path, why: str, left: list[str], begun: float) -> None:
+        output = outputs.read(log)
+        took_s = int(time.monotonic() - begun)
+        with self.lock:
+            self.passed += output.passed
+            self.times += output.times
+        if not why:
+            rest = f"  {output.skipped}" if output.skipped else ""
+            self.say(f"{self.elapsed_s():5} s  {step.name:28} ok {output.passed:5} tests {took_s:5} s{rest}")
+            return
+        if self.ending.is_set():
+            self.say(f"{self.elapsed_s():5} s  {step.name:28} ended after {took_s} s")
+            return
+        self.ending.set()
+        with self.lock:
+            self.failures.append((step, why, log))
+            print(f"{self.elapsed_s():5} s  {step.name:28} FAILED after {took_s} s: {why}", flush=True)
+            if left and why.startswith(("not done", "the run")):
+                print("processes that were still running (number, parent, state, age, command):")
+                print("\n".join(left[:40]))
+
+    def report(self) -> int:
+        """Prints the end of the run. Returns the exit status."""
+        for step, why, log in self.failures:
+            lines = log.read_text(errors="replace").splitlines()
+            print(f"\nthe last lines of {log}:")
+            print("\n".join(lines[-TAIL_LINES:]))
+            output = outputs.read(log)
+            print(f"\n{step.name}: {why}")
+            if why.startswith(("not done", "the run")):
+                for test in output.unfinished[:SLOWEST_TESTS]:
+                    print(f"  had begun and not ended: {test}")
+            for test, repeat in output.failed[:SLOWEST_TESTS]:
+                print(f"  failed: {test}\n    alone: {repeat}")
+            if output.failed and output.seeds:
+                print(f"  seeds: {', '.join(output.seeds[-3:])}")
+            print(f"  whole output: {log}")
+        if self.times:
+            print("the slowest tests:")
+            for seconds, test in sorted(self.times, reverse=True)[:SLOWEST_TESTS]:
+                print(f"  {seconds:7.1f} s  {test}")
+        failed = sum(max(1, len(outputs.read(log).failed)) for _, _, log in self.failures)
+        print(f"all steps in {self.elapsed_s()} s")
+        print(f"{self.passed} passed, {failed} failed", flush=True)
+        return 1 if self.failures or self.ending.is_set() else 0
+
+
+def warn_if_small(directory: Path, gib_min: int) -> None:
+    """Says so if the disk has little room left."""
+    stat = os.statvfs(directory)
+    free_gib = stat.f_bavail * stat.f_frsize >> 30
+    if free_gib < gib_min:
+        print(f"warning: only {free_gib} GiB of disk are free, {gib_min} are better", file=sys.stderr)
