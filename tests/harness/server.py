@@ -1,7 +1,7 @@
 """Server processes under test.
 
 SHEAF_TEST_SERVER=redis runs Debian's redis-server instead of Sheaf, to prove that a test's expectations agree
-with Redis. SHEAF_BINARY names another binary than target/release/sheaf.
+with Redis. SHEAF_BINARY names another binary than target/debug/sheaf.
 
 Invariants: a port is free when it is chosen, and a server that answers on it is ours (its process id is
 checked); every server ends with the test, and with the test run itself, however that ends.
@@ -34,7 +34,7 @@ LIBC = ctypes.CDLL(None)
 
 def sheaf_binary() -> str:
     """The binary under test."""
-    binary = os.environ.get("SHEAF_BINARY", str(ROOT / "target/release/sheaf"))
+    binary = os.environ.get("SHEAF_BINARY", str(ROOT / "target/debug/sheaf"))
     assert shutil.which(binary), f"{binary} not found: cargo build --release, or set SHEAF_BINARY"
     return binary
 

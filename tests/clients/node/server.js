@@ -1,7 +1,7 @@
 'use strict';
 /*
  * One server process per test. SHEAF_TEST_SERVER=redis runs redis-server instead of Sheaf, SHEAF_BINARY names
- * another binary than target/release/sheaf. The server's log is printed when the test fails.
+ * another binary than target/debug/sheaf. The server's log is printed when the test fails.
  */
 
 const { spawn } = require('node:child_process');
@@ -15,7 +15,7 @@ const { setTimeout: pause } = require('node:timers/promises');
 
 const ROOT = path.resolve(__dirname, '../../..');
 const UNDER_TEST = process.env.SHEAF_TEST_SERVER ?? 'sheaf';
-const BINARY = process.env.SHEAF_BINARY ?? path.join(ROOT, 'target/release/sheaf');
+const BINARY = process.env.SHEAF_BINARY ?? path.join(ROOT, 'target/debug/sheaf');
 const PATIENCE_MS = 60_000;
 const POLL_MS = 5;
 /* A free port may be taken by another test before the server listens on it. */
