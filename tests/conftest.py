@@ -1,6 +1,5 @@
 """Fixtures of all suites: servers, and their logs in the report of a failed test."""
 
-import os
 import random
 import resource
 
@@ -11,6 +10,8 @@ from redis.retry import Retry
 
 from harness.server import UNDER_TEST, Options, Server
 
+# Names of tests that hang, for `./test`.
+pytest_plugins = ["gate.progress"]
 LOG_TAIL_CHARS = 8000
 
 
@@ -57,22 +58,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("sheaf_only"):
             item.add_marker(skip)
-
-
-def note_progress(line: str) -> None:
-    """Tells `./test` which tests are running, so that it can name those that hang."""
-    file = os.environ.get("SHEAF_TEST_PROGRESS")
-    if file and "PYTEST_XDIST_WORKER" not in os.environ:
-        with open(file, "a") as progress:
-            progress.write(line + "\n")
-
-
-def pytest_runtest_logstart(nodeid: str) -> None:
-    note_progress(f"begins {nodeid}")
-
-
-def pytest_runtest_logfinish(nodeid: str) -> None:
-    note_progress(f"ends {nodeid}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -51,7 +51,7 @@ def read(log: Path) -> Output:
                 owner = package if source == "src/lib.rs" else owner_of(package)
                 output.failed.append((f"{package} {name}", f"cargo test -p {owner} {target} {name}"))
         elif match := PYTEST_FAILED.match(line):
-            repeat = f"target/test-venv/bin/pytest -c tests/pytest.ini '{match[1]}'"
+            repeat = f"target/test-venv/bin/pytest -c tests/pytest.ini 'tests/{match[1]}'"
             output.failed.append((match[1], repeat))
         elif (match := NODE_FAILED.match(line)) and not match[1].endswith(".js"):
             repeat = f"node --test --test-name-pattern '{match[1]}' tests/clients/node"
@@ -66,7 +66,7 @@ def read(log: Path) -> Output:
             if match := form.match(line):
                 output.passed += int(match[1])
         output.seeds += [seed for seed in SEED.findall(line) if seed not in output.seeds]
-    output.unfinished = unfinished_of_pytest(log) or unfinished_of_cargo(log)
+    output.unfinished = unfinished_by_progress(log) or unfinished_of_cargo(log)
     return output
 
 
@@ -78,11 +78,11 @@ def owner_of(test: str) -> str:
 
 
 def progress_file(log: Path) -> Path:
-    """Where pytest writes which tests begin and end (tests/conftest.py)."""
+    """Where pytest and Node write which tests begin and end (progress.py, progress.mjs)."""
     return log.with_suffix(".progress")
 
 
-def unfinished_of_pytest(log: Path) -> list[str]:
+def unfinished_by_progress(log: Path) -> list[str]:
     """The tests that began and have not ended."""
     running: dict[str, None] = {}
     file = progress_file(log)

@@ -19,6 +19,7 @@ from . import outputs, processes
 # Lines of a failed step that are printed.
 TAIL_LINES = 60
 SLOWEST_TESTS = 10
+PROGRESS_OF_NODE = Path(__file__).with_name("progress.mjs")
 
 
 @dataclass
@@ -29,6 +30,17 @@ class Step:
     limit_s: int
     command: str
     env: dict[str, str] = field(default_factory=dict)
+
+
+def node_tests(directory: str, timeout_ms: int) -> str:
+    """The command that runs all Node tests of a directory. A file that is not done in time is ended, also one
+    with open sockets.
+    """
+    reporters = f"--test-reporter=tap --test-reporter-destination=stdout --test-reporter={PROGRESS_OF_NODE}"
+    return (
+        f"node --test --test-force-exit --test-timeout={timeout_ms} {reporters} --test-reporter-destination=stderr"
+        f" {directory}"
+    )
 
 
 class Failed(Exception):
@@ -144,9 +156,8 @@ class Run:
             print("\n".join(lines[-TAIL_LINES:]))
             output = outputs.read(log)
             print(f"\n{step.name}: {why}")
-            if why.startswith(("not done", "the run")):
-                for test in output.unfinished[:SLOWEST_TESTS]:
-                    print(f"  had begun and not ended: {test}")
+            for test in output.unfinished[:SLOWEST_TESTS]:
+                print(f"  had begun and not ended: {test}")
             for test, repeat in output.failed[:SLOWEST_TESTS]:
                 print(f"  failed: {test}\n    alone: {repeat}")
             if output.failed and output.seeds:
