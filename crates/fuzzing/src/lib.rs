@@ -69,7 +69,7 @@ impl Outcome {
     }
 }
 
-/// A target: panics if the decoder does not what it promises.
+/// A target: panics if the decoder breaks its promise.
 pub type Target = fn(&[u8]) -> Outcome;
 
 /// A valid input, or one that is refused, and its name.
