@@ -1,8 +1,5 @@
-//! Arbitrary bytes to `cmsgpack.unpack`: no panic, and the unpacked values can be packed and unpacked again.
-
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use scripting::decoders;
-
-fuzz_target!(|bytes: &[u8]| decoders::msgpack(bytes));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    fuzzing::script_msgpack(input);
+});

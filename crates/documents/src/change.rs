@@ -448,26 +448,27 @@ impl EditAttachment {
     }
 }
 
-/// For the fuzz target: decodes arbitrary bytes, and encodes the result again.
+/// For the fuzz target: decodes arbitrary bytes, and encodes the result again. Returns whether they decode.
 ///
 /// # Panics
 /// If the encoding differs from the input.
 #[doc(hidden)]
-pub fn check_round_trip(bytes: &[u8]) {
+pub fn check_round_trip(bytes: &[u8]) -> bool {
     let again = match Change::decode(bytes) {
-        Err(ChangeError) => return,
+        Err(ChangeError) => return false,
         Ok(Change::Create { name }) => encode_create(name),
         Ok(Change::Delete { db }) => encode_delete(db),
         Ok(Change::Update { db, since_seq, operations }) => {
             let mut encoder = UpdateEncoder::new(db, since_seq);
             for operation in operations {
-                let Ok(operation) = operation else { return };
+                let Ok(operation) = operation else { return false };
                 encoder.push(&operation);
             }
             encoder.finish()
         }
     };
     assert_eq!(again, bytes, "a second encoding");
+    true
 }
 
 #[cfg(test)]

@@ -175,20 +175,20 @@ fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
     table.set("new", function(lua, "new", move |_, ()| Ok(copy.clone()))?)
 }
 
-/// For fuzzing: decodes bytes, and encodes the resulting value.
+/// For fuzzing: decodes bytes, and encodes the resulting value. Returns whether they decode.
 ///
 /// # Panics
 ///
 /// If the encoded value does not decode.
-pub fn check(bytes: &[u8]) {
+pub fn check(bytes: &[u8]) -> bool {
     let lua = Lua::new();
     let (options, meter) = (Options::default(), Meter::default());
-    if let Ok(value) = decode::decode(&lua, bytes, &options, &meter) {
-        let mut out = Vec::new();
-        if encode::encode(&value, &options, 1 << 20, &meter, &mut out).is_ok() {
-            decode::decode(&lua, &out, &options, &meter).expect("what was encoded decodes");
-        }
+    let Ok(value) = decode::decode(&lua, bytes, &options, &meter) else { return false };
+    let mut out = Vec::new();
+    if encode::encode(&value, &options, 1 << 20, &meter, &mut out).is_ok() {
+        decode::decode(&lua, &out, &options, &meter).expect("what was encoded decodes");
     }
+    true
 }
 
 #[cfg(test)]

@@ -78,22 +78,22 @@ fn some(lua: &Lua, bytes: &LuaString, limit: i64, offset: i64, meter: &Meter) ->
     Ok(values)
 }
 
-/// For fuzzing: unpacks bytes, and packs the resulting values.
+/// For fuzzing: unpacks bytes, and packs the resulting values. Returns whether they unpack.
 ///
 /// # Panics
 ///
 /// If the values cannot be packed, or not unpacked again.
-pub fn check(bytes: &[u8]) {
+pub fn check(bytes: &[u8]) -> bool {
     let (lua, meter) = (Lua::new(), Meter::default());
-    if let Ok((values, _)) = unpack::unpack(&lua, bytes, 0, usize::MAX, &meter) {
-        let (mut out, mut steps) = (Vec::new(), Steps::new(&meter));
-        for value in &values {
-            pack::pack(value, 0, 1 << 20, &mut steps, &mut out).expect("what was unpacked can be packed");
-        }
-        let again = unpack::unpack(&lua, &out, 0, usize::MAX, &meter);
-        let again = again.expect("what was packed can be unpacked");
-        assert_eq!(again.0.len(), values.len());
+    let Ok((values, _)) = unpack::unpack(&lua, bytes, 0, usize::MAX, &meter) else { return false };
+    let (mut out, mut steps) = (Vec::new(), Steps::new(&meter));
+    for value in &values {
+        pack::pack(value, 0, 1 << 20, &mut steps, &mut out).expect("what was unpacked can be packed");
     }
+    let again = unpack::unpack(&lua, &out, 0, usize::MAX, &meter);
+    let again = again.expect("what was packed can be unpacked");
+    assert_eq!(again.0.len(), values.len());
+    true
 }
 
 #[cfg(test)]

@@ -307,14 +307,14 @@ fn size(format: &[u8]) -> Result<usize> {
     Ok(at)
 }
 
-/// For fuzzing: unpacks bytes with a format, and packs the values with it again.
-pub fn check(format: &[u8], bytes: &[u8]) {
+/// For fuzzing: unpacks bytes with a format, and packs the values with it again. Returns whether they unpack.
+pub fn check(format: &[u8], bytes: &[u8]) -> bool {
     let lua = Lua::new();
     let _ = size(format);
-    if let Ok(values) = unpack(&lua, format, bytes, 1) {
-        let values: Vec<Value> = values.into_iter().collect();
-        let _ = pack(&lua, format, &values, 1 << 20);
-    }
+    let Ok(values) = unpack(&lua, format, bytes, 1) else { return false };
+    let values: Vec<Value> = values.into_iter().collect();
+    let _ = pack(&lua, format, &values, 1 << 20);
+    true
 }
 
 #[cfg(test)]

@@ -57,13 +57,14 @@ fn collect(batch: &RequestBatch, buffer: &[u8], consumed: usize, outcome: &mut O
 }
 
 /// Parses `bytes` in one piece, divided at `cut` (modulo the number of possible positions), and in batches of
-/// one command.
+/// one command. Returns the result, which is the same for all three.
 ///
 /// # Panics
 /// If the three results differ, or the parser otherwise violates its contract.
-pub fn check_cut(bytes: &[u8], cut: usize, limits: &Limits) {
+pub fn check_cut(bytes: &[u8], cut: usize, limits: &Limits) -> Outcome {
     let whole = parse_in_reads(bytes, &[], limits, usize::MAX);
     let cut = cut % (bytes.len() + 1);
     assert_eq!(whole, parse_in_reads(bytes, &[cut], limits, usize::MAX), "cut at {cut}");
     assert_eq!(whole, parse_in_reads(bytes, &[], limits, 1), "one command at a time");
+    whole
 }

@@ -1,0 +1,146 @@
+//! What the fuzz targets check: one function for each decoder of bytes that come from disk, network or users.
+//!
+//! ```text
+//! fuzz/fuzz_targets/NAME.rs (libFuzzer, nightly) --.
+//!                                                  |--> fuzzing::NAME(input) --> decoder, assertions
+//! tests/corpus (part of cargo test) ---------------'
+//!    '-- corpus/NAME/*, the seeds of today's encoders, and their mutations
+//! ```
+//!
+//! What it is: functions that panic if a decoder breaks its promise, and the valid inputs from which fuzzing
+//! starts. Only for tests.
+//! What it is not: a fuzzer. It chooses no inputs.
+//!
+//! Invariants
+//! - A function depends on its input alone, so one input repeats a failure.
+//! - [`Outcome::Accepted`] means that the input went through the decoder's checks: a target all of whose
+//!   inputs are refused shows nothing.
+//!
+//! `cargo run -p fuzzing --example corpus` writes the seeds into `corpus/`. A format may change: what an
+//! earlier version wrote stays there, as it is still read. A file `refused-*` is an input that is refused.
+
+#![forbid(unsafe_code)]
+
+mod document_change;
+mod document_json;
+mod effects;
+mod group_message;
+mod log_records;
+mod rdb_file;
+mod rdb_values;
+mod replication;
+mod resp_request;
+mod restore;
+mod revision_merge;
+mod script;
+mod selector;
+mod snapshot;
+mod stream_block;
+mod tree_node;
+
+pub use self::document_change::document_change;
+pub use self::document_json::document_json;
+pub use self::effects::effects;
+pub use self::group_message::group_message;
+pub use self::log_records::log_records;
+pub use self::rdb_file::rdb_file;
+pub use self::replication::replication;
+pub use self::resp_request::resp_request;
+pub use self::restore::restore;
+pub use self::revision_merge::revision_merge;
+pub use self::script::{script_json, script_msgpack, script_struct};
+pub use self::selector::selector;
+pub use self::snapshot::snapshot;
+pub use self::stream_block::stream_block;
+pub use self::tree_node::tree_node;
+
+/// What the decoder of a target made of an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was valid.
+    Accepted,
+    /// It was not.
+    Refused,
+}
+
+impl Outcome {
+    fn accepted_if(accepted: bool) -> Outcome {
+        if accepted { Outcome::Accepted } else { Outcome::Refused }
+    }
+}
+
+/// A target: panics if the decoder breaks its promise.
+pub type Target = fn(&[u8]) -> Outcome;
+
+/// A valid input, or one that is refused, and its name.
+pub type Seed = (&'static str, Vec<u8>);
+
+/// Calls a macro with the names of all targets.
+#[macro_export]
+macro_rules! with_targets {
+    ($call:ident) => {
+        $call! {
+            document_change,
+            document_json,
+            effects,
+            group_message,
+            log_records,
+            rdb_file,
+            replication,
+            resp_request,
+            restore,
+            revision_merge,
+            script_json,
+            script_msgpack,
+            script_struct,
+            selector,
+            snapshot,
+            stream_block,
+            tree_node,
+        }
+    };
+}
+
+macro_rules! table {
+    ($($name:ident,)+) => {
+        /// All targets with their names.
+        pub const TARGETS: &[(&str, Target)] = &[$((stringify!($name), $name)),+];
+    };
+}
+with_targets!(table);
+
+/// The inputs that today's encoders make for a target; the names of those that are refused begin with
+/// `refused-`.
+///
+/// # Panics
+/// If there is no such target.
+pub fn seeds(target: &str) -> Vec<Seed> {
+    match target {
+        "document_change" => document_change::seeds(),
+        "document_json" => document_json::seeds(),
+        "effects" => effects::seeds(),
+        "group_message" => group_message::seeds(),
+        "log_records" => log_records::seeds(),
+        "rdb_file" => rdb_file::seeds(),
+        "replication" => self::replication::seeds(),
+        "resp_request" => resp_request::seeds(),
+        "restore" => restore::seeds(),
+        "revision_merge" => revision_merge::seeds(),
+        "script_json" => script::json_seeds(),
+        "script_msgpack" => script::msgpack_seeds(),
+        "script_struct" => script::struct_seeds(),
+        "selector" => selector::seeds(),
+        "snapshot" => snapshot::seeds(),
+        "stream_block" => stream_block::seeds(),
+        "tree_node" => tree_node::seeds(),
+        _ => panic!("{target} is no target"),
+    }
+}
+
+/// The content of a file of a simulated disk.
+fn content(disk: &env::SimDisk, path: &std::path::Path) -> Vec<u8> {
+    let file = env::Disk::open(disk, path, env::Access::Read).expect("it exists");
+    let mut bytes = vec![0; file.len().expect("the disk works") as usize];
+    file.read_exact_at(&mut bytes, 0).expect("the disk works");
+    bytes
+}
