@@ -162,7 +162,7 @@ class SlowReaders(threading.Thread):
 
 
 @pytest.mark.sheaf_only
-@pytest.mark.timeout(0)
+@pytest.mark.soak
 def test_two_hundred_slow_readers_are_cut_and_all_others_get_everything(server, pytestconfig):
     stop = threading.Event()
     with server.connect() as control:
@@ -192,7 +192,7 @@ def test_two_hundred_slow_readers_are_cut_and_all_others_get_everything(server, 
 
 
 @pytest.mark.sheaf_only
-@pytest.mark.timeout(0)
+@pytest.mark.soak
 def test_others_hardly_notice_slow_readers(server, pytestconfig):
     """A measurement for soaks: the bench's program publishes and subscribes, without slow readers and beside
     them.

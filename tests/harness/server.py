@@ -260,10 +260,13 @@ class Server:
         return self.process.wait(PATIENCE_S)
 
     def kill(self) -> None:
-        """kill -9; returns when the process is gone."""
+        """kill -9; returns when the process is gone. Whatever runs the server, like strace, is killed with it.
+
+        Limited, because pytest-timeout has no timer left when a fixture ends after a timeout.
+        """
         if self.is_running():
-            self.process.kill()
-        self.process.wait()
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE_S)
 
     def stop(self) -> int:
         """SIGTERM and the exit status."""
