@@ -167,11 +167,12 @@ def wait_until_it_runs(server: Server, key: str) -> None:
 
 
 def begin(server: Server, dial, kind: str, number: int = 0) -> Script:
-    """A running script that holds its key, if it uses one."""
+    """A running script that holds its key, if it declares one."""
     script = Script(dial(server), kind, number)
     script.prepare()
     script.begin()
-    if kind != "no keys":
+    # A script that finds its undeclared key locked, if only by our look, waits for all slots.
+    if kind not in ("no keys", "undeclared"):
         wait_until_it_runs(server, script.key)
     else:
         wait_until("the script was read", lambda: b"cmd=eval" in dial(server).call("CLIENT", "LIST", "ID", script.id))
