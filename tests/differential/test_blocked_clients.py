@@ -140,7 +140,6 @@ def play(servers: tuple[Server, Server], protocol: int, waits: list[list], batch
             wait_until(
                 f"as many blocked clients as in Redis, {redis.blocked()}, after {batch}\n{story}",
                 lambda: redis.blocked() == sheaf.blocked(),
-                patience_s=10,
             )
             for client in set(redis.served()) & left:
                 assert redis.reply_of(client) == sheaf.reply_of(client), f"client {client}\n{story}"

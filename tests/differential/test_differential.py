@@ -50,7 +50,7 @@ def sheaf(new_server) -> Server:
     return new_server().start()
 
 
-@pytest.mark.timeout(0)
+@pytest.mark.soak
 def test_random_commands(redis, sheaf, protocol, request):
     option = request.config.getoption
     session = Session(redis, sheaf, protocol)
@@ -67,7 +67,7 @@ def test_random_commands(redis, sheaf, protocol, request):
         assert state.first_difference(before, state.held(sheaf.port), state.WITHOUT_ENCODING) is None
 
 
-@pytest.mark.timeout(0)
+@pytest.mark.soak
 @pytest.mark.parametrize("theme", ["script", "stream"])
 def test_random_sequences_of_one_family(theme, redis, sheaf, protocol, request):
     """The effects of one family on its values and on those of others, over many more commands than its share

@@ -16,7 +16,7 @@ EDITS_MAX = 1500
 
 
 @pytest.mark.sheaf_only
-@pytest.mark.timeout(0)
+@pytest.mark.soak
 @pytest.mark.parametrize("snapshots", [False, True])
 def test_acknowledged_revisions_survive(new_server, request, snapshots):
     """With snapshots, documents are saved and the log before is removed again and again."""

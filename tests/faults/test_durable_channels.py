@@ -168,7 +168,7 @@ def storm(server, seed: int, kills: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(0)
+@pytest.mark.soak
 # With `interval`, acknowledged messages may be lost, but never messages that were shown.
 @pytest.mark.parametrize("durability", ["strict", "interval"])
 def test_kill_storm(new_server, request, durability):

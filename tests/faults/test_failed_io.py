@@ -13,7 +13,7 @@ import pytest
 
 from harness.server import UNDER_TEST, Server, run_sheaf
 from harness.storm import Reader, Storm, Writer
-from harness.waiting import wait_until
+from harness.waiting import PATIENCE_S, wait_until
 
 pytestmark = [
     pytest.mark.sheaf_only,
@@ -42,7 +42,7 @@ def injected(server: Server, calls: str, what: str):
         yield
     finally:
         tracer.terminate()
-        tracer.communicate()
+        tracer.communicate(timeout=PATIENCE_S)
 
 
 def hit(server: Server, writers: list[Writer], readers: list[Reader], calls: str, what: str) -> int:

@@ -88,7 +88,7 @@ class Rounds:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(0)
+@pytest.mark.soak
 @pytest.mark.parametrize("part", range(STRICT_PARTS))
 def test_kill_storm(new_server, request, part):
     share = 1 / STRICT_PARTS
@@ -96,7 +96,7 @@ def test_kill_storm(new_server, request, part):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(0)
+@pytest.mark.soak
 def test_kill_storm_in_commit(new_server, request):
     """With `commit` other clients may read changes that are not durable yet, so readers prove nothing."""
     storm(new_server(durability="commit"), request, 0.2, readers=0)
@@ -114,7 +114,7 @@ def storm(server: Server, request: pytest.FixtureRequest, share: float, readers:
 
 @pytest.mark.sheaf_only
 @pytest.mark.slow
-@pytest.mark.timeout(0)
+@pytest.mark.soak
 def test_kill_storm_with_snapshots(new_server, request):
     """A snapshot is being taken when the server is killed, and the next start begins with a snapshot."""
     kills = max(3, round(request.config.getoption("kills") * 0.5))

@@ -46,7 +46,7 @@ def churn(port: int, number: int, stop: threading.Event, failures: list[str]) ->
     connection.close()
 
 
-@pytest.mark.timeout(0)
+@pytest.mark.soak
 def test_nothing_is_lost_while_subscriptions_come_and_go(server, pytestconfig):
     stop, stop_churning = threading.Event(), threading.Event()
     failures: list[str] = []

@@ -52,7 +52,12 @@ class CuttingProxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._target))
+                try:
+                    server = socket.create_connection(("127.0.0.1", self._target))
+                except OSError:
+                    # The target is being restarted: later clients reach it again.
+                    client.close()
+                    continue
                 self._connections += (client, server)
                 for work in ((client, server, False), (server, client, True)):
                     threading.Thread(target=self._forward, args=work, daemon=True).start()

@@ -188,8 +188,9 @@ class JobStorm:
         return self
 
     def __exit__(self, *_) -> None:
-        for actor in self._workers + self._producers:
-            actor.kill()
+        with contextlib.ExitStack() as all_of_them:
+            for actor in self._workers + self._producers:
+                all_of_them.callback(actor.kill)
 
     def run(self) -> None:
         """Produces all jobs and lets the workers run them, with all kills in between; returns when all are

@@ -39,26 +39,37 @@ def sheaf_binary() -> str:
     return binary
 
 
-# Ports that were handed out last.
-_recent_ports: deque[int] = deque(maxlen=100)
+# The claims of the ports that were handed out last, each a socket that no other test process can bind meanwhile. More
+# than all the servers of a test need.
+_claims: deque[socket.socket] = deque(maxlen=1000)
+
+
+def _claimed(port: int) -> bool:
+    """Whether the port is now ours, among all test processes of this machine, though no server may listen yet."""
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(f"\0port {port} of a test of Sheaf")
+    except OSError:
+        claim.close()
+        return False
+    _claims.append(claim)
+    return True
 
 
 def free_port() -> int:
     """A port on which no process listens now, outside the range from which the system assigns ports.
 
     In that range, a connection of another test may take the port before our server does, and a client that
-    connects while no process listens may connect to itself, which blocks the port. No port comes again soon: a server
-    needs several, and all must differ.
+    connects while no process listens may connect to itself, which blocks the port. No other test gets the port, so a
+    server may be killed and start again on it.
     """
     lowest, _ = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     candidates = range(int(lowest) // 2, int(lowest))
     for port in random.SystemRandom().sample(candidates, BIND_TRIES):
-        if port in _recent_ports:
-            continue
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
-            _recent_ports.append(port)
-            return port
+            if _claimed(port):
+                return port
     raise AssertionError(f"no free port in {candidates} in {BIND_TRIES} tries")
 
 
@@ -260,10 +271,13 @@ class Server:
         return self.process.wait(PATIENCE_S)
 
     def kill(self) -> None:
-        """kill -9; returns when the process is gone."""
+        """kill -9; returns when the process is gone. Whatever runs the server, like strace, is killed with it.
+
+        Limited, because pytest-timeout has no timer left when a fixture ends after a timeout.
+        """
         if self.is_running():
-            self.process.kill()
-        self.process.wait()
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE_S)
 
     def stop(self) -> int:
         """SIGTERM and the exit status."""

@@ -16,6 +16,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
+    thread::JoinHandle,
 };
 
 use documents::Documents;
@@ -83,6 +84,46 @@ pub(crate) fn check_protocols(table: &[(&str, &str, &str)]) {
 
 /// The reply of a command on a key of another type.
 pub(crate) const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+
+/// A thread that runs a script on a server of its own. A test that fails kills the script, so that the thread
+/// ends with the test.
+pub(crate) struct ScriptThread<T> {
+    host: Host,
+    thread: Option<JoinHandle<T>>,
+}
+
+impl<T: Send + 'static> ScriptThread<T> {
+    /// Starts `work`, which executes commands with the services of `host`.
+    pub(crate) fn spawn(host: &Host, work: impl FnOnce() -> T + Send + 'static) -> ScriptThread<T> {
+        ScriptThread { host: host.clone(), thread: Some(std::thread::spawn(work)) }
+    }
+
+    /// For loops that wait for the script.
+    ///
+    /// # Panics
+    /// The thread has ended.
+    pub(crate) fn assert_runs(&self) {
+        assert!(self.thread.as_ref().is_some_and(|thread| !thread.is_finished()), "the script has ended");
+    }
+
+    /// The result of the thread, when it has ended.
+    ///
+    /// # Panics
+    /// The thread has panicked.
+    pub(crate) fn join(mut self) -> T {
+        self.thread.take().expect("it is joined once").join().expect("no panic")
+    }
+}
+
+impl<T> Drop for ScriptThread<T> {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.host.scripts.close();
+            // If it has panicked as well, its message is shown.
+            _ = thread.join();
+        }
+    }
+}
 
 /// A server with one client.
 pub(crate) struct TestServer {

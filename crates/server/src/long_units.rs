@@ -120,7 +120,9 @@ impl LongUnits {
     pub(crate) fn take_overdue(&self, scripts: &Scripts) -> Vec<Job> {
         let mut state = self.state.lock();
         let busy_after_us = scripts.settings.busy_after_ms() * 1000;
-        if state.waiting.is_empty() || busy_after_us == 0 || !scripts.is_running() {
+        // A thread that is about to take a unit may be slow to start: its client is not refused for that.
+        let has_free_thread = state.running.iter().any(Option::is_none);
+        if state.waiting.is_empty() || busy_after_us == 0 || has_free_thread || !scripts.is_running() {
             return Vec::new();
         }
         let until_us = self.clock.monotonic_us().saturating_sub(busy_after_us);

@@ -16,7 +16,7 @@ const NAME = 'jobs';
 const ADDING_AT_ONCE = 16;
 const DELAY_MS = 50;
 // A job of a dead worker is recovered after the first time; the second is the interval of the check.
-const LOCK_MS = 5000;
+const LOCK_MS = 20_000;
 const STALLED_INTERVAL_MS = 1000;
 
 const [port, role, ...rest] = process.argv.slice(2);

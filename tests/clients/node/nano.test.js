@@ -89,8 +89,8 @@ nanoTest('changes are read from the beginning and followed', async (nano, things
   assert.deepEqual(results.map(({ id }) => id), ['a', 'b']);
   for (const id of ['c', 'd', 'e']) await things.insert({}, id);
   const seen = [];
-  // It polls until no changes are left. stop() during a poll rejects a promise that no caller can handle.
-  const reader = things.changesReader.get({ since: lastSeq, includeDocs: true });
+  // It polls until none are left, for which the server waits for `timeout` milliseconds. stop() during a poll rejects a promise that no caller can handle.
+  const reader = things.changesReader.get({ since: lastSeq, includeDocs: true, timeout: 1 });
   reader.on('change', (change) => seen.push(change.id));
   await new Promise((resolve, reject) => { reader.on('end', resolve).on('error', reject); });
   assert.deepEqual(seen, ['c', 'd', 'e']);

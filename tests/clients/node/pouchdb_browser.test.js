@@ -25,6 +25,8 @@ before(async () => {
     // Tests run as root and in containers with little shared memory.
     args: ['--no-sandbox', '--disable-dev-shm-usage'],
     protocolTimeout: EVALUATION_MS,
+    // Chromium ends with the other end of the pipe, that is, with this process.
+    pipe: true,
   });
 });
 

@@ -2,6 +2,8 @@
 /*
  * One server process per test. SHEAF_TEST_SERVER=redis runs redis-server instead of Sheaf, SHEAF_BINARY names
  * another binary than target/debug/sheaf. The server's log is printed when the test fails.
+ *
+ * A server never outlives its test file, however that ends: the kernel kills it (setpriv, of util-linux).
  */
 
 const { spawn } = require('node:child_process');
@@ -31,10 +33,14 @@ async function freePort() {
   }
 }
 
+/* Whether no process listens, and no other test process may have the port, from now on until this one ends. */
 function isFree(port) {
   return new Promise((resolve) => {
     const probe = createServer().on('error', () => resolve(false));
-    probe.listen(port, '127.0.0.1', () => probe.close(() => resolve(true)));
+    const claim = createServer().on('error', () => resolve(false)).unref();
+    probe.listen(port, '127.0.0.1', () => probe.close(() => {
+      claim.listen(`\0port ${port} of a test of Sheaf`, () => resolve(true));
+    }));
   });
 }
 
@@ -73,6 +79,7 @@ class Server {
   #password;
   #child;
   #ended;
+  #isStopped = false;
 
   constructor(password, flags = []) {
     this.#password = password;
@@ -100,16 +107,19 @@ class Server {
 
   /* Starts the process; resolves to whether it answers. */
   async #started() {
+    if (this.#isStopped) throw new Error('the test is over');
     const [program, flags] = commandLine(this.#directory, this.port, this.httpPort, this.#password, this.flags);
     const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('SHEAF_')));
-    const child = spawn(program, flags, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn('setpriv', ['--pdeathsig', 'KILL', program, ...flags], { env, stdio: ['ignore', 'pipe', 'pipe'] });
     child.stdout.on('data', (text) => { this.log += text; });
     child.stderr.on('data', (text) => { this.log += text; });
     this.#child = child;
-    this.#ended = new Promise((resolve) => { child.on('exit', resolve); });
+    this.#ended = new Promise((resolve, reject) => { child.on('exit', resolve).on('error', reject); });
+    // Reported where it is waited for.
+    this.#ended.catch(() => {});
     const deadline = Date.now() + PATIENCE_MS;
     while (!(await answers(this.port, this.#password, child.pid))) {
-      if (child.exitCode !== null || Date.now() > deadline) return false;
+      if (child.exitCode !== null || child.signalCode !== null || Date.now() > deadline) return false;
       await pause(POLL_MS);
     }
     return true;
@@ -131,7 +141,9 @@ class Server {
     this.#child.kill('SIGSTOP');
   }
 
+  /* Ends it for good: a test that has timed out cannot start it again. */
   async stop() {
+    this.#isStopped = true;
     await this.kill();
     rmSync(this.#directory, { recursive: true, force: true });
   }

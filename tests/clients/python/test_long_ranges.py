@@ -20,7 +20,6 @@ PONG = b"+PONG\r\n"
 # slot were locked until the reply is written, there would be only a few, between the unlocking and the first
 # byte.
 OVERTAKING = 50
-READS_MAX = 20
 LAST_ADDED = re.compile(rb"\$\d+\r\n2-(\d+)\r\n\*2\r\n\$1\r\nf\r\n")
 
 
@@ -63,6 +62,8 @@ def read_all(reader: Connection, command: tuple[str, ...], writer: Writer) -> tu
 
 
 @pytest.mark.slow
+# On a busy machine many reads may pass before the writer runs beside one of them.
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("command", [("XRANGE", "stream", "-", "+"), ("XREAD", "STREAMS", "stream", "0")])
 def test_who_adds_to_a_stream_is_answered_while_all_of_it_is_read(new_server, command):
     server = new_server(durability="none").start()
@@ -72,14 +73,11 @@ def test_who_adds_to_a_stream_is_answered_while_all_of_it_is_read(new_server, co
         fill(reader)
         writer = Writer(other)
         overtaking = 0
-        for _ in range(READS_MAX):
+        while overtaking < OVERTAKING:
             before = writer.answered
             answered, shown, length = read_all(reader, command, writer)
             assert length == ENTRIES + shown, "what is shown is there without a gap"
             assert before <= shown, "what was answered before is shown"
             overtaking = max(overtaking, answered - shown)
             print(f"{answered - before} additions were answered, {answered - shown} of them after what is shown")
-            if overtaking >= OVERTAKING:
-                break
         assert other.call("XLEN", "stream") == ENTRIES + writer.answered
-        assert overtaking >= OVERTAKING

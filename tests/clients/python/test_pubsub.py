@@ -186,7 +186,7 @@ def test_large_messages_arrive_whole(server):
             listener.close()
 
 
-@pytest.mark.timeout(0)
+@pytest.mark.soak
 def test_subscribe_then_get_never_misses_set_then_publish(server, pytestconfig):
     """Result back ends: the waiting client subscribes and reads, the worker stores and publishes. The client
     must see one of the two.

@@ -13,8 +13,9 @@ import sys
 from celery import Celery
 from celery.signals import worker_ready
 
-# A message of a dead worker is delivered again after this time.
-VISIBILITY_TIMEOUT_S = 6
+# A message of a dead worker is delivered again after this time. A stall of this length would repeat jobs beyond
+# their bound.
+VISIBILITY_TIMEOUT_S = 20
 RETRY = {"max_retries": None, "interval_start": 0.1, "interval_step": 0.1, "interval_max": 0.5}
 
 port, role, *arguments = int(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:])

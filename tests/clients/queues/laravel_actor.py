@@ -11,7 +11,8 @@ import redis
 
 from clients.queues.actor import add, connect, main, say, stopping, until_answered
 
-RETRY_AFTER_S = 4
+# A stall of this length would repeat jobs beyond their bound.
+RETRY_AFTER_S = 20
 POLL_S = 1
 READY, DELAYED, RESERVED, NOTIFY = "queues:default", "queues:default:delayed", "queues:default:reserved", "queues:notify"
 

@@ -10,8 +10,8 @@ from redis.exceptions import LockError
 
 from clients.queues.actor import add, connect, main, say, stopping, until_answered
 
-# The lock of a dead holder is free after this time.
-TIMEOUT_S = 5
+# The lock of a dead holder is free after this time. A stall of this length would repeat jobs beyond their bound.
+TIMEOUT_S = 20
 POLL_S = 0.005
 # As many as a worker has places.
 LISTS = 4

@@ -16,7 +16,7 @@ from clients.queues.actor import add, connect, main, say, stopping, until_answer
 
 QUEUE, SCHEDULE, PROCESSES, WINDOW = "queue:default", "schedule", "processes", "rate:default"
 UNIQUE_S = 3600
-HEARTBEAT_S, DEAD_AFTER_MS = 0.5, 4000
+HEARTBEAT_S, DEAD_AFTER_MS = 0.5, 20_000
 RATE, WINDOW_US = 200, 100_000
 BLOCK_S = 0.2
 

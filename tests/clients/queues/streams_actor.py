@@ -12,7 +12,7 @@ import redis
 from clients.queues.actor import add, connect, main, say, stopping, until_answered
 
 STREAM, GROUP = "jobs", "workers"
-CLAIM_AFTER_MS = 4000
+CLAIM_AFTER_MS = 20_000
 BLOCK_MS = 200
 
 

@@ -24,7 +24,7 @@ from harness.waiting import wait_until
 ACTOR = Path(__file__).parent / "celery_actor.py"
 PROCESSES = 4
 # More than that of the actor.
-VISIBLE_AGAIN_S = 7
+VISIBLE_AGAIN_S = 21
 # From the first jobs to the last of a full-size run, with other work on the machine.
 DRAINED_IN_S = 400
 

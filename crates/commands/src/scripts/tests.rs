@@ -181,11 +181,14 @@ fn a_script_whose_slot_is_taken_runs_again_with_all_of_them() {
     let keyspace = server.executor.keyspace().clone();
     let slot = keyspace::slot_of(b"other");
     let (locked, is_locked) = std::sync::mpsc::channel();
+    // Dropped by a failed test, which the holder notices.
+    let (_goes_on, ended) = std::sync::mpsc::channel::<()>();
     let holder = std::thread::spawn(move || {
         let guard = keyspace.lock(slot);
         locked.send(()).expect("the test listens");
         // Until the script holds `first` again: it has been undone and waits for this slot.
-        while keyspace.try_lock(keyspace::slot_of(b"first")).is_some() {
+        let goes_on = || ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty);
+        while keyspace.try_lock(keyspace::slot_of(b"first")).is_some() && goes_on() {
             std::thread::yield_now();
         }
         drop(guard);
@@ -233,13 +236,13 @@ fn a_script_that_takes_too_much_has_done_nothing() {
     server.assert_replays();
 }
 
-/// Two workers of one server; the other one runs a script that does not end.
+/// Two workers of one server; the other one runs a script that does not end, unless the test does.
 struct Endless {
+    script: crate::testing::ScriptThread<String>,
     server: TestServer,
     host: engine::Host,
     settings: std::sync::Arc<crate::testing::TestHost>,
     session: engine::Session,
-    script: std::thread::JoinHandle<String>,
 }
 
 impl Endless {
@@ -252,14 +255,14 @@ impl Endless {
         let session = || engine::Session::new(server.session.client.clone(), true);
         let (mine, mut theirs) = (session(), session());
         let shared = host.clone();
-        let script = std::thread::spawn(move || {
+        let script = crate::testing::ScriptThread::spawn(&host, move || {
             let mut other =
                 engine::Executor::new(crate::table(), keyspace, interests, shared.stats.worker(0), 2);
             other.attach(appender);
             other.own_thread();
             execute(&mut other, &mut theirs, &shared, script).expect("it has all it needs")
         });
-        Endless { server, host, settings, session: mine, script }
+        Endless { script, server, host, settings, session: mine }
     }
 
     /// Runs a command on the worker without a script; `None` if it must be retried.
@@ -274,17 +277,20 @@ impl Endless {
             if reply.as_deref() != Some(told) {
                 return reply;
             }
+            self.script.assert_runs();
         }
     }
 
-    /// Kills the script.
+    /// Kills the script. It may hold its slot already, and be registered only afterwards.
     fn kill(&mut self) {
-        let killed = self.host.scripts.kill(0, engine::scripts::ScriptKind::Script);
-        assert_eq!(killed, engine::scripts::Kill::Done);
+        let kill = || self.host.scripts.kill(0, engine::scripts::ScriptKind::Script);
+        while kill() != engine::scripts::Kill::Done {
+            self.script.assert_runs();
+        }
     }
 
     fn end(self) -> TestServer {
-        let reply = self.script.join().expect("it ends");
+        let reply = self.script.join();
         assert!(reply.starts_with("-ERR Script killed by user with SCRIPT KILL"), "{reply}");
         self.server
     }
@@ -321,7 +327,12 @@ fn a_script_that_does_not_end_is_ended_and_has_done_nothing() {
         let mut endless = Endless::begin(TestServer::new(), 2000, script);
         endless.host.scripts.settings.set_busy_after(1);
         // Until the script has locked the slot, this is an ordinary GET.
-        let busy = endless.execute_while("GET a", "$-1\r\n").expect("a reply");
+        let busy = loop {
+            // Until somebody could kill the script, clients come back without a reply.
+            if let Some(reply) = endless.execute_while("GET a", "$-1\r\n") {
+                break reply;
+            }
+        };
         assert!(busy.starts_with("-BUSY Redis is busy running a script."), "{busy}");
         assert_eq!(endless.execute("GET b").as_deref(), Some("$-1\r\n"), "others go on");
         assert!(endless.execute("DBSIZE").is_some_and(|reply| reply.starts_with(':')));

@@ -205,11 +205,12 @@ impl Scripts {
     }
 
     /// The answer to a command whose slot is locked by another unit; `None`: the command waits, because no
-    /// long unit holds the slot.
+    /// long unit holds the slot. BUSY names SCRIPT KILL as the way out, so nobody gets it before a script is
+    /// registered: a unit may hold its slots long before that, while it compiles or runs other commands.
     pub(crate) fn hold_up(&self, slot: SlotId, now_us: u64) -> Option<LockContended> {
         let Holder { since_us, runs_scripts } = self.long_units.holder(slot)?;
         let (run_us, busy_after_us) = (now_us.saturating_sub(since_us), self.settings.busy_after_ms() * 1000);
-        let is_busy = runs_scripts && busy_after_us > 0 && run_us >= busy_after_us;
+        let is_busy = runs_scripts && busy_after_us > 0 && run_us >= busy_after_us && self.is_running();
         let later = LockContended::Later((run_us / 10_000).clamp(RETRY_MS_MIN, RETRY_MS_MAX));
         Some(if is_busy { LockContended::Busy } else { later })
     }
@@ -284,8 +285,11 @@ mod tests {
         assert_eq!(scripts.hold_up(slot, begun_us), None);
         holding.held().add(slot);
         assert_eq!(scripts.hold_up(slot, begun_us), Some(LockContended::Later(RETRY_MS_MIN)));
-        assert_eq!(scripts.hold_up(slot, begun_us + 20_000), Some(LockContended::Busy));
-        assert_eq!(scripts.hold_up(other, begun_us + 20_000), None, "whatever else it holds");
+        let (later, after) = (Some(LockContended::Later(RETRY_MS_MIN)), begun_us + 20_000);
+        assert_eq!(scripts.hold_up(slot, after), later, "nobody could kill it yet");
+        let _running = scripts.begin(begun_us, &Meter::default(), None, None);
+        assert_eq!(scripts.hold_up(slot, after), Some(LockContended::Busy));
+        assert_eq!(scripts.hold_up(other, after), None, "whatever else it holds");
         scripts.settings.set_busy_after(0);
         let later = |run_ms: u64| scripts.hold_up(slot, begun_us + run_ms * 1000);
         assert_eq!(later(200), Some(LockContended::Later(20)), "nobody is ever told");

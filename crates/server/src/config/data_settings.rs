@@ -72,7 +72,10 @@ impl Config {
     }
 
     /// Records the given values, once the log has any record. Called before anything is served, and once a
-    /// second.
+    /// second. Says so when the record is durable.
+    ///
+    /// # Panics
+    /// Outside of the runtime, if there is anything to record.
     pub(crate) fn record_given(&self, log: &Log) {
         let mut state = self.data.lock();
         let is_early = || log.is_mirror() || log.is_frozen() || !log.holds_records(|_| true).unwrap_or(false);
@@ -81,7 +84,7 @@ impl Config {
         }
         // A long unit may hold the slot.
         let Some(mut slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return };
-        let (mut record, mut freed) = (Vec::new(), Freed::new());
+        let (mut record, mut freed, mut recorded) = (Vec::new(), Freed::new(), Vec::new());
         for (key, value) in std::mem::take(&mut state.given) {
             let (name, mark) = (OPTIONS[key as usize].name, mark_of(key));
             let mut put = |name: &str| {
@@ -95,12 +98,15 @@ impl Config {
             let said = self.keyspace.data_settings();
             put(&mark);
             if put(name) {
-                let before = said.get(name.as_bytes()).map_or("nothing".into(), String::from_utf8_lossy);
-                tracing::info!(target: "server", setting = name, %before, now = value, "the value given here is recorded in the data");
+                let before = said.get(name.as_bytes()).map(|before| before.to_vec());
+                recorded.push((name, before.unwrap_or_else(|| b"nothing".to_vec()), value));
             }
         }
         drop(state);
-        self.append(log, slot, &record);
+        if let Some(position) = self.append(log, slot, &record) {
+            let log = log.clone();
+            tokio::task::spawn_blocking(move || tell_when_durable(&log, position, recorded));
+        }
     }
 
     /// Records a fact about the group in the data. Returns the position of the record; `None` if a long unit
@@ -180,5 +186,18 @@ impl Config {
             tracing::info!(target: "server", settings = shown, "settings that belong to the data");
             self.put_in_force(changed);
         }
+    }
+}
+
+/// Says that settings, given as name, value before and value, are recorded, once nothing takes that back.
+/// Blocks.
+fn tell_when_durable(log: &Log, position: Lsn, recorded: Vec<(&str, Vec<u8>, String)>) {
+    // The log tells its own errors, and the server stops.
+    if log.make_durable(position).is_err() {
+        return;
+    }
+    for (name, before, now) in recorded {
+        let before = String::from_utf8_lossy(&before);
+        tracing::info!(target: "server", setting = name, %before, now, "the value given here is recorded in the data");
     }
 }

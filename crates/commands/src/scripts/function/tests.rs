@@ -393,7 +393,7 @@ fn a_function_that_does_not_end_is_shown_and_ended() {
     let (keyspace, interests) = (server.executor.keyspace().clone(), server.executor.interests().clone());
     let appender = server.log.appender();
     let (shared, client) = (host.clone(), server.session.client.clone());
-    let function = std::thread::spawn(move || {
+    let function = crate::testing::ScriptThread::spawn(&host.clone(), move || {
         let mut other = engine::Executor::new(crate::table(), keyspace, interests, shared.stats.worker(0), 2);
         other.attach(appender);
         other.own_thread();
@@ -406,6 +406,7 @@ fn a_function_that_does_not_end_is_shown_and_ended() {
         if stats.contains("endless") {
             break stats;
         }
+        function.assert_runs();
     };
     assert!(
         shown.contains("*5\r\n$5\r\nFCALL\r\n$7\r\nendless\r\n$1\r\n1\r\n$1\r\na\r\n$1\r\nb\r\n"),
@@ -414,10 +415,12 @@ fn a_function_that_does_not_end_is_shown_and_ended() {
     let busy =
         "-BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.\r\n";
     // Until the function has locked the slot, this is an ordinary GET.
-    while run("GET a") != busy {}
+    while run("GET a") != busy {
+        function.assert_runs();
+    }
     assert_eq!(run("SCRIPT KILL"), busy);
     assert_eq!(run("FUNCTION KILL"), "+OK\r\n");
-    let reply = function.join().expect("it ends");
+    let reply = function.join();
     assert!(reply.starts_with("-ERR Script killed by user with SCRIPT KILL... script: endless"), "{reply}");
     assert_eq!(run("GET a"), "$-1\r\n");
     server.assert_replays();
