@@ -2,7 +2,10 @@
 that do not acknowledge.
 """
 
+import json
+import re
 import signal
+import urllib.error
 import urllib.request
 
 import pytest
@@ -148,6 +151,74 @@ def test_what_is_given_at_the_start_of_a_leader_becomes_a_record(new_server):
     wait_until("the value to be recorded", lambda: given.log().count(RECORDED) == 2)
     given.kill()
     assert setting(start_without(new_server, given), "durable-channels") == "log:* given"
+
+
+@pytest.mark.parametrize("how", ["FAILOVER", "kill -9"])
+def test_an_ok_that_rests_on_a_given_setting_has_it_on_the_next_leader(new_server, how):
+    """At once: no second may pass between the first OK and the end of its leader."""
+    leader = new_server(extra=("--ack-replicas", "1", "--ack-timeout", "1")).start()
+    replica = follower_of(new_server, leader)
+    assert call(leader, "SET", "a", 1) == b"OK"
+    if how == "FAILOVER":
+        assert call(leader, "FAILOVER") == b"OK"
+        wait_until("the replica to lead", lambda: has_role(replica, "master"))
+        leader.kill()
+    else:
+        leader.kill()
+        assert call(replica, "REPLICAOF", "NO", "ONE") == b"OK"
+    assert setting(replica, "ack-replicas") == "1"
+    assert error_of(call(replica, "SET", "b", 2)).startswith("NOREPLICAS"), "nobody has it but this server"
+
+
+def test_a_given_setting_keeps_no_empty_server_from_following(new_server):
+    leader = new_server(extra=("--durable-channels", "log:*")).start()
+    assert call(leader, "SET", "a", 1) == b"OK"
+    other = new_server(extra=("--durable-channels", "own:*")).start()
+    other.wait_for_log(RECORDED)
+    assert call(other, "REPLICAOF", "127.0.0.1", leader.port) == b"OK"
+    wait_following(other)
+    wait_same(leader, other)
+    wait_until("the leader's value", lambda: setting(other, "durable-channels") == "log:*")
+
+
+def verdicts(server) -> set[str]:
+    """Why no write can be acknowledged, as each door tells it; empty: it can."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/_up") as answer:
+            up = json.load(answer)
+    except urllib.error.HTTPError as refused:
+        assert refused.code == 503
+        up = json.load(refused)
+    metrics = urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics").read().decode()
+    held = re.findall(r'^sheaf_read_only\{reason="(\w+)"\} 1', metrics, re.MULTILINE)
+    return {"" if up["status"] == "ok" else up["error"], info(server)["read_only_reason"], *(held or [""])}
+
+
+def test_all_doors_say_that_replicas_for_acknowledgements_are_missing(new_server):
+    leader = new_server(extra=("--ack-replicas", "1", "--ack-timeout", "1")).start()
+    wait_until("the verdict", lambda: verdicts(leader) == {"too_few_acks"})
+    leader.wait_for_log("no write can be acknowledged")
+    assert error_of(call(leader, "SET", "a", 1)).startswith("NOREPLICAS")
+    replica = follower_of(new_server, leader)
+    wait_until("the verdict", lambda: verdicts(leader) == {""})
+    assert call(leader, "SET", "a", 1) == b"OK"
+    replica.kill()
+    wait_until("the verdict", lambda: verdicts(leader) == {"too_few_acks"})
+
+
+def test_all_doors_say_that_the_lead_was_given_up(new_server):
+    leader = new_server().start()
+    replica = follower_of(new_server, leader)
+    with replica.frozen():
+        order = ("FAILOVER", "TO", "127.0.0.1", replica.port, "FORCE", "TIMEOUT", 100)
+        assert call(leader, *order) == b"OK"
+        wait_until("the replica to be told", lambda: info(leader)["replication_fenced_by_epoch"] != "0")
+        assert verdicts(leader) == {"deposed"}
+        refused = error_of(call(leader, "SET", "a", 1))
+        assert refused.startswith("READONLY This server has given up the lead")
+        with Couch(leader.http_port) as couch:
+            answer = couch.send("PUT", "/db")
+            assert answer.status == 503 and b"given up the lead" in answer.body
 
 
 @pytest.mark.parametrize("with_data", ["with data", "without data"])

@@ -1,6 +1,8 @@
 //! The reasons for refusing a change of documents before it is tried.
 
-use engine::replication::{NO_LEADER, NOT_COMMITTED, READ_WITNESS, Replication, WRITE_WITNESS};
+use engine::replication::{
+    NO_LEADER, NOT_COMMITTED, READ_WITNESS, Replication, WRITE_DEPOSED, WRITE_WITNESS,
+};
 use storage::{Admission, Log};
 
 /// Why a change was refused; the `Display` text is sent to the client.
@@ -53,6 +55,7 @@ impl Refusal {
         Some(match (replication.is_read_only(), replication.is_in_group()) {
             (false, _) if reason == NOT_COMMITTED => Refusal::NotCommitted,
             (false, _) => Refusal::Leader(reason),
+            (true, false) if reason == WRITE_DEPOSED => Refusal::Leader(reason),
             (true, false) => Refusal::Replica,
             (true, true) if reason == WRITE_WITNESS => Refusal::Witness,
             (true, true) if reason == NO_LEADER => Refusal::NoMajority,

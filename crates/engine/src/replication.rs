@@ -21,6 +21,13 @@ pub const NO_LEADER: &str =
 /// The error of writes on the leader of a group while no majority takes its log.
 pub const NOT_COMMITTED: &str = "CLUSTERDOWN The group commits nothing: the leader is reached, but no majority of the members takes its log. Try again.";
 
+/// The error of writes on a server that has given up the lead, and follows nobody yet.
+pub const WRITE_DEPOSED: &str = "READONLY This server has given up the lead: another server leads, or is being told to. Write to that one, or see replication_fenced_by_epoch in INFO.";
+
+/// The error of writes while settings given at the start are not in the log: an OK might rest on them.
+pub const SETTINGS_OWED: &str =
+    "TRYAGAIN The settings that were given to this server are being written to the log. Try again.";
+
 /// The error of reads on a stale replica: some of its data may have to be discarded.
 pub const MASTER_DOWN: &str =
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
@@ -159,6 +166,17 @@ pub trait Replication: Send + Sync {
     /// The whole error text for clients that read; `None` if they may.
     fn refuses_reads(&self) -> Option<&'static str> {
         self.is_stale().then_some(MASTER_DOWN)
+    }
+
+    /// Whether this server has given up the lead and follows nobody: a hand-over whose outcome is not known,
+    /// or another server that leads in a higher epoch.
+    fn is_deposed(&self) -> bool {
+        false
+    }
+
+    /// Whether fewer replicas are connected than a reply waits for, so that no write can be acknowledged.
+    fn lacks_acks(&self) -> bool {
+        false
     }
 
     /// Whether this server belongs to a group, and neither hears its leader nor leads a majority itself.

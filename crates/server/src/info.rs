@@ -283,6 +283,8 @@ fn replication(parts: &Parts, _: &Figures, out: &mut String) {
         );
     }
     fields!(out,
+        // Empty: writes are acknowledged.
+        "read_only_reason": ReadOnly::of(parts.log.get(), &*parts.replication).map_or("", ReadOnly::name),
         "master_failover_state": figures.failover_state,
         // Tools expect 40 digits.
         "master_replid": format!("{:0<40}", figures.log_id),

@@ -1,15 +1,43 @@
-//! The reason why the server takes no writes, if any: one answer for `/_up`, INFO and metrics.
+//! The reason why no write can be acknowledged now, if any: one answer for `/_up`, INFO, metrics and the log.
 //!
-//! It is for display only. Writes do not consult it; each is admitted where it is executed.
+//! It is for display only. Writes do not consult it; each is admitted where it is executed, by the same
+//! [`Replication`] and the same [`Log`].
 
-use engine::replication::{NOT_COMMITTED, Replication, WRITE_REMOVED, WRITE_WITNESS};
+use engine::replication::{
+    NOT_COMMITTED, Replication, SETTINGS_OWED, WRITE_DEPOSED, WRITE_REMOVED, WRITE_WITNESS,
+};
 use storage::{Admission, Log};
+
+/// Writes a line of the log when the reason changes. A replica is no news: other lines tell of its role.
+#[derive(Debug, Default)]
+pub(crate) struct Reporter(Option<ReadOnly>);
+
+impl Reporter {
+    /// To be called once a second.
+    pub(crate) fn look(&mut self, log: Option<&Log>, replication: &dyn Replication) {
+        let now = ReadOnly::of(log, replication).filter(|reason| reason.is_fault());
+        if now == self.0 {
+            return;
+        }
+        match now {
+            Some(reason) => {
+                tracing::warn!(target: "server", why = reason.name(), "no write can be acknowledged: {}", reason.reason(log))
+            }
+            None => tracing::info!(target: "server", "no fault keeps writes from being acknowledged any more"),
+        }
+        self.0 = now;
+    }
+}
 
 /// A state in which the server refuses writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadOnly {
     /// It follows a leader. This is not a fault.
     Replica,
+    /// It has given up the lead and follows nobody: another server leads, or may lead.
+    Deposed,
+    /// Settings given at the start are about to be written to the log.
+    SettingsOwed,
     /// It is a witness of its group: it has no data, so it takes no reads either.
     Witness,
     /// Its group has removed it: it takes no reads either.
@@ -19,6 +47,8 @@ pub(crate) enum ReadOnly {
     NoMajority,
     /// Fewer replicas are connected than `min-replicas-to-write` requires.
     TooFewReplicas,
+    /// Fewer replicas are connected than a reply waits for (`ack-replicas`).
+    TooFewAcks,
     /// The disk has no room for the log.
     DiskFull,
     /// Damaged data was left out at the start, and the operator has not confirmed that yet.
@@ -31,12 +61,15 @@ pub(crate) enum ReadOnly {
 
 impl ReadOnly {
     /// All reasons, for metrics.
-    pub(crate) const ALL: [ReadOnly; 9] = [
+    pub(crate) const ALL: [ReadOnly; 12] = [
         ReadOnly::Replica,
+        ReadOnly::Deposed,
+        ReadOnly::SettingsOwed,
         ReadOnly::Witness,
         ReadOnly::Removed,
         ReadOnly::NoMajority,
         ReadOnly::TooFewReplicas,
+        ReadOnly::TooFewAcks,
         ReadOnly::DiskFull,
         ReadOnly::Unconfirmed,
         ReadOnly::DiskStalled,
@@ -62,8 +95,10 @@ impl ReadOnly {
             return Some(ReadOnly::NoMajority);
         }
         match replication.refuses_writes() {
-            None => None,
+            None => replication.lacks_acks().then_some(ReadOnly::TooFewAcks),
+            Some(WRITE_DEPOSED) => Some(ReadOnly::Deposed),
             Some(_) if replication.is_read_only() => Some(ReadOnly::Replica),
+            Some(SETTINGS_OWED) => Some(ReadOnly::SettingsOwed),
             Some(NOT_COMMITTED) => Some(ReadOnly::NoMajority),
             Some(_) => Some(ReadOnly::TooFewReplicas),
         }
@@ -73,10 +108,13 @@ impl ReadOnly {
     pub(crate) fn name(self) -> &'static str {
         match self {
             ReadOnly::Replica => "replica",
+            ReadOnly::Deposed => "deposed",
+            ReadOnly::SettingsOwed => "settings_owed",
             ReadOnly::Witness => "witness",
             ReadOnly::Removed => "removed",
             ReadOnly::NoMajority => "no_majority",
             ReadOnly::TooFewReplicas => "too_few_replicas",
+            ReadOnly::TooFewAcks => "too_few_acks",
             ReadOnly::DiskFull => "disk_full",
             ReadOnly::Unconfirmed => "unconfirmed",
             ReadOnly::DiskStalled => "disk_stalled",
@@ -88,6 +126,12 @@ impl ReadOnly {
     pub(crate) fn reason(self, log: Option<&Log>) -> String {
         match self {
             ReadOnly::Replica => "This server is a replica and takes no writes.".into(),
+            ReadOnly::Deposed => {
+                "This server has given up the lead, and follows nobody: another server leads, or is being told to. Once that is \
+                 over, REPLICAOF host port has this one follow it, REPLICAOF NO ONE has this one lead."
+                    .into()
+            }
+            ReadOnly::SettingsOwed => "The settings that were given at the start are being written to the log.".into(),
             ReadOnly::Witness => "This server is a witness of its group and has no data.".into(),
             ReadOnly::Removed => "This server was removed from its group. Ask a member of the group.".into(),
             ReadOnly::NoMajority => {
@@ -95,6 +139,9 @@ impl ReadOnly {
             }
             ReadOnly::TooFewReplicas => {
                 "Fewer replicas are connected than min-replicas-to-write asks for.".into()
+            }
+            ReadOnly::TooFewAcks => {
+                "Fewer replicas are connected than ack-replicas asks for, so no write is acknowledged.".into()
             }
             ReadOnly::DiskFull => {
                 let reason = log.map(|log| log.no_room_reason()).unwrap_or_default();

@@ -114,6 +114,12 @@ pub(crate) struct Node {
     acking: Mutex<()>,
     /// Copies of parts of `role`, for frequent readers.
     is_read_only: AtomicBool,
+    /// It is read-only and follows nobody; see [`Replication::is_deposed`](engine::replication::Replication).
+    is_deposed: AtomicBool,
+    /// Settings given at the start are not in the log yet, so no acknowledgement may rest on them.
+    owes_settings: AtomicBool,
+    /// Fewer replicas are connected than `ack-replicas`.
+    lacks_acks: AtomicBool,
     unconfirmed: AtomicU64,
     lacks_replicas: AtomicBool,
     /// The votes of the group; `None` without a group.
@@ -189,6 +195,9 @@ impl Node {
             entropy,
             standing: Mutex::new(standing),
             is_read_only: role.is_read_only().into(),
+            is_deposed: role::is_deposed(&role).into(),
+            owes_settings: false.into(),
+            lacks_acks: false.into(),
             unconfirmed: role.unconfirmed().get().into(),
             role: Mutex::new(role),
             promotion: Mutex::new(()),
@@ -285,6 +294,11 @@ impl Node {
     /// Whether changes are refused because another server decides about the data.
     pub(crate) fn refuses_changes(&self) -> bool {
         self.is_read_only.load(SeqCst)
+    }
+
+    /// Whether settings that belong to the data are given and not recorded: until then no write is taken.
+    pub(crate) fn owe_settings(&self, owes: bool) {
+        self.owes_settings.store(owes, SeqCst);
     }
 
     /// Sets the action to run in a promotion, after everything received was applied and before this server

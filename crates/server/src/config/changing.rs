@@ -176,6 +176,9 @@ impl Config {
             reread.overridden.extend(&given);
         } else if !of_data.is_empty() {
             self.give(of_data);
+            if let Some(log) = self.log.get() {
+                self.record_given(log);
+            }
         }
         let names: Vec<&str> = reread.changed.iter().map(|(key, _)| OPTIONS[*key as usize].name).collect();
         let pairs: Vec<_> = names

@@ -9,8 +9,9 @@
 //! Invariants
 //! - The value in the log is in force on every server that has the data. Only a value given at the start of a
 //!   leader overrides it, until that is a record itself, which is logged.
-//! - A log without any record stays so: the settings that are given become a record behind the first of the
-//!   data.
+//! - Values that are given are records before any write that comes after them, so each acknowledgement that
+//!   rests on them has them in the log of every server that acknowledged. While they cannot be recorded, no
+//!   write is taken.
 //! - A value that is given becomes a record once. Beside it the log has the mark `given:<name>` with the
 //!   value that was given last, so another start with the same value undoes no CONFIG SET.
 
@@ -68,18 +69,23 @@ impl Config {
     pub(super) fn give(&self, mut given: Vec<(Key, String)>) {
         let said = self.keyspace.data_settings();
         given.retain(|(key, value)| said.get(mark_of(*key).as_bytes()) != Some(value.as_bytes()));
-        self.data.lock().given = given;
+        let mut state = self.data.lock();
+        self.node.owe_settings(!given.is_empty());
+        state.given = given;
     }
 
-    /// Records the given values, once the log has any record. Called before anything is served, and once a
+    /// Records the given values. Called before anything is served, after a file was read again, and once a
     /// second. Says so when the record is durable.
     ///
     /// # Panics
     /// Outside of the runtime, if there is anything to record.
     pub(crate) fn record_given(&self, log: &Log) {
         let mut state = self.data.lock();
-        let is_early = || log.is_mirror() || log.is_frozen() || !log.holds_records(|_| true).unwrap_or(false);
-        if state.given.is_empty() || self.node.refuses_changes() || is_early() {
+        if state.given.is_empty() {
+            // A CONFIG SET may have replaced them.
+            return self.node.owe_settings(false);
+        }
+        if self.node.refuses_changes() || log.is_mirror() || log.is_frozen() {
             return;
         }
         // A long unit may hold the slot.
@@ -102,8 +108,11 @@ impl Config {
                 recorded.push((name, before.unwrap_or_else(|| b"nothing".to_vec()), value));
             }
         }
+        let position = self.append(log, slot, &record);
+        // Only now: a write that is taken from here on has a later position.
+        self.node.owe_settings(false);
         drop(state);
-        if let Some(position) = self.append(log, slot, &record) {
+        if let Some(position) = position {
             let log = log.clone();
             tokio::task::spawn_blocking(move || tell_when_durable(&log, position, recorded));
         }

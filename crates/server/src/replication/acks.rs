@@ -122,11 +122,14 @@ impl Node {
     }
 
     pub(super) fn look_for_replicas(&self) {
-        let (min, lag_ms_max) = {
+        let (min, lag_ms_max, acks) = {
             let options = self.options.read();
-            (options.replicas_min, options.lag_ms_max)
+            (options.replicas_min, options.lag_ms_max, options.ack_replicas)
         };
         let lacks = min > 0 && self.leader.count_heard(self.now_ms(), lag_ms_max) < min;
         self.lacks_replicas.store(lacks, SeqCst);
+        let asks = self.votes.is_none() && self.following().is_none();
+        let lacks_acks = asks && acks > 0 && self.leader.replicas().len() < acks;
+        self.lacks_acks.store(lacks_acks, SeqCst);
     }
 }

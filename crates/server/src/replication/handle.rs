@@ -6,8 +6,8 @@ use engine::{
     Responder,
     replication::{
         Address, Failover, Followed, Link, MASTER_DOWN, NO_LEADER, NOT_COMMITTED, NOT_KNOWN_COMMITTED,
-        READ_ONLY, READ_REMOVED, READ_WITNESS, Replication, Role, TOO_FEW_REPLICAS, WRITE_REMOVED,
-        WRITE_WITNESS, Wanted,
+        READ_ONLY, READ_REMOVED, READ_WITNESS, Replication, Role, SETTINGS_OWED, TOO_FEW_REPLICAS,
+        WRITE_DEPOSED, WRITE_REMOVED, WRITE_WITNESS, Wanted,
     },
 };
 use lsn::Lsn;
@@ -33,8 +33,11 @@ impl Replication for ReplicationHandle {
                 true => WRITE_REMOVED,
                 false if self.0.is_witness() => WRITE_WITNESS,
                 false if self.0.lacks_leader() => NO_LEADER,
+                false if self.is_deposed() => WRITE_DEPOSED,
                 false => READ_ONLY,
             })
+        } else if self.0.owes_settings.load(SeqCst) {
+            Some(SETTINGS_OWED)
         } else if self.0.lacks_replicas.load(SeqCst) {
             Some(TOO_FEW_REPLICAS)
         } else if self.0.lacks_commits.load(SeqCst) {
@@ -42,6 +45,14 @@ impl Replication for ReplicationHandle {
         } else {
             None
         }
+    }
+
+    fn is_deposed(&self) -> bool {
+        self.0.votes().is_none() && self.0.is_deposed.load(SeqCst)
+    }
+
+    fn lacks_acks(&self) -> bool {
+        self.0.lacks_acks.load(SeqCst)
     }
 
     fn is_stale(&self) -> bool {

@@ -33,6 +33,7 @@ impl Node {
         }
         *role = changed;
         self.is_read_only.store(role.is_read_only(), SeqCst);
+        self.is_deposed.store(is_deposed(&role), SeqCst);
         self.unconfirmed.store(role.unconfirmed().get(), SeqCst);
         Ok(outcome)
     }
@@ -130,4 +131,9 @@ impl Node {
             );
         }
     }
+}
+
+/// Whether a server in this role takes no writes although it follows nobody.
+pub(super) fn is_deposed(role: &NodeRole<Address>) -> bool {
+    role.is_read_only() && !role.is_replica()
 }

@@ -35,6 +35,7 @@ use crate::{
     log_threads::LogThreads,
     mailbox::{Mailbox, Message},
     parts::Parts,
+    read_only,
     reaper::Reaper,
     replication::{Node, full_copy},
     startup_info::StartupInfo,
@@ -325,6 +326,7 @@ async fn watch_signals(config: Arc<Config>, stop: Arc<Stop>) {
 
 async fn every_second(parts: &Parts, log: &Log) {
     let mut second = tokio::time::interval(Duration::from_secs(1));
+    let mut read_only = read_only::Reporter::default();
     loop {
         second.tick().await;
         renew_retention(parts, log);
@@ -340,6 +342,7 @@ async fn every_second(parts: &Parts, log: &Log) {
         parts.config.put_data_settings_in_force();
         parts.config.record_given(log);
         parts.node.tick();
+        read_only.look(Some(log), &*parts.replication);
     }
 }
 
