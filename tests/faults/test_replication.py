@@ -709,3 +709,35 @@ def test_many_waits_that_end_early_leave_nothing_behind(pair):
         before = resident_bytes(leader.pid)
         wait_often(60_000)
     assert resident_bytes(leader.pid) - before < 12 << 20, "a timer for each wait"
+
+
+ENDLESS = "redis.call('GET', KEYS[1]) while true do end"
+
+
+def test_an_endless_script_of_a_replica_is_ended_so_that_it_follows(pair):
+    leader, replica = pair()
+    assert call(leader, "SET", "k", "v1") == b"OK"
+    wait_same(leader, replica)
+    with replica.connect() as reader:
+        reader.send(resp.encode("EVAL_RO", ENDLESS, 1, "k"))
+        wait_until("the script to hold its slot", lambda: error_of(call(replica, "GET", "k")).startswith("BUSY"))
+        assert call(leader, "SET", "k", "v2") == b"OK"
+        assert call(leader, "SET", "m", "v") == b"OK"
+        assert error_of(reader.read()).startswith("ERR the script was ended: it kept this replica")
+    wait_same(leader, replica)
+    replica.wait_for_log("scripts were ended")
+
+
+def test_an_endless_script_of_a_replica_keeps_nobody_from_promoting_it(pair):
+    leader, replica = pair()
+    assert call(leader, "SET", "k", "v1") == b"OK"
+    wait_same(leader, replica)
+    with replica.connect() as reader:
+        reader.send(resp.encode("EVAL_RO", ENDLESS, 1, "k"))
+        wait_until("the script to hold its slot", lambda: error_of(call(replica, "GET", "k")).startswith("BUSY"))
+        assert call(leader, "SET", "k", "v2") == b"OK"
+        leader.kill()
+        assert call(replica, "REPLICAOF", "NO", "ONE") == b"OK"
+        assert error_of(reader.read()).startswith("ERR the script was ended")
+    assert call(replica, "GET", "k") == b"v2"
+    assert call(replica, "SET", "k", "v3") == b"OK"

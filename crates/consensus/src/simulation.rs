@@ -986,10 +986,11 @@ fn no_committed_batch_is_lost_and_no_read_is_stale() {
     }
     println!("{seeds} seeds: {total:?}");
     assert!(total.ballots < total.acknowledged / 2, "ballots are saved when they change: {total:?}");
-    // Of each seed at least a fortieth, or five: otherwise hardly anything was tested.
-    let rare = [total.cuts, total.transfers, total.changes, total.witness_elections];
-    assert!(rare.iter().all(|&count| count > seeds / 40), "{total:?}");
+    // Otherwise hardly anything was tested.
+    let rare = [total.cuts, total.transfers, total.changes];
+    assert!(rare.iter().all(|&count| count > seeds / 20), "{total:?}");
     assert!(total.reads > 5 * seeds && total.forgotten > 5 * seeds, "{total:?}");
+    assert!(seeds < 1_000 || total.witness_elections > seeds / 40, "{total:?}");
 }
 
 /// The number of runs after which a deliberate break is found.

@@ -39,10 +39,17 @@ pub enum Stop {
     Retry,
     /// It has reached its deadline.
     Overtime,
+    /// It kept a replica from applying the log of its leader.
+    HeldReplication,
 }
 
 impl Stop {
-    const ALL: [Stop; 4] = [Stop::Killed, Stop::TooLong, Stop::Retry, Stop::Overtime];
+    const ALL: [Stop; 5] = [Stop::Killed, Stop::TooLong, Stop::Retry, Stop::Overtime, Stop::HeldReplication];
+
+    /// Whether somebody else ends the script for good.
+    fn is_final(self) -> bool {
+        matches!(self, Stop::Killed | Stop::HeldReplication)
+    }
 }
 
 /// A monotonic clock, in microseconds.
@@ -86,11 +93,11 @@ impl Meter {
         deadline_us > 0 && self.0.clock.as_ref().is_some_and(|clock| clock() >= deadline_us)
     }
 
-    /// Stops the script at its next question. The first reason counts, except that [`Stop::Killed`] replaces
-    /// reasons after which a script is run again.
+    /// Stops the script at its next question. The first reason counts, except that [`Stop::Killed`] and
+    /// [`Stop::HeldReplication`] replace reasons after which a script is run again.
     pub fn stop(&self, why: Stop) {
         let runs_again = |now| now == Stop::Retry as u8 || now == Stop::Overtime as u8;
-        let counts = |now| now == 0 || why == Stop::Killed && runs_again(now);
+        let counts = |now| now == 0 || why.is_final() && runs_again(now);
         let _ = self.0.stop.fetch_update(Relaxed, Relaxed, |now| counts(now).then_some(why as u8));
     }
 

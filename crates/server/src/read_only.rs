@@ -23,7 +23,9 @@ impl Reporter {
             Some(reason) => {
                 tracing::warn!(target: "server", why = reason.name(), "no write can be acknowledged: {}", reason.reason(log))
             }
-            None => tracing::info!(target: "server", "no fault keeps writes from being acknowledged any more"),
+            None => {
+                tracing::info!(target: "server", "no fault keeps writes from being acknowledged any more")
+            }
         }
         self.0 = now;
     }

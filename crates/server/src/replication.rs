@@ -37,6 +37,7 @@ mod overdue;
 mod own_addresses;
 mod promoting;
 mod role;
+mod stalled;
 mod waits;
 
 use std::{
@@ -74,6 +75,7 @@ use self::{
 };
 pub(crate) use self::{
     figures::Figures, follower::holds_data, handle::ReplicationHandle, leader::ReplicaFigures,
+    stalled::StalledApplier,
 };
 use crate::{log_threads::LogThreads, reaper::Reaper};
 

@@ -223,6 +223,9 @@ pub(super) fn run_loaded(
                 (Stop::Killed, _) => CommandError::Composed(format!(
                     "ERR Script killed by user with SCRIPT KILL... script: {name}"
                 )),
+                (Stop::HeldReplication, _) => CommandError::Text(
+                    "ERR the script was ended: it kept this replica from applying the log of its leader",
+                ),
                 _ => CommandError::Text(
                     "ERR the script has executed more instructions than script-max-instructions allows; its changes \
                      are undone",

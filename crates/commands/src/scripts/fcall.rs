@@ -48,7 +48,9 @@ fn call(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<
             // A kill while the library is compiled counts as a kill of the function.
             Err(problem) => {
                 return match vm.meter().stopped() {
-                    Some(stop @ (Stop::Killed | Stop::Overtime)) => Ended::Stopped(stop),
+                    Some(stop @ (Stop::Killed | Stop::HeldReplication | Stop::Overtime)) => {
+                        Ended::Stopped(stop)
+                    }
                     _ => Ended::Failed(problem),
                 };
             }

@@ -204,6 +204,12 @@ impl Scripts {
         self.running.kill_all();
     }
 
+    /// Ends all that have run since before this time of the monotonic clock, in microseconds: they keep a
+    /// replica from applying the log. Returns how many.
+    pub fn end_for_replication(&self, before_us: u64) -> usize {
+        self.running.stop_older(before_us, Stop::HeldReplication)
+    }
+
     /// The answer to a command whose slot is locked by another unit; `None`: the command waits, because no
     /// long unit holds the slot. BUSY names SCRIPT KILL as the way out, so nobody gets it before a script is
     /// registered: a unit may hold its slots long before that, while it compiles or runs other commands.

@@ -66,8 +66,8 @@ impl RunningScripts {
     /// From now on another meter stops it. A kill through the old meter is carried over.
     pub(super) fn move_to(&self, meter: &Meter, other: &Meter) {
         let mut running = self.0.lock();
-        if meter.stopped() == Some(Stop::Killed) {
-            other.stop(Stop::Killed);
+        if let Some(why @ (Stop::Killed | Stop::HeldReplication)) = meter.stopped() {
+            other.stop(why);
         }
         running.iter_mut().filter(|it| it.meter.is(meter)).for_each(|it| it.meter = other.clone());
     }
@@ -75,6 +75,14 @@ impl RunningScripts {
     /// Kills all.
     pub(super) fn kill_all(&self) {
         self.0.lock().iter().for_each(|running| running.meter.stop(Stop::Killed));
+    }
+
+    /// Stops all that have run since before `before_us`. Returns how many.
+    pub(super) fn stop_older(&self, before_us: u64, why: Stop) -> usize {
+        let running = self.0.lock();
+        let older = || running.iter().filter(|running| running.started_us <= before_us);
+        older().for_each(|running| running.meter.stop(why));
+        older().count()
     }
 
     /// The kind of the one that has run for longest.

@@ -136,6 +136,13 @@ impl Following {
         Lsn::new(self.applied.load(SeqCst))
     }
 
+    /// Whether the applier has something to apply.
+    pub(super) fn is_behind(&self, log: &Log) -> bool {
+        let received = log.shippable_lsn();
+        let wanted = if self.draining.load(SeqCst) { received } else { self.committed().min(received) };
+        self.applied() < wanted
+    }
+
     /// The position from which a snapshot taken now needs the log.
     pub(crate) fn needed_from(&self) -> Lsn {
         Lsn::new(self.needed_from.load(SeqCst))

@@ -37,7 +37,7 @@ use crate::{
     parts::Parts,
     read_only,
     reaper::Reaper,
-    replication::{Node, full_copy},
+    replication::{Node, StalledApplier, full_copy},
     startup_info::StartupInfo,
     stop::AtStop,
     stop::Stop,
@@ -327,6 +327,7 @@ async fn watch_signals(config: Arc<Config>, stop: Arc<Stop>) {
 async fn every_second(parts: &Parts, log: &Log) {
     let mut second = tokio::time::interval(Duration::from_secs(1));
     let mut read_only = read_only::Reporter::default();
+    let mut stalled = StalledApplier::default();
     loop {
         second.tick().await;
         renew_retention(parts, log);
@@ -342,6 +343,7 @@ async fn every_second(parts: &Parts, log: &Log) {
         parts.config.put_data_settings_in_force();
         parts.config.record_given(log);
         parts.node.tick();
+        stalled.look(&parts.node, &parts.scripts);
         read_only.look(Some(log), &*parts.replication);
     }
 }

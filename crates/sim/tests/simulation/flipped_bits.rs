@@ -113,7 +113,9 @@ fn no_flipped_bit_makes_a_wrong_value() {
     // (refused, cut, harmless) by kind.
     let mut fates = BTreeMap::<&str, [u64; 3]>::new();
     let mut seed = seed_or(820);
+    let mut lives = 0;
     for life in rounds(LIVES) {
+        lives += 1;
         let sound = loop {
             seed += 1;
             if let Some(sound) = sound(seed, life % 2 == 0, 6) {
@@ -151,11 +153,10 @@ fn no_flipped_bit_makes_a_wrong_value() {
             fates.entry(kind).or_default()[fate] += 1;
         }
     }
-    println!("(refused, cut, harmless): {fates:?}");
-    let flips: u64 = fates.values().flatten().sum();
-    assert!(flips >= 20_000, "{flips} flips are too few to mean anything");
+    println!("{lives} lives, (refused, cut, harmless): {fates:?}");
     for kind in ["log segment", "part of a snapshot", "manifest", "control file"] {
-        assert!(fates.get(kind).is_some_and(|fates| fates[0] > 100), "{kind}: {fates:?}");
+        assert!(fates.get(kind).is_some_and(|fates| fates[0] > 6 * lives), "{kind}: {fates:?}");
     }
-    assert!(fates["log segment"][1] > 0, "{fates:?}");
+    // Only a flip within the very last batch is cut off.
+    assert!(lives < LIVES / 2 || fates["log segment"][1] > 0, "{fates:?}");
 }
