@@ -1,7 +1,7 @@
 //! An applier that makes no progress, because scripts of clients hold the slots that it needs.
 //!
-//! Scripts that only read run on replicas, and may be endless. Whatever waits for the applier (followers of its
-//! data, a promotion, a hand-over) would wait for ever, so such scripts are ended after [`PATIENCE_S`].
+//! Scripts that only read run on replicas, and may be endless. Whatever waits for the applier (followers of
+//! its data, a promotion, a hand-over) would wait for ever, so such scripts are ended after [`PATIENCE_S`].
 
 use std::sync::Arc;
 
