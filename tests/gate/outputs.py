@@ -17,7 +17,7 @@ PASSED = (
 )
 SKIPPED = re.compile(r"^=*\s*\d+ passed.*?(\d+) skipped.* in [0-9.]+s")
 PYTEST_TIME = re.compile(r"^([0-9.]+)s (?:call|setup|teardown) +(\S+)")
-PYTEST_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)")
+PYTEST_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+::\S+)")
 NODE_FAILED = re.compile(r"^ *not ok \d+ - (.+)$")
 SEED = re.compile(r"(SHEAF_\w*SEED=\d+|seed[ =:]+\d+)")
 PROGRESS = re.compile(r"^(begins|ends) (.+)$")
