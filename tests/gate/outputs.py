@@ -51,7 +51,7 @@ def read(log: Path) -> Output:
                 owner = package if source == "src/lib.rs" else owner_of(package)
                 output.failed.append((f"{package} {name}", f"cargo test -p {owner} {target} {name}"))
         elif match := PYTEST_FAILED.match(line):
-            repeat = f"target/test-venv/bin/pytest -c tests/pytest.ini 'tests/{match[1]}'"
+            repeat = f"target/test-venv/bin/pytest -c tests/pytest.ini 'tests/{match[1].removeprefix('tests/')}'"
             output.failed.append((match[1], repeat))
         elif (match := NODE_FAILED.match(line)) and not match[1].endswith(".js"):
             repeat = f"node --test --test-name-pattern '{match[1]}' tests/clients/node"

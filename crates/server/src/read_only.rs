@@ -8,14 +8,19 @@ use engine::replication::{
 };
 use storage::{Admission, Log};
 
-/// Writes a line of the log when the reason changes. A replica is no news: other lines tell of its role.
+/// Writes a line of the log when such a reason comes or goes that no other part tells: groups tell of their
+/// members, the log of its disk, and a replica is no fault.
 #[derive(Debug, Default)]
 pub(crate) struct Reporter(Option<ReadOnly>);
 
 impl Reporter {
     /// To be called once a second.
     pub(crate) fn look(&mut self, log: Option<&Log>, replication: &dyn Replication) {
-        let now = ReadOnly::of(log, replication).filter(|reason| reason.is_fault());
+        let is_untold = |reason: &ReadOnly| {
+            use ReadOnly::{Deposed, SettingsOwed, TooFewAcks, TooFewReplicas};
+            matches!(reason, Deposed | SettingsOwed | TooFewAcks | TooFewReplicas)
+        };
+        let now = ReadOnly::of(log, replication).filter(is_untold);
         if now == self.0 {
             return;
         }
@@ -24,7 +29,7 @@ impl Reporter {
                 tracing::warn!(target: "server", why = reason.name(), "no write can be acknowledged: {}", reason.reason(log))
             }
             None => {
-                tracing::info!(target: "server", "no fault keeps writes from being acknowledged any more")
+                tracing::info!(target: "server", "writes can be acknowledged again")
             }
         }
         self.0 = now;
