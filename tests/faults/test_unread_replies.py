@@ -26,8 +26,8 @@ def disconnections(connection: Connection) -> int:
 def unsent_bytes(connection: Connection, name: str) -> int:
     """What the server has for the client of this name, beyond what the kernel has taken."""
     shown = connection.call("CLIENT", "LIST").decode().splitlines()
-    line = next((line for line in shown if f"name={name} " in line), "omem=0 ")
-    return int(line.split("omem=")[1].split()[0])
+    line = next((line for line in shown if f"name={name} " in line), "obl=0 omem=0")
+    return sum(int(line.split(f"{field}=")[1].split()[0]) for field in ("obl", "omem"))
 
 
 def reads_replies(connection: Connection, count: int) -> bool:
@@ -103,9 +103,8 @@ def test_the_limit_is_shown(server):
 
 @pytest.mark.sheaf_only
 def test_who_is_not_logged_in_is_allowed_no_more(new_server):
-    server = new_server(extra=("--requirepass", "secret")).start()
-    with server.connect() as control, server.connect() as stranger:
-        assert control.call("AUTH", "secret") == b"OK"
+    server = new_server(requirepass="secret").start()
+    with server.connect() as control, Connection(server.port) as stranger:
         sender = threading.Thread(target=send_until_cut, args=(stranger, encode("GET", "k") * 1000))
         sender.start()
         procfs.reset_peak(server.pid)
