@@ -5,6 +5,7 @@ import resource
 import signal
 import stat
 
+import httpx
 import pytest
 
 from harness.couch import Couch
@@ -161,6 +162,29 @@ def test_a_running_server_does_not_set_values_in_a_file_that_was_lost_or_cut(ser
         assert setting(server, "timeout") == "7"
     kept.write_bytes(whole)
     assert call(server, "CONFIG", "SET", "timeout", 8) == b"OK"
+
+
+def test_values_that_are_not_text_are_refused_and_not_changed(server):
+    for name, value in (("requirepass", b"p\xe9ss"), ("durable-channels", b"\xff*"), ("masterauth", b"\xc3")):
+        before = setting(server, name)
+        refused = error_of(call(server, "CONFIG", "SET", name, value))
+        assert refused.endswith(f"'{name}') - the value is not UTF-8"), refused
+        assert setting(server, name) == before
+    assert "not UTF-8" in error_of(call(server, "REPLICAOF", b"h\xf6st", "6379"))
+    assert call(server, "CONFIG", "SET", "requirepass", "p\u00e9ss") == b"OK"
+    assert call(server, "AUTH", "p\u00e9ss".encode()) == b"OK"
+    assert "WRONGPASS" in error_of(call(server, "AUTH", b"p\xe9ss"))
+
+
+def test_a_log_in_whose_bytes_are_no_text_is_none(new_server):
+    # What a decoder would put in the place of a byte that is no text.
+    server = new_server(requirepass="p\ufffdss").start()
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    for password, status in (("p%E9ss", 400), ("p%EF%BF%BDss", 200)):
+        url = f"http://127.0.0.1:{server.http_port}/_session"
+        body = f"name=default&password={password}".encode()
+        answer = httpx.post(url, content=body, headers=form)
+        assert answer.status_code == status, answer.text
 
 
 def test_a_configuration_file_is_rewritten_in_place(new_server, tmp_path):

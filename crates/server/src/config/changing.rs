@@ -75,9 +75,11 @@ impl Config {
         let mut changed = self.current().clone();
         let mut keys = Vec::with_capacity(pairs.len());
         for (name, value) in pairs {
-            let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+            let name = String::from_utf8_lossy(name);
             let failed = |reason: String| Refused { name: name.to_string(), reason };
-            let setting = changed.set_live(&name, &value).map_err(|error| match error {
+            // Settings are text, in the file too. A password with other bytes in it would be another one.
+            let value = std::str::from_utf8(value).map_err(|_| failed("the value is not UTF-8".into()))?;
+            let setting = changed.set_live(&name, value).map_err(|error| match error {
                 ConfigError::Invalid { reason, .. } => failed(reason),
                 other => failed(other.to_string()),
             })?;
