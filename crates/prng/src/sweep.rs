@@ -14,6 +14,10 @@ const ROUNDS_SHARE_MIN: u64 = 20;
 
 /// The rounds of a sweep: `full` times the scale, from 0 on. With a budget of time they end early, but never
 /// before a twentieth of them is done.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the budget is of the machine's time, not of the simulated one"
+)]
 pub fn rounds(full: u64) -> impl Iterator<Item = u64> {
     let (started, wanted) = (Instant::now(), full * scale());
     let budget = number(BUDGET_VARIABLE).map_or(Duration::MAX, Duration::from_secs);
