@@ -86,8 +86,8 @@ pub fn refuse_foreign(dir: &Path, config_file: Option<&Path>) -> Result<(), Fore
 }
 
 /// Refuses a directory whose control file says that clients have set settings, without the file that has
-/// them: the server would start without them, and so perhaps without a password. A damaged control file is reported
-/// by recovery.
+/// them: the server would start without them, and so perhaps without a password. A damaged control file is
+/// reported by recovery.
 ///
 /// # Errors
 /// `InvalidData`, with what to do.

@@ -125,8 +125,8 @@ impl Config {
         }
     }
 
-    /// Seals the file of settings set by clients, if there is one, and marks the directory as one that has it.
-    /// Called once the log is attached; later changes do the same.
+    /// Seals the file of settings set by clients, if there is one, and marks the directory as one that has
+    /// it. Called once the log is attached; later changes do the same.
     ///
     /// # Errors
     /// In words: the file or the control file cannot be written.
