@@ -5,6 +5,7 @@ import resource
 import signal
 import stat
 
+import httpx
 import pytest
 
 from harness.couch import Couch
@@ -83,6 +84,109 @@ def test_a_damaged_file_of_settings_refuses_the_start(new_server, damage):
     assert f"{kept}, line 2: " in refused.stderr
 
 
+def refused_everywhere(server) -> str:
+    """What a start says, and `sheaf check` too."""
+    refused = run_sheaf("serve", "--dir", str(server.directory), "--port", "0", "--http-port", "0")
+    checked = run_sheaf("check", str(server.directory))
+    assert refused.returncode not in (0, 101), refused.stdout
+    assert checked.returncode == 1, checked.stdout
+    assert refused.stderr.splitlines()[-1] == checked.stderr.splitlines()[-1]
+    return refused.stderr
+
+
+def test_settings_that_were_lost_or_cut_refuse_the_start(new_server):
+    server = new_server().start()
+    assert call(server, "CONFIG", "SET", "requirepass", "geheim") == b"OK"
+    server.kill()
+    kept = server.directory / "settings.toml"
+    whole = kept.read_bytes()
+    for length in (0, 1, 10, len(whole) // 2, whole.index(b"requirepass"), len(whole) - 1):
+        kept.write_bytes(whole[:length])
+        assert f"cannot read the settings of {kept}: it " in refused_everywhere(server), length
+    kept.write_bytes(whole.replace(b"geheim", b"geheiM"))
+    assert "checksum mismatch" in refused_everywhere(server)
+    kept.unlink()
+    assert f"{kept} is missing, with the settings" in refused_everywhere(server)
+    assert not kept.exists()
+    kept.write_bytes(whole)
+    server.options.requirepass = "geheim"
+    server.start()
+    assert setting(server, "requirepass") == "geheim"
+
+
+def test_settings_are_edited_without_their_checksum(new_server):
+    server = new_server().start()
+    assert call(server, "CONFIG", "SET", "timeout", 7) == b"OK"
+    kept = server.directory / "settings.toml"
+    seal, rest = kept.read_text().split("\n", 1)
+    assert seal.startswith("# checksum ")
+    assert "remove this line" in seal
+    server.kill()
+    kept.write_text(rest.replace("7", "8"))
+    assert run_sheaf("check", str(server.directory)).returncode == 0
+    server.start()
+    assert setting(server, "timeout") == "8"
+    server.wait_for_log("the file of settings had no checksum")
+    edited = kept.read_text()
+    assert edited.startswith("# checksum ")
+    assert edited.endswith("\n" + rest.replace("7", "8"))
+    server.kill()
+    kept.write_text("# none\n")
+    server.start()
+    assert setting(server, "timeout") == "0"
+
+
+def test_settings_of_an_earlier_version_are_marked(new_server):
+    server = new_server().start()
+    server.kill()
+    kept = server.directory / "settings.toml"
+    kept.write_text("timeout = 7\n")
+    server.start()
+    server.wait_for_log("the file of settings had no checksum")
+    assert setting(server, "timeout") == "7"
+    server.kill()
+    kept.unlink()
+    assert "is missing" in refused_everywhere(server)
+
+
+def test_a_running_server_does_not_set_values_in_a_file_that_was_lost_or_cut(server):
+    assert call(server, "CONFIG", "SET", "timeout", 7) == b"OK"
+    kept = server.directory / "settings.toml"
+    whole = kept.read_bytes()
+    for damage, said in ((None, "no longer exists"), (b"", "it is empty"), (whole[:-3], "checksum mismatch")):
+        if damage is None:
+            kept.unlink()
+        else:
+            kept.write_bytes(damage)
+        assert said in error_of(call(server, "CONFIG", "SET", "timeout", 8))
+        assert setting(server, "timeout") == "7"
+    kept.write_bytes(whole)
+    assert call(server, "CONFIG", "SET", "timeout", 8) == b"OK"
+
+
+def test_values_that_are_not_text_are_refused_and_not_changed(server):
+    for name, value in (("requirepass", b"p\xe9ss"), ("durable-channels", b"\xff*"), ("masterauth", b"\xc3")):
+        before = setting(server, name)
+        refused = error_of(call(server, "CONFIG", "SET", name, value))
+        assert refused.endswith(f"'{name}') - the value is not UTF-8"), refused
+        assert setting(server, name) == before
+    assert "not UTF-8" in error_of(call(server, "REPLICAOF", b"h\xf6st", "6379"))
+    assert call(server, "CONFIG", "SET", "requirepass", "p\u00e9ss") == b"OK"
+    assert call(server, "AUTH", "p\u00e9ss".encode()) == b"OK"
+    assert "WRONGPASS" in error_of(call(server, "AUTH", b"p\xe9ss"))
+
+
+def test_a_log_in_whose_bytes_are_no_text_is_none(new_server):
+    # What a decoder would put in the place of a byte that is no text.
+    server = new_server(requirepass="p\ufffdss").start()
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    for password, status in (("p%E9ss", 400), ("p%EF%BF%BDss", 200)):
+        url = f"http://127.0.0.1:{server.http_port}/_session"
+        body = f"name=default&password={password}".encode()
+        answer = httpx.post(url, content=body, headers=form)
+        assert answer.status_code == status, answer.text
+
+
 def test_a_configuration_file_is_rewritten_in_place(new_server, tmp_path):
     file = tmp_path / "sheaf.toml"
     file.write_text(CONFIGURATION)
@@ -133,7 +237,8 @@ def test_the_size_of_segments_is_that_of_the_directory(new_server):
 def test_the_file_of_kept_settings_begins_with_what_it_is(server):
     assert call(server, "CONFIG", "SET", "timeout", 7, "maxmemory", "1mb") == b"OK"
     assert call(server, "CONFIG", "SET", "timeout", 0) == b"OK"
-    first, *rest = (server.directory / "settings.toml").read_text().splitlines()
+    seal, first, *rest = (server.directory / "settings.toml").read_text().splitlines()
+    assert seal.startswith("# checksum ")
     assert first.startswith("# What this server was told to keep")
     assert not any(line.startswith("#") for line in rest)
 

@@ -32,6 +32,9 @@ PADDING = "x" * 4096
 # Less than the limit below, so that fast subscribers never reach it.
 WINDOW = 50
 
+# Sent to subscribers that read slowly, but steadily.
+STEADY_BYTES = 12 * MIB
+
 # The unsent bytes allowed for all subscribers of a worker together.
 UNTAKEN_BYTES_MAX = 256 * MIB
 # Beyond that: messages being published, and memory kept by the allocator.
@@ -219,6 +222,46 @@ def test_others_hardly_notice_slow_readers(server, pytestconfig):
     slow.join()
     print(f"p99 {without} ms without, {beside} ms beside {READERS} slow readers, of whom {slow.cut} were cut")
     assert beside < 2 * without
+
+
+class SteadyReader(threading.Thread):
+    """A subscriber that reads at a steady rate until the last message."""
+
+    def __init__(self, port: int, bytes_per_s: int):
+        super().__init__()
+        self._connection, self._bytes_per_s = Connection(port), bytes_per_s
+        assert self._connection.call("SUBSCRIBE", "ch") == [b"subscribe", b"ch", 1]
+        self.received = bytearray()
+
+    def run(self) -> None:
+        never, begun = threading.Event(), time.monotonic()
+        with self._connection as connection, contextlib.suppress(ConnectionResetError):
+            while not self.received.endswith(b"end\r\n") and (piece := connection.socket.recv(16 << 10)):
+                self.received += piece
+                never.wait(max(0, begun + len(self.received) / self._bytes_per_s - time.monotonic()))
+
+
+@pytest.mark.sheaf_only
+@pytest.mark.parametrize(("bytes_per_s", "payload_bytes"), [(400_000, 1000), (1_000_000, 100)])
+def test_a_publisher_waits_for_steady_readers_however_slow(server, bytes_per_s, payload_bytes):
+    with server.connect() as publisher:
+        # So that the test is short. What is published is more than the kernel buffers and this together.
+        assert publisher.call("CONFIG", "SET", "client-output-buffer-limit", "pubsub 2mb 0 0") == b"OK"
+        readers = [SteadyReader(server.port, bytes_per_s) for _ in range(3)]
+        for reader in readers:
+            reader.start()
+        message = encode("PUBLISH", "ch", b"x" * payload_bytes)
+        block = 200
+        blocks = STEADY_BYTES // payload_bytes // block
+        count = blocks * block
+        for _ in range(blocks):
+            publisher.send(message * block)
+            assert all(publisher.read() == 3 for _ in range(block)), "one was disconnected"
+        assert publisher.call("PUBLISH", "ch", "end") == 3
+        for reader in readers:
+            reader.join()
+            assert reader.received.count(b"x" * payload_bytes) == count
+        assert disconnections(publisher) == 0
 
 
 @pytest.mark.sheaf_only

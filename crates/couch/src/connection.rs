@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     io,
     net::SocketAddr,
+    os::fd::{AsFd, OwnedFd},
     pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll},
@@ -63,7 +64,15 @@ struct Socket {
 
 impl Socket {
     fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.idle_timer.wrote(result.is_ready());
+        if result.is_ready() {
+            self.idle_timer.wrote();
+        } else {
+            self.idle_timer.was_refused(|| {
+                let socket = self.stream.as_fd().try_clone_to_owned();
+                let bytes = |socket: &OwnedFd| env::socket::unacknowledged_bytes(socket).unwrap_or(0);
+                Box::new(move || socket.as_ref().map_or(0, bytes))
+            });
+        }
         result
     }
 }

@@ -7,6 +7,8 @@
 //! Invariants
 //! - A fast start does not excuse a slow rest: a body holds memory until it is complete.
 //! - Time in which the server does not read is not counted against the client.
+//! - A client receives a reply as long as it acknowledges bytes. A full socket takes more only when a third
+//!   of its buffer is free, which a slow client may need minutes for.
 
 use std::{
     cell::{Cell, RefCell},
@@ -27,7 +29,7 @@ const BODY_STALL_S_MAX: u32 = 30;
 const BODY_WINDOW_S: u32 = 30;
 /// Bytes per second that a body must have in every such window.
 const BODY_RATE_BYTES_MIN: u64 = 4 << 10;
-/// Seconds without progress in sending a reply.
+/// Seconds without an acknowledged byte of a reply.
 const TAKE_STALL_S_MAX: u32 = 60;
 
 #[derive(Clone, Copy)]
@@ -43,14 +45,33 @@ enum Phase {
     Busy,
 }
 
+/// A socket that refuses bytes of a reply.
+struct Stall {
+    /// Since when the client acknowledges nothing.
+    since_s: u32,
+    unacknowledged_bytes: u64,
+    /// How many bytes the client has not acknowledged; 0 if that cannot be known.
+    ask: Box<dyn Fn() -> u64>,
+}
+
+impl Stall {
+    /// For how many seconds the client has acknowledged nothing.
+    fn seconds(&mut self, now_s: u32) -> u32 {
+        let unacknowledged_bytes = (self.ask)();
+        if unacknowledged_bytes < self.unacknowledged_bytes {
+            (self.unacknowledged_bytes, self.since_s) = (unacknowledged_bytes, now_s);
+        }
+        now_s.saturating_sub(self.since_s)
+    }
+}
+
 /// The timeouts of one connection.
 pub(super) struct IdleTimer {
     /// The thread's clock.
     now_s: Rc<Cell<u32>>,
     phase: Cell<Phase>,
     since_s: Cell<u32>,
-    /// Since when the socket refuses bytes of the reply.
-    stalled_since_s: Cell<Option<u32>>,
+    stall: RefCell<Option<Stall>>,
     /// The memory claim of the request's body, until it is answered.
     held: RefCell<Option<Claim>>,
     /// Notified when the connection must end.
@@ -61,8 +82,8 @@ impl IdleTimer {
     pub(super) fn new(now_s: Rc<Cell<u32>>) -> IdleTimer {
         let since_s = Cell::new(now_s.get());
         let phase = Cell::new(Phase::Idle);
-        let (stalled_since_s, held) = (Cell::new(None), RefCell::default());
-        IdleTimer { now_s, phase, since_s, stalled_since_s, held, ended: Notify::new() }
+        let (stall, held) = (RefCell::default(), RefCell::default());
+        IdleTimer { now_s, phase, since_s, stall, held, ended: Notify::new() }
     }
 
     fn enter(&self, phase: Phase) {
@@ -77,14 +98,21 @@ impl IdleTimer {
         }
     }
 
-    /// A write to the socket was accepted, or not.
-    pub(super) fn wrote(&self, took: bool) {
-        if took && self.is_idle() {
+    /// The socket took bytes.
+    pub(super) fn wrote(&self) {
+        if self.is_idle() {
             // A finished reply that is still being sent counts as activity.
             self.since_s.set(self.now_s.get());
         }
-        let stalled = (!took).then(|| self.stalled_since_s.get().unwrap_or(self.now_s.get()));
-        self.stalled_since_s.set(stalled);
+        self.stall.take();
+    }
+
+    /// The socket refuses bytes. `ask` makes what says how many bytes the client has not acknowledged.
+    pub(super) fn was_refused(&self, ask: impl FnOnce() -> Box<dyn Fn() -> u64>) {
+        self.stall.borrow_mut().get_or_insert_with(|| {
+            let ask = ask();
+            Stall { since_s: self.now_s.get(), unacknowledged_bytes: ask(), ask }
+        });
     }
 
     /// The head of a request, or its body, is complete.
@@ -142,8 +170,7 @@ impl IdleTimer {
     pub(super) fn is_over(&self) -> bool {
         let now_s = self.now_s.get();
         let waited_s = now_s.saturating_sub(self.since_s.get());
-        let takes_nothing = |since_s: u32| now_s.saturating_sub(since_s) > TAKE_STALL_S_MAX;
-        if self.stalled_since_s.get().is_some_and(takes_nothing) {
+        if self.stall.borrow_mut().as_mut().is_some_and(|stall| stall.seconds(now_s) > TAKE_STALL_S_MAX) {
             return true;
         }
         match self.phase.get() {
@@ -259,13 +286,30 @@ mod tests {
     fn who_takes_nothing_is_disconnected_also_in_the_midst_of_a_feed() {
         let (clock, idle_timer) = connection();
         idle_timer.begin();
-        idle_timer.wrote(false);
+        let nothing: fn() -> Box<dyn Fn() -> u64> = || Box::new(|| 1000);
+        idle_timer.was_refused(nothing);
         pass(&clock, TAKE_STALL_S_MAX);
-        idle_timer.wrote(false);
+        idle_timer.was_refused(nothing);
         assert!(!idle_timer.is_over());
         pass(&clock, 1);
         assert!(idle_timer.is_over());
-        idle_timer.wrote(true);
+        idle_timer.wrote();
         assert!(!idle_timer.is_over());
+    }
+
+    #[test]
+    fn who_acknowledges_something_may_receive_slowly() {
+        let (clock, idle_timer) = connection();
+        idle_timer.begin();
+        let unacknowledged_bytes = Rc::new(Cell::new(1000));
+        let asked = unacknowledged_bytes.clone();
+        idle_timer.was_refused(|| Box::new(move || asked.get()));
+        for left in (0..1000).rev() {
+            pass(&clock, TAKE_STALL_S_MAX);
+            unacknowledged_bytes.set(left);
+            assert!(!idle_timer.is_over());
+        }
+        pass(&clock, TAKE_STALL_S_MAX + 1);
+        assert!(idle_timer.is_over());
     }
 }

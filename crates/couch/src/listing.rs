@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     fn range(query: &str, prefix: &str) -> IdRange {
-        Listing::of(&Query::parse(Some(query)), prefix).unwrap().range
+        Listing::of(&Query::parse(Some(query)).unwrap(), prefix).unwrap().range
     }
 
     fn ids(from: Bound<&str>, to: Bound<&str>) -> IdRange {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::percent_decode;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -10,14 +11,25 @@ use super::failure::Failure;
 /// Further parameters are ignored.
 const PARAMETERS_MAX: usize = 100;
 
+/// The names and values of a query string or a form.
+///
+/// # Errors
+/// `reason`, if one is not UTF-8: the parser would put another character in the place of the bytes.
+pub(super) fn pairs<'a>(text: &'a [u8], reason: &'static str) -> Result<form_urlencoded::Parse<'a>, Failure> {
+    percent_decode(text).decode_utf8().map_err(|_| Failure::bad_request(reason))?;
+    Ok(form_urlencoded::parse(text))
+}
+
 /// The parameters of a request, in order.
 #[derive(Default)]
 pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
-    pub(super) fn parse(text: Option<&str>) -> Query {
-        let pairs = form_urlencoded::parse(text.unwrap_or("").as_bytes()).take(PARAMETERS_MAX);
-        Query(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
+    /// # Errors
+    /// If a name or a value is not UTF-8.
+    pub(super) fn parse(text: Option<&str>) -> Result<Query, Failure> {
+        let pairs = pairs(text.unwrap_or("").as_bytes(), "invalid UTF-8 in query")?.take(PARAMETERS_MAX);
+        Ok(Query(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect()))
     }
 
     /// Adds a parameter with precedence over all others, such as one from the body.
@@ -89,7 +101,8 @@ mod tests {
 
     #[test]
     fn parameters_have_types_and_wrong_ones_have_reasons() {
-        let query = Query::parse(Some("a=true&b=no&limit=-1&skip=x&count=7&key=%22a+b%22&keys=%5B1&a=false"));
+        let query = Query::parse(Some("a=true&b=no&limit=-1&skip=x&count=7&key=%22a+b%22&keys=%5B1&a=false"))
+            .unwrap();
         assert_eq!(query.flag("a"), Ok(true), "the first counts");
         assert_eq!(query.flag("none"), Ok(false));
         assert_eq!(reason(query.flag("b")), "400 query_parse_error Invalid boolean parameter: \"no\"");
@@ -101,5 +114,14 @@ mod tests {
         assert_eq!(query.count("count"), Ok(Some(7)));
         assert_eq!(query.any_json(&["start_key", "key"]), Ok(Some("a b".into())));
         assert_eq!(reason(query.json::<Value>("keys")), "400 bad_request invalid UTF-8 JSON");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_refused_and_not_replaced() {
+        assert_eq!(Query::parse(Some("key=%22%C3%A9%22")).unwrap().json("key"), Ok(Some("é".to_owned())));
+        for text in ["key=%22%E9%22", "%ff=1", "a=1&b=%C3&c=%A9"] {
+            let refused = Query::parse(Some(text)).map(|query| query.0);
+            assert_eq!(reason(refused), "400 bad_request invalid UTF-8 in query", "{text}");
+        }
     }
 }

@@ -171,7 +171,10 @@ async fn admit_and_route(
     } else {
         body.at_most(ANONYMOUS_BODIES_BYTES_MAX as usize)
     };
-    let query = Query::parse(head.uri.query());
+    let query = match Query::parse(head.uri.query()) {
+        Ok(query) => query,
+        Err(failure) => return (Err(failure), Some(body)),
+    };
     let (thread, idle_timer, body) = (thread.clone(), idle_timer.clone(), Some(body));
     let mut call = Call { thread, head, query, user, idle_timer, body };
     let mut answered = route(&mut call, &path).await;

@@ -9,6 +9,7 @@ use super::{
     cookie::remove_cookie,
     cross_site,
     failure::Failure,
+    query,
     reply::{self, Reply},
     request::Call,
     user::{Shown, User, WRONG_PASSWORD},
@@ -62,7 +63,7 @@ async fn log_in(call: &mut Call) -> Result<Reply, Failure> {
         None => Bytes::new(),
     };
     let login = if is_form {
-        let pairs = form_urlencoded::parse(&body);
+        let pairs = query::pairs(&body, "invalid UTF-8 in form")?;
         let take = |wanted: &[&str]| {
             pairs.clone().find(|(name, _)| wanted.contains(&&**name)).map(|(_, value)| value.into_owned())
         };

@@ -41,8 +41,8 @@ const RUN_LEN_MIN: usize = 4;
 const COMMANDS_PER_TURN_MAX: usize = 1024;
 /// The same for scripts, which can take as long as many commands.
 const SCRIPTS_PER_TURN_US: u64 = 2_000;
-/// Reply bytes not yet taken by the client above which its commands wait.
-const OUTBOX_BYTES_MAX: usize = 1 << 20;
+/// Reply bytes not yet taken by the client above which its commands wait, unless it is allowed more.
+pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
 /// The same for a subscriber: its UNSUBSCRIBE must not wait for all the messages before it.
 const SUBSCRIBER_OUTBOX_BYTES_MAX: usize = 32 << 20;
 /// Request bytes that are kept while a command is blocked. The end of a client that sends more shows when it
@@ -107,6 +107,8 @@ pub struct Conversation {
     /// Of the bytes in the outbox, so many at most are messages from the log; whose flow they belong to.
     fed: Option<(FollowerId, Arc<Flow>)>,
     fed_bytes: usize,
+    /// Unsent bytes above which the commands of a client that is no subscriber wait.
+    outbox_bytes_max: usize,
     /// It is closing because the client has sent a line of HTTP.
     spoke_http: bool,
     /// When the others have their turn, if scripts have run in this one.
@@ -129,6 +131,7 @@ impl Conversation {
             pushed_bytes: 0,
             fed: None,
             fed_bytes: 0,
+            outbox_bytes_max: OUTBOX_BYTES_MAX,
             spoke_http: false,
             turn_ends_us: None,
             is_away: false,
@@ -289,10 +292,24 @@ impl Conversation {
         self.session.wait = None;
     }
 
+    /// Lets the client's commands run until so many bytes are unsent, until all are sent: a client may send
+    /// all of its commands before it reads a reply.
+    pub fn allow_unsent(&mut self, bytes_max: usize) {
+        self.outbox_bytes_max = bytes_max.max(OUTBOX_BYTES_MAX);
+    }
+
+    /// The unsent bytes last set by [`Conversation::allow_unsent`], or [`OUTBOX_BYTES_MAX`].
+    pub fn outbox_bytes_allowed(&self) -> usize {
+        self.outbox_bytes_max
+    }
+
     /// To be called when something was sent: gives the sent part of pushed bytes back to the client's
     /// limit. Replies and pushes are not told apart, so a client that never catches up is given too little
     /// back, never too much.
     pub fn note_sent(&mut self) {
+        if self.outbox.is_empty() {
+            self.outbox_bytes_max = OUTBOX_BYTES_MAX;
+        }
         let left = self.pushed_bytes.min(self.outbox.len());
         if left < self.pushed_bytes {
             self.session.client.pushed_taken((self.pushed_bytes - left) as u64);
@@ -411,7 +428,8 @@ impl Conversation {
     }
 
     fn outbox_bytes_max(&self) -> usize {
-        if self.session.subscribed { SUBSCRIBER_OUTBOX_BYTES_MAX } else { OUTBOX_BYTES_MAX }
+        let is_subscriber = self.session.subscribed;
+        self.outbox_bytes_max.max(if is_subscriber { SUBSCRIBER_OUTBOX_BYTES_MAX } else { 0 })
     }
 
     /// Executes the commands of the batch; returns how many ran and why it stopped before the end.
@@ -556,6 +574,25 @@ mod tests {
         conversation.session.closing = true;
         conversation.push(b"+x\r\n", Lsn::ZERO, Lsn::ZERO);
         assert!(conversation.outbox.is_empty());
+    }
+
+    #[test]
+    fn a_client_is_allowed_more_until_all_is_sent() {
+        let mut conversation = conversation();
+        assert_eq!(conversation.outbox_bytes_max(), OUTBOX_BYTES_MAX);
+        conversation.allow_unsent(1);
+        assert_eq!(conversation.outbox_bytes_max(), OUTBOX_BYTES_MAX, "never less");
+        conversation.allow_unsent(4 * OUTBOX_BYTES_MAX);
+        conversation.outbox.bytes_mut().extend_from_slice(b"+OK\r\n+OK\r\n");
+        conversation.outbox.consume(5);
+        conversation.note_sent();
+        assert_eq!(conversation.outbox_bytes_max(), 4 * OUTBOX_BYTES_MAX);
+        conversation.session.subscribed = true;
+        assert_eq!(conversation.outbox_bytes_max(), SUBSCRIBER_OUTBOX_BYTES_MAX);
+        conversation.session.subscribed = false;
+        conversation.outbox.consume(5);
+        conversation.note_sent();
+        assert_eq!(conversation.outbox_bytes_max(), OUTBOX_BYTES_MAX);
     }
 
     #[test]

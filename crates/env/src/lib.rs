@@ -2,8 +2,9 @@
 //! process statistics.
 //!
 //! It consists of small traits ([`Disk`], [`File`], [`Clock`], [`Entropy`]), each with a real and a simulated
-//! implementation, and of a few parts with only a real one (directory lock, ring memory, `/proc`).
-//! Sockets and threads belong to `server`; file formats and storage policies belong to the crates above.
+//! implementation, and of a few parts with only a real one (directory lock, ring memory, `/proc`, what
+//! the kernel knows of a socket). Sockets and threads belong to `server`; file formats and storage policies
+//! belong to the crates above.
 //!
 //! Invariants
 //! - No other crate calls the OS for files, time or randomness (enforced by `clippy.toml`), so a whole server
@@ -26,6 +27,7 @@ mod mapping;
 pub mod process;
 mod real;
 pub mod sim;
+pub mod socket;
 pub mod stream;
 #[cfg(test)]
 mod testing;

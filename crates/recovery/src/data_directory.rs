@@ -7,8 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use env::{DirLock, RealDisk};
+use env::{Access, DirLock, Disk, RealDisk};
+use storage::Control;
 
+/// The settings set by clients, a file of the crate `settings`.
+const SETTINGS_FILE: &str = "settings.toml";
 /// Names that a data directory can have before it has a control file, or after that is lost; in the latter
 /// case the start reports the problem.
 const OWN: [&str; 14] = [
@@ -16,7 +19,7 @@ const OWN: [&str; 14] = [
     "control",
     "replication.json",
     "group.json",
-    "settings.toml",
+    SETTINGS_FILE,
     "snapshots",
     "documents",
     "full-copy",
@@ -79,6 +82,28 @@ pub fn refuse_foreign(dir: &Path, config_file: Option<&Path>) -> Result<(), Fore
         Some(name) => {
             Err(Foreign::Files { dir: dir.to_path_buf(), name: name.to_string_lossy().into_owned() })
         }
+    }
+}
+
+/// Refuses a directory whose control file says that clients have set settings, without the file that has
+/// them: the server would start without them, and so perhaps without a password. A damaged control file is
+/// reported by recovery.
+///
+/// # Errors
+/// `InvalidData`, with what to do.
+pub fn refuse_lost_settings(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let has_settings = matches!(Control::load(disk, dir), Ok(Some(control)) if control.has_settings);
+    let path = dir.join(SETTINGS_FILE);
+    match disk.open(&path, Access::Read) {
+        Err(error) if has_settings && error.kind() == io::ErrorKind::NotFound => {
+            let text = format!(
+                "{} is missing, with the settings that clients have set (CONFIG SET), perhaps a password. Restore it from a copy, or \
+                 create it with the line '# none' to start without them",
+                path.display()
+            );
+            Err(io::Error::new(io::ErrorKind::InvalidData, text))
+        }
+        _ => Ok(()),
     }
 }
 

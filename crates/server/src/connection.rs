@@ -8,12 +8,14 @@
 //! - The task sleeps only if one of these will wake it: the socket (readable, or writable after it refused
 //!   bytes), the worker (the log moved, a blocked command is answered), or a timer (DEBUG SLEEP, the deadline
 //!   of a blocked command).
-//! - While the conversation is interrupted the socket is not read: the client feels back-pressure. The
+//! - While the conversation is interrupted the socket is not read: the client feels back-pressure. A client
+//!   that feels it and does not read its replies gets more room, and then is disconnected (`unread`). The
 //!   exception is a blocked command, which may wait for ever: a bounded amount is read, to detect that the
 //!   client has closed the connection.
 
 mod backlog;
 mod keeping_up;
+mod unread;
 
 use std::{
     cell::{Cell, RefCell},
@@ -43,6 +45,8 @@ use self::backlog::Backlog;
 pub(crate) use self::backlog::UNSENT_BYTES_MAX;
 pub(crate) use self::keeping_up::DISTRUST_US;
 use self::keeping_up::KeepingUp;
+use self::unread::Unread;
+pub(crate) use self::unread::UnreadReplies;
 use crate::worker::Worker;
 
 /// Pieces of output per vectored write.
@@ -74,6 +78,8 @@ pub(crate) struct Connection {
     counted_bytes: Cell<usize>,
     /// Whether the subscriber receives messages as fast as they are published.
     keeping_up: Cell<KeepingUp>,
+    /// Replies that the client does not read, while it sends commands.
+    unread: Cell<Unread>,
 }
 
 impl Connection {
@@ -100,6 +106,7 @@ impl Connection {
             backlog: Cell::default(),
             counted_bytes: Cell::new(0),
             keeping_up: Cell::default(),
+            unread: Cell::default(),
         });
         let served = connection.clone();
         (connection, async move { poll_fn(|cx| served.poll(cx)).await })
@@ -283,6 +290,9 @@ impl Connection {
         if state == ConversationState::Blocked {
             self.await_deadline();
         }
+        if state == ConversationState::WaitForClient && self.is_newly_unread() {
+            self.worker.watch_unread(self);
+        }
         if state == ConversationState::Paused {
             let connection = self.clone();
             tokio::task::spawn_local(async move {
@@ -430,7 +440,7 @@ impl Connection {
         if refused || self.counted_bytes.get() > 0 {
             self.note_unsent(refused);
         }
-        self.note_taken(if had_refused { sent } else { 0 }, refused);
+        self.note_pace(had_refused, refused);
         if refused != self.refused.replace(refused) && refused
             || self.broken.get()
             || finished
@@ -517,7 +527,7 @@ impl Connection {
             conversation.session.client.set_buffered(pending, unsent);
         }
         self.note_unsent(true);
-        self.note_taken(0, true);
+        self.note_pace(true, true);
     }
 
     /// The cause of the interruption is over: the conversation goes on.
@@ -594,6 +604,7 @@ impl Connection {
         self.forget_deadline();
         self.count_unsent(0);
         self.end_waiting_for_it();
+        self.forget_unread();
         self.conversation.borrow_mut().close();
     }
 

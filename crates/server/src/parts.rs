@@ -28,6 +28,7 @@ use crate::{
     attached_log::AttachedLog,
     backup::Backups,
     config::Config,
+    connection::UnreadReplies,
     cross_protocol::CrossProtocol,
     data::Data,
     dead_log::DeadLog,
@@ -64,6 +65,7 @@ pub(crate) struct Parts {
     pub(crate) scripts: Arc<Scripts>,
     pub(crate) observer: Arc<Observer>,
     pub(crate) counters: Counters,
+    pub(crate) unread_replies: UnreadReplies,
     pub(crate) cross_protocol: CrossProtocol,
     pub(crate) progress: Arc<LoadProgress>,
     pub(crate) log: Arc<AttachedLog>,
@@ -123,6 +125,7 @@ impl Parts {
         let parts = Parts {
             access: Arc::new(Access::new(config.clone(), clients.clone())),
             counters: Counters::default(),
+            unread_replies: UnreadReplies::default(),
             cross_protocol: CrossProtocol::default(),
             dead_log: Arc::new(DeadLog::new(log.clone(), documents.clone(), saver.clone())),
             compactor: Arc::new(Compactor::new(documents.clone(), saver.clone(), clock.clone())),

@@ -29,7 +29,7 @@ use std::{
 use env::{Clock, DirLock, Disk, Entropy, HeldDisk, RealClock, RealDisk, RealEntropy};
 use parking_lot::Mutex;
 use recovery::{
-    data_directory::{Foreign, refuse_foreign},
+    data_directory::{Foreign, refuse_foreign, refuse_lost_settings},
     recover::{Mode, RecoverError},
     unfinished::{Unfinished, refuse_unfinished},
 };
@@ -142,6 +142,8 @@ impl Process {
         let disk = HeldDisk::new(lock(&dir)?);
         refuse_unfinished(&RealDisk, &dir)?;
         backup::refuse_backup(&RealDisk, &dir)?;
+        // Before anybody can connect: a password may be among them.
+        refuse_lost_settings(&RealDisk, &dir).map_err(ServeError::Setting)?;
         fit_clients(settings);
         let (bind, backlog) = (settings.text(Key::Bind), settings.integer(Key::TcpBacklog) as u32);
         // Sockets are made within a runtime, and outlive it.

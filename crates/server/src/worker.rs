@@ -75,6 +75,8 @@ pub(crate) struct Worker {
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
     /// Connections that publish faster than subscribers receive.
     held_back: HeldBack,
+    /// Connections whose clients do not read their replies.
+    unread: RefCell<Vec<Rc<Connection>>>,
     log: OnceCell<LogThreads>,
     reaper: Reaper,
     /// Unsent bytes of subscribers that lag, without the blocks that several of them share.
@@ -122,6 +124,7 @@ pub(crate) fn start(
             timeouts: Timeouts::default(),
             connections: RefCell::default(),
             held_back: HeldBack::default(),
+            unread: RefCell::default(),
             log: OnceCell::new(),
             reaper,
             unsent_bytes: Cell::new(0),

@@ -1,4 +1,5 @@
-//! Settings files: flat TOML tables, one line per setting.
+//! Settings files: flat TOML tables, one line per setting. The file of settings set by clients is sealed: its
+//! first line has a checksum of the others.
 //!
 //! The module reads them with the line number of each value, and changes values in place: comments, order and
 //! types are preserved. It knows neither the meaning of a value nor the precedence of files (see `lasting`).
@@ -6,6 +7,8 @@
 //! Invariants
 //! - After any crash a reader sees the complete old or the complete new file; a change reported as written is
 //!   on disk.
+//! - A sealed file that was cut, emptied or changed is never taken for a whole one. It counts as edited by
+//!   hand, and is read, only without its first line.
 //! - No message shows a line of a file: it may contain a password.
 
 use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
@@ -16,6 +19,10 @@ use super::{ConfigError, Kind, Setting, find};
 
 /// A new file may hold passwords: only its owner may read it.
 const NEW_FILE_MODE: u32 = 0o600;
+
+/// A sealed file begins with it. After it come the checksum in hex, and [`SEAL_END`].
+const SEAL_BEGIN: &str = "# checksum ";
+const SEAL_END: &str = ". To edit this file, remove this line: the server adds a new one when it starts.\n";
 
 /// A value in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,14 +38,56 @@ pub(super) struct Line {
 /// # Errors
 /// If the file cannot be read, or is no such table. The error names the file, and the line if known.
 pub(super) fn read(path: &Path) -> Result<Vec<Line>, ConfigError> {
-    let text = fs::read_to_string(path)
-        .map_err(|error| ConfigError::File { path: path.display().to_string(), reason: error.to_string() })?;
+    parse(path, &text_of(path)?)
+}
+
+/// As [`read`], for a sealed file.
+///
+/// # Errors
+/// Also if the file was cut, emptied or changed.
+pub(super) fn read_sealed(path: &Path) -> Result<Vec<Line>, ConfigError> {
+    let text = text_of(path)?;
+    unsealed(&text)
+        .map_err(|reason| ConfigError::File { path: path.display().to_string(), reason: reason.into() })?;
+    parse(path, &text)
+}
+
+fn text_of(path: &Path) -> Result<String, ConfigError> {
+    fs::read_to_string(path)
+        .map_err(|error| ConfigError::File { path: path.display().to_string(), reason: error.to_string() })
+}
+
+/// The text with its seal.
+fn sealed(text: &str) -> String {
+    format!("{SEAL_BEGIN}{:08x}{SEAL_END}{text}", crc32c::crc32c(text.as_bytes()))
+}
+
+/// The text without its seal.
+///
+/// # Errors
+/// If it is not what was sealed, and does not count as edited by hand.
+fn unsealed(text: &str) -> Result<&str, &'static str> {
+    const EMPTY: &str = "it is empty, or only its beginning is left, and it had the settings that clients have set (CONFIG SET), perhaps a \
+                         password. Restore it from a copy, or write the line '# none' into it to start without them";
+    const CHANGED: &str = "it was cut or changed (checksum mismatch). If you have edited it, remove its first line, which has the \
+                           checksum; otherwise restore it from a copy";
+    if SEAL_BEGIN.starts_with(text.trim_end()) {
+        return Err(EMPTY);
+    }
+    match text.split_once('\n') {
+        Some((_, rest)) if sealed(rest) == text => Ok(rest),
+        // The second condition finds a damaged beginning.
+        _ if text.starts_with(SEAL_BEGIN) || text.contains(SEAL_END.trim_end()) => Err(CHANGED),
+        _ => Ok(text),
+    }
+}
+
+fn parse(path: &Path, text: &str) -> Result<Vec<Line>, ConfigError> {
     let at = |span: Option<std::ops::Range<usize>>, reason: String| {
-        let number = span.map_or(1, |span| line_at(&text, span.start));
+        let number = span.map_or(1, |span| line_at(text, span.start));
         ConfigError::Syntax { reason }.at(place(path, number))
     };
-    let document =
-        Document::parse(text.as_str()).map_err(|error| at(error.span(), error.message().into()))?;
+    let document = Document::parse(text).map_err(|error| at(error.span(), error.message().into()))?;
     let table = document.as_table();
     let line = |(name, item): (&str, &Item)| {
         let span = table.key(name).and_then(toml_edit::Key::span).or(item.span());
@@ -51,7 +100,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Line>, ConfigError> {
                 return Err(at(span, format!("'{name}' must be a text, number or boolean, not a {kind}")));
             }
         };
-        let number = span.map_or(1, |span| line_at(&text, span.start));
+        let number = span.map_or(1, |span| line_at(text, span.start));
         Ok(Line { name: name.into(), value, number })
     };
     table.iter().map(line).collect()
@@ -66,13 +115,14 @@ fn line_at(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-/// Sets values in a file, and removes settings whose value is `None`. The file begins with `header`.
+/// Sets values in a file, and removes settings whose value is `None`. A file with `header` is sealed, and has
+/// it behind the seal.
 ///
 /// # Errors
 /// The text for a client; the file is then unchanged.
 pub(super) fn change(
     path: &Path,
-    header: &str,
+    header: Option<&str>,
     changes: &[(&'static Setting, Option<String>)],
 ) -> Result<(), String> {
     let failed = |reason: String| format!("cannot write {}: {reason}", path.display());
@@ -80,17 +130,40 @@ pub(super) fn change(
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let (text, mode) = match fs::read_to_string(path) {
         Ok(text) => {
-            let mode = fs::metadata(path).map_err(|error| failed(error.to_string()))?.permissions().mode();
-            (text, mode & 0o7777)
+            let kept = if header.is_some() { unsealed(&text) } else { Ok(&*text) };
+            (kept.map_err(|reason| failed(reason.into()))?.into(), mode_of(path).map_err(failed)?)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), NEW_FILE_MODE),
         Err(error) => return Err(failed(error.to_string())),
     };
-    // It stays at the top, whichever line is added or removed behind it.
-    let changed = changed(&text.replacen(header, "", 1), changes).map_err(failed)?;
-    let changed = format!("{header}{changed}");
+    let changed = match header {
+        None => changed(&text, changes).map_err(failed)?,
+        // It stays at the top, whichever line is added or removed behind it.
+        Some(header) => {
+            let changed = changed(&text.replacen(header, "", 1), changes).map_err(failed)?;
+            sealed(&format!("{header}{changed}"))
+        }
+    };
     env::crashsafe::write_atomically_with_mode(path, changed.as_bytes(), mode)
         .map_err(|error| failed(error.to_string()))
+}
+
+/// Seals a file that is not sealed; whether it was not.
+///
+/// # Errors
+/// As [`change`], and if the file is damaged.
+pub(super) fn seal(path: &Path, header: &str) -> Result<bool, String> {
+    let text = text_of(path).map_err(|error| error.to_string())?;
+    let is_edited = !text.starts_with(SEAL_BEGIN);
+    if is_edited {
+        change(path, Some(header), &[])?;
+    }
+    Ok(is_edited)
+}
+
+fn mode_of(path: &Path) -> Result<u32, String> {
+    let metadata = fs::metadata(path).map_err(|error| error.to_string())?;
+    Ok(metadata.permissions().mode() & 0o7777)
 }
 
 /// The text of a file after setting these values.
@@ -169,18 +242,55 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back_and_belongs_to_its_owner() {
         let path = std::env::temp_dir().join(format!("sheaf-settings-{}.toml", std::process::id()));
-        change(&path, "# made\n", &[change_to(Key::Requirepass, "secret"), change_to(Key::Timeout, "5")])
-            .unwrap();
+        change(
+            &path,
+            Some("# made\n"),
+            &[change_to(Key::Requirepass, "secret"), change_to(Key::Timeout, "5")],
+        )
+        .unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        change(&path, "# made\n", &[(&OPTIONS[Key::Requirepass as usize], None)]).unwrap();
+        change(&path, Some("# made\n"), &[(&OPTIONS[Key::Requirepass as usize], None)]).unwrap();
         let kept_mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
         let (text, lines) = (fs::read_to_string(&path), read(&path));
         fs::remove_file(&path).unwrap();
         assert_eq!((mode, kept_mode), (0o600, 0o644));
-        assert_eq!(text.unwrap(), "# made\ntimeout = 5\n");
+        assert_eq!(text.unwrap(), sealed("# made\ntimeout = 5\n"));
         let [line] = &lines.unwrap()[..] else { panic!("one line") };
         assert_eq!((line.name.as_str(), line.value.as_str()), ("timeout", "5"));
+    }
+
+    #[test]
+    fn a_sealed_file_that_was_cut_or_changed_is_found_and_an_edited_one_is_read() {
+        let body = "# made\nrequirepass = \"geheim\"\ntimeout = 5\n";
+        let text = sealed(body);
+        assert_eq!(unsealed(&text), Ok(body));
+        for len in 0..text.len() {
+            unsealed(&text[..len]).expect_err("it was cut");
+        }
+        for bit in 0..text.len() * 8 {
+            let mut changed = text.clone().into_bytes();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            let Ok(changed) = String::from_utf8(changed) else { continue };
+            unsealed(&changed).expect_err("it was changed");
+        }
+        for edited in [body, "timeout = 1", "# none\n", "# check of the settings: none"] {
+            assert_eq!(unsealed(edited), Ok(edited));
+        }
+        for empty in ["\n\n", " "] {
+            unsealed(empty).expect_err("nothing is in it");
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_seal_is_sealed_once() {
+        let path = std::env::temp_dir().join(format!("sheaf-seal-{}.toml", std::process::id()));
+        fs::write(&path, "# made\ntimeout = 5\n").unwrap();
+        let outcomes = [seal(&path, "# made\n"), seal(&path, "# made\n")];
+        let text = fs::read_to_string(&path);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(outcomes, [Ok(true), Ok(false)]);
+        assert_eq!(text.unwrap(), sealed("# made\ntimeout = 5\n"));
     }
 
     #[test]

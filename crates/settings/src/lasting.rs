@@ -82,6 +82,8 @@ pub struct Reread {
 pub struct Lasting {
     config_file: Option<PathBuf>,
     kept_file: PathBuf,
+    /// The file in the data directory exists. Whoever removes it removes settings that are in force.
+    has_kept: bool,
     kept: Vec<Line>,
     lines: Vec<Line>,
     given: Vec<Given>,
@@ -102,8 +104,9 @@ impl Lasting {
         let settings = lasting.with_given()?;
         // The data directory must be known before its file can be read, so that file cannot set it.
         lasting.kept_file = Path::new(settings.text(Key::Dir)).join(KEPT_FILE);
-        if lasting.kept_file.exists() {
-            lasting.kept = file::read(&lasting.kept_file)?;
+        lasting.has_kept = lasting.kept_file.exists();
+        if lasting.has_kept {
+            lasting.kept = file::read_sealed(&lasting.kept_file)?;
             lasting.base = lasting.base_of(&lasting.lines)?;
         }
         Ok((lasting.with_given()?, lasting))
@@ -174,11 +177,17 @@ impl Lasting {
     }
 
     /// Stores settings changed by clients for the next start. With a configuration file it does nothing: the
-    /// client must ask for CONFIG REWRITE.
+    /// client must ask for CONFIG REWRITE. `mark` durably notes that the directory has the file of such
+    /// settings; it is called once the file exists, before values are in it.
     ///
     /// # Errors
     /// The text for a client; the file is then unchanged.
-    pub fn keep(&mut self, changed: &Settings, keys: &[Key]) -> Result<(), String> {
+    pub fn keep(
+        &mut self,
+        changed: &Settings,
+        keys: &[Key],
+        mark: &dyn Fn() -> Result<(), String>,
+    ) -> Result<(), String> {
         if self.config_file.is_some() {
             return Ok(());
         }
@@ -187,22 +196,28 @@ impl Lasting {
         let keys = keys.iter().filter(lasts).filter(differs);
         let changes: Vec<_> = keys.map(|key| change(changed, *key)).collect();
         self.tell_of_overrides(&changes);
-        self.write_kept(&changes)
+        self.write_kept(&changes, mark)
     }
 
     /// Stores the value of one setting, or removes it if `forgets`: in the configuration file if there is
-    /// one, otherwise in the data directory.
+    /// one, otherwise in the data directory. `mark`: see [`Lasting::keep`].
     ///
     /// # Errors
     /// The text for a client; the file is then unchanged.
-    pub fn keep_one(&mut self, changed: &Settings, key: Key, forgets: bool) -> Result<(), String> {
+    pub fn keep_one(
+        &mut self,
+        changed: &Settings,
+        key: Key,
+        forgets: bool,
+        mark: &dyn Fn() -> Result<(), String>,
+    ) -> Result<(), String> {
         let (setting, value) = change(changed, key);
         if !setting.mutable || setting.of_data {
             return Ok(());
         }
         let changes = [(setting, value.filter(|_| !forgets))];
         self.tell_of_overrides(&changes);
-        if self.config_file.is_some() { self.write_lines(&changes) } else { self.write_kept(&changes) }
+        if self.config_file.is_some() { self.write_lines(&changes) } else { self.write_kept(&changes, mark) }
     }
 
     /// Updates the configuration file to the settings in force: changes lines with other values, and adds new
@@ -254,12 +269,44 @@ impl Lasting {
         Ok(reread)
     }
 
-    fn write_kept(&mut self, changes: &[(&'static Setting, Option<String>)]) -> Result<(), String> {
+    /// Seals the file of settings set by clients, if there is one: an administrator may have edited it, and
+    /// earlier versions wrote it without a checksum. `mark`: see [`Lasting::keep`].
+    ///
+    /// # Errors
+    /// The file cannot be read, is damaged, or cannot be written.
+    pub fn seal_kept(&self, mark: &dyn Fn() -> Result<(), String>) -> Result<(), String> {
+        if !self.has_kept {
+            return Ok(());
+        }
+        if file::seal(&self.kept_file, KEPT_HEADER)? {
+            tracing::info!(
+                target: "server", file = %self.kept_file.display(),
+                "the file of settings had no checksum (it was edited, or is of an earlier version); now it has one"
+            );
+        }
+        mark()
+    }
+
+    fn write_kept(
+        &mut self,
+        changes: &[(&'static Setting, Option<String>)],
+        mark: &dyn Fn() -> Result<(), String>,
+    ) -> Result<(), String> {
         if changes.is_empty() {
             return Ok(());
         }
-        file::change(&self.kept_file, KEPT_HEADER, changes)?;
-        self.kept = file::read(&self.kept_file).map_err(|error| error.to_string())?;
+        match (self.has_kept, self.kept_file.exists()) {
+            // A new file would lack all that the removed one held.
+            (true, false) => return Err(format!("{} no longer exists", self.kept_file.display())),
+            // The mark comes after the file and before its values: a crash or an error in between leaves
+            // neither a mark without a file nor values that were refused.
+            (false, false) => file::change(&self.kept_file, Some(KEPT_HEADER), &[])?,
+            (_, true) => {}
+        }
+        self.has_kept = true;
+        mark()?;
+        file::change(&self.kept_file, Some(KEPT_HEADER), changes)?;
+        self.kept = file::read_sealed(&self.kept_file).map_err(|error| error.to_string())?;
         self.base = self.base_of(&self.lines).map_err(|error| error.to_string())?;
         Ok(())
     }
@@ -273,7 +320,7 @@ impl Lasting {
         if changes.is_empty() {
             return Ok(());
         }
-        file::change(path, "", changes)?;
+        file::change(path, None, changes)?;
         self.lines = file::read(path).map_err(|error| error.to_string())?;
         self.base = self.base_of(&self.lines).map_err(|error| error.to_string())?;
         Ok(())

@@ -130,7 +130,7 @@ settings! {
     MaxmemorySamples "maxmemory-samples" Kind::Integer { min: 1, max: 64 }, "5", Mutable, "Keys compared for each eviction.";
     ProtoMaxBulkLen "proto-max-bulk-len" Kind::Bytes { min: 1 << 20, max: 512 << 20 }, "512mb", Mutable, "Largest string.";
     ClientQueryBufferLimit "client-query-buffer-limit" Kind::Bytes { min: 1 << 20, max: 2 << 30 }, "1gb", Mutable, "Largest command.";
-    ClientOutputBufferLimit "client-output-buffer-limit" Kind::OutputLimits, "normal 0 0 0 slave 256mb 64mb 60 pubsub 32mb 8mb 60", Mutable, "Disconnect clients whose unsent output exceeds a limit. For each class of clients (normal, slave, pubsub): a hard limit, a soft limit, and the seconds for which the soft limit may be exceeded; 0 for no limit.";
+    ClientOutputBufferLimit "client-output-buffer-limit" Kind::OutputLimits, "normal 256mb 0 0 slave 256mb 64mb 60 pubsub 32mb 8mb 60", Mutable, "Disconnect clients whose unsent output exceeds a limit. For each class of clients (normal, slave, pubsub): a hard limit, a soft limit, and the seconds for which the soft limit may be exceeded; 0 for no limit. At the hard limit a normal client waits, and is disconnected if it then reads nothing for 10 s while it sends commands.";
     Timeout "timeout" SECONDS_ANY, "0", Mutable, "Seconds after which an idle client is disconnected; 0 for never.";
     TcpKeepalive "tcp-keepalive" SECONDS_ANY, "300", Fixed, "Seconds between probes of silent connections; 0 for none.";
     TcpBacklog "tcp-backlog" Kind::Integer { min: 1, max: 65535 }, "1024", Fixed, "Maximum number of connections that wait to be accepted.";

@@ -445,6 +445,23 @@ impl Log {
         Ok(())
     }
 
+    /// Records that the directory has a file with settings set by clients: from now on a directory without it
+    /// is incomplete. Blocks the first time. A frozen log records it when it is [adopted](Log::adopt).
+    ///
+    /// # Errors
+    /// I/O errors: then nothing is recorded.
+    pub fn note_settings(&self) -> Result<(), Error> {
+        let mut control = self.shared.control.lock();
+        if !control.has_settings {
+            let noted = Control { has_settings: true, ..*control };
+            if !self.is_frozen() {
+                noted.store(&*self.shared.disk, &self.shared.dir)?;
+            }
+            *control = noted;
+        }
+        Ok(())
+    }
+
     /// Writes a batch, even an empty one, durably; returns its end. From then on the end of the log shows the
     /// current epoch. Blocks.
     ///

@@ -7,7 +7,7 @@ use documents::{Listener, StoreError};
 use env::{DirLock, Disk, RealClock, RealDisk, RealEntropy, Untouched};
 use lsn::Lsn;
 use recovery::{
-    data_directory::{Foreign, refuse_foreign},
+    data_directory::{Foreign, refuse_foreign, refuse_lost_settings},
     group_state,
     progress::LoadProgress,
     progress_bar::ProgressBar,
@@ -46,7 +46,7 @@ pub enum CheckError {
     /// In the settings file of the directory.
     #[error(transparent)]
     Settings(#[from] ConfigError),
-    /// In the replication state or the group membership of the directory.
+    /// In the replication state or the group membership of the directory, or its settings are lost.
     #[error(transparent)]
     Roles(#[from] io::Error),
     /// A start would be refused.
@@ -71,8 +71,12 @@ pub fn check(dir: &Path) -> Result<(), CheckError> {
     if manifest.is_none() {
         refuse_foreign(dir, None)?;
         refuse_unfinished(&RealDisk, dir)?;
-        let value = dir.to_string_lossy().into_owned();
+        let Some(value) = dir.to_str().map(Into::into) else {
+            let text = format!("the name of {} is not UTF-8: no server can use it", dir.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text).into());
+        };
         let given = Given { name: "dir".into(), value, origin: Origin::Flag };
+        refuse_lost_settings(&RealDisk, dir)?;
         let (settings, _) = Lasting::load(None, vec![given])?;
         if let Some(standing) = replication_state::find(&RealDisk, dir, settings.text(Key::ReplicaOf))? {
             group_state::refuse_lost(&RealDisk, dir, settings.text(Key::Group), &standing)?;

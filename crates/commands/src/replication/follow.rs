@@ -28,10 +28,9 @@ pub(super) fn replicaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), 
 
 fn address(host: &[u8], port: &[u8], invalid: CommandError) -> Result<Address, CommandError> {
     let port = parse_i64(port).ok_or(CommandError::NotAnInteger)?;
-    match u16::try_from(port).ok().filter(|&port| port > 0) {
-        Some(port) => Ok(Address { host: String::from_utf8_lossy(host).into_owned(), port }),
-        None => Err(invalid),
-    }
+    let port = u16::try_from(port).ok().filter(|&port| port > 0).ok_or(invalid)?;
+    let host = std::str::from_utf8(host).map_err(|_| CommandError::Text("ERR the host is not UTF-8"))?;
+    Ok(Address { host: host.into(), port })
 }
 
 /// `FAILOVER [TO <host port> [FORCE]] [ABORT] [TIMEOUT milliseconds]`

@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn heartbeats_and_timeouts_have_bounds() {
         let beat = |query: &str| {
-            let beat = Beat::of(&Query::parse(Some(query)))?;
+            let beat = Beat::of(&Query::parse(Some(query))?)?;
             Ok((beat.heartbeat.map(|it| it.as_millis()), beat.timeout.as_millis()))
         };
         assert_eq!(beat(""), Ok((None, 60_000)));

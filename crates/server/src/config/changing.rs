@@ -38,7 +38,9 @@ impl Config {
         if let Some(first) = of_data.first() {
             self.require_say_over_data(OPTIONS[*first as usize].name)?;
         }
-        lasting.keep(&changed, &own).map_err(|reason| format!("ERR CONFIG SET failed - {reason}"))?;
+        lasting
+            .keep(&changed, &own, &|| self.note_kept())
+            .map_err(|reason| format!("ERR CONFIG SET failed - {reason}"))?;
         let mut recorded = Vec::new();
         let current = self.current().clone();
         for key in of_data {
@@ -73,9 +75,11 @@ impl Config {
         let mut changed = self.current().clone();
         let mut keys = Vec::with_capacity(pairs.len());
         for (name, value) in pairs {
-            let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+            let name = String::from_utf8_lossy(name);
             let failed = |reason: String| Refused { name: name.to_string(), reason };
-            let setting = changed.set_live(&name, &value).map_err(|error| match error {
+            // Settings are text, in the file too. A password with other bytes in it would be another one.
+            let value = std::str::from_utf8(value).map_err(|_| failed("the value is not UTF-8".into()))?;
+            let setting = changed.set_live(&name, value).map_err(|error| match error {
                 ConfigError::Invalid { reason, .. } => failed(reason),
                 other => failed(other.to_string()),
             })?;
@@ -121,6 +125,20 @@ impl Config {
         }
     }
 
+    /// Seals the file of settings set by clients, if there is one, and marks the directory as one that has
+    /// it. Called once the log is attached; later changes do the same.
+    ///
+    /// # Errors
+    /// In words: the file or the control file cannot be written.
+    pub(crate) fn protect_kept(&self) -> Result<(), String> {
+        self.files.lock().seal_kept(&|| self.note_kept())
+    }
+
+    /// While the server recovers there is no log yet: [`Config::protect_kept`] then makes up for it.
+    fn note_kept(&self) -> Result<(), String> {
+        self.log.get().map_or(Ok(()), Log::note_settings).map_err(|error| error.to_string())
+    }
+
     pub(super) fn put_in_force(&self, changed: Settings) {
         let mut settings = self.settings.write();
         self.hot.refresh(&changed);
@@ -138,7 +156,7 @@ impl Config {
         let wanted = value.unwrap_or(option.default);
         let changed = self.changed(&[(option.name.as_bytes(), wanted.as_bytes())]);
         let (changed, _) = changed.map_err(|refused| refused.reason)?;
-        lasting.keep_one(&changed, key, value.is_none())?;
+        lasting.keep_one(&changed, key, value.is_none(), &|| self.note_kept())?;
         self.put_in_force(changed);
         Ok(())
     }

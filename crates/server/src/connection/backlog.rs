@@ -5,9 +5,11 @@
 //! Messages of durable channels from the log do not count: a slow follower falls behind instead (see
 //! [`pubsub::durable`]).
 //!
-//! - Above the hard limit of the client's class: at once.
+//! - Above the hard limit of the client's class: at once. For a client that is no subscriber it is the limit
+//!   up to which its commands run while it does not read (see [`unread`](super::unread)); one reply may be
+//!   longer.
 //! - Above the soft limit for as long as the class allows.
-//! - A subscriber with more than [`STALLED_BYTES_MIN`] unsent that has received nothing for
+//! - A subscriber with more than [`STALLED_BYTES_MIN`] unsent whose peer has acknowledged nothing for
 //!   [`STALLED_MS_MAX`]: it is taken for dead before it reaches the other limits.
 //! - Subscribers of one worker with more than [`UNSENT_BYTES_MAX`] unsent bytes together: the furthest behind
 //!   first. A block sent to several of them counts once, as it is in memory once.
@@ -25,17 +27,19 @@ use super::Connection;
 /// With fewer unsent bytes a subscriber never counts as stalled.
 const STALLED_BYTES_MIN: u64 = 1 << 20;
 /// Time after which a subscriber that receives nothing is disconnected.
-const STALLED_MS_MAX: u64 = 10_000;
+pub(super) const STALLED_MS_MAX: u64 = 10_000;
 /// Limit of the unsent bytes of all subscribers of a worker together.
 pub(crate) const UNSENT_BYTES_MAX: usize = 256 << 20;
 
 /// The rule by which a client is disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TooSlow {
+pub(super) enum TooSlow {
     Hard,
     Soft,
     Stalled,
     Together,
+    Unread,
+    Shortage,
 }
 
 impl fmt::Display for TooSlow {
@@ -45,6 +49,8 @@ impl fmt::Display for TooSlow {
             TooSlow::Soft => "soft limit for too long",
             TooSlow::Stalled => "no progress",
             TooSlow::Together => "furthest behind of too many",
+            TooSlow::Unread => "sends commands and reads no replies",
+            TooSlow::Shortage => "reads no replies while others are refused memory for theirs",
         })
     }
 }
@@ -54,22 +60,22 @@ impl fmt::Display for TooSlow {
 pub(super) struct Backlog {
     /// Since when the unsent bytes exceed the soft limit.
     above_soft_since_ms: Option<u64>,
-    /// Total of sent bytes at the last progress, and the time of it.
+    /// What the peer had acknowledged at its last progress, and the time of it.
     progress: Option<(u64, u64)>,
 }
 
 impl Backlog {
-    /// Checks a connection: unsent bytes, bytes ever sent, and a monotonic time. Called about once a second;
-    /// the hard limit is also checked whenever bytes are added.
+    /// Checks a connection: unsent bytes, bytes that its peer has acknowledged, and a monotonic time. Called
+    /// about once a second; the hard limit is also checked whenever bytes are added.
     fn look(
         &mut self,
         kind: ClientKind,
         limit: OutputLimit,
         unsent_bytes: u64,
-        sent_bytes: u64,
+        acknowledged_bytes: impl FnOnce() -> u64,
         now_ms: u64,
     ) -> Option<TooSlow> {
-        if is_above_hard(limit, unsent_bytes) {
+        if is_above_hard(kind, limit, unsent_bytes) {
             return Some(TooSlow::Hard);
         }
         let is_above_soft = limit.soft_bytes > 0 && unsent_bytes > limit.soft_bytes;
@@ -83,15 +89,16 @@ impl Backlog {
             self.progress = None;
             return None;
         }
-        let seen = self.progress.filter(|(sent, _)| *sent == sent_bytes);
-        let (_, since_ms) = *self.progress.insert(seen.unwrap_or((sent_bytes, now_ms)));
+        let acknowledged_bytes = acknowledged_bytes();
+        let seen = self.progress.filter(|(seen, _)| *seen == acknowledged_bytes);
+        let (_, since_ms) = *self.progress.insert(seen.unwrap_or((acknowledged_bytes, now_ms)));
         (now_ms.saturating_sub(since_ms) > STALLED_MS_MAX).then_some(TooSlow::Stalled)
     }
 }
 
-/// Whether the hard limit is exceeded.
-fn is_above_hard(limit: OutputLimit, unsent_bytes: u64) -> bool {
-    limit.hard_bytes > 0 && unsent_bytes > limit.hard_bytes
+/// Whether the hard limit is exceeded, and the client is not to be given time.
+fn is_above_hard(kind: ClientKind, limit: OutputLimit, unsent_bytes: u64) -> bool {
+    kind != ClientKind::Normal && limit.hard_bytes > 0 && unsent_bytes > limit.hard_bytes
 }
 
 impl Connection {
@@ -103,7 +110,7 @@ impl Connection {
         let kind = client.kind();
         let counts = refused && kind == ClientKind::PubSub;
         self.count_unsent(if counts { self.conversation.borrow().limited_memory_bytes() } else { 0 });
-        if refused && is_above_hard(self.worker.parts.config.hot().output_limit(kind), unsent_bytes) {
+        if refused && is_above_hard(kind, self.worker.parts.config.hot().output_limit(kind), unsent_bytes) {
             self.cut(&client, unsent_bytes, TooSlow::Hard);
         }
     }
@@ -138,13 +145,20 @@ impl Connection {
         let mut backlog = self.backlog.take();
         if unsent_bytes > 0 {
             let client = self.client().clone();
-            let (kind, (_, sent_bytes)) = (client.kind(), client.traffic_bytes());
+            let kind = client.kind();
+            let acknowledged_bytes = || self.acknowledged_bytes().unwrap_or_else(|| client.traffic_bytes().1);
             let limit = self.worker.parts.config.hot().output_limit(kind);
-            if let Some(reason) = backlog.look(kind, limit, unsent_bytes, sent_bytes, now_ms) {
+            if let Some(reason) = backlog.look(kind, limit, unsent_bytes, acknowledged_bytes, now_ms) {
                 self.cut(&client, unsent_bytes, reason);
             }
             self.backlog.set(backlog);
         }
+    }
+
+    /// Disconnects a client that does not read its replies.
+    pub(super) fn cut_unread(&self, reason: TooSlow) {
+        let client = self.client().clone();
+        self.cut(&client, self.limited_bytes(), reason);
     }
 
     fn cut(&self, client: &Client, unsent_bytes: u64, reason: TooSlow) {
@@ -158,6 +172,7 @@ impl Connection {
             conversation.outbox = Outbox::default();
         }
         self.count_unsent(0);
+        self.forget_unread();
         self.worker.parts.counters.slow_clients_cut.fetch_add(1, Relaxed);
         let (id, peer, labels) = (client.id(), client.peer(), client.labels());
         tracing::warn!(
@@ -175,11 +190,12 @@ mod tests {
     const LIMIT: OutputLimit = OutputLimit { hard_bytes: 32 << 20, soft_bytes: 8 << 20, soft_seconds: 60 };
     const MIB: u64 = 1 << 20;
 
-    /// Checks a subscriber at each of (seconds, MiB unsent, bytes sent); returns the result of each check.
+    /// Checks a subscriber at each of (seconds, MiB unsent, bytes acknowledged); returns the result of each
+    /// check.
     fn looks(looks: &[(u64, u64, u64)]) -> Vec<Option<TooSlow>> {
         let mut backlog = Backlog::default();
         let look = |&(s, mib, sent): &(u64, u64, u64)| {
-            backlog.look(ClientKind::PubSub, LIMIT, mib * MIB, sent, s * 1000)
+            backlog.look(ClientKind::PubSub, LIMIT, mib * MIB, || sent, s * 1000)
         };
         looks.iter().map(look).collect()
     }
@@ -187,6 +203,12 @@ mod tests {
     #[test]
     fn the_hard_limit_holds_at_once() {
         assert_eq!(looks(&[(0, 32, 0), (1, 33, 1)]), [None, Some(TooSlow::Hard)]);
+    }
+
+    #[test]
+    fn a_reply_may_be_longer_than_the_hard_limit() {
+        let mut backlog = Backlog::default();
+        assert_eq!(backlog.look(ClientKind::Normal, LIMIT, 33 * MIB, || 0, 0), None);
     }
 
     #[test]
@@ -210,7 +232,7 @@ mod tests {
     fn classes_without_limits_have_none() {
         let mut backlog = Backlog::default();
         for s in [0, 100, 200] {
-            let look = backlog.look(ClientKind::Normal, OutputLimit::default(), u64::MAX, 0, s * 1000);
+            let look = backlog.look(ClientKind::Normal, OutputLimit::default(), u64::MAX, || 0, s * 1000);
             assert_eq!(look, None);
         }
     }

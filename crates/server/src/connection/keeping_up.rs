@@ -4,14 +4,19 @@
 //! - Behind: its socket refuses bytes, more than [`BEHIND_BYTES_MIN`] are unsent, and it is worth waiting
 //!   for.
 //! - Caught up: no more than [`CAUGHT_UP_BYTES_MAX`] are unsent, or it is no longer worth waiting for.
-//! - Worth waiting for: it receives something. [`RATE_BYTES_PER_S_MIN`] received bytes earn a second of
-//!   patience, and no more than [`PATIENCE_US_MAX`] is saved up. Only bytes accepted after a refusal count:
-//!   before, the kernel buffers them.
-//! - A subscriber that has not yet received anything after a refusal gets [`PATIENCE_US_MAX`] once, unless
-//!   such a wait of its worker was useless in the last [`DISTRUST_US`].
+//! - Worth waiting for: its peer acknowledges something. [`RATE_BYTES_PER_S_MIN`] acknowledged bytes earn a
+//!   second of patience, and no more than [`PATIENCE_US_MAX`] is saved up. Only what is acknowledged after a
+//!   refusal of the socket counts: before, the kernels buffer it.
+//! - A subscriber whose peer has not yet acknowledged anything after a refusal gets [`PATIENCE_US_MAX`] once,
+//!   unless such a wait of its worker was useless in the last [`DISTRUST_US`].
 //!
-//! A subscriber that never reads, or stops reading, thus delays others for a second at most, and many of them
-//! no more often than one. Its unsent bytes grow to the limits of [`backlog`](super::backlog), far above
+//! What the socket takes is no measure: a full socket takes nothing until a third of its buffer is free, for
+//! a slow reader seconds later. What the peer acknowledges comes in lumps too, but of a sixteenth of the
+//! peer's buffer: 93 KiB by default, 0.7 s apart at 128 KiB/s. Patience outlasts two of these gaps, and half
+//! of that rate earns all of it, so that a subscriber that reads 128 KiB/s is always waited for.
+//!
+//! A subscriber that never reads, or stops reading, thus delays others for two seconds at most, and many of
+//! them no more often than one. Its unsent bytes grow to the limits of [`backlog`](super::backlog), far above
 //! those here, where it is disconnected.
 
 use super::Connection;
@@ -21,9 +26,11 @@ const BEHIND_BYTES_MIN: u64 = 256 << 10;
 /// Unsent bytes above which a subscriber that is behind has not yet caught up.
 const CAUGHT_UP_BYTES_MAX: u64 = 64 << 10;
 /// Receive rate that keeps a subscriber worth waiting for permanently.
-const RATE_BYTES_PER_S_MIN: u64 = 128 << 10;
+const RATE_BYTES_PER_S_MIN: u64 = 64 << 10;
 /// The longest wait for a subscriber that receives nothing any more.
-const PATIENCE_US_MAX: u64 = 1_000_000;
+const PATIENCE_US_MAX: u64 = 2_000_000;
+/// The kernel is asked no more often what a peer has acknowledged.
+const ASKING_PERIOD_US: u64 = 10_000;
 /// Time without waits for new subscribers after a useless one.
 pub(crate) const DISTRUST_US: u64 = 10_000_000;
 
@@ -33,9 +40,9 @@ enum History {
     /// It has never been behind.
     #[default]
     New,
-    /// It has been behind, and has received nothing since.
+    /// It has been behind, and has acknowledged nothing since.
     OnTrial,
-    /// It has received bytes after a refusal.
+    /// It has acknowledged bytes after a refusal.
     Proven,
 }
 
@@ -46,21 +53,26 @@ pub(super) struct KeepingUp {
     is_behind: bool,
     /// Publishers wait for it until then at most.
     patient_until_us: u64,
+    /// Bytes that the peer had acknowledged when the kernel was last asked; `None` before the first refusal.
+    acknowledged_bytes: Option<u64>,
+    /// When the kernel is asked again.
+    asks_at_us: u64,
 }
 
 impl KeepingUp {
-    /// Updates the state after a send. `taken_bytes` were accepted since the last call, after the socket had
-    /// refused some; `unsent_bytes` are left; `refused`: the socket refuses them now. `trusts`: new
-    /// subscribers are waited for. Returns whether a wait for a new subscriber has proven useless.
+    /// Updates the state after a send. The peer has acknowledged `received_bytes` since the last call, after
+    /// the socket had refused some; `unsent_bytes` are left; `refused`: the socket refuses them now.
+    /// `trusts`: new subscribers are waited for. Returns whether a wait for a new subscriber has proven
+    /// useless.
     fn look(
         &mut self,
-        taken_bytes: u64,
+        received_bytes: u64,
         unsent_bytes: u64,
         refused: bool,
         trusts: bool,
         now_us: u64,
     ) -> bool {
-        if taken_bytes > 0 {
+        if received_bytes > 0 {
             self.history = History::Proven;
         } else if self.history == History::New && refused && unsent_bytes > BEHIND_BYTES_MIN {
             self.history = History::OnTrial;
@@ -68,7 +80,7 @@ impl KeepingUp {
                 self.patient_until_us = now_us + PATIENCE_US_MAX;
             }
         }
-        let earned_us = (taken_bytes * 1_000_000 / RATE_BYTES_PER_S_MIN).min(PATIENCE_US_MAX);
+        let earned_us = (received_bytes * 1_000_000 / RATE_BYTES_PER_S_MIN).min(PATIENCE_US_MAX);
         let until_us = self.patient_until_us.max(now_us) + earned_us;
         self.patient_until_us = until_us.min(now_us + PATIENCE_US_MAX);
         let bytes_min = if self.is_behind { CAUGHT_UP_BYTES_MAX } else { BEHIND_BYTES_MIN };
@@ -76,15 +88,27 @@ impl KeepingUp {
         self.is_behind = refused && unsent_bytes > bytes_min && now_us < self.patient_until_us;
         was_behind && !self.is_behind && self.history == History::OnTrial
     }
+
+    /// How much the peer has acknowledged since the last call. `ask` says how much it has in all; it is not
+    /// called before the socket has refused anything, nor too often.
+    fn received_bytes(&mut self, refused: bool, ask: impl FnOnce() -> u64, now_us: u64) -> u64 {
+        let has_refused = refused || self.acknowledged_bytes.is_some();
+        if !has_refused || now_us < self.asks_at_us {
+            return 0;
+        }
+        self.asks_at_us = now_us + ASKING_PERIOD_US;
+        let now_bytes = ask();
+        let before_bytes = self.acknowledged_bytes.replace(now_bytes).unwrap_or(now_bytes);
+        now_bytes.saturating_sub(before_bytes)
+    }
 }
 
 impl Connection {
-    /// Called after a send: `taken_bytes` were accepted by a socket that had refused some before; `refused`:
-    /// it refuses more now.
+    /// Called after a send; `refused`: the socket refuses more now, `had_refused`: it did before.
     #[inline]
-    pub(super) fn note_taken(&self, taken_bytes: usize, refused: bool) {
-        if refused || taken_bytes > 0 || self.keeping_up.get().is_behind {
-            self.check_pace(taken_bytes as u64, refused);
+    pub(super) fn note_pace(&self, had_refused: bool, refused: bool) {
+        if refused || had_refused || self.keeping_up.get().is_behind {
+            self.check_pace(refused);
         }
     }
 
@@ -95,22 +119,24 @@ impl Connection {
 
     /// Ends the wait for it when its patience is used up. Called from time to time while it is waited for.
     pub(crate) fn end_overlong_waits(&self) {
-        self.check_pace(0, self.refused.get());
+        self.check_pace(self.refused.get());
     }
 
     /// The connection has ended: publishers no longer wait for it.
     pub(super) fn end_waiting_for_it(&self) {
-        self.check_pace(0, false);
+        self.check_pace(false);
     }
 
     #[cold]
-    fn check_pace(&self, taken_bytes: u64, refused: bool) {
+    fn check_pace(&self, refused: bool) {
         let Some(id) = self.conversation.borrow().session.subscriber else { return };
         let mut keeping_up = self.keeping_up.get();
         let was_behind = keeping_up.is_behind;
         let now_us = self.worker.now_us();
         let (trusts, refused) = (self.worker.trusts_newcomers(now_us), refused && !self.broken.get());
-        if keeping_up.look(taken_bytes, self.limited_bytes(), refused, trusts, now_us) {
+        let ask = || self.acknowledged_bytes().unwrap_or_else(|| self.client().traffic_bytes().1);
+        let received_bytes = keeping_up.received_bytes(refused, ask, now_us);
+        if keeping_up.look(received_bytes, self.limited_bytes(), refused, trusts, now_us) {
             self.worker.distrust_newcomers(now_us);
         }
         self.keeping_up.set(keeping_up);
@@ -127,12 +153,12 @@ mod tests {
     const MS: u64 = 1000;
     const KIB: u64 = 1 << 10;
 
-    /// Looks at a subscriber at each of (milliseconds, KiB taken, KiB unsent); returns whether it is behind
-    /// after each.
+    /// Looks at a subscriber at each of (milliseconds, KiB received, KiB unsent); returns whether it is
+    /// behind after each.
     fn looks(looks: &[(u64, u64, u64)]) -> Vec<bool> {
         let mut keeping_up = KeepingUp::default();
-        let look = |&(ms, taken, unsent): &(u64, u64, u64)| {
-            keeping_up.look(taken * KIB, unsent * KIB, unsent > 0, false, 1_000_000 + ms * MS);
+        let look = |&(ms, received, unsent): &(u64, u64, u64)| {
+            keeping_up.look(received * KIB, unsent * KIB, unsent > 0, false, 1_000_000 + ms * MS);
             keeping_up.is_behind
         };
         looks.iter().map(look).collect()
@@ -146,32 +172,58 @@ mod tests {
         assert!(!newcomer.is_behind);
         assert!(!newcomer.look(0, 500 * KIB, true, true, 5 * PATIENCE_US_MAX) && !newcomer.is_behind);
         assert!(!newcomer.look(64 * KIB, 500 * KIB, true, false, 5 * PATIENCE_US_MAX) && newcomer.is_behind);
-        assert!(!newcomer.look(0, 500 * KIB, true, false, 9 * PATIENCE_US_MAX), "it takes something");
+        assert!(!newcomer.look(0, 500 * KIB, true, false, 9 * PATIENCE_US_MAX), "it receives something");
         let mut another = KeepingUp::default();
         assert!(!another.look(0, 300 * KIB, true, false, 0) && !another.is_behind);
     }
 
     #[test]
-    fn who_takes_something_is_waited_for_until_little_is_left() {
+    fn who_receives_something_is_waited_for_until_little_is_left() {
         let seen = looks(&[(0, 64, 200), (1, 64, 257), (2, 64, 65), (3, 10, 64), (4, 10, 200), (5, 1, 0)]);
         assert_eq!(seen, [false, true, true, false, false, false]);
     }
 
     #[test]
-    fn who_never_takes_anything_is_never_waited_for() {
+    fn who_never_receives_anything_is_never_waited_for() {
         assert_eq!(looks(&[(0, 0, 300), (1, 0, 10_000), (2000, 0, 20_000)]), [false; 3]);
     }
 
     #[test]
-    fn who_stops_taking_is_waited_for_no_longer_than_patience_lasts() {
-        let seen = looks(&[(0, 10_000, 300), (999, 0, 300), (1000, 0, 300), (5000, 0, 300), (5001, 1, 300)]);
+    fn who_stops_receiving_is_waited_for_no_longer_than_patience_lasts() {
+        let seen = looks(&[(0, 10_000, 300), (1999, 0, 300), (2000, 0, 300), (5000, 0, 300), (5001, 1, 300)]);
         assert_eq!(seen, [true, true, false, false, true]);
     }
 
     #[test]
-    fn who_takes_little_earns_little() {
-        // 1 KiB earns about 8 ms of patience.
-        let seen = looks(&[(0, 1, 300), (7, 0, 300), (8, 0, 300), (1000, 1, 300), (1100, 0, 300)]);
+    fn who_receives_little_earns_little() {
+        // 1 KiB earns about 16 ms of patience.
+        let seen = looks(&[(0, 1, 300), (15, 0, 300), (16, 0, 300), (1000, 1, 300), (1100, 0, 300)]);
         assert_eq!(seen, [true, true, false, true, false]);
+    }
+    #[test]
+    fn a_steady_reader_is_waited_for_though_its_bytes_come_in_lumps() {
+        // As measured at 128 KiB/s: after a second, then every 0.73 s. The socket refuses meanwhile.
+        let mut keeping_up = KeepingUp::default();
+        let waits = |it: &mut KeepingUp, received_kib, ms| {
+            it.look(received_kib * KIB, 1000 * KIB, true, true, ms * MS);
+            it.is_behind
+        };
+        assert!(waits(&mut keeping_up, 0, 0) && waits(&mut keeping_up, 0, 989));
+        for lump in 0..100 {
+            let ms = 990 + lump * 730;
+            assert!(waits(&mut keeping_up, 93, ms) && waits(&mut keeping_up, 0, ms + 729), "lump {lump}");
+        }
+    }
+
+    #[test]
+    fn what_was_acknowledged_before_the_first_refusal_does_not_count() {
+        let mut keeping_up = KeepingUp::default();
+        let unasked = || panic!("a socket that refuses nothing is not asked");
+        assert_eq!(keeping_up.received_bytes(false, unasked, 0), 0);
+        assert_eq!(keeping_up.received_bytes(true, || 500, 1), 0);
+        assert_eq!(keeping_up.received_bytes(true, || panic!("too often"), ASKING_PERIOD_US), 0);
+        assert_eq!(keeping_up.received_bytes(true, || 700, 1 + ASKING_PERIOD_US), 200);
+        assert_eq!(keeping_up.received_bytes(false, || 900, 1 + 2 * ASKING_PERIOD_US), 200);
+        assert_eq!(keeping_up.received_bytes(true, || 900, 1 + 3 * ASKING_PERIOD_US), 0);
     }
 }

@@ -322,7 +322,9 @@ fn ship(node: &Node, log: &Log, socket: &TcpStream, relay: &Mutex<Relay>) -> Str
             Err(RelayError::Source(error)) => return error,
             Err(error) => return error.to_string(),
         };
-        if let Err(error) = write(socket, &out) {
+        let send = |pieces: &[IoSlice<'_>]| (&*socket).write_vectored(pieces);
+        let unacknowledged_bytes = || env::socket::unacknowledged_bytes(socket).unwrap_or(0);
+        if let Err(error) = write(send, unacknowledged_bytes, &out) {
             return match error.kind() {
                 io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => CLOSED.into(),
                 io::ErrorKind::WouldBlock => {
@@ -338,8 +340,13 @@ fn ship(node: &Node, log: &Log, socket: &TcpStream, relay: &Mutex<Relay>) -> Str
     }
 }
 
-/// Writes many frames with one system call.
-fn write(mut socket: &TcpStream, out: &[Outgoing<Arc<[u8]>>]) -> io::Result<()> {
+/// Writes many frames with one system call. A full socket takes more only when a third of its buffer is free:
+/// a write that ends at its timeout is repeated as long as the replica has acknowledged something meanwhile.
+fn write(
+    mut send: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+    mut unacknowledged_bytes: impl FnMut() -> u64,
+    out: &[Outgoing<Arc<[u8]>>],
+) -> io::Result<()> {
     let pieces = out.iter().flat_map(|outgoing| {
         let payload = outgoing.payload.as_deref().unwrap_or_default();
         [IoSlice::new(&outgoing.header), IoSlice::new(payload)]
@@ -348,10 +355,13 @@ fn write(mut socket: &TcpStream, out: &[Outgoing<Arc<[u8]>>]) -> io::Result<()> 
     let mut rest = &mut pieces[..];
     while !rest.is_empty() {
         let count = rest.len().min(PIECES_MAX);
-        match socket.write_vectored(&rest[..count]) {
+        let before_bytes = unacknowledged_bytes();
+        match send(&rest[..count]) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => IoSlice::advance_slices(&mut rest, written),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock && unacknowledged_bytes() < before_bytes => {}
             Err(error) => return Err(error),
         }
     }
@@ -417,10 +427,28 @@ mod tests {
 
     use replication::{
         ReplicaId,
+        frame::HEADER_BYTES,
         join::{Mark, PROTOCOL_VERSION},
     };
 
     use super::*;
+
+    #[test]
+    fn a_write_lasts_as_long_as_the_replica_acknowledges_something() {
+        let timed_out = || Err(io::ErrorKind::WouldBlock.into());
+        let out = [Outgoing { header: [7; HEADER_BYTES], payload: None }];
+        // Before each attempt, and after each that times out.
+        let mut unacknowledged = [900, 800, 800, 700, 700].into_iter();
+        let mut attempts = 0;
+        let send = |pieces: &[IoSlice<'_>]| {
+            attempts += 1;
+            if attempts < 3 { timed_out() } else { Ok(pieces[0].len()) }
+        };
+        write(send, || unacknowledged.next().unwrap(), &out).unwrap();
+        assert_eq!(attempts, 3);
+        let error = write(|_| timed_out(), || 900, &out).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "it has taken nothing");
+    }
 
     #[test]
     fn there_are_only_so_many_replicas_and_each_counts_once() {

@@ -100,6 +100,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     let config = Arc::downgrade(&parts.config);
     node.before_leading(move || _ = config.upgrade().map(|config| config.put_data_settings_in_force()));
     let log_threads = attach(&parts, &mailboxes, &http, &log, (documents.clone(), indexes))?;
+    parts.config.protect_kept().map_err(|reason| ServeError::Setting(std::io::Error::other(reason)))?;
     let in_group = parts.group.prepare(&log, (&redis_addresses, http_addresses[0].port()), &mailboxes)?;
     if let Some((mirror, chains)) = mirrored {
         let (keyspace, applied) = (parts.data.keyspace.clone(), log.appended_lsn());

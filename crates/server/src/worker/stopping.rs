@@ -18,6 +18,7 @@ impl Worker {
     pub(super) fn fail_all(&self) {
         self.tick.borrow_mut().clear();
         self.held_back.clear();
+        self.unread.borrow_mut().clear();
         let connections: Vec<_> = self.connections.borrow().values().cloned().collect();
         connections.iter().for_each(|connection| connection.fail(&CommandError::LogFailed));
     }
@@ -41,6 +42,7 @@ impl Worker {
         }
         self.tick.borrow_mut().clear();
         self.held_back.clear();
+        self.unread.borrow_mut().clear();
         self.pushed.borrow_mut().clear();
         self.send_replies();
     }

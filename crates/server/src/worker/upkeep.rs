@@ -32,6 +32,7 @@ impl Worker {
             }
             self.close_idle();
             self.enforce_limits();
+            self.look_at_unread();
             self.end_overlong_waits();
             self.send_withheld();
             self.refuse_overdue();
@@ -76,6 +77,17 @@ impl Worker {
         self.connections.borrow().values().for_each(|connection| connection.enforce_limits(now_ms));
         self.give_back_subscriptions();
         self.parts.inventory.figures();
+    }
+
+    /// Has the connection looked at until its client reads again.
+    pub(crate) fn watch_unread(&self, connection: &Rc<Connection>) {
+        self.unread.borrow_mut().push(connection.clone());
+    }
+
+    /// Lets commands of clients that do not read go on, or disconnects these clients.
+    fn look_at_unread(&self) {
+        let now_ms = self.host.monotonic_us() / 1000;
+        self.unread.borrow_mut().retain(|connection| connection.look_at_unread(now_ms));
     }
 
     /// Gives memory back after at least [`SUBSCRIPTIONS_ENDED_MIN`] subscriptions, and half of all, have

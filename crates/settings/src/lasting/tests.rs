@@ -39,6 +39,11 @@ impl Drop for Place {
     }
 }
 
+/// Stands for the mark in the control file.
+fn marked() -> Result<(), String> {
+    Ok(())
+}
+
 #[test]
 fn a_later_layer_overrides_an_earlier_one() {
     let place = Place::new("layers");
@@ -63,13 +68,38 @@ fn without_a_configuration_file_what_is_set_is_kept() {
     let (mut settings, mut lasting) = Lasting::load(None, place.given(&[])).unwrap();
     settings.set("maxmemory", "5mb").unwrap();
     settings.set("requirepass", "pass").unwrap();
-    lasting.keep(&settings, &[Key::Maxmemory, Key::Requirepass, Key::Timeout]).unwrap();
+    lasting.keep(&settings, &[Key::Maxmemory, Key::Requirepass, Key::Timeout], &marked).unwrap();
     let (again, mut lasting) = Lasting::load(None, place.given(&[])).unwrap();
     assert_eq!(again, settings);
     assert!(!place.text(KEPT_FILE).contains("timeout"), "the default needs no line");
     assert!(lasting.rewrite(&settings).unwrap_err().contains("without a config file"));
-    lasting.keep_one(&settings, Key::Maxmemory, true).unwrap();
+    lasting.keep_one(&settings, Key::Maxmemory, true, &marked).unwrap();
     assert!(!place.text(KEPT_FILE).contains("maxmemory"));
+}
+
+#[test]
+fn a_lost_or_cut_file_is_not_made_anew_and_no_value_is_kept_without_the_mark() {
+    let place = Place::new("lost");
+    let kept = place.0.join(KEPT_FILE);
+    let (mut settings, mut lasting) = Lasting::load(None, place.given(&[])).unwrap();
+    settings.set("requirepass", "geheim").unwrap();
+    let no_room = || Err("no room".to_owned());
+    assert_eq!(lasting.keep(&settings, &[Key::Requirepass], &no_room), Err("no room".into()));
+    assert!(!place.text(KEPT_FILE).contains("geheim"), "it was refused");
+    let is_there = || if kept.exists() { Ok(()) } else { Err("a mark without a file".into()) };
+    lasting.keep(&settings, &[Key::Requirepass], &is_there).unwrap();
+    let whole = place.text(KEPT_FILE);
+    settings.set("timeout", "7").unwrap();
+    place.file(KEPT_FILE, &whole[..whole.len() / 2]);
+    let refused = lasting.keep(&settings, &[Key::Timeout], &marked).unwrap_err();
+    assert!(refused.contains("cut or changed"), "{refused}");
+    assert!(Lasting::load(None, place.given(&[])).is_err());
+    fs::remove_file(&kept).unwrap();
+    let gone = format!("{} no longer exists", kept.display());
+    assert_eq!(lasting.keep(&settings, &[Key::Timeout], &marked), Err(gone));
+    place.file(KEPT_FILE, &whole);
+    lasting.keep(&settings, &[Key::Timeout], &marked).unwrap();
+    assert_eq!(Lasting::load(None, place.given(&[])).unwrap().0, settings);
 }
 
 #[test]
@@ -80,7 +110,7 @@ fn with_one_it_is_written_when_that_is_asked_for() {
     let (mut settings, mut lasting) = Lasting::load(Some(config), place.given(&given)).unwrap();
     settings.set("timeout", "3").unwrap();
     settings.set("maxmemory", "5mb").unwrap();
-    lasting.keep(&settings, &[Key::Timeout, Key::Maxmemory]).unwrap();
+    lasting.keep(&settings, &[Key::Timeout, Key::Maxmemory], &marked).unwrap();
     assert_eq!(
         (place.text("sheaf.toml").as_str(), place.text(KEPT_FILE).as_str()),
         ("timeout = 2 # seconds\n", "")
@@ -102,7 +132,7 @@ fn a_removed_one_is_not_made_anew() {
     let gone = format!("{} no longer exists", config.display());
     assert_eq!(lasting.rewrite(&settings), Err(format!("ERR Rewriting config file: {gone}")));
     settings.set("cors", "yes").unwrap();
-    assert_eq!(lasting.keep_one(&settings, Key::Cors, false), Err(gone));
+    assert_eq!(lasting.keep_one(&settings, Key::Cors, false, &marked), Err(gone));
     assert!(!config.exists());
 }
 

@@ -15,6 +15,7 @@
 //! 64  u64      the chain value of the batch that ends at log_start, 0 if it is not known: see `footer`
 //! 72  u64      the reign of that batch
 //! 80  u32      bit 0: documents were saved in files of their own, without which the directory is incomplete
+//!              bit 1: clients have set settings, which are in a file of their own
 //! 84  u32      crc32c of bytes 0..84
 //! ```
 //! The file is always replaced as a whole, atomically and durably.
@@ -37,6 +38,8 @@ const CONTROL_BYTES: usize = 88;
 const EARLIER_CONTROL_BYTES: usize = 64;
 
 const NEEDS_SNAPSHOT: u32 = 1 << 31;
+const HAS_DOCUMENTS: u32 = 1;
+const HAS_SETTINGS: u32 = 1 << 1;
 /// The `mirrored_epoch` of a log whose batches still come from another server.
 pub(crate) const MIRRORING: u32 = NEEDS_SNAPSHOT - 1;
 
@@ -62,6 +65,8 @@ pub struct Control {
     pub start: Start,
     /// Whether documents were saved in files of their own: the log may no longer contain them.
     pub has_documents: bool,
+    /// Whether the directory has a file with settings set by clients.
+    pub has_settings: bool,
 }
 
 /// The predecessor of the first batch of a log.
@@ -131,6 +136,7 @@ impl Control {
             mirrored_epoch: 0,
             start: Start::of_log(&log_id, 0),
             has_documents: false,
+            has_settings: false,
         }
     }
 
@@ -209,7 +215,9 @@ impl Control {
         out[60..64].copy_from_slice(&crc.to_le_bytes());
         out[64..72].copy_from_slice(&self.start.chain.unwrap_or(0).to_le_bytes());
         out[72..80].copy_from_slice(&self.start.reign.to_le_bytes());
-        out[80..84].copy_from_slice(&u32::from(self.has_documents).to_le_bytes());
+        let documents = if self.has_documents { HAS_DOCUMENTS } else { 0 };
+        let settings = if self.has_settings { HAS_SETTINGS } else { 0 };
+        out[80..84].copy_from_slice(&(documents | settings).to_le_bytes());
         let crc = crc32c::crc32c(&out[..84]);
         out[84..88].copy_from_slice(&crc.to_le_bytes());
         out
@@ -254,7 +262,8 @@ impl Control {
             needs_snapshot,
             mirrored_epoch,
             start,
-            has_documents: u32_at(8) > 3 && u32_at(80) == 1,
+            has_documents: u32_at(8) > 3 && u32_at(80) & HAS_DOCUMENTS != 0,
+            has_settings: u32_at(8) > 3 && u32_at(80) & HAS_SETTINGS != 0,
         })
     }
 }
@@ -275,7 +284,12 @@ mod tests {
             mirrored_epoch: 2,
             start: Start { reign: 77, chain: Some(5) },
             has_documents: true,
+            has_settings: false,
         };
+        for (has_documents, has_settings) in [(false, false), (false, true), (true, true)] {
+            let marked = Control { has_documents, has_settings, ..control };
+            assert_eq!(Control::decode(&marked.encode()), Ok(marked));
+        }
         let unknown = Control { start: Start { reign: 77, chain: None }, ..control };
         assert_eq!(Control::decode(&unknown.encode()), Ok(unknown));
         let bytes = control.encode();
@@ -309,6 +323,7 @@ mod tests {
                 mirrored_epoch: 0,
                 start: Start::of_log(&[9; 16], 0),
                 has_documents: false,
+                has_settings: false,
             };
             for version in [2, 3] {
                 let mut bytes = control.encode()[..EARLIER_CONTROL_BYTES].to_vec();

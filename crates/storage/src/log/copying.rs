@@ -121,7 +121,14 @@ impl Log {
             start = start.advance(segment_bytes);
         }
         let start = self.shared.start_at(begin_lsn)?;
-        let control = Control { log_start: begin_lsn, clean_end: Some(end_lsn), start, ..changed(own) };
+        let control = Control {
+            log_start: begin_lsn,
+            clean_end: Some(end_lsn),
+            start,
+            // Settings of this server are not copied.
+            has_settings: false,
+            ..changed(own)
+        };
         Ok(CopyPlan { begin_lsn, end_lsn, files, control: control.encode().to_vec(), pin })
     }
 }

@@ -344,7 +344,7 @@ impl LogFollower {
     /// `limit`, the shippable position, lies after the follower's position.
     fn read_files(&mut self, bytes_max: usize, limit: Lsn, until: Lsn) -> Result<Chunk, Error> {
         let (mut whole, mut next, mut before) = (0, self.position, self.before);
-        while next < limit && (whole == 0 || whole < bytes_max) {
+        'batches: while next < limit && (whole == 0 || whole < bytes_max) {
             let mut walk = BatchWalk::new(next, before);
             let mut wanted = BatchWalk::BYTES_MIN;
             let footer = loop {
@@ -355,8 +355,12 @@ impl LogFollower {
                     }
                     // A record may be longer than one read, and continue in the next segment.
                     while self.window.len() < whole + wanted {
-                        if self.fill(limit)? == 0 {
-                            return Err(self.unreadable(walk.position(), "the file ends here"));
+                        match self.fill(limit) {
+                            Ok(1..) => {}
+                            // As below: the complete batches first.
+                            Ok(0) | Err(_) if whole > 0 => break 'batches,
+                            Ok(0) => return Err(self.unreadable(walk.position(), "the file ends here")),
+                            Err(error) => return Err(error),
                         }
                     }
                 }

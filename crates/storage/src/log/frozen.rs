@@ -50,6 +50,7 @@ impl Recovery {
             log_start: end.align_up(old.segment_bytes),
             needs_snapshot: true,
             start: Start { reign: self.reign(), ..new.start },
+            has_settings: old.has_settings,
             ..new
         };
         let end = control.log_start;

@@ -228,6 +228,7 @@ fn control_without_file(disk: &dyn Disk, dir: &Path, starts: &[Lsn]) -> Result<C
             _ => Start { reign: 0, chain: None },
         },
         has_documents: false,
+        has_settings: false,
     })
 }
 

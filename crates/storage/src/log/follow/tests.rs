@@ -8,10 +8,13 @@ use std::{path::Path, sync::Arc};
 use env::{SimClock, SimDisk, SimEntropy};
 
 use super::*;
-use crate::{Durability, LogOptions, Recovery};
+use crate::{Durability, LogOptions, RecordKind, Recovery, log::segment};
 
 fn log(options: LogOptions) -> Log {
-    let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 7, ..Default::default() });
+    log_on(SimDisk::new(env::sim::SimDiskOptions { seed: 7, ..Default::default() }), options)
+}
+
+fn log_on(disk: Arc<SimDisk>, options: LogOptions) -> Log {
     let mut recovery = Recovery::open(disk, Path::new("/data"), options, &SimEntropy::new(1)).unwrap();
     assert!(recovery.next_batch().unwrap().is_none());
     recovery.finish(Arc::new(SimClock::new(0))).unwrap()
@@ -49,6 +52,64 @@ fn drain(follower: &mut LogFollower, bytes_max: usize) -> Vec<Lsn> {
         assert_eq!(follower.position(), chunk.end);
     }
     lsns
+}
+
+#[test]
+fn damage_of_a_batch_costs_none_before_it_and_none_of_the_next_segment() {
+    // A part of a large record is not its end.
+    let ends = |chunk: &Chunk| -> Vec<Lsn> {
+        chunk.records().filter(|it| it.kind != RecordKind::Part).map(|it| it.lsn).collect()
+    };
+    const SIZES: [usize; 8] = [100, 9000, 100, 100, 20_000, 100, 100, 100];
+    let path = Path::new("/data").join(segment::file_name(Lsn::ZERO));
+    let whole = || {
+        let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 7, ..Default::default() });
+        let log = log_on(disk.clone(), options());
+        let mut appender = log.appender();
+        let mut written = write(&log, &mut appender, &SIZES);
+        let first_of_next = written.len();
+        while log.durable_lsn().get() <= 300 << 10 {
+            written.extend(write(&log, &mut appender, &[9000]));
+        }
+        drop(appender);
+        let is_in_next = |lsn: &Lsn| lsn.get() > options().segment_bytes + 3 * BLOCK_BYTES;
+        let next = written.iter().copied().filter(is_in_next).collect::<Vec<_>>();
+        written.truncate(first_of_next);
+        (disk, log, written, next)
+    };
+    let (_, log, written, next) = whole();
+    let batches: Vec<BatchInfo> =
+        written.iter().map(|lsn| log.batch_at(*lsn).unwrap().expect("a batch")).collect();
+    assert!(next.len() > 2);
+    for (index, batch) in batches.iter().enumerate() {
+        let at = segment::SEGMENT_HEADER_BYTES + batch.start.get();
+        type Harm = fn(&SimDisk, &Path, u64);
+        let harms: [(&str, Harm); 3] = [
+            ("cut at its start", |disk, path, at| disk.truncate(path, at).unwrap()),
+            ("cut within it", |disk, path, at| disk.truncate(path, at + 50).unwrap()),
+            ("a flipped bit", |disk, path, at| disk.corrupt(path, at + 50, 1).unwrap()),
+        ];
+        for (what, harm) in harms {
+            let (disk, log, written, next) = whole();
+            harm(&disk, &path, at);
+            for bytes_max in [1, 1 << 20] {
+                let (mut follower, mut read) = (log.follow(Lsn::ZERO), Vec::new());
+                let error = loop {
+                    match follower.read(bytes_max) {
+                        Ok(Followed::Chunk(chunk)) => read.extend(ends(&chunk)),
+                        Ok(_) => panic!("{what}: the damage was not noticed"),
+                        Err(error) => break error,
+                    }
+                };
+                assert!(matches!(error, Error::Inconsistent { .. }), "{what}: {error}");
+                assert_eq!(read, written[..index], "{what}, batch {index}");
+                assert_eq!(follower.position(), batch.start, "{what}");
+                let mut behind = log.follow(log.readable_behind(follower.position()));
+                let rest = drain(&mut behind, bytes_max);
+                assert!(rest.ends_with(&next), "{what}, batch {index}: the next segment is whole");
+            }
+        }
+    }
 }
 
 #[test]

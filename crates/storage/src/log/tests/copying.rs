@@ -232,3 +232,22 @@ fn a_log_behind_another_state_is_refused_until_the_snapshot_is_there() {
     recovery.replay(keep, |_| {}).unwrap();
     assert_eq!(read, payloads);
 }
+
+#[test]
+fn the_mark_of_settings_lasts_and_is_not_copied() {
+    let marked = |disk: &SimDisk| Control::load(disk, Path::new(DIR)).unwrap().unwrap().has_settings;
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    assert!(!marked(&disk));
+    log.note_settings().unwrap();
+    assert!(marked(&disk));
+    log.close().unwrap();
+    drop(log);
+    let (_, log) = recover(&disk).unwrap();
+    assert!(marked(&disk));
+    write_batches(&log, &large(1));
+    let info = publish(&disk, &log);
+    let plan = log.plan_copy(info.begin_lsn, false).unwrap().unwrap();
+    assert!(!marked(&copy(&disk, &plan)), "the settings stay here");
+    assert!(!marked(&copy(&disk, &log.plan_copy_of_log().unwrap())));
+}

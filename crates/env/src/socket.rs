@@ -1,0 +1,76 @@
+//! What the kernel knows about a TCP socket, beyond what the standard library asks it.
+//!
+//! A socket takes bytes into the kernel's buffer: how many it has taken says little about how many the peer
+//! has. The kernel wakes the sender of a full buffer only when a third of it is free, which for a slow peer
+//! is seconds later. What the peer has acknowledged grows steadily.
+
+#![allow(unsafe_code)]
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd},
+};
+
+/// Bytes that were written to the socket and that the peer has not acknowledged.
+///
+/// # Errors
+/// If it is no socket, or does not count them.
+pub fn unacknowledged_bytes(socket: impl AsFd) -> io::Result<u64> {
+    // For sockets, Linux calls it SIOCOUTQ; the number is the same.
+    count(socket, libc::TIOCOUTQ)
+}
+
+/// Bytes that have arrived at the socket and were not read.
+///
+/// # Errors
+/// If it is no socket, or does not count them.
+pub fn unread_bytes(socket: impl AsFd) -> io::Result<u64> {
+    count(socket, libc::FIONREAD)
+}
+
+fn count(socket: impl AsFd, request: libc::Ioctl) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: both requests write one `int`, which is borrowed exclusively during the call and not retained;
+    // the descriptor is open as long as `socket` is borrowed.
+    let status = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), request, &raw mut bytes) };
+    if status == 0 { Ok(bytes.max(0) as u64) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream},
+    };
+
+    use super::*;
+
+    #[test]
+    fn acknowledged_grows_with_what_the_peer_reads() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        sender.set_nonblocking(true).unwrap();
+        assert_eq!(unread_bytes(&peer).unwrap(), 0);
+        let piece = [0; 1 << 16];
+        let mut sent = 0;
+        while let Ok(count) = sender.write(&piece) {
+            sent += count as u64;
+        }
+        let unacknowledged = unacknowledged_bytes(&sender).unwrap();
+        assert!((1..=sent).contains(&unacknowledged), "{unacknowledged} of {sent}");
+        assert!(unread_bytes(&peer).unwrap() > 0);
+        let mut left = vec![0; sent as usize];
+        peer.read_exact(&mut left).unwrap();
+        while unacknowledged_bytes(&sender).unwrap() > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(unread_bytes(&peer).unwrap(), 0);
+    }
+
+    #[test]
+    fn what_is_no_socket_is_an_error() {
+        let file = std::fs::File::open("/proc/self/status").unwrap();
+        assert!(unacknowledged_bytes(&file).is_err());
+    }
+}

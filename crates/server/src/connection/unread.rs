@@ -1,0 +1,226 @@
+//! Reads on for a client that sends commands and does not read the replies.
+//!
+//! Many clients send all commands of a pipeline before they read the first reply. If the server stopped at
+//! the first mebibyte of replies, both sides would wait for each other for ever. So:
+//!
+//! - Commands wait at [`OUTBOX_BYTES_MAX`] unsent bytes. A client that reads meanwhile has no more.
+//! - If the peer acknowledges nothing for [`READ_ON_AFTER_MS`] while its commands wait, the client may have
+//!   [`GROWTH`] times as much unsent, and so on, up to the hard limit of its class
+//!   (`client-output-buffer-limit normal`), until all is sent.
+//! - What all clients are allowed beyond their first mebibyte is at most [`UNREAD_BYTES_MAX`].
+//! - A client that is allowed no more, and whose peer acknowledges nothing for [`STALLED_MS_MAX`] while its
+//!   commands wait, is disconnected. While others are refused more, so is every client with unread replies
+//!   whose peer is silent for so long.
+//!
+//! Clients that are not logged in, and subscribers, are allowed no more.
+//!
+//! A client that has sent nothing more may leave its replies unread, except in the last case.
+//!
+//! Invariants
+//! - Connections in [`ConversationState::WaitForClient`], and those that are allowed more, are looked at
+//!   several times a second until they are neither.
+//! - [`UnreadReplies`] counts exactly what connections are allowed beyond [`OUTBOX_BYTES_MAX`].
+
+use std::{
+    os::fd::AsFd,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use engine::{
+    clients::ClientKind,
+    conversation::{ConversationState, OUTBOX_BYTES_MAX},
+};
+
+use super::{
+    Connection,
+    backlog::{STALLED_MS_MAX, TooSlow},
+};
+
+/// Silence of the peer after which its client is allowed more.
+const READ_ON_AFTER_MS: u64 = 100;
+/// So many times more.
+const GROWTH: u64 = 4;
+/// Limit of what all clients of the server are allowed beyond [`OUTBOX_BYTES_MAX`] each.
+const UNREAD_BYTES_MAX: u64 = 512 << 20;
+/// For so long after a refusal, silent clients lose what they were allowed.
+const SHORTAGE_MS: u64 = 1000;
+
+/// What the clients of the server are allowed to have unsent beyond [`OUTBOX_BYTES_MAX`] each.
+#[derive(Debug, Default)]
+pub(crate) struct UnreadReplies {
+    bytes: AtomicU64,
+    /// Monotonic time of the last refusal; 0 for never.
+    refused_at_ms: AtomicU64,
+}
+
+impl UnreadReplies {
+    /// Takes so many bytes, if they are left.
+    fn take(&self, bytes: u64, now_ms: u64) -> bool {
+        let more = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= UNREAD_BYTES_MAX);
+        let is_taken = self.bytes.fetch_update(Relaxed, Relaxed, more).is_ok();
+        if !is_taken {
+            self.refused_at_ms.store(now_ms.max(1), Relaxed);
+        }
+        is_taken
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Whether a client was refused more just now.
+    fn is_short(&self, now_ms: u64) -> bool {
+        let refused_at_ms = self.refused_at_ms.load(Relaxed);
+        refused_at_ms > 0 && now_ms < refused_at_ms + SHORTAGE_MS
+    }
+}
+
+/// State of one connection between looks.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Unread {
+    /// The worker looks at the connection.
+    is_watched: bool,
+    /// Bytes taken from [`UnreadReplies`].
+    taken_bytes: u64,
+    /// What the peer had acknowledged at its last progress, and the time of it.
+    progress: Option<(u64, u64)>,
+    /// Since when commands wait.
+    waits_since_ms: Option<u64>,
+}
+
+/// For how long nothing moves, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Silence {
+    /// The peer acknowledges nothing.
+    peer_ms: u64,
+    /// The same, and commands wait.
+    commands_ms: u64,
+}
+
+impl Unread {
+    /// Notes what the peer has acknowledged, `None` if it has everything that was sent to it, and whether
+    /// commands wait.
+    fn look(&mut self, acknowledged_bytes: Option<u64>, commands_wait: bool, now_ms: u64) -> Silence {
+        let bytes = acknowledged_bytes.unwrap_or(0);
+        let seen = self.progress.filter(|(seen, _)| acknowledged_bytes == Some(*seen));
+        let (_, since_ms) = *self.progress.insert(seen.unwrap_or((bytes, now_ms)));
+        self.waits_since_ms = commands_wait.then(|| self.waits_since_ms.unwrap_or(now_ms));
+        let peer_ms = now_ms.saturating_sub(since_ms);
+        let commands_ms = self.waits_since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
+        Silence { peer_ms, commands_ms: commands_ms.min(peer_ms) }
+    }
+}
+
+impl Connection {
+    /// Called when the client must read before its next command: whether it was not watched before. The
+    /// worker then calls [`Connection::look_at_unread`] several times a second until that returns `false`.
+    pub(crate) fn is_newly_unread(&self) -> bool {
+        let unread = self.unread.get();
+        self.unread.set(Unread { is_watched: true, ..unread });
+        !unread.is_watched
+    }
+
+    /// Lets commands of a client that does not read go on, within the limits, or disconnects it. Returns
+    /// whether it is to be looked at again.
+    pub(crate) fn look_at_unread(&self, now_ms: u64) -> bool {
+        let allowed_bytes = self.conversation.borrow().outbox_bytes_allowed() as u64;
+        let waits = self.state.get() == ConversationState::WaitForClient;
+        if self.broken.get() || !waits && allowed_bytes == OUTBOX_BYTES_MAX as u64 {
+            self.forget_unread();
+            return false;
+        }
+        let of_all = &self.worker.parts.unread_replies;
+        let mut unread = self.unread.get();
+        // All was sent meanwhile if it is allowed less than it has taken.
+        let taken_bytes = allowed_bytes - OUTBOX_BYTES_MAX as u64;
+        of_all.give_back(unread.taken_bytes.saturating_sub(taken_bytes));
+        unread.taken_bytes = unread.taken_bytes.min(taken_bytes);
+        let commands_wait = waits && self.has_input();
+        let acknowledged_bytes = self.acknowledged_bytes().filter(|_| self.refused.get());
+        let silence = unread.look(acknowledged_bytes, commands_wait, now_ms);
+        self.unread.set(unread);
+        let is_allowed_more =
+            silence.commands_ms >= READ_ON_AFTER_MS && self.allow_more(allowed_bytes, now_ms);
+        if is_allowed_more {
+            self.resume();
+        } else if silence.commands_ms > STALLED_MS_MAX {
+            self.cut_unread(TooSlow::Unread);
+        } else if silence.peer_ms > STALLED_MS_MAX && of_all.is_short(now_ms) {
+            self.cut_unread(TooSlow::Shortage);
+        }
+        true
+    }
+
+    /// Whether anything that the client has sent is not executed.
+    fn has_input(&self) -> bool {
+        let is_any = |bytes: std::io::Result<u64>| bytes.is_ok_and(|bytes| bytes > 0);
+        self.conversation.borrow().pending_bytes() > 0 || is_any(env::socket::unread_bytes(&self.stream))
+    }
+
+    /// Allows the client more unsent bytes, if there are limits that it does not reach.
+    fn allow_more(&self, allowed_bytes: u64, now_ms: u64) -> bool {
+        let kind = self.client().kind();
+        let hard_bytes = self.worker.parts.config.hot().output_limit(kind).hard_bytes;
+        let bytes_max = if hard_bytes == 0 { u64::MAX } else { hard_bytes };
+        let bytes = allowed_bytes.saturating_mul(GROWTH).min(bytes_max);
+        let is_authenticated = self.conversation.borrow().session.authenticated;
+        if kind != ClientKind::Normal || !is_authenticated || bytes <= allowed_bytes {
+            return false;
+        }
+        let more_bytes = bytes - allowed_bytes;
+        if !self.worker.parts.unread_replies.take(more_bytes, now_ms) {
+            return false;
+        }
+        let unread = self.unread.get();
+        self.unread.set(Unread { taken_bytes: unread.taken_bytes + more_bytes, ..unread });
+        self.conversation.borrow_mut().allow_unsent(bytes as usize);
+        true
+    }
+
+    /// Gives back what it was allowed; it is no longer watched.
+    pub(super) fn forget_unread(&self) {
+        self.worker.parts.unread_replies.give_back(self.unread.take().taken_bytes);
+    }
+
+    /// Bytes that the peer has acknowledged since the connection began; `None` if these are all that were
+    /// sent, or if the kernel does not say.
+    pub(super) fn acknowledged_bytes(&self) -> Option<u64> {
+        let unacknowledged_bytes = env::socket::unacknowledged_bytes(self.stream.as_fd()).ok()?;
+        let (_, sent_bytes) = self.client().traffic_bytes();
+        (unacknowledged_bytes > 0).then(|| sent_bytes.saturating_sub(unacknowledged_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn all_clients_together_are_allowed_no_more_than_the_limit() {
+        let of_all = UnreadReplies::default();
+        assert!(!of_all.is_short(5) && of_all.take(UNREAD_BYTES_MAX - MIB, 10) && !of_all.is_short(11));
+        assert!(!of_all.take(2 * MIB, 2000) && of_all.is_short(2999) && !of_all.is_short(3000));
+        assert!(of_all.take(MIB, 3000) && !of_all.take(1, 3000) && !of_all.take(u64::MAX, 3000));
+        of_all.give_back(2 * MIB);
+        assert!(of_all.take(2 * MIB, 5000) && !of_all.is_short(5000));
+    }
+
+    #[test]
+    fn silence_is_counted_from_the_last_progress() {
+        let mut unread = Unread::default();
+        let mut look = |bytes, waits, ms| {
+            let silence = unread.look(bytes, waits, ms);
+            (silence.peer_ms, silence.commands_ms)
+        };
+        assert_eq!(look(Some(7), true, 1000), (0, 0));
+        assert_eq!(look(Some(7), true, 1100), (100, 100));
+        assert_eq!(look(Some(8), true, 1200), (0, 0), "it has read a byte");
+        assert_eq!(look(Some(8), false, 9000), (7800, 0), "it may leave them unread");
+        assert_eq!(look(Some(8), true, 9100), (7900, 0), "it sends again");
+        assert_eq!(look(Some(8), true, 9200), (8000, 100));
+        assert_eq!(look(None, true, 9300), (0, 0), "nothing is on the way to it");
+        assert_eq!(look(None, true, 9900), (0, 0));
+    }
+}
