@@ -338,7 +338,7 @@ impl Node {
     /// If the OS refuses a thread.
     pub(crate) fn start_following(
         self: &Arc<Self>,
-        (host, give_up_snapshot): (Host, Box<dyn Fn() + Send>),
+        host: Host,
         (log, threads): (&Log, &LogThreads),
         mirror: Mirror,
         replayer: Replayer,
@@ -360,7 +360,6 @@ impl Node {
             node: self.clone(),
             replay_observers: ReplayObservers::new(interests),
             host,
-            give_up_snapshot,
             following: following.clone(),
             log: log.clone(),
             replayer,

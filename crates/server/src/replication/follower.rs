@@ -558,8 +558,6 @@ fn no_room(log: &Log) -> String {
 pub(super) struct ApplyParts {
     pub(super) node: Arc<Node>,
     pub(super) host: Host,
-    /// Gives up a snapshot in progress, which a replayed effect has spoiled.
-    pub(super) give_up_snapshot: Box<dyn Fn() + Send>,
     pub(super) following: Arc<Following>,
     pub(super) log: Log,
     pub(super) replayer: Replayer,
@@ -616,16 +614,13 @@ impl ApplyParts {
 
     fn apply_chunk(&mut self, chunk: &Chunk, until: Lsn) -> Result<(), String> {
         let now = keyspace::AccessClock { now_ms: self.host.clock.unix_ms(), ..Default::default() };
-        let replayed = self
+        let applied = self
             .replayer
             .apply(chunk, until, now, |effect| self.replay_observers.saw(effect))
             .map_err(|error| error.to_string())?;
         self.replay_observers.tell(&self.host);
         self.reaper.free(self.replayer.take_freed());
-        if replayed.spoils_snapshot {
-            (self.give_up_snapshot)();
-        }
-        self.following.applied.store(replayed.applied.get(), SeqCst);
+        self.following.applied.store(applied.get(), SeqCst);
         self.following.needed_from.store(self.replayer.needed_from().get(), SeqCst);
         self.node.settle_waits();
         Ok(())

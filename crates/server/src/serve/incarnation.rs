@@ -108,11 +108,9 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
             true => Replayer::of_witness(keyspace, applied),
             false => Replayer::new(keyspace, chains, applied).with_documents(documents),
         };
-        let snapshots = parts.snapshots.clone();
-        let surroundings = (parts.engine_host(), Box::new(move || snapshots.give_up()) as Box<_>);
         let interests = parts.data.interests.clone();
         node.start_following(
-            surroundings,
+            parts.engine_host(),
             (&log, &log_threads),
             mirror,
             replayer,
