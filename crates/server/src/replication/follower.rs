@@ -136,11 +136,10 @@ impl Following {
         Lsn::new(self.applied.load(SeqCst))
     }
 
-    /// Whether the applier has something to apply.
-    pub(super) fn is_behind(&self, log: &Log) -> bool {
+    /// The position up to which the applier may apply.
+    pub(super) fn applicable(&self, log: &Log) -> Lsn {
         let received = log.shippable_lsn();
-        let wanted = if self.draining.load(SeqCst) { received } else { self.committed().min(received) };
-        self.applied() < wanted
+        if self.draining.load(SeqCst) { received } else { self.committed().min(received) }
     }
 
     /// The position from which a snapshot taken now needs the log.
