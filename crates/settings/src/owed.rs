@@ -103,8 +103,11 @@ mod tests {
     }
 
     fn record(owed: &mut OwedSettings, keyspace: &Keyspace) -> (Vec<u8>, Vec<RecordedSetting>) {
-        let mut bytes = Vec::new();
-        let recorded = owed.record(&mut keyspace.lock(LIBRARIES_SLOT), &mut bytes);
+        let (mut slot, mut bytes) = (keyspace.lock(LIBRARIES_SLOT), Vec::new());
+        let recorded = owed.record(&mut slot, &mut bytes);
+        // Others see settings when their record is in the log.
+        let lsn = slot.last_lsn();
+        slot.set_last_lsn(lsn);
         (bytes, recorded)
     }
 
