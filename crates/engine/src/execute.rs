@@ -25,7 +25,7 @@ use crate::{
     long_units::ThreadRole,
     observe::Watch,
     offload::busy_error,
-    replication::READ_ONLY,
+    replication::WriteRefusal,
     row::{CommandTable, ResolvedCommand},
     script_machine::Scripting,
     stats::WorkerStats,
@@ -143,9 +143,10 @@ impl Executor {
         self.limits = host.config.memory_limits();
         self.loading = host.process.loading().is_some();
         let replication = &host.replication;
-        (self.read_only, self.refusal) = (replication.is_read_only(), replication.refuses_writes());
+        let refusal = replication.refuses_writes();
+        (self.read_only, self.refusal) = (replication.is_read_only(), refusal.map(WriteRefusal::error));
         self.read_refusal = replication.refuses_reads();
-        self.redirects = self.refusal == Some(READ_ONLY) && host.config.emulates_cluster();
+        self.redirects = refusal == Some(WriteRefusal::Replica) && host.config.emulates_cluster();
         if self.read_only {
             // Eviction is the leader's task.
             self.limits.memory_bytes_max = 0;
