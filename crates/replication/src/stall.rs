@@ -1,7 +1,7 @@
 //! An applier without progress: what it has to apply needs slots that scripts of clients hold.
 //!
-//! Scripts that only read run on replicas, and may be endless. Whatever waits for the applier (the leader, readers,
-//! a promotion) would wait for ever, so such scripts are ended after [`STALL_MS`].
+//! Scripts that only read run on replicas, and may be endless. Whatever waits for the applier (the leader,
+//! readers, a promotion) would wait for ever, so such scripts are ended after [`STALL_MS`].
 //!
 //! What it is: when they are ended.
 //! What it is not: the scripts.
@@ -23,8 +23,8 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// Whether scripts that are as old as [`STALL_MS`] have to end: the applier has reached `applied`, and could
-    /// go on to `applicable`. To be called about once a second.
+    /// Whether scripts that are as old as [`STALL_MS`] have to end: the applier has reached `applied`, and
+    /// could go on to `applicable`. To be called about once a second.
     pub fn look(&mut self, now_ms: u64, applied: Lsn, applicable: Lsn) -> bool {
         if applied >= applicable {
             self.since_ms = None;

@@ -1,7 +1,7 @@
 //! Settings that belong to the data and were given at the start, as long as the log does not have them.
 //!
 //! ```text
-//! given at the start of a leader -> OwedSettings -> record, before any write -> every server that has a later write
+//! given at the start of a leader -> OwedSettings -> record, before any write -> every server with a write
 //! ```
 //!
 //! What it is: which of the given values are records to be, and the records.
