@@ -5,7 +5,7 @@
 //! step = one of: a write | a server processes its input and timers | a flush | time passes | a snapshot |
 //!               the network is disturbed, or heals | a process or a machine stops, starts |
 //!               a disk fails, fills, is lost | the operator promotes another server |
-//!               a leader hands over to a replica
+//!               a leader hands over to a replica | a client of a replica begins an endless script
 //! ```
 //!
 //! There are many [`Node`]s, each with its own disk and clock, and the [`Truth`], which checks them at every
@@ -18,11 +18,14 @@
 //! - Acknowledged writes are committed.
 //! - A replica shows committed data: whole records, in order, nothing else.
 //! - No epoch has two leaders.
+//! - An endless script neither keeps a replica from its leader's log for ever, nor from leading; and no
+//!   leader hands over to a replica that such a script holds up.
 //! - Without faults all replicas catch up: then all logs are equal byte by byte, with the same chain value at
 //!   the end, and all keys are equal. Equal positions alone do not imply this.
 
 pub(crate) mod copying;
 mod following;
+mod given;
 mod hand_over;
 pub(crate) mod history;
 pub(crate) mod leading;
@@ -66,6 +69,7 @@ pub struct Cluster {
     handing_over: Option<HandingOver>,
     failovers: u64,
     handovers: u64,
+    scripts_ended: u64,
     cuts: u64,
     copies: u64,
 }
@@ -95,6 +99,7 @@ impl Cluster {
             handing_over: None,
             failovers: 0,
             handovers: 0,
+            scripts_ended: 0,
             cuts: 0,
             copies: 0,
         }
@@ -117,6 +122,7 @@ impl Cluster {
             committed_bytes: self.truth.end().get(),
             failovers: self.failovers,
             handovers: self.handovers,
+            scripts_ended: self.scripts_ended,
             cuts: self.cuts,
             copies: self.copies,
             starts: self.nodes.iter().map(|node| node.incarnation).sum(),
@@ -144,6 +150,10 @@ impl Cluster {
             932..938 => self.snapshot(id),
             938..946 => self.trouble(id),
             946..970 if matches!(self.nodes[id].role, Role::Down) => self.start(id),
+            970..972 if self.has_scripts() => {
+                self.with_replica(id, |following, _| following.begin_endless_script());
+                Ok(())
+            }
             970..979 => self.tell(id),
             979..985 => self.begin_hand_over(),
             985.. => {
@@ -152,6 +162,12 @@ impl Cluster {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether clients begin scripts: not if another defect is to be found, which some runs would then miss.
+    fn has_scripts(&self) -> bool {
+        use FaultInjection::{EndNoScript, HandOverUnapplied};
+        matches!(self.options.fault, None | Some(EndNoScript | HandOverUnapplied))
     }
 
     /// Whether the server that the operator wants as leader leads.
@@ -389,7 +405,17 @@ impl Cluster {
         let network = &mut self.network;
         Some(act(
             following,
-            &mut following::Around { id: replica, number: id, leader, network, member, clock, prng, fault },
+            &mut following::Around {
+                id: replica,
+                number: id,
+                leader,
+                network,
+                member,
+                clock,
+                prng,
+                fault,
+                scripts_ended: &mut self.scripts_ended,
+            },
         ))
     }
 }

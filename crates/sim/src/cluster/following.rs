@@ -10,6 +10,7 @@
 //! - A replica claims its durable end, and only when its log has nothing beyond that.
 //! - At its start a replica has applied its whole log without knowing which part is committed: it shows
 //!   nothing until its leader confirms that all of it is.
+//! - While a script of a client holds slots, nothing is applied; [`Stall`] says when it is ended.
 
 use std::{fmt, sync::Arc};
 
@@ -18,7 +19,7 @@ use keyspace::{AccessClock, Keyspace};
 use lsn::Lsn;
 use recovery::replay::Replayer;
 use replication::{
-    Backoff, Confirmed, Intake, Led, Promotion, Receiver, ReplicaId, SILENCE_MS, TakeError,
+    Backoff, Confirmed, Intake, Led, Promotion, Receiver, ReplicaId, SILENCE_MS, Stall, TakeError,
     join::{JoinError, Joiner, Joining, Step, Verdict},
     promote,
 };
@@ -63,6 +64,11 @@ pub(super) struct Following {
     chunk: Option<Chunk>,
     link: Link,
     backoff: Backoff,
+    /// The commit position, as a leader has last told it.
+    committed: Lsn,
+    /// A script of a client holds slots that the applier needs, until it is ended.
+    is_held_up: bool,
+    stall: Stall,
 }
 
 /// The surroundings that a step of a replica uses.
@@ -76,6 +82,7 @@ pub(super) struct Around<'a> {
     pub(super) clock: &'a SimClock,
     pub(super) prng: &'a mut Prng,
     pub(super) fault: Option<FaultInjection>,
+    pub(super) scripts_ended: &'a mut u64,
 }
 
 impl Around<'_> {
@@ -94,13 +101,50 @@ impl Following {
     ) -> Following {
         let end = log.durable_lsn();
         let (replayer, own) = (Replayer::new(keyspace.clone(), chains, end), log.follow(end));
-        let (chunk, link, backoff) = (None, Link::Away { until_ms: now_ms }, Backoff::default());
-        Following { log, mirror, keyspace, replayer, own, chunk, link, backoff }
+        Following {
+            log,
+            mirror,
+            keyspace,
+            replayer,
+            own,
+            chunk: None,
+            link: Link::Away { until_ms: now_ms },
+            backoff: Backoff::default(),
+            committed: end,
+            is_held_up: false,
+            stall: Stall::default(),
+        }
     }
 
     /// The position up to which the log is applied to memory.
     pub(super) fn applied(&self) -> Lsn {
         self.replayer.applied()
+    }
+
+    /// A client's script that never ends takes slots that the applier will need.
+    pub(super) fn begin_endless_script(&mut self) {
+        self.is_held_up = true;
+    }
+
+    /// Whether the applier waits for a script to release its slots.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.is_held_up
+    }
+
+    /// Whether the script is ended now, because it has kept the applier for too long. A promotion drains: it
+    /// applies all that was received.
+    pub(super) fn end_script(
+        &mut self,
+        now_ms: u64,
+        is_draining: bool,
+        fault: Option<FaultInjection>,
+    ) -> bool {
+        let durable = self.log.durable_lsn();
+        let applicable = if is_draining { self.mirror.position() } else { self.committed.min(durable) };
+        let has_stalled = self.stall.look(now_ms, self.applied(), applicable);
+        let ends = has_stalled && self.is_held_up && fault != Some(FaultInjection::EndNoScript);
+        self.is_held_up &= !ends;
+        ends
     }
 
     /// Processes its input and its timers.
@@ -126,6 +170,7 @@ impl Following {
                 Next::Stay
             }
         };
+        *around.scripts_ended += u64::from(self.end_script(now_ms, false, around.fault));
         self.apply(around)?;
         Ok(next)
     }
@@ -242,6 +287,7 @@ impl Following {
             around.network.send(conn, Side::Leader, Message::Frames(ack.to_vec()), now_ms);
         }
         let committed = receiver.committed();
+        self.committed = self.committed.max(committed);
         around.member.change(|role| role.confirm(committed)).map(|_: Confirmed| ())
     }
 
@@ -256,7 +302,7 @@ impl Following {
     }
 
     fn apply_up_to(&mut self, until: Lsn) -> Result<(), Failure> {
-        while self.replayer.applied() < until {
+        while self.replayer.applied() < until && !self.is_held_up {
             let chunk = match self.chunk.take() {
                 Some(chunk) => chunk,
                 None => match self.own.read(APPLY_BYTES)? {
@@ -343,7 +389,11 @@ impl Promotion for Promoting<'_> {
         if self.fault == Some(FaultInjection::LeadBeforeApplying) {
             return Ok(());
         }
-        self.following.apply_up_to(end)
+        self.following.apply_up_to(end)?;
+        match self.following.is_held_up && self.following.applied() < end {
+            true => Err(Failure::Breach("a promotion waits for a script without an end".into())),
+            false => Ok(()),
+        }
     }
 
     fn begin_epoch(&mut self) -> Result<(), Failure> {

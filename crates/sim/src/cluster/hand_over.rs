@@ -8,7 +8,8 @@
 //! No server is held, and no other replica has to agree: a replica that has the whole log may lead, however
 //! many acknowledgements a commit needs. The judge checks that no committed write is lost.
 
-use replication::{Ends, Handover, HandoverStep};
+use lsn::Lsn;
+use replication::{Acked, Ends, Handover, HandoverStep};
 
 use super::{
     Cluster, FaultInjection,
@@ -77,7 +78,11 @@ impl Cluster {
             return Ok(());
         }
         let log = Ends { appended: leading.log.appended_lsn(), committed: leading.committed() };
-        match machine.step(node.now_ms(), log, leading.acked_by(replica), None) {
+        let mut acked = leading.acked_by(replica);
+        if self.options.fault == Some(FaultInjection::HandOverUnapplied) {
+            acked = acked.map(|acked| Acked { applied: Lsn::MAX, ..acked });
+        }
+        match machine.step(node.now_ms(), log, acked, None) {
             HandoverStep::Wait => Ok(()),
             HandoverStep::GiveUp(_) => self.resume_writes(from),
             HandoverStep::Promote => self.promote_in_place(from, to),
@@ -91,6 +96,13 @@ impl Cluster {
             && self.nodes[to].order == Order::Follow(from);
         if !is_reached {
             return self.resume_writes(from);
+        }
+        if let (Role::Leader(leading), Role::Replica(following)) =
+            (&self.nodes[from].role, &self.nodes[to].role)
+            && following.is_held_up()
+            && following.applied() < leading.committed().min(leading.log.appended_lsn())
+        {
+            return Err(format!("server {from} hands over to {to}, whose applier a script holds up"));
         }
         self.handing_over = None;
         let epoch = self.truth.epoch();

@@ -16,16 +16,18 @@ use std::{
 };
 
 use env::{Clock, Disk, Prng, SimClock, SimDisk};
-use keyspace::{AccessClock, Freed, Keyspace, slot_of};
+use keyspace::{AccessClock, Freed, Keyspace, LIBRARIES_SLOT, slot_of};
 use lsn::Lsn;
 use replication::{
     Acked, Close, Moment, Outgoing, Relay, RelayError, RelayOptions, ReplicaId, SILENCE_MS, Session, Tail,
     join::{Claim, Decision, newest_common, parse_marks},
 };
+use settings::OwedSettings;
 use storage::{Admission, Appender, CopyPlan, Followed, Log, Pin, snapshot};
 
 use super::{
     FaultInjection,
+    given::ACK_REPLICAS,
     history::JudgedHistory,
     member::Member,
     network::{ConnId, Message, Network, NodeId, Side},
@@ -89,6 +91,8 @@ pub(super) struct Leading {
     /// Reads the committed log for the judge.
     witness: Witness,
     committed: Lsn,
+    /// Settings given at the start that are not in the log yet.
+    owed: OwedSettings,
     fault: Option<FaultInjection>,
 }
 
@@ -131,6 +135,7 @@ impl Leading {
             waiting: VecDeque::new(),
             witness,
             committed: Lsn::ZERO,
+            owed: OwedSettings::default(),
             fault,
             log,
             keyspace,
@@ -138,8 +143,38 @@ impl Leading {
         })
     }
 
-    /// Executes a write if the log admits it.
+    /// Is given these settings at its start.
+    pub(super) fn give(&mut self, settings: Vec<(&'static str, String)>) {
+        self.owed = OwedSettings::new(settings, &self.keyspace.data_settings());
+    }
+
+    /// Records the settings that were given.
+    pub(super) fn record_owed(&mut self) -> Result<(), Failure> {
+        let (mut slot, mut record) = (self.keyspace.lock(LIBRARIES_SLOT), Vec::new());
+        self.owed.record(&mut slot, &mut record);
+        if !record.is_empty() {
+            let pending = self.appender.reserve(&record)?;
+            slot.set_last_lsn(pending.lsn());
+            pending.publish();
+        }
+        Ok(())
+    }
+
+    /// The number of replicas required for a commit, as the data says.
+    pub(super) fn acks_of_data(&self) -> usize {
+        let settings = self.keyspace.data_settings();
+        let value = settings.get(ACK_REPLICAS.as_bytes()).and_then(|value| std::str::from_utf8(value).ok());
+        value.and_then(|value| value.parse().ok()).unwrap_or(0)
+    }
+
+    /// Executes a write if the log admits it, and everything that was given is recorded.
     pub(super) fn write(&mut self, number: u64, prng: &mut Prng) -> Result<(), Failure> {
+        if !self.owed.is_empty() {
+            match self.fault {
+                Some(FaultInjection::SettingsLate) if !prng.chance(1) => {}
+                _ => self.record_owed()?,
+            }
+        }
         if self.log.admit(64 << 10) != Admission::Go {
             flush(&self.log)?;
             if self.log.admit(64 << 10) != Admission::Go {

@@ -28,6 +28,9 @@ use super::{
     node::{Failure, Node, Order, Role},
 };
 
+/// The longest wait of a promotion for a script that holds up the applier.
+const PROMOTION_SECONDS_MAX: u64 = 10;
+
 /// The state of the operator.
 #[derive(Debug, Default)]
 pub(super) struct Operator {
@@ -187,6 +190,7 @@ impl Cluster {
     }
 
     pub(super) fn make_leader(&mut self, id: NodeId) -> Result<(), Failure> {
+        self.end_script_for_promotion(id);
         let epoch = self.truth.epoch();
         let node = &mut self.nodes[id];
         let Role::Replica(following) = &mut node.role else { return Ok(()) };
@@ -206,6 +210,20 @@ impl Cluster {
         self.operator.orders[id] = Order::Lead;
         self.failovers += 1;
         Ok(())
+    }
+
+    /// A promotion waits for the applier, and so for the end of a script that holds it up: the time that this
+    /// may take passes.
+    fn end_script_for_promotion(&mut self, id: NodeId) {
+        for _ in 0..PROMOTION_SECONDS_MAX {
+            let now_ms = self.nodes[id].now_ms();
+            let Role::Replica(following) = &mut self.nodes[id].role else { return };
+            if !following.is_held_up() || following.applied() >= following.mirror.position() {
+                return;
+            }
+            self.scripts_ended += u64::from(following.end_script(now_ms, true, self.options.fault));
+            self.pass(1000);
+        }
     }
 }
 

@@ -19,6 +19,12 @@ pub enum FaultInjection {
     LeadBeforeApplying,
     /// A leader hands over to a replica that lacks a part of the log.
     HandOverEarly,
+    /// A leader hands over to a replica that has everything on disk, but not in memory.
+    HandOverUnapplied,
+    /// Writes are taken before the settings given at the start are in the log.
+    SettingsLate,
+    /// A script of a replica's client may keep the log from being applied for ever.
+    EndNoScript,
 }
 
 /// The options of a cluster run.
@@ -45,6 +51,8 @@ pub struct ClusterSummary {
     pub failovers: u64,
     /// The number of planned hand-overs.
     pub handovers: u64,
+    /// The number of scripts that were ended because they kept a replica from applying the log.
+    pub scripts_ended: u64,
     /// The number of log cuts.
     pub cuts: u64,
     /// The number of completed full copies.

@@ -22,6 +22,7 @@ fn sweep(first_seed: u64, seeds: u64, nodes: usize, acks: usize) {
         total.committed_bytes += summary.committed_bytes;
         total.failovers += summary.failovers;
         total.handovers += summary.handovers;
+        total.scripts_ended += summary.scripts_ended;
         total.cuts += summary.cuts;
         total.copies += summary.copies;
         total.starts += summary.starts;
@@ -33,6 +34,7 @@ fn sweep(first_seed: u64, seeds: u64, nodes: usize, acks: usize) {
         rarest.extend([total.failovers, total.cuts]);
     }
     assert!(rarest.iter().all(|&count| count > run_count / 2), "something hardly ever happened: {total:?}");
+    assert!(total.scripts_ended > run_count / 5, "scripts hardly ever had to be ended: {total:?}");
 }
 
 #[test]
@@ -125,4 +127,41 @@ fn a_hand_over_to_a_replica_that_lacks_something_is_found() {
 #[test]
 fn commits_of_what_only_earlier_epochs_have_written_are_found() {
     assert_found(FaultInjection::CommitLeftovers, 1);
+}
+
+#[test]
+fn a_hand_over_to_a_replica_that_a_script_holds_up_is_found() {
+    assert_found(FaultInjection::HandOverUnapplied, 1);
+}
+
+#[test]
+fn scripts_that_keep_a_replica_from_its_leader_for_ever_are_found() {
+    assert_found(FaultInjection::EndNoScript, 1);
+}
+
+/// The number of steps before the leader that was given a setting is lost.
+const GIVEN_STEPS: u64 = 1_000;
+
+fn run_given_settings(seed: u64, fault: Option<FaultInjection>) -> Result<usize, String> {
+    Cluster::new(ClusterOptions { seed, nodes: 2, acks: 1, fault }).run_given_settings(GIVEN_STEPS)
+}
+
+#[test]
+fn what_was_promised_with_the_first_write_is_kept_by_the_next_leader() {
+    let (first_seed, mut acknowledged, mut run_count) = (seed_or(97_000), 0, 0);
+    for round in rounds(300) {
+        let seed = first_seed + round;
+        run_count += 1;
+        let run = run_given_settings(seed, None);
+        acknowledged += run.unwrap_or_else(|broken| panic!("SHEAF_SIM_SEED={seed}: {broken}"));
+    }
+    assert!(acknowledged > run_count, "{acknowledged} writes were acknowledged in {run_count} runs");
+}
+
+#[test]
+fn writes_before_the_settings_that_they_rest_on_are_found() {
+    let first_seed = seed_or(97_000);
+    let found = (first_seed..first_seed + SEEDS_MAX)
+        .find_map(|seed| run_given_settings(seed, Some(FaultInjection::SettingsLate)).err());
+    println!("found as: {}", found.expect("it was not found"));
 }

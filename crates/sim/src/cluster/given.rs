@@ -1,0 +1,63 @@
+//! A promise that only the leader was given: how many replicas must have a write before it is acknowledged.
+//!
+//! ```text
+//! the leader is given `ack-replicas`, its replica is not -> writes -> the leader is lost at any moment ->
+//! the replica leads: if any write was acknowledged, it keeps the promise
+//! ```
+
+use super::{Cluster, FaultInjection, node::Role};
+
+/// The setting, by its name in the data.
+pub(super) const ACK_REPLICAS: &str = "ack-replicas";
+
+impl Cluster {
+    /// Runs up to `steps` steps, and promotes the replica. Returns the number of writes acknowledged before.
+    ///
+    /// # Errors
+    /// The first broken invariant, as text.
+    ///
+    /// # Panics
+    /// If there are not two servers.
+    pub fn run_given_settings(&mut self, steps: u64) -> Result<usize, String> {
+        assert_eq!(self.nodes.len(), 2, "the leader, and the one that has what was acknowledged");
+        for id in 0..self.nodes.len() {
+            self.start(id)?;
+        }
+        self.give_settings()?;
+        for _ in 0..self.prng.below(steps) {
+            let id = self.prng.below(2) as usize;
+            match self.prng.below(10) {
+                0..3 => self.write(0)?,
+                3..5 => self.flush(id)?,
+                5..9 => self.exchange(id)?,
+                _ => self.pass(20),
+            }
+        }
+        let acknowledged = self.truth.acknowledged();
+        self.stop(0);
+        if !matches!(self.nodes[1].role, Role::Replica(_)) || acknowledged == 0 {
+            return Ok(acknowledged);
+        }
+        let promoted = self.make_leader(1);
+        self.judge(1, promoted)?;
+        let Role::Leader(leading) = &self.nodes[1].role else { return Err("it does not lead".into()) };
+        match leading.acks_of_data() {
+            acks if acks == self.options.acks => Ok(acknowledged),
+            acks => Err(format!(
+                "{acknowledged} writes were acknowledged with {} replicas, the new leader asks for {acks}",
+                self.options.acks
+            )),
+        }
+    }
+
+    /// As at the start of a server: the setting is recorded before anything is served.
+    fn give_settings(&mut self) -> Result<(), String> {
+        let Role::Leader(leading) = &mut self.nodes[0].role else { return Err("it does not lead".into()) };
+        leading.give(vec![(ACK_REPLICAS, self.options.acks.to_string())]);
+        let recorded = match self.options.fault {
+            Some(FaultInjection::SettingsLate) => Ok(()),
+            _ => leading.record_owed(),
+        };
+        self.judge(0, recorded)
+    }
+}
