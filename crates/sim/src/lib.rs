@@ -61,7 +61,7 @@ pub use lying::LyingDisk;
 pub use model::{Content, Entry, Field, Key, Model, ModelSession, Stored, content_of};
 pub use operation::{HashOperation, ListOperation, Operation, SetOperation, ZsetOperation};
 pub use oracle::{Oracle, Survival, Violation};
-pub use prng::sweep::{rounds, scale, seed_or};
+pub use prng::sweep::{rounds, scale, seed_or, spread};
 pub use queues::{QueueWorld, lists};
 pub use snapshotting::confirm;
 pub use start::{Recovered, Sabotage, WorldOptions, place, records, recover, recover_by, recover_documents};
