@@ -11,15 +11,13 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    net::TcpStream,
-    sync::{Notify, mpsc},
-};
+use tokio::sync::{Notify, mpsc};
 
 use super::{
     connection,
     front::{ConnectionPermit, Front},
     idle_timer::IdleTimer,
+    socket::Socket,
     thread::HttpThread,
 };
 
@@ -28,12 +26,12 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// How long replies may take to leave when the thread stops.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
-/// A message to a thread.
-pub enum Message {
+/// A message to a thread whose clients have sockets of this kind.
+pub enum Message<S = std::net::TcpStream> {
     /// Serve this connection.
     Connect {
         /// The socket.
-        stream: std::net::TcpStream,
+        stream: S,
         /// The address of the client.
         peer: SocketAddr,
         /// Its permit among the connections that are allowed.
@@ -56,7 +54,7 @@ struct Connections {
 }
 
 /// Serves connections on the calling thread until a message ends it. Within a [`tokio::task::LocalSet`].
-pub async fn serve_thread(front: Arc<Front>, messages: mpsc::UnboundedReceiver<Message>) {
+pub async fn serve_thread<S: Socket>(front: Arc<Front>, messages: mpsc::UnboundedReceiver<Message<S>>) {
     let connections = Rc::new(Connections {
         thread: Rc::new(HttpThread::new(front)),
         idle_timers: RefCell::default(),
@@ -69,7 +67,7 @@ pub async fn serve_thread(front: Arc<Front>, messages: mpsc::UnboundedReceiver<M
 
 impl Connections {
     /// Handles messages until [`Message::Stop`], then closes all connections.
-    async fn run(self: Rc<Self>, mut messages: mpsc::UnboundedReceiver<Message>) {
+    async fn run<S: Socket>(self: Rc<Self>, mut messages: mpsc::UnboundedReceiver<Message<S>>) {
         tokio::task::spawn_local(self.clone().end_idle());
         while let Some(message) = messages.recv().await {
             match message {
@@ -85,8 +83,8 @@ impl Connections {
         }
     }
 
-    fn connect(self: &Rc<Self>, stream: std::net::TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
-        let stream = match TcpStream::from_std(stream) {
+    fn connect<S: Socket>(self: &Rc<Self>, stream: S, peer: SocketAddr, permit: ConnectionPermit) {
+        let stream = match stream.register() {
             Ok(stream) => stream,
             Err(error) => {
                 tracing::warn!(target: "server", %error, %peer, "cannot serve a connection for HTTP");
@@ -99,7 +97,7 @@ impl Connections {
         self.idle_timers.borrow_mut().insert(id, idle_timer.clone());
         let connections = self.clone();
         tokio::task::spawn_local(async move {
-            connection::serve(connections.thread.clone(), stream, peer, idle_timer).await;
+            connection::serve::<S>(connections.thread.clone(), stream, peer, idle_timer).await;
             connections.idle_timers.borrow_mut().remove(&id);
             connections.one_less.notify_one();
             drop(permit);

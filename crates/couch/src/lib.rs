@@ -57,6 +57,7 @@ mod route;
 mod security;
 mod session;
 mod show;
+mod socket;
 mod thread;
 mod unsupported;
 mod upload;
@@ -74,4 +75,5 @@ pub use self::{
     },
     range::ByteRange,
     reply::{Reply, set_header},
+    socket::Socket,
 };
