@@ -18,7 +18,7 @@ pub trait Socket: Sized + 'static {
     /// If the event loop cannot take it.
     fn register(self) -> io::Result<Self::Stream>;
 
-    /// A function that returns how many sent bytes the client has not acknowledged; 0 if that cannot be known.
+    /// A function that returns how many sent bytes the client has not acknowledged; 0 if that is unknown.
     fn unacknowledged(stream: &Self::Stream) -> Box<dyn Fn() -> u64>;
 }
 

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! What it is: the product's HTTP front from request bytes to disk blocks, with sockets that are memory. Each
-//! client owns documents that only it changes, and reads those of all others. So [`Ledger`] knows, whatever the
-//! order in which the front merged the requests, which versions a document may have after a power cut: none
-//! older than one that some reply has shown, none that nobody has sent.
+//! client owns documents that only it changes, and reads those of all others. So [`Ledger`] knows, whatever
+//! the order in which the front merged the requests, which versions a document may have after a power cut:
+//! none older than one that some reply has shown, none that nobody has sent.
 //! What it is not: a simulation of timers. The event loop's clock is the machine's; waits and heartbeats are
 //! tested in `couch`.
 //!
@@ -171,8 +171,7 @@ impl HttpWorld {
         Ok(())
     }
 
-    /// The numbers of changes that were acknowledged, of replies that showed documents of other clients, and of
-    /// log-ins.
+    /// The numbers of acknowledged changes, of documents that replies have shown, and of log-ins.
     pub fn done(&self) -> (u64, u64, u64) {
         let log_ins = self.clients.iter().map(HttpClient::log_ins).sum();
         (self.ledger.acknowledged, self.ledger.shown, log_ins)

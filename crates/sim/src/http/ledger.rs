@@ -132,8 +132,8 @@ impl Ledger {
         may_be_absent.then_some(()).ok_or_else(lost)
     }
 
-    /// Checks what a disk holds. `in_flight`: the documents of each change without a reply, which happened as a
-    /// whole or not at all.
+    /// Checks what a disk holds. `in_flight`: the documents of each change without a reply, which happened as
+    /// a whole or not at all.
     pub(super) fn judge(
         &self,
         held: Option<&BTreeMap<String, Held>>,

@@ -13,7 +13,8 @@ const WORKLOADS: u64 = 7;
 /// The number of random mixtures of surviving data per boundary.
 const MIXTURES: u64 = 14;
 
-/// Stops the machine during every I/O, or as many as the budget allows, and judges all possible remains. Returns the number of judged states.
+/// Stops the machine during every I/O, or as many as the budget allows, and judges all possible remains.
+/// Returns the number of judged states.
 pub(crate) fn sweep(options: WorldOptions, steps: usize, mixtures: u64) -> Result<u64, String> {
     let total = live(options, steps, FaultPlan::default()).disk.io_count();
     let mut states = 0;

@@ -1,4 +1,4 @@
-//! HTTP clients and power cuts: no document is older than some reply has shown it, and no change is half done.
+//! HTTP clients and power cuts: no document is older than a reply has shown it, and no change is half done.
 
 use std::sync::Arc;
 
