@@ -82,7 +82,7 @@ pub struct Member {
     held_by_all: u64,
     /// The leader's order to campaign, until the memory here has every change of members.
     awaited: Option<Message>,
-    /// Members as the memory of this server has them, up to which position of the log.
+    /// The position of the log up to which `members` counts every change.
     configured_up_to: Lsn,
     members: Members,
     started_us: u64,
@@ -334,9 +334,8 @@ impl Member {
         self.settle();
     }
 
-    /// The members that are in force from now on: those that the log up to `up_to` says, where all changes
-    /// are committed. To be told of each change, which was saved before, and of each position at which there
-    /// was none.
+    /// The members that are in force from now on, by the log up to `up_to`, where all changes are committed.
+    /// To be called for each change, after it was saved, and for each position without a change.
     pub fn configure(&mut self, members: &Members, up_to: Lsn) {
         self.configured_up_to = self.configured_up_to.max(up_to);
         if *members != self.members {

@@ -50,7 +50,7 @@ impl HttpThread {
         &self.front.host
     }
 
-    /// Makes sure that there are databases.
+    /// Requires that the databases are open.
     ///
     /// # Errors
     /// While the server recovers.

@@ -6,12 +6,10 @@
 use storage::Admission;
 use wire::{Args, Protocol};
 
-use crate::{CommandError, Executor, Flags, Host, Keys, Row, Session, redirect::redirect, row::wrapped};
-
-/// Argument bytes that are executed on one admission by the log: asking the log for every command would make
-/// the workers contend for its positions. It bounds by how much a worker may exceed the log's limit of
-/// unwritten bytes.
-pub(crate) const ADMITTED_BYTES: u64 = 16 << 10;
+use crate::{
+    CommandError, Executor, Flags, Host, Keys, Row, Session, context::ADMITTED_BYTES, redirect::redirect,
+    row::wrapped,
+};
 
 const DEBUG_REFUSED: CommandError = CommandError::Text(
     "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local \

@@ -24,21 +24,26 @@ use storage::{CHAIN_BYTES_MAX, Durability};
 use wire::{Args, ReplyWriter};
 
 use crate::{
-    CommandError, EventClass, Flags, Host, Row, Session, Unit, admission::ADMITTED_BYTES,
-    clients::append_line, deferred_reply::DeferredReply, error::LockContended, long_units::LONG_ELEMENTS,
-    row::ResolvedCommand, script_machine::Scripting, shown_args::shown_args,
+    CommandError, EventClass, Flags, Host, Row, Session, Unit, clients::append_line,
+    deferred_reply::DeferredReply, error::LockContended, long_units::LONG_ELEMENTS, row::ResolvedCommand,
+    script_machine::Scripting, shown_args::shown_args,
 };
 
 /// Bytes that a command may log besides its arguments: numbers, and the headers of its effects.
 pub const EFFECT_BYTES_BESIDE_ARGS: usize = 64 << 10;
 
-/// The record would be longer than a log can hold.
+/// Argument bytes that are executed on one admission by the log: asking the log for every command would make
+/// the workers contend for its positions. It bounds by how much a worker may exceed the log's limit of
+/// unwritten bytes.
+pub(crate) const ADMITTED_BYTES: u64 = 16 << 10;
+
 /// Above this size of a record, each further command of a unit makes sure that the log has room for it.
 const ROOM_CHECKED_BYTES: usize = 1 << 20;
 
 /// Of a command that cannot wait for room: [`Context::begin_inner`].
 pub(crate) const EVERYTHING_ADMITTED: u64 = u64::MAX;
 
+/// The record would be longer than a log can hold.
 const RECORD_TOO_LARGE: CommandError =
     CommandError::Text("ERR this would write more than 2 GiB to the log at once, which is not possible");
 

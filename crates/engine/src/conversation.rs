@@ -10,8 +10,8 @@
 //! - Bytes that were not turned into executed commands stay in `pending`, in order.
 //! - After a protocol error or QUIT nothing more is parsed; the executed commands are answered, then the
 //!   connection ends.
-//! - While a limit is reached (`wants_input` is false) nothing is parsed, so memory per connection is bounded
-//!   by the limits.
+//! - While the outbox is at its limit ([`Conversation::outbox_bytes_allowed`]) nothing is parsed, so memory
+//!   per connection is bounded.
 //! - After a message that its subscribers cannot take as fast, nothing is executed until the caller resumes
 //!   the conversation.
 //! - While a command runs on another thread nothing is parsed, and the parts of the session that it has are

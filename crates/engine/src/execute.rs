@@ -17,9 +17,8 @@ use wire::{Args, ReplyWriter};
 
 use crate::{
     Context, Flags, Host, Interests, Keys, MemoryLimits, Notice, ReplyMode, Session, Unit,
-    admission::ADMITTED_BYTES,
     blocking::{PendingServe, PendingServes},
-    context::{Retry, Surroundings},
+    context::{ADMITTED_BYTES, Retry, Surroundings},
     error::LockContended,
     follower,
     long_units::ThreadRole,

@@ -126,7 +126,7 @@ impl Mobility {
 
 /// Whether the changes of a command cannot be undone.
 pub fn is_final(row: &Row) -> bool {
-    matches!(row.name, "flushall" | "flushdb")
+    row.flags.has(Flags::FLUSHES)
 }
 
 /// The slots that a unit on a thread of its own holds, readable by other threads.

@@ -29,7 +29,7 @@ const PAGE_BYTES: usize = 4096;
 static LARGE_FREED: AtomicU64 = AtomicU64::new(0);
 
 /// mimalloc as a global allocator. Its aligned functions are slower, so they are called only for alignments
-/// that the plain ones do not give anyway.
+/// that the plain functions do not guarantee.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Allocator;
 

@@ -183,7 +183,7 @@ fn command() -> Command {
     };
     serving(Command::new("sheaf"))
         .version(env!("CARGO_PKG_VERSION"))
-        .about("A database server that keeps its word: Redis protocol, every OK is on disk")
+        .about("A database server that keeps its word: keys as in Redis, documents as in CouchDB, every OK is on disk")
         .after_help(examples())
         .args_conflicts_with_subcommands(true)
         .subcommand(serving(Command::new("serve")).about("Run the server (the default)"))

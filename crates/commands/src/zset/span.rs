@@ -71,8 +71,8 @@ impl<'a> Span<'a> {
     }
 }
 
-/// The indices from `first` to `last`, both included and counted from the end if negative, that there are out
-/// of `len`.
+/// The indices from `first` to `last`, both included and counted from the end if negative, as far as they are
+/// below `len`.
 fn between(first: i64, last: i64, len: usize) -> Range<usize> {
     let from_start = |index: i64| {
         let magnitude = usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX);

@@ -47,7 +47,7 @@ struct OpenIndex {
     progress: Mutex<Option<IndexProgress>>,
 }
 
-/// The outcome of a step of indexing.that is being brought up to date.
+/// An index that is being brought up to date.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexProgress {
     /// Its database.

@@ -308,7 +308,8 @@ impl Session {
         self.last_asked_us.load(Relaxed) <= self.begun_us
     }
 
-    /// Whether bytes read from its files by now may belong to another file.
+    /// Whether the session is over. Then its files may have been replaced: bytes read from them until now are
+    /// not to be trusted.
     pub(crate) fn has_ended(&self) -> bool {
         self.hold.lock().is_none()
     }

@@ -1,7 +1,7 @@
 //! Blocks: neighbouring entries of a stream in one piece of memory.
 //!
 //! What it is: up to a hundred entries, each with its id as the distance from that of the block, and without
-//! the names of its fields where those are the ones that the first entry had.
+//! the names of its fields where those are the names of the first entry.
 //! What it is not: an index. The search for an entry walks from one to the next, and reads one length for
 //! each.
 //!
