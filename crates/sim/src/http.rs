@@ -29,7 +29,7 @@ use std::{net::SocketAddr, rc::Rc, sync::Arc};
 
 use couch::{Front, Message};
 use documents::{Documents, Due};
-use env::{Clock, Prng, SimClock, SimDisk};
+use env::{Clock, Disk, Prng, SimClock, SimDisk};
 use lsn::Lsn;
 use recovery::recover::RecoverError;
 use storage::{Flush, Log};
@@ -41,7 +41,9 @@ use tokio::{
 };
 
 use self::{client::HttpClient, ledger::Ledger};
-use crate::{DocumentContent, Recovered, Sabotage, Violation, WorldOptions, start::recover_documents_with};
+use crate::{
+    DocumentContent, LyingDisk, Recovered, Sabotage, Violation, WorldOptions, start::recover_documents_with,
+};
 
 /// The database of all clients.
 const DATABASE: &str = "db";
@@ -89,19 +91,17 @@ impl HttpWorld {
         disk: Arc<SimDisk>,
         clock: Arc<SimClock>,
     ) -> Result<HttpWorld, RecoverError> {
-        // A log that commits at once is what a front looks like that does not wait for it.
-        let durability = match options.sabotage {
-            Some(Sabotage::EarlyReplies) => storage::Durability::None,
-            _ => options.durability,
+        let door: Arc<dyn Disk> = match options.sabotage {
+            Some(Sabotage::LyingDisk) => Arc::new(LyingDisk::over(disk.clone())),
+            _ => disk.clone(),
         };
         let feeds = Arc::new(couch::Feeds::default());
         let noticed = feeds.clone();
         let on_notice: documents::Listener = Arc::new(move |notice| noticed.notify(&notice));
-        let settings = WorldOptions { durability, ..options };
-        let (Recovered { log, .. }, documents) =
-            recover_documents_with(on_notice, disk.clone(), &settings, &clock)?;
-        let host = host::host(options.seed, &disk, &clock, &log, &documents, feeds)?;
-        let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
+        let (Recovered { log, .. }, documents) = recover_documents_with(on_notice, door, &options, &clock)?;
+        let host = host::host(options.seed, &disk, &clock, &log, &documents, feeds);
+        let runtime =
+            runtime::Builder::new_current_thread().enable_time().build().expect("a thread may have timers");
         let mut world = HttpWorld {
             disk,
             clock,

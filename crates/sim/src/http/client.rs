@@ -134,7 +134,8 @@ impl HttpClient {
     }
 
     fn choose(&mut self, ledger: &Ledger, prng: &mut Prng) -> Request {
-        let own = |number: usize| Document { owner: self.owner, number };
+        let owner = self.owner;
+        let own = |number: usize| Document { owner, number };
         match prng.below(100) {
             0..45 => {
                 let document = own(prng.below(DOCUMENTS as u64) as usize);

@@ -12,7 +12,6 @@ use env::{SimClock, SimDisk, SimEntropy};
 use http::Request;
 use hyper::body::Incoming;
 use parking_lot::{RwLock, RwLockReadGuard};
-use recovery::recover::RecoverError;
 use settings::{Key, Settings};
 use storage::Log;
 use tree::NodeCache;
@@ -30,11 +29,12 @@ pub(super) fn host(
     log: &Log,
     documents: &Arc<Documents>,
     feeds: Arc<Feeds>,
-) -> Result<Host, RecoverError> {
+) -> Host {
     let entropy = Arc::new(SimEntropy::new(seed));
     let databases: Vec<DbId> = documents.all().iter().map(|database| database.id()).collect();
     let cache = NodeCache::new(CACHE_BYTES);
-    let indexes = Indexes::open(disk.clone(), entropy.clone(), cache, INDEXES.into(), &databases)?;
+    let indexes = Indexes::open(disk.clone(), entropy.clone(), cache, INDEXES.into(), &databases);
+    let indexes = indexes.expect("the disk has no faults yet");
     let rest = Arc::new(Rest { settings: RwLock::default() });
     let store = Store {
         documents: documents.clone(),
@@ -42,7 +42,7 @@ pub(super) fn host(
         log: log.clone(),
         driver: rest.clone(),
     };
-    Ok(Host {
+    Host {
         clock: clock.clone(),
         entropy,
         config: rest.clone(),
@@ -55,7 +55,7 @@ pub(super) fn host(
         group: Arc::new(NoGroup),
         acks: rest.clone(),
         tools: rest,
-    })
+    }
 }
 
 /// All that never changes.

@@ -51,8 +51,8 @@ fn documents_shown_over_http_survive_power_cuts() {
 }
 
 #[test]
-fn a_front_that_does_not_wait_for_the_log_is_found() {
-    let sabotage = Some(Sabotage::EarlyReplies);
+fn replies_over_http_before_durability_are_found() {
+    let sabotage = Some(Sabotage::LyingDisk);
     let found = (0..SEEDS).any(|round| run(WorldOptions { sabotage, ..options(round) }).is_err());
     assert!(found, "replies before durability");
 }
