@@ -144,10 +144,8 @@ impl Row {
     /// scripts for another reason.
     pub(crate) const fn can_be_undone(&self) -> bool {
         let flags = self.flags;
-        let is_barred_otherwise = flags.has(Flags::READONLY)
-            || flags.has(Flags::BLOCKING)
-            || flags.has(Flags::DOCUMENTS)
-            || flags.has(Flags::RUNS_SCRIPTS);
+        let is_barred_otherwise =
+            flags.has(Flags::READONLY) || flags.has(Flags::DOCUMENTS) || flags.has(Flags::RUNS_SCRIPTS);
         !flags.has(Flags::FLUSHES) && (!flags.has(Flags::NOSCRIPT) || is_barred_otherwise)
     }
 }
