@@ -14,8 +14,9 @@
 //! - A client begins to wait under the locks of all its keys: nothing can happen between looking at the keys
 //!   and waiting.
 //! - A wait ends once, for one reason: served, refused, timed out, woken (CLIENT UNBLOCK, demotion) or
-//!   disconnected. The caller that wins [`Waiter::end`] acts on it; the others do nothing. The element of a client that disconnects
-//!   after it was served is popped all the same: the reply was on its way, as in Redis.
+//!   disconnected. The caller that wins [`Waiter::end`] acts on it; the others do nothing. The element of a
+//!   client that disconnects after it was served is popped all the same: the reply was on its way, as in
+//!   Redis.
 //! - The waiters of a key are served in the order in which they began to wait.
 //! - A waiter is admitted again when it is served, as a new call would be ([`crate::admission`]).
 //! - No client of a replica waits for an element that it would take: a demotion ends all waits.
@@ -47,7 +48,7 @@ impl Context<'_, '_> {
         }
         let row = self.row.expect("a command runs");
         let interests = self.unit.interests();
-        let session = &mut *self.session;
+        let session = &*self.session;
         let waiter = Waiter {
             client: session.client.clone(),
             row,
@@ -60,11 +61,13 @@ impl Context<'_, '_> {
             awaited,
             ended: AtomicBool::new(false),
         };
-        session.wait = Some(Wait::Key(KeyWait::begin(waiter, interests)));
+        let wait = KeyWait::begin(waiter, interests);
         // A demotion first takes the lead away and then ends all waits: this one, or it shows here.
-        if row.flags.has(Flags::WRITE) && self.host.replication.is_read_only() {
-            session.wait = None;
+        let is_demoted = row.flags.has(Flags::WRITE) && self.host.replication.is_read_only();
+        if is_demoted && wait.end() {
             self.reply_error(&CommandError::Unblocked);
+        } else {
+            self.session.wait = Some(Wait::Key(wait));
         }
     }
 
