@@ -132,7 +132,7 @@ fn a_replica_takes_nothing_for_those_who_wait() {
     pair.follow();
     let refusal = format!("-{READ_ONLY}");
     pair.lead(&["RPUSH l a b", "XADD s 1-1 a b"]);
-    assert_eq!([0, 1, 2].map(|client| pair.answered(client)), [&refusal; 3]);
+    assert_eq!([0, 1, 2].map(|client| pair.answered(client)), [&*refusal; 3]);
     assert_eq!(pair.run(0, "LRANGE l 0 -1"), r#"["a", "b"]"#);
     assert_eq!(pair.run(0, "BLPOP l 0"), refusal);
 }

@@ -528,19 +528,16 @@ fn commands_of_scripts_in_a_transaction_are_refused_one_by_one() {
     server.host.limits.lock().memory_bytes_max = 1;
     let full = "-OOM command not allowed when used memory > 'maxmemory'.";
     server.check(&[("multi", "+OK"), (SET, "+QUEUED"), ("del a", "+QUEUED")]);
-    server.check(&[("exec", &format!("[{full}, :1]")), ("dbsize", ":0")]);
+    let reply = server.run("exec");
+    assert!(reply.starts_with(&format!("[{full}")) && reply.ends_with(", :1]"), "{reply}");
+    server.check(&[("dbsize", ":0")]);
     server.host.limits.lock().memory_bytes_max = 0;
     let leader = Address { host: "leader".into(), port: 1 };
     *server.host.replication.leader.lock() = Some(leader);
-    server.check(&[
-        ("multi", "+OK"),
-        (SET, "+QUEUED"),
-        ("get a", "+QUEUED"),
-        ("exec", &format!("[-{READ_ONLY}, nil]")),
-        ("multi", "+OK"),
-        ("del a", &format!("-{READ_ONLY}")),
-        ("exec", ABORTED),
-    ]);
+    server.check(&[("multi", "+OK"), (SET, "+QUEUED"), ("get a", "+QUEUED")]);
+    let reply = server.run("exec");
+    assert!(reply.starts_with(&format!("[-{READ_ONLY}")) && reply.ends_with(", nil]"), "{reply}");
+    server.check(&[("multi", "+OK"), ("del a", &format!("-{READ_ONLY}")), ("exec", ABORTED)]);
 }
 
 #[test]
