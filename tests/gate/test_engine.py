@@ -19,15 +19,6 @@ OTHER_MEANINGS = {
     ("row/flags.rs", "readonly"),
     ("unit.rs", "del"),
 }
-# What the engine still decides by name. No line is added here; a row decides.
-LEFT = {
-    "admission.rs": "ping",
-    "execute.rs": "watch",
-    "long_units.rs": "echo hello lease ping publish reset select spublish time unlease",
-    "row.rs": "hdel hexists hget hincrby hincrbyfloat hmget hmset hset hsetnx hstrlen sadd sismember smismember"
-    " srem zadd zincrby zmscore zrank zrem zrevrank zscore",
-    "shown_args.rs": "auth config|set hello",
-}
 
 
 def commands() -> set[str]:
@@ -56,7 +47,7 @@ class Engine(unittest.TestCase):
             named = {text for text in texts(file) & known if (name, text) not in OTHER_MEANINGS}
             if named:
                 found[name] = named
-        self.assertEqual(found, {file: set(names.split()) for file, names in LEFT.items()})
+        self.assertEqual(found, {})
 
 
 if __name__ == "__main__":

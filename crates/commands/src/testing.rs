@@ -403,7 +403,8 @@ impl TestServer {
         (documents, records)
     }
 
-    fn for_each_logged(&self, mut visit: impl FnMut(Lsn, Item<'_>)) {
+    /// Visits the items of all records of the log, each with the position of its record.
+    pub(crate) fn for_each_logged(&self, mut visit: impl FnMut(Lsn, Item<'_>)) {
         self.log.flush_all().expect("a simulated disk works");
         let read = |lsn, mut payload: &[u8]| {
             while let Some(item) = Item::decode_next(&mut payload).expect("only items are logged") {
@@ -463,7 +464,8 @@ fn content(keyspace: &Keyspace) -> Content {
     content
 }
 
-fn replay(keyspace: &Keyspace, effect: &Effect<'_>, lsn: Lsn) {
+/// Applies an effect of a logged record.
+pub(crate) fn replay(keyspace: &Keyspace, effect: &Effect<'_>, lsn: Lsn) {
     let (clock, mut freed) = (AccessClock::default(), Freed::new());
     match effect.scope() {
         Scope::Slot(key) => {

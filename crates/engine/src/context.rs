@@ -26,7 +26,7 @@ use wire::{Args, ReplyWriter};
 use crate::{
     CommandError, EventClass, Flags, Host, Row, Session, Unit, clients::append_line,
     deferred_reply::DeferredReply, error::LockContended, long_units::LONG_ELEMENTS, row::ResolvedCommand,
-    script_machine::Scripting, shown_args::shown_args,
+    rules::Rules, script_machine::Scripting, shown_args::shown_args,
 };
 
 /// Bytes that a command may log besides its arguments: numbers, and the headers of its effects.
@@ -71,6 +71,8 @@ pub(crate) struct Surroundings<'a, 'k> {
     pub durability: Durability,
     /// Longest string a command may build, in bytes.
     pub bulk_bytes_max: usize,
+    /// The rules of the round, by which waiting clients are served.
+    pub rules: &'a Rules,
 }
 
 /// All that one command sees and changes while it runs.
@@ -83,6 +85,8 @@ pub struct Context<'a, 'k> {
     pub session: &'a mut Session,
     /// The process around the executor.
     pub host: &'a Host,
+    /// The command that runs; `None` before the first one.
+    pub(crate) row: Option<&'static Row>,
     /// The reply. If the handler returns an error, its reply is discarded.
     pub reply: ReplyWriter<'a>,
     /// The parts of the reply that are written after the slots are unlocked; empty if `in_transaction`.
@@ -115,12 +119,13 @@ impl<'a, 'k> Context<'a, 'k> {
         session: &'a mut Session,
         reply: ReplyWriter<'a>,
     ) -> Context<'a, 'k> {
-        let Surroundings { keyspace, host, durability, bulk_bytes_max } = surroundings;
+        let Surroundings { keyspace, host, durability, bulk_bytes_max, .. } = surroundings;
         Context {
             unit,
             keyspace,
             session,
             host,
+            row: None,
             reply,
             deferred_reply: DeferredReply::default(),
             durability,
@@ -216,6 +221,7 @@ impl Context<'_, '_> {
     #[inline]
     pub fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, Retry> {
         let is_inner = self.in_transaction;
+        self.row = Some(row);
         let result = self.attempt(|cx| {
             if row.flags.has(Flags::WALKS) || args.len() > LONG_ELEMENTS {
                 cx.require_short_walk(row, args)?;
@@ -262,7 +268,7 @@ impl Context<'_, '_> {
         tracking.caching &= goes_on;
     }
 
-    fn reply_error(&mut self, error: &CommandError) {
+    pub(crate) fn reply_error(&mut self, error: &CommandError) {
         let mut text = Vec::new();
         error.render(&mut text);
         self.reply.error(text);

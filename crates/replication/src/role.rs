@@ -145,6 +145,11 @@ impl<A: PartialEq> Role<A> {
         !self.is_open || self.is_handing_over
     }
 
+    /// Whether it leads; it may have stopped writes for a hand-over.
+    pub fn leads(&self) -> bool {
+        self.is_open
+    }
+
     /// Whether writes have ended for a hand-over, which may still be given up.
     pub fn is_handing_over(&self) -> bool {
         self.is_handing_over

@@ -51,7 +51,7 @@ use std::{
 };
 
 use ::membership::Votes;
-use engine::{Host, Interests, ReplayObservers, replication::Address};
+use engine::{Host, Interests, replication::Address};
 use env::{Clock, Disk, Entropy, RealDisk};
 use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
@@ -67,7 +67,7 @@ use tokio::sync::Notify;
 
 use self::{
     failover::Running,
-    follower::{ApplyParts, Following, LinkParts, Threads},
+    follower::{ApplyParts, Following, LinkParts, NewExecutor, Threads},
     leader::Leader,
     overdue::Overdue,
     own_addresses::OwnAddresses,
@@ -148,6 +148,8 @@ pub(crate) struct Node {
     leader: Leader,
     following: Mutex<Option<(Arc<Following>, Option<Threads>)>>,
     waits: Waits,
+    /// The clients that wait for keys.
+    interests: OnceLock<Arc<Interests>>,
     /// The FAILOVER in progress, until it is known whether the replica leads. Locked before `role`.
     handover: Mutex<Option<Arc<Running>>>,
     /// The replica that was told to lead and gave no answer.
@@ -221,6 +223,7 @@ impl Node {
             leader: Leader::new(0, 0),
             following: Mutex::new(None),
             waits: Waits::default(),
+            interests: OnceLock::new(),
             handover: Mutex::new(None),
             unanswered: Mutex::new(None),
             process,
@@ -303,6 +306,11 @@ impl Node {
         self.owes_settings.store(owes, SeqCst);
     }
 
+    /// Passes in the clients that wait for keys: a demotion ends their waits.
+    pub(crate) fn set_interests(&self, interests: Arc<Interests>) {
+        let _ = self.interests.set(interests);
+    }
+
     /// Sets the action to run in a promotion, after everything received was applied and before this server
     /// leads.
     pub(crate) fn before_leading(&self, act: impl Fn() + Send + Sync + 'static) {
@@ -332,7 +340,8 @@ impl Node {
         let _ = self.runtime.set(tokio::runtime::Handle::current());
     }
 
-    /// Starts the threads that follow the leader, after recovery.
+    /// Starts the threads that follow the leader, after recovery. `new_executor` makes the executor that
+    /// serves the clients that wait for what the leader writes.
     ///
     /// # Errors
     /// If the OS refuses a thread.
@@ -342,7 +351,7 @@ impl Node {
         (log, threads): (&Log, &LogThreads),
         mirror: Mirror,
         replayer: Replayer,
-        interests: Arc<Interests>,
+        new_executor: NewExecutor,
         reaper: Reaper,
     ) -> io::Result<()> {
         let following = Arc::new(Following::new(replayer.applied(), self.now_ms()));
@@ -358,7 +367,7 @@ impl Node {
         };
         let apply = ApplyParts {
             node: self.clone(),
-            replay_observers: ReplayObservers::new(interests),
+            new_executor,
             host,
             give_up_snapshot,
             following: following.clone(),

@@ -206,7 +206,10 @@ fn unblock(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError>
     };
     let id = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
     let client = u64::try_from(id).ok().and_then(|id| cx.host.clients.find(id));
-    let woken = client.and_then(|client| client.waiter()).is_some_and(|waiter| waiter.wake(with_error));
+    let woken = client.and_then(|client| client.waiter()).is_some_and(|waiter| match with_error {
+        true => waiter.fail(&CommandError::UnblockedByClient),
+        false => waiter.wake(),
+    });
     cx.reply.integer(woken.into());
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use std::mem::swap;
 
-use engine::Session;
-use keyspace::DbId;
+use engine::{MemoryLimits, Session};
+use keyspace::{DbId, EvictionPolicy, SlotId};
 use lsn::Lsn;
 use storage::Durability;
 use wire::Protocol;
@@ -486,4 +486,77 @@ fn consumers_hear_that_their_group_has_gone() {
         assert_eq!(clients.answered(1), "", "{end}: who reads alone goes on waiting");
         clients.server.assert_replays();
     }
+}
+
+const FULL: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
+
+#[test]
+fn a_client_that_is_served_is_admitted_as_if_it_had_just_called() {
+    let mut clients = Clients::new(2);
+    clients.check(&[("RPUSH full a", ":1")]);
+    clients.block(0, "BLMOVE l d LEFT LEFT 0");
+    clients.block(1, "BLPOP l 0");
+    clients.server.host.limits.lock().memory_bytes_max = 1;
+    clients.check(&[("RENAME full l", "+OK")]);
+    assert_eq!([clients.answered(0), clients.answered(1)], [FULL, r#"["l", "a"]"#]);
+    clients.server.host.limits.lock().memory_bytes_max = 0;
+    clients.check(&[("RPUSH full a", ":1")]);
+    clients.block(0, "BRPOPLPUSH l l 0");
+    clients.server.host.limits.lock().memory_bytes_max = 1;
+    clients.check(&[("RENAME full l", "+OK")]);
+    assert_eq!(clients.answered(0), FULL);
+    clients.check(&[("LRANGE l 0 -1", r#"["a"]"#)]);
+    assert_eq!(clients.server.executor.interests().awaited_keys(), 0);
+    clients.server.assert_replays();
+}
+
+#[test]
+fn room_is_made_for_a_client_that_is_served_where_keys_may_be_evicted() {
+    for (volatile, expected) in [("PX 100000", r#""a""#), ("", FULL)] {
+        let mut clients = Clients::new(1);
+        clients
+            .check(&[("RPUSH full a", ":1"), (&format!("SET large {} {volatile}", "x".repeat(9000)), "+OK")]);
+        clients.block(0, "BLMOVE l d LEFT LEFT 0");
+        let memory_bytes_max = clients.server.executor.keyspace().bytes() - 5000;
+        *clients.server.host.limits.lock() =
+            MemoryLimits { memory_bytes_max, policy: EvictionPolicy::VolatileTtl, samples: 5 };
+        clients.check(&[("RENAME full l", "+OK")]);
+        assert_eq!(clients.answered(0), expected);
+        let left = if volatile.is_empty() { ":1" } else { ":0" };
+        clients.check(&[("LLEN l", left), ("EXISTS large", left)]);
+        clients.server.assert_replays();
+    }
+}
+
+#[test]
+fn a_consumer_is_told_that_its_stream_has_expired() {
+    let mut clients = Clients::new(1);
+    clients.check(&[("XGROUP CREATE s g $ MKSTREAM", "+OK"), ("PEXPIRE s 100", ":1")]);
+    clients.block(0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >");
+    clients.check(&[("after 200", "")]);
+    let server = &mut clients.server;
+    server.executor.begin_round(server.clock_ms(), &server.services, 1 << 20);
+    server.executor.expire_due(SlotId::FIRST, SlotId::LAST, 10, &server.services);
+    server.executor.end_round(&server.services);
+    let reply = clients.answered(0);
+    assert!(reply.starts_with("-NOGROUP No such key 's' or consumer group 'g'"), "{reply}");
+    clients.server.assert_replays();
+}
+
+#[test]
+fn a_demotion_ends_all_waits_for_keys() {
+    let mut clients = Clients::new(3);
+    clients.block(0, "BLPOP a b 0");
+    clients.block(1, "XREAD BLOCK 0 STREAMS s $");
+    clients.block(2, "BLMOVE a b LEFT LEFT 0");
+    clients.server.executor.interests().end_waits();
+    for client in 0..3 {
+        let reply = clients.answered(client);
+        assert_eq!(
+            reply,
+            "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
+        );
+    }
+    clients.check(&[("RPUSH a x", ":1"), ("LLEN a", ":1")]);
+    assert_eq!(clients.server.executor.interests().awaited_keys(), 0);
 }

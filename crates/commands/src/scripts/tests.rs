@@ -74,7 +74,6 @@ fn commands_are_refused_to_scripts() {
     for (body, expected) in [
         ("return redis.call('nosuch')", "-ERR Unknown Redis command called from script"),
         ("return redis.call('get')", "-ERR Wrong number of args calling Redis command from script"),
-        ("return redis.call('blpop', 'a', 0)", "-ERR This Redis command is not allowed from script"),
         ("return redis.call('subscribe', 'a')", "-ERR This Redis command is not allowed from script"),
         ("return redis.call('multi')", "-ERR This Redis command is not allowed from script"),
         ("return redis.call('watch', 'a')", "-ERR This Redis command is not allowed from script"),
@@ -82,7 +81,7 @@ fn commands_are_refused_to_scripts() {
         ("return redis.call('script', 'flush')", "-ERR This Redis command is not allowed from script"),
         ("return redis.call('debug', 'sleep', 0)", "-ERR This Redis command is not allowed from script"),
         ("return redis.call('config', 'get', '*')", "-ERR This Redis command is not allowed from script"),
-        ("return redis.pcall('blpop', 'a', 0)", "-ERR This Redis command is not allowed from script"),
+        ("return redis.pcall('multi')", "-ERR This Redis command is not allowed from script"),
         (
             "return redis.call('incr', 'l')",
             "-WRONGTYPE Operation against a key holding the wrong kind of value",
@@ -210,6 +209,46 @@ fn scripts_run_in_transactions() {
         ("GET b", "+QUEUED"),
         ("EXEC", r#"[+OK, "1", "2"]"#),
     ]);
+}
+
+#[test]
+fn commands_that_block_do_not_wait_in_scripts_and_functions() {
+    let mut server = TestServer::new();
+    server.run("XGROUP CREATE s g $ MKSTREAM");
+    for (call, expected) in [
+        ("'blpop', 'l', 0", "nil"),
+        ("'brpop', 'l', 0", "nil"),
+        ("'blmpop', 0, 1, 'l', 'left'", "nil"),
+        ("'blmove', 'l', 'm', 'left', 'left', 0", "nil"),
+        ("'brpoplpush', 'l', 'm', 0", "nil"),
+        ("'bzpopmin', 'z', 0", "nil"),
+        ("'bzpopmax', 'z', 0", "nil"),
+        ("'bzmpop', 0, 1, 'z', 'min'", "nil"),
+        ("'xread', 'block', 0, 'streams', 's', '$'", "nil"),
+        ("'xreadgroup', 'group', 'g', 'c', 'block', 0, 'streams', 's', '>'", "nil"),
+        ("'wait', 1, 0", ":0"),
+        ("'waitaof', 0, 1, 0", "[:0, :0]"),
+        ("'waitlsn', 99999999, 0", ":1"),
+    ] {
+        let body = format!("return redis.call({call})");
+        assert_eq!(told(&mut server, "EVAL", &body), expected, "{call}");
+        let code = format!("#!lua name=lib\nredis.register_function('f', function() {body} end)");
+        server.run_args(&[b"FUNCTION", b"LOAD", b"REPLACE", code.as_bytes()]);
+        assert_eq!(server.run("FCALL f 0"), expected, "{call}");
+    }
+    assert!(server.session.wait.is_none());
+    server.check(&[
+        ("RPUSH l a b", ":2"),
+        ("EVAL \"return redis.call('blpop', 'l', 0)\" 0", r#"["l", "a"]"#),
+        ("EVAL \"return redis.call('blmove', 'l', 'm', 'left', 'left', 0)\" 0", r#""b""#),
+        ("LRANGE m 0 -1", r#"["b"]"#),
+    ]);
+    let info = server.run("COMMAND INFO blpop blmove bzpopmin wait");
+    for flags in
+        ["[+write, +blocking]", "[+write, +denyoom, +blocking]", "[+write, +blocking, +fast]", "[+blocking]"]
+    {
+        assert!(info.contains(flags), "{flags} {info}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The rows of the commands on streams.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{acknowledge, add, claim, deliver, edit, group, info, pending, range, read, trim};
 use crate::help::{help, no_subcommand};
@@ -23,6 +23,7 @@ const ROW: Row = Row {
     syntax: "key",
     handler: add::xadd,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 const EACH_ID: &str = "O(log(N)) for each id, where N is the number of entries or of those that are pending.";

@@ -2,7 +2,11 @@
 
 use std::mem::swap;
 
-use engine::{Loading, MemoryLimits, Session};
+use engine::{
+    Loading, MemoryLimits, Session,
+    demand::Demand,
+    replication::{Address, READ_ONLY},
+};
 use keyspace::EvictionPolicy;
 use lsn::Lsn;
 use storage::Durability;
@@ -488,7 +492,7 @@ fn a_watched_key_that_expires_stops_exec_and_one_that_had_expired_does_not() {
 }
 
 #[test]
-fn memory_is_checked_when_commands_are_queued_and_at_exec() {
+fn memory_is_checked_for_what_a_transaction_adds() {
     const FULL: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
     let mut server = TestServer::new();
     let limit = |server: &TestServer, memory_bytes_max| {
@@ -499,18 +503,41 @@ fn memory_is_checked_when_commands_are_queued_and_at_exec() {
     server.check(&[("multi", "+OK"), ("set b 1", "+QUEUED")]);
     limit(&server, 1);
     server.check(&[
-        ("get a", FULL),
+        ("get a", "+QUEUED"),
         ("exec", &FULL.replace("-OOM", "-EXECABORT Transaction discarded because of: OOM")),
-    ]);
-    limit(&server, 0);
-    server.check(&[
         ("exec", "-ERR EXEC without MULTI"),
         ("multi", "+OK"),
+        ("set b 1", FULL),
         ("del a", "+QUEUED"),
+        ("exec", ABORTED),
+        ("multi", "+OK"),
         ("get a", "+QUEUED"),
+        ("del a", "+QUEUED"),
+        ("exec", "[\"1\", :1]"),
+        ("multi", "+OK"),
+        ("discard", "+OK"),
+        ("dbsize", ":0"),
     ]);
-    limit(&server, 1);
-    server.check(&[("exec", "[:1, nil]"), ("multi", "+OK"), ("discard", "+OK"), ("dbsize", ":0")]);
+}
+
+#[test]
+fn commands_of_scripts_in_a_transaction_are_refused_one_by_one() {
+    const SET: &str = "eval \"return redis.pcall('set', 'b', 1)\" 0";
+    let mut server = TestServer::new();
+    server.run("set a 1");
+    server.host.limits.lock().memory_bytes_max = 1;
+    let full = "-OOM command not allowed when used memory > 'maxmemory'.";
+    server.check(&[("multi", "+OK"), (SET, "+QUEUED"), ("del a", "+QUEUED")]);
+    let reply = server.run("exec");
+    assert!(reply.starts_with(&format!("[{full}")) && reply.ends_with(", :1]"), "{reply}");
+    server.check(&[("dbsize", ":0")]);
+    server.host.limits.lock().memory_bytes_max = 0;
+    let leader = Address { host: "leader".into(), port: 1 };
+    *server.host.replication.leader.lock() = Some(leader);
+    server.check(&[("multi", "+OK"), (SET, "+QUEUED"), ("get a", "+QUEUED")]);
+    let reply = server.run("exec");
+    assert!(reply.starts_with(&format!("[-{READ_ONLY}")) && reply.ends_with(", nil]"), "{reply}");
+    server.check(&[("multi", "+OK"), ("del a", &format!("-{READ_ONLY}")), ("exec", ABORTED)]);
 }
 
 #[test]
@@ -536,7 +563,7 @@ fn a_transaction_has_a_limit() {
     let found = crate::resolve_call(crate::testing::parse("get a").as_args()).expect("a row");
     let args = crate::testing::parse("get a");
     for _ in 0..engine::QUEUED_COMMANDS_MAX {
-        transaction.push(found, args.as_args(), None, false).expect("within the limit");
+        transaction.push(found, args.as_args(), None, Demand::default()).expect("within the limit");
     }
     server.check(&[
         ("get a", "-ERR the transaction has too many or too large commands"),

@@ -31,12 +31,12 @@ use std::{
 
 use backup::fetch::Breaker;
 use consensus::Link as GroupLink;
-use engine::{Host, ReplayObservers, replication::Link};
+use engine::{Executor, Host, ReplayObservers, replication::Link};
 use env::thread::run_nice;
 use keyspace::{Effect, Item};
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
-use recovery::replay::{Replayer, decode};
+use recovery::replay::{Observer, Replayer, decode};
 use replication::{
     ACK_BUSY_MS, Backoff, Intake, LogHistory, Receiver, TakeError,
     join::{JoinError, Joiner, Joining, Step, Verdict},
@@ -554,6 +554,9 @@ fn no_room(log: &Log) -> String {
     format!("the disk has no room for the log: {}", log.no_room_reason())
 }
 
+/// Makes an executor on the thread that will use it.
+pub(super) type NewExecutor = Box<dyn Fn() -> Executor + Send>;
+
 /// The state of the applier thread.
 pub(super) struct ApplyParts {
     pub(super) node: Arc<Node>,
@@ -564,13 +567,15 @@ pub(super) struct ApplyParts {
     pub(super) log: Log,
     pub(super) replayer: Replayer,
     pub(super) reaper: Reaper,
-    pub(super) replay_observers: ReplayObservers,
+    /// Makes the executor that serves waiting clients, on the thread that uses it.
+    pub(super) new_executor: NewExecutor,
 }
 
 impl ApplyParts {
     /// Applies until it has drained, or the server restarts.
     pub(super) fn run(mut self) {
-        if let Err(reason) = self.apply() {
+        let mut observers = ReplayObservers::new((self.new_executor)());
+        if let Err(reason) = self.apply(&mut observers) {
             tracing::error!(
                 target: "replication", reason,
                 "the replica cannot apply its log and goes on showing old data. Check its disk with `sheaf check`"
@@ -578,7 +583,7 @@ impl ApplyParts {
         }
     }
 
-    fn apply(&mut self) -> Result<(), String> {
+    fn apply(&mut self, observers: &mut ReplayObservers) -> Result<(), String> {
         let mut follower = self.log.follow(self.replayer.applied());
         let mut held: Option<Chunk> = None;
         loop {
@@ -594,7 +599,7 @@ impl ApplyParts {
             if let Some(chunk) = &chunk
                 && committed.min(chunk.end) > self.replayer.applied()
             {
-                self.apply_chunk(chunk, committed)?;
+                self.apply_chunk(chunk, committed, observers)?;
             }
             self.following.ack(&self.log, self.node.now_ms());
             held = chunk.filter(|chunk| chunk.end > self.replayer.applied());
@@ -614,13 +619,17 @@ impl ApplyParts {
         }
     }
 
-    fn apply_chunk(&mut self, chunk: &Chunk, until: Lsn) -> Result<(), String> {
+    fn apply_chunk(
+        &mut self,
+        chunk: &Chunk,
+        until: Lsn,
+        observers: &mut ReplayObservers,
+    ) -> Result<(), String> {
         let now = keyspace::AccessClock { now_ms: self.host.clock.unix_ms(), ..Default::default() };
-        let replayed = self
-            .replayer
-            .apply(chunk, until, now, |effect| self.replay_observers.saw(effect))
-            .map_err(|error| error.to_string())?;
-        self.replay_observers.tell(&self.host);
+        let mut observed = Observed { observers: &mut *observers, host: &self.host };
+        let replayed =
+            self.replayer.apply(chunk, until, now, &mut observed).map_err(|error| error.to_string())?;
+        observers.tell(&self.host);
         self.reaper.free(self.replayer.take_freed());
         if replayed.spoils_snapshot {
             (self.give_up_snapshot)();
@@ -635,6 +644,24 @@ impl ApplyParts {
         if self.following.link() == Link::Connected && self.replayer.applied() >= committed {
             self.following.as_of_ms.store(self.node.now_ms(), SeqCst);
         }
+    }
+}
+
+/// The clients of this server that see what is applied.
+struct Observed<'a> {
+    observers: &'a mut ReplayObservers,
+    host: &'a Host,
+}
+
+impl Observer for Observed<'_> {
+    #[inline]
+    fn saw(&mut self, effect: &Effect<'_>) {
+        self.observers.saw(effect);
+    }
+
+    #[inline]
+    fn after_record(&mut self, lsn: Lsn) {
+        self.observers.after_record(lsn, self.host);
     }
 }
 

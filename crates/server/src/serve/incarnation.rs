@@ -33,6 +33,7 @@ use crate::{
     http::Http,
     listen,
     log_threads::LogThreads,
+    long_units::LONG_UNITS_MAX,
     mailbox::{Mailbox, Message},
     parts::Parts,
     read_only,
@@ -77,6 +78,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     let reaper = Reaper::start()?;
     let (mailboxes, threads) = start_workers(&parts, &reaper)?;
     let _ = parts.mailboxes.set(mailboxes.clone());
+    node.set_interests(parts.data.interests.clone());
     let turns = Arc::new(listen::RoundRobin::default());
     for listener in process.redis.iter().chain(&process.sentinel) {
         let listener = TcpListener::from_std(listener.try_clone()?)?;
@@ -110,13 +112,19 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
         };
         let snapshots = parts.snapshots.clone();
         let surroundings = (parts.engine_host(), Box::new(move || snapshots.give_up()) as Box<_>);
-        let interests = parts.data.interests.clone();
+        let (data, thread, for_waiters) =
+            (parts.data.clone(), parts.startup.workers + LONG_UNITS_MAX, log.clone());
+        let new_executor = Box::new(move || {
+            let mut executor = data.executor(thread, 0);
+            executor.attach(for_waiters.appender());
+            executor
+        });
         node.start_following(
             surroundings,
             (&log, &log_threads),
             mirror,
             replayer,
-            interests,
+            new_executor,
             reaper.clone(),
         )?;
     }

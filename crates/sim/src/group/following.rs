@@ -345,7 +345,7 @@ impl Following {
                     }
                 },
             };
-            let replayed = self.replayer.apply(&chunk, until, AccessClock::default(), |_| {});
+            let replayed = self.replayer.apply(&chunk, until, AccessClock::default(), &mut ());
             let applied = replayed.map_err(|error| Failure::Breach(error.to_string()))?.applied;
             drop(self.replayer.take_freed());
             if applied < chunk.end {
