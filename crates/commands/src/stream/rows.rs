@@ -96,6 +96,17 @@ const XGROUP: &[Row] = &[
         ..GROUP
     },
     Row {
+        name: "xgroup|restoreconsumer",
+        arity: -7,
+        flags: GROW,
+        since: "7.2.4",
+        complexity: "O(N*log(M)) where N is the number of ids and M the number of pending entries.",
+        summary: "Makes a consumer with the times and the pending entries of a copied one.",
+        syntax: "key group consumer seen-ms active-ms [id time-ms count [id time-ms count ...]]",
+        handler: group::restoreconsumer,
+        ..GROUP
+    },
+    Row {
         name: "xgroup|delconsumer",
         complexity: "O(N) where N is the number of entries that are pending for the consumer.",
         summary: "Removes a consumer of a group with all that is pending for it.",

@@ -488,6 +488,33 @@ fn everything_about_a_stream_is_shown_at_once() {
 }
 
 #[test]
+fn a_copied_consumer_has_its_times_and_what_was_pending() {
+    let mut server = TestServer::new();
+    let (seen, active) = (START_MS - 500, START_MS - 700);
+    server.run("XADD x 5-1 f v");
+    server.run("XGROUP CREATE x g 5-1");
+    server.check(&[
+        (&format!("XGROUP RESTORECONSUMER x g a {seen} {active} 3-1 {active} 2 5-1 {seen} 1"), ":2"),
+        (&format!("XGROUP RESTORECONSUMER x g b {seen} -1"), ":0"),
+        ("XPENDING x g - + 9", r#"[["3-1", "a", :700, :2], ["5-1", "a", :500, :1]]"#),
+        (
+            "XINFO CONSUMERS x g",
+            r#"[["name", "a", "pending", :2, "idle", :500, "inactive", :700], ["name", "b", "pending", :0, "idle", :500, "inactive", :-1]]"#,
+        ),
+        // More of the same consumer.
+        (&format!("XGROUP RESTORECONSUMER x g a {seen} {active} 4-1 {seen} 9"), ":1"),
+        ("XPENDING x g", r#"[:3, "3-1", "5-1", [["a", "3"]]]"#),
+        (
+            "XGROUP RESTORECONSUMER x g a 1 1 4-1 1",
+            "-ERR unknown subcommand or wrong number of arguments for 'RESTORECONSUMER'. Try XGROUP HELP.",
+        ),
+        ("XGROUP RESTORECONSUMER x g a 1 1 4-1 x 1", "-ERR value is not an integer or out of range"),
+        ("XGROUP RESTORECONSUMER x none a 1 1", "-NOGROUP No such consumer group 'none' for key name 'x'"),
+    ]);
+    server.assert_replays();
+}
+
+#[test]
 fn a_consumer_that_asks_in_vain_is_logged_as_seen_once_a_second() {
     let mut server = TestServer::new();
     server.run("XGROUP CREATE x g $ MKSTREAM");

@@ -182,9 +182,21 @@ fn what_cannot_be_imported_is_refused_before_anything_is_written() {
     let mut damaged = all_types();
     let at = damaged.len() - 9;
     damaged[at] ^= 1;
+    let mut with_a_key_twice = FileWriter::begin(Vec::new(), 10);
+    for (db, name) in [(0, "a"), (1, "b"), (1, "a"), (1, "b")] {
+        with_a_key_twice.select(db, 1, 0);
+        with_a_key_twice.key(name.as_bytes(), None).string_value(b"v");
+    }
+    let mut with_a_library_twice = FileWriter::begin(Vec::new(), 10);
+    for function in ["f", "g"] {
+        let code = format!("#!lua name=a\nredis.register_function('{function}', function() end)");
+        with_a_library_twice.library(code.as_bytes());
+    }
     for (file, expected) in [
         (in_database_16.finish().unwrap(), "key \"k\" is in database 16, and there are 16 here"),
         (damaged, "the file cannot be imported: "),
+        (with_a_key_twice.finish().unwrap(), "holds the key \"b\" of database 1 twice"),
+        (with_a_library_twice.finish().unwrap(), "holds the library of functions \"a\" twice"),
         (
             b"REDIS0010\x07\x02bf\x00".to_vec(),
             "in the value of key \"bf\" of database 0: a value of a module",
