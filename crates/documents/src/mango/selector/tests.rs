@@ -78,7 +78,7 @@ fn sets_and_arrays() {
     assert_eq!(matching(r#"{"a":{"$size":1}}"#, &documents), [documents[2], documents[5]]);
     assert_eq!(matching(r#"{"a":{"$elemMatch":{"$gt":1,"$lt":3}}}"#, &documents), [documents[1]]);
     assert_eq!(matching(r#"{"a":{"$allMatch":{"$gt":2}}}"#, &documents), [documents[2], documents[5]]);
-    assert_eq!(matching(r#"{"a":{"$elemMatch":{}}}"#, &documents), [""; 0], "no element is {}");
+    assert_eq!(matching(r#"{"a":{"$elemMatch":{}}}"#, &documents), [""; 0], "no element is an empty object");
     let people = [r#"{"a":[{"n":"x","v":1},{"n":"y","v":2}]}"#, r#"{"a":[{"n":"x","v":2}]}"#];
     assert_eq!(matching(r#"{"a":{"$elemMatch":{"n":"x","v":{"$gt":1}}}}"#, &people), [people[1]]);
     assert_eq!(matching(r#"{"a":{"$elemMatch":{"$not":{"n":"x"}}}}"#, &people), [people[0]]);
