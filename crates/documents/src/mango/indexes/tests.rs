@@ -11,7 +11,7 @@ use proptest::sample::Index;
 
 use super::*;
 use crate::mango::selector::tests::{documents, selectors};
-use crate::mango::{FindRequest, Plan, Query, Selector};
+use crate::mango::{FindRequest, Plan, Query};
 use crate::tests::kit::{Kit, delete, put, update};
 use crate::{Database, Rev};
 
