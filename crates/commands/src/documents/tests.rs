@@ -51,6 +51,8 @@ fn what_is_wrong_is_told_with_the_names_of_couchdb() {
         ("DOC.GET nothing a", "-NOTFOUND Database does not exist."),
         ("DOC.PUT nothing a {}", "-NOTFOUND Database does not exist."),
         ("DOC.PUT orders a 7", "-BADREQUEST Document must be a JSON object"),
+        (r#"DOC.PUT orders a '{"n": 1e310}'"#, "-BADREQUEST invalid UTF-8 JSON"),
+        (r#"DOC.PUT orders a '{"n": "\ud800"}'"#, "-BADREQUEST invalid UTF-8 JSON"),
         (r#"DOC.PUT orders a '{"_x": 1}'"#, "-DOCVALIDATION Bad special document member: _x"),
         ("DOC.PUT orders _a {}", "-ILLEGALDOCID Only reserved document ids may start with underscore."),
         ("DOC.PUT orders _local/a {}", "-BADREQUEST _local documents are written over HTTP"),

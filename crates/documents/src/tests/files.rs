@@ -86,7 +86,7 @@ pub(crate) fn history(kit: &Kit) -> Result<(), StoreError> {
     kit.save()?;
     kit.write(&a, |writer| writer.set_revs_limit(7)).expect("a limit");
     kit.write(&a, |writer| writer.set_security("{}".into())).expect("an object");
-    kit.write(&a, |writer| writer.remove_local("y", Some(1))).expect("there");
+    kit.write(&a, |writer| writer.remove_local("y")).expect("there");
     let source = AttachmentSource::Upload {
         content_type: "a/b".into(),
         upload,
