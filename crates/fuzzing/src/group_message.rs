@@ -42,12 +42,13 @@ pub fn group_message(bytes: &[u8]) -> Outcome {
         // With a valid frame, the code behind the checks is reached.
         piece[..4].copy_from_slice(b"SGRP");
         piece[4] = piece[4] % 9 + 1;
-        piece[5] &= 3;
+        piece[5] &= 7;
         piece[6..8].fill(0);
         let other = OTHERS[usize::from(piece[8]) % 2];
         piece[8..16].copy_from_slice(&other.to_le_bytes());
         piece[16..24].copy_from_slice(&OWN.to_le_bytes());
         piece[24] |= 1;
+        piece[27] &= 1;
         piece[28..32].fill(0);
         piece[80..84].fill(0);
         let crc = crc32c::crc32c(&piece[..84]);

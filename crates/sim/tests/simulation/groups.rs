@@ -39,6 +39,7 @@ fn no_acknowledged_write_of_a_group_is_lost_and_no_read_is_stale() {
         total.copies,
         total.changes,
         total.transfers,
+        total.kept_memories,
     ];
     assert!(rarest.iter().all(|&count| count > seeds / 40), "something hardly ever happened: {total:?}");
 }
@@ -69,6 +70,10 @@ fn every_deliberate_defect_of_a_server_in_a_group_is_found() {
         GroupFault::ShowsLeftovers,
         GroupFault::LeadsBeforeApplying,
         GroupFault::JoinsByPosition,
+        GroupFault::KeepsItsMemory,
+        GroupFault::CutsCommitted,
+        GroupFault::AcknowledgesWithoutSync,
+        GroupFault::GoesBackToAnOlderDisk,
     ];
     faults.into_iter().for_each(assert_found);
 }
