@@ -1,4 +1,5 @@
-//! What travels between servers: messages, which are lost, late, twice or out of order; and the log, in pieces.
+//! What travels between servers: messages, which are lost, late, twice or out of order; and pieces of the
+//! log.
 
 use super::*;
 
