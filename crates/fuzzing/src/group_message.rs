@@ -1,7 +1,7 @@
 //! Arbitrary bytes between members of a group: decoding does not panic, what is decoded is encoded to the
 //! same bytes, and a member that hears it goes on, and commits nothing beyond its log.
 
-use consensus::{Batch, Kind, MESSAGE_BYTES, Member, MemberId, Members, Message, Start};
+use consensus::{Batch, Kind, MESSAGE_BYTES, Member, MemberId, Members, Message, Start, TERM_MAX};
 use lsn::Lsn;
 
 use crate::{Outcome, Seed};
@@ -103,7 +103,8 @@ pub(crate) fn seeds() -> Vec<Seed> {
         ("election", join(&election)),
         ("transfer", join(&[message(Kind::TimeoutNow, one, 2, 0), message(Kind::Release, one, 2, 0)])),
         ("accepted-without-room", join(&[lacks_room])),
-        ("highest-term", join(&[message(Kind::Heartbeat, other, u32::MAX.into(), u64::MAX)])),
+        ("highest-term", join(&[message(Kind::Heartbeat, other, TERM_MAX, u64::MAX)])),
+        ("refused-term", join(&[message(Kind::Heartbeat, other, TERM_MAX + 1, 0)])),
         ("refused-checksum", damaged),
         ("refused-cut", join(&election[..1])[..MESSAGE_BYTES - 1].to_vec()),
     ]

@@ -47,7 +47,8 @@ impl engine::group::Group for GroupHandle {
         };
         let end = group.log.get().map_or(Lsn::ZERO, |log| log.shippable_lsn());
         let now_us = votes.now_us();
-        let (roster, voters) = (group.known.lock().roster.clone(), group.known_voters(votes));
+        let voters = group.known_voters(votes);
+        let roster = group.known.lock().roster.clone();
         let view = |listed: &Listed| {
             let id = listed.member_id()?;
             let is_self = id == votes.id();
