@@ -275,7 +275,8 @@ def test_settings_libraries_and_messages_go_with_the_group(new_server):
     assert [message[-1] for message in found] == [b"0", b"1", b"2", b"3"], found
     (follower,) = others(others(servers, leader), new)
     wait_until("the follower to have it", lambda: call(follower, "FCALL_RO", "f", 0, "it") != b"")
-    assert call(follower, "CONFIG", "GET", "durable-channels") == [b"durable-channels", b"log:*"]
+    setting = [b"durable-channels", b"log:*"]
+    wait_until("it to be in force", lambda: call(follower, "CONFIG", "GET", "durable-channels") == setting)
 
 
 def test_documents_and_transactions_go_with_the_group(new_server):
