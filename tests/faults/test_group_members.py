@@ -346,7 +346,10 @@ def heartbeat(sender: bytes, receiver: bytes, term: int) -> bytes:
 
 def test_messages_that_no_member_sends_are_refused_counted_and_change_nothing(new_server):
     servers = group_of(new_server)
-    leader, follower, other = servers
+    # There is no term before the first one.
+    assert call(servers[0], "FAILOVER") == b"OK"
+    leader = wait_leader(others(servers, servers[0]))
+    follower, other = others(servers, leader)
     wait_until("it to follow", lambda: is_following(follower))
     own = fields(leader, "GROUP", "INFO")
     to, sender = listed(leader, follower)["id"], listed(leader, other)["id"]
