@@ -23,7 +23,7 @@ use raft::{
 
 use crate::{
     Actions, Ballot, Batch, ELECTION_TICKS, ELECTION_US, HEARTBEAT_TICKS, Kind, Leadership, Link, MemberId,
-    Members, Message, Progress, Refused, Start, TransferError, WITNESS_TICKS,
+    Members, Message, Progress, Refused, Start, TERM_JUMP_MAX, TERM_MAX, TransferError, WITNESS_TICKS,
     entries::{Entries, index_of},
     lease::{Lease, RELEASE_US},
     message::TERMS,
@@ -223,10 +223,18 @@ impl Member {
         self.settle();
     }
 
-    /// A message has arrived. One for another member, or of no term, is ignored.
+    /// Whether a message is of a term so far ahead that it is not believed ([`TERM_JUMP_MAX`]).
+    pub fn is_too_far(&self, message: &Message) -> bool {
+        message.term > self.engine.raft.term + TERM_JUMP_MAX
+    }
+
+    /// A message has arrived. One for another member, of no term, or of one too far ahead is ignored.
     pub fn receive(&mut self, message: &Message, now_us: u64) {
         self.now_us = now_us;
         if message.to != self.id || message.from == self.id || !TERMS.contains(&message.term) {
+            return;
+        }
+        if self.is_too_far(message) {
             return;
         }
         self.stamps.insert(message.from, message.sent_us);
@@ -466,6 +474,15 @@ impl Member {
         self.engine.store().end_of(committed.min(self.durable)).unwrap_or(Lsn::ZERO)
     }
 
+    /// Whether the log here, which ends at `end`, is all that this member has ever proposed or accepted, and
+    /// is committed: whoever leads has all of it. Nothing of it will ever be cut.
+    pub fn has_committed_all(&self, end: Lsn) -> bool {
+        let log = &self.engine.raft.raft_log;
+        let last = log.last_index();
+        let is_whole = !self.has_orphans && self.unproposed.is_empty() && self.durable == last;
+        is_whole && log.committed == last && self.engine.store().end_of(last) == Some(end)
+    }
+
     /// Up to which position of the log everything is committed, and every change of members in force here.
     pub fn settled_up_to(&self) -> Lsn {
         self.configured_up_to.min(self.committed())
@@ -539,7 +556,8 @@ impl Member {
         let knows_members = knows_members || self.has(Fault::CampaignsWithOldMembers);
         // The engine asks for votes only when its entries are durable; a sole voter asks nobody.
         let is_stable = !self.is_sole_voter() || self.waiting.is_empty();
-        knows_members && is_stable && !self.has_orphans
+        let has_next_term = self.engine.raft.term < TERM_MAX;
+        knows_members && is_stable && has_next_term && !self.has_orphans
     }
 
     /// Whether this time of our own clock, repeated by another member, is recent. One that has not come yet

@@ -39,6 +39,8 @@ pub enum Message<S = std::net::TcpStream> {
     },
     /// Report, once everything begun before is in the log.
     Report(std::sync::mpsc::Sender<()>),
+    /// Close all connections, without waiting for replies.
+    HangUp,
     /// Close everything once replies are sent, report, end.
     Stop(std::sync::mpsc::Sender<()>),
 }
@@ -74,6 +76,7 @@ impl Connections {
                 Message::Connect { stream, peer, permit } => self.connect(stream, peer, permit),
                 // No write waits between its permission and the log.
                 Message::Report(done) => drop(done),
+                Message::HangUp => self.hang_up(),
                 Message::Stop(done) => {
                     self.close().await;
                     let _ = done.send(());
@@ -118,11 +121,15 @@ impl Connections {
         }
     }
 
+    fn hang_up(&self) {
+        self.idle_timers.borrow().values().for_each(|idle_timer| idle_timer.ended.notify_one());
+    }
+
     async fn close(&self) {
         self.thread.stop();
         if self.thread.host().replication.drops_replies() {
             // Some may wait for a majority that never comes.
-            self.idle_timers.borrow().values().for_each(|idle_timer| idle_timer.ended.notify_one());
+            self.hang_up();
         }
         let gone = async {
             while !self.idle_timers.borrow().is_empty() {

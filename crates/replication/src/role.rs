@@ -5,6 +5,7 @@
 //! leads -----------------> follows, shows nothing ------------------------> follows, shows committed data
 //!   |  ^                         |                                                |
 //!   |  '------- lead, open ------+------------------------------------------------'
+//!   |--step_down (a member: all of its memory is committed)--> follows, shows committed data
 //!   '--fence--> takes no writes, shows nothing --lead--> leads after a restart, in a higher epoch
 //! ```
 //!
@@ -120,6 +121,14 @@ impl<A: PartialEq> Role<A> {
     pub fn depose(&mut self) {
         (self.is_open, self.is_handing_over) = (false, false);
         self.unconfirmed = EVERYTHING;
+    }
+
+    /// Another member of the group leads, and the group has committed all that is in memory here: a replica
+    /// of nobody that shows its data, until the votes say more. Need not be persisted.
+    pub fn step_down(&mut self) {
+        self.depose();
+        self.unconfirmed = Lsn::ZERO;
+        self.remembered.set_leader(None);
     }
 
     /// The log of a replica is recovered and ends at `end`: no more than that needs to be confirmed.
@@ -334,6 +343,20 @@ mod tests {
         assert!(role.remembered().is_unconfirmed);
         assert_eq!(role.confirm(at(4096)), (Confirmed::Known, true));
         assert!(!role.remembered().is_unconfirmed);
+    }
+
+    #[test]
+    fn a_member_that_steps_down_shows_its_data_and_takes_no_writes_until_it_leads_again() {
+        let mut role: Role<&str> = Role::start_member(Remembered::default());
+        assert_eq!(role.lead(), 0);
+        role.open();
+        assert!(!role.is_replica() && role.begin_hand_over());
+        role.step_down();
+        assert!(role.is_replica() && role.is_read_only() && role.unconfirmed() == Lsn::ZERO);
+        role.give_up_hand_over();
+        assert!(role.is_read_only());
+        assert_eq!(role.follow("b"), Follow::Reconnect);
+        assert_eq!((role.leader(), role.unconfirmed()), (Some(&"b"), Lsn::ZERO));
     }
 
     #[test]

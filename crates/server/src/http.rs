@@ -83,6 +83,13 @@ impl Http {
         while finished.recv().is_ok() {}
     }
 
+    /// Closes all connections; new ones are served.
+    pub(crate) fn hang_up(&self) {
+        for thread in &self.threads {
+            let _ = thread.send(Message::HangUp);
+        }
+    }
+
     /// Lets running requests end, ends feeds, closes all connections, ends the threads. Blocks.
     pub(crate) fn stop(&self) {
         let finished = self.tell_all(Message::Stop);

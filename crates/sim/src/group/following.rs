@@ -112,6 +112,11 @@ impl Following {
         }
     }
 
+    /// As long as this server leads.
+    pub(super) fn into_mirror(self) -> Mirror {
+        self.mirror
+    }
+
     pub(super) fn applied(&self) -> Lsn {
         self.replayer.applied()
     }

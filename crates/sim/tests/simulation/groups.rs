@@ -39,6 +39,7 @@ fn no_acknowledged_write_of_a_group_is_lost_and_no_read_is_stale() {
         total.copies,
         total.changes,
         total.transfers,
+        total.kept_memories,
     ];
     assert!(rarest.iter().all(|&count| count > seeds / 40), "something hardly ever happened: {total:?}");
 }
@@ -56,19 +57,34 @@ fn assert_found(fault: GroupFault) {
     println!("{fault:?}: found after {runs} runs as: {}", found.lines().next().unwrap_or_default());
 }
 
-#[test]
-fn every_deliberate_defect_of_a_server_in_a_group_is_found() {
-    let faults = [
-        GroupFault::SendsBeforeItHasSaved,
-        GroupFault::IgnoresItsBallot,
-        GroupFault::TakesWhatIsNotAccepted,
-        GroupFault::ReportsBeforeItIsDurable,
-        GroupFault::AnswersBeforeCommit,
-        GroupFault::AnswersWithoutLease,
-        GroupFault::ShowsUncommitted,
-        GroupFault::ShowsLeftovers,
-        GroupFault::LeadsBeforeApplying,
-        GroupFault::JoinsByPosition,
-    ];
-    faults.into_iter().for_each(assert_found);
+/// One test for each defect.
+macro_rules! defects {
+    ($($name:ident: $fault:ident,)+) => {
+        $(#[test]
+        fn $name() {
+            super::assert_found(GroupFault::$fault);
+        })+
+    };
+}
+
+/// Deliberate defects of a server, each of which is found.
+mod defects {
+    use super::GroupFault;
+
+    defects! {
+        sends_before_it_has_saved: SendsBeforeItHasSaved,
+        ignores_its_ballot: IgnoresItsBallot,
+        takes_what_is_not_accepted: TakesWhatIsNotAccepted,
+        reports_before_it_is_durable: ReportsBeforeItIsDurable,
+        answers_before_commit: AnswersBeforeCommit,
+        answers_without_lease: AnswersWithoutLease,
+        shows_uncommitted: ShowsUncommitted,
+        shows_leftovers: ShowsLeftovers,
+        leads_before_applying: LeadsBeforeApplying,
+        joins_by_position: JoinsByPosition,
+        keeps_its_memory: KeepsItsMemory,
+        cuts_committed: CutsCommitted,
+        acknowledges_without_sync: AcknowledgesWithoutSync,
+        goes_back_to_an_older_disk: GoesBackToAnOlderDisk,
+    }
 }
