@@ -55,6 +55,12 @@ def refusal_of(directory, *arguments: str, port: int = 0) -> str:
     return ended.stderr
 
 
+def reason_of(server: Server, method: str, path: str) -> str:
+    """The reason for which a request is refused."""
+    with Couch(server.http_port) as couch:
+        return couch.send(method, path).json.get("reason", "")
+
+
 def up_of(server: Server) -> tuple[int, str]:
     """The status of `/_up`, and the reason."""
     with Couch(server.http_port) as couch:
@@ -200,6 +206,8 @@ def test_a_removed_member_is_told(new_server):
                     and "Ask a member of the group" in shown.stderr
                     and "was removed from its group" in error_of(call(one, "FAILOVER"))
                     and up_of(one) == (503, "removed")
+                    and "was removed from its group" in reason_of(one, "PUT", "/notes")
+                    and "was removed from its group" in reason_of(one, "GET", "/_all_dbs")
                 )
             return False
 

@@ -741,3 +741,22 @@ def test_an_endless_script_of_a_replica_keeps_nobody_from_promoting_it(pair):
         assert error_of(reader.read()).startswith("ERR the script was ended")
     assert call(replica, "GET", "k") == b"v2"
     assert call(replica, "SET", "k", "v3") == b"OK"
+
+
+def test_a_hand_over_to_a_replica_that_a_script_holds_up_is_given_up(pair):
+    leader, replica = pair()
+    assert call(leader, "SET", "k", "v1") == b"OK"
+    wait_same(leader, replica)
+    with replica.connect() as reader:
+        reader.send(resp.encode("EVAL_RO", ENDLESS, 1, "k"))
+        wait_until("the script to hold its slot", lambda: error_of(call(replica, "GET", "k")).startswith("BUSY"))
+        assert call(leader, "SET", "k", "v2") == b"OK"
+        assert call(leader, "FAILOVER", "TIMEOUT", 300) == b"OK"
+        wait_until("the hand-over to end", lambda: info(leader)["master_failover_state"] == "no-failover")
+        assert call(leader, "SET", "k", "v3") == b"OK"
+        leader.wait_for_log("did not apply it in time: a script there may hold it up")
+        # With more time, the script is ended first.
+        assert call(leader, "FAILOVER", "TIMEOUT", 60_000) == b"OK"
+        assert error_of(reader.read()).startswith("ERR the script was ended")
+    wait_until("the roles to change", lambda: has_role(replica, "master") and is_following(leader))
+    assert call(replica, "GET", "k") == b"v3"

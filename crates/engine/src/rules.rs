@@ -3,7 +3,7 @@
 use keyspace::{EvictionPolicy, Keyspace};
 use storage::{Admission, Appender};
 
-use crate::{CommandError, Flags, Host, MemoryLimits, Row, replication::READ_ONLY};
+use crate::{CommandError, Flags, Host, MemoryLimits, Row, replication::WriteRefusal};
 
 /// The rules of one round: the state of the process as it was when the round began.
 #[derive(Debug, Clone, Copy)]
@@ -14,8 +14,8 @@ pub struct Rules {
     pub loading: bool,
     /// Whether nothing is appended, not even expiries: another server writes the log.
     pub read_only: bool,
-    /// The error for clients that write; `None` if they may.
-    pub refusal: Option<&'static str>,
+    /// Why clients may not write; `None` if they may.
+    pub refusal: Option<WriteRefusal>,
     /// The error for clients that read; `None` if they may.
     pub read_refusal: Option<&'static str>,
     /// Whether commands with keys may have to be sent to the leader; see [`crate::redirect`].
@@ -48,7 +48,7 @@ impl Rules {
             read_only,
             refusal,
             read_refusal: replication.refuses_reads(),
-            redirects: refusal == Some(READ_ONLY) && host.config.emulates_cluster(),
+            redirects: refusal == Some(WriteRefusal::Replica) && host.config.emulates_cluster(),
         }
     }
 }
@@ -62,7 +62,7 @@ impl Rules {
     /// Asks the log whether a write may be executed; `false`: not now.
     pub(crate) fn admit_write(&self, appender: Option<&Appender>, bytes: u64) -> Result<bool, CommandError> {
         if let Some(refusal) = self.refusal {
-            return Err(CommandError::Text(refusal));
+            return Err(CommandError::Text(refusal.error()));
         }
         match admit(appender, bytes) {
             Admission::Go => Ok(true),

@@ -21,7 +21,7 @@ pub mod split;
 use keyspace::{AccessClock, Effect, Freed, Item, KeyHash, Keyspace};
 use lsn::Lsn;
 
-pub use self::live::{Replayed, Replayer};
+pub use self::live::Replayer;
 use crate::error::RecoverError;
 
 /// Sees what is applied. The unit type sees nothing.

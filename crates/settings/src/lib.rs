@@ -17,6 +17,7 @@ mod environment;
 mod file;
 mod lasting;
 mod output_limits;
+mod owed;
 mod table;
 mod value;
 
@@ -25,6 +26,7 @@ pub use environment::{unknown_variables, variable};
 use keyspace::PackedLimits;
 pub use lasting::{Given, Lasting, Origin, Reread};
 pub use output_limits::{OutputLimit, OutputLimits};
+pub use owed::{OwedSettings, RecordedSetting};
 pub use table::{ALIASES, Key, OPTIONS, Setting};
 pub use value::{Kind, Value};
 

@@ -4,7 +4,7 @@ use std::mem::swap;
 
 use engine::{
     Executor, ReplayObservers, Session,
-    replication::{Address, READ_ONLY},
+    replication::{Address, WriteRefusal},
 };
 use keyspace::Item;
 use lsn::Lsn;
@@ -130,7 +130,7 @@ fn a_replica_takes_nothing_for_those_who_wait() {
     pair.lead(&["XGROUP CREATE s g $ MKSTREAM"]);
     pair.block(2, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >");
     pair.follow();
-    let refusal = format!("-{READ_ONLY}");
+    let refusal = format!("-{}", WriteRefusal::Replica.error());
     pair.lead(&["RPUSH l a b", "XADD s 1-1 a b"]);
     assert_eq!([0, 1, 2].map(|client| pair.answered(client)), [&*refusal; 3]);
     assert_eq!(pair.run(0, "LRANGE l 0 -1"), r#"["a", "b"]"#);

@@ -29,7 +29,7 @@ use crate::{
     clients::{Waiter, Wants},
     context::{EVERYTHING_ADMITTED, Surroundings},
     execute::gate,
-    replication::READ_ONLY,
+    replication::WriteRefusal,
     tracking::BY_SERVER,
     unit::{LockPolicy, Locks, Slots, UnitAccess},
 };
@@ -244,7 +244,7 @@ impl Executor {
     /// thread that applies the log. Others get the error of a write on a replica.
     pub(crate) fn serve_applied(&mut self, db: DbId, key: &[u8], host: &Host) {
         let (clock, durability, mut later) = (self.next_clock(), self.durability(), VecDeque::new());
-        let rules = Rules { refusal: self.rules.refusal.or(Some(READ_ONLY)), ..self.rules };
+        let rules = Rules { refusal: self.rules.refusal.or(Some(WriteRefusal::Replica)), ..self.rules };
         let locks = Locks::awaited(&self.keyspace, slot_of(key));
         let mut unit = Unit::new(&self.keyspace, locks, &mut self.scratch, UnitAccess::own(clock));
         unit.note_ready(db, key);

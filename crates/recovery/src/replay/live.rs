@@ -22,16 +22,6 @@ use storage::{Chains, Chunk};
 use super::{GROUP, Group, Observer, decode, prefetch, settings::apply_settings};
 use crate::error::RecoverError;
 
-/// The result of applying a chunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Replayed {
-    /// The position up to which the log is applied to memory.
-    pub applied: Lsn,
-    /// A value was moved from a slot that a running snapshot has not captured yet to one that it has: the
-    /// snapshot would have it in neither. The snapshot must be abandoned.
-    pub spoils_snapshot: bool,
-}
-
 /// Applies the chunks of a replica's log to memory.
 pub struct Replayer {
     keyspace: Arc<Keyspace>,
@@ -82,7 +72,7 @@ impl Replayer {
     }
 
     /// Applies the records of the chunk that are not applied yet, up to `until`. The chunk must begin at or
-    /// before the end of the last one.
+    /// before the end of the last one. Returns [`Replayer::applied`].
     ///
     /// # Errors
     /// If a record cannot be decoded. It and later ones are not applied.
@@ -95,15 +85,14 @@ impl Replayer {
         until: Lsn,
         now: AccessClock,
         observer: &mut impl Observer,
-    ) -> Result<Replayed, RecoverError> {
+    ) -> Result<Lsn, RecoverError> {
         assert!(chunk.start <= self.applied, "a gap before lsn {}", chunk.start);
         if self.only_settings {
             return self.apply_settings(chunk, until);
         }
-        let (group, spoils_snapshot) = (Group::new(), false);
+        let group = Group::new();
         let (keyspace, documents) = (&*self.keyspace, self.documents.as_deref());
-        let mut pass =
-            Pass { keyspace, documents, now, freed: &mut self.freed, group, observer, spoils_snapshot };
+        let mut pass = Pass { keyspace, documents, now, freed: &mut self.freed, group, observer };
         let seen = self.seen;
         let new = chunk.records().skip_while(|record| record.lsn <= seen);
         for record in new.take_while(|record| record.lsn <= until) {
@@ -116,10 +105,10 @@ impl Replayer {
         }
         pass.apply_group();
         self.applied = self.applied.max(until.min(chunk.end));
-        Ok(Replayed { applied: self.applied, spoils_snapshot: pass.spoils_snapshot })
+        Ok(self.applied)
     }
 
-    fn apply_settings(&mut self, chunk: &Chunk, until: Lsn) -> Result<Replayed, RecoverError> {
+    fn apply_settings(&mut self, chunk: &Chunk, until: Lsn) -> Result<Lsn, RecoverError> {
         let seen = self.seen;
         let new = chunk.records().skip_while(|record| record.lsn <= seen);
         for record in new.take_while(|record| record.lsn <= until) {
@@ -127,7 +116,7 @@ impl Replayer {
             self.seen = record.lsn;
         }
         self.applied = self.applied.max(until.min(chunk.end));
-        Ok(Replayed { applied: self.applied, spoils_snapshot: false })
+        Ok(self.applied)
     }
 }
 
@@ -139,7 +128,6 @@ struct Pass<'k, 'c, 'o, O> {
     freed: &'k mut Freed,
     group: Group<'c>,
     observer: &'o mut O,
-    spoils_snapshot: bool,
 }
 
 impl<'k, 'c, O: Observer> Pass<'k, 'c, '_, O> {
@@ -187,10 +175,13 @@ impl<'k, 'c, O: Observer> Pass<'k, 'c, '_, O> {
             _ => Gates::default(),
         };
         let mut slots = self.lock(&effects);
+        let moves = effects.iter().filter_map(|(effect, _)| match effect.scope() {
+            Scope::Two(from, to) => Some((slot_of(from), slot_of(to))),
+            _ => None,
+        });
+        // Before any effect: a slot is captured as of the end of a record.
+        slots.capture_before_moves(&moves.collect::<Vec<_>>());
         for (effect, hash) in &effects {
-            if let Scope::Two(from, to) = effect.scope() {
-                self.spoils_snapshot |= !self.keyspace.may_move(slot_of(from), slot_of(to));
-            }
             match hash {
                 Some(hash) => slots.apply_hashed(effect, hash, self.now, self.freed),
                 None => slots.apply(effect, self.now, self.freed),

@@ -96,8 +96,6 @@ enum LinkEnd {
 /// What the threads need, each time that this server begins to follow.
 pub(crate) struct FollowingParts {
     pub(crate) host: Host,
-    /// Gives up a snapshot in progress, which a replayed effect has spoiled.
-    pub(crate) give_up_snapshot: Box<dyn Fn() + Send + Sync>,
     pub(crate) log: Log,
     pub(crate) threads: LogThreads,
     pub(crate) keyspace: Arc<Keyspace>,
@@ -187,11 +185,10 @@ impl Following {
         Lsn::new(self.applied.load(SeqCst))
     }
 
-    /// Whether the applier has something to apply.
-    pub(super) fn is_behind(&self, log: &Log) -> bool {
+    /// The position up to which the applier may apply.
+    pub(super) fn applicable(&self, log: &Log) -> Lsn {
         let received = log.shippable_lsn();
-        let wanted = if self.draining.load(SeqCst) { received } else { self.committed().min(received) };
-        self.applied() < wanted
+        if self.draining.load(SeqCst) { received } else { self.committed().min(received) }
     }
 
     /// The position from which a snapshot taken now needs the log.
@@ -673,14 +670,11 @@ impl ApplyParts {
         let host = &self.parts.host;
         let now = keyspace::AccessClock { now_ms: host.clock.unix_ms(), ..Default::default() };
         let mut observed = Observed { observers: &mut *observers, host };
-        let replayed =
+        let applied =
             self.replayer.apply(chunk, until, now, &mut observed).map_err(|error| error.to_string())?;
         observers.tell(host);
         self.parts.reaper.free(self.replayer.take_freed());
-        if replayed.spoils_snapshot {
-            (self.parts.give_up_snapshot)();
-        }
-        self.following.applied.store(replayed.applied.get(), SeqCst);
+        self.following.applied.store(applied.get(), SeqCst);
         self.following.needed_from.store(self.replayer.needed_from().get(), SeqCst);
         self.node.settle_waits();
         Ok(())

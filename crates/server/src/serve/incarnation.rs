@@ -102,12 +102,10 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     parts.config.protect_kept().map_err(|reason| ServeError::Setting(std::io::Error::other(reason)))?;
     let in_group = parts.group.prepare(&log, (&redis_addresses, http_addresses[0].port()), &mailboxes)?;
     if let Some((mirror, chains)) = mirrored {
-        let snapshots = parts.snapshots.clone();
         let (data, thread, for_waiters) =
             (parts.data.clone(), parts.startup.workers + LONG_UNITS_MAX, log.clone());
         let needed = FollowingParts {
             host: parts.engine_host(),
-            give_up_snapshot: Box::new(move || snapshots.give_up()),
             log: log.clone(),
             threads: log_threads.clone(),
             keyspace: parts.data.keyspace.clone(),

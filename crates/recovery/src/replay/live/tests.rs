@@ -70,7 +70,7 @@ fn follow(log: &Log, replayer: &mut Replayer, prng: &mut Prng) {
             until = until.advance(4096 * prng.below(20)).min(chunk.end);
             let replayed =
                 replayer.apply(&chunk, until, AccessClock::default(), &mut ()).expect("sound records");
-            assert_eq!(replayed, Replayed { applied: until, spoils_snapshot: false });
+            assert_eq!(replayed, until);
         }
     }
 }
@@ -133,7 +133,7 @@ fn payloads_in_parts_are_put_together_and_say_what_they_need() {
     while let Followed::Chunk(chunk) = follower.read(1 << 20).expect("a sound disk") {
         let replayed =
             replayer.apply(&chunk, Lsn::MAX, AccessClock::default(), &mut ()).expect("sound records");
-        assert_eq!(replayed.applied, chunk.end);
+        assert_eq!(replayed, chunk.end);
         let is_complete = chunk.end >= lsn;
         assert_eq!(keyspace.len(DbId::ZERO), u64::from(is_complete));
         assert_eq!(replayer.needed_from() < Lsn::new(4096), !is_complete, "at {}", chunk.end);
@@ -144,7 +144,7 @@ fn payloads_in_parts_are_put_together_and_say_what_they_need() {
 }
 
 #[test]
-fn a_move_that_a_snapshot_would_lose_is_told() {
+fn a_value_that_moves_to_where_the_snapshot_has_been_is_in_it() {
     let mut leader = Leader::new();
     let (keyspace, mut replayer) = replica();
     let value = Value::String(b"v");
@@ -157,6 +157,7 @@ fn a_move_that_a_snapshot_would_lose_is_told() {
     assert!(from > to);
     let mut capture = keyspace::Capture::new(&keyspace, SlotId::FIRST, SlotId::FIRST);
     while capture.fill(&mut Vec::new(), 1 << 10, 1 << 10).is_some() {}
+    let before = replayer.applied();
     leader.apply(&Effect::Move {
         db: DbId::ZERO,
         key: b"from",
@@ -167,6 +168,12 @@ fn a_move_that_a_snapshot_would_lose_is_told() {
     let mut follower = leader.log.follow(replayer.applied());
     let Followed::Chunk(chunk) = follower.read(1 << 20).expect("a sound disk") else { panic!("a chunk") };
     let replayed = replayer.apply(&chunk, Lsn::MAX, AccessClock::default(), &mut ()).expect("sound records");
-    assert!(replayed.spoils_snapshot);
+    assert_eq!(replayed, chunk.end);
     assert!(keyspace.digest() == leader.keyspace.digest());
+    let mut rest = keyspace::Capture::new(&keyspace, from, from);
+    let mut piece = Vec::new();
+    let captured = rest.fill(&mut piece, 1 << 10, 1 << 10).expect("the slot that the value was in");
+    assert!(captured.lsn <= before, "as it was before the record");
+    assert!(piece.windows(4).any(|it| it == b"from"), "with the value");
+    assert!(rest.fill(&mut piece, 1 << 10, 1 << 10).is_none());
 }
