@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use documents::DocError;
 use http::StatusCode;
 
-use super::{commit_gate::LogFailed, redis::Broken, refusal::Refusal};
+use super::{commit_gate::LogFailed, redis_limits::Broken, refusal::Refusal};
 
 /// Why a request fails.
 #[derive(Debug, Clone, PartialEq, Eq)]

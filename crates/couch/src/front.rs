@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use super::{
     body_memory::BodyMemory,
     cookie::Sessions,
-    redis::{FOLLOWS_MAX, RUNS_MAX},
+    redis_limits::{FOLLOWS_MAX, RUNS_MAX},
 };
 use crate::Host;
 

@@ -51,6 +51,7 @@ mod page;
 mod query;
 mod range;
 mod redis;
+mod redis_limits;
 mod refusal;
 mod reply;
 mod request;

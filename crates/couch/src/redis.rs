@@ -34,6 +34,7 @@ use super::{
     body_memory::Claim,
     cross_site,
     failure::Failure,
+    redis_limits::Broken,
     reply::{self, Reply},
     request::only,
     request_body::RequestBody,
@@ -42,9 +43,6 @@ use super::{
 
 /// The first segment of the paths.
 pub(super) const FOLDER: &str = "_redis";
-/// Requests that run commands at a time, and those that wait for messages.
-pub(super) const RUNS_MAX: usize = 8;
-pub(super) const FOLLOWS_MAX: usize = 8;
 /// Limit of the body.
 const BODY_BYTES_MAX: usize = 4 << 20;
 /// Limit of the replies together.
@@ -60,28 +58,6 @@ const GATHER_TIME: Duration = Duration::from_millis(20);
 /// Messages of one reply.
 const MESSAGES_MAX: usize = 500;
 const READ_BYTES: usize = 64 << 10;
-
-/// Why commands were not run, or their replies are not known.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Broken {
-    /// There are [`RUNS_MAX`] or [`FOLLOWS_MAX`] requests already, or the OS has no descriptors.
-    #[error("Too many requests run commands already; try again later.")]
-    Busy,
-    /// The server does not serve another client, or the log-in failed.
-    #[error("{0}")]
-    NotServed(String),
-    /// The replies are longer than [`REPLIES_BYTES_MAX`].
-    #[error("The replies are longer than 8 MiB together: ask for less. What the commands changed is kept.")]
-    TooLong,
-    /// The time is over.
-    #[error("The commands took longer than 30 s: whether the last of them were executed is unknown.")]
-    Late,
-    /// The connection was closed: CLIENT KILL, SHUTDOWN.
-    #[error(
-        "The connection was closed before the last reply: whether all commands were executed is unknown."
-    )]
-    Closed,
-}
 
 /// `/_redis` and what is below.
 pub(super) async fn answer(
