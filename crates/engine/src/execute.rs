@@ -25,6 +25,7 @@ use crate::{
     observe::Watch,
     offload::busy_error,
     row::{CommandTable, ResolvedCommand},
+    rules::Rules,
     script_machine::Scripting,
     stats::WorkerStats,
     tracking::BY_SERVER,

@@ -25,10 +25,7 @@ use keyspace::{SLOT_COUNT, SlotId, View};
 use parking_lot::Mutex;
 use scripting::ClockUs;
 
-use crate::{
-    CommandError, Flags, Row,
-    row::{ResolvedCommand, innermost},
-};
+use crate::CommandError;
 
 /// A unit with scripts that has run for this long on a worker is long.
 pub const LONG_AFTER_US: u64 = 3_000;

@@ -30,6 +30,7 @@ use crate::{
     context::{EVERYTHING_ADMITTED, Surroundings},
     execute::gate,
     replication::WriteRefusal,
+    rules::Rules,
     tracking::BY_SERVER,
     unit::{LockPolicy, Locks, Slots, UnitAccess},
 };

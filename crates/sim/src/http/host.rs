@@ -1,10 +1,14 @@
 //! The server around the front of a simulation: one admin, the default settings, nothing in the background.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    net::SocketAddr,
+    os::unix::net::UnixStream,
+    sync::{Arc, OnceLock},
+};
 
 use couch::{
-    Access, Acks, Answer, Compaction, Config, Fault, Feeds, Host, LogDriver, Progress, Running, Status,
-    Store, Tools,
+    Access, Acks, Answer, Compaction, Config, Fault, Feeds, Host, LogDriver, Progress, Redis, Running,
+    Status, Store, Tools,
 };
 use documents::{DbId, Documents, mango::Indexes};
 use engine::{group::NoGroup, replication::Standalone};
@@ -54,6 +58,7 @@ pub(super) fn host(
         replication: Arc::new(Standalone),
         group: Arc::new(NoGroup),
         acks: rest.clone(),
+        redis: rest.clone(),
         tools: rest,
     }
 }
@@ -128,6 +133,12 @@ impl Acks for Rest {
     }
 
     fn timed_out(&self) {}
+}
+
+impl Redis for Rest {
+    fn connect(&self, _peer: SocketAddr) -> Result<UnixStream, String> {
+        Err("a simulation has no workers".into())
+    }
 }
 
 impl Tools for Rest {

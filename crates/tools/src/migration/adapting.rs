@@ -98,7 +98,7 @@ mod tests {
 
     fn adapted_of(command: &str, is_in_transaction: bool) -> Option<String> {
         let (sent, mut batch) = (encoded(&[command]).bytes, RequestBatch::new());
-        RequestParser::new().parse(&sent, &Limits::DEFAULT, &mut batch, 1);
+        let _ = RequestParser::new().parse(&sent, &Limits::DEFAULT, &mut batch, 1);
         adapted(batch.command(0, &sent), is_in_transaction, |_| false).map(|commands| shown(&commands))
     }
 
