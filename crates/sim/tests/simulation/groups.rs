@@ -82,9 +82,5 @@ mod defects {
         shows_leftovers: ShowsLeftovers,
         leads_before_applying: LeadsBeforeApplying,
         joins_by_position: JoinsByPosition,
-        keeps_its_memory: KeepsItsMemory,
-        cuts_committed: CutsCommitted,
-        acknowledges_without_sync: AcknowledgesWithoutSync,
-        goes_back_to_an_older_disk: GoesBackToAnOlderDisk,
     }
 }
