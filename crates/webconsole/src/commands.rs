@@ -172,6 +172,9 @@ const BLOCK_OPTION: &[&str] = &["xread", "xreadgroup"];
 /// Why a command is not run, if it is not.
 pub fn refusal(words: &[Vec<u8>]) -> Option<Refusal> {
     let [first, others @ ..] = words else { return None };
+    if first.eq_ignore_ascii_case(b"idemp") {
+        return refusal(others.get(2..)?);
+    }
     let name = BLOCK_OPTION.iter().find(|name| first.eq_ignore_ascii_case(name.as_bytes()));
     if let Some(&name) = name {
         let options = others.iter().take_while(|word| !word.eq_ignore_ascii_case(b"streams"));
@@ -255,6 +258,7 @@ mod tests {
             "Multi",
             "client REPLY off",
             "SUBSCRIBE c",
+            "idemp k 1000 BLPOP q 0",
             "xread COUNT 1 BLOCK 0 STREAMS s $",
             "xreadgroup GROUP block c BLOCK 0 STREAMS s >",
         ] {
@@ -263,6 +267,8 @@ mod tests {
         for run in [
             "GET k",
             "client list",
+            "idemp k 1000 INCR n",
+            "idemp k",
             "xread STREAMS block 0",
             "xreadgroup GROUP block c STREAMS s >",
             "client",
@@ -278,7 +284,8 @@ mod tests {
         for row in commands::table().rows() {
             let waits = row.flags.has(Flags::BLOCKING) && !BLOCK_OPTION.contains(&row.name);
             let listens = row.family == Family::Pubsub && row.flags.has(Flags::SUBSCRIBER);
-            if waits || listens || row.family == Family::Transactions {
+            let is_of_transactions = row.family == Family::Transactions && !row.flags.has(Flags::WRAPS);
+            if waits || listens || is_of_transactions {
                 assert!(is_refused(row.name), "{}", row.name);
             }
         }
