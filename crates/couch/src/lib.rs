@@ -47,8 +47,10 @@ mod ids;
 mod instance;
 mod listing;
 mod mango;
+mod page;
 mod query;
 mod range;
+mod redis;
 mod refusal;
 mod reply;
 mod request;
@@ -69,8 +71,8 @@ pub use self::{
     feeds::Feeds,
     front::{ConnectionPermit, Front},
     host::{
-        Access, Acks, Answer, Compaction, Config, Fault, Host, LogDriver, Progress, Running, Status, Store,
-        Tools,
+        Access, Acks, Answer, Compaction, Config, Fault, Host, LogDriver, Progress, Redis, Running, Status,
+        Store, Tools,
     },
     range::ByteRange,
     reply::{Reply, set_header},

@@ -15,8 +15,9 @@ use super::{
     failure::Failure,
     idle_timer::IdleTimer,
     ids::NODE,
-    instance,
+    instance, page,
     query::Query,
+    redis,
     refusal::Refusal,
     reply::{self, Reply},
     request::{Call, only, segments},
@@ -160,6 +161,15 @@ async fn admit_and_route(
     }
     if let Err(failure) = cross_site::check(&thread.host().settings(), &head.method, &head.headers) {
         return (Err(failure), Some(body));
+    }
+    if let Some(name) = page::file_name(&head, &path) {
+        let sent = access::admit(thread, &peer, &head.headers).and_then(|()| page::send_file(&head, &name));
+        return (sent, Some(body));
+    }
+    if let [redis::FOLDER, below @ ..] = &path[..] {
+        let mut body = Some(body);
+        let answered = redis::answer(thread, &head, below, &mut body, peer).await;
+        return (answered, body);
     }
     let user = match admit(thread, &head.headers, &path, peer) {
         Ok(user) => user,

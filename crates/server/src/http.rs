@@ -3,8 +3,10 @@
 //! ```text
 //! acceptor -> thread "http-n": couch::serve_thread -> databases, log
 //!                                                  -> tools: /metrics, /_backup
+//!                                                  -> redis: /_redis, by connections to the workers
 //! ```
 
+mod redis;
 mod surroundings;
 mod tools;
 
