@@ -35,8 +35,8 @@ def test_head_has_the_headers_of_get_and_no_body(couch):
 
 
 def test_json_is_plain_text_for_browsers_of_old(couch):
-    assert couch.get("/", Accept="text/html").headers["Content-Type"] == "text/plain; charset=utf-8"
-    assert couch.get("/", Accept="").headers["Content-Type"] == "application/json"
+    assert couch.get("/_all_dbs", Accept="text/html").headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert couch.get("/_all_dbs", Accept="").headers["Content-Type"] == "application/json"
 
 
 def test_up(couch):
