@@ -92,7 +92,7 @@ def test_a_group_starts_without_a_warning_and_tells_about_its_members(new_server
     wait_until("time without a leader", lambda: metric(servers[1], "sheaf_group_leaderless_seconds") > before)
 
 
-def test_who_joins_an_idle_group_becomes_a_voter(new_server):
+def test_a_server_that_joins_an_idle_group_becomes_a_voter(new_server):
     # Nothing is written after it has copied everything.
     first = member(new_server).start()
     wait_leader([first])
@@ -106,7 +106,7 @@ def test_who_joins_an_idle_group_becomes_a_voter(new_server):
         wait_until("it to follow", lambda one=server: is_following(one))
 
 
-def test_a_member_has_on_disk_what_it_acknowledges(new_server, tmp_path):
+def test_a_member_refuses_weak_durability(new_server, tmp_path):
     for weak in ("interval", "none"):
         assert "--durability strict" in refusal_of(tmp_path / "weak", "--group", NAME, "--durability", weak)
         shutil.rmtree(tmp_path / "weak")
@@ -225,7 +225,7 @@ def test_a_removed_member_is_told(new_server):
     assert accepts_writes(leader) and is_following(last)
 
 
-def test_whoever_asks_the_wrong_server_is_told_whom_to_ask(new_server):
+def test_the_wrong_server_names_the_right_one(new_server):
     leader, follower = group_of(new_server, 2)
     wait_until("it to follow", lambda: is_following(follower))
     refusal = f"NOTLEADER 127.0.0.1:{leader.port} leads the group: ask it"

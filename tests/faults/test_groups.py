@@ -232,7 +232,7 @@ def _is_at(listed: dict[str, object], server: Server) -> bool:
     return str(server.port) in str(listed["address"])
 
 
-def test_whoever_sees_three_voters_may_kill_the_leader(new_server, request):
+def test_the_leader_may_be_killed_once_three_voters_are_shown(new_server, request):
     """A voter is shown when a majority knows of it: before that, the two that are left might find no majority."""
     for _ in range(request.config.getoption("group_rounds")):
         first = member(new_server).start()
@@ -389,7 +389,7 @@ def test_a_member_that_has_lost_group_json_does_not_start(new_server):
             assert server.stop() == 0
 
 
-def test_what_cannot_be_a_member_is_refused(new_server, tmp_path):
+def test_invalid_members_are_refused(new_server, tmp_path):
     first = member(new_server).start()
     wait_leader([first])
     other = new_server(port=free_port(), extra=("--group", "other", "--join", f"127.0.0.1:{first.port}"))

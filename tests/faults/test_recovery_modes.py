@@ -93,7 +93,7 @@ def test_an_older_snapshot_is_offered_and_loses_nothing(with_snapshots):
     assert redis.Redis(port=server.port).dbsize() == 601
 
 
-def test_what_is_damaged_is_left_out_and_the_loss_must_be_accepted(with_snapshots):
+def test_damaged_parts_are_left_out_and_the_loss_must_be_accepted(with_snapshots):
     server = with_snapshots
     for manifest in manifests(server):
         for part in manifest.parent.glob(manifest.name.replace("manifest", "*.part")):

@@ -44,7 +44,7 @@ def waiting(server: Server) -> int:
     return int(fields.split("blocked_clients:")[1].split("\r\n")[0])
 
 
-def test_an_entry_of_the_leader_wakes_those_who_read_on_the_replica(pair):
+def test_an_entry_of_the_leader_wakes_readers_on_the_replica(pair):
     leader, replica = pair
     ever = blocked(replica, "XREAD", "BLOCK", 0, "STREAMS", "st", "$")
     limited = blocked(replica, "XREAD", "BLOCK", 60_000, "STREAMS", "other", "st", "$", "$")
@@ -68,7 +68,7 @@ def test_an_entry_of_the_leader_wakes_those_who_read_on_the_replica(pair):
     assert error_of(refused).startswith("READONLY ")
 
 
-def test_who_waits_on_a_replica_loses_no_entry_of_a_stream_that_grows(pair):
+def test_a_waiting_reader_on_a_replica_loses_no_entry_of_a_growing_stream(pair):
     leader, replica = pair
     count = 2000
 
@@ -152,7 +152,7 @@ def test_a_demotion_ends_the_waits_and_a_promotion_does_not(pair, new_server):
     assert call(replica, "LRANGE", "l", 0, -1) == [b"x"]
 
 
-def test_who_waits_on_a_server_that_another_one_has_displaced_is_told(new_server):
+def test_a_client_that_waits_on_a_displaced_server_is_told(new_server):
     """A hand-over: the leader gives up the lead without a restart before it follows."""
     leader = new_server().start()
     replica = follower_of(new_server, leader, port=leader.port)

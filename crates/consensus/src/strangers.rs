@@ -119,7 +119,7 @@ fn in_the_last_term_nobody_campaigns_and_the_leader_goes_on() {
 
 proptest! {
     #[test]
-    fn whatever_is_said_a_member_goes_on(messages in prop::collection::vec((message(), 0..4u64), 1..40)) {
+    fn a_member_survives_arbitrary_messages(messages in prop::collection::vec((message(), 0..4u64), 1..40)) {
         let (mut member, mut now_us) = (member(), 0);
         for (message, ticks) in messages {
             for _ in 0..ticks {

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_own_cookies_that_are_young_say_who_somebody_is() {
+    fn only_fresh_cookies_of_this_server_authenticate() {
         let sessions = Sessions { key: [7; 32], logged_out: Mutex::default() };
         let password_of = |name: &str| (name == "an:na").then(|| "secret".to_owned());
         let read = |sessions: &Sessions, token: &str, now_s| sessions.read(token, now_s, password_of);

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_browsers_send_without_asking_is_no_json() {
+    fn content_types_without_a_preflight_are_not_json() {
         let post = |content_type| require_json(&Method::POST, &headers(&[("content-type", content_type)]));
         assert_eq!(post("application/json"), Ok(()));
         assert_eq!(post("Application/JSON; charset=utf-8"), Ok(()));

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_write_here_is_told_whether_it_is_a_matter_of_time() {
+    fn refused_writes_have_statuses_that_say_if_a_retry_can_help() {
         let status = |refusal: Refusal| Failure::from(refusal).parts().0;
         assert_eq!(status(Refusal::Loading), 503);
         assert_eq!(status(Refusal::Replica), 403);

@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pushed_stands_behind_the_replies_and_waits_for_its_gate() {
+    fn pushed_bytes_follow_the_replies_and_wait_for_their_gate() {
         let mut conversation = conversation();
         conversation.outbox.begin_round();
         conversation.outbox.bytes_mut().extend_from_slice(b"+held\r\n");
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_no_longer_counts_against_the_limit() {
+    fn sent_bytes_no_longer_count_against_the_limit() {
         use crate::clients::PUSHED_BYTES_MAX;
         let mut conversation = conversation();
         let client = conversation.session.client.clone();

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_block_is_given_back_by_whoever_frees_it() {
+    fn a_large_block_freed_by_another_thread_returns_to_the_system() {
         const BYTES: usize = 256 << 20;
         let layout = Layout::from_size_align(BYTES, 16).expect("a layout");
         // SAFETY: the layout is not empty; the block is written within its size and freed once, with its

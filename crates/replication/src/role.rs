@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_leader_saw_says_nothing_about_those_it_follows() {
+    fn epochs_seen_as_leader_do_not_count_for_a_followed_server() {
         let mut role = follower(false);
         assert!(role.saw_epoch(5) && !role.saw_epoch(5) && !role.saw_epoch(4));
         assert_eq!(role.lead(), 0);

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_start_recovers_from_is_no_setting() {
+    fn the_flags_of_one_recovery_are_not_settings() {
         for (arguments, expected) in [
             (&["sheaf", "--dir", "d"][..], Mode::Newest),
             (&["sheaf", "serve", "--recover-from", "4096"], Mode::From(Lsn::new(4096))),

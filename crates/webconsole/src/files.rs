@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_in_gzip_is_the_file() {
+    fn gzip_contents_equal_the_file() {
         for file in &FILES {
             let mut inflated = Vec::new();
             GzDecoder::new(file.gzip()).read_to_end(&mut inflated).unwrap();

@@ -269,7 +269,7 @@ def test_paths_that_are_no_text_are_refused(db):
         bytes(range(256)) * 100,
     ],
 )
-def test_what_is_no_http_ends_its_connection_only(server, couch, sent):
+def test_invalid_http_ends_its_connection_only(server, couch, sent):
     with socket.create_connection(("127.0.0.1", server.http_port), timeout=60) as connection:
         with contextlib.suppress(OSError):
             connection.sendall(sent)

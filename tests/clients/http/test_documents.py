@@ -47,7 +47,7 @@ def test_the_same_edit_has_the_same_revision_everywhere(couch):
     assert revisions[0] == revisions[1]
 
 
-def test_an_edit_must_be_based_on_what_is_there(db):
+def test_an_edit_must_name_the_current_revision(db):
     first = db.put("db", {"_id": "a"})
     assert db.send("PUT", "/db/a", {}).told() == CONFLICT
     assert db.send("PUT", "/db/a", {"_rev": revision(1, "f")}).told() == CONFLICT
@@ -97,7 +97,7 @@ def test_an_id_may_be_any_text(db, name):
     assert db.ok("GET", "/db/_changes")["results"][0]["id"] == name
 
 
-def test_who_has_the_version_gets_none(db):
+def test_a_client_with_the_current_version_gets_304(db):
     rev = db.put("db", {"_id": "a"})
     answer = db.get("/db/a", If_None_Match=f'"{rev}"')
     assert (answer.status, answer.body) == (304, b"")
@@ -110,7 +110,7 @@ def test_who_has_the_version_gets_none(db):
     assert db.send("HEAD", "/db/none").status == 404
 
 
-def test_what_is_known_of_revisions_can_be_asked_for(db):
+def test_the_history_of_a_document_can_be_requested(db):
     first = db.put("db", {"_id": "a", "x": 1})
     second = db.put("db", {"_id": "a", "x": 2, "_rev": first})
     read = db.ok("GET", "/db/a?revs=true")

@@ -78,7 +78,7 @@ def test_settings_have_their_names_of_couchdb(couch, server):
     assert couch.send("PUT", f"{path}/cors/credentials", 7).status == 400
 
 
-def test_what_is_configured_over_http_stays_so(new_server):
+def test_settings_changed_over_http_are_kept(new_server):
     server = new_server().start()
     path = "/_node/_local/_config/cors"
     with Couch(server.http_port) as couch:

@@ -111,7 +111,7 @@ def test_a_number_that_is_none_is_refused_in_queries_too(people):
 
 
 @pytest.mark.parametrize("with_index", [False, True])
-def test_empty_lists_mean_what_they_mean_in_couchdb(people, with_index):
+def test_empty_lists_have_the_meaning_of_couchdb(people, with_index):
     if with_index:
         people.ok("POST", "/db/_index", {"index": {"fields": ["age"]}})
     for selector, count in [

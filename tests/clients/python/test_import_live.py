@@ -163,7 +163,7 @@ def test_a_broken_connection_goes_on_where_it_was(source, server, new_import, tm
     assert_same(source, server)
 
 
-def test_what_the_source_has_forgotten_is_copied_anew_only_if_allowed(source, new_server, new_import, tmp_path):
+def test_after_a_lost_backlog_a_new_copy_needs_permission(source, new_server, new_import, tmp_path):
     write(source.port, 1, WRITES, "before")
     with redis.Redis(port=source.port) as client:
         client.config_set("repl-diskless-sync-delay", 0)
@@ -218,7 +218,7 @@ def for_clusters(client, pipeline):
     pipeline.execute_command("RESTORE-ASKING", "asked", 0, payload, "REPLACE")
 
 
-def test_functions_come_along_and_what_sheaf_does_not_have_may_be_left_out(source, server, new_import, tmp_path):
+def test_functions_are_imported_and_unsupported_commands_may_be_skipped(source, server, new_import, tmp_path):
     with redis.Redis(port=source.port) as client, redis.Redis(port=server.port) as target:
         client.config_set("repl-diskless-sync-delay", 0)
         write(source.port, 3, WRITES, "before")

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_blocked_is_not_woken() {
+    fn unblock_leaves_clients_alone_that_are_not_blocked() {
         check(&[
             ("client unblock 1", ":0"),
             ("client unblock 99 TIMEOUT", ":0"),

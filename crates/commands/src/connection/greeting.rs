@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn ping_and_echo_reply_with_what_they_got() {
+    fn ping_and_echo_reply_with_their_argument() {
         check(&[
             ("ping", "+PONG"),
             ("ping 'a b'", "\"a b\""),

@@ -68,7 +68,7 @@ impl Clients {
 }
 
 #[test]
-fn what_is_there_is_popped_at_once() {
+fn present_elements_are_popped_without_blocking() {
     check(&[
         ("RPUSH l a b c d", ":4"),
         ("BLPOP none l 0", r#"["l", "a"]"#),
@@ -122,7 +122,7 @@ fn calls_that_cannot_be_right_do_not_block() {
 }
 
 #[test]
-fn a_push_serves_who_waits_in_one_record() {
+fn a_push_and_the_pop_that_it_serves_are_one_record() {
     let mut clients = Clients::new(1);
     clients.block(0, "BLPOP other l 0");
     let before = clients.server.appended_lsn();
@@ -140,7 +140,7 @@ fn a_push_serves_who_waits_in_one_record() {
 }
 
 #[test]
-fn those_who_wait_are_served_in_their_order() {
+fn waiters_are_served_in_the_order_of_their_arrival() {
     let mut clients = Clients::new(4);
     clients.block(0, "BLPOP l 0");
     clients.block(1, "BRPOP x l 0");
@@ -162,7 +162,7 @@ fn those_who_wait_are_served_in_their_order() {
 }
 
 #[test]
-fn members_serve_in_the_protocol_of_who_waits() {
+fn a_waiter_is_answered_in_its_own_protocol() {
     let mut clients = Clients::new(3);
     clients.others[1].protocol = Protocol::Resp3;
     clients.block(0, "BZPOPMIN z 0");
@@ -268,7 +268,7 @@ fn a_transaction_does_not_block() {
 }
 
 #[test]
-fn a_moved_element_serves_who_waits_where_it_arrives() {
+fn a_moved_element_serves_the_waiter_of_its_new_list() {
     let mut clients = Clients::new(4);
     clients.block(0, "BLMOVE a b LEFT RIGHT 0");
     clients.block(1, "BRPOPLPUSH b c 0");
@@ -305,7 +305,7 @@ fn keys_are_served_in_the_order_in_which_they_were_made_ready() {
 }
 
 #[test]
-fn who_has_gone_is_passed_over() {
+fn a_disconnected_waiter_is_skipped() {
     let mut clients = Clients::new(3);
     clients.block(0, "BLMOVE a b LEFT RIGHT 0");
     clients.block(1, "BLMOVE a c LEFT RIGHT 0");
@@ -416,7 +416,7 @@ fn replies_that_are_off_are_not_sent() {
 }
 
 #[test]
-fn the_answer_has_the_durability_of_who_waits() {
+fn an_answer_waits_by_the_durability_of_its_waiter() {
     let mut clients = Clients::new(1);
     assert_eq!(clients.run(0, "CLIENT DURABILITY NONE"), "+OK");
     assert_eq!(clients.others[0].durability, Some(Durability::None));

@@ -92,7 +92,7 @@ impl Pair {
 }
 
 #[test]
-fn an_applied_entry_wakes_those_who_read() {
+fn an_applied_entry_wakes_waiting_readers() {
     let mut pair = Pair::new(3);
     pair.lead(&["XADD s 1-1 a 1"]);
     pair.block(0, "XREAD BLOCK 0 STREAMS s $");
@@ -121,7 +121,7 @@ fn an_applied_entry_wakes_those_who_read() {
 }
 
 #[test]
-fn a_replica_takes_nothing_for_those_who_wait() {
+fn a_replica_pops_nothing_for_waiting_clients() {
     let mut pair = Pair::new(3);
     *pair.replica.host.replication.leader.lock() = None;
     // As if the demotion had missed them.
@@ -138,7 +138,7 @@ fn a_replica_takes_nothing_for_those_who_wait() {
 }
 
 #[test]
-fn a_replica_that_may_not_show_its_data_says_so_to_those_who_wait() {
+fn waiting_clients_get_the_refusal_of_a_replica_that_hides_its_data() {
     let mut pair = Pair::new(1);
     pair.block(0, "XREAD BLOCK 0 STREAMS s $");
     pair.replica.host.replication.is_stale.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -148,7 +148,7 @@ fn a_replica_that_may_not_show_its_data_says_so_to_those_who_wait() {
 }
 
 #[test]
-fn who_waits_on_a_replica_goes_on_when_it_leads() {
+fn a_wait_on_a_replica_goes_on_after_its_promotion() {
     let mut pair = Pair::new(1);
     pair.block(0, "XREAD BLOCK 0 STREAMS s $");
     *pair.replica.host.replication.leader.lock() = None;

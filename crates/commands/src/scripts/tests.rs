@@ -20,7 +20,7 @@ fn scripts_run() {
 }
 
 #[test]
-fn what_is_no_call_is_refused() {
+fn invalid_calls_of_eval_are_refused() {
     check(&[
         ("EVAL", "-ERR wrong number of arguments for 'eval' command"),
         ("EVAL 'return 1' a", "-ERR value is not an integer or out of range"),
@@ -111,7 +111,7 @@ fn commands_are_refused_to_scripts() {
 }
 
 #[test]
-fn replies_differ_by_what_the_script_wants() {
+fn a_script_chooses_the_protocol_of_its_values() {
     check_protocols(&[
         ("HSET h f v", ":1", ":1"),
         ("EVAL \"return redis.call('HGETALL', 'h')\" 0", r#"["f", "v"]"#, r#"["f", "v"]"#),
@@ -140,7 +140,7 @@ fn a_script_is_one_record() {
 }
 
 #[test]
-fn errors_leave_what_was_done_unless_told_otherwise() {
+fn failed_scripts_keep_their_changes_unless_scripts_roll_back() {
     let script = "EVAL \"redis.call('SET', 'a', 1) redis.call('LPUSH', 'a', 1)\" 1 a";
     let mut server = TestServer::new();
     assert!(server.run(script).starts_with("-WRONGTYPE"));
@@ -175,7 +175,7 @@ fn keys_need_not_be_declared() {
 }
 
 #[test]
-fn a_script_whose_slot_is_taken_runs_again_with_all_of_them() {
+fn a_script_runs_again_with_all_slots_if_one_is_locked() {
     let mut server = TestServer::new();
     let keyspace = server.executor.keyspace().clone();
     let slot = keyspace::slot_of(b"other");
@@ -383,7 +383,7 @@ fn a_script_that_does_not_end_is_ended_and_has_done_nothing() {
 }
 
 #[test]
-fn who_needs_the_slot_of_an_endless_script_comes_back_and_the_worker_goes_on() {
+fn commands_on_slots_of_an_endless_script_are_retried_and_the_worker_goes_on() {
     let mut server = TestServer::new();
     server.check(&[("SET a 1", "+OK"), ("SET b 1", "+OK")]);
     let mut endless =
@@ -418,7 +418,7 @@ fn who_needs_the_slot_of_an_endless_script_comes_back_and_the_worker_goes_on() {
 }
 
 #[test]
-fn who_is_served_into_the_slot_of_an_endless_script_is_served_when_it_has_ended() {
+fn a_waiter_with_a_target_slot_of_an_endless_script_is_served_after_it() {
     let mut server = TestServer::new();
     let mut waiting = server.connect();
     std::mem::swap(&mut server.session, &mut waiting);
@@ -443,7 +443,7 @@ fn who_is_served_into_the_slot_of_an_endless_script_is_served_when_it_has_ended(
 }
 
 #[test]
-fn what_was_flushed_is_compiled_again() {
+fn flushed_scripts_are_compiled_again() {
     let mut server = TestServer::new();
     server.run("EVAL 'return 1' 0");
     let compiled = |server: &mut TestServer| {

@@ -213,7 +213,7 @@ fn the_whole_transaction_is_one_record() {
 }
 
 #[test]
-fn a_transaction_that_changes_nothing_logs_nothing_and_waits_for_what_it_read() {
+fn a_transaction_without_changes_logs_nothing_and_waits_for_its_reads() {
     let mut server = TestServer::new();
     let written = server.gate("set {x}a 1");
     server.run("set {y}b 1");
@@ -371,7 +371,7 @@ fn the_null_of_exec_is_an_array() {
 }
 
 #[test]
-fn what_leaves_a_watched_key_alone_does_not_stop_exec() {
+fn commands_that_leave_a_watched_key_unchanged_do_not_abort_exec() {
     let mut server = TestServer::new();
     let mut second = server.connect();
     for (before, harmless) in [
@@ -403,7 +403,7 @@ fn what_leaves_a_watched_key_alone_does_not_stop_exec() {
 }
 
 #[test]
-fn what_a_client_does_itself_after_watch_counts_and_after_exec_does_not() {
+fn own_changes_after_watch_abort_exec_and_later_ones_do_not() {
     check(&[
         ("watch a", "+OK"),
         ("set a 1", "+OK"),
@@ -492,7 +492,7 @@ fn a_watched_key_that_expires_stops_exec_and_one_that_had_expired_does_not() {
 }
 
 #[test]
-fn memory_is_checked_for_what_a_transaction_adds() {
+fn memory_is_checked_for_the_data_that_a_transaction_adds() {
     const FULL: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
     let mut server = TestServer::new();
     let limit = |server: &TestServer, memory_bytes_max| {
@@ -548,7 +548,7 @@ fn commands_of_scripts_in_a_transaction_are_refused_one_by_one() {
 }
 
 #[test]
-fn nothing_is_queued_while_loading_but_what_could_run() {
+fn only_commands_that_run_while_loading_are_queued_then() {
     let mut server = TestServer::new();
     *server.host.loading.lock() = Some(Loading { percent: 1.0, eta_seconds: None });
     server.check(&[

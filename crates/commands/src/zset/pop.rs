@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn pops_refuse_what_redis_refuses() {
+    fn pops_refuse_the_arguments_that_redis_refuses() {
         const NUMKEYS: &str = "-ERR numkeys should be greater than 0";
         const COUNT: &str = "-ERR count should be greater than 0";
         const SYNTAX: &str = "-ERR syntax error";

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_are_cut_to_what_there_is() {
+    fn ranks_are_clamped_to_the_length() {
         let cases = [
             ((0, -1), 0..5),
             ((0, 2), 0..3),

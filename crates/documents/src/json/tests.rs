@@ -17,7 +17,7 @@ fn white_space_goes_and_the_rest_stays() {
 }
 
 #[test]
-fn what_is_not_json_is_refused() {
+fn invalid_json_is_refused() {
     let texts = [
         "",
         " ",
@@ -187,7 +187,7 @@ fn values() -> impl Strategy<Value = serde_json::Value> {
 
 proptest! {
     #[test]
-    fn what_others_write_is_read(value in values()) {
+    fn output_of_another_writer_is_read(value in values()) {
         let compact = value.to_string();
         prop_assert_eq!(minified(&compact), Ok(compact.clone()));
         let pretty = serde_json::to_string_pretty(&value).expect("text");
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn others_agree_about_what_is_json(text in r#"[\[\]{}",:0-2.eE+\-\\u ntrl]{0,12}"#) {
+    fn another_parser_accepts_the_same_texts(text in r#"[\[\]{}",:0-2.eE+\-\\u ntrl]{0,12}"#) {
         let theirs = serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok();
         // What they ignore may be a number of any size.
         let mut stored = Reader::of_stored(&text);
@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_skipped_is_what_is_read(value in values(), cut in 0usize..200) {
+    fn a_value_is_skipped_exactly_as_it_is_read(value in values(), cut in 0usize..200) {
         let text = value.to_string();
         let mut reader = Reader::of(&text);
         prop_assert_eq!((reader.raw_of_any(), reader.end()), (Ok(&*text), Ok(())));

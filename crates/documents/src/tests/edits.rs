@@ -29,7 +29,7 @@ fn an_edit_follows_the_leaf_that_it_names() {
 }
 
 #[test]
-fn what_is_deleted_is_written_again_after_its_end() {
+fn a_deleted_document_is_written_again_after_its_last_revision() {
     let (kit, db) = Kit::with_database();
     let first = kit.edit(&db, put("a", "{}")).expect("new");
     let end = kit.edit(&db, delete("a", first)).expect("a leaf");
@@ -72,7 +72,7 @@ fn edits_of_one_round_see_each_other_and_fail_alone() {
 }
 
 #[test]
-fn a_writer_who_does_not_commit_has_done_nothing() {
+fn a_writer_without_a_commit_changes_nothing() {
     let (_kit, db) = Kit::with_database();
     let before = db.snapshot();
     let mut writer = db.lock().expect("there");

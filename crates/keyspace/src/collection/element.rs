@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_an_integer_keeps_its_bytes() {
+    fn texts_that_resemble_integers_keep_their_bytes() {
         let texts = [
             "",
             "-",

@@ -48,7 +48,7 @@ fn append_to_two(keyspace: &Keyspace, shared: &[u8], round: u32) {
 }
 
 #[test]
-fn what_threads_do_at_once_adds_up() {
+fn concurrent_changes_add_up() {
     let keyspace = keyspace();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {

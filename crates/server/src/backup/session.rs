@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_offered_is_not_handed_out() {
+    fn only_offered_files_are_sent() {
         let (sessions, log) = (Sessions::default(), log_with_snapshot());
         let session = open(&sessions, &log, "s", 0).unwrap();
         for name in ["", "sheaf.lock", "../control", "/data/control", "snapshots", "log-0000000000100000.seg"]

@@ -61,7 +61,7 @@ fn offered(refusal: &str) -> Option<Lsn> {
 }
 
 #[test]
-fn what_is_older_is_offered_and_loses_nothing() {
+fn an_older_snapshot_is_offered_and_loses_nothing() {
     let (mut lives, mut offers, mut offers_of_the_log, mut refusals) = (0, 0, 0, 0);
     for round in rounds(60) {
         lives += 1;

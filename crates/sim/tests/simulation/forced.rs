@@ -128,7 +128,7 @@ fn sounds(seed: u64) -> impl Iterator<Item = Sound> {
 }
 
 #[test]
-fn what_is_left_is_right_and_the_report_names_what_is_lost() {
+fn salvaged_data_is_correct_and_the_report_names_the_losses() {
     let (mut frozen, mut without_loss, mut refused, mut lost_slots, mut lost_records) = (0, 0, 0, 0, 0);
     let mut lives = 0;
     for sound in sounds(seed_or(840)) {

@@ -107,7 +107,7 @@ fn end_life(world: &mut World, prng: &mut Prng) -> (Survival, Option<Digest>) {
 }
 
 #[test]
-fn recovery_by_several_threads_finds_what_one_finds() {
+fn recovery_by_several_threads_equals_recovery_by_one() {
     for round in rounds(SEEDS) {
         let workload = WorkloadOptions { global_permille: 15, ..WorkloadOptions::default() };
         let alone = WorldOptions { workload, ..seeded(seed_or(450) + round) };

@@ -135,7 +135,7 @@ fn all_types_arrive_and_leave() {
 }
 
 #[test]
-fn what_a_version_cannot_hold_is_refused_or_dropped() {
+fn values_unknown_to_the_version_are_refused_or_dropped() {
     let disk = disk();
     disk.write_file(Path::new(FILE), &all_types());
     imported(&disk, Existing::Refused).unwrap();
@@ -175,7 +175,7 @@ fn keys_that_exist_are_refused_replaced_or_kept() {
 }
 
 #[test]
-fn what_cannot_be_imported_is_refused_before_anything_is_written() {
+fn an_unsuitable_file_is_refused_before_anything_is_written() {
     let mut in_database_16 = FileWriter::begin(Vec::new(), 10);
     in_database_16.select(16, 1, 0);
     in_database_16.key(b"k", None).string_value(b"v");
@@ -366,7 +366,7 @@ fn libraries_of_functions_come_and_go_with_the_file() {
 }
 
 #[test]
-fn the_summary_names_what_is_missing() {
+fn the_summary_names_missing_parts() {
     let imported = Imported {
         header: Some(Header { server: "Redis", version: 10 }),
         keys: [3, 0, 0, 1, 0, 2],
@@ -479,7 +479,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn what_is_exported_and_imported_is_the_same(drawn in prop::collection::vec(drawn(), 0..12)) {
+    fn an_exported_and_imported_keyspace_is_the_same(drawn in prop::collection::vec(drawn(), 0..12)) {
         let (from, to) = (disk(), disk());
         let before = store(&from, &drawn);
         prop_assert_eq!(digest(&from), before);

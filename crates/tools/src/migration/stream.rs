@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_an_error() {
+    fn an_invalid_command_is_an_error() {
         assert!(stream().take(b"*1\r\n!3\r\n", |_| {}).is_err());
     }
 

@@ -203,7 +203,7 @@ fn found(plan: &Plan, request: &FindRequest, documents: &[Value<'static>]) -> Ve
 
 proptest! {
     #[test]
-    fn an_index_finds_what_looking_at_all_documents_finds(
+    fn an_index_finds_the_same_documents_as_a_full_scan(
         selector in selectors(),
         bodies in proptest::collection::vec(documents(), 0..12),
         sort in prop::sample::select(vec!["[]", r#"["a"]"#, r#"[{"b":"desc"}]"#, r#"["a","b"]"#, r#"[{"_id":"desc"}]"#]),

@@ -111,7 +111,7 @@ fn negations_say_nothing_of_fields_that_are_not_there() {
 }
 
 #[test]
-fn empty_lists_mean_what_they_mean_in_couchdb() {
+fn empty_lists_have_the_meaning_of_couchdb() {
     let documents = ["{}", r#"{"a":1}"#, r#"{"a":[]}"#, r#"{"a":[1]}"#, r#"{"a":null}"#, r#"{"a":{}}"#];
     let with_a = &documents[1..];
     for everything in [
@@ -512,7 +512,7 @@ pub(crate) fn documents() -> impl Strategy<Value = Value<'static>> {
 
 proptest! {
     #[test]
-    fn selectors_mean_what_they_say(selector in selectors(), documents in proptest::collection::vec(documents(), 1..6)) {
+    fn selectors_match_as_the_model_does(selector in selectors(), documents in proptest::collection::vec(documents(), 1..6)) {
         let read = Selector::parse(&selector).expect("a selector");
         for document in &documents {
             prop_assert_eq!(read.matches(document), means(&selector, document, &[], true), "{}", document.to_json());

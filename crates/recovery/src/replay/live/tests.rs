@@ -76,7 +76,7 @@ fn follow(log: &Log, replayer: &mut Replayer, prng: &mut Prng) {
 }
 
 #[test]
-fn a_replica_comes_to_hold_what_its_leader_does_however_it_is_let() {
+fn a_replica_reaches_the_content_of_its_leader_in_steps_of_any_size() {
     let mut leader = Leader::new();
     let (keyspace, mut replayer) = replica();
     let (mut prng, mut effects) = (Prng::new(7), 0);
@@ -99,7 +99,7 @@ fn a_replica_comes_to_hold_what_its_leader_does_however_it_is_let() {
 }
 
 #[test]
-fn what_is_not_allowed_yet_is_not_applied() {
+fn records_beyond_the_limit_are_not_applied() {
     let mut leader = Leader::new();
     let (keyspace, mut replayer) = replica();
     let mut ends = Vec::new();
@@ -121,7 +121,7 @@ fn what_is_not_allowed_yet_is_not_applied() {
 }
 
 #[test]
-fn payloads_in_parts_are_put_together_and_say_what_they_need() {
+fn payloads_in_parts_are_joined_and_name_the_position_that_they_need() {
     let mut leader = Leader::new();
     let (keyspace, mut replayer) = replica();
     let long = vec![b'x'; 5 << 20];

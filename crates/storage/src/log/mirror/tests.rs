@@ -163,7 +163,7 @@ fn two_promotions_at_the_same_time_are_two_logs_from_the_first_batch_on() {
 }
 
 #[test]
-fn a_mirror_that_takes_only_what_it_has_room_for_can_always_be_closed() {
+fn a_mirror_that_takes_no_more_than_its_room_can_be_closed() {
     let source_disk = disk(1);
     let source = leader(&source_disk);
     let copy = copy_of_empty(&source_disk, 2);
@@ -298,7 +298,7 @@ fn a_mirror_stops_in_order_and_goes_on_as_one() {
 }
 
 #[test]
-fn what_does_not_follow_is_refused_and_changes_nothing() {
+fn bytes_that_do_not_follow_are_refused_without_a_change() {
     let source_disk = disk(1);
     let source = leader(&source_disk);
     let copy = copy_of_empty(&source_disk, 2);
@@ -383,7 +383,7 @@ fn a_log_without_epochs_left_does_not_start_with_one_that_was() {
 }
 
 #[test]
-fn no_crash_makes_a_mirror_lose_what_was_durable_or_call_an_interrupted_write_damage() {
+fn no_crash_of_a_mirror_loses_durable_bytes_or_looks_like_damage() {
     for (seed, durability) in
         (0..300).zip([Durability::Strict, Durability::None, Durability::Interval].iter().cycle())
     {
@@ -428,7 +428,7 @@ fn no_crash_makes_a_mirror_lose_what_was_durable_or_call_an_interrupted_write_da
 }
 
 #[test]
-fn a_mirror_that_does_not_sync_has_synced_what_its_footers_vouch_for() {
+fn a_mirror_without_syncs_has_synced_up_to_the_position_in_its_footers() {
     let source_disk = disk(1);
     let big = |durability| LogOptions { segment_bytes: 32 << 20, ..options(durability) };
     let open = |disk: &Arc<SimDisk>, durability| {
