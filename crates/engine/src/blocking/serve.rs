@@ -96,7 +96,7 @@ impl<'k> Surroundings<'_, 'k> {
     pub fn serve_and_commit(
         &self,
         mut unit: Unit<'k>,
-        mut appender: Option<&mut Appender>,
+        appender: Option<&mut Appender>,
         flushing: Option<&Host>,
         later: &mut VecDeque<PendingServe>,
     ) -> (Lsn, bool) {
@@ -110,7 +110,7 @@ impl<'k> Surroundings<'_, 'k> {
             }
             is_first = false;
         }
-        let (seen, wrote) = unit.commit(appender.as_deref_mut(), flushing);
+        let (seen, wrote) = unit.commit(appender, flushing);
         for (waiter, reply) in replies {
             let durability = waiter.durability.map_or(self.durability, |wish| wish.min(self.durability));
             waiter.client.answer(reply.into(), gate(durability, wrote, seen));
