@@ -27,7 +27,7 @@ CONNECTION_BYTES_MAX = 12 * KIB
 SLOW_READERS = 16
 SLOW_READER_BYTES_MAX = 16 * MIB
 # What all clients may leave unread, and what a buffer of it needs while it grows.
-UNREAD_GROWTH_MAX = (512 + 256) * MIB
+UNREAD_GROWTH_MAX = (2 * 512 + 256) * MIB
 # Endless HTTP request bodies of 60 MB each: all together, and those of clients that have not logged in. The
 # server accepts 256 MiB and 16 MiB of them. The allocator returns the memory of refused or grown bodies a
 # moment later; connections have buffers.

@@ -193,7 +193,7 @@ def test_a_witness_with_a_full_disk_forgets_committed_log(new_server, tmp_path):
         assert "is_full=true" in witness.log()
         second.start()
         wait_until("it to have the log", lambda: has_all(first, second))
-        assert call(second, "DBSIZE") == call(first, "DBSIZE")
+        wait_until("it to show all of it", lambda: call(second, "DBSIZE") == call(first, "DBSIZE"))
 
 
 def test_a_witness_that_was_away_for_too_long_copies_the_log(new_server):

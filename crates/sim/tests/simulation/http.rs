@@ -27,8 +27,8 @@ fn run(options: WorldOptions) -> Result<(u64, u64, u64), Violation> {
     for mode in [CrashMode::LoseAll, CrashMode::KeepAll, CrashMode::Random] {
         let disk = disk.clone_state();
         disk.crash(mode);
-        let (_, documents) = recover_documents(disk, &options, &clock)
-            .unwrap_or_else(|error| panic!("seed {}, {mode:?}: {error}", options.seed));
+        let recovered = recover_documents(disk, &options, &clock);
+        let (_, documents) = recovered.map_err(|error| Violation::Protocol(format!("{mode:?}: {error}")))?;
         world.judge(&documents_of(&documents).expect("readable"))?;
     }
     Ok(world.done())
