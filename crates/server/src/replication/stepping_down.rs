@@ -23,6 +23,10 @@ impl Node {
     /// # Errors
     /// If a file cannot be written, or the OS refuses a thread; then it must restart as well.
     pub(crate) fn step_down(self: &Arc<Self>, gives_up: &dyn Fn() -> bool) -> Result<bool, String> {
+        if self.is_witness() {
+            // It has no data in memory, and must forget for whom it has kept its log while it led.
+            return Ok(false);
+        }
         let _one_at_a_time = self.promotion.lock();
         let (Some(log), Some(votes)) = (self.log(), self.votes()) else { return Ok(false) };
         // Before anything that waits: clients are to look for the new leader.
