@@ -475,7 +475,7 @@ impl Member {
     }
 
     /// Whether the log here, which ends at `end`, is all that this member has ever proposed or accepted, and
-    /// is committed: whoever leads has all of it. Nothing of it will ever be cut.
+    /// is committed: every leader has all of it, so nothing of it will ever be cut.
     pub fn has_committed_all(&self, end: Lsn) -> bool {
         let log = &self.engine.raft.raft_log;
         let last = log.last_index();

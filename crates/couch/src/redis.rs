@@ -5,8 +5,8 @@
 //! body -> webconsole::parse -> words -> a client of its own, logged in -> webconsole::Reply -> body
 //! ```
 //!
-//! A request is one client of the Redis protocol for as long as it lasts: what its commands may do, when they
-//! are durable, and how long they may take is decided there.
+//! A request is one client of the Redis protocol for as long as it lasts. That client decides about the
+//! rights of its commands, their durability and their time.
 //!
 //! Invariants
 //! - Only admins, and only pages of this origin: a page of another origin, also one that CORS admits, can

@@ -1,4 +1,4 @@
-//! What happens to a group: writes and reads, changes of members and transfers, and faults.
+//! The events of a group: writes and reads, changes of members, transfers, and faults.
 
 use super::*;
 
@@ -73,7 +73,7 @@ impl World {
             self.figures.transfers += 1;
             self.with(number, |member| _ = member.transfer(to, now_us));
             if self.prng.chance(30) {
-                // What was sent arrives, but the leader hears nothing of the election.
+                // Messages under way arrive, but the leader hears nothing of the election.
                 for other in 1..=SERVERS {
                     self.cut_off.extend([(number, other), (other, number)]);
                 }

@@ -1,4 +1,4 @@
-//! What travels between servers: messages, which are lost, late, twice or out of order; and pieces of the
+//! The network between servers: messages, which are lost, late, repeated or out of order, and pieces of the
 //! log.
 
 use super::*;

@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// What was written so far becomes durable.
+    /// All bytes written so far become durable.
     pub(super) fn flush(&mut self, number: u64) {
         let incarnation = self.servers[&number].incarnation;
         let delay_us = match self.prng.below(50) {
