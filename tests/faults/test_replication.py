@@ -735,7 +735,10 @@ def test_an_endless_script_of_a_replica_keeps_nobody_from_promoting_it(pair):
     with replica.connect() as reader:
         reader.send(resp.encode("EVAL_RO", ENDLESS, 1, "k"))
         wait_until("the script to hold its slot", lambda: error_of(call(replica, "GET", "k")).startswith("BUSY"))
-        assert call(leader, "SET", "k", "v2") == b"OK"
+        with leader.connect() as writer:
+            assert writer.call("SET", "k", "v2") == b"OK"
+            # On the replica's disk; the script keeps it from being applied.
+            assert writer.call("WAIT", 1, 60_000) == 1
         leader.kill()
         assert call(replica, "REPLICAOF", "NO", "ONE") == b"OK"
         assert error_of(reader.read()).startswith("ERR the script was ended")
