@@ -557,18 +557,28 @@ def test_a_leader_whose_followers_take_no_log_refuses_writes_until_they_do(new_s
         for volume, _ in volumes:
             fill_leaving(volume, 0)
         answers = []
+        enough = threading.Event()
 
         def write() -> None:
-            """Until the first refusal: what the followers do not take waits."""
+            """Writes on after a refusal: a slow disk may have caused it, while the followers still had room."""
             with leader.connect() as connection:
-                while not answers or answers[-1] == b"OK":
+                while not enough.is_set():
                     answers.append(connection.call("SET", "k", "x" * 100_000))
 
         writer = threading.Thread(target=write, daemon=True)
         writer.start()
+        for follower in followers:
+            follower.wait_for_log("the disk has no room for the log")
+        seen = []
+
+        def refuses_behind_a_write_that_waits() -> bool:
+            seen.append(len(answers))
+            return couch.send("GET", "/_up").status == 503 and len(answers) == seen[-1] == seen[-2:][0]
+
+        wait_until("the leader to refuse writes", refuses_behind_a_write_that_waits)
         leader.wait_for_log("no majority of the members takes the log")
-        term, end = fields(leader, "GROUP", "INFO")["term"], info(leader)["master_repl_offset"]
         taken = len(answers)
+        term, end = fields(leader, "GROUP", "INFO")["term"], info(leader)["master_repl_offset"]
         for _ in range(3):
             assert error_of(call(leader, "SET", "k", "v")).startswith("CLUSTERDOWN The group commits nothing")
         answer = couch.send("PUT", "/notes/a", {"text": "hello"})
@@ -582,5 +592,7 @@ def test_a_leader_whose_followers_take_no_log_refuses_writes_until_they_do(new_s
         wait_until("it to take writes again", lambda: call(leader, "SET", "k", "v") == b"OK")
         wait_until("the write that has waited to be answered", lambda: len(answers) > taken)
         assert answers[taken] == b"OK"
+        enough.set()
+        writer.join()
         assert fields(leader, "GROUP", "INFO")["term"] == term, "nobody was elected"
         assert call(leader, "DEL", "k") == 1
