@@ -201,7 +201,7 @@ def refused(server, position: bytes | str) -> str | None:
     return reply.text if isinstance(reply, ErrorReply) else None
 
 
-def test_what_is_not_kept_any_more_is_told(new_server):
+def test_a_lost_position_is_reported(new_server):
     limits = ("--durable-channels-retention-bytes", "2mb")
     server = new_server(log_segment_bytes="1mb", extra=SETTINGS + limits).start()
     with server.connect() as publisher, server.connect() as slow, server.connect() as early:

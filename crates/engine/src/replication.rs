@@ -232,6 +232,12 @@ pub trait Replication: Send + Sync {
         true
     }
 
+    /// How often this server has led its group, and then gone on as a follower: a reply that was begun before
+    /// may show what another leader has changed since.
+    fn times_stepped_down(&self) -> u64 {
+        0
+    }
+
     /// Whether the replies that have not left never will: a leader of a group was deposed, and restarts.
     fn drops_replies(&self) -> bool {
         false

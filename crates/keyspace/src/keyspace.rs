@@ -84,7 +84,7 @@ impl Keyspace {
         self.packed_limits.store(limits);
     }
 
-    /// The limits and the clock that edits of collections depend on.
+    /// The limits and the seed that edits of collections depend on.
     #[inline]
     pub(crate) fn rules(&self) -> Rules {
         Rules { limits: self.packed_limits.load(), seed: self.collection_seed }

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_applier_that_applies_nothing_of_what_there_is_has_stalled() {
+    fn an_applier_has_stalled_only_if_it_applies_nothing_of_a_log_that_it_has() {
         let mut stall = Stall::default();
         let mut look =
             |now_ms, applied, applicable| stall.look(now_ms, Lsn::new(applied), Lsn::new(applicable));

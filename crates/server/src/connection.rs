@@ -403,6 +403,10 @@ impl Connection {
         if self.state.get() == ConversationState::Paused && !self.resumable.get() {
             return;
         }
+        if self.broken.get() {
+            // Also one that is closed because this server leads no more: what it showed may be old by now.
+            return;
+        }
         if !self.worker.may_answer() && self.conversation.borrow().session.shows_data.get() {
             return self.worker.withhold(self);
         }

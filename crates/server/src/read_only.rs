@@ -282,7 +282,7 @@ mod tests {
 
     fn new_log() -> Log {
         let disk = SimDisk::new(SimDiskOptions::default());
-        let options = LogOptions { segment_bytes: 256 << 10, ring_bytes: 64 << 10, ..LogOptions::default() };
+        let options = LogOptions { segment_bytes: 256 << 10, ..LogOptions::default() }.fitting();
         let recovery = Recovery::open(disk, Path::new("/data"), options, &SimEntropy::new(1));
         let mut recovery = recovery.expect("a sound disk");
         while recovery.next_batch().expect("a sound disk").is_some() {}

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_change_takes_the_place_of_what_was_given() {
+    fn a_later_change_replaces_the_given_setting() {
         let keyspace = Keyspace::new(Options { hash_seed: 1 });
         let mut owed = OwedSettings::new(given("1"), &keyspace.data_settings());
         assert_eq!(owed.supersede("ack-replicas"), Some(("given:ack-replicas".into(), "1".into())));

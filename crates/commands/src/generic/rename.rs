@@ -160,7 +160,7 @@ mod tests {
     use crate::testing::{TestServer, check};
 
     #[test]
-    fn values_larger_than_what_the_arguments_admit_are_copied() {
+    fn values_beyond_the_admitted_bytes_are_copied() {
         let mut server = TestServer::new();
         let value = vec![b'v'; 300_000];
         server.run_args(&[b"SET", b"a", &value]);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn large_values_take_the_place_of_what_has_expired() {
+    fn large_values_replace_expired_keys() {
         let mut server = TestServer::new();
         fill(&mut server);
         server.check(&[

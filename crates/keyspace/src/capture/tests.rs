@@ -275,10 +275,11 @@ proptest! {
             pieces.push(std::mem::take(&mut piece));
             if let Some((change, lsn)) = changes.next() {
                 apply(&keyspace, change, lsn);
-                keyspace.check();
+                keyspace.lock(slot).check();
             }
         }
         drop(capture);
+        keyspace.check();
         let loaded = load(&pieces);
         loaded.check();
         prop_assert_eq!(content(&loaded), expected);

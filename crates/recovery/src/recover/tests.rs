@@ -89,13 +89,13 @@ fn moves_keep_their_place_in_the_order_however_many_apply() {
 /// Snapshots are taken between the records, one or a few slots at a time, while values move in and out of the
 /// slots.
 #[test]
-fn snapshots_and_the_log_behind_them_are_what_the_log_is() {
+fn a_snapshot_with_the_log_after_it_equals_the_whole_log() {
     take_snapshots_between(8_000, 16, false);
 }
 
 /// As a replica applies the records of its leader, whose snapshots have been elsewhere.
 #[test]
-fn snapshots_of_a_replica_and_the_log_behind_them_are_what_the_log_is() {
+fn snapshots_of_a_replica_with_the_log_behind_them_equal_the_whole_log() {
     take_snapshots_between(4_000, 1, true);
 }
 

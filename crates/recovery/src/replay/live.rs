@@ -19,7 +19,7 @@ use keyspace::{AccessClock, Effect, Freed, Item, KeyHash, Keyspace, LockedSlots,
 use lsn::Lsn;
 use storage::{Chains, Chunk};
 
-use super::{GROUP, Group, decode, prefetch, settings::apply_settings};
+use super::{GROUP, Group, Observer, decode, prefetch, settings::apply_settings};
 use crate::error::RecoverError;
 
 /// Applies the chunks of a replica's log to memory.
@@ -72,8 +72,7 @@ impl Replayer {
     }
 
     /// Applies the records of the chunk that are not applied yet, up to `until`. The chunk must begin at or
-    /// before the end of the last one. `applied` is called for each effect, under the locks of its slots.
-    /// Returns [`Replayer::applied`].
+    /// before the end of the last one. Returns [`Replayer::applied`].
     ///
     /// # Errors
     /// If a record cannot be decoded. It and later ones are not applied.
@@ -85,7 +84,7 @@ impl Replayer {
         chunk: &Chunk,
         until: Lsn,
         now: AccessClock,
-        applied: impl FnMut(&Effect<'_>),
+        observer: &mut impl Observer,
     ) -> Result<Lsn, RecoverError> {
         assert!(chunk.start <= self.applied, "a gap before lsn {}", chunk.start);
         if self.only_settings {
@@ -93,7 +92,7 @@ impl Replayer {
         }
         let group = Group::new();
         let (keyspace, documents) = (&*self.keyspace, self.documents.as_deref());
-        let mut pass = Pass { keyspace, documents, now, freed: &mut self.freed, group, applied };
+        let mut pass = Pass { keyspace, documents, now, freed: &mut self.freed, group, observer };
         let seen = self.seen;
         let new = chunk.records().skip_while(|record| record.lsn <= seen);
         for record in new.take_while(|record| record.lsn <= until) {
@@ -122,16 +121,16 @@ impl Replayer {
 }
 
 /// The application of the records of one chunk.
-struct Pass<'k, 'c, F> {
+struct Pass<'k, 'c, 'o, O> {
     keyspace: &'k Keyspace,
     documents: Option<&'k Documents>,
     now: AccessClock,
     freed: &'k mut Freed,
     group: Group<'c>,
-    applied: F,
+    observer: &'o mut O,
 }
 
-impl<'k, 'c, F: FnMut(&Effect<'_>)> Pass<'k, 'c, F> {
+impl<'k, 'c, O: Observer> Pass<'k, 'c, '_, O> {
     /// Takes a record: adds it to the group if it is one effect on one key, else applies it.
     fn take(&mut self, lsn: Lsn, payload: &'c [u8]) -> Result<(), RecoverError> {
         let mut rest = payload;
@@ -152,7 +151,7 @@ impl<'k, 'c, F: FnMut(&Effect<'_>)> Pass<'k, 'c, F> {
     }
 
     fn apply_group(&mut self) {
-        self.group.apply(self.keyspace, self.now, self.freed, &mut self.applied);
+        self.group.apply(self.keyspace, self.now, self.freed, self.observer);
     }
 
     /// Applies the group and then the record, under the locks of all its slots.
@@ -187,12 +186,16 @@ impl<'k, 'c, F: FnMut(&Effect<'_>)> Pass<'k, 'c, F> {
                 Some(hash) => slots.apply_hashed(effect, hash, self.now, self.freed),
                 None => slots.apply(effect, self.now, self.freed),
             };
-            (self.applied)(effect);
+            self.observer.saw(effect);
         }
         slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn));
-        let Some(documents) = self.documents else { return Ok(()) };
-        let mut changes = changes.into_iter();
-        changes.try_for_each(|change| documents.apply_within(&mut gates, change, lsn)).map_err(failed)
+        if let Some(documents) = self.documents {
+            let mut changes = changes.into_iter();
+            changes.try_for_each(|change| documents.apply_within(&mut gates, change, lsn)).map_err(failed)?;
+        }
+        drop((slots, gates));
+        self.observer.after_record(lsn);
+        Ok(())
     }
 
     fn prefetch(&self, effects: &[(Effect<'_>, Option<KeyHash>)]) {

@@ -284,7 +284,7 @@ impl Applier<'_> {
             }
         }
         // In order: the effects before a global one first.
-        group.apply(keyspace, now, &mut self.freed, &mut |_| {});
+        group.apply(keyspace, now, &mut self.freed, &mut ());
         if let Some((lsn, effect)) = unkeyed {
             self.apply(lsn, &effect);
         }

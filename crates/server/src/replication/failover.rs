@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hand_over_is_aborted_or_proceeds_and_whoever_comes_second_is_told() {
+    fn a_hand_over_either_aborts_or_proceeds() {
         let handover = Running::default();
         assert!(handover.abort() && handover.abort() && handover.is_aborted());
         assert!(!handover.proceed(), "the operator was told that it is aborted");

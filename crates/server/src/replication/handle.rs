@@ -86,6 +86,10 @@ impl Replication for ReplicationHandle {
         self.0.may_answer()
     }
 
+    fn times_stepped_down(&self) -> u64 {
+        self.0.times_stepped_down()
+    }
+
     fn drops_replies(&self) -> bool {
         self.0.drops_replies()
     }

@@ -313,7 +313,7 @@ impl Following {
                     }
                 },
             };
-            let applied = self.replayer.apply(&chunk, until, AccessClock::default(), |_| {});
+            let applied = self.replayer.apply(&chunk, until, AccessClock::default(), &mut ());
             let applied = applied.map_err(|error| Failure::Breach(error.to_string()))?;
             drop(self.replayer.take_freed());
             if applied < chunk.end {
