@@ -184,7 +184,7 @@ def flushed_by_replica(leader: Server) -> int:
     return 0 if "slave1" in fields else int(fields["slave0"].split("offset=")[1].split(",")[0])
 
 
-def test_messages_that_the_leader_has_not_committed_are_followed_nowhere(new_server):
+def test_messages_that_the_leader_has_not_committed_are_read_nowhere(new_server):
     extra = ("--durable-channels", "log", "--ack-timeout", "0")
     leader = new_server(extra=extra).start()
     replica, other = (follower_of(new_server, leader, extra=extra) for _ in range(2))
@@ -199,15 +199,15 @@ def test_messages_that_the_leader_has_not_committed_are_followed_nowhere(new_ser
         wait_until("the replica to have the message", lambda: flushed_by_replica(leader) >= begin + len(message))
         late.call("XSUBSCRIBE", "log", "FROM", "-")
         for _ in range(500):
-            for follower in (early, late):
-                assert follower.call("PING") == [b"pong", b""], "one replica of two has it"
+            for reader in (early, late):
+                assert reader.call("PING") == [b"pong", b""], "one replica of two has it"
         assert call(replica, "DBSIZE") == 1, "what is shown waits for nobody"
         with Couch(replica.http_port) as couch:
             assert couch.ok("GET", "/_all_dbs") == []
         other.start()
-        assert publisher.read() == 0, "nobody follows at the leader"
-        for follower in (early, late):
-            assert follower.read()[0::3] == [b"xmessage", message]
+        assert publisher.read() == 0, "nobody reads at the leader"
+        for reader in (early, late):
+            assert reader.read()[0::3] == [b"xmessage", message]
 
 
 def test_two_promotions_at_once_are_one(pair):

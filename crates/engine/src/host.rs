@@ -239,7 +239,7 @@ pub trait Persistence: Send + Sync {
 pub trait DurableChannels: Send + Sync {
     /// Passes a request to the thread; its answer goes to the worker.
     fn request(&self, request: Request);
-    /// The flow control of a client that begins to follow durable channels.
+    /// The flow control of a client that begins to read durable channels.
     fn new_flow(&self) -> Arc<Flow>;
 }
 

@@ -212,7 +212,7 @@ fn stats(parts: &Parts, _: &Figures, out: &mut String) {
         "pubsub_channels": parts.data.hub.topics(Kind::Channel),
         "pubsub_patterns": parts.data.hub.topics(Kind::Pattern),
         "pubsubshard_channels": parts.data.hub.topics(Kind::Shard),
-        "durable_channels_followers": parts.durable_channels.figures.followers.load(Relaxed),
+        "durable_channels_followers": parts.durable_channels.figures.readers.load(Relaxed),
         "durable_channels_behind": parts.durable_channels.figures.behind.load(Relaxed),
         "durable_channels_messages": parts.durable_channels.figures.messages.load(Relaxed),
         "client_output_buffer_limit_disconnections": parts.counters.slow_clients_cut.load(Relaxed),

@@ -2,7 +2,7 @@
 //!
 //! The queue is unbounded; its contents are bounded by `maxclients` (connections, kills, long units and
 //! answers, of which a client waits for one), by [`engine::clients::PUSHED_BYTES_MAX`] per client (pushes),
-//! by the window per follower of durable channels (feeds), by the few events of an incarnation, and by the
+//! by the window per reader of durable channels (feeds), by the few events of an incarnation, and by the
 //! members of a group, whose changes are published.
 
 use std::{net::SocketAddr, sync::Arc};
@@ -29,7 +29,7 @@ pub(crate) enum Message {
     Answer { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
     /// A long unit of a client has ended.
     LongUnit(Box<LongUnitDone>),
-    /// Messages and events for followers of durable channels, in order.
+    /// Messages and events for readers of durable channels, in order.
     Feed(Feed),
     /// Publish these messages to the subscribers of this server, outside the log.
     Publish(Vec<commands::SentinelEvent>),

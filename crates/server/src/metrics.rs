@@ -170,7 +170,7 @@ impl Scrape {
         }
         let (figures, floor) = (&parts.durable_channels.figures, parts.durable_channels.retention.floor());
         for (name, help, value) in [
-            ("sheaf_durable_channels_followers", "clients that follow durable channels", &figures.followers),
+            ("sheaf_durable_channels_followers", "clients that read durable channels", &figures.readers),
             ("sheaf_durable_channels_behind", "those of them that have not caught up", &figures.behind),
         ] {
             gauge(encoder, name, help, value.load(Relaxed))?;

@@ -388,7 +388,7 @@ impl Node {
         let Some((following, threads)) = self.following.lock().take() else { return };
         following.stop();
         if let Some(log) = self.log() {
-            log.wake_followers();
+            log.wake_cursors();
         }
         if let Some(Threads { link, apply }) = threads {
             let _ = (link.join().map(drop), apply.join());

@@ -42,7 +42,7 @@ use replication::{
     ACK_BUSY_MS, Backoff, Intake, LogHistory, Receiver, TakeError,
     join::{JoinError, Joiner, Joining, Step, Verdict},
 };
-use storage::{Chains, Chunk, Flush, Followed, Log, LogFollower, Mirror, Prepare, Record};
+use storage::{Chains, Chunk, CursorRead, Flush, Log, LogCursor, Mirror, Prepare, Record};
 
 use super::{
     JOINING_NICE, Node, full_copy,
@@ -252,7 +252,7 @@ impl Following {
     pub(super) fn drain(&self, log: &Log) {
         self.draining.store(true, SeqCst);
         self.wake();
-        log.wake_followers();
+        log.wake_cursors();
     }
 
     fn wake(&self) {
@@ -626,7 +626,7 @@ impl ApplyParts {
     }
 
     fn apply(&mut self, observers: &mut ReplayObservers) -> Result<(), String> {
-        let mut follower = self.parts.log.follow(self.replayer.applied());
+        let mut cursor = self.parts.log.cursor(self.replayer.applied());
         let mut held: Option<Chunk> = None;
         loop {
             let is_draining = self.following.draining.load(SeqCst);
@@ -636,7 +636,7 @@ impl ApplyParts {
             let committed = if is_draining { Lsn::MAX } else { self.following.committed() };
             let chunk = match held.take() {
                 Some(chunk) => Some(chunk),
-                None => read(&mut follower)?,
+                None => read(&mut cursor)?,
             };
             if let Some(chunk) = &chunk
                 && committed.min(chunk.end) > self.replayer.applied()
@@ -651,12 +651,12 @@ impl ApplyParts {
                 if is_waiting {
                     self.following.committed.1.wait_for(&mut known, APPLY_WAIT);
                 }
-            } else if self.parts.log.shippable_lsn() <= follower.position() {
+            } else if self.parts.log.shippable_lsn() <= cursor.position() {
                 if is_draining {
                     return Ok(());
                 }
                 self.note_caught_up(committed);
-                follower.wait(APPLY_WAIT);
+                cursor.wait(APPLY_WAIT);
             }
         }
     }
@@ -717,11 +717,11 @@ pub(crate) fn holds_data(record: &Record<'_>) -> bool {
     }
 }
 
-fn read(follower: &mut LogFollower) -> Result<Option<Chunk>, String> {
-    match follower.read(APPLY_BYTES) {
-        Ok(Followed::Chunk(chunk)) => Ok(Some(chunk)),
-        Ok(Followed::UpToDate) => Ok(None),
-        Ok(Followed::Forgotten(start)) => Err(format!("the log here starts at lsn {start} already")),
+fn read(cursor: &mut LogCursor) -> Result<Option<Chunk>, String> {
+    match cursor.read(APPLY_BYTES) {
+        Ok(CursorRead::Chunk(chunk)) => Ok(Some(chunk)),
+        Ok(CursorRead::UpToDate) => Ok(None),
+        Ok(CursorRead::Forgotten(start)) => Err(format!("the log here starts at lsn {start} already")),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -16,7 +16,7 @@ use replication::{
     join::{JoinError, Joiner, Joining, Step, Verdict},
     promote,
 };
-use storage::{Chains, Chunk, Followed, Log, LogFollower, Mirror, batches_in};
+use storage::{Chains, Chunk, CursorRead, Log, LogCursor, Mirror, batches_in};
 
 use super::{options::GroupFault, standing::Standing};
 use crate::cluster::{
@@ -57,7 +57,7 @@ pub(super) enum Next {
 pub(super) struct Following {
     mirror: Mirror,
     replayer: Replayer,
-    own: LogFollower,
+    own: LogCursor,
     chunk: Option<Chunk>,
     connection: Connection,
     backoff: Backoff,
@@ -101,7 +101,7 @@ impl Following {
         Following {
             mirror,
             replayer: Replayer::new(keyspace, chains, end),
-            own: log.follow(end),
+            own: log.cursor(end),
             chunk: None,
             connection: Connection::Away { until_ms: now_ms },
             backoff: Backoff::default(),
@@ -343,9 +343,9 @@ impl Following {
             let chunk = match self.chunk.take() {
                 Some(chunk) => chunk,
                 None => match self.own.read(APPLY_BYTES)? {
-                    Followed::Chunk(chunk) => chunk,
-                    Followed::UpToDate => return Ok(()),
-                    Followed::Forgotten(start) => {
+                    CursorRead::Chunk(chunk) => chunk,
+                    CursorRead::UpToDate => return Ok(()),
+                    CursorRead::Forgotten(start) => {
                         return Err(Failure::Breach(format!("its own log begins at lsn {start}")));
                     }
                 },
