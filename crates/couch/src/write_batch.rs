@@ -23,7 +23,9 @@ use std::{
     sync::Arc,
 };
 
-use documents::{CatalogWriter, Database, DocError, Documents, ROUND_BYTES_MAX, ROUND_DOCUMENTS_MAX, Writer};
+use documents::{
+    CatalogWriter, Database, DocError, Documents, WRITE_BATCH_BYTES_MAX, WRITE_BATCH_DOCUMENTS_MAX, Writer,
+};
 use engine::replication::Replication;
 use keyspace::encode_documents_into;
 use lsn::Lsn;
@@ -34,7 +36,7 @@ use super::{commit_gate::CommitGate, refusal::Refusal};
 use crate::{LogDriver, Store};
 
 /// Buffers of at most this size are kept for the next batch.
-const KEPT_BYTES_MAX: usize = 4 * ROUND_BYTES_MAX;
+const KEPT_BYTES_MAX: usize = 4 * WRITE_BATCH_BYTES_MAX;
 
 /// The result of a change, and the position to wait for before it is reported.
 pub(crate) type Settled<T> = (Result<T, DocError>, Lsn);
@@ -166,12 +168,12 @@ impl WriteBatches {
         if self.is_due.replace(true) {
             return;
         }
-        let rounds = self.clone();
+        let batches = self.clone();
         tokio::task::spawn_local(async move {
             // Yield to all ready tasks first, so that their changes join this batch.
             tokio::task::yield_now().await;
-            rounds.is_due.set(false);
-            rounds.run();
+            batches.is_due.set(false);
+            batches.run();
         });
     }
 
@@ -182,13 +184,13 @@ impl WriteBatches {
             let mut submitted = submitted.into_iter().peekable();
             while submitted.peek().is_some() {
                 let (mut documents, mut bytes) = (0, 0);
-                let round = std::iter::from_fn(|| {
-                    let is_full = documents >= ROUND_DOCUMENTS_MAX || bytes >= ROUND_BYTES_MAX;
+                let batch = std::iter::from_fn(|| {
+                    let is_full = documents >= WRITE_BATCH_DOCUMENTS_MAX || bytes >= WRITE_BATCH_BYTES_MAX;
                     let next = if is_full { None } else { submitted.next() }?;
                     (documents, bytes) = (documents + next.documents, bytes + next.bytes);
                     Some(next.step)
                 });
-                self.make(&database, round);
+                self.make(&database, batch);
             }
         }
         self.driver.wake_if_needed();

@@ -75,8 +75,8 @@ pub use error::CommandError;
 pub use event::{Event, EventClass, Message, Notice};
 pub use execute::{Call, Executor, Merged, Outcome, Resolved};
 pub use host::{
-    Authentication, Config, DebugAccess, DocumentsCell, DurableChannels, Host, Loading, MemoryFigures,
-    MemoryLimits, Persistence, Process, SAVE_IN_PROGRESS, SaveAnswer, ShutdownMode,
+    Authentication, DebugAccess, DocumentsCell, DurableChannels, Host, Loading, MemoryFigures, MemoryLimits,
+    Persistence, Process, SAVE_IN_PROGRESS, SaveAnswer, SettingsInForce, ShutdownMode,
 };
 pub use interest::Interests;
 pub use offload::{LongReply, LongUnit};

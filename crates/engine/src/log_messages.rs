@@ -11,7 +11,7 @@
 
 use keyspace::{Item, LoggedMessage};
 use lsn::Lsn;
-use pubsub::durable::{From, LogSource, Message, Position, Read};
+use pubsub::durable::{DurableMessage, From, LogSource, Position, Read};
 use storage::{BatchInfo, CursorRead, Error, Log, LogCursor, Record, RecordKind};
 
 /// How much of the log is read at a time.
@@ -184,7 +184,7 @@ fn is_said(wanted: Position, position: Position) -> bool {
 }
 
 impl LogSource for LogMessages {
-    fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&Message<'_>)) -> Read {
+    fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&DurableMessage<'_>)) -> Read {
         let known = self.cursors.iter().position(|cursor| cursor.position() == from);
         let mut cursor = match known {
             Some(index) => self.cursors.remove(index),
@@ -225,7 +225,7 @@ impl LogMessages {
         &self,
         record: &Record<'_>,
         reign: u64,
-        each: &mut dyn FnMut(&Message<'_>),
+        each: &mut dyn FnMut(&DurableMessage<'_>),
     ) -> Result<(), Error> {
         let whole = match record.kind {
             RecordKind::Whole => None,
@@ -241,7 +241,11 @@ impl LogMessages {
         while let Ok(Some(item)) = Item::decode_next(&mut rest) {
             if let Item::Message(LoggedMessage { channel, payload }) = item {
                 lsn = lsn.advance(1);
-                each(&Message { position: Position { epoch: record.epoch, lsn, reign }, channel, payload });
+                each(&DurableMessage {
+                    position: Position { epoch: record.epoch, lsn, reign },
+                    channel,
+                    payload,
+                });
             }
         }
         Ok(())

@@ -50,7 +50,7 @@ impl fmt::Display for Address {
 
 /// The state of a replica's link to its leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Link {
+pub enum LinkState {
     /// There is no connection.
     #[default]
     Connect,
@@ -62,14 +62,14 @@ pub enum Link {
     Connected,
 }
 
-impl Link {
+impl LinkState {
     /// The name of the state in the reply of ROLE.
     pub fn name(self) -> &'static str {
         match self {
-            Link::Connect => "connect",
-            Link::Connecting => "connecting",
-            Link::Copying => "sync",
-            Link::Connected => "connected",
+            LinkState::Connect => "connect",
+            LinkState::Connecting => "connecting",
+            LinkState::Copying => "sync",
+            LinkState::Connected => "connected",
         }
     }
 }
@@ -145,7 +145,7 @@ impl WriteRefusal {
 
 /// The role of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Role {
+pub enum RoleView {
     /// It takes writes.
     Leader {
         /// The end of its durable log.
@@ -158,7 +158,7 @@ pub enum Role {
         /// The address of its leader.
         leader: Address,
         /// The state of the link to the leader.
-        link: Link,
+        link: LinkState,
         /// The end of the log that is applied, and so shown.
         applied: Lsn,
     },
@@ -244,7 +244,7 @@ pub trait Replication: Send + Sync {
     }
 
     /// The role of this server.
-    fn role(&self) -> Role;
+    fn role(&self) -> RoleView;
 
     /// Follows `leader` from now on. Returns at once. The error is the whole error text.
     ///
@@ -319,8 +319,8 @@ impl Replication for Standalone {
         false
     }
 
-    fn role(&self) -> Role {
-        Role::Leader { end: Lsn::ZERO, replicas: Vec::new() }
+    fn role(&self) -> RoleView {
+        RoleView::Leader { end: Lsn::ZERO, replicas: Vec::new() }
     }
 
     fn follow(&self, _: Address) -> Result<Followed, String> {

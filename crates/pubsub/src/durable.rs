@@ -34,7 +34,7 @@ pub use readers::{LogSource, Read, ReaderId, Readers};
 
 /// A message in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Message<'a> {
+pub struct DurableMessage<'a> {
     /// Its position: the start of its record plus its number in the record. It is unique and lies within the
     /// record.
     pub position: Position,

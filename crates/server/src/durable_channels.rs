@@ -2,7 +2,7 @@
 //! messages to the workers.
 //!
 //! ```text
-//! workers -- requests --> thread: place in the log -> Readers::step over LogMessages -> Message::Feed
+//! workers -- requests --> thread: place in the log -> Readers::step over LogMessages -> WorkerOrder::Feed
 //!    ^   '-- Flow: sent bytes (wakes it) -^------ log has moved (wakes it)                      |
 //!    '------------------------------------------------------------------------------------------'
 //! ```
@@ -34,7 +34,7 @@ use pubsub::durable::{Flow, ReaderEvent, Readers, Request};
 use storage::{Appender, Log};
 
 pub(crate) use self::retention::Retention;
-use crate::mailbox::{Mailbox, Message};
+use crate::mailbox::{Mailbox, WorkerOrder};
 
 /// Unsent bytes of one client above which it falls behind: enough to keep its socket busy, and far below the
 /// limits on unsent bytes.
@@ -100,7 +100,7 @@ impl DurableChannels {
                 answer(request, &mut readers, &messages);
             }
             let may_go_on = !readers.is_empty() && readers.step(&mut messages);
-            readers.take_feeds(|worker, feed| mailboxes[worker].send(Message::Feed(feed)));
+            readers.take_feeds(|worker, feed| mailboxes[worker].send(WorkerOrder::Feed(feed)));
             self.figures.readers.store(readers.len() as u64, Relaxed);
             self.figures.behind.store(readers.behind() as u64, Relaxed);
             self.figures.messages.store(readers.messages(), Relaxed);

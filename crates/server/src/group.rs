@@ -54,7 +54,7 @@ pub(crate) use self::handle::GroupHandle;
 use self::{askers::Askers, events::Announced, peers::Peers, room::ROOM_BACKOFF_US};
 use crate::{
     config::Config,
-    mailbox::{Mailbox, Message},
+    mailbox::{Mailbox, WorkerOrder},
     replication::Node,
 };
 
@@ -224,7 +224,7 @@ impl Group {
                     let _ = sender.send(Some(leadership));
                 }),
                 lease: Box::new(move || {
-                    waking.iter().for_each(|mailbox| mailbox.send(Message::LeaseRenewed))
+                    waking.iter().for_each(|mailbox| mailbox.send(WorkerOrder::LeaseRenewed))
                 }),
                 awaits_members: Box::new(move || woken.wake_cursors()),
             },

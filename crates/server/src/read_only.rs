@@ -184,7 +184,7 @@ mod tests {
 
     use engine::{
         Responder,
-        replication::{Address, Failover, Followed, Role, Standalone, Wanted},
+        replication::{Address, Failover, Followed, RoleView, Standalone, Wanted},
     };
     use env::{SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
     use lsn::Lsn;
@@ -222,7 +222,7 @@ mod tests {
             false
         }
 
-        fn role(&self) -> Role {
+        fn role(&self) -> RoleView {
             Standalone.role()
         }
 

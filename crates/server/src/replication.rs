@@ -61,7 +61,7 @@ use recovery::{
     group_state::{self, GroupState, Membership, Wanted},
     replication_state::ReplicationState,
 };
-use replication::{ProcessId, RelayOptions, ReplicaId, Role as NodeRole, Unanswered};
+use replication::{ProcessId, RelayOptions, ReplicaId, Role, Unanswered};
 use settings::{Key, Settings};
 use storage::{Chains, Log, Mirror};
 use tokio::sync::Notify;
@@ -112,7 +112,7 @@ pub(crate) struct Node {
     entropy: Arc<dyn Entropy + Send + Sync>,
     /// `replication.json`: the part of the role that must survive a restart.
     standing: Mutex<ReplicationState>,
-    role: Mutex<NodeRole<Address>>,
+    role: Mutex<Role<Address>>,
     /// Serialises promotions; a second caller sees the result of the first.
     promotion: Mutex<()>,
     /// Held while the acknowledged position is passed to the log, so that an older position never overwrites
@@ -200,8 +200,8 @@ impl Node {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let role = match &member {
-            Some(_) => NodeRole::start_member(standing.remembered()),
-            None => NodeRole::start(standing.remembered(), settings.integer(Key::AckReplicas) > 0),
+            Some(_) => Role::start_member(standing.remembered()),
+            None => Role::start(standing.remembered(), settings.integer(Key::AckReplicas) > 0),
         };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let votes = member.map(|member| Arc::new(Votes::new(member, dir.to_path_buf(), disk, clock.clone())));

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use engine::{
     Responder,
-    replication::{Address, Failover, Followed, Link, Replication, Role, Standalone, Wanted, WriteRefusal},
+    replication::{
+        Address, Failover, Followed, LinkState, Replication, RoleView, Standalone, Wanted, WriteRefusal,
+    },
 };
 use lsn::Lsn;
 use parking_lot::Mutex;
@@ -31,9 +33,9 @@ impl Replication for TestReplication {
         self.is_stale.load(Relaxed)
     }
 
-    fn role(&self) -> Role {
+    fn role(&self) -> RoleView {
         match self.leader.lock().clone() {
-            Some(leader) => Role::Replica { leader, link: Link::Connected, applied: Lsn::new(4096) },
+            Some(leader) => RoleView::Replica { leader, link: LinkState::Connected, applied: Lsn::new(4096) },
             None => Standalone.role(),
         }
     }

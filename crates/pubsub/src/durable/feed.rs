@@ -10,7 +10,7 @@ use std::{ops::Range, rc::Rc, sync::Arc};
 
 use wire::{Protocol, ReplyWriter};
 
-use super::{Message, Position, ReaderId};
+use super::{DurableMessage, Position, ReaderId};
 use crate::delivery::{Block, Delivery, SHARED_BYTES_MIN};
 
 /// Bytes of frames in one run at most, unless a single frame is larger.
@@ -138,7 +138,7 @@ impl Feed {
     }
 
     /// Adds a message; returns the length of its frame in bytes.
-    pub(super) fn push(&mut self, to: &Arc<[ReaderId]>, message: &Message<'_>) -> u64 {
+    pub(super) fn push(&mut self, to: &Arc<[ReaderId]>, message: &DurableMessage<'_>) -> u64 {
         let start = self.bytes.len();
         self.starts.push(start);
         self.bytes.extend_from_slice(b"*4\r\n$8\r\nxmessage\r\n");

@@ -70,7 +70,7 @@ impl FakeLog {
 }
 
 impl LogSource for FakeLog {
-    fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&Message<'_>)) -> Read {
+    fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&DurableMessage<'_>)) -> Read {
         if from < self.start {
             return Read::Forgotten(Position { epoch: EPOCH, lsn: self.start, reign: 0 });
         }
@@ -79,7 +79,7 @@ impl LogSource for FakeLog {
         for (_, batch_end, messages) in shown.take(self.piece) {
             for (lsn, channel) in messages {
                 let position = Position { epoch: EPOCH, lsn: *lsn, reign: 0 };
-                each(&Message {
+                each(&DurableMessage {
                     position,
                     channel: CHANNELS[*channel].as_bytes(),
                     payload: &lsn.get().to_le_bytes(),

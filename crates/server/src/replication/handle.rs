@@ -5,8 +5,8 @@ use std::sync::{Arc, atomic::Ordering::SeqCst};
 use engine::{
     Responder,
     replication::{
-        Address, Failover, Followed, Link, MASTER_DOWN, NO_LEADER, NOT_KNOWN_COMMITTED, READ_REMOVED,
-        READ_WITNESS, Replication, Role, Wanted, WriteRefusal,
+        Address, Failover, Followed, LinkState, MASTER_DOWN, NO_LEADER, NOT_KNOWN_COMMITTED, READ_REMOVED,
+        READ_WITNESS, Replication, RoleView, Wanted, WriteRefusal,
     },
 };
 use lsn::Lsn;
@@ -94,24 +94,24 @@ impl Replication for ReplicationHandle {
         self.0.drops_replies()
     }
 
-    fn role(&self) -> Role {
+    fn role(&self) -> RoleView {
         let node = &self.0;
         match node.leader_address() {
             // A member of a group that knows no leader.
-            None if node.is_replica() => Role::Replica {
+            None if node.is_replica() => RoleView::Replica {
                 leader: Address { host: String::new(), port: 0 },
-                link: Link::Connect,
+                link: LinkState::Connect,
                 applied: node.following().map_or(Lsn::ZERO, |following| following.applied()),
             },
-            None => Role::Leader {
+            None => RoleView::Leader {
                 end: node.durable_lsn(),
                 replicas: node.leader.replicas().into_iter().map(Into::into).collect(),
             },
             Some(leader) => {
                 let following = node.following();
-                Role::Replica {
+                RoleView::Replica {
                     leader,
-                    link: following.as_ref().map_or(Link::Connect, |following| following.link()),
+                    link: following.as_ref().map_or(LinkState::Connect, |following| following.link()),
                     applied: following.map_or(Lsn::ZERO, |following| following.applied()),
                 }
             }

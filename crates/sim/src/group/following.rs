@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use consensus::Link as GroupLink;
+use consensus::Link;
 use env::{Prng, SimDisk};
 use keyspace::{AccessClock, Keyspace};
 use lsn::Lsn;
@@ -32,8 +32,8 @@ const APPLY_BYTES: usize = 64 << 10;
 /// The connection to the leader.
 enum Connection {
     Away { until_ms: u64 },
-    Asking { conn: ConnId, since_ms: u64, joining: Box<Joining>, link: Option<GroupLink> },
-    Streaming { conn: ConnId, receiver: Box<Receiver>, link: Option<GroupLink> },
+    Asking { conn: ConnId, since_ms: u64, joining: Box<Joining>, link: Option<Link> },
+    Streaming { conn: ConnId, receiver: Box<Receiver>, link: Option<Link> },
     Copying(Box<Copying>),
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Following {
     connection: Connection,
     backoff: Backoff,
     /// Whom to follow, as the votes knew it.
-    pub(super) named: Option<(Option<GroupLink>, NodeId)>,
+    pub(super) named: Option<(Option<Link>, NodeId)>,
     /// The position that is known to be committed.
     committed: Lsn,
     /// All data here may be shown.
@@ -187,7 +187,7 @@ impl Following {
     }
 
     /// The leader to follow, and how the votes know it; `None`: nobody at the moment.
-    fn to_follow(&self, around: &Around<'_>) -> Option<(NodeId, Option<GroupLink>)> {
+    fn to_follow(&self, around: &Around<'_>) -> Option<(NodeId, Option<Link>)> {
         around.standing.role().leader()?;
         let known = around.votes.link().ok()?;
         let (link, node) = self.named?;
@@ -376,7 +376,7 @@ fn history<'l>(around: &Around<'l>) -> JudgedHistory<'l> {
 }
 
 /// The leader has found that the log here is the beginning of its own.
-fn found_equal(around: &Around<'_>, link: Option<GroupLink>) -> Result<(), String> {
+fn found_equal(around: &Around<'_>, link: Option<Link>) -> Result<(), String> {
     around.votes.accept(link, &[], Lsn::ZERO)
 }
 
@@ -393,7 +393,7 @@ struct LogIntake<'l> {
     votes: &'l Votes,
     standing: &'l mut Standing,
     member_dir: &'l Path,
-    link: Option<GroupLink>,
+    link: Option<Link>,
     /// The end of the batches that the votes have accepted.
     accepted: Lsn,
     fault: Option<GroupFault>,

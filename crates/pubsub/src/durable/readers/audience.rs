@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{Reader, ReaderId};
-use crate::durable::{Feed, Message};
+use crate::durable::{DurableMessage, Feed};
 
 #[derive(Debug, Default)]
 pub(super) struct Audience {
@@ -31,7 +31,7 @@ impl Audience {
         &mut self,
         readers: &HashMap<ReaderId, Reader>,
         feeds: &mut [Feed],
-        message: &Message<'_>,
+        message: &DurableMessage<'_>,
     ) {
         if self.by_worker.is_empty() {
             let mut by_worker: HashMap<usize, Vec<ReaderId>> = HashMap::new();

@@ -6,7 +6,7 @@ use std::mem;
 use lsn::Lsn;
 
 use super::{Reader, ReaderId, Readers};
-use crate::durable::{Message, Position, ReaderEvent};
+use crate::durable::{DurableMessage, Position, ReaderEvent};
 
 /// The result of reading a piece of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Read {
 pub trait LogSource {
     /// Calls `each` for the messages of a piece of the log that begins at `from`, in order. Messages passed
     /// to `each` before [`Read::Forgotten`] is returned count as read.
-    fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&Message<'_>)) -> Read;
+    fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&DurableMessage<'_>)) -> Read;
 }
 
 impl Readers {
