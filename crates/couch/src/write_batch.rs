@@ -26,7 +26,7 @@ use std::{
 use documents::{
     CatalogWriter, Database, DocError, Documents, WRITE_BATCH_BYTES_MAX, WRITE_BATCH_DOCUMENTS_MAX, Writer,
 };
-use engine::replication::Replication;
+use engine::replication::Availability;
 use keyspace::encode_documents_into;
 use lsn::Lsn;
 use storage::Log;
@@ -58,7 +58,7 @@ enum BatchFailure {
 
 /// The write batches of one thread that serves documents.
 pub(crate) struct WriteBatches {
-    replication: Arc<dyn Replication>,
+    server: Arc<dyn Availability>,
     log: Log,
     driver: Arc<dyn LogDriver>,
     gate: CommitGate,
@@ -84,12 +84,12 @@ struct Submitted {
 
 impl WriteBatches {
     /// Creates those of the calling thread, which must spawn [`CommitGate::run`] of the gate.
-    pub(crate) fn new(store: &Store, replication: Arc<dyn Replication>) -> WriteBatches {
+    pub(crate) fn new(store: &Store, server: Arc<dyn Availability>) -> WriteBatches {
         let (log, driver) = (store.log.clone(), store.driver.clone());
         let gate = CommitGate::new(log.appender());
         let (queues, is_due) = (RefCell::default(), Cell::new(false));
         let (change, record) = (RefCell::default(), RefCell::default());
-        WriteBatches { replication, log, driver, gate, queues, is_due, change, record }
+        WriteBatches { server, log, driver, gate, queues, is_due, change, record }
     }
 
     /// The gate on which to wait for positions of the log.
@@ -156,7 +156,7 @@ impl WriteBatches {
 
     /// Other reasons to refuse a write. Must be checked in the tick in which the record is appended.
     fn permitted(&self) -> Result<(), Refusal> {
-        Refusal::of_writes(&*self.replication).map_or(Ok(()), Err)
+        Refusal::of_writes(&*self.server).map_or(Ok(()), Err)
     }
 
     fn enqueue(self: &Rc<Self>, database: &Arc<Database>, submitted: Submitted) {

@@ -188,8 +188,8 @@ pub struct Failover {
     pub timeout_ms: Option<u64>,
 }
 
-/// The replication of this server; see the module documentation.
-pub trait Replication: Send + Sync {
+/// Whether this server may be read and written now, and why not.
+pub trait Availability: Send + Sync {
     /// Whether nothing may be appended to the log here, not even expiries: another server writes it.
     fn is_read_only(&self) -> bool;
 
@@ -242,7 +242,10 @@ pub trait Replication: Send + Sync {
     fn drops_replies(&self) -> bool {
         false
     }
+}
 
+/// The replication of this server; see the module documentation.
+pub trait Replication: Availability {
     /// The role of this server.
     fn role(&self) -> RoleView;
 
@@ -306,7 +309,7 @@ pub enum Followed {
 /// A server without replication: it neither leads nor follows.
 pub struct Standalone;
 
-impl Replication for Standalone {
+impl Availability for Standalone {
     fn is_read_only(&self) -> bool {
         false
     }
@@ -318,7 +321,9 @@ impl Replication for Standalone {
     fn is_stale(&self) -> bool {
         false
     }
+}
 
+impl Replication for Standalone {
     fn role(&self) -> RoleView {
         RoleView::Leader { end: Lsn::ZERO, replicas: Vec::new() }
     }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use engine::{
     Responder,
     replication::{
-        Address, Failover, Followed, LinkState, Replication, RoleView, Standalone, Wanted, WriteRefusal,
+        Address, Availability, Failover, Followed, LinkState, Replication, RoleView, Standalone, Wanted,
+        WriteRefusal,
     },
 };
 use lsn::Lsn;
@@ -20,7 +21,7 @@ pub(crate) struct TestReplication {
     pub(crate) leader: Mutex<Option<Address>>,
 }
 
-impl Replication for TestReplication {
+impl Availability for TestReplication {
     fn is_read_only(&self) -> bool {
         self.is_stale() || self.leader.lock().is_some()
     }
@@ -32,7 +33,9 @@ impl Replication for TestReplication {
     fn is_stale(&self) -> bool {
         self.is_stale.load(Relaxed)
     }
+}
 
+impl Replication for TestReplication {
     fn role(&self) -> RoleView {
         match self.leader.lock().clone() {
             Some(leader) => RoleView::Replica { leader, link: LinkState::Connected, applied: Lsn::new(4096) },

@@ -1,12 +1,12 @@
-//! Replication as commands see it: implements [`engine::replication::Replication`].
+//! Replication as commands see it: implements [`engine::replication`]'s traits.
 
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
 use engine::{
     Responder,
     replication::{
-        Address, Failover, Followed, LinkState, MASTER_DOWN, NO_LEADER, NOT_KNOWN_COMMITTED, READ_REMOVED,
-        READ_WITNESS, Replication, RoleView, Wanted, WriteRefusal,
+        Address, Availability, Failover, Followed, LinkState, MASTER_DOWN, NO_LEADER, NOT_KNOWN_COMMITTED,
+        READ_REMOVED, READ_WITNESS, Replication, RoleView, Wanted, WriteRefusal,
     },
 };
 use lsn::Lsn;
@@ -21,7 +21,7 @@ const OF_GROUP: &str =
 /// The interface for commands. Holds an `Arc`, because some operations outlive the command.
 pub(crate) struct ReplicationHandle(pub(crate) Arc<Node>);
 
-impl Replication for ReplicationHandle {
+impl Availability for ReplicationHandle {
     fn is_read_only(&self) -> bool {
         self.0.is_read_only.load(SeqCst)
     }
@@ -93,7 +93,9 @@ impl Replication for ReplicationHandle {
     fn drops_replies(&self) -> bool {
         self.0.drops_replies()
     }
+}
 
+impl Replication for ReplicationHandle {
     fn role(&self) -> RoleView {
         let node = &self.0;
         match node.leader_address() {
