@@ -186,7 +186,7 @@ def test_a_leader_without_a_majority_acknowledges_nothing(new_server):
         for _ in range(3):
             answers.append(connection.call("SET", "k", "lost"))
     assert b"OK" not in answers
-    # What it has and no majority had must leave its memory.
+    # Writes that it has and no majority had must leave its memory.
     wait_until("it to restart", lambda: RESTARTING in leader.log())
     for server in others(servers, leader):
         server.start()

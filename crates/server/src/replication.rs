@@ -151,7 +151,7 @@ pub(crate) struct Node {
     own: OnceLock<OwnAddresses>,
     leader: Leader,
     following: Mutex<Option<(Arc<Following>, Option<Threads>)>>,
-    /// What following needs; `None` for a server that has never followed, and after the end.
+    /// The parts that following needs; `None` for a server that has never followed, and after the end.
     following_parts: Mutex<Option<Arc<FollowingParts>>>,
     /// The right to mirror, while this server leads its group.
     mirror: Mutex<Option<Mirror>>,

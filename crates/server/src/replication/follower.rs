@@ -93,7 +93,7 @@ enum LinkEnd {
     Restart,
 }
 
-/// What the threads need, each time that this server begins to follow.
+/// The parts that the threads need, each time that this server begins to follow.
 pub(crate) struct FollowingParts {
     pub(crate) host: Host,
     pub(crate) log: Log,

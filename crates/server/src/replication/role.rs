@@ -44,7 +44,7 @@ impl Node {
     }
 
     /// This server does not lead any more, as every command that begins to wait now sees: ends the waits of
-    /// those that began before. What they wait for may never come.
+    /// those that began before. The event for which they wait may never come.
     fn end_waits(&self) {
         if let Some(interests) = self.interests.get() {
             interests.end_waits();
