@@ -26,7 +26,7 @@ use tokio::{
     net::UnixStream,
     time::{Instant, timeout_at},
 };
-use webconsole::{Follow, Refusal as Refused, Reply as Shown};
+use webconsole::{CommandRefusal, Follow, Reply as Shown};
 use wire::{DecodeLimits, Value, decode};
 
 use super::{
@@ -89,7 +89,8 @@ pub(super) async fn answer(
 async fn run(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Reply, Failure> {
     let commands = webconsole::parse(body).map_err(|error| Failure::bad_request(error.to_string()))?;
     let _permit = thread.front.redis_runs.try_acquire().map_err(|_| Broken::Busy)?;
-    let refused: Vec<Option<Refused>> = commands.iter().map(|words| webconsole::refusal(words)).collect();
+    let refused: Vec<Option<CommandRefusal>> =
+        commands.iter().map(|words| webconsole::refusal(words)).collect();
     let (mut request, mut count) = (Vec::new(), 0);
     for (words, _) in commands.iter().zip(&refused).filter(|(_, refused)| refused.is_none()) {
         wire::request::encode(words, &mut request);

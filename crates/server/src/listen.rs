@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use crate::{
     access::Access,
     connection::error_line,
-    mailbox::{Mailbox, Message},
+    mailbox::{Mailbox, WorkerOrder},
 };
 
 /// Pause after a failed accept; the usual cause is a lack of descriptors.
@@ -97,7 +97,7 @@ pub(crate) async fn accept(
         let _ = stream.set_nodelay(true);
         if let (Ok(local), Ok(stream)) = (stream.local_addr(), stream.into_std()) {
             let worker = next.take(workers.len());
-            workers[worker].send(Message::Connect { stream, peer, local, place });
+            workers[worker].send(WorkerOrder::Connect { stream, peer, local, place });
         }
     }
 }

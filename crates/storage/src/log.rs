@@ -20,9 +20,9 @@ pub(crate) mod check;
 mod commit;
 pub(crate) mod control;
 mod copying;
+mod cursor;
 pub(crate) mod cut;
 pub(crate) mod flusher;
-mod follow;
 pub(crate) mod footer;
 mod frozen;
 pub(crate) mod mirror;
@@ -60,15 +60,15 @@ use parking_lot::{Condvar, Mutex};
 pub use appender::{Appender, Pending};
 pub use chains::Chains;
 pub use copying::{CopiedFile, CopyPlan};
+pub use cursor::{BatchInfo, Chunk, CursorRead, LogCursor, batches_in};
 pub use flusher::Flush;
-pub use follow::{BatchInfo, Chunk, Followed, LogFollower, batches_in};
 pub use mirror::{Mirror, MirrorError};
 pub use options::{Durability, LogOptions};
 pub use pins::Pin;
 pub use space::Prepare;
 
 use self::{
-    flusher::Flusher, follow::Recent, pins::Pins, segment::Segment, sequencer::Sequencer, waiters::Waiters,
+    cursor::Recent, flusher::Flusher, pins::Pins, segment::Segment, sequencer::Sequencer, waiters::Waiters,
 };
 use crate::{
     Control, Error, LogStats,
@@ -158,9 +158,9 @@ struct LogState {
     pins: Mutex<Pins>,
     control: Mutex<Control>,
     flusher: Mutex<Flusher>,
-    /// The latest batches, for followers.
+    /// The latest batches, for cursors.
     recent: Recent,
-    /// Notified after every flush, for followers and for appenders that wait for ring space (rare: they hold
+    /// Notified after every flush, for cursors and for appenders that wait for ring space (rare: they hold
     /// locks).
     progress: (Mutex<()>, Condvar),
     stats: LogStats,

@@ -107,7 +107,7 @@ enum Reason {
 /// A command that a request cannot run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("ERR '{name}' is not available over HTTP: {}", .reason.text())]
-pub struct Refusal {
+pub struct CommandRefusal {
     name: &'static str,
     reason: Reason,
 }
@@ -170,7 +170,7 @@ const REFUSED: &[(&str, Reason)] = &[
 const BLOCK_OPTION: &[&str] = &["xread", "xreadgroup"];
 
 /// Why a command is not run, if it is not.
-pub fn refusal(words: &[Vec<u8>]) -> Option<Refusal> {
+pub fn refusal(words: &[Vec<u8>]) -> Option<CommandRefusal> {
     let [first, others @ ..] = words else { return None };
     if first.eq_ignore_ascii_case(b"idemp") {
         return refusal(others.get(2..)?);
@@ -181,7 +181,7 @@ pub fn refusal(words: &[Vec<u8>]) -> Option<Refusal> {
         // A group or consumer may be called that: the options follow both.
         let skipped = if name == "xreadgroup" { 3 } else { 0 };
         let blocks = options.skip(skipped).any(|word| word.eq_ignore_ascii_case(b"block"));
-        return blocks.then_some(Refusal { name, reason: Reason::Waits });
+        return blocks.then_some(CommandRefusal { name, reason: Reason::Waits });
     }
     let is_called = |name: &str| match name.split_once('|') {
         None => first.eq_ignore_ascii_case(name.as_bytes()),
@@ -191,7 +191,7 @@ pub fn refusal(words: &[Vec<u8>]) -> Option<Refusal> {
         }
     };
     let &(name, reason) = REFUSED.iter().find(|(name, _)| is_called(name))?;
-    Some(Refusal { name, reason })
+    Some(CommandRefusal { name, reason })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::{
 
 use engine::Place;
 
-use crate::{mailbox::Message, parts::Parts};
+use crate::{mailbox::WorkerOrder, parts::Parts};
 
 pub(super) struct RedisClients {
     parts: Arc<Parts>,
@@ -47,10 +47,10 @@ impl couch::Redis for RedisClients {
         for end in [&own, &served] {
             end.set_nonblocking(true).map_err(|error| words(&error))?;
         }
-        // What a worker does with a connection (read, write, shut down) is the same for all stream sockets.
+        // A worker reads, writes and shuts down; these calls are the same for all stream sockets.
         let stream = TcpStream::from(OwnedFd::from(served));
         let worker = self.next.fetch_add(1, Relaxed) % workers.len();
-        workers[worker].send(Message::Connect { stream, peer, local: peer, place });
+        workers[worker].send(WorkerOrder::Connect { stream, peer, local: peer, place });
         Ok(own)
     }
 }
