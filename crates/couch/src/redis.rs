@@ -87,8 +87,8 @@ pub(super) async fn answer(
 
 /// `POST /_redis`
 async fn run(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Reply, Failure> {
-    let commands = webconsole::parse(body).map_err(|error| Failure::bad_request(error.to_string()))?;
     let _permit = thread.front.redis_runs.try_acquire().map_err(|_| Broken::Busy)?;
+    let commands = webconsole::parse(body).map_err(|error| Failure::bad_request(error.to_string()))?;
     let refused: Vec<Option<CommandRefusal>> =
         commands.iter().map(|words| webconsole::refusal(words)).collect();
     let (mut request, mut count) = (Vec::new(), 0);
