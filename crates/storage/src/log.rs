@@ -381,7 +381,10 @@ impl Log {
     }
 
     /// The last batch boundary at or before `position`; the start of the log if there is none behind it.
-    fn boundary_before(&self, position: Lsn) -> Result<Lsn, Error> {
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn boundary_before(&self, position: Lsn) -> Result<Lsn, Error> {
         Ok(match self.batch_at(position)? {
             Some(batch) if batch.end == position => position,
             Some(batch) => batch.start,
