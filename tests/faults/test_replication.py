@@ -712,6 +712,38 @@ def test_many_waits_that_end_early_leave_nothing_behind(pair):
     assert resident_bytes(leader.pid) - before < 12 << 20, "a timer for each wait"
 
 
+@pytest.mark.parametrize("are_saved", [False, True], ids=["first document", "later document"])
+def test_a_document_that_waits_for_a_replica_does_not_keep_the_replica_from_joining(new_server, are_saved):
+    """Its copy needs a snapshot, which begins where documents are saved: those that wait are not."""
+    acks = ("--ack-replicas", "1", "--ack-timeout", "1")
+    leader = new_server(extra=() if are_saved else acks).start()
+    if are_saved:
+        with Couch(leader.http_port) as couch:
+            couch.ok("PUT", "/notes")
+            couch.ok("PUT", "/notes/a", {"n": 1})
+        # A clean stop saves documents.
+        assert leader.stop() == 0
+        leader.options.extra = acks
+        leader.start()
+    with Couch(leader.http_port) as couch:
+        waiting = couch.send("PUT", "/notes/b" if are_saved else "/notes", {"n": 2} if are_saved else None)
+        assert waiting.told()[:2] == (503, "not_replicated")
+        assert error_of(call(leader, "SET", "k", "v")).startswith("NOREPLICAS")
+        replica = follower_of(new_server, leader)
+        wait_until("writes to be acknowledged", lambda: couch.send("GET", "/_up").status == 200)
+        assert call(leader, "SET", "k", "w") == b"OK"
+        expected = couch.ok("GET", "/notes/_all_docs?include_docs=true")
+    wait_same(leader, replica)
+    with Couch(replica.http_port) as couch:
+        assert couch.ok("GET", "/notes/_all_docs?include_docs=true") == expected
+    # The same from its files.
+    assert replica.stop() == 0
+    replica.start()
+    wait_same(leader, replica)
+    with Couch(replica.http_port) as couch:
+        assert couch.ok("GET", "/notes/_all_docs?include_docs=true") == expected
+
+
 @contextmanager
 def endless_script(replica: Server) -> Iterator[resp.Connection]:
     """The connection of a script that holds the slot of the key `k`."""

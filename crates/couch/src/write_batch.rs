@@ -83,7 +83,7 @@ struct Submitted {
 }
 
 impl WriteBatches {
-    /// Creates those of the calling thread, which must spawn [`CommitGate::run`] of the gate.
+    /// Creates the write batches of the calling thread, which must spawn [`CommitGate::run`] of the gate.
     pub(crate) fn new(store: &Store, server: Arc<dyn Availability>) -> WriteBatches {
         let (log, driver) = (store.log.clone(), store.driver.clone());
         let gate = CommitGate::new(log.appender());

@@ -14,7 +14,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// That of both.
+    /// The demand of both together.
     pub(crate) fn and(self, other: Demand) -> Demand {
         Demand {
             appends: self.appends || other.appends,

@@ -440,6 +440,11 @@ impl Group {
             if self.is_stopping() {
                 return;
             }
+            // After an election that was lost again at once, the votes know of a first batch that was never
+            // written.
+            let leads = matches!(leadership, Leadership::Leads { .. });
+            let must_restart =
+                !leads && (was_elected || (self.node.has_led() && !self.step_down(leadership.term())));
             match leadership {
                 Leadership::Leads { term } => match self.node.lead_in_group(term) {
                     Ok(()) => {
@@ -452,9 +457,7 @@ impl Group {
                         return self.node.request_restart();
                     }
                 },
-                // An election that was lost again at once: the votes know of a first batch that was never
-                // written.
-                _ if was_elected || self.node.has_led() && !self.step_down(leadership.term()) => {
+                _ if must_restart => {
                     tracing::warn!(target: "group", term = leadership.term(), "this server leads the group no more: it restarts within the process");
                     self.node.depose();
                     if self.await_leader(leaderships, leadership) {

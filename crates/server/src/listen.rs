@@ -102,12 +102,12 @@ pub(crate) async fn accept(
     }
 }
 
-/// Round-robin choice of a worker, shared by all listeners.
+/// Round-robin choice of a worker: one for all listeners, one for clients over HTTP.
 #[derive(Default)]
 pub(crate) struct RoundRobin(std::sync::atomic::AtomicUsize);
 
 impl RoundRobin {
-    fn take(&self, count: usize) -> usize {
+    pub(crate) fn take(&self, count: usize) -> usize {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % count
     }
 }

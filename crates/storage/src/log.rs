@@ -49,7 +49,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU8, AtomicU32, AtomicUsize},
+        atomic::{AtomicU8, AtomicU32},
     },
 };
 
@@ -146,7 +146,8 @@ struct LogState {
     no_room_reason: Mutex<String>,
     /// Monotonic microseconds at which the write in flight began; 0 without one.
     flush_started_us: AtomicU64,
-    appenders: AtomicUsize,
+    /// The indices that no appender has.
+    free_appenders: Mutex<Vec<usize>>,
     waiters: Waiters,
     /// Wakes the caller of [`Log::prepare_segment`].
     maker: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -167,13 +168,14 @@ struct LogState {
 }
 
 impl Log {
-    /// A handle for one more appending thread.
+    /// A handle for one more appending thread. A dropped handle gives its place back, unless it had a
+    /// listener ([`Appender::listen`]): those belong to threads that live as long as the log.
     ///
     /// # Panics
     /// If all `appenders_max` handles are taken.
     pub fn appender(&self) -> Appender {
-        let index = self.shared.appenders.fetch_add(1, Ordering::Relaxed);
-        assert!(index < self.shared.options.appenders_max, "more appenders than the log was opened for");
+        let index = self.shared.free_appenders.lock().pop();
+        let index = index.expect("more appenders than the log was opened for");
         Appender::new(self.shared.clone(), index)
     }
 
@@ -379,7 +381,10 @@ impl Log {
     }
 
     /// The last batch boundary at or before `position`; the start of the log if there is none behind it.
-    fn boundary_before(&self, position: Lsn) -> Result<Lsn, Error> {
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn boundary_before(&self, position: Lsn) -> Result<Lsn, Error> {
         Ok(match self.batch_at(position)? {
             Some(batch) if batch.end == position => position,
             Some(batch) => batch.start,

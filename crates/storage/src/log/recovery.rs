@@ -506,7 +506,7 @@ pub(super) fn open(
             no_room: AtomicBool::new(false),
             no_room_reason: Mutex::new(String::new()),
             flush_started_us: AtomicU64::new(0),
-            appenders: 0.into(),
+            free_appenders: Mutex::new((0..options.appenders_max).rev().collect()),
             waiters: Waiters::new(options.appenders_max),
             pins: Mutex::default(),
             recent: Recent::default(),
