@@ -16,7 +16,7 @@ use std::{
 };
 
 use env::{Clock, Disk, Prng, SimClock, SimDisk};
-use keyspace::{AccessClock, Freed, Keyspace, LIBRARIES_SLOT, slot_of};
+use keyspace::{AccessClock, Effect, Freed, Keyspace, LIBRARIES_SLOT, slot_of};
 use lsn::Lsn;
 use replication::{
     Acked, Close, Moment, Outgoing, Relay, RelayError, RelayOptions, ReplicaId, SILENCE_MS, Session, Tail,
@@ -188,10 +188,17 @@ impl Leading {
             None => is_global = true,
         });
         let mut slots = if is_global { self.keyspace.lock_all() } else { self.keyspace.lock_many(touched) };
-        let record = &mut self.record;
+        let (record, settings) = (&mut self.record, self.keyspace.data_settings());
         writes::write(number, prng, |effect| {
-            slots.apply(effect, AccessClock::default(), &mut Freed::new());
-            effect.encode_into(record);
+            let mut put = |effect: &Effect<'_>| {
+                slots.apply(effect, AccessClock::default(), &mut Freed::new());
+                effect.encode_into(record);
+            };
+            put(effect);
+            // FLUSHALL keeps the settings of the data.
+            if matches!(effect, Effect::Global(_)) {
+                settings.effects().for_each(|effect| put(&effect));
+            }
         });
         let pending = self.appender.reserve(record)?;
         let lsn = pending.lsn();

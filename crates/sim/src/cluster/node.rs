@@ -19,7 +19,7 @@ use recovery::{
     recover::{Mode, RecoverError, Source, load},
 };
 use replication::ReplicaId;
-use storage::{Control, Durability, Flush, LogOptions, MirrorError, Prepare};
+use storage::{Control, Durability, Flush, Log, LogOptions, MirrorError, Prepare, snapshot};
 
 use super::{
     FaultInjection, copying::Copying, following::Following, leading::Leading, member::Member, network::NodeId,
@@ -134,6 +134,21 @@ impl Node {
 
     pub(super) fn now_ms(&self) -> u64 {
         self.clock.monotonic_us() / 1000
+    }
+
+    /// The epoch of the last batch of the log. A log that was just copied has none yet, and begins with its
+    /// snapshot.
+    pub(super) fn last_epoch(&self, log: &Log) -> Result<u32, storage::Error> {
+        let end = log.durable_lsn();
+        if let Some(batch) = log.batch_ending_at(end)? {
+            return Ok(batch.epoch);
+        }
+        let (disk, dir) = (&*self.disk, self.home());
+        let begins = snapshot::list_begins(disk, &dir)?;
+        match begins.contains(&end) {
+            true => Ok(snapshot::load(disk, &dir, end)?.epoch),
+            false => Ok(0),
+        }
     }
 
     /// The data directory with this number.

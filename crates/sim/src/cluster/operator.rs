@@ -168,8 +168,8 @@ impl Cluster {
         for &id in &self.operator.held {
             let Role::Replica(following) = &self.nodes[id].role else { return Ok(()) };
             let end = following.log.durable_lsn();
-            match following.log.batch_ending_at(end) {
-                Ok(batch) => newest.push(((batch.map_or(0, |batch| batch.epoch), end), id)),
+            match self.nodes[id].last_epoch(&following.log) {
+                Ok(epoch) => newest.push(((epoch, end), id)),
                 Err(error) => return self.failed(id, error.into()),
             }
         }
