@@ -1,11 +1,13 @@
 //! Clusters under all simulated faults. `sim::Cluster` documents the checked invariants.
 
-use sim::{Cluster, ClusterOptions, ClusterSummary, FaultInjection, rounds, seed_or};
+use sim::{Cluster, ClusterOptions, ClusterSummary, FaultInjection, rounds, rounds_at_least, seed_or};
 
 /// The number of steps of a run, before all faults are healed.
 const STEPS: usize = 1_500;
 /// A canary that is not detected within this number of seeds counts as missed.
 const SEEDS_MAX: u64 = 400;
+/// The runs that the slowest machine makes: one in ten has a script that has to be ended.
+const SEEDS_MIN: u64 = 25;
 
 fn run(options: ClusterOptions) -> Result<ClusterSummary, String> {
     Cluster::new(options).run(STEPS)
@@ -13,7 +15,7 @@ fn run(options: ClusterOptions) -> Result<ClusterSummary, String> {
 
 fn sweep(first_seed: u64, seeds: u64, nodes: usize, acks: usize) {
     let (mut total, mut run_count) = (ClusterSummary::default(), 0);
-    for round in rounds(seeds) {
+    for round in rounds_at_least(SEEDS_MIN, seeds) {
         let seed = first_seed + round;
         run_count += 1;
         let options = ClusterOptions { seed, nodes, acks, fault: None };
@@ -35,7 +37,7 @@ fn sweep(first_seed: u64, seeds: u64, nodes: usize, acks: usize) {
         rarest.extend([total.failovers, total.cuts]);
     }
     assert!(rarest.iter().all(|&count| count > run_count / 2), "something hardly ever happened: {total:?}");
-    assert!(total.scripts_ended > run_count / 5, "scripts hardly ever had to be ended: {total:?}");
+    assert!(total.scripts_ended > run_count / 20, "scripts hardly ever had to be ended: {total:?}");
 }
 
 #[test]
