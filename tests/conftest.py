@@ -11,6 +11,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from differential.peers import ALL, PEERS, named
 from harness.server import UNDER_TEST, Options, Server
 
 # Names of tests that hang, for `./test`.
@@ -44,6 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--script-rounds", type=int, default=15, help="rounds of endless scripts of all kinds")
     parser.addoption("--churn-seconds", type=int, default=SOAK_OPTIONS["churn_seconds"], help="how long subscriptions come and go under load")
     parser.addoption("--traffic", help="bench/traffic, to measure others beside slow listeners")
+    parser.addoption(
+        "--peer", choices=[*(peer.name for peer in PEERS), ALL], default=PEERS[0].name, help="what the differential test runs beside"
+    )
     parser.addoption("--failures", type=int, default=1, help="differences to find before the differential test ends")
 
 
@@ -53,6 +57,12 @@ def pytest_configure() -> None:
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test beside another server runs beside each of the chosen ones."""
+    if "compared_with" in metafunc.fixturenames:
+        metafunc.parametrize("compared_with", named(metafunc.config.getoption("peer")), ids=lambda peer: peer.name)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

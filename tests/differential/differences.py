@@ -1,8 +1,7 @@
-"""The intended differences from Redis 7.0.15: the only table of them. docs/compatibility.md describes them in
-prose.
+"""How the differences that the table of docs/compatibility.md allows show in replies.
 
-Each row converts a reply of Redis into the reply that Sheaf has to give, so that only this difference is
-accepted.
+Each one converts a reply of the peer into the reply that Sheaf has to give, so that only this difference is
+accepted, and only beside the peers that the table lists for it.
 """
 
 import math
@@ -11,8 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from differential.reply import Tree, is_error
+from differential.peers import Peer
+from differential.reply import Tree, children, is_error
 from differential.steps import Command
+from differential.table import names_allowed
 
 # rewrite(command, reply of Redis, reply of Sheaf) is the required reply of Sheaf.
 Rewrite = Callable[[Command, Tree, Tree], Tree]
@@ -20,16 +21,18 @@ Rewrite = Callable[[Command, Tree, Tree], Tree]
 
 @dataclass(frozen=True)
 class Difference:
-    """One intended difference; its title is a heading in docs/compatibility.md."""
+    """One difference; its name is that of a row in the table."""
 
-    title: str
+    name: str
     rewrite: Rewrite
 
 
-def expected(command: Command, redis: Tree, sheaf: Tree) -> Tree:
-    """The required reply of Sheaf where Redis replies `redis`."""
+def expected(command: Command, redis: Tree, sheaf: Tree, peer: Peer) -> Tree:
+    """The required reply of Sheaf where the peer replies `redis`."""
+    allowed = names_allowed(peer)
     for difference in DIFFERENCES:
-        redis = difference.rewrite(command, redis, sheaf)
+        if difference.name in allowed:
+            redis = difference.rewrite(command, redis, sheaf)
     return redis
 
 
@@ -156,36 +159,121 @@ _ARGUMENT_ERRORS = (
 
 # ---- encodings ---------------------------------------------------------------------------------------------
 
-# Type, name in Redis, name in Sheaf.
+# Type, name in the peer, name in Sheaf.
 ENCODINGS = {
     ("string", "raw", "embstr"),
     ("string", "raw", "int"),
     ("string", "embstr", "int"),
-    # Since 7.2.
+}
+# Since 7.2.
+SMALL_LISTPACKS = {
     ("list", "quicklist", "listpack"),
     ("set", "hashtable", "listpack"),
 }
 # The same for a value that was large and is small again: in Sheaf it may return to its compact form.
 SMALL_AGAIN = {
+    ("list", "quicklist", "listpack"),
     ("set", "hashtable", "intset"),
     ("set", "hashtable", "listpack"),
+    ("set", "listpack", "intset"),
     ("zset", "skiplist", "listpack"),
     ("hash", "hashtable", "listpack"),
 }
 # The same for a value that is almost too large: in Sheaf members that are named twice count twice.
 NEARLY_LARGE = {
     ("set", "intset", "hashtable"),
+    ("set", "listpack", "hashtable"),
     ("zset", "listpack", "skiplist"),
     ("hash", "listpack", "hashtable"),
 }
+_LISTPACKS = "Small lists and sets are listpacks"
 
 
-def _encodings(command: Command, redis: Tree, sheaf: Tree) -> Tree:
-    if command.name != "OBJECT" or redis[0] != b"$" or sheaf[0] != b"$":
-        return redis
+def encodings(peer: Peer) -> set[tuple[str, str, str]]:
+    """The names that may differ for any value."""
+    return ENCODINGS | (SMALL_LISTPACKS if _LISTPACKS in names_allowed(peer) else set())
+
+
+def _named_otherwise(pairs: set[tuple[str, str, str]]) -> Rewrite:
     # state.py, which knows the contents, judges which of the values may be compact.
-    named_otherwise = {(theirs.encode(), ours.encode()) for _, theirs, ours in ENCODINGS | SMALL_AGAIN | NEARLY_LARGE}
-    return sheaf if (redis[1], sheaf[1]) in named_otherwise else redis
+    names = {(theirs.encode(), ours.encode()) for _, theirs, ours in pairs}
+
+    def rewrite(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+        if command.name != "OBJECT" or redis[0] != b"$" or sheaf[0] != b"$":
+            return redis
+        return sheaf if (redis[1], sheaf[1]) in names else redis
+
+    return rewrite
+
+
+# ---- streams -----------------------------------------------------------------------------------------------
+
+
+def _lag(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    """The counters of groups as in Sheaf."""
+    if command.name != "XINFO" or (redis[0] == b"-") or (sheaf[0] == b"-"):
+        return redis
+    return _with_counters(redis, sheaf)
+
+
+def _with_counters(redis: Tree, sheaf: Tree) -> Tree:
+    left, right = children(redis), children(sheaf)
+    if left is None or right is None or len(left) != len(right):
+        return redis
+    merged, name = [], None
+    for mine, theirs in zip(left, right, strict=True):
+        merged.append(theirs if name in (b"lag", b"entries-read") else _with_counters(mine, theirs))
+        name = mine[1]
+    return redis[0], tuple(merged)
+
+
+def _unbalanced(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    texts = [b"list of streams: for each stream key an ID" in (tree[1] or b"") for tree in (redis, sheaf) if is_error(tree)]
+    return sheaf if texts == [True, True] else redis
+
+
+# ---- Valkey ------------------------------------------------------------------------------------------------
+
+_SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO", "FCALL", "FCALL_RO")
+_NAME_OF_SCRIPT = re.compile(rb"script: (?:\w+, )?on ")
+# What Valkey's texts say without the name Redis.
+_NEUTRAL = (
+    (b"Unknown Redis command called from script", b"Unknown command called from script"),
+    (b"Wrong number of args calling Redis command from script", b"Wrong number of args calling command from script"),
+    (b"at least one argument for this redis lib call", b"at least one argument for this call"),
+    (b"Lua redis lib command arguments must be strings", b"Command arguments must be strings"),
+    (b"redis.log()", b"server.log()"),
+)
+
+
+def _script_errors(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    return sheaf if command.name in _SCRIPTS and _neutral(redis) == _neutral(sheaf) else redis
+
+
+def _neutral(tree: Tree) -> Tree:
+    kind, content = tree
+    if isinstance(content, tuple):
+        return kind, tuple(map(_neutral, content))
+    if content is None:
+        return tree
+    for ours, theirs in _NEUTRAL:
+        content = content.replace(ours, theirs)
+    return kind, _NAME_OF_SCRIPT.sub(b"script: on ", content)
+
+
+def _same_refusal(theirs: bytes, ours: bytes) -> Rewrite:
+    """An error with another text."""
+    pattern = re.compile(theirs, re.DOTALL)
+
+    def rewrite(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+        return (b"-", ours) if is_error(redis) and pattern.fullmatch(redis[1]) else redis
+
+    return rewrite
+
+
+def _unknown_type(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    is_refused = command.name == "SCAN" and is_error(redis) and redis[1].startswith(b"ERR unknown type name")
+    return sheaf if is_refused else redis
 
 
 DIFFERENCES = (
@@ -196,5 +284,18 @@ DIFFERENCES = (
     Difference("Decimal sums are exact", _noise_of_sums),
     Difference("Numbers are decimal and within the range of a double", _more_than_a_double),
     Difference("Errors quote whole arguments", _cut_at_nul),
-    Difference("Encodings follow from what a value is", _encodings),
+    Difference("Encodings follow from what a value is", _named_otherwise(ENCODINGS | SMALL_AGAIN | NEARLY_LARGE)),
+    Difference(_LISTPACKS, _named_otherwise(SMALL_LISTPACKS)),
+    Difference("The lag of groups after entries were removed", _lag),
+    Difference("Keys and ids of XREAD in unequal numbers", _unbalanced),
+    Difference("Errors of scripts name the script", _script_errors),
+    Difference(
+        "MULTI in a transaction",
+        _same_refusal(rb"ERR Command 'multi' not allowed inside a transaction", b"ERR MULTI calls can not be nested"),
+    ),
+    Difference(
+        "The center of GEOSEARCH is absent",
+        _same_refusal(rb"ERR member .* does not exist", b"ERR could not decode requested zset member"),
+    ),
+    Difference("SCAN of an unknown type", _unknown_type),
 )

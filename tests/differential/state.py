@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from differential import differences
+from differential.peers import REDIS_7_0, Peer
 from differential.reply import Tree, Wire, children
 from differential.steps import TTL_TOLERANCE_MS
 
@@ -83,20 +84,21 @@ def first_difference(
     sheaf: dict[Name, Held],
     fields: tuple[str, ...] = FIELDS,
     limits: dict[str, int] | None = None,
+    peer: Peer = REDIS_7_0,
 ) -> tuple[str, str, str] | None:
-    """The differences, in Redis and in Sheaf. `limits` are those of compact forms."""
+    """The first difference, in the peer and in Sheaf. `limits` are those of compact forms."""
     for name in sorted(redis.keys() | sheaf.keys()):
         ours, theirs = sheaf.get(name), redis.get(name)
         if ours is None or theirs is None:
             return f"key {name}", str(theirs)[:400], str(ours)[:400]
         for field in fields:
             left, right = getattr(theirs, field), getattr(ours, field)
-            if left != right and not _close(field, theirs, left, right, limits or {}):
+            if left != right and not _close(field, theirs, left, right, limits or {}, peer):
                 return f"{field} of key {name}, a {theirs.type}", str(left)[:400], str(right)[:400]
     return None
 
 
-def _close(field: str, value: Held, left: object, right: object, limits: dict[str, int]) -> bool:
+def _close(field: str, value: Held, left: object, right: object, limits: dict[str, int], peer: Peer) -> bool:
     if field == "expire_at_ms":
         return min(left, right) > 0 and abs(left - right) <= TTL_TOLERANCE_MS
     if field != "encoding":
@@ -104,7 +106,7 @@ def _close(field: str, value: Held, left: object, right: object, limits: dict[st
     named = (value.type, left, right)
     if named in differences.NEARLY_LARGE:
         return not _is_small(value, left, limits, share=0.5)
-    return named in differences.ENCODINGS or named in differences.SMALL_AGAIN and _is_small(value, right, limits)
+    return named in differences.encodings(peer) or named in differences.SMALL_AGAIN and _is_small(value, right, limits)
 
 
 def _is_small(value: Held, encoding: str, limits: dict[str, int], share: float = 1) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from differential import state
 from differential.draw import Draw
-from differential.pair import RedisOptions
+from differential.peers import PeerOptions
 from differential.reply import Wire, shown
 from harness.resp import encode
 from harness.server import Server
@@ -110,10 +110,10 @@ class Side:
 
 
 @pytest.fixture
-def servers(new_server, server, tmp_path) -> tuple[Server, Server]:
+def servers(new_server, server, tmp_path, compared_with) -> tuple[Server, Server]:
     """Redis, and the server under test."""
     redis = new_server(tmp_path / "redis")
-    redis.options = RedisOptions()
+    redis.options = PeerOptions(peer=compared_with)
     return redis.start(), server
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from differential.pair import RedisOptions
+from differential.peers import PeerOptions
 from differential.state import WITHOUT_ENCODING, first_difference, held
 from harness.cutting_proxy import CuttingProxy
 from harness.server import ROOT, Options, Server, environment, run_sheaf, sheaf_binary
@@ -112,7 +112,7 @@ def source(tmp_path):
     """A redis-server with keys of every type in several databases."""
     directory = tmp_path / "redis"
     directory.mkdir()
-    server = Server(directory, RedisOptions()).start()
+    server = Server(directory, PeerOptions()).start()
     yield server
     server.close()
 

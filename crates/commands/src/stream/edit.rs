@@ -54,7 +54,7 @@ pub(super) enum Fate {
     Absent = -1,
     /// The entry was deleted.
     Deleted = 1,
-    /// It stays, because a group still refers to it.
+    /// A group still refers to it, so it stays if it is there.
     Kept = 2,
 }
 
@@ -84,11 +84,12 @@ pub(super) fn delete_referred(
     let Ok(Some(stream)) = stream(cx.unit.peek(db, key)) else { return vec![Fate::Absent; ids.len()] };
     let mut going = Vec::new();
     let fate = |&id: &StreamId| {
-        if stream.get(id).is_none() || going.contains(&id) {
-            return Fate::Absent;
-        }
+        // References to an entry that was deleted before count as well.
         if references == References::Acknowledged && !References::none_to(stream, id) {
             return Fate::Kept;
+        }
+        if stream.get(id).is_none() || going.contains(&id) {
+            return Fate::Absent;
         }
         going.push(id);
         Fate::Deleted

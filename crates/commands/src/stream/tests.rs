@@ -261,7 +261,7 @@ fn several_streams_are_read_on() {
         ("XREAD STREAMS none 0", "nil", "nil"),
     ]);
     let unbalanced =
-        "-ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be specified.";
+        "-ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be specified.";
     check(&[
         ("XREAD STREAMS x y 1", unbalanced),
         ("XREAD COUNT 1 STREAMS", "-ERR syntax error"),
