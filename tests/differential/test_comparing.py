@@ -2,12 +2,14 @@
 are shrunk.
 """
 
+from pathlib import Path
+
 import pytest
 
 from differential import differences, sequence, steps, table
 from differential.families import all_families
 from differential.pair import Judge
-from differential.peers import REDIS_7_0, REDIS_8_2
+from differential.peers import PEERS, REDIS_7_0, REDIS_8_2
 from differential.shrink import shrink
 from differential.steps import command
 
@@ -98,6 +100,11 @@ def test_every_difference_is_a_row_of_the_table():
     named = {row.name for row in table.rows()}
     assert [difference.name for difference in differences.DIFFERENCES if difference.name not in named] == []
     assert table.strangers() == []
+
+
+def test_the_gate_knows_the_peers():
+    gate = (Path(__file__).resolve().parents[2] / "test").read_text()
+    assert f"PEERS = {tuple(peer.name for peer in PEERS)}".replace("'", '"') in gate
 
 
 def test_a_seed_gives_the_same_steps_again():

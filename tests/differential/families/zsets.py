@@ -80,7 +80,8 @@ def zscore(draw: Draw, name: str) -> Command:
 @family.draws("ZRANK", "ZREVRANK")
 def zrank(draw: Draw, name: str) -> Step:
     # Sent unchanged: WITHSCORE exists since 7.2, so an additional argument is a different error there.
-    return step(command(name, draw.key("zset"), *draw.maybe(0.98, member(draw))))
+    scored = draw.maybe(0.3, draw.case("WITHSCORE")) if draw.peer.level > (7, 0) else ()
+    return step(command(name, draw.key("zset"), *draw.maybe(0.98, member(draw), *scored)))
 
 
 @family.draws("ZMSCORE")
