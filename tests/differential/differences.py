@@ -186,12 +186,26 @@ NEARLY_LARGE = {
     ("zset", "listpack", "skiplist"),
     ("hash", "listpack", "hashtable"),
 }
+# With a field that has expired or may expire.
+EXPIRING_FIELDS = {
+    ("hash", "listpackex", "listpack"),
+    ("hash", "listpackex", "hashtable"),
+    ("hash", "hashtable", "listpack"),
+}
+_EXPIRING = "Names of encodings with expiring fields"
+_LONGER = "Strings of up to 44 bytes are embstr"
 _LISTPACKS = "Small lists and sets are listpacks"
 
 
 def encodings(peer: Peer) -> set[tuple[str, str, str]]:
     """The names that may differ for any value."""
-    return ENCODINGS | (SMALL_LISTPACKS if _LISTPACKS in names_allowed(peer) else set())
+    allowed = names_allowed(peer)
+    named = {
+        _LISTPACKS: SMALL_LISTPACKS,
+        _EXPIRING: EXPIRING_FIELDS - {("hash", "hashtable", "listpack")},
+        _LONGER: {("string", "embstr", "raw")},
+    }
+    return ENCODINGS.union(*(names for name, names in named.items() if name in allowed))
 
 
 def _named_otherwise(pairs: set[tuple[str, str, str]]) -> Rewrite:
@@ -234,7 +248,7 @@ def _unbalanced(command: Command, redis: Tree, sheaf: Tree) -> Tree:
 
 # ---- Valkey ------------------------------------------------------------------------------------------------
 
-_SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO", "FCALL", "FCALL_RO")
+_SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO", "FCALL", "FCALL_RO", "FUNCTION")
 _NAME_OF_SCRIPT = re.compile(rb"script: (?:\w+, )?on ")
 # What Valkey's texts say without the name Redis.
 _NEUTRAL = (
@@ -242,7 +256,9 @@ _NEUTRAL = (
     (b"Wrong number of args calling Redis command from script", b"Wrong number of args calling command from script"),
     (b"at least one argument for this redis lib call", b"at least one argument for this call"),
     (b"Lua redis lib command arguments must be strings", b"Command arguments must be strings"),
+    (b"This Redis command is not allowed", b"This Valkey command is not allowed"),
     (b"redis.log()", b"server.log()"),
+    (b"redis.register_function", b"server.register_function"),
 )
 
 
@@ -271,6 +287,41 @@ def _same_refusal(theirs: bytes, ours: bytes) -> Rewrite:
     return rewrite
 
 
+def _without(theirs: bytes, ours: bytes) -> Rewrite:
+    """An error with other words in its text."""
+    return lambda command, redis, sheaf: (b"-", redis[1].replace(theirs, ours)) if is_error(redis) else redis
+
+
+def _refusals_of_fields(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    """Both refuse the arguments, with other texts."""
+    is_one = command.name.startswith(("HEXPIRE", "HPEXPIRE", "HTTL", "HPTTL", "HPERSIST", "HGETEX", "HSETEX", "HGETDEL"))
+    return sheaf if is_one and is_error(redis) and is_error(sheaf) else redis
+
+
+def _getex(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    is_refused = command.name == "GETEX" and is_error(redis) and b"WRONGTYPE" not in redis[1]
+    return sheaf if is_refused and (sheaf[1] is None or is_error(sheaf)) else redis
+
+
+def _only_start(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    is_one = command.name == "BITCOUNT" and len(command.arguments) == 3 and sheaf == (b"-", b"ERR syntax error")
+    return sheaf if is_one else redis
+
+
+def _coordinates(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    """Pairs of coordinates in their shortest form."""
+    return _rewrite_coordinates(redis) if command.name.startswith("GEO") else redis
+
+
+def _rewrite_coordinates(tree: Tree) -> Tree:
+    kind, content = tree
+    if isinstance(content, tuple):
+        return kind, tuple(map(_rewrite_coordinates, content))
+    if kind in b",$" and content is not None and re.fullmatch(rb"-?\d{1,3}\.\d{5,}", content):
+        return kind, shortest(float(content))
+    return tree
+
+
 def _unknown_type(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     is_refused = command.name == "SCAN" and is_error(redis) and redis[1].startswith(b"ERR unknown type name")
     return sheaf if is_refused else redis
@@ -289,6 +340,31 @@ DIFFERENCES = (
     Difference("The lag of groups after entries were removed", _lag),
     Difference("Keys and ids of XREAD in unequal numbers", _unbalanced),
     Difference("Errors of scripts name the script", _script_errors),
+    Difference("Refusals of arguments of expiring fields", _refusals_of_fields),
+    Difference("GETEX looks for the key first", _getex),
+    Difference("BITCOUNT with a start needs an end", _only_start),
+    Difference("Coordinates in their shortest form", _coordinates),
+    Difference(_EXPIRING, _named_otherwise(EXPIRING_FIELDS)),
+    Difference(_LONGER, _named_otherwise({("string", "embstr", "raw")})),
+    Difference(
+        "EVALSHA of an unknown script",
+        _same_refusal(rb"NOSCRIPT No matching script\.", b"NOSCRIPT No matching script. Please use EVAL."),
+    ),
+    Difference(
+        "Two functions of one name in a library",
+        _same_refusal(
+            rb"ERR Function already exists in the library",
+            b"ERR Error registering functions: ERR Function already exists in the library",
+        ),
+    ),
+    Difference(
+        "GEOSEARCH has no polygons",
+        _without(b", BYBOX and BYPOLYGON can", b" and BYBOX can"),
+    ),
+    Difference(
+        "WATCH in a transaction",
+        _same_refusal(rb"ERR Command 'watch' not allowed inside a transaction", b"ERR WATCH inside MULTI is not allowed"),
+    ),
     Difference(
         "MULTI in a transaction",
         _same_refusal(rb"ERR Command 'multi' not allowed inside a transaction", b"ERR MULTI calls can not be nested"),

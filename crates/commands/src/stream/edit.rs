@@ -25,8 +25,8 @@ pub(super) fn parse_ids(words: Args<'_>) -> Result<Vec<StreamId>, CommandError> 
     words.iter().map(|word| id::parse_id(word, 0)).collect()
 }
 
-/// Parses `[KEEPREF | DELREF | ACKED] IDS numids id [id ...]`, in any order.
-pub(super) fn parse_referred(words: Args<'_>) -> Result<(References, Vec<StreamId>), CommandError> {
+/// Parses `[KEEPREF | DELREF | ACKED] IDS numids id [id ...]`, in any order, but for the ids themselves.
+pub(super) fn parse_referred(words: Args<'_>) -> Result<(References, Args<'_>), CommandError> {
     let (mut references, mut ids, mut at) = (References::default(), None, 0);
     while let Some(word) = words.get(at) {
         if word.eq_ignore_ascii_case(b"ids") && ids.is_none() {
@@ -37,7 +37,7 @@ pub(super) fn parse_referred(words: Args<'_>) -> Result<(References, Vec<StreamI
             let found = counted_keys(words, at + 1)
                 .ok_or(CommandError::Text("ERR The `numids` parameter must match the number of arguments"))?;
             at = found.end;
-            ids = Some(parse_ids(words.skip(found.start).take(found.len()))?);
+            ids = Some(words.skip(found.start).take(found.len()));
         } else if references.take(&word.to_ascii_lowercase()) {
             at += 1;
         } else {
@@ -60,10 +60,13 @@ pub(super) enum Fate {
 
 /// `XDELEX key [KEEPREF | DELREF | ACKED] IDS numids id [id ...]`
 pub(super) fn xdelex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (references, ids) = parse_referred(args.skip(2))?;
     let key = args.at(1);
-    stream(cx.unit.get(cx.session.db, key))?;
-    let fates = delete_referred(cx, key, references, &ids);
+    let exists = stream(cx.unit.get(cx.session.db, key))?.is_some();
+    let (references, ids) = parse_referred(args.skip(2))?;
+    let fates = match exists {
+        true => delete_referred(cx, key, references, &parse_ids(ids)?),
+        false => vec![Fate::Absent; ids.len()],
+    };
     write_fates(cx, &fates);
     Ok(())
 }
