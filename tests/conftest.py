@@ -21,7 +21,7 @@ LOG_TAIL_CHARS = 8000
 ENDING_S = 180
 # The limit of a soak of the default length, and the options that make it longer, with their defaults.
 SOAK_LIMIT_S = 1200
-SOAK_OPTIONS = {"kills": 100, "commands": 50_000, "sequences": 30_000, "races": 2000, "churn_seconds": 10}
+SOAK_OPTIONS = {"kills": 100, "commands": 50_000, "sequences": 15_000, "races": 2000, "churn_seconds": 10}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--jobs", type=int, help="jobs for each queue library; by default as many as a CI run has time for")
     parser.addoption(
-        "--sequences", type=int, default=SOAK_OPTIONS["sequences"], help="the same with scripts or streams as theme: two thirds are theirs"
+        "--sequences", type=int, default=SOAK_OPTIONS["sequences"], help="the same for each of some families: two thirds are theirs"
     )
     parser.addoption("--races", type=int, default=SOAK_OPTIONS["races"], help="rounds of SUBSCRIBE and GET against SET and PUBLISH")
     parser.addoption("--promotions", type=int, default=3, help="rounds of two replicas that are promoted at the same time")

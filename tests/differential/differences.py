@@ -223,6 +223,9 @@ def _named_otherwise(pairs: set[tuple[str, str, str]]) -> Rewrite:
 # ---- streams -----------------------------------------------------------------------------------------------
 
 
+LAG = "The lag of groups after entries were removed"
+
+
 def _lag(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     """The counters of groups as in Sheaf."""
     if command.name != "XINFO" or (redis[0] == b"-") or (sheaf[0] == b"-"):
@@ -337,7 +340,7 @@ DIFFERENCES = (
     Difference("Errors quote whole arguments", _cut_at_nul),
     Difference("Encodings follow from what a value is", _named_otherwise(ENCODINGS | SMALL_AGAIN | NEARLY_LARGE)),
     Difference(_LISTPACKS, _named_otherwise(SMALL_LISTPACKS)),
-    Difference("The lag of groups after entries were removed", _lag),
+    Difference(LAG, _lag),
     Difference("Keys and ids of XREAD in unequal numbers", _unbalanced),
     Difference("Errors of scripts name the script", _script_errors),
     Difference("Refusals of arguments of expiring fields", _refusals_of_fields),

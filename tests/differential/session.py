@@ -112,11 +112,12 @@ class Session:
         """Lets each server restore the dumps of the other."""
         # A payload does not say in which form its value was.
         fields = state.WITHOUT_ENCODING
-        there = state.first_difference(*exchange.restored(self._redis, self._sheaf), fields)
+        peer = self._redis.options.peer
+        there = state.first_difference(*exchange.restored(self._redis, self._sheaf), fields, peer=peer)
         if there:
             return f"dumped by Redis: {there[0]}", *there[1:]
         original, copy = exchange.restored(self._sheaf, self._redis)
-        back = state.first_difference(copy, original, fields)
+        back = state.first_difference(copy, original, fields, peer=peer)
         return (f"dumped by Sheaf: {back[0]}", *back[1:]) if back else None
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from differential import differences
 from differential.peers import REDIS_7_0, Peer
 from differential.reply import Tree, Wire, children
 from differential.steps import TTL_TOLERANCE_MS
+from differential.table import names_allowed
 
 DATABASES = (0, 1, 2)
 READ = {
@@ -31,6 +32,8 @@ class Held:
     encoding: str
     expire_at_ms: int
     content: object
+    # Of a stream: its groups, each with its counters.
+    groups: tuple[dict[bytes, Tree], ...] = ()
 
 
 def held(port: int, databases: tuple[int, ...] = DATABASES) -> dict[Name, Held]:
@@ -49,10 +52,17 @@ def _of_database(wire: Wire, database: int) -> list[tuple[bytes, Held]]:
     encodings = wire.calls([("OBJECT", "ENCODING", key) for key in keys])
     expiries = wire.calls([("PEXPIRETIME", key) for key in keys])
     contents = wire.calls([(READ[kind][0], key, *READ[kind][1:]) for key, kind in zip(keys, types, strict=True)])
+    streams = [key for key, kind in zip(keys, types, strict=True) if kind == "stream"]
+    groups = dict(zip(streams, map(_groups, wire.calls([("XINFO", "GROUPS", key) for key in streams])), strict=True))
     return [
-        (key, Held(kind, (encoding[1] or b"").decode(), int(expiry[1]), _content(kind, content)))
+        (key, Held(kind, (encoding[1] or b"").decode(), int(expiry[1]), _content(kind, content), groups.get(key, ())))
         for key, kind, encoding, expiry, content in zip(keys, types, encodings, expiries, contents, strict=True)
     ]
+
+
+def _groups(reply: Tree) -> tuple[dict[bytes, Tree], ...]:
+    rows = [children(group) for group in children(reply)]
+    return tuple({name[1]: value for name, value in zip(row[::2], row[1::2], strict=True)} for row in rows)
 
 
 def _content(kind: str, reply: Tree) -> object:
@@ -75,7 +85,7 @@ def _without_count(value: bytes) -> bytes:
     return value[: COUNT_OF_HYPERLOGLOG.start] + bytes(8) + value[COUNT_OF_HYPERLOGLOG.stop :]
 
 
-WITHOUT_ENCODING = ("type", "content", "expire_at_ms")
+WITHOUT_ENCODING = ("type", "content", "expire_at_ms", "groups")
 FIELDS = (*WITHOUT_ENCODING, "encoding")
 
 
@@ -101,12 +111,18 @@ def first_difference(
 def _close(field: str, value: Held, left: object, right: object, limits: dict[str, int], peer: Peer) -> bool:
     if field == "expire_at_ms":
         return min(left, right) > 0 and abs(left - right) <= TTL_TOLERANCE_MS
+    if field == "groups":
+        return differences.LAG in names_allowed(peer) and _without_counters(left) == _without_counters(right)
     if field != "encoding":
         return False
     named = (value.type, left, right)
     if named in differences.NEARLY_LARGE:
         return not _is_small(value, left, limits, share=0.5)
     return named in differences.encodings(peer) or named in differences.SMALL_AGAIN and _is_small(value, right, limits)
+
+
+def _without_counters(groups: tuple[dict[bytes, Tree], ...]) -> list[dict[bytes, Tree]]:
+    return [{name: value for name, value in group.items() if name not in (b"entries-read", b"lag")} for group in groups]
 
 
 def _is_small(value: Held, encoding: str, limits: dict[str, int], share: float = 1) -> bool:

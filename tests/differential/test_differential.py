@@ -55,7 +55,7 @@ def sheaf(new_server) -> Server:
 
 
 @pytest.mark.soak
-def test_random_commands(redis, sheaf, protocol, request):
+def test_random_commands(redis, sheaf, compared_with, protocol, request):
     option = request.config.getoption
     session = Session(redis, sheaf, protocol)
     print("not in both, so not asked:", " ".join(session.skipped()) or "nothing")
@@ -68,11 +68,11 @@ def test_random_commands(redis, sheaf, protocol, request):
         sheaf.kill()
         sheaf.start()
         # Recovery uses the limits of compact forms at the time of the start, not those of the last round.
-        assert state.first_difference(before, state.held(sheaf.port), state.WITHOUT_ENCODING) is None
+        assert state.first_difference(before, state.held(sheaf.port), state.WITHOUT_ENCODING, peer=compared_with) is None
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("theme", ["script", "stream"])
+@pytest.mark.parametrize("theme", ["script", "stream", "blocking", "transaction"])
 def test_random_sequences_of_one_family(theme, redis, sheaf, protocol, request):
     """The effects of one family on its values and on those of others, over many more commands than its share
     of the mixture.
