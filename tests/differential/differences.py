@@ -117,6 +117,11 @@ def _only_for_redis(number: bytes) -> bool:
     return _DOUBLE.match(number) is not None and math.isinf(float(number))
 
 
+def _lowest_count(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    is_one = command.name == "LREM" and command.arguments[2:3] == (b"-9223372036854775808",)
+    return sheaf if is_one and is_error(sheaf) and b"out of range" in sheaf[1] else redis
+
+
 def _lowest_rank(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     if command.name != "LPOS" or b"-9223372036854775808" not in command.arguments:
         return redis
@@ -186,13 +191,6 @@ NEARLY_LARGE = {
     ("zset", "listpack", "skiplist"),
     ("hash", "listpack", "hashtable"),
 }
-# With a field that has expired or may expire.
-EXPIRING_FIELDS = {
-    ("hash", "listpackex", "listpack"),
-    ("hash", "listpackex", "hashtable"),
-    ("hash", "hashtable", "listpack"),
-}
-_EXPIRING = "Names of encodings with expiring fields"
 _LONGER = "Strings of up to 44 bytes are embstr"
 _LISTPACKS = "Small lists and sets are listpacks"
 
@@ -202,7 +200,6 @@ def encodings(peer: Peer) -> set[tuple[str, str, str]]:
     allowed = names_allowed(peer)
     named = {
         _LISTPACKS: SMALL_LISTPACKS,
-        _EXPIRING: EXPIRING_FIELDS - {("hash", "hashtable", "listpack")},
         _LONGER: {("string", "embstr", "raw")},
     }
     return ENCODINGS.union(*(names for name, names in named.items() if name in allowed))
@@ -295,10 +292,12 @@ def _without(theirs: bytes, ours: bytes) -> Rewrite:
     return lambda command, redis, sheaf: (b"-", redis[1].replace(theirs, ours)) if is_error(redis) else redis
 
 
-def _refusals_of_fields(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+def _refusals_of(is_one: Callable[[Command], bool]) -> Rewrite:
     """Both refuse the arguments, with other texts."""
-    is_one = command.name.startswith(("HEXPIRE", "HPEXPIRE", "HTTL", "HPTTL", "HPERSIST", "HGETEX", "HSETEX", "HGETDEL"))
-    return sheaf if is_one and is_error(redis) and is_error(sheaf) else redis
+    return lambda command, redis, sheaf: sheaf if is_one(command) and is_error(redis) and is_error(sheaf) else redis
+
+
+_ON_FIELDS = ("HEXPIRE", "HPEXPIRE", "HTTL", "HPTTL", "HPERSIST", "HGETEX", "HSETEX", "HGETDEL")
 
 
 def _getex(command: Command, redis: Tree, sheaf: Tree) -> Tree:
@@ -307,8 +306,7 @@ def _getex(command: Command, redis: Tree, sheaf: Tree) -> Tree:
 
 
 def _only_start(command: Command, redis: Tree, sheaf: Tree) -> Tree:
-    is_one = command.name == "BITCOUNT" and len(command.arguments) == 3 and sheaf == (b"-", b"ERR syntax error")
-    return sheaf if is_one else redis
+    return sheaf if command.name == "BITCOUNT" and is_error(sheaf) and b"WRONGTYPE" not in sheaf[1] else redis
 
 
 def _coordinates(command: Command, redis: Tree, sheaf: Tree) -> Tree:
@@ -325,6 +323,15 @@ def _rewrite_coordinates(tree: Tree) -> Tree:
     return tree
 
 
+def _scores_of_scan(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    return _rewrite_leaves(redis) if command.name == "ZSCAN" else redis
+
+
+def _empty_cursor(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    is_one = command.name.endswith("SCAN") and b"" in command.arguments
+    return sheaf if is_one and sheaf == (b"-", b"ERR invalid cursor") else redis
+
+
 def _unknown_type(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     is_refused = command.name == "SCAN" and is_error(redis) and redis[1].startswith(b"ERR unknown type name")
     return sheaf if is_refused else redis
@@ -333,6 +340,7 @@ def _unknown_type(command: Command, redis: Tree, sheaf: Tree) -> Tree:
 DIFFERENCES = (
     Difference("Scores and distances in their shortest form", _doubles),
     Difference("LPOS refuses the lowest RANK", _lowest_rank),
+    Difference("LREM refuses the lowest count", _lowest_count),
     Difference("Timeouts of more than 64 bits are out of range", _endless_timeouts),
     Difference("BITCOUNT and BITPOS check their arguments first", _arguments_of_bits),
     Difference("Decimal sums are exact", _noise_of_sums),
@@ -343,23 +351,18 @@ DIFFERENCES = (
     Difference(LAG, _lag),
     Difference("Keys and ids of XREAD in unequal numbers", _unbalanced),
     Difference("Errors of scripts name the script", _script_errors),
-    Difference("Refusals of arguments of expiring fields", _refusals_of_fields),
+    Difference("Refusals of arguments of expiring fields", _refusals_of(lambda command: command.name.startswith(_ON_FIELDS))),
+    Difference("ZSCAN shows scores as ZRANGE does", _scores_of_scan),
+    Difference("SCAN refuses an empty cursor", _empty_cursor),
     Difference("GETEX looks for the key first", _getex),
     Difference("BITCOUNT with a start needs an end", _only_start),
     Difference("Coordinates in their shortest form", _coordinates),
-    Difference(_EXPIRING, _named_otherwise(EXPIRING_FIELDS)),
     Difference(_LONGER, _named_otherwise({("string", "embstr", "raw")})),
     Difference(
         "EVALSHA of an unknown script",
         _same_refusal(rb"NOSCRIPT No matching script\.", b"NOSCRIPT No matching script. Please use EVAL."),
     ),
-    Difference(
-        "Two functions of one name in a library",
-        _same_refusal(
-            rb"ERR Function already exists in the library",
-            b"ERR Error registering functions: ERR Function already exists in the library",
-        ),
-    ),
+    Difference("Texts of refused libraries", _refusals_of(lambda command: command.name == "FUNCTION")),
     Difference(
         "GEOSEARCH has no polygons",
         _without(b", BYBOX and BYPOLYGON can", b" and BYBOX can"),

@@ -66,5 +66,5 @@ def written(tree: Tree) -> str:
         return "nil"
     if isinstance(content, tuple):
         return f"[{', '.join(map(written, content))}]"
-    text = content.decode(errors="backslashreplace")
+    text = content.decode(errors="backslashreplace").replace("\0", "\\x00")
     return f'"{text}"' if kind == b"$" else text

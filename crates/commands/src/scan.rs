@@ -25,7 +25,6 @@ pub(super) enum ScanTarget {
 /// The text is not a number.
 pub(super) fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
     let (negative, digits) = match text {
-        [] => return Ok(0),
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] => (false, digits),
         digits => (false, digits),

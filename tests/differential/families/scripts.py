@@ -96,7 +96,6 @@ FAILURES = (
     "return nil + 1",
     "return redis.call('nosuch')",
     "return redis.call('get')",
-    "return redis.call('blpop', 'script:a', 0)",
     "return redis.call('subscribe', 'x')",
     "return redis.call('multi')",
     "return redis.call()",

@@ -27,12 +27,12 @@ const NO_FIELDS: CommandError =
 const DEADLINE_MS_MAX: u64 = (1 << 46) - 1;
 
 /// Parses `FIELDS count name ...` to the end, with `per_field` arguments per field.
-fn parse_fields(
-    words: Args<'_>,
+fn parse_fields<'a>(
+    words: Args<'a>,
     per_field: usize,
     no_number: &'static str,
     wrong_number: CommandError,
-) -> Result<Args<'_>, CommandError> {
+) -> Result<Args<'a>, CommandError> {
     if words.get(0).is_none_or(|word| !word.eq_ignore_ascii_case(b"fields")) {
         return Err(NO_FIELDS);
     }
