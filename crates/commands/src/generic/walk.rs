@@ -202,7 +202,7 @@ mod tests {
             ("SCAN 0 COUNT -1", "-ERR syntax error"),
             ("SCAN 0 COUNT x", "-ERR value is not an integer or out of range"),
             ("SCAN 0", r#"["0", []]"#),
-            (r#"SCAN """#, r#"["0", []]"#),
+            (r#"SCAN """#, "-ERR invalid cursor"),
             ("SCAN 18446744073709551615", r#"["0", []]"#),
             ("SCAN 0 COUNT 9223372036854775807", r#"["0", []]"#),
         ]);

@@ -450,6 +450,33 @@ mod tests {
     }
 
     #[test]
+    fn fields_that_are_named_twice_are_treated_one_after_the_other() {
+        check(&[
+            ("HSET h a 1 b 2", ":2"),
+            ("HEXPIRE h 10 NX FIELDS 2 a a", "[:1, :0]"),
+            ("HEXPIRE h 5 LT FIELDS 2 a a", "[:1, :0]"),
+            ("HEXPIRE h 6 XX FIELDS 2 a a", "[:1, :1]"),
+            ("HPERSIST h FIELDS 2 a a", "[:1, :-1]"),
+            ("HGETDEL h FIELDS 3 a a b", r#"["1", nil, "2"]"#),
+        ]);
+    }
+
+    #[test]
+    fn a_time_to_live_of_nothing_deletes() {
+        check(&[
+            ("HSET h a 1 b 2", ":2"),
+            ("HGETEX h EX 0 FIELDS 2 a a", r#"["1", nil]"#),
+            ("HSETEX h PXAT 0 FIELDS 1 b x", ":1"),
+            ("EXISTS h", ":0"),
+            ("HSETEX h EX -1 FIELDS 1 b x", "-ERR invalid expire time, must be >= 0"),
+            ("HSETEX h FIELDS 0 b x", "-ERR invalid number of fields"),
+            ("HSETEX h FIELDS 2 b x", "-ERR wrong number of arguments for 'hsetex' command"),
+            ("HSETEX h NOW FIELDS 1 b x", "-ERR unknown argument: NOW"),
+            ("HTTL h FIELDS 0 a", "-ERR Number of fields must be a positive integer"),
+        ]);
+    }
+
+    #[test]
     fn the_active_cycle_removes_due_fields_with_a_record() {
         let mut server = TestServer::new();
         server.check(&[

@@ -541,9 +541,58 @@ fn what_was_deleted_before_all_that_is_left_leaves_the_lag_known() {
     server.run("XDEL s 2-1");
     assert!(server.run("XINFO GROUPS s").ends_with(r#""lag", nil]]"#), "one is missing between others");
     server.run("XTRIM s MINID 3");
-    assert!(server.run("XINFO GROUPS s").ends_with(r#""lag", :4]]"#), "what is missing is before all others");
+    assert!(server.run("XINFO GROUPS s").ends_with(r#""lag", :2]]"#), "what is missing is before all others");
     let invalid = "-ERR Invalid stream ID specified as stream command argument";
     server.check(&[("XTRIM s MINID -", invalid), ("XADD s MINID + 9-1 f v", invalid)]);
+}
+
+/// As in Redis 8.2.
+#[test]
+fn what_was_trimmed_or_deleted_is_not_waited_for() {
+    let groups = |server: &mut TestServer| server.run("XINFO GROUPS s");
+    let mut server = TestServer::new();
+    for ms in 1..=5 {
+        server.run(&format!("XADD s {ms} f v"));
+    }
+    server.run("XGROUP CREATE s g 0");
+    server.run("XREADGROUP GROUP g c COUNT 1 STREAMS s >");
+    server.run("XTRIM s MAXLEN 1");
+    assert!(groups(&mut server).ends_with(r#""entries-read", :1, "lag", :1]]"#));
+    server.run("XREADGROUP GROUP g c STREAMS s >");
+    assert!(groups(&mut server).ends_with(r#""entries-read", :5, "lag", :0]]"#));
+
+    server.run("XADD s 6 f v");
+    server.run("XADD s 7 f v");
+    server.run("XADD s 8 f v");
+    server.run("XREADGROUP GROUP g c COUNT 1 STREAMS s >");
+    server.run("XDEL s 7");
+    server.run("XREADGROUP GROUP g c STREAMS s >");
+    assert!(groups(&mut server).ends_with(r#""entries-read", :8, "lag", :0]]"#));
+
+    server.run("XADD s 9 f v");
+    server.run("XTRIM s MAXLEN 0");
+    assert!(groups(&mut server).ends_with(r#""entries-read", :8, "lag", :0]]"#), "nothing is left to read");
+    server.run("XGROUP SETID s g 9 ENTRIESREAD 100");
+    assert!(groups(&mut server).ends_with(r#""entries-read", :9, "lag", :0]]"#));
+}
+
+#[test]
+fn references_to_deleted_entries_count() {
+    check(&[
+        ("XADD s 1 f v", r#""1-0""#),
+        ("XADD s 2 f v", r#""2-0""#),
+        ("XGROUP CREATE s g 0", "+OK"),
+        ("XREADGROUP GROUP g c STREAMS s >", r#"[["s", [["1-0", ["f", "v"]], ["2-0", ["f", "v"]]]]]"#),
+        ("XDEL s 2", ":1"),
+        ("XDELEX s ACKED IDS 3 1 2 9", "[:2, :2, :2]"),
+        ("XACK s g 1 2", ":2"),
+        ("XDELEX s ACKED IDS 2 1 2", "[:1, :-1]"),
+        ("XDELEX none IDS 1 x", "[:-1]"),
+        ("XACKDEL s none IDS 1 x", "[:-1]"),
+        ("SET t x", "+OK"),
+        ("XDELEX t IDS 0 1", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("XACKDEL t g IDS 0 1", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+    ]);
 }
 
 #[test]
