@@ -172,7 +172,7 @@ class Loading(unittest.TestCase):
 
 
 class Filling(unittest.TestCase):
-    def test_what_is_probed_is_what_is_sent(self):
+    def test_a_probe_expects_the_values_sent(self):
         for fill in (Fill.HASHES, Fill.HEX_STRINGS):
             count = fill_module.BLOCK_THINGS + 3
             requests, commands = zip(*fill.blocks(count), strict=True)
@@ -254,7 +254,7 @@ class Messages(unittest.TestCase):
         self.program.chmod(0o755)
         return messages.measure([str(self.program)], self.server, 1, ("publish",))
 
-    def test_the_figures_are_what_the_program_prints(self):
+    def test_figures_are_read_from_the_output_of_the_program(self):
         figures = self.measure("""echo '{"publishes_s": 12.5, "cpu_us_per_delivery": null}'""")
         self.assertEqual(figures, {"publishes_s": 12.5, "cpu_us_per_delivery": None})
 

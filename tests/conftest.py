@@ -12,6 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from differential.peers import ALL, PEERS, named
+from harness.importing import Import
 from harness.server import UNDER_TEST, Options, Server
 
 # Names of tests that hang, for `./test`.
@@ -21,7 +22,7 @@ LOG_TAIL_CHARS = 8000
 ENDING_S = 180
 # The limit of a soak of the default length, and the options that make it longer, with their defaults.
 SOAK_LIMIT_S = 1200
-SOAK_OPTIONS = {"kills": 100, "commands": 50_000, "sequences": 15_000, "races": 2000, "churn_seconds": 10}
+SOAK_OPTIONS = {"kills": 100, "commands": 50_000, "sequences": 15_000, "races": 2000, "churn_seconds": 10, "import_seconds": 5}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,6 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--findings", help="a directory for histories and logs of a group that broke its promise")
     parser.addoption("--script-rounds", type=int, default=15, help="rounds of endless scripts of all kinds")
     parser.addoption("--churn-seconds", type=int, default=SOAK_OPTIONS["churn_seconds"], help="how long subscriptions come and go under load")
+    parser.addoption(
+        "--import-seconds", type=int, default=SOAK_OPTIONS["import_seconds"], help="how long a source is written to while it is copied"
+    )
     parser.addoption("--traffic", help="bench/traffic, to measure others beside slow listeners")
     parser.addoption(
         "--peer", choices=[*(peer.name for peer in PEERS), ALL], default=PEERS[0].name, help="what the differential test runs beside"
@@ -142,6 +146,19 @@ def new_server(request: pytest.FixtureRequest, tmp_path):
 def server(new_server) -> Server:
     """A running server with the default settings."""
     return new_server().start()
+
+
+@pytest.fixture
+def new_import():
+    """Starts imports: `new_import(port of the source, arguments ..., user="name:password@")`."""
+    with contextlib.ExitStack() as running:
+
+        def start(source: int, *arguments: object, user: str = "") -> Import:
+            started = Import(source, *arguments, user=user)
+            running.callback(started.close)
+            return started
+
+        yield start
 
 
 @pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])

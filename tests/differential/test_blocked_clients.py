@@ -117,7 +117,7 @@ def servers(new_server, server, tmp_path, compared_with) -> tuple[Server, Server
     return redis.start(), server
 
 
-def test_who_waits_gets_the_same_from_both(servers, protocol, request):
+def test_waiters_get_the_same_replies_from_both(servers, protocol, request):
     seed = request.config.getoption("seed")
     for number in range(ROUNDS):
         draw = Draw(Random(f"{seed}/{number}/{protocol}"))

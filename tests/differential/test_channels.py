@@ -254,7 +254,7 @@ def servers(new_server, server, tmp_path, compared_with) -> tuple[Server, Server
     return redis.start(), server
 
 
-def test_who_listens_is_sent_the_same_by_both(servers, protocol, request):
+def test_subscribers_get_the_same_messages_from_both(servers, protocol, request):
     seed = request.config.getoption("seed")
     for number in range(ROUNDS):
         draw = Draw(Random(f"{seed}/{number}/{protocol}"))

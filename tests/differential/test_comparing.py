@@ -34,7 +34,7 @@ def bulk(*texts: bytes, kind: bytes = b"*"):
         (steps.exactly, (b"$", b"1"), (b":", b"1"), False),
     ],
 )
-def test_what_agrees(agree, redis, sheaf, right):
+def test_agreeing_replies(agree, redis, sheaf, right):
     assert agree(redis, sheaf, []) is right
 
 
@@ -48,7 +48,7 @@ def test_what_agrees(agree, redis, sheaf, right):
         ((b"-", b"ERR"), False),
     ],
 )
-def test_what_is_drawn_by_chance_comes_from_what_is_there(sheaf, right):
+def test_random_elements_come_from_the_collection(sheaf, right):
     assert steps.drawn(distinct=True)(bulk(b"a", b"b"), sheaf, [bulk(b"a", b"b", b"c")]) is right
 
 
@@ -119,7 +119,7 @@ def test_a_seed_gives_the_same_steps_again():
     assert drawn_steps("1/everything") != drawn_steps("2/everything")
 
 
-def test_a_failure_shrinks_to_what_it_needs():
+def test_a_failure_shrinks_to_its_minimum():
     parts = list(range(1000))
     assert shrink(parts, lambda some: {17, 400, 999} <= set(some), budget_s=60) == [17, 400, 999]
     assert shrink(parts, lambda some: 999 in some, budget_s=60) == [999]

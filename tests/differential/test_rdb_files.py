@@ -173,7 +173,7 @@ def test_a_file_of_redis_arrives_and_goes_back(peer, new_server, tmp_path, pytes
         back.close()
 
 
-def test_what_comes_beside_keys_is_told(peer, new_server):
+def test_an_import_reports_expired_keys_and_libraries(peer, new_server):
     peer.start()
     with redis.Redis(port=peer.port) as client:
         client.set("expires", "soon", px=1)

@@ -324,7 +324,7 @@ class TestSessions:
         fill(server, 2000, first=2000)
         return server
 
-    def test_what_is_offered_stays_although_it_is_not_needed_any_more(self, busy):
+    def test_offered_files_stay_after_newer_snapshots(self, busy):
         offer = begin(busy)
         files = {file["name"]: file["bytes"] for file in offer["files"]}
         path = f"/_backup/{offer['session']}"
@@ -419,7 +419,7 @@ class TestPointInTime:
         for number in (1, 3):
             self.check(restored(server.directory, "--to-lsn", str(positions[number])), number)
 
-    def test_outside_of_what_there_is(self, server, moments, tmp_path):
+    def test_a_target_outside_the_held_range_is_refused(self, server, moments, tmp_path):
         new = tmp_path / "new"
         for target in (("--to-time", "2001-01-01T00:00:00Z"), ("--to-time", str(moments[-1] + 3600))):
             told = refused(run_sheaf("restore", str(server.directory), "--dir", str(new), *target))

@@ -87,7 +87,7 @@ def damages(intact: bytes):
 
 
 @pytest.mark.parametrize("kind", ["leader_directory", "replica_directory"])
-def test_what_a_start_refuses_check_finds(new_server, kind, request):
+def test_check_finds_all_damage_that_a_start_refuses(new_server, kind, request):
     directory: Path = request.getfixturevalue(kind)
     checked = run_sheaf("check", str(directory))
     assert checked.returncode == 0, checked.stdout + checked.stderr
@@ -116,7 +116,7 @@ def test_what_a_start_refuses_check_finds(new_server, kind, request):
     assert not found & DISPENSABLE, found
 
 
-def test_what_is_unfinished_or_set_wrong_is_found(leader_directory):
+def test_check_finds_unfinished_work_and_wrong_settings(leader_directory):
     for name, text in (
         ("import-unfinished", ""),
         ("restore-unfinished", ""),

@@ -263,7 +263,7 @@ def test_a_check_names_the_way_out_as_a_start_does(written):
         assert "control: missing although the directory holds a log" in refused.stderr, refused.stderr
 
 
-def test_check_of_what_is_no_data_directory(tmp_path):
+def test_check_of_a_directory_without_data(tmp_path):
     checked = run_sheaf("check", str(tmp_path))
     assert checked.returncode not in (0, 101)
     assert str(tmp_path) in checked.stderr

@@ -135,7 +135,7 @@ def test_backups_have_them(new_server, tmp_path):
     assert said(new_server(directory=restored).start()) == VALUES
 
 
-def test_what_is_given_at_the_start_of_a_leader_becomes_a_record(new_server):
+def test_settings_given_at_the_start_of_a_leader_become_a_record(new_server):
     server = new_server(extra=("--durable-channels", "log:*")).start()
     assert call(server, "PUBLISH", "log:a", "kept") == 0
     server.wait_for_log(RECORDED)
@@ -222,7 +222,7 @@ def test_all_doors_say_that_the_lead_was_given_up(new_server):
 
 
 @pytest.mark.parametrize("with_data", ["with data", "without data"])
-def test_what_is_given_again_undoes_nothing(new_server, tmp_path, with_data):
+def test_an_unchanged_file_does_not_undo_config_set(new_server, tmp_path, with_data):
     """A file sets a value once: until the file changes, a later CONFIG SET stays in force."""
     file = tmp_path / "sheaf.toml"
     file.write_text('durable-channels = "log:*"\n')
@@ -267,7 +267,7 @@ def metric(server, name: str) -> int:
     return int(float(next(line.split()[1] for line in lines if line.startswith(name + " "))))
 
 
-def test_who_waits_for_replicas_in_vain_is_told(new_server):
+def test_writes_without_acknowledgements_fail_after_the_timeout(new_server):
     server = new_server(extra=("--ack-replicas", "1", "--ack-timeout", "1")).start()
     with server.connect() as connection:
         commands = [("SET", "k", "v"), ("INCR", "n"), ("LRANGE", "none", 0, -1), ("RPUSH", "l", "a", "b")]

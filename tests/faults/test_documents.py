@@ -88,7 +88,7 @@ def test_flushall_leaves_documents_alone(filled):
     assert content(filled, "db") == before
 
 
-def test_a_backup_under_load_holds_what_was_acknowledged(new_server, filled, tmp_path, request):
+def test_a_backup_under_load_holds_acknowledged_changes(new_server, filled, tmp_path, request):
     writers = [DocumentWriter(number, request.config.getoption("seed")) for number in range(WRITERS)]
     with Couch(filled.http_port) as couch:
         couch.ok("PUT", "/storm")
@@ -242,7 +242,7 @@ def couch_rev(couch: Couch, id_: str) -> str:
     return couch.ok("GET", f"/storm/{id_}?open_revs=all")[0]["ok"]["_rev"]
 
 
-def test_what_is_saved_stays_saved_whatever_else_is_edited(new_server):
+def test_a_saved_database_stays_saved_while_others_are_edited(new_server):
     """One database is saved and others are edited: the catalog is written again, and still has all that a
     start needs.
     """

@@ -201,7 +201,7 @@ def refused(server, position: bytes | str) -> str | None:
     return reply.text if isinstance(reply, ErrorReply) else None
 
 
-def test_what_is_not_kept_any_more_is_told(new_server):
+def test_a_lost_position_is_reported(new_server):
     limits = ("--durable-channels-retention-bytes", "2mb")
     server = new_server(log_segment_bytes="1mb", extra=SETTINGS + limits).start()
     with server.connect() as publisher, server.connect() as slow, server.connect() as early:
@@ -307,3 +307,32 @@ def test_replicas_tell_the_same(new_server):
         assert there.call("XSUBSCRIBE", "log:0", "FROM", told[150][2])[0] == b"xsubscribe"
         assert [there.read() for _ in range(49)] == told[151:]
         assert there.read()[3] == b"after"
+
+
+def test_a_cut_segment_costs_only_the_messages_behind_the_cut(new_server):
+    server = new_server(log_segment_bytes="1mb", extra=SETTINGS).start()
+    with server.connect() as publisher, server.connect() as follower:
+        follower.call("XSUBSCRIBE", "log:0", "FROM", "$")
+        places = []
+        for number in range(12):
+            # Each is a batch of its own.
+            publisher.call("PUBLISH", "log:0", number)
+            places.append(int(follower.read()[2].split(b":")[1]))
+        for _ in range(40):
+            publisher.call("PUBLISH", "log:1", b"x" * (64 << 10))
+        # A start needs nothing of the first segments.
+        snapshots(server, 3)
+        publisher.call("PUBLISH", "log:0", "last")
+    server.stop()
+    first = min(server.directory.glob("log-*.seg"))
+    with first.open("r+b") as segment:
+        # The header takes a block; the batch of message 8 is cut in its first one.
+        segment.truncate(4096 + (places[8] - 1) // 4096 * 4096 + 50)
+    server.start()
+    with server.connect() as follower:
+        follower.call("XSUBSCRIBE", "log:0", "FROM", "-")
+        assert [follower.read()[3] for _ in range(8)] == [b"%d" % number for number in range(8)]
+        verb, channel, position, left = follower.read()
+        assert (verb, channel, left) == (b"xlost", b"log:0", 0)
+        assert follower.call("XSUBSCRIBE", "log:0", "FROM", position)[3] == 1
+        assert follower.read()[3] == b"last"

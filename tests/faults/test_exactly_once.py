@@ -133,7 +133,7 @@ def run_under_kills(server: Server, workers: list, progress, total: int, kills: 
 
 
 @pytest.mark.parametrize("durability", ["strict", "commit"])
-def test_what_is_counted_is_exact(new_server, request, durability):
+def test_a_counter_under_kills_is_exact(new_server, request, durability):
     seed = request.config.getoption("seed")
     server = new_server(durability=durability).start()
     server.options.port = server.port

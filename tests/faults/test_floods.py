@@ -43,7 +43,7 @@ def subscribe(server, channel: str = CHANNEL) -> Connection:
 
 
 @pytest.mark.sheaf_only
-def test_publishers_are_paced_to_what_subscribers_take(server):
+def test_publishers_are_paced_to_their_subscribers(server):
     flood = Flood(server.port, PUBLISHERS, READERS, MESSAGES, LENGTH)
     flood.run()
     assert set(flood.confirmed) == {READERS}, "each reply counts who has subscribed"
@@ -53,7 +53,7 @@ def test_publishers_are_paced_to_what_subscribers_take(server):
 
 
 @pytest.mark.sheaf_only
-def test_one_who_never_reads_paces_nobody_and_is_cut(server):
+def test_one_silent_subscriber_paces_nobody_and_is_disconnected(server):
     with server.connect() as control, subscribe(server):
         flood = Flood(server.port, PUBLISHERS, READERS, MESSAGES, LENGTH)
         flood.run()
@@ -145,7 +145,7 @@ def publish_to_one(server, unit, replies, channel, frame, times=20_000, messages
 
 
 @pytest.mark.sheaf_only
-def test_who_publishes_to_itself_without_reading_is_cut_and_others_go_on(server):
+def test_a_client_that_floods_itself_without_reading_is_disconnected_alone(server):
     with server.connect() as client, server.connect() as other:
         assert client.call("HELLO", 3)
         assert client.call("SUBSCRIBE", CHANNEL)
@@ -158,7 +158,7 @@ def test_who_publishes_to_itself_without_reading_is_cut_and_others_go_on(server)
 
 
 @pytest.mark.sheaf_only
-def test_who_publishes_to_itself_and_reads_gets_everything(server):
+def test_a_client_that_publishes_to_itself_and_reads_gets_everything(server):
     times = 20_000
     with server.connect() as client, server.connect() as other:
         assert client.call("HELLO", 3)

@@ -69,7 +69,7 @@ def test_read_only_while_full_and_by_itself_again(on_volume, volume):
     assert on_volume.stop() == 0
 
 
-def test_a_full_disk_is_told_to_whoever_watches(on_volume, volume):
+def test_a_full_disk_shows_in_every_status(on_volume, volume):
     writers = [Writer(number, seed=3) for number in range(WRITERS)]
     with Couch(on_volume.http_port) as couch, on_volume.connect() as connection:
         assert couch.get("/_up").json == {"status": "ok"}

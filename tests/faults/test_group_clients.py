@@ -69,7 +69,7 @@ def knows(server: Server, leader: Server) -> bool:
         return False
 
 
-def test_members_publish_what_sentinel_publishes(new_server):
+def test_members_publish_the_events_of_sentinel(new_server):
     servers = group_of(new_server)
     leader = servers[0]
     follower, last = others(servers, leader)

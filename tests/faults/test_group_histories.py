@@ -51,7 +51,7 @@ class Figures:
         return "\n".join(lines)
 
 
-def test_the_checker_refuses_what_is_wrong():
+def test_the_checker_refuses_wrong_histories():
     tested = run_go("test", "./...")
     assert tested.returncode == 0, tested.stdout + tested.stderr
 

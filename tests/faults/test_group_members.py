@@ -3,6 +3,7 @@
 import contextlib
 import shutil
 import socket
+import struct
 
 import pytest
 
@@ -54,6 +55,12 @@ def refusal_of(directory, *arguments: str, port: int = 0) -> str:
     return ended.stderr
 
 
+def reason_of(server: Server, method: str, path: str) -> str:
+    """The reason for which a request is refused."""
+    with Couch(server.http_port) as couch:
+        return couch.send(method, path).json.get("reason", "")
+
+
 def up_of(server: Server) -> tuple[int, str]:
     """The status of `/_up`, and the reason."""
     with Couch(server.http_port) as couch:
@@ -85,7 +92,7 @@ def test_a_group_starts_without_a_warning_and_tells_about_its_members(new_server
     wait_until("time without a leader", lambda: metric(servers[1], "sheaf_group_leaderless_seconds") > before)
 
 
-def test_who_joins_an_idle_group_becomes_a_voter(new_server):
+def test_a_server_that_joins_an_idle_group_becomes_a_voter(new_server):
     # Nothing is written after it has copied everything.
     first = member(new_server).start()
     wait_leader([first])
@@ -99,7 +106,7 @@ def test_who_joins_an_idle_group_becomes_a_voter(new_server):
         wait_until("it to follow", lambda one=server: is_following(one))
 
 
-def test_a_member_has_on_disk_what_it_acknowledges(new_server, tmp_path):
+def test_a_member_refuses_weak_durability(new_server, tmp_path):
     for weak in ("interval", "none"):
         assert "--durability strict" in refusal_of(tmp_path / "weak", "--group", NAME, "--durability", weak)
         shutil.rmtree(tmp_path / "weak")
@@ -199,6 +206,8 @@ def test_a_removed_member_is_told(new_server):
                     and "Ask a member of the group" in shown.stderr
                     and "was removed from its group" in error_of(call(one, "FAILOVER"))
                     and up_of(one) == (503, "removed")
+                    and "was removed from its group" in reason_of(one, "PUT", "/notes")
+                    and "was removed from its group" in reason_of(one, "GET", "/_all_dbs")
                 )
             return False
 
@@ -216,7 +225,7 @@ def test_a_removed_member_is_told(new_server):
     assert accepts_writes(leader) and is_following(last)
 
 
-def test_whoever_asks_the_wrong_server_is_told_whom_to_ask(new_server):
+def test_the_wrong_server_names_the_right_one(new_server):
     leader, follower = group_of(new_server, 2)
     wait_until("it to follow", lambda: is_following(follower))
     refusal = f"NOTLEADER 127.0.0.1:{leader.port} leads the group: ask it"
@@ -325,6 +334,60 @@ def test_strangers_take_no_place_of_a_member(new_server):
     assert accepts_writes(leader) and fields(follower, "GROUP", "INFO")["term"] == own["term"]
     for server in others(servers, leader):
         assert is_following(server)
+
+
+def crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def heartbeat(sender: bytes, receiver: bytes, term: int) -> bytes:
+    """The bytes of a message; `consensus/src/message.rs` has the format."""
+    ids = (int(sender, 16), int(receiver, 16))
+    body = struct.pack("<4sBBH9QI", b"SGRP", 5, 0, 0, *ids, term, 0, 0, 0, 0, 1, 0, 0)
+    return body + struct.pack("<I", crc32c(body))
+
+
+def test_messages_that_no_member_sends_are_refused_counted_and_change_nothing(new_server):
+    servers = group_of(new_server)
+    # There is no term before the first one.
+    assert call(servers[0], "FAILOVER") == b"OK"
+    leader = wait_leader(others(servers, servers[0]))
+    follower, other = others(servers, leader)
+    wait_until("it to follow", lambda: is_following(follower))
+    own = fields(leader, "GROUP", "INFO")
+    to, sender = listed(leader, follower)["id"], listed(leader, other)["id"]
+    for words, reason in (
+        ((2, own["id"], sender, to), "version 2 of the protocol"),
+        ((1, b"00" * 16, sender, to), "belongs to another group"),
+        ((1, own["id"], sender, sender), "this server is another member"),
+        ((1, own["id"], to, to), "no id of another member"),
+        ((1, own["id"], sender), "wrong number of arguments"),
+    ):
+        assert reason in error_of(call(follower, "GROUP", "PEER", *words)), words
+    refused = metric(follower, "sheaf_group_messages_refused")
+    valid = heartbeat(sender, to, own["term"] + (1 << 25))
+    damaged = valid[:40] + b"\1" + valid[41:]
+    for number, wrong in enumerate((valid, damaged, heartbeat(to, sender, own["term"]), b"GET / HTTP/1.1\r\n" * 6)):
+        with follower.connect() as connection:
+            assert connection.call("GROUP", "PEER", 1, own["id"], sender, to) == b"OK"
+            connection.send(wrong)
+            with pytest.raises(UNREACHABLE):
+                connection.read()
+        assert metric(follower, "sheaf_group_messages_refused") == refused + number + 1
+    lines = [line for line in follower.log().splitlines() if "far ahead of term" in line]
+    assert len(lines) == 1, lines
+    outdated = metric(follower, "sheaf_group_messages_outdated")
+    with follower.connect() as connection:
+        assert connection.call("GROUP", "PEER", 1, own["id"], sender, to) == b"OK"
+        connection.send(heartbeat(sender, to, own["term"] - 1))
+        wait_until("it to be counted", lambda: metric(follower, "sheaf_group_messages_outdated") > outdated)
+    assert fields(follower, "GROUP", "INFO")["term"] == own["term"]
+    assert accepts_writes(leader) and all(is_following(server) for server in others(servers, leader))
 
 
 def test_many_that_ask_to_join_are_put_off_and_keep_nobody_else_out(new_server):

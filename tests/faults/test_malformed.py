@@ -86,7 +86,7 @@ def test_an_unfinished_request_is_forgotten_with_its_connection(server):
         assert connection.call("DBSIZE") == 0
 
 
-def test_what_is_odd_but_allowed(server):
+def test_odd_but_valid_requests(server):
     with server.connect() as connection:
         connection.send(b"*0\r\n*-1\r\n\r\n\n*1\r\n$4\r\nPING\r\n")
         assert connection.read() == b"PONG"
@@ -139,7 +139,7 @@ HTTP = {
 
 
 @pytest.mark.parametrize("raw", HTTP.values(), ids=HTTP.keys())
-def test_a_browser_is_told_nothing_and_what_it_posts_is_not_executed(server, raw):
+def test_a_browser_gets_no_reply_and_its_body_is_not_executed(server, raw):
     posted = b"SET posted yes\r\nCONFIG SET requirepass x\r\n" + encode("SET", "posted", "yes")
     assert answer_to(server.port, raw + posted) == b""
     with server.connect() as connection:

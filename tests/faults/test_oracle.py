@@ -53,7 +53,7 @@ def test_a_wrong_reply_is_noticed_at_once(oracle):
         oracle.answered(b"QUEUED")
 
 
-def test_what_was_refused_never_happened(oracle):
+def test_refused_writes_never_happened(oracle):
     oracle.refused()
     assert oracle.recovered({b"a": b"1", b"c": b"3"}) == 1
 

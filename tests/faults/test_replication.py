@@ -72,7 +72,7 @@ def test_a_replica_copies_everything_and_follows(pair):
     assert error_of(call(replica, "WAIT", 1, 1)).startswith("ERR WAIT cannot be used with replica instances")
 
 
-def test_what_was_there_before_the_replica_is_copied(new_server):
+def test_data_from_before_the_replica_is_copied(new_server):
     leader = new_server().start()
     write_all_types(leader, "before")
     replica = follower_of(new_server, leader)
@@ -98,7 +98,7 @@ def test_both_may_be_killed_and_go_on(pair, durability):
     wait_same(leader, replica)
 
 
-def test_what_is_removed_by_time_is_removed_by_the_leader(pair):
+def test_expired_keys_are_removed_by_the_leader(pair):
     leader, replica = pair()
     with leader.connect() as connection:
         connection.call("SET", "k", "v", "PX", 1)
@@ -210,7 +210,7 @@ def test_messages_that_the_leader_has_not_committed_are_followed_nowhere(new_ser
             assert follower.read()[0::3] == [b"xmessage", message]
 
 
-def test_who_is_told_twice_to_lead_begins_once(pair):
+def test_two_promotions_at_once_are_one(pair):
     leader, replica = pair()
     write_all_types(leader, "before")
     wait_same(leader, replica)
@@ -233,7 +233,7 @@ def leads_from_now_on(server: Server) -> bool:
         return False
 
 
-def test_a_leader_that_was_to_follow_may_lead_again_and_shows_what_it_has(pair):
+def test_a_leader_that_was_to_follow_may_lead_again_with_its_data(pair):
     leader, _ = pair()
     assert call(leader, "SET", "k", "v") == b"OK"
     assert call(leader, "REPLICAOF", "127.0.0.1", free_port()) == b"OK"
@@ -244,7 +244,7 @@ def test_a_leader_that_was_to_follow_may_lead_again_and_shows_what_it_has(pair):
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_a_replica_that_starts_without_its_leader_shows_what_is_known_to_be_committed(pair, acks):
+def test_a_replica_that_starts_without_its_leader_shows_committed_data_only(pair, acks):
     leader, replica = pair(extra=("--ack-replicas", str(acks)))
     assert call(leader, "SET", "k", "v") == b"OK"
     wait_same(leader, replica)
@@ -443,7 +443,7 @@ def test_a_replica_without_data_does_not_fence_the_leader_of_another_group(new_s
     wait_same(other, replica)
 
 
-def test_a_replica_whose_flag_was_forgotten_stays_a_replica(new_server):
+def test_a_replica_restarted_without_its_flag_stays_a_replica(new_server):
     """It remembers its leader; to lead, it must be told so."""
     leader = new_server().start()
     replica = follower_of(new_server, leader)
@@ -613,7 +613,7 @@ def test_a_password_is_said_to_the_leader(new_server):
     assert call(replica, "GET", "k") == b"v"
 
 
-def test_a_client_reads_on_a_replica_what_it_has_written(pair):
+def test_a_client_reads_its_own_writes_on_a_replica(pair):
     leader, replica = pair()
     with leader.connect() as writer, replica.connect() as reader:
         for number in range(100):
@@ -623,7 +623,7 @@ def test_a_client_reads_on_a_replica_what_it_has_written(pair):
             assert reader.call("GET", "k") == str(number).encode()
 
 
-def test_those_who_watch_and_cache_on_a_replica_are_told(pair):
+def test_watches_and_invalidations_work_on_a_replica(pair):
     leader, replica = pair()
     with leader.connect() as writer, replica.connect() as watcher, replica.connect() as cacher:
         writer.call("SET", "k", "1")
@@ -735,9 +735,31 @@ def test_an_endless_script_of_a_replica_keeps_nobody_from_promoting_it(pair):
     with replica.connect() as reader:
         reader.send(resp.encode("EVAL_RO", ENDLESS, 1, "k"))
         wait_until("the script to hold its slot", lambda: error_of(call(replica, "GET", "k")).startswith("BUSY"))
-        assert call(leader, "SET", "k", "v2") == b"OK"
+        with leader.connect() as writer:
+            assert writer.call("SET", "k", "v2") == b"OK"
+            # On the replica's disk; the script keeps it from being applied.
+            assert writer.call("WAIT", 1, 60_000) == 1
         leader.kill()
         assert call(replica, "REPLICAOF", "NO", "ONE") == b"OK"
         assert error_of(reader.read()).startswith("ERR the script was ended")
     assert call(replica, "GET", "k") == b"v2"
     assert call(replica, "SET", "k", "v3") == b"OK"
+
+
+def test_a_hand_over_to_a_replica_that_a_script_holds_up_is_given_up(pair):
+    leader, replica = pair()
+    assert call(leader, "SET", "k", "v1") == b"OK"
+    wait_same(leader, replica)
+    with replica.connect() as reader:
+        reader.send(resp.encode("EVAL_RO", ENDLESS, 1, "k"))
+        wait_until("the script to hold its slot", lambda: error_of(call(replica, "GET", "k")).startswith("BUSY"))
+        assert call(leader, "SET", "k", "v2") == b"OK"
+        assert call(leader, "FAILOVER", "TIMEOUT", 300) == b"OK"
+        wait_until("the hand-over to end", lambda: info(leader)["master_failover_state"] == "no-failover")
+        assert call(leader, "SET", "k", "v3") == b"OK"
+        leader.wait_for_log("did not apply it in time: a script there may hold it up")
+        # With more time, the script is ended first.
+        assert call(leader, "FAILOVER", "TIMEOUT", 60_000) == b"OK"
+        assert error_of(reader.read()).startswith("ERR the script was ended")
+    wait_until("the roles to change", lambda: has_role(replica, "master") and is_following(leader))
+    assert call(replica, "GET", "k") == b"v3"

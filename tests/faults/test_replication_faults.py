@@ -161,7 +161,7 @@ def test_a_leader_that_stood_still_is_followed_again(new_server):
     assert replica.log().count(COPIES) == 1
 
 
-def test_who_waits_at_a_leader_that_steps_down_is_disconnected(new_server):
+def test_clients_of_a_leader_that_steps_down_are_disconnected(new_server):
     """It restarts in the same process, so only the server closes its sockets."""
     leader, other = new_server(extra=("--ack-replicas", "1")).start(), new_server().start()
     with leader.connect() as idle, leader.connect() as writer:
@@ -274,7 +274,7 @@ def test_a_copy_from_a_leader_that_has_vanished_is_given_up_and_gone_on_with(hal
     wait_same(leader, replica)
 
 
-def test_who_copies_from_a_leader_that_has_vanished_can_lead_at_once(half_copied):
+def test_a_half_copied_replica_can_lead_at_once(half_copied):
     _, replica, _ = half_copied
     assert call(replica, "REPLICAOF", "NO", "ONE") == b"OK"
     assert call(replica, "SET", "k", "v") == b"OK"

@@ -103,7 +103,7 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing_while_another_leads(line,
     wait_same(replica, leader)
 
 
-def test_an_old_leader_is_fenced_by_who_knows_the_new_epoch(new_server, line, apart):
+def test_a_replica_of_the_new_epoch_fences_the_old_leader(new_server, line, apart):
     leader, replica = apart()
     write(leader, "shared")
     line.cut()

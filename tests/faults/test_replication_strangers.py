@@ -83,7 +83,7 @@ def test_a_transaction_cannot_become_a_replica(new_server):
         assert connection.call("SET", "k", "v") == b"OK"
 
 
-def test_who_does_not_know_the_password_is_no_replica(new_server):
+def test_a_replica_needs_the_password(new_server):
     leader = new_server(requirepass="secret").start()
     for attempt in (claim_of(0), claim_of(4096), resp.encode("REPLICATE", "MARKS", 1, "00" * 8)):
         with resp.Connection(leader.port) as stranger:

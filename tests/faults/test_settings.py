@@ -43,7 +43,7 @@ def setting(server, name: str) -> str:
     return call(server, "CONFIG", "GET", name)[1].decode()
 
 
-def test_what_is_set_holds_after_kill_9(new_server):
+def test_config_set_survives_kill_9(new_server):
     server = new_server().start()
     pairs = [word for pair in LASTING.items() for word in pair]
     assert call(server, "CONFIG", "SET", *pairs) == b"OK"
@@ -61,7 +61,7 @@ def test_what_is_set_holds_after_kill_9(new_server):
     assert setting(server, "maxmemory") == "0"
 
 
-def test_a_flag_wins_over_what_was_set_and_that_is_said(new_server):
+def test_a_flag_overrides_a_kept_setting_with_a_message(new_server):
     server = new_server(extra=("--timeout", "5")).start()
     assert call(server, "CONFIG", "SET", "timeout", 9, "maxmemory", "1mb") == b"OK"
     assert setting(server, "timeout") == "9"
@@ -176,7 +176,7 @@ def test_values_that_are_not_text_are_refused_and_not_changed(server):
     assert "WRONGPASS" in error_of(call(server, "AUTH", b"p\xe9ss"))
 
 
-def test_a_log_in_whose_bytes_are_no_text_is_none(new_server):
+def test_a_password_that_is_not_utf8_is_refused(new_server):
     # What a decoder would put in the place of a byte that is no text.
     server = new_server(requirepass="p\ufffdss").start()
     form = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -234,7 +234,7 @@ def test_the_size_of_segments_is_that_of_the_directory(new_server):
     assert refused.endswith("'log-segment-bytes' was fixed when the directory was created")
 
 
-def test_the_file_of_kept_settings_begins_with_what_it_is(server):
+def test_the_file_of_kept_settings_begins_with_its_purpose(server):
     assert call(server, "CONFIG", "SET", "timeout", 7, "maxmemory", "1mb") == b"OK"
     assert call(server, "CONFIG", "SET", "timeout", 0) == b"OK"
     seal, first, *rest = (server.directory / "settings.toml").read_text().splitlines()

@@ -108,7 +108,7 @@ class TestRefusedStarts:
 
 
 @pytest.mark.sheaf_only
-def test_what_is_hidden_or_of_the_file_system_is_nobodys_data(new_server):
+def test_hidden_files_and_those_of_the_file_system_are_ignored(new_server):
     server = new_server()
     (server.directory / "lost+found").mkdir(parents=True)
     (server.directory / ".gitkeep").write_text("")
@@ -186,7 +186,7 @@ def test_settings_from_file_environment_and_flags(new_server, tmp_path):
 
 
 @pytest.mark.sheaf_only
-def test_the_banner_says_what_matters(server):
+def test_the_banner_names_ports_directory_and_durability(server):
     for part in (str(server.port), str(server.http_port), str(server.directory), "strict", "version"):
         assert part in server.log(), part
 
@@ -283,7 +283,7 @@ def test_a_signal_under_load_is_a_clean_stop(server, number):
 
 
 @pytest.mark.sheaf_only
-def test_whose_log_lines_cannot_be_written_serves_all_the_same(new_server):
+def test_a_server_that_cannot_write_log_lines_serves(new_server):
     server = new_server(wrapper=("sh", "-c", 'exec "$0" "$@" 2>/dev/full'), extra=("--loglevel", "debug")).start()
     with server.connect() as connection:
         assert connection.call("SET", "k", "v") == b"OK"

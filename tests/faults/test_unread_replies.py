@@ -74,7 +74,7 @@ def test_commands_sent_before_any_reply_is_read(server, count):
 
 
 @pytest.mark.sheaf_only
-def test_who_never_reads_is_disconnected_and_who_sends_nothing_more_is_not(server):
+def test_a_client_that_never_reads_is_disconnected_unless_it_stops_sending(server):
     with server.connect() as control, server.connect() as quiet, server.connect() as greedy:
         assert control.call("CONFIG", "SET", "client-output-buffer-limit", "normal 4mb 0 0") == b"OK"
         long = b"".join(b"%08d" % number for number in range(4 * MIB))
@@ -102,7 +102,7 @@ def test_the_limit_is_shown(server):
 
 
 @pytest.mark.sheaf_only
-def test_who_is_not_logged_in_is_allowed_no_more(new_server):
+def test_an_unauthenticated_client_has_a_small_limit(new_server):
     server = new_server(requirepass="secret").start()
     with server.connect() as control, Connection(server.port) as stranger:
         sender = threading.Thread(target=send_until_cut, args=(stranger, encode("GET", "k") * 1000))
@@ -123,7 +123,7 @@ def is_served(server) -> bool:
 
 
 @pytest.mark.sheaf_only
-def test_who_left_replies_unread_makes_room_for_others(new_server):
+def test_clients_with_unread_replies_are_disconnected_for_others(new_server):
     """All clients together have 512 MiB: two that are allowed 256 MiB leave a third one too little."""
     server = new_server(extra=("--snapshot-log-bytes", "0")).start()
     with server.connect() as control, contextlib.ExitStack() as stack:
@@ -137,3 +137,33 @@ def test_who_left_replies_unread_makes_room_for_others(new_server):
             wait_until("replies to be left unread", lambda name=name: unsent_bytes(control, name) > 64 * MIB)
         wait_until("another client to be served", lambda: is_served(server))
         server.wait_for_log("reads no replies while others are refused memory for theirs")
+
+
+@pytest.mark.sheaf_only
+def test_a_client_that_sends_without_end_behind_a_blocked_command_is_disconnected(server):
+    with server.connect() as control, server.connect() as patient, server.connect() as greedy:
+        behind = encode("SET", "k", "v" * 1000)
+        patient.send(encode("BLPOP", "patient", 0) + behind * 500)
+        greedy.send(encode("BLPOP", "greedy", 0))
+        sender = threading.Thread(target=send_until_cut, args=(greedy, behind * 1000))
+        sender.start()
+        server.wait_for_log("too many commands behind one that blocks")
+        sender.join()
+        assert control.call("RPUSH", "greedy", "kept") == 1
+        assert control.call("LPOP", "greedy") == b"kept", "nothing is popped for who has gone"
+        assert control.call("RPUSH", "patient", "popped") == 1
+        assert patient.read() == [b"patient", b"popped"]
+        assert [patient.read() for _ in range(500)] == [b"OK"] * 500
+
+
+@pytest.mark.sheaf_only
+def test_many_commands_behind_a_blocked_one_are_executed_after_it(server):
+    with server.connect() as control, server.connect() as client:
+        # More than is kept: the rest waits in the socket, and in the client.
+        sender = threading.Thread(target=client.send, args=(encode("BLPOP", "queue", 0) + encode("SET", "k", "v" * 1000) * 5000,))
+        sender.start()
+        wait_until("the client to block", lambda: b"cmd=blpop" in control.call("CLIENT", "LIST"))
+        assert control.call("RPUSH", "queue", "item") == 1
+        assert client.read() == [b"queue", b"item"]
+        assert [client.read() for _ in range(5000)] == [b"OK"] * 5000
+        sender.join()

@@ -43,6 +43,15 @@ def node_tests(directory: str, timeout_ms: int) -> str:
     )
 
 
+def reaped(process: subprocess.Popen, flags: int) -> float | None:
+    """The seconds of CPU time that a process and the children it waited for have used; None while it runs."""
+    pid, status, usage = os.wait4(process.pid, flags)
+    if pid == 0:
+        return None
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage.ru_utime + usage.ru_stime
+
+
 class Failed(Exception):
     """A step has failed, and the run ends."""
 
@@ -111,8 +120,8 @@ class Run:
                 start_new_session=True,
             )
         processes.OWN_CHILDREN.add(process.pid)
-        why = ""
-        while process.poll() is None:
+        why, cpu_s = "", None
+        while (cpu_s := reaped(process, os.WNOHANG)) is None:
             if self.ending.wait(0.2):
                 why = "ended, because another step has failed or the run was interrupted"
             elif time.monotonic() - begun > step.limit_s:
@@ -123,11 +132,13 @@ class Run:
                 break
         # A hanging test is asked for its stack before it is ended: Python prints all of them.
         left = processes.end(mark)
-        process.wait()
+        if cpu_s is None:
+            cpu_s = reaped(process, 0)
         processes.OWN_CHILDREN.discard(process.pid)
-        self.ended(step, log, why or ("" if process.returncode == 0 else f"status {process.returncode}"), left, begun)
+        why = why or ("" if process.returncode == 0 else f"status {process.returncode}")
+        self.ended(step, log, why, left, begun, cpu_s)
 
-    def ended(self, step: Step, log: Path, why: str, left: list[str], begun: float) -> None:
+    def ended(self, step: Step, log: Path, why: str, left: list[str], begun: float, cpu_s: float) -> None:
         output = outputs.read(log)
         took_s = int(time.monotonic() - begun)
         with self.lock:
@@ -135,7 +146,8 @@ class Run:
             self.times += output.times
         if not why:
             rest = f"  {output.skipped}" if output.skipped else ""
-            self.say(f"{self.elapsed_s():5} s  {step.name:28} ok {output.passed:5} tests {took_s:5} s{rest}")
+            passed = f"ok {output.passed:5} tests {took_s:5} s {cpu_s:5.0f} CPU s"
+            self.say(f"{self.elapsed_s():5} s  {step.name:28} {passed}{rest}")
             return
         if self.ending.is_set():
             self.say(f"{self.elapsed_s():5} s  {step.name:28} ended after {took_s} s")

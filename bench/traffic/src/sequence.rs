@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_lost() {
+    fn a_gap_counts_as_lost_messages() {
         assert_eq!(judge(0, &[1, 2], 3), Faults { lost: 1, ..NONE }, "at the beginning");
         assert_eq!(judge(0, &[0, 3, 4], 5), Faults { lost: 2, ..NONE }, "in the middle");
         assert_eq!(judge(0, &[0, 1], 4), Faults { lost: 2, ..NONE }, "at the end");
@@ -141,20 +141,20 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_is_duplicated() {
+    fn a_repeated_message_counts_as_duplicated() {
         assert_eq!(judge(0, &[0, 0, 1], 2), Faults { duplicated: 1, ..NONE });
         assert_eq!(judge(0, &[0, 1, 2, 1, 2], 3), Faults { duplicated: 2, ..NONE });
     }
 
     #[test]
-    fn what_comes_late_is_reordered_and_then_not_lost() {
+    fn a_late_message_counts_as_reordered_not_as_lost() {
         assert_eq!(judge(0, &[0, 2, 1, 3], 4), Faults { reordered: 1, ..NONE });
         assert_eq!(judge(0, &[3, 1, 0, 2], 4), Faults { reordered: 3, ..NONE });
         assert_eq!(judge(0, &[2, 1, 1], 3), Faults { lost: 1, duplicated: 1, reordered: 1, ..NONE });
     }
 
     #[test]
-    fn what_was_sent_before_the_confirmation_may_come_but_without_a_hole() {
+    fn messages_before_the_confirmation_may_arrive_without_gaps() {
         assert_eq!(judge(5, &[5, 6], 7), NONE);
         assert_eq!(judge(5, &[3, 4, 5], 6), NONE);
         assert_eq!(judge(5, &[3, 5], 6), Faults { lost: 1, ..NONE });

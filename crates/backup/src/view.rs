@@ -162,7 +162,7 @@ mod tests {
     use crate::manifest::ManifestFile;
 
     #[test]
-    fn only_what_the_manifest_knows_is_seen_and_none_of_it_is_changed() {
+    fn a_view_shows_only_files_of_the_manifest_and_changes_none() {
         let (disk, dir) =
             (SimDisk::new(SimDiskOptions { seed: 1, ..Default::default() }), Path::new("/backup"));
         let entry = |name: &str, bytes, stored_as: Option<&str>| ManifestFile {

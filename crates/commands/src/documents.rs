@@ -9,7 +9,7 @@
 //! - In a transaction, a command sees the writes of earlier commands.
 
 use documents::{
-    DocError, DocRev, DocumentView, EditRequest, LOCAL_PREFIX, Limits, NewDocument, Pick, Snapshot, check_id,
+    DocError, DocRev, DocumentView, EditRequest, LOCAL_PREFIX, NewDocument, Pick, Snapshot, check_id,
 };
 use engine::{CommandError, Context, unit::Named};
 pub(crate) use rows::ROWS;
@@ -17,7 +17,7 @@ use wire::Args;
 
 /// `DOC.PUT database id json [rev]`
 fn put(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let mut document = NewDocument::parse(args.at(3), &Limits::default()).map_err(refused)?;
+    let mut document = NewDocument::parse(args.at(3), &cx.host.config.document_limits()).map_err(refused)?;
     if let Some(rev) = args.get(4) {
         document.rev = Some(parse_rev(rev)?);
     }

@@ -8,6 +8,7 @@ mod events;
 mod execute;
 mod long_units;
 mod merging;
+mod replay;
 mod table;
 mod tracking;
 mod undo;

@@ -1,5 +1,5 @@
-//! LEASE and UNLEASE: a key that belongs to an owner for a time, at most until the connection closes that
-//! requested it.
+//! LEASE and UNLEASE: a key that belongs to an owner for a time, at most until the connection that requested
+//! it closes.
 //!
 //! What it is: the commands. The leases of a connection, and their end when it closes, are in
 //! `engine::leases`.

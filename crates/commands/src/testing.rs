@@ -264,7 +264,7 @@ impl TestServer {
     }
 
     /// From now on long units are offloaded to another executor; scripts after a few looks at the clock.
-    pub(crate) fn offload_what_is_long(&mut self) {
+    pub(crate) fn offload_long_units(&mut self) {
         let (clock, passed_us) = (self.clock.clone(), AtomicU64::new(0));
         let look = move || clock.monotonic_us() + passed_us.fetch_add(LONG_AFTER_US / 3, Relaxed);
         self.executor.share_thread(Arc::new(look));
@@ -403,7 +403,8 @@ impl TestServer {
         (documents, records)
     }
 
-    fn for_each_logged(&self, mut visit: impl FnMut(Lsn, Item<'_>)) {
+    /// Visits the items of all records of the log, each with the position of its record.
+    pub(crate) fn for_each_logged(&self, mut visit: impl FnMut(Lsn, Item<'_>)) {
         self.log.flush_all().expect("a simulated disk works");
         let read = |lsn, mut payload: &[u8]| {
             while let Some(item) = Item::decode_next(&mut payload).expect("only items are logged") {
@@ -463,7 +464,8 @@ fn content(keyspace: &Keyspace) -> Content {
     content
 }
 
-fn replay(keyspace: &Keyspace, effect: &Effect<'_>, lsn: Lsn) {
+/// Applies an effect of a logged record.
+pub(crate) fn replay(keyspace: &Keyspace, effect: &Effect<'_>, lsn: Lsn) {
     let (clock, mut freed) = (AccessClock::default(), Freed::new());
     match effect.scope() {
         Scope::Slot(key) => {

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn invalid_timeouts_are_refused() {
         for (text, expected) in [
             ("x", "ERR timeout is not a float or out of range"),
             ("", "ERR timeout is not a float or out of range"),

@@ -56,7 +56,7 @@ mod tests {
     use engine::EventClass;
 
     #[test]
-    fn what_happens_to_sorted_sets_is_told_once() {
+    fn commands_on_sorted_sets_notify_each_event_once() {
         let mut server = TestServer::new();
         *server.host.event_classes.lock() = EventClass::parse("EA").expect("letters");
         for (command, expected) in [

@@ -29,11 +29,11 @@ pub struct Start<'s> {
     pub id: MemberId,
     /// It keeps the log and has no data: it campaigns after all others, and leads only to hand the lead on.
     pub is_witness: bool,
-    /// The members that were last in force here, which was saved before they were. Not those of a later
-    /// change in the log that may not be committed: two members whose sets differ by two changes could both
+    /// The members last in force here; they were saved before they came into force. A later change in the
+    /// log that may not be committed does not count: two members whose sets differ by two changes could both
     /// find majorities.
     pub members: Members,
-    /// Up to which position of the log no later change is known to be committed.
+    /// The position of the log up to which `members` counts every change.
     pub configured_up_to: Lsn,
     /// Its ballot, as it was saved.
     pub ballot: Ballot,

@@ -23,7 +23,7 @@ use raft::{
 
 use crate::{
     Actions, Ballot, Batch, ELECTION_TICKS, ELECTION_US, HEARTBEAT_TICKS, Kind, Leadership, Link, MemberId,
-    Members, Message, Progress, Refused, Start, TransferError, WITNESS_TICKS,
+    Members, Message, Progress, Refused, Start, TERM_JUMP_MAX, TERM_MAX, TransferError, WITNESS_TICKS,
     entries::{Entries, index_of},
     lease::{Lease, RELEASE_US},
     message::TERMS,
@@ -82,7 +82,7 @@ pub struct Member {
     held_by_all: u64,
     /// The leader's order to campaign, until the memory here has every change of members.
     awaited: Option<Message>,
-    /// Members as the memory of this server has them, up to which position of the log.
+    /// The position of the log up to which `members` counts every change.
     configured_up_to: Lsn,
     members: Members,
     started_us: u64,
@@ -223,10 +223,18 @@ impl Member {
         self.settle();
     }
 
-    /// A message has arrived. One for another member, or of no term, is ignored.
+    /// Whether a message is of a term so far ahead that it is not believed ([`TERM_JUMP_MAX`]).
+    pub fn is_too_far(&self, message: &Message) -> bool {
+        message.term > self.engine.raft.term + TERM_JUMP_MAX
+    }
+
+    /// A message has arrived. One for another member, of no term, or of one too far ahead is ignored.
     pub fn receive(&mut self, message: &Message, now_us: u64) {
         self.now_us = now_us;
         if message.to != self.id || message.from == self.id || !TERMS.contains(&message.term) {
+            return;
+        }
+        if self.is_too_far(message) {
             return;
         }
         self.stamps.insert(message.from, message.sent_us);
@@ -334,9 +342,8 @@ impl Member {
         self.settle();
     }
 
-    /// The members that are in force from now on: those that the log up to `up_to` says, where all changes
-    /// are committed. To be told of each change, which was saved before, and of each position at which there
-    /// was none.
+    /// The members that are in force from now on, by the log up to `up_to`, where all changes are committed.
+    /// To be called for each change, after it was saved, and for each position without a change.
     pub fn configure(&mut self, members: &Members, up_to: Lsn) {
         self.configured_up_to = self.configured_up_to.max(up_to);
         if *members != self.members {
@@ -467,6 +474,15 @@ impl Member {
         self.engine.store().end_of(committed.min(self.durable)).unwrap_or(Lsn::ZERO)
     }
 
+    /// Whether the log here, which ends at `end`, is all that this member has ever proposed or accepted, and
+    /// is committed: every leader has all of it, so nothing of it will ever be cut.
+    pub fn has_committed_all(&self, end: Lsn) -> bool {
+        let log = &self.engine.raft.raft_log;
+        let last = log.last_index();
+        let is_whole = !self.has_orphans && self.unproposed.is_empty() && self.durable == last;
+        is_whole && log.committed == last && self.engine.store().end_of(last) == Some(end)
+    }
+
     /// Up to which position of the log everything is committed, and every change of members in force here.
     pub fn settled_up_to(&self) -> Lsn {
         self.configured_up_to.min(self.committed())
@@ -540,7 +556,8 @@ impl Member {
         let knows_members = knows_members || self.has(Fault::CampaignsWithOldMembers);
         // The engine asks for votes only when its entries are durable; a sole voter asks nobody.
         let is_stable = !self.is_sole_voter() || self.waiting.is_empty();
-        knows_members && is_stable && !self.has_orphans
+        let has_next_term = self.engine.raft.term < TERM_MAX;
+        knows_members && is_stable && has_next_term && !self.has_orphans
     }
 
     /// Whether this time of our own clock, repeated by another member, is recent. One that has not come yet

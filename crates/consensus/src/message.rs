@@ -10,7 +10,7 @@
 //!  6  u16  zero
 //!  8  u64  id of the sender
 //! 16  u64  id of the receiver
-//! 24  u64  term                      1 to 2^32 - 1: it becomes the epoch of batches
+//! 24  u64  term                      1 to 2^31 - 2: it becomes the epoch of batches, see `TERM_MAX`
 //! 32  u64  index                     votes: the candidate's last index; ACCEPTED: the last durable index;
 //!                                    RELEASE: the id of the released candidate; HEARTBEAT: the index
 //!                                    up to which all members have the log, as far as the leader knows
@@ -32,14 +32,14 @@
 //! | 8 TIMEOUT NOW | leader | campaign at once |
 //! | 9 RELEASE | leader | vote for this candidate, although the leader is alive |
 
-use crate::MemberId;
+use crate::{MemberId, TERM_MAX};
 
 /// Bytes of a message.
 pub const MESSAGE_BYTES: usize = 88;
 
 /// The terms of messages. The engine takes 0 for a message of its own, which is not checked. A larger one
 /// would leave the group no term in which anybody can lead.
-pub(crate) const TERMS: std::ops::RangeInclusive<u64> = 1..=u32::MAX as u64;
+pub(crate) const TERMS: std::ops::RangeInclusive<u64> = 1..=TERM_MAX;
 const MAGIC: u32 = u32::from_le_bytes(*b"SGRP");
 const REJECTED: u8 = 1;
 const RELEASED: u8 = 2;
@@ -241,7 +241,9 @@ mod tests {
             Message::decode(&bytes)
         };
         assert!(of(24, 7).is_ok_and(|message| message.term == 7 && message.kind == Kind::Vote));
-        for (at, byte) in [(4, 0), (4, 10), (5, 8), (6, 1), (8, 0), (16, 0), (24, 0), (28, 1), (80, 1)] {
+        for (at, byte) in
+            [(4, 0), (4, 10), (5, 8), (6, 1), (8, 0), (16, 0), (24, 0), (27, 128), (28, 1), (80, 1)]
+        {
             assert_eq!(of(at, byte), Err(MessageError::Fields), "byte {at}");
         }
     }

@@ -4,7 +4,9 @@
 use lsn::Lsn;
 use proptest::prelude::*;
 
-use crate::{Batch, Kind, Member, MemberId, Members, Message, Start, message::KINDS};
+use crate::{
+    Ballot, Batch, Kind, Member, MemberId, Members, Message, Start, TERM_JUMP_MAX, TERM_MAX, message::KINDS,
+};
 
 const OWN: MemberId = MemberId(1);
 
@@ -54,9 +56,70 @@ fn message() -> impl Strategy<Value = Message> {
     )
 }
 
+fn heartbeat(term: u64) -> Message {
+    Message {
+        kind: Kind::Heartbeat,
+        is_rejected: false,
+        is_released: false,
+        lacks_room: false,
+        from: MemberId(2),
+        to: OWN,
+        term,
+        index: 0,
+        index_term: 0,
+        commit: 0,
+        commit_term: 0,
+        sent_us: 1,
+        echo_us: 0,
+    }
+}
+
+#[test]
+fn a_term_far_ahead_is_not_believed() {
+    for (ahead, is_believed) in [(TERM_JUMP_MAX, true), (TERM_JUMP_MAX + 1, false)] {
+        let mut member = member();
+        let before = member.term();
+        let message = heartbeat(before + ahead);
+        assert_eq!(member.is_too_far(&message), !is_believed);
+        member.receive(&message, 1_000_000);
+        assert_eq!(member.term(), if is_believed { before + ahead } else { before });
+    }
+}
+
+#[test]
+fn in_the_last_term_nobody_campaigns_and_the_leader_goes_on() {
+    let start = |term, voters: &[u64]| {
+        Member::start(Start {
+            id: OWN,
+            is_witness: false,
+            members: Members { voters: voters.iter().map(|&id| MemberId(id)).collect(), learners: vec![] },
+            configured_up_to: batch(0).end,
+            ballot: Ballot { term, voted_for: None },
+            committed: Some(batch(0)),
+            batches: &[],
+            now_us: 0,
+            seed: 1,
+        })
+    };
+    let campaigns = |mut member: Member| {
+        for tick in 1..100 {
+            member.tick(tick * crate::TICK_US);
+        }
+        (member.take_actions().messages.iter().any(|it| it.kind == Kind::PreVote), member)
+    };
+    assert!(campaigns(start(TERM_MAX - 1, &[1, 2, 3])).0);
+    assert!(!campaigns(start(TERM_MAX, &[1, 2, 3])).0);
+    let (_, mut leader) = campaigns(start(TERM_MAX - 1, &[1]));
+    assert!(leader.leads() && leader.term() == TERM_MAX);
+    let first = Batch { number: 1, epoch: TERM_MAX as u32, end: Lsn::new(8192) };
+    leader.durable(&[first], 100 * crate::TICK_US);
+    assert_eq!(leader.committed(), first.end);
+    assert!(!campaigns(start(TERM_MAX, &[1])).1.leads());
+}
+
 proptest! {
     #[test]
-    fn whatever_is_said_a_member_goes_on(messages in prop::collection::vec((message(), 0..4u64), 1..40)) {
+    fn a_member_survives_arbitrary_messages(messages in prop::collection::vec((message(), 0..4u64), 1..40)) {
         let (mut member, mut now_us) = (member(), 0);
         for (message, ticks) in messages {
             for _ in 0..ticks {

@@ -74,7 +74,7 @@ fn votes(member: &mut Member) -> bool {
 }
 
 #[test]
-fn a_voter_that_has_just_started_votes_for_nobody_but_whom_its_leader_has_released_it_for() {
+fn a_restarted_voter_votes_only_for_the_candidate_that_its_leader_named() {
     let mut voter = follower();
     voter.receive(&vote(false), NOW_US);
     voter.receive(&vote(true), NOW_US);

@@ -25,6 +25,9 @@ use super::{
 
 /// The header with the digest of an attachment.
 const CONTENT_MD5: &str = "content-md5";
+/// A browser shows an attachment as a page of no origin, as with CouchDB: a script in it is not a page of
+/// this server.
+const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
 
 /// `/DB/ID/NAME`
 pub(super) async fn attachment(
@@ -67,6 +70,7 @@ async fn read(call: &Call, database: &Arc<Database>, id: &str, name: &str) -> Re
     reply::set_header(&mut reply, header::CONTENT_LENGTH, itoa::Buffer::new().format(end - from));
     reply::set_header(&mut reply, header::CONTENT_TYPE, &attachment.content_type);
     reply::set_header(&mut reply, HeaderName::from_static(CONTENT_MD5), &digest);
+    reply.headers_mut().insert(header::CONTENT_SECURITY_POLICY, SANDBOX);
     reply.headers_mut().insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     reply::set_etag(&mut reply, &digest);
     if status == StatusCode::PARTIAL_CONTENT {

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_that_breaks_off_is_an_error_for_who_sends_it() {
+    fn a_broken_reply_is_an_error_for_its_sender() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let local = tokio::task::LocalSet::new();
         local.block_on(&runtime, async {

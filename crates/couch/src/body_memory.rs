@@ -100,7 +100,7 @@ mod tests {
     const BODY: u64 = 64 << 20;
 
     #[test]
-    fn all_bodies_share_one_limit_and_give_back_what_they_had() {
+    fn all_bodies_share_one_limit_and_give_back_their_memory() {
         let memory = Arc::<BodyMemory>::default();
         let mut claims: Vec<_> = (0..4).map(|_| Claim::new(&memory, false, BODY)).collect();
         for claim in &mut claims {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_unknown_shares_a_part_and_takes_nothing_of_the_rest() {
+    fn anonymous_bodies_share_a_part_of_the_limit() {
         let memory = Arc::<BodyMemory>::default();
         let mut unknown = Claim::new(&memory, true, BODY);
         assert_eq!(unknown.cover(unknown.bytes_max() as usize), Ok(()));

@@ -1,10 +1,14 @@
 //! Routes for many documents in one request, as replication uses them.
+//!
+//! A replicated document (`new_edits` false) that breaks a rule for documents fails in its row, as if it were
+//! forbidden, so that the replication goes on without it: its source will never have another one under that
+//! revision. A document of a client's own has the whole request refused, as in CouchDB.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use documents::{
-    Database, DocError, DocId, DocRev, Found, NewDocument, ROUND_BYTES_MAX, ROUND_DOCUMENTS_MAX, Rev,
-    Snapshot,
+    Database, DocError, DocId, DocRev, Found, NewDocument, ROUND_BYTES_MAX, ROUND_DOCUMENTS_MAX,
+    RefusedDocument, Rev, Snapshot,
     json::{Kind, Reader, put_string},
 };
 use http::StatusCode;
@@ -28,8 +32,18 @@ const DOCUMENTS_MAX: usize = 100_000;
 
 /// A parsed request of `_bulk_docs`.
 struct Batch {
-    documents: Vec<NewDocument>,
+    documents: Vec<Result<NewDocument, RefusedDocument>>,
     new_edits: bool,
+}
+
+/// The outcome of a document that is not made, or not yet.
+enum Row {
+    /// Its edit is submitted.
+    Submitted,
+    /// The user may not edit it.
+    NotAllowed(Failure),
+    /// It breaks a rule for documents.
+    Refused(RefusedDocument),
 }
 
 impl Batch {
@@ -49,7 +63,7 @@ impl Batch {
                         if list.len() == DOCUMENTS_MAX {
                             return Err(DocError::TooLarge);
                         }
-                        list.push(NewDocument::read(reader, &limits, &mut memory)?);
+                        list.push(NewDocument::read_or_skip(reader, &limits, &mut memory)?);
                         Ok(())
                     })?;
                     documents = Some(list);
@@ -79,16 +93,28 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
     call.thread.spare.keep(body);
     let Batch { documents, new_edits } = batch?;
     // All edits are made before any is submitted: a malformed document has the whole request refused.
-    let mut rows: Vec<(DocId, Option<Failure>)> = Vec::with_capacity(documents.len());
+    let mut rows: Vec<(DocId, Option<DocRev>, Row)> = Vec::with_capacity(documents.len());
     let mut edits = Vec::with_capacity(documents.len());
-    for mut document in documents {
+    for document in documents {
+        let mut document = match document {
+            Ok(document) => document,
+            Err(refused) if new_edits => return Err(refused.error.into()),
+            Err(refused) => {
+                rows.push(("".into(), None, Row::Refused(refused)));
+                continue;
+            }
+        };
         let id: DocId = document.id.take().unwrap_or_else(|| new_uuid(call.thread.host()).into());
+        let sent = document.rev.filter(|_| !new_edits);
         // As in CouchDB: a user who may not edit one of the documents is told so in its row.
-        let refused = security::check_edit(call, database, &id).err();
-        if refused.is_none() {
-            edits.push(edit_of(call, database, id.clone(), document, new_edits).await?);
-        }
-        rows.push((id, refused));
+        let row = match security::check_edit(call, database, &id) {
+            Err(failure) => Row::NotAllowed(failure),
+            Ok(()) => {
+                edits.push(edit_of(call, database, id.clone(), document, new_edits).await?);
+                Row::Submitted
+            }
+        };
+        rows.push((id, sent, row));
     }
     let mut outcomes: Vec<Result<DocRev, DocError>> = Vec::with_capacity(edits.len());
     let mut round = EditBatch::default();
@@ -101,18 +127,23 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
     round.run(call, database, &mut outcomes).await?;
     call.thread.committed(round.last_lsn).await?;
     let mut outcomes = outcomes.into_iter();
-    let outcomes = rows.into_iter().filter_map(|(id, refused)| match refused {
-        Some(failure) => Some((id, Err(failure))),
-        None => Some((id, outcomes.next()?.map_err(Failure::Doc))),
-    });
-    let mut out = Vec::with_capacity(96 * outcomes.size_hint().1.unwrap_or(0) + 4);
+    let mut out = Vec::with_capacity(96 * rows.len() + 4);
     out.push(b'[');
-    // For replicated edits (`new_edits` false) only failures are reported.
-    for (id, outcome) in outcomes.filter(|(_, outcome)| new_edits || outcome.is_err()) {
-        if out.len() > 1 {
-            out.push(b',');
+    for (id, sent, row) in rows {
+        let outcome = match row {
+            Row::Submitted => outcomes.next().unwrap_or(Err(DocError::Missing)).map_err(Failure::Doc),
+            Row::NotAllowed(failure) => Err(failure),
+            Row::Refused(refused) => {
+                put_comma(&mut out);
+                put_refused(&mut out, &refused);
+                continue;
+            }
+        };
+        // For replicated edits (`new_edits` false) only failures are reported.
+        if new_edits || outcome.is_err() {
+            put_comma(&mut out);
+            put_outcome(&mut out, &id, sent, &outcome);
         }
-        put_outcome(&mut out, &id, &outcome);
     }
     out.extend_from_slice(b"]\n");
     Ok(reply::json(StatusCode::CREATED, out.into()))
@@ -155,7 +186,33 @@ impl EditBatch {
     }
 }
 
-fn put_outcome(out: &mut Vec<u8>, id: &str, outcome: &Result<DocRev, Failure>) {
+fn put_comma(rows: &mut Vec<u8>) {
+    if rows.len() > 1 {
+        rows.push(b',');
+    }
+}
+
+/// The row of a replicated document that is refused. PouchDB goes on with the others only if the `name` of
+/// the error, which it reads beside `error`, is that of a lacking permission.
+fn put_refused(out: &mut Vec<u8>, refused: &RefusedDocument) {
+    out.push(b'{');
+    for (key, json) in [("id", &refused.id), ("rev", &refused.rev)] {
+        if let Some(json) = json {
+            out.extend_from_slice(format!("\"{key}\":{json},").as_bytes());
+        }
+    }
+    out.extend_from_slice(b"\"error\":\"forbidden\",\"name\":\"forbidden\",\"reason\":");
+    let reason = match refused.error.status() {
+        // Their reason is only the name of what is too large.
+        413 => format!("{}: {}", refused.error.error(), refused.error.reason()),
+        _ => refused.error.reason(),
+    };
+    put_string(out, &reason);
+    out.push(b'}');
+}
+
+/// `sent`: the revision of a replicated document.
+fn put_outcome(out: &mut Vec<u8>, id: &str, sent: Option<DocRev>, outcome: &Result<DocRev, Failure>) {
     match outcome {
         Ok(rev) => {
             out.extend_from_slice(b"{\"ok\":true,\"id\":");
@@ -166,6 +223,9 @@ fn put_outcome(out: &mut Vec<u8>, id: &str, outcome: &Result<DocRev, Failure>) {
             let (_, error, reason) = failure.parts();
             out.extend_from_slice(b"{\"id\":");
             put_string(out, id);
+            if let Some(rev) = sent {
+                out.extend_from_slice(format!(",\"rev\":\"{rev}\"").as_bytes());
+            }
             out.extend_from_slice(b",\"error\":");
             put_string(out, error);
             out.extend_from_slice(b",\"reason\":");

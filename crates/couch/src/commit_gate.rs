@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_room_gets_it_when_the_log_has_moved() {
+    fn a_waiter_for_room_is_admitted_when_the_log_has_moved() {
         with_gate(|gate, log| async move {
             let mut appended = 0;
             while log.admit(0) == Admission::Go {

@@ -4,7 +4,6 @@ use std::{
     convert::Infallible,
     io,
     net::SocketAddr,
-    os::fd::{AsFd, OwnedFd},
     pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll},
@@ -13,12 +12,9 @@ use std::{
 use http::Request;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{idle_timer::IdleTimer, route, thread::HttpThread};
+use super::{idle_timer::IdleTimer, route, socket::Socket, thread::HttpThread};
 
 /// Limit of the head of a request, and of the buffered bytes of a reply.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -26,9 +22,9 @@ const BUFFER_BYTES_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 100;
 
 /// Serves until the client leaves, its idle timer expires, or the thread stops.
-pub(super) async fn serve(
+pub(super) async fn serve<S: Socket>(
     thread: Rc<HttpThread>,
-    stream: TcpStream,
+    stream: S::Stream,
     peer: SocketAddr,
     idle_timer: Rc<IdleTimer>,
 ) {
@@ -36,7 +32,7 @@ pub(super) async fn serve(
         let (thread, idle_timer) = (thread.clone(), idle_timer.clone());
         async move { Ok::<_, Infallible>(route::answer(thread, request, peer, idle_timer).await) }
     });
-    let io = TokioIo::new(Socket { stream, idle_timer: idle_timer.clone(), in_first_line: false });
+    let io = TokioIo::new(Watched::<S> { stream, idle_timer: idle_timer.clone(), in_first_line: false });
     let mut builder = http1::Builder::new();
     builder.max_buf_size(BUFFER_BYTES_MAX).max_headers(HEADERS_MAX);
     let mut connection = pin!(builder.serve_connection(io, service));
@@ -55,29 +51,26 @@ pub(super) async fn serve(
     }
 }
 
-struct Socket {
-    stream: TcpStream,
+/// A socket that tells the idle timer of its progress.
+struct Watched<S: Socket> {
+    stream: S::Stream,
     idle_timer: Rc<IdleTimer>,
     /// Inside the first line of a request.
     in_first_line: bool,
 }
 
-impl Socket {
+impl<S: Socket> Watched<S> {
     fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if result.is_ready() {
             self.idle_timer.wrote();
         } else {
-            self.idle_timer.was_refused(|| {
-                let socket = self.stream.as_fd().try_clone_to_owned();
-                let bytes = |socket: &OwnedFd| env::socket::unacknowledged_bytes(socket).unwrap_or(0);
-                Box::new(move || socket.as_ref().map_or(0, bytes))
-            });
+            self.idle_timer.was_refused(|| S::unacknowledged(&self.stream));
         }
         result
     }
 }
 
-impl AsyncRead for Socket {
+impl<S: Socket> AsyncRead for Watched<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -118,7 +111,7 @@ fn escape_quotes(buffer: &mut ReadBuf<'_>, from: usize) -> bool {
     end.is_none()
 }
 
-impl AsyncWrite for Socket {
+impl<S: Socket> AsyncWrite for Watched<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

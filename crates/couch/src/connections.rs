@@ -11,15 +11,13 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    net::TcpStream,
-    sync::{Notify, mpsc},
-};
+use tokio::sync::{Notify, mpsc};
 
 use super::{
     connection,
     front::{ConnectionPermit, Front},
     idle_timer::IdleTimer,
+    socket::Socket,
     thread::HttpThread,
 };
 
@@ -28,12 +26,12 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// How long replies may take to leave when the thread stops.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
-/// A message to a thread.
-pub enum Message {
+/// A message to a thread whose clients have sockets of this kind.
+pub enum Message<S = std::net::TcpStream> {
     /// Serve this connection.
     Connect {
         /// The socket.
-        stream: std::net::TcpStream,
+        stream: S,
         /// The address of the client.
         peer: SocketAddr,
         /// Its permit among the connections that are allowed.
@@ -41,6 +39,8 @@ pub enum Message {
     },
     /// Report, once everything begun before is in the log.
     Report(std::sync::mpsc::Sender<()>),
+    /// Close all connections, without waiting for replies.
+    HangUp,
     /// Close everything once replies are sent, report, end.
     Stop(std::sync::mpsc::Sender<()>),
 }
@@ -56,7 +56,7 @@ struct Connections {
 }
 
 /// Serves connections on the calling thread until a message ends it. Within a [`tokio::task::LocalSet`].
-pub async fn serve_thread(front: Arc<Front>, messages: mpsc::UnboundedReceiver<Message>) {
+pub async fn serve_thread<S: Socket>(front: Arc<Front>, messages: mpsc::UnboundedReceiver<Message<S>>) {
     let connections = Rc::new(Connections {
         thread: Rc::new(HttpThread::new(front)),
         idle_timers: RefCell::default(),
@@ -69,13 +69,14 @@ pub async fn serve_thread(front: Arc<Front>, messages: mpsc::UnboundedReceiver<M
 
 impl Connections {
     /// Handles messages until [`Message::Stop`], then closes all connections.
-    async fn run(self: Rc<Self>, mut messages: mpsc::UnboundedReceiver<Message>) {
+    async fn run<S: Socket>(self: Rc<Self>, mut messages: mpsc::UnboundedReceiver<Message<S>>) {
         tokio::task::spawn_local(self.clone().end_idle());
         while let Some(message) = messages.recv().await {
             match message {
                 Message::Connect { stream, peer, permit } => self.connect(stream, peer, permit),
                 // No write waits between its permission and the log.
                 Message::Report(done) => drop(done),
+                Message::HangUp => self.hang_up(),
                 Message::Stop(done) => {
                     self.close().await;
                     let _ = done.send(());
@@ -85,8 +86,8 @@ impl Connections {
         }
     }
 
-    fn connect(self: &Rc<Self>, stream: std::net::TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
-        let stream = match TcpStream::from_std(stream) {
+    fn connect<S: Socket>(self: &Rc<Self>, stream: S, peer: SocketAddr, permit: ConnectionPermit) {
+        let stream = match stream.register() {
             Ok(stream) => stream,
             Err(error) => {
                 tracing::warn!(target: "server", %error, %peer, "cannot serve a connection for HTTP");
@@ -99,7 +100,7 @@ impl Connections {
         self.idle_timers.borrow_mut().insert(id, idle_timer.clone());
         let connections = self.clone();
         tokio::task::spawn_local(async move {
-            connection::serve(connections.thread.clone(), stream, peer, idle_timer).await;
+            connection::serve::<S>(connections.thread.clone(), stream, peer, idle_timer).await;
             connections.idle_timers.borrow_mut().remove(&id);
             connections.one_less.notify_one();
             drop(permit);
@@ -120,11 +121,15 @@ impl Connections {
         }
     }
 
+    fn hang_up(&self) {
+        self.idle_timers.borrow().values().for_each(|idle_timer| idle_timer.ended.notify_one());
+    }
+
     async fn close(&self) {
         self.thread.stop();
         if self.thread.host().replication.drops_replies() {
             // Some may wait for a majority that never comes.
-            self.idle_timers.borrow().values().for_each(|idle_timer| idle_timer.ended.notify_one());
+            self.hang_up();
         }
         let gone = async {
             while !self.idle_timers.borrow().is_empty() {

@@ -31,6 +31,8 @@ const RENEW_S: u64 = SESSION_S / 10;
 /// Limit of remembered logouts. Above it they are forgotten, and all sessions with cookies issued until then
 /// end.
 const LOGGED_OUT_MAX: usize = 1 << 16;
+/// Remembered logouts below which none is looked at again.
+const LOGGED_OUT_FEW: usize = 1 << 10;
 const COOKIE: &str = "AuthSession";
 
 /// Issues and verifies cookies.
@@ -44,14 +46,20 @@ pub(super) struct Sessions {
 struct LoggedOut {
     /// Session number and time of its logout, in seconds.
     at_s: HashMap<u64, u64>,
+    /// How many may be remembered before expired ones are removed: twice what the last removal left, so that
+    /// a logout costs the same however many there are.
+    next_removal: usize,
     /// Cookies issued at this time or before are rejected.
     all_until_s: u64,
 }
 
 impl LoggedOut {
     fn add(&mut self, session: u64, now_s: u64) {
-        // Their cookies have expired by now.
-        self.at_s.retain(|_, at_s| now_s.saturating_sub(*at_s) < SESSION_S);
+        if self.at_s.len() >= self.next_removal {
+            // Their cookies have expired by now.
+            self.at_s.retain(|_, at_s| now_s.saturating_sub(*at_s) < SESSION_S);
+            self.next_removal = (2 * self.at_s.len()).clamp(LOGGED_OUT_FEW, LOGGED_OUT_MAX);
+        }
         if self.at_s.len() >= LOGGED_OUT_MAX {
             self.at_s.clear();
             self.all_until_s = now_s;
@@ -166,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_own_cookies_that_are_young_say_who_somebody_is() {
+    fn only_fresh_cookies_of_this_server_authenticate() {
         let sessions = Sessions { key: [7; 32], logged_out: Mutex::default() };
         let password_of = |name: &str| (name == "an:na").then(|| "secret".to_owned());
         let read = |sessions: &Sessions, token: &str, now_s| sessions.read(token, now_s, password_of);
@@ -198,9 +206,11 @@ mod tests {
     #[test]
     fn logouts_are_remembered_as_long_as_cookies_live_and_never_too_many() {
         let mut logged_out = LoggedOut::default();
-        logged_out.add(1, 1000);
-        logged_out.add(2, 1000 + SESSION_S);
-        assert!(!logged_out.at_s.contains_key(&1), "its cookies are too old by now");
+        (0..LOGGED_OUT_FEW as u64).for_each(|session| logged_out.add(session, 1000));
+        assert!((0..LOGGED_OUT_FEW as u64).all(|session| logged_out.has(session, 1000)));
+        (0..LOGGED_OUT_FEW as u64).for_each(|session| logged_out.add(session, 1000 + SESSION_S));
+        logged_out.add(1 << 40, 1000 + 2 * SESSION_S);
+        assert_eq!(logged_out.at_s.len(), 1, "the cookies of all others are too old by now");
         (0..LOGGED_OUT_MAX as u64).for_each(|session| logged_out.add(10 + session, 2000));
         assert!(logged_out.at_s.len() <= LOGGED_OUT_MAX);
         assert!(logged_out.has(10, 1999) && logged_out.has(9, 2000), "all that had begun");

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_first_is_told_what_it_may_send() {
+    fn a_preflight_lists_the_allowed_headers() {
         let settings = settings(&[("cors", "yes"), ("cors-origins", "*"), ("cors-headers", "x-own")]);
         let ask = |method: &str, names: &'static str| {
             let mut headers = from("http://a.example");

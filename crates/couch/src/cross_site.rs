@@ -31,6 +31,14 @@ pub(super) fn check(settings: &Settings, method: &Method, headers: &HeaderMap) -
     ))
 }
 
+/// Refuses pages of other origins, whatever CORS permits.
+pub(super) fn require_own_page(headers: &HeaderMap) -> Result<(), Failure> {
+    if !is_foreign(headers) {
+        return Ok(());
+    }
+    Err(Failure::Forbidden("Only pages of this server may run commands."))
+}
+
 /// Refuses a POST that a browser sends for any page without a preflight.
 pub(super) fn require_json(method: &Method, headers: &HeaderMap) -> Result<(), Failure> {
     if method != Method::POST || is_json(headers) { Ok(()) } else { Err(Failure::BadContentType(JSON)) }
@@ -125,7 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn what_browsers_send_without_asking_is_no_json() {
+    fn no_origin_that_cors_lets_in_may_run_commands() {
+        let (own, app) = (headers(&[HOST]), headers(&[HOST, ("origin", "http://app.example")]));
+        assert_eq!(require_own_page(&own), Ok(()));
+        assert!(matches!(require_own_page(&app), Err(Failure::Forbidden(_))));
+    }
+
+    #[test]
+    fn content_types_without_a_preflight_are_not_json() {
         let post = |content_type| require_json(&Method::POST, &headers(&[("content-type", content_type)]));
         assert_eq!(post("application/json"), Ok(()));
         assert_eq!(post("Application/JSON; charset=utf-8"), Ok(()));

@@ -7,7 +7,7 @@ use documents::{
     Rev, Snapshot,
 };
 use http::{HeaderName, StatusCode, header};
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Deserialize;
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
     failure::Failure,
     ids::new_uuid,
     reply::{self, Reply},
-    request::Call,
+    request::{Call, decoded},
     security,
     show::{Show, document_reply, parse_rev, parse_revs, send_document},
     unsupported,
@@ -135,9 +135,11 @@ pub(super) async fn post(call: &mut Call, database: &Arc<Database>) -> Result<Re
 
 async fn delete(call: &Call, database: &Arc<Database>, id: &str) -> Result<Reply, Failure> {
     security::check_edit(call, database, id)?;
-    if !id.starts_with(LOCAL_PREFIX) {
-        // Deleting a missing document is 404, even if a revision is given.
-        call.snapshot(database).await?.open(id, Pick::Winner)?;
+    // Deleting a missing document is 404, even if a revision is given.
+    let snapshot = call.snapshot(database).await?;
+    match id.strip_prefix(LOCAL_PREFIX) {
+        Some(local) => snapshot.local(local)?.map(drop).ok_or(DocError::Missing)?,
+        None => snapshot.open(id, Pick::Winner).map(drop)?,
     }
     let document = NewDocument::deletion(id.into(), based_on(call, None)?);
     let edit = edit_of(call, database, id.into(), document, true).await?;
@@ -177,10 +179,8 @@ fn destination(call: &Call) -> Result<(String, Option<Rev>), Failure> {
     if id.starts_with("http://") || id.starts_with("https://") {
         return Err(Failure::bad_request("Destination URL must be relative."));
     }
-    let id =
-        percent_decode_str(id).decode_utf8().map_err(|_| Failure::bad_request("invalid UTF-8 in path"))?;
     let rev = query.and_then(|query| query.strip_prefix("rev=")).map(parse_rev).transpose()?;
-    Ok((id.into_owned(), rev))
+    Ok((decoded(id)?, rev))
 }
 
 /// The revision on which an edit is based: from the document, the query or `If-Match`.
@@ -241,10 +241,17 @@ pub(super) async fn save(
     Ok(reply)
 }
 
-/// Sets `Location` to the URL of the new resource.
+/// Sets `Location` to the URL of the new resource, as the client sees it: a proxy says which name and scheme
+/// the client used.
 pub(super) fn set_location(call: &Call, reply: &mut Reply, path: &str) {
-    let host = call.header(header::HOST).unwrap_or("localhost");
-    reply::set_header(reply, header::LOCATION, &format!("http://{host}{path}"));
+    let forwarded = |name| call.header(HeaderName::from_static(name)).map(str::trim);
+    // Of several proxies, the first one talked to the client.
+    let host = forwarded("x-forwarded-host").and_then(|hosts| hosts.split(',').next()).map(str::trim);
+    let host = host.filter(|host| !host.is_empty()).or(call.header(header::HOST)).unwrap_or("localhost");
+    let is_https =
+        forwarded("x-forwarded-ssl") == Some("on") || forwarded("x-forwarded-proto") == Some("https");
+    let scheme = if is_https { "https" } else { "http" };
+    reply::set_header(reply, header::LOCATION, &format!("{scheme}://{host}{path}"));
 }
 
 /// The characters that are percent-encoded in a segment of a path.
@@ -253,6 +260,7 @@ const UNRESERVED: &AsciiSet = &CONTROLS
     .add(b'"')
     .add(b'#')
     .add(b'%')
+    .add(b'+')
     .add(b'/')
     .add(b'<')
     .add(b'>')

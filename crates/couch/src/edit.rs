@@ -62,9 +62,7 @@ impl Edit {
             Edit::Local { id, rev, deleted: false, body } => {
                 writer.put_local(&id, rev, body).map(DocRev::Local)
             }
-            Edit::Local { id, rev, deleted: true, .. } => {
-                writer.remove_local(&id, rev).map(|()| DocRev::Local(0))
-            }
+            Edit::Local { id, deleted: true, .. } => writer.remove_local(&id).map(|()| DocRev::Local(0)),
         }
     }
 }

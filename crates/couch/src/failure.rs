@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use documents::DocError;
 use http::StatusCode;
 
-use super::{commit_gate::LogFailed, refusal::Refusal};
+use super::{commit_gate::LogFailed, redis_limits::Broken, refusal::Refusal};
 
 /// Why a request fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub(super) enum Failure {
     NotImplemented(&'static str),
     /// Too few replicas have acknowledged within `ack-timeout`; the change is on this server's disk.
     NotReplicated,
+    /// Commands were not run, or their replies are not known.
+    Commands(Broken),
     /// The client left before the end of its request.
     Gone,
 }
@@ -121,6 +123,16 @@ impl Failure {
                               server, and is lost if another leads that does not have it";
                 (StatusCode::SERVICE_UNAVAILABLE, "not_replicated", reason.into())
             }
+            Failure::Commands(broken) => {
+                let (status, error) = match broken {
+                    Broken::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+                    Broken::Late => (StatusCode::GATEWAY_TIMEOUT, "timeout"),
+                    Broken::Busy | Broken::NotServed(_) | Broken::Closed => {
+                        (StatusCode::SERVICE_UNAVAILABLE, "service_unavailable")
+                    }
+                };
+                (status, error, broken.to_string().into())
+            }
             Failure::Gone => (StatusCode::BAD_REQUEST, "bad_request", "the request ended too early".into()),
         }
     }
@@ -141,6 +153,12 @@ impl From<Refusal> for Failure {
 impl From<LogFailed> for Failure {
     fn from(LogFailed: LogFailed) -> Failure {
         Failure::Refused(Refusal::LogFailed)
+    }
+}
+
+impl From<Broken> for Failure {
+    fn from(broken: Broken) -> Failure {
+        Failure::Commands(broken)
     }
 }
 
@@ -186,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_write_here_is_told_whether_it_is_a_matter_of_time() {
+    fn refused_writes_have_statuses_that_say_if_a_retry_can_help() {
         let status = |refusal: Refusal| Failure::from(refusal).parts().0;
         assert_eq!(status(Refusal::Loading), 503);
         assert_eq!(status(Refusal::Replica), 403);

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_is_woken_by_its_database_alone_and_told_of_its_end() {
+    fn a_listener_is_woken_by_its_own_database_and_learns_of_its_end() {
         let (feeds, [a, b]) = (Feeds::default(), [8, 16].map(|lsn| DbId::new(Lsn::new(lsn))));
         let (mut of_a, mut all) = (feeds.subscribe(a), feeds.subscribe_to_all());
         feeds.notify(&updated(b));

@@ -5,7 +5,13 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use super::{body_memory::BodyMemory, cookie::Sessions};
+use tokio::sync::Semaphore;
+
+use super::{
+    body_memory::BodyMemory,
+    cookie::Sessions,
+    redis_limits::{FOLLOWS_MAX, RUNS_MAX},
+};
 use crate::Host;
 
 /// The state of the front; one for all threads.
@@ -15,6 +21,10 @@ pub struct Front {
     pub(super) sessions: Sessions,
     /// The memory of request bodies.
     pub(super) bodies: Arc<BodyMemory>,
+    /// Permits of requests that run commands of the Redis protocol.
+    pub(super) redis_runs: Semaphore,
+    /// Permits of requests that wait for messages of durable channels.
+    pub(super) redis_follows: Semaphore,
     connections: AtomicU64,
     requests: AtomicU64,
     /// The upper half of the ids of requests, so that those of different incarnations differ.
@@ -36,6 +46,8 @@ impl Front {
         Front {
             sessions: Sessions::new(&host),
             bodies: Arc::default(),
+            redis_runs: Semaphore::new(RUNS_MAX),
+            redis_follows: Semaphore::new(FOLLOWS_MAX),
             connections: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             request_salt: host.random_u64() as u32,

@@ -2,6 +2,8 @@
 //! them.
 
 use std::{
+    net::SocketAddr,
+    os::unix::net::UnixStream,
     pin::Pin,
     sync::{Arc, OnceLock},
 };
@@ -41,6 +43,8 @@ pub struct Host {
     pub group: Arc<dyn Group>,
     /// The limit of waits for replicas.
     pub acks: Arc<dyn Acks>,
+    /// Connections of the Redis protocol.
+    pub redis: Arc<dyn Redis>,
     /// The paths that are not CouchDB's.
     pub tools: Arc<dyn Tools>,
 }
@@ -160,6 +164,16 @@ pub trait Acks: Send + Sync {
     fn timeout_ms(&self) -> Option<u64>;
     /// Counts a reply that is an error because the limit has passed.
     fn timed_out(&self);
+}
+
+/// The server of the Redis protocol.
+pub trait Redis: Send + Sync {
+    /// A connection of a new client, which is not logged in, in the name of a client at `peer`. It does not
+    /// block reads and writes.
+    ///
+    /// # Errors
+    /// In words for a client: no further client is served.
+    fn connect(&self, peer: SocketAddr) -> Result<UnixStream, String>;
 }
 
 /// The future of a reply.

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_nothing_is_disconnected_also_in_the_midst_of_a_feed() {
+    fn a_client_that_takes_nothing_is_disconnected_even_during_a_feed() {
         let (clock, idle_timer) = connection();
         idle_timer.begin();
         let nothing: fn() -> Box<dyn Fn() -> u64> = || Box::new(|| 1000);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn who_acknowledges_something_may_receive_slowly() {
+    fn a_client_that_acknowledges_bytes_may_receive_slowly() {
         let (clock, idle_timer) = connection();
         idle_timer.begin();
         let unacknowledged_bytes = Rc::new(Cell::new(1000));

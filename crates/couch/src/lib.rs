@@ -47,8 +47,11 @@ mod ids;
 mod instance;
 mod listing;
 mod mango;
+mod page;
 mod query;
 mod range;
+mod redis;
+mod redis_limits;
 mod refusal;
 mod reply;
 mod request;
@@ -57,6 +60,7 @@ mod route;
 mod security;
 mod session;
 mod show;
+mod socket;
 mod thread;
 mod unsupported;
 mod upload;
@@ -69,9 +73,10 @@ pub use self::{
     feeds::Feeds,
     front::{ConnectionPermit, Front},
     host::{
-        Access, Acks, Answer, Compaction, Config, Fault, Host, LogDriver, Progress, Running, Status, Store,
-        Tools,
+        Access, Acks, Answer, Compaction, Config, Fault, Host, LogDriver, Progress, Redis, Running, Status,
+        Store, Tools,
     },
     range::ByteRange,
     reply::{Reply, set_header},
+    socket::Socket,
 };

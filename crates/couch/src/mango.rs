@@ -10,7 +10,7 @@ use documents::{
     BodyHash, DESIGN_PREFIX, Database, DocError, EditRequest, Found, History, Pick, Snapshot,
     mango::{
         ALL_DOCS_INDEX, FindRequest, IndexDefinition, IndexSnapshot, Indexes, Indexing, Plan, Query,
-        QueryError, Value, WithoutIndex,
+        QueryError, Value, WithoutIndex, explain as explained,
     },
 };
 use http::StatusCode;
@@ -43,6 +43,12 @@ fn parse(body: &[u8]) -> Result<Value<'_>, Failure> {
         Value::Object(_) => Ok(value),
         _ => Err(Failure::bad_request("Request body must be a JSON object")),
     }
+}
+
+/// The body of a design document that is stored.
+fn parse_stored(body: &[u8]) -> Result<Value<'_>, Failure> {
+    let text = std::str::from_utf8(body).map_err(|_| Failure::INVALID_JSON)?;
+    Ok(Value::parse_stored(text).map_err(DocError::from)?)
 }
 
 fn query_error(error: QueryError) -> Failure {
@@ -121,9 +127,8 @@ pub(super) async fn explain(call: &mut Call, database: &Arc<Database>) -> Result
     let body = text(call).await?;
     let request = FindRequest::parse(&parse(&body)?).map_err(query_error)?;
     let snapshot = call.snapshot(database).await?;
-    let plan = Plan::choose(&request, &Indexes::definitions(&snapshot)?).map_err(query_error)?;
     let mut out = Vec::new();
-    plan.explain(&request, database.name(), &mut out);
+    explained(&request, &Indexes::definitions(&snapshot)?, database.name(), &mut out).map_err(query_error)?;
     out.push(b'\n');
     Ok(reply::json(StatusCode::OK, out.into()))
 }
@@ -169,7 +174,7 @@ async fn create(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Fail
     let design = design_document(&snapshot, &definition.design)?;
     let body = design.as_ref().map(|found| snapshot.body(found.leaf())).transpose()?;
     let made = {
-        let body = body.as_deref().map(parse).transpose()?;
+        let body = body.as_deref().map(parse_stored).transpose()?;
         definition.put_into(body.as_ref()).map_err(query_error)?
     };
     let result = if let Some(made) = made {
@@ -189,7 +194,8 @@ async fn delete(call: &Call, database: &Arc<Database>, design: &str, name: &str)
     let snapshot = call.snapshot(database).await?;
     let found = design_document(&snapshot, &id)?.ok_or(DocError::Missing)?;
     let body = snapshot.body(found.leaf())?;
-    let left = match IndexDefinition::remove_from(&parse(&body)?, name).map_err(query_error)? {
+    let body = parse_stored(&body)?;
+    let left = match IndexDefinition::remove_from(&body, name).map_err(query_error)? {
         WithoutIndex::Body(body) => Some(body),
         WithoutIndex::Nothing => None,
     };

@@ -1,8 +1,6 @@
 //! The reasons for refusing a change of documents before it is tried.
 
-use engine::replication::{
-    NO_LEADER, NOT_COMMITTED, READ_WITNESS, Replication, WRITE_DEPOSED, WRITE_WITNESS,
-};
+use engine::replication::{NO_LEADER, READ_REMOVED, READ_WITNESS, Replication, WriteRefusal};
 use storage::{Admission, Log};
 
 /// Why a change was refused; the `Display` text is sent to the client.
@@ -20,6 +18,9 @@ pub(crate) enum Refusal {
     /// It is a witness of its group, which has no data.
     #[error("This server is a witness of its group: it keeps the log and has no data. Ask another member.")]
     Witness,
+    /// Its group has removed it.
+    #[error("This server was removed from its group. Ask a member of the group.")]
+    Removed,
     /// Its group has no leader that it knows, or it leads without a majority.
     #[error("The group has no leader: a majority of its members must be reachable. Try again.")]
     NoMajority,
@@ -52,14 +53,16 @@ impl Refusal {
     /// The reason why this server takes no writes, whatever its log says.
     pub(super) fn of_writes(replication: &dyn Replication) -> Option<Refusal> {
         let reason = replication.refuses_writes()?;
-        Some(match (replication.is_read_only(), replication.is_in_group()) {
-            (false, _) if reason == NOT_COMMITTED => Refusal::NotCommitted,
-            (false, _) => Refusal::Leader(reason),
-            (true, false) if reason == WRITE_DEPOSED => Refusal::Leader(reason),
-            (true, false) => Refusal::Replica,
-            (true, true) if reason == WRITE_WITNESS => Refusal::Witness,
-            (true, true) if reason == NO_LEADER => Refusal::NoMajority,
-            (true, true) => Refusal::Follower,
+        Some(match reason {
+            WriteRefusal::Replica if replication.is_in_group() => Refusal::Follower,
+            WriteRefusal::Replica => Refusal::Replica,
+            WriteRefusal::Witness => Refusal::Witness,
+            WriteRefusal::Removed => Refusal::Removed,
+            WriteRefusal::NoLeader => Refusal::NoMajority,
+            WriteRefusal::NotCommitted => Refusal::NotCommitted,
+            WriteRefusal::Deposed | WriteRefusal::SettingsOwed | WriteRefusal::TooFewReplicas => {
+                Refusal::Leader(reason.error())
+            }
         })
     }
 
@@ -68,6 +71,7 @@ impl Refusal {
         let reason = replication.refuses_reads()?;
         Some(match reason {
             READ_WITNESS => Refusal::Witness,
+            READ_REMOVED => Refusal::Removed,
             NO_LEADER => Refusal::NoMajority,
             _ => Refusal::Stale,
         })

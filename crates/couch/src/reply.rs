@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_called_plain_text_only_for_who_does_not_accept_it() {
+    fn json_is_sent_as_plain_text_only_to_clients_that_do_not_accept_it() {
         for (accept, expected) in [
             (None, JSON),
             (Some("*/*"), JSON),

@@ -113,12 +113,15 @@ pub(super) fn only(head: &Parts, methods: &'static str) -> Result<(), Failure> {
 /// The decoded segments of a path. Empty segments are left out: the end of `/db/`, and the start of `//db`,
 /// which clients build from two parts.
 pub(super) fn segments(path: &str) -> Result<Vec<String>, Failure> {
-    let mut segments = Vec::with_capacity(4);
-    for segment in path.split('/').filter(|segment| !segment.is_empty()) {
-        let decoded = percent_decode_str(segment).decode_utf8();
-        segments.push(decoded.map_err(|_| Failure::bad_request("invalid UTF-8 in path"))?.into_owned());
-    }
-    Ok(segments)
+    path.split('/').filter(|segment| !segment.is_empty()).map(decoded).collect()
+}
+
+/// A decoded segment of a path. As in a query string, and as CouchDB does it, `+` is a space; a plus sign is
+/// sent as `%2B`.
+pub(super) fn decoded(segment: &str) -> Result<String, Failure> {
+    let segment = segment.replace('+', " ");
+    let decoded = percent_decode_str(&segment).decode_utf8();
+    Ok(decoded.map_err(|_| Failure::bad_request("invalid UTF-8 in path"))?.into_owned())
 }
 
 #[cfg(test)]
@@ -130,6 +133,7 @@ mod tests {
         assert_eq!(segments("/").unwrap(), Vec::<String>::new());
         assert_eq!(segments("/a%2Fb/_design/x%20y/").unwrap(), ["a/b", "_design", "x y"]);
         assert_eq!(segments("//x").unwrap(), ["x"]);
+        assert_eq!(segments("/db/a+b/c%2Bd%20e").unwrap(), ["db", "a b", "c+d e"]);
         assert_eq!(segments("/_node/n//_config//x").unwrap(), ["_node", "n", "_config", "x"]);
         assert!(segments("/%ff").is_err());
     }

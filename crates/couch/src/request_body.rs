@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_inflates_beyond_the_limit_is_refused_and_not_kept() {
+    fn a_body_that_inflates_beyond_the_limit_is_refused_and_not_kept() {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(&vec![b'x'; 4 << 20]).unwrap();
         let bomb = encoder.finish().unwrap();

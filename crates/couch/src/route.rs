@@ -3,7 +3,9 @@
 use std::{net::SocketAddr, rc::Rc};
 
 use engine::replication::Address;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header, request::Parts};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header, request::Parts,
+};
 use hyper::body::Incoming;
 use settings::Key;
 
@@ -15,8 +17,9 @@ use super::{
     failure::Failure,
     idle_timer::IdleTimer,
     ids::NODE,
-    instance,
+    instance, page,
     query::Query,
+    redis,
     refusal::Refusal,
     reply::{self, Reply},
     request::{Call, only, segments},
@@ -36,7 +39,13 @@ pub(super) async fn answer(
 ) -> Reply {
     idle_timer.begin();
     let first = request.uri().path().split('/').find(|segment| !segment.is_empty());
-    let reply = if first.is_some_and(|first| thread.host().tools.serves(first)) {
+    let reply = if let Err(failure) = check_head(&request) {
+        let mut reply = reply::failed(failure);
+        // Where the body ends is not known, or not what the client means.
+        reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        reply::finish(&mut reply, request.headers().get(header::ACCEPT), thread.front.request_id());
+        reply
+    } else if first.is_some_and(|first| thread.host().tools.serves(first)) {
         by_tools(&thread, request, peer).await
     } else {
         let (head, incoming) = request.into_parts();
@@ -47,6 +56,37 @@ pub(super) async fn answer(
         idle_timer.end();
     }
     reply
+}
+
+/// Refuses what HTTP does not allow, and bodies with a coding that this server would not undo.
+fn check_head<B>(request: &Request<B>) -> Result<(), Failure> {
+    let headers = request.headers();
+    if request.version() == Version::HTTP_11 && headers.get_all(header::HOST).iter().count() != 1 {
+        return Err(Failure::bad_request("A request of HTTP/1.1 has one Host header."));
+    }
+    let codings = headers.get_all(header::TRANSFER_ENCODING);
+    let mut codings = codings.iter().flat_map(|codings| codings.as_bytes().split(|byte| *byte == b','));
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(()),
+        (Some(coding), None) if coding.trim_ascii().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        _ => Err(Failure::NotImplemented(
+            "The only transfer coding is chunked: compress a body with Content-Encoding: gzip.",
+        )),
+    }
+}
+
+/// The header with the method that a POST stands for.
+const METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
+
+/// The method that is meant: clients behind proxies that let few methods through send a POST, and name it in
+/// [`METHOD_OVERRIDE`]. As in CouchDB, a GET stands for a HEAD too, because the reply has a body.
+fn meant_method(method: &Method, headers: &HeaderMap) -> Option<Method> {
+    let meant = headers.get(METHOD_OVERRIDE).filter(|_| method == Method::POST)?;
+    match meant.as_bytes() {
+        b"GET" | b"HEAD" => Some(Method::GET),
+        meant @ (b"PUT" | b"DELETE" | b"COPY") => Method::from_bytes(meant).ok(),
+        _ => None,
+    }
 }
 
 /// Metrics and backups, which are for admins.
@@ -87,11 +127,14 @@ fn without_empty_segments(uri: &Uri) -> Uri {
 
 async fn answer_documents(
     thread: &Rc<HttpThread>,
-    head: Parts,
+    mut head: Parts,
     incoming: Incoming,
     peer: SocketAddr,
     idle_timer: &Rc<IdleTimer>,
 ) -> Reply {
+    if let Some(meant) = meant_method(&head.method, &head.headers) {
+        head.method = meant;
+    }
     let accept = head.headers.get(header::ACCEPT).cloned();
     let granted = head
         .headers
@@ -161,6 +204,15 @@ async fn admit_and_route(
     if let Err(failure) = cross_site::check(&thread.host().settings(), &head.method, &head.headers) {
         return (Err(failure), Some(body));
     }
+    if let Some(name) = page::file_name(&head, &path) {
+        let sent = access::admit(thread, &peer, &head.headers).and_then(|()| page::send_file(&head, &name));
+        return (sent, Some(body));
+    }
+    if let [redis::FOLDER, below @ ..] = &path[..] {
+        let mut body = Some(body);
+        let answered = redis::answer(thread, &head, below, &mut body, peer).await;
+        return (answered, body);
+    }
     let user = match admit(thread, &head.headers, &path, peer) {
         Ok(user) => user,
         Err(failure) => return (Err(failure), Some(body)),
@@ -220,5 +272,55 @@ async fn route(call: &mut Call, path: &[&str]) -> Result<Reply, Failure> {
             Some(failure) => Err(failure),
             None => database::database(call, name, below).await,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(version: Version, headers: &[(&str, &str)]) -> u16 {
+        let mut request = Request::builder().version(version);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        check_head(&request.body(()).unwrap()).map_or_else(|failure| failure.parts().0, |()| 200)
+    }
+
+    #[test]
+    fn a_request_has_one_host_and_no_coding_that_is_not_undone() {
+        let host = ("host", "localhost");
+        let coded = |coding| status(Version::HTTP_11, &[host, ("transfer-encoding", coding)]);
+        assert_eq!(status(Version::HTTP_11, &[host]), 200);
+        assert_eq!(status(Version::HTTP_11, &[]), 400);
+        assert_eq!(status(Version::HTTP_11, &[host, host]), 400);
+        assert_eq!(status(Version::HTTP_10, &[]), 200);
+        assert_eq!((coded("chunked"), coded(" Chunked ")), (200, 200));
+        for coding in ["gzip, chunked", "gzip,chunked", "identity", "chunked, chunked", "x-y", ""] {
+            assert_eq!(coded(coding), 501, "{coding}");
+        }
+        let twice = [host, ("transfer-encoding", "gzip"), ("transfer-encoding", "chunked")];
+        assert_eq!(status(Version::HTTP_11, &twice), 501);
+    }
+
+    #[test]
+    fn only_a_post_stands_for_another_method() {
+        let meant = |method: Method, value: &'static str| {
+            let headers = HeaderMap::from_iter([(METHOD_OVERRIDE, HeaderValue::from_static(value))]);
+            meant_method(&method, &headers).map(|meant| meant.to_string())
+        };
+        for method in ["PUT", "DELETE", "COPY", "GET"] {
+            assert_eq!(meant(Method::POST, method).as_deref(), Some(method));
+        }
+        assert_eq!(meant(Method::POST, "HEAD").as_deref(), Some("GET"));
+        for (method, value) in [
+            (Method::POST, "POST"),
+            (Method::POST, "delete"),
+            (Method::POST, "OPTIONS"),
+            (Method::GET, "DELETE"),
+            (Method::PUT, "DELETE"),
+        ] {
+            assert_eq!(meant(method, value), None, "{value}");
+        }
     }
 }

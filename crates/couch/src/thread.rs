@@ -50,7 +50,7 @@ impl HttpThread {
         &self.front.host
     }
 
-    /// Makes sure that there are databases.
+    /// Requires that the databases are open.
     ///
     /// # Errors
     /// While the server recovers.
@@ -164,10 +164,12 @@ impl HttpThread {
         if let Some(refusal) = Refusal::of_reads(replication) {
             return Err(refusal.into());
         }
+        let before = replication.times_stepped_down();
         let (found, lsn) = read()?;
         self.committed(lsn).await?;
         // After it was read: until now, no other leader can have been elected.
-        if replication.may_answer() { Ok(found) } else { Err(Refusal::NoMajority.into()) }
+        let may_answer = replication.may_answer() && replication.times_stepped_down() == before;
+        if may_answer { Ok(found) } else { Err(Refusal::NoMajority.into()) }
     }
 
     /// The end of the log that is in memory now, durable or not. The log of a replica may hold more.

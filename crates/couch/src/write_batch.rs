@@ -33,19 +33,19 @@ use tokio::sync::oneshot;
 use super::{commit_gate::CommitGate, refusal::Refusal};
 use crate::{LogDriver, Store};
 
-/// Buffers of at most this size are kept for the next round.
+/// Buffers of at most this size are kept for the next batch.
 const KEPT_BYTES_MAX: usize = 4 * ROUND_BYTES_MAX;
 
 /// The result of a change, and the position to wait for before it is reported.
 pub(crate) type Settled<T> = (Result<T, DocError>, Lsn);
 
-/// The change that a request makes in a round, or the reason why the round was not made; returns its
+/// The change that a request makes in a batch, or the reason why the batch was not made; returns its
 /// [`Report`].
 type Step = Box<dyn FnOnce(Result<&mut Writer, BatchFailure>) -> Report>;
-/// Reports the end of a round to the request: its position, or the reason of its failure.
+/// Reports the end of a batch to the request: its position, or the reason of its failure.
 type Report = Box<dyn FnOnce(Result<Lsn, BatchFailure>)>;
 
-/// Why a round made no record.
+/// Why a batch made no record.
 #[derive(Clone)]
 enum BatchFailure {
     /// Not begun, or not written: no change was made, unless the log has failed.
@@ -54,16 +54,16 @@ enum BatchFailure {
     Failed(DocError, Lsn),
 }
 
-/// The rounds of one thread that serves documents.
+/// The write batches of one thread that serves documents.
 pub(crate) struct WriteBatches {
     replication: Arc<dyn Replication>,
     log: Log,
     driver: Arc<dyn LogDriver>,
     gate: CommitGate,
     queues: RefCell<Vec<Queue>>,
-    /// Whether a task is spawned that makes the queued rounds.
+    /// Whether a task is spawned that makes the queued batches.
     is_due: Cell<bool>,
-    /// Buffers for changes and records, reused by each round.
+    /// Buffers for changes and records, reused by each batch.
     change: RefCell<Vec<u8>>,
     record: RefCell<Vec<u8>>,
 }
@@ -81,7 +81,7 @@ struct Submitted {
 }
 
 impl WriteBatches {
-    /// Creates the rounds of the calling thread, which must spawn [`CommitGate::run`] of the gate.
+    /// Creates those of the calling thread, which must spawn [`CommitGate::run`] of the gate.
     pub(crate) fn new(store: &Store, replication: Arc<dyn Replication>) -> WriteBatches {
         let (log, driver) = (store.log.clone(), store.driver.clone());
         let gate = CommitGate::new(log.appender());
@@ -95,7 +95,7 @@ impl WriteBatches {
         &self.gate
     }
 
-    /// Makes a change to a database, in one round with other changes submitted on this thread. `documents`
+    /// Makes a change to a database, in one batch with other changes submitted on this thread. `documents`
     /// and `bytes` are the approximate size. A submitted change is made even if its request is cancelled.
     ///
     /// # Errors
@@ -168,14 +168,14 @@ impl WriteBatches {
         }
         let rounds = self.clone();
         tokio::task::spawn_local(async move {
-            // Yield to all ready tasks first, so that their changes join this round.
+            // Yield to all ready tasks first, so that their changes join this batch.
             tokio::task::yield_now().await;
             rounds.is_due.set(false);
             rounds.run();
         });
     }
 
-    /// Makes the rounds of all queues.
+    /// Makes the batches of all queues.
     fn run(&self) {
         let queues = std::mem::take(&mut *self.queues.borrow_mut());
         for Queue { database, submitted } in queues {
@@ -194,7 +194,7 @@ impl WriteBatches {
         self.driver.wake_if_needed();
     }
 
-    /// Makes one round of one database.
+    /// Makes one batch of one database.
     fn make(&self, database: &Arc<Database>, steps: impl Iterator<Item = Step>) {
         let writer = self.permitted().map_err(BatchFailure::Refused).and_then(|()| {
             database.lock().map_err(|error| BatchFailure::Failed(error, self.log.appended_lsn()))

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told() {
+    fn invalid_attachments_are_refused_with_a_reason() {
         let reason = |text: &str| parsed(text).expect_err("an error").reason();
         for data in [r#"{"data":"%"}"#, r#"{"data":1}"#, "{}", r#"{"data":"aGVsbG8"}"#] {
             assert_eq!(reason(&format!("{{\"a\":{data}}}")), "Invalid attachment data for a", "{data}");

@@ -81,7 +81,7 @@ impl Database {
     }
 
     /// The newest checkpoint of the file, and the position up to which this database does not need the log.
-    pub(crate) fn what_is_saved(&self) -> (Option<Vouched>, Lsn) {
+    pub(crate) fn saved_state(&self) -> (Option<Vouched>, Lsn) {
         let file = self.file.lock();
         (file.vouched(), self.state().saved_lsn())
     }

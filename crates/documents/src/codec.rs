@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_put_is_read(number: u64, bytes: Vec<u8>) {
+        fn numbers_and_bytes_are_read_back(number: u64, bytes: Vec<u8>) {
             let mut out = Vec::new();
             varint::put(&mut out, number);
             put_bytes(&mut out, &bytes);

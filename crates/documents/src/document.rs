@@ -85,6 +85,31 @@ pub struct NewDocument {
     pub body_hash: BodyHash,
 }
 
+/// A document that breaks a rule for documents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedDocument {
+    /// Its `_id`, as the JSON that was sent: it may be no text that this server can hold.
+    pub id: Option<String>,
+    /// Its `_rev`, as the JSON that was sent.
+    pub rev: Option<String>,
+    /// The rule.
+    pub error: DocError,
+}
+
+impl RefusedDocument {
+    fn of(text: &str, error: DocError) -> Result<RefusedDocument, DocError> {
+        let mut refused = RefusedDocument { id: None, rev: None, error };
+        Reader::of_stored(text).raw_members(|key, value| match key {
+            "\"_id\"" if value.starts_with('"') => refused.id = Some(value.to_owned()),
+            "\"_rev\"" if value.starts_with('"') => refused.rev = Some(value.to_owned()),
+            _ => {}
+        })?;
+        Ok(refused)
+    }
+}
+
+const NO_OBJECT: DocError = DocError::bad_request("Document must be a JSON object");
+
 /// The BLAKE3 of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyHash([u8; 32]);
@@ -105,6 +130,29 @@ impl NewDocument {
         Ok(document)
     }
 
+    /// Reads one of many documents in a text. A document that breaks a rule is skipped as a whole.
+    ///
+    /// # Errors
+    /// If the text is not JSON, or the next value is no object.
+    pub fn read_or_skip(
+        reader: &mut Reader<'_>,
+        limits: &Limits,
+        memory: &mut Vec<u8>,
+    ) -> Result<Result<NewDocument, RefusedDocument>, DocError> {
+        if reader.peek()? != Kind::Object {
+            return Err(NO_OBJECT);
+        }
+        let mut again = reader.clone();
+        match NewDocument::read(reader, limits, memory) {
+            Ok(document) => Ok(Ok(document)),
+            Err(error) => {
+                let text = again.raw_of_any()?;
+                *reader = again;
+                Ok(Err(RefusedDocument::of(text, error)?))
+            }
+        }
+    }
+
     /// Reads a document within a text. `memory` is a buffer for the body; a caller that reads many documents
     /// reuses it.
     pub fn read(
@@ -113,12 +161,13 @@ impl NewDocument {
         memory: &mut Vec<u8>,
     ) -> Result<NewDocument, DocError> {
         if reader.peek()? != Kind::Object {
-            return Err(DocError::bad_request("Document must be a JSON object"));
+            return Err(NO_OBJECT);
         }
         memory.clear();
         memory.push(b'{');
         let mut members = Members::of(memory);
-        reader.object(|reader, key| members.read(reader, key, limits))?;
+        reader
+            .with_depth_of_its_own(|reader| reader.object(|reader, key| members.read(reader, key, limits)))?;
         members.body.push(b'}');
         if members.body.len() > limits.document_bytes_max {
             return Err(DocError::DocumentTooLarge(members.id.as_deref().unwrap_or_default().to_owned()));

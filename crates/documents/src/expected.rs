@@ -149,7 +149,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_looked_up_before_is_what_would_be_found(
+        fn looking_up_ahead_does_not_change_the_outcome(
             batches in prop::collection::vec(batch(), 1..6),
         ) {
             prop_assert_eq!(outcome(&batches, true), outcome(&batches, false));

@@ -184,7 +184,7 @@ impl Documents {
             let saved = database.save_if_due(&store.shelf, &store.unnamed, due, committed);
             let (vouched, saved_lsn) = saved.unwrap_or_else(|error| {
                 failed.get_or_insert(error);
-                database.what_is_saved()
+                database.saved_state()
             });
             catalog.saved_lsn = catalog.saved_lsn.min(saved_lsn);
             catalog.databases.push(Entry { db: database.id(), name: database.name().clone(), vouched });

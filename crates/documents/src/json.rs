@@ -3,9 +3,14 @@
 //! Numbers, strings and the order of members stay as given; the module also writes strings. It builds no tree
 //! of values ([`crate::mango::Value`] is one) and does not parse settings (`serde_json` does).
 //!
+//! What no peer can hold is not taken: a number beyond the range of a double becomes `null` in PouchDB, under
+//! the same revision, and a surrogate without its partner is no text in CouchDB. This reader is the one place
+//! of that rule. Documents that an earlier version stored with such numbers are read with
+//! [`Reader::of_stored`].
+//!
 //! Invariants
 //! - Text that was read or copied without an error is JSON as of RFC 8259, in UTF-8, with escaped surrogates
-//!   in pairs.
+//!   in pairs and numbers that are finite doubles.
 //! - Nothing recurses deeper than [`JSON_DEPTH_MAX`].
 
 use std::borrow::Cow;
@@ -15,10 +20,14 @@ use crate::DocError;
 /// The maximum nesting of arrays and objects.
 pub const JSON_DEPTH_MAX: u32 = 256;
 
+/// A number of so many digits without an exponent is within the range of a double.
+const DOUBLE_DIGITS: usize = 308;
+
 /// An error of reading JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// Not JSON, or not UTF-8. CouchDB has one text for both.
+    /// Not JSON, not UTF-8, or with a number or a surrogate that no peer can hold. CouchDB has one text for
+    /// all of them.
     #[error("invalid UTF-8 JSON")]
     Malformed,
     /// Nested deeper than [`JSON_DEPTH_MAX`].
@@ -55,6 +64,8 @@ pub struct Reader<'a> {
     text: &'a str,
     at: usize,
     depth: u32,
+    /// Whether numbers of any size and lone surrogates are skipped without an error.
+    takes_any: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -65,7 +76,20 @@ impl<'a> Reader<'a> {
 
     /// Reads text that is known to be UTF-8.
     pub fn of(text: &'a str) -> Reader<'a> {
-        Reader { text, at: 0, depth: 0 }
+        Reader { text, at: 0, depth: 0, takes_any: false }
+    }
+
+    /// Reads text that was stored, maybe by a version that took numbers of any size.
+    pub fn of_stored(text: &'a str) -> Reader<'a> {
+        Reader { takes_any: true, ..Reader::of(text) }
+    }
+
+    /// Counts the nesting of what `read` reads from here: a value has the same limit wherever it stands.
+    pub fn with_depth_of_its_own<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = std::mem::take(&mut self.depth);
+        let done = read(self);
+        self.depth = outer;
+        done
     }
 
     /// The type of the next value, without consuming it.
@@ -88,6 +112,31 @@ impl<'a> Reader<'a> {
         let from = self.at;
         self.skip(&mut |_, _| ())?;
         Ok(&self.text[from..self.at])
+    }
+
+    /// Skips the next value and returns its text. It needs the grammar of JSON only: its numbers, surrogates
+    /// and nesting may be those that other methods refuse.
+    pub fn raw_of_any(&mut self) -> Result<&'a str, JsonError> {
+        self.space();
+        let (from, strict) = (self.at, std::mem::replace(&mut self.takes_any, true));
+        let skipped = self.skip_of_any_depth();
+        self.takes_any = strict;
+        skipped.map(|()| &self.text[from..self.at])
+    }
+
+    /// Reads the next value, which must be an object, as [`Reader::raw_of_any`] does. `member` is called with
+    /// the text of each key, including its quotes, and of its value.
+    pub fn raw_members(&mut self, mut member: impl FnMut(&'a str, &'a str)) -> Result<(), JsonError> {
+        self.takes_any = true;
+        self.enter(b'{')?;
+        let mut first = true;
+        while self.another(b'}', first)? {
+            let key = self.quoted()?;
+            self.colon()?;
+            member(key, self.raw_of_any()?);
+            first = false;
+        }
+        Ok(())
     }
 
     /// Appends the next value, without white space.
@@ -247,6 +296,55 @@ impl<'a> Reader<'a> {
         self.take(close)
     }
 
+    /// Skips the value at the current position without recursion.
+    fn skip_of_any_depth(&mut self) -> Result<(), JsonError> {
+        // The brackets that are still to be closed.
+        let mut open = Vec::new();
+        loop {
+            let nested = match self.next() {
+                Some(b'{') => Some((b'{', b'}')),
+                Some(b'[') => Some((b'[', b']')),
+                _ => None,
+            };
+            match nested {
+                Some((bracket, close)) => {
+                    self.take(bracket)?;
+                    self.space();
+                    open.push(close);
+                    if self.next() != Some(close) {
+                        self.skip_key_of(close)?;
+                        continue;
+                    }
+                }
+                None => self.skip(&mut |_, _| ())?,
+            }
+            // Behind a value, or at the end of an empty one.
+            loop {
+                let Some(&close) = open.last() else { return Ok(()) };
+                self.space();
+                if self.next() == Some(close) {
+                    self.at += 1;
+                    open.pop();
+                    continue;
+                }
+                self.take(b',')?;
+                self.space();
+                self.skip_key_of(close)?;
+                break;
+            }
+        }
+    }
+
+    /// In an object, skips a key and the colon after it.
+    fn skip_key_of(&mut self, close: u8) -> Result<(), JsonError> {
+        if close == b'}' {
+            self.quoted()?;
+            self.colon()?;
+            self.space();
+        }
+        Ok(())
+    }
+
     fn tell_space(&mut self, gap: &mut impl FnMut(usize, usize)) {
         let from = self.space();
         if from != self.at {
@@ -263,6 +361,8 @@ impl<'a> Reader<'a> {
     }
 
     fn number(&mut self) -> Result<(), JsonError> {
+        let from = self.at;
+        let mut is_long = false;
         if self.next() == Some(b'-') {
             self.at += 1;
         }
@@ -275,13 +375,17 @@ impl<'a> Reader<'a> {
             self.digits()?;
         }
         if let Some(b'e' | b'E') = self.next() {
+            is_long = true;
             self.at += 1;
             if let Some(b'+' | b'-') = self.next() {
                 self.at += 1;
             }
             self.digits()?;
         }
-        Ok(())
+        let text = &self.text[from..self.at];
+        is_long |= text.len() > DOUBLE_DIGITS;
+        let is_held = self.takes_any || !is_long || text.parse::<f64>().is_ok_and(f64::is_finite);
+        if is_held { Ok(()) } else { Err(JsonError::Malformed) }
     }
 
     /// Skips digits, at least one.
@@ -309,13 +413,27 @@ impl<'a> Reader<'a> {
                 self.at += 1;
                 return Ok(&self.text[from..self.at]);
             }
-            self.at += escaped(&self.text[self.at..])?.1;
+            self.at += match escaped(&self.text[self.at..]) {
+                Ok((_, bytes)) => bytes,
+                Err(Escape::Surrogate) if self.takes_any => SURROGATE_BYTES,
+                Err(_) => return Err(JsonError::Malformed),
+            };
         }
     }
 }
 
+/// Why an escape sequence is none.
+enum Escape {
+    Malformed,
+    /// One half of a pair of surrogates without the other.
+    Surrogate,
+}
+
+/// The length of an escaped surrogate.
+const SURROGATE_BYTES: usize = 6;
+
 /// Decodes the escape sequence at the start of the text; returns its character and its length in bytes.
-fn escaped(text: &str) -> Result<(char, usize), JsonError> {
+fn escaped(text: &str) -> Result<(char, usize), Escape> {
     let plain = match text.as_bytes().get(1) {
         Some(byte @ (b'"' | b'\\' | b'/')) => char::from(*byte),
         Some(b'b') => '\u{8}',
@@ -328,25 +446,22 @@ fn escaped(text: &str) -> Result<(char, usize), JsonError> {
     Ok((plain, 2))
 }
 
-fn escaped_unicode(text: &str) -> Result<(char, usize), JsonError> {
+fn escaped_unicode(text: &str) -> Result<(char, usize), Escape> {
     let unit = |text: &str| {
         let digits = text.strip_prefix("\\u")?.get(..4)?;
         let hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         u32::from_str_radix(digits, 16).ok().filter(|_| hex)
     };
-    let first = unit(text).ok_or(JsonError::Malformed)?;
+    let first = unit(text).ok_or(Escape::Malformed)?;
     if let Some(character) = char::from_u32(first) {
-        return Ok((character, 6));
+        return Ok((character, SURROGATE_BYTES));
     }
     // A surrogate pair needs a second escape.
-    let second = text.get(6..).and_then(unit).filter(|second| (0xdc00..0xe000).contains(second));
-    match second.filter(|_| first < 0xdc00) {
-        Some(second) => {
-            let character = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
-            char::from_u32(character).map(|character| (character, 12)).ok_or(JsonError::Malformed)
-        }
-        None => Err(JsonError::Malformed),
-    }
+    let second =
+        text.get(SURROGATE_BYTES..).and_then(unit).filter(|second| (0xdc00..0xe000).contains(second));
+    let second = second.filter(|_| first < 0xdc00).ok_or(Escape::Surrogate)?;
+    let character = char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00));
+    character.map(|character| (character, 2 * SURROGATE_BYTES)).ok_or(Escape::Surrogate)
 }
 
 fn unescape(inner: &str) -> Result<String, JsonError> {
@@ -354,7 +469,7 @@ fn unescape(inner: &str) -> Result<String, JsonError> {
     let mut rest = inner;
     while let Some(plain) = memchr::memchr(b'\\', rest.as_bytes()) {
         out.push_str(&rest[..plain]);
-        let (character, bytes) = escaped(&rest[plain..])?;
+        let (character, bytes) = escaped(&rest[plain..]).map_err(|_| JsonError::Malformed)?;
         out.push(character);
         rest = &rest[plain + bytes..];
     }

@@ -66,7 +66,7 @@ pub use database::{Database, Listener, Notice};
 pub use database_file::Shelf;
 pub use digest::Digest;
 pub use doc_info::{ATTACHMENT_BYTES_MAX, Attachment, CHUNK_BYTES, ChangeRow, DocInfo, DocLeaf, DocSums};
-pub use document::{BodyHash, DocRev, NewDocument, edit_hash};
+pub use document::{BodyHash, DocRev, NewDocument, RefusedDocument, edit_hash};
 pub use documents::{CatalogWriter, DATABASES_MAX, Documents, Gates};
 pub use edit_request::{AttachmentRequest, AttachmentSource, EditRequest, History, Uploaded};
 pub use error::DocError;

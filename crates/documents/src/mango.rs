@@ -14,6 +14,7 @@
 //! points, whereas CouchDB uses ICU's root collation. CouchDB orders ids by code points, too.
 
 mod definition;
+mod explain;
 mod field;
 mod find;
 mod index_file;
@@ -26,7 +27,8 @@ mod selector;
 mod value;
 
 pub use definition::{ALL_DOCS_INDEX, Filter, IndexDefinition, WithoutIndex};
-pub use field::{FieldPath, Fields};
+pub use explain::explain;
+pub use field::{FieldPath, Fields, Reached};
 pub use find::{Bookmark, FIND_LIMIT_DEFAULT, FindRequest, IndexHint, Sort};
 pub use index_file::IndexSnapshot;
 pub use indexes::{IndexProgress, Indexes, Indexing, STEP_DOCUMENTS};

@@ -64,6 +64,18 @@ pub enum QueryError {
     /// A value that must be an integer greater than or equal to zero.
     #[error("{0} is not an integer greater than or equal to zero")]
     InvalidNonNegative(String),
+    /// `stale` is neither `"ok"` nor false.
+    #[error("Invalid value for stale: {0}")]
+    InvalidStale(String),
+    /// No database has partitions.
+    #[error("`partition` parameter is not supported on this db")]
+    NoPartitions,
+    /// An empty name of an index or its design document.
+    #[error("Index name or ddoc cannot be empty string")]
+    InvalidEmptyString,
+    /// Only the index that the request names may be used, and it is not suitable; or it names none.
+    #[error("{}", unsuitable(.0.as_deref()))]
+    UnsuitableIndex(Option<String>),
     /// `use_index` has a wrong type or shape.
     #[error("Invalid index name: {0}")]
     InvalidIndexName(String),
@@ -111,13 +123,24 @@ impl QueryError {
             QueryError::InvalidBoolean(_) => (400, "invalid_boolean"),
             QueryError::InvalidPositive(_) => (400, "invalid_pos_integer"),
             QueryError::InvalidNonNegative(_) => (400, "invalid_non_neg_integer"),
+            QueryError::InvalidStale(_) => (400, "invalid_ok_or_false_value"),
+            QueryError::NoPartitions => (400, "query_parse_error"),
+            QueryError::InvalidEmptyString => (400, "invalid_empty_string"),
             QueryError::InvalidIndexName(_) => (400, "invalid_index_name"),
-            QueryError::InvalidIndexType(_) | QueryError::InvalidIndex(_) | QueryError::NoIndexDefinition => {
-                (400, "invalid_index")
-            }
+            QueryError::UnsuitableIndex(_)
+            | QueryError::InvalidIndexType(_)
+            | QueryError::InvalidIndex(_)
+            | QueryError::NoIndexDefinition => (400, "invalid_index"),
             QueryError::NoTextIndexes => (503, "required index service unavailable"),
             QueryError::IndexNotFound(_) => (404, "invalid_index"),
             QueryError::InvalidLanguage(_) => (400, "invalid_ddoc_lang"),
         }
+    }
+}
+
+fn unsuitable(index: Option<&str>) -> String {
+    match index {
+        Some(index) => format!("{index} specified by `use_index` could not be found or it is not suitable."),
+        None => "You must specify an index with the `use_index` parameter.".to_owned(),
     }
 }

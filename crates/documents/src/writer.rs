@@ -158,26 +158,20 @@ impl Writer {
         Ok(rev)
     }
 
-    /// Writes a `_local` document; returns the N of its revision `0-N`. `rev` is that of the replaced
-    /// document, if any.
+    /// Writes a `_local` document; returns the N of its revision `0-N`, which follows the one that the client
+    /// gives. As in CouchDB the last write wins: a `_local` document has no conflicts.
     pub fn put_local(&mut self, id: &str, rev: Option<u64>, body: Bytes) -> Result<u64, DocError> {
-        let there = self.next.local(id)?.map(|document| document.rev);
-        // Clients may send revision 0-0 for a document that does not exist.
-        if there.unwrap_or(0) != rev.unwrap_or(0) {
-            return Err(DocError::Conflict);
-        }
-        let rev = there.unwrap_or(0).saturating_add(1);
+        let rev = rev.unwrap_or(0).saturating_add(1);
         self.push(Operation::PutLocal { id: id.into(), rev, body })?;
         Ok(rev)
     }
 
-    /// Removes the `_local` document with this revision.
-    pub fn remove_local(&mut self, id: &str, rev: Option<u64>) -> Result<(), DocError> {
-        let there = self.next.local(id)?.ok_or(DocError::Missing)?;
-        if rev != Some(there.rev) {
-            return Err(DocError::Conflict);
+    /// Removes a `_local` document, if it is there.
+    pub fn remove_local(&mut self, id: &str) -> Result<(), DocError> {
+        match self.next.local(id)? {
+            Some(_) => self.push(Operation::RemoveLocal { id: id.into() }),
+            None => Ok(()),
         }
-        self.push(Operation::RemoveLocal { id: id.into() })
     }
 
     /// Removes leaves and all traces of them; returns the removed leaves.

@@ -1,17 +1,35 @@
 //! Admission: the checks that can refuse a command before it touches a key.
 //!
+//! ```text
+//!                        client and state of the server    log and memory
+//! a call                 check_call                        its demand
+//! a command is queued    check_call                        its demand
+//! EXEC                   check_call                        the demands of all queued commands together
+//! a waiter is served     Rules::admit_waiter               Rules::admit_waiter
+//! a script's command     scripts::Caller                   as found for the script before it began
+//! ```
+//!
 //! Order of the checks, as in Redis: known, arity, protected, authenticated, monitoring, subscribed, loading,
-//! stale, redirected, log, memory.
+//! stale, redirected, log, memory. The rules hold for a round ([`Rules`](crate::rules::Rules)). A check that
+//! depends on the client alone belongs in `check_call`.
+//!
+//! Invariants
+//! - Nothing changes data that was not admitted in the round in which it runs: neither queued commands nor
+//!   those of waiting clients rely on an earlier admission.
+//! - Commands that free memory, or only read, are never refused for want of memory or disk space, alone or in
+//!   a transaction.
 
 use storage::Admission;
 use wire::{Args, Protocol};
 
-use crate::{CommandError, Executor, Flags, Host, Keys, Row, Session, redirect::redirect, row::wrapped};
-
-/// Argument bytes that are executed on one admission by the log: asking the log for every command would make
-/// the workers contend for its positions. It bounds by how much a worker may exceed the log's limit of
-/// unwritten bytes.
-pub(crate) const ADMITTED_BYTES: u64 = 16 << 10;
+use crate::{
+    CommandError, Executor, Flags, Host, Keys, Row, Session,
+    context::ADMITTED_BYTES,
+    demand::Demand,
+    redirect::redirect,
+    row::wrapped,
+    rules::{admit, is_denied_when_stale},
+};
 
 const DEBUG_REFUSED: CommandError = CommandError::Text(
     "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local \
@@ -41,30 +59,65 @@ impl Executor {
         host: &Host,
     ) -> Result<bool, CommandError> {
         self.check_call(row, args, session, host)?;
-        if row.flags.has(Flags::RUNS_SCRIPTS) {
-            self.check_wrapped(row, args)?;
-            return self.admit_script(args, host);
+        self.check_wrapped(row, args)?;
+        let demand = self.demand(row, args, host)?;
+        self.admit_demand(demand, host)
+    }
+
+    /// The demand of one command.
+    ///
+    /// # Errors
+    /// [`CommandError::Loading`]: a message to a durable channel while there is no log yet; messages to other
+    /// channels can be published.
+    #[inline]
+    pub(crate) fn demand(&self, row: &Row, args: Args<'_>, host: &Host) -> Result<Demand, CommandError> {
+        let runs_scripts = row.flags.has(Flags::RUNS_SCRIPTS);
+        let appends = !runs_scripts && self.appends(row, args, host)?;
+        if !appends && !runs_scripts {
+            return Ok(Demand::default());
         }
-        if !self.writes(row, args, host)? {
+        let grows = appends && row.flags.has(Flags::DENYOOM);
+        Ok(Demand { appends, grows, runs_scripts, args_bytes: args.size_bytes() as u64 })
+    }
+
+    #[inline]
+    fn appends(&self, row: &Row, args: Args<'_>, host: &Host) -> Result<bool, CommandError> {
+        if row.flags.has(Flags::WRITE) {
             return Ok(true);
         }
-        if !self.admit_args(args.size_bytes() as u64)? {
+        if !row.flags.has(Flags::LOGS_MESSAGES) || !host.config.is_durable_channel(args.at(1)) {
             return Ok(false);
         }
-        if row.flags.has(Flags::DENYOOM) {
+        if self.rules.loading { Err(CommandError::Loading) } else { Ok(true) }
+    }
+
+    /// Asks the log and the memory for what a command, or a whole transaction, demands. `false`: the log
+    /// cannot take it now.
+    #[inline]
+    pub(crate) fn admit_demand(&mut self, demand: Demand, host: &Host) -> Result<bool, CommandError> {
+        if demand.runs_scripts && !self.admit_script(demand.args_bytes, host)? {
+            return Ok(false);
+        }
+        if !demand.appends {
+            return Ok(true);
+        }
+        if !self.admit_args(demand.args_bytes)? {
+            return Ok(false);
+        }
+        if demand.grows {
             self.make_room(host)?;
         }
         Ok(true)
     }
 
-    /// Determines for a script whether its commands may write and add data: the script runs in any case, and
+    /// Determines for scripts whether their commands may write and add data: a script runs in any case, and
     /// its commands are refused. Returns whether it may run now; `false`: the log cannot take it now.
     ///
     /// # Errors
     /// A long unit holds the slot of an eviction candidate.
     #[cold]
-    pub(crate) fn admit_script(&mut self, args: Args<'_>, host: &Host) -> Result<bool, CommandError> {
-        let writes = match self.admit_args(args.size_bytes() as u64) {
+    fn admit_script(&mut self, args_bytes: u64, host: &Host) -> Result<bool, CommandError> {
+        let writes = match self.admit_args(args_bytes) {
             Ok(false) => return Ok(false),
             other => other.map(|_| ()),
         };
@@ -74,22 +127,6 @@ impl Executor {
         };
         self.scripting.allow(writes, growth);
         Ok(true)
-    }
-
-    /// Whether the command may append to the log.
-    ///
-    /// # Errors
-    /// [`CommandError::Loading`]: a message to a durable channel while there is no log yet; messages to other
-    /// channels can be published.
-    #[inline]
-    pub fn writes(&self, row: &Row, args: Args<'_>, host: &Host) -> Result<bool, CommandError> {
-        if row.flags.has(Flags::WRITE) || row.flags.has(Flags::RUNS_SCRIPTS) {
-            return Ok(true);
-        }
-        if !row.flags.has(Flags::LOGS_MESSAGES) || !host.config.is_durable_channel(args.at(1)) {
-            return Ok(false);
-        }
-        if self.loading { Err(CommandError::Loading) } else { Ok(true) }
     }
 
     /// The checks that apply to every command, whether it writes or not.
@@ -120,15 +157,15 @@ impl Executor {
                 row.name
             )));
         }
-        if !row.flags.has(Flags::LOADING) && self.loading {
+        if !row.flags.has(Flags::LOADING) && self.rules.loading {
             return Err(CommandError::Loading);
         }
-        if let Some(refusal) = self.read_refusal
+        if let Some(refusal) = self.rules.read_refusal
             && self.is_denied_when_stale(row, session)
         {
             return Err(CommandError::Text(refusal));
         }
-        if self.redirects
+        if self.rules.redirects
             && let Some(elsewhere) = redirect(row, args, session, host)
         {
             return Err(elsewhere);
@@ -139,20 +176,14 @@ impl Executor {
         Ok(())
     }
 
-    /// Whether a command is refused because this server may not show its data. Writes are not refused here:
-    /// they get READONLY or CLUSTERDOWN, as always on a replica.
+    /// Whether a call is refused because this server may not show its data.
     #[cold]
     fn is_denied_when_stale(&self, row: &Row, session: &Session) -> bool {
-        // A command that wraps another one (IDEMP) shows the stored reply, so it counts as a read.
-        let is_refused_as_write = |row: &Row| row.flags.has(Flags::WRITE) && !row.flags.has(Flags::WRAPS);
-        // Redis refuses PING as well; here PING only asks whether the process is alive, and shows no data.
-        let is_denied =
-            |row: &Row| !row.flags.has(Flags::STALE) && !is_refused_as_write(row) && row.name != "ping";
         match (&session.transaction, row.keys) {
             (Some(transaction), Keys::Queued) => {
-                transaction.commands().iter().any(|queued| is_denied(queued.found.row))
+                transaction.commands().iter().any(|queued| is_denied_when_stale(queued.found.row))
             }
-            _ => is_denied(row),
+            _ => is_denied_when_stale(row),
         }
     }
 
@@ -170,27 +201,15 @@ impl Executor {
     /// Asks the log whether a write may be executed; `false`: not now.
     pub(crate) fn admit_write(&mut self, bytes: u64) -> Result<bool, CommandError> {
         // `begin_round` resets the admission, so every write of a round passes this check.
-        if let Some(refusal) = self.refusal {
-            return Err(CommandError::Text(refusal));
+        let is_admitted = self.rules.admit_write(self.appender.as_ref(), bytes)?;
+        if is_admitted {
+            self.admitted_bytes = ADMITTED_BYTES;
         }
-        match self.admit(bytes) {
-            Admission::Go => {
-                self.admitted_bytes = ADMITTED_BYTES;
-                Ok(true)
-            }
-            Admission::Wait => Ok(false),
-            Admission::NoRoom => {
-                let reason = self.appender().map_or_else(String::new, |it| it.log().no_room_reason());
-                Err(CommandError::DiskFull(reason))
-            }
-            Admission::Frozen => Err(CommandError::RecoveryUnconfirmed),
-            Admission::Stalled => Err(CommandError::LogStalled),
-            Admission::Poisoned => Err(CommandError::LogFailed),
-        }
+        Ok(is_admitted)
     }
 
     /// Whether a record of about `bytes` may be appended now.
     pub fn admit(&self, bytes: u64) -> Admission {
-        self.appender().map_or(Admission::Wait, |appender| appender.admit(bytes))
+        admit(self.appender.as_ref(), bytes)
     }
 }

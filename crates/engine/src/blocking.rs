@@ -13,10 +13,13 @@
 //! Invariants
 //! - A client begins to wait under the locks of all its keys: nothing can happen between looking at the keys
 //!   and waiting.
-//! - A wait ends once, for one reason: served, timed out, woken (CLIENT UNBLOCK) or disconnected. The caller
-//!   that wins [`Waiter::end`] acts on it; the others do nothing. The element of a client that disconnects
-//!   after it was served is popped all the same: the reply was on its way, as in Redis.
+//! - A wait ends once, for one reason: served, refused, timed out, woken (CLIENT UNBLOCK, demotion) or
+//!   disconnected. The caller that wins [`Waiter::end`] acts on it; the others do nothing. The element of a
+//!   client that disconnects after it was served is popped all the same: the reply was on its way, as in
+//!   Redis.
 //! - The waiters of a key are served in the order in which they began to wait.
+//! - A waiter is admitted again when it is served, as a new call would be ([`crate::admission`]).
+//! - No client of a replica waits for an element that it would take: a demotion ends all waits.
 
 mod serve;
 
@@ -25,7 +28,7 @@ use std::sync::atomic::AtomicBool;
 use wire::Args;
 
 use crate::{
-    Context, ReplyMode, Responder,
+    CommandError, Context, Flags, ReplyMode, Responder,
     clients::{Awaited, Waiter},
     wait::{KeyWait, Wait},
 };
@@ -35,15 +38,20 @@ pub use serve::PendingServes;
 impl Context<'_, '_> {
     /// Blocks the client until a key can serve the command with these arguments; there is no reply now. In a
     /// transaction or a script the command cannot wait: it gets [`Awaited::nothing`] at once.
+    ///
+    /// # Panics
+    /// No command runs.
     pub fn block(&mut self, args: Args<'_>, awaited: Awaited) {
         if self.in_transaction {
             awaited.nothing.write(&mut self.reply);
             return;
         }
+        let row = self.row.expect("a command runs");
         let interests = self.unit.interests();
-        let session = &mut *self.session;
+        let session = &*self.session;
         let waiter = Waiter {
             client: session.client.clone(),
+            row,
             ticket: interests.next_ticket(),
             db: session.db,
             protocol: session.protocol,
@@ -53,7 +61,14 @@ impl Context<'_, '_> {
             awaited,
             ended: AtomicBool::new(false),
         };
-        session.wait = Some(Wait::Key(KeyWait::begin(waiter, interests)));
+        let wait = KeyWait::begin(waiter, interests);
+        // A demotion first takes the lead away and then ends all waits: this one, or it shows here.
+        let is_demoted = row.flags.has(Flags::WRITE) && self.host.replication.is_read_only();
+        if is_demoted && wait.end() {
+            self.reply_error(&CommandError::Unblocked);
+        } else {
+            self.session.wait = Some(Wait::Key(wait));
+        }
     }
 
     /// Passes a responder to `begin`, which hands it to the thread that does the work; the client waits for

@@ -24,21 +24,26 @@ use storage::{CHAIN_BYTES_MAX, Durability};
 use wire::{Args, ReplyWriter};
 
 use crate::{
-    CommandError, EventClass, Flags, Host, Row, Session, Unit, admission::ADMITTED_BYTES,
-    clients::append_line, deferred_reply::DeferredReply, error::LockContended, long_units::LONG_ELEMENTS,
-    row::ResolvedCommand, script_machine::Scripting, shown_args::shown_args,
+    CommandError, EventClass, Flags, Host, Row, Session, Unit, clients::append_line,
+    deferred_reply::DeferredReply, error::LockContended, long_units::LONG_ELEMENTS, row::ResolvedCommand,
+    rules::Rules, script_machine::Scripting, shown_args::shown_args,
 };
 
 /// Bytes that a command may log besides its arguments: numbers, and the headers of its effects.
 pub const EFFECT_BYTES_BESIDE_ARGS: usize = 64 << 10;
 
-/// The record would be longer than a log can hold.
+/// Argument bytes that are executed on one admission by the log: asking the log for every command would make
+/// the workers contend for its positions. It bounds by how much a worker may exceed the log's limit of
+/// unwritten bytes.
+pub(crate) const ADMITTED_BYTES: u64 = 16 << 10;
+
 /// Above this size of a record, each further command of a unit makes sure that the log has room for it.
 const ROOM_CHECKED_BYTES: usize = 1 << 20;
 
 /// Of a command that cannot wait for room: [`Context::begin_inner`].
 pub(crate) const EVERYTHING_ADMITTED: u64 = u64::MAX;
 
+/// The record would be longer than a log can hold.
 const RECORD_TOO_LARGE: CommandError =
     CommandError::Text("ERR this would write more than 2 GiB to the log at once, which is not possible");
 
@@ -66,6 +71,8 @@ pub(crate) struct Surroundings<'a, 'k> {
     pub durability: Durability,
     /// Longest string a command may build, in bytes.
     pub bulk_bytes_max: usize,
+    /// The rules of the round, by which waiting clients are served.
+    pub rules: &'a Rules,
 }
 
 /// All that one command sees and changes while it runs.
@@ -78,6 +85,8 @@ pub struct Context<'a, 'k> {
     pub session: &'a mut Session,
     /// The process around the executor.
     pub host: &'a Host,
+    /// The command that runs; `None` before the first one.
+    pub(crate) row: Option<&'static Row>,
     /// The reply. If the handler returns an error, its reply is discarded.
     pub reply: ReplyWriter<'a>,
     /// The parts of the reply that are written after the slots are unlocked; empty if `in_transaction`.
@@ -110,12 +119,13 @@ impl<'a, 'k> Context<'a, 'k> {
         session: &'a mut Session,
         reply: ReplyWriter<'a>,
     ) -> Context<'a, 'k> {
-        let Surroundings { keyspace, host, durability, bulk_bytes_max } = surroundings;
+        let Surroundings { keyspace, host, durability, bulk_bytes_max, .. } = surroundings;
         Context {
             unit,
             keyspace,
             session,
             host,
+            row: None,
             reply,
             deferred_reply: DeferredReply::default(),
             durability,
@@ -211,6 +221,7 @@ impl Context<'_, '_> {
     #[inline]
     pub fn handle(&mut self, row: &'static Row, args: Args<'_>) -> Result<bool, Retry> {
         let is_inner = self.in_transaction;
+        self.row = Some(row);
         let result = self.attempt(|cx| {
             if row.flags.has(Flags::WALKS) || args.len() > LONG_ELEMENTS {
                 cx.require_short_walk(row, args)?;
@@ -257,7 +268,7 @@ impl Context<'_, '_> {
         tracking.caching &= goes_on;
     }
 
-    fn reply_error(&mut self, error: &CommandError) {
+    pub(crate) fn reply_error(&mut self, error: &CommandError) {
         let mut text = Vec::new();
         error.render(&mut text);
         self.reply.error(text);

@@ -10,8 +10,8 @@
 //! - Bytes that were not turned into executed commands stay in `pending`, in order.
 //! - After a protocol error or QUIT nothing more is parsed; the executed commands are answered, then the
 //!   connection ends.
-//! - While a limit is reached (`wants_input` is false) nothing is parsed, so memory per connection is bounded
-//!   by the limits.
+//! - While the outbox is at its limit ([`Conversation::outbox_bytes_allowed`]) nothing is parsed, so memory
+//!   per connection is bounded.
 //! - After a message that its subscribers cannot take as fast, nothing is executed until the caller resumes
 //!   the conversation.
 //! - While a command runs on another thread nothing is parsed, and the parts of the session that it has are
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pushed_stands_behind_the_replies_and_waits_for_its_gate() {
+    fn pushed_bytes_follow_the_replies_and_wait_for_their_gate() {
         let mut conversation = conversation();
         conversation.outbox.begin_round();
         conversation.outbox.bytes_mut().extend_from_slice(b"+held\r\n");
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_no_longer_counts_against_the_limit() {
+    fn sent_bytes_no_longer_count_against_the_limit() {
         use crate::clients::PUSHED_BYTES_MAX;
         let mut conversation = conversation();
         let client = conversation.session.client.clone();

@@ -75,6 +75,10 @@ pub enum CommandError {
     NoPasswordSet,
     /// HELLO with a version other than 2 and 3.
     NoProto,
+    /// A blocked client is woken with an error: CLIENT UNBLOCK.
+    UnblockedByClient,
+    /// A blocked client is woken with an error: this server does not lead any more.
+    Unblocked,
     /// The server is still loading.
     Loading,
     /// The memory limit is reached and no key may be evicted.
@@ -199,6 +203,10 @@ impl fmt::Display for CommandError {
                  configuration is correct?"
             }
             CommandError::NoProto => "NOPROTO unsupported protocol version",
+            CommandError::UnblockedByClient => "UNBLOCKED client unblocked via CLIENT UNBLOCK",
+            CommandError::Unblocked => {
+                "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
+            }
             CommandError::Loading => "LOADING Redis is loading the dataset in memory",
             CommandError::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             CommandError::RecoveryUnconfirmed => {

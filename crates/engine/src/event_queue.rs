@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_bounded() {
+    fn held_notices_are_bounded() {
         let mut queue = EventQueue::default();
         let payload = vec![0; HELD_BYTES_MAX].into();
         let (kind, channel, gate) = (pubsub::Kind::Channel, (*b"c").into(), Lsn::new(8));

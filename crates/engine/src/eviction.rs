@@ -16,7 +16,7 @@ impl Executor {
     /// Evicts some keys if there is more data than the limit allows. Returns whether there may be more to
     /// evict.
     pub fn evict_excess(&mut self, host: &Host) -> bool {
-        let (limits, bytes) = (self.limits, self.keyspace().bytes());
+        let (limits, bytes) = (self.rules.limits, self.keyspace().bytes());
         let is_idle = limits.memory_bytes_max == 0 || bytes <= limits.memory_bytes_max;
         if is_idle || limits.policy == EvictionPolicy::NoEviction || self.admit(0) != Admission::Go {
             return false;
@@ -28,7 +28,7 @@ impl Executor {
     /// evictions, or a long unit holds the slot of a candidate.
     #[inline]
     pub fn make_room(&mut self, host: &Host) -> Result<(), CommandError> {
-        let limits = self.limits;
+        let limits = self.rules.limits;
         if limits.memory_bytes_max == 0 || self.keyspace().bytes() <= limits.memory_bytes_max {
             return Ok(());
         }
@@ -40,7 +40,7 @@ impl Executor {
     }
 
     fn evict_some(&mut self, host: &Host) -> Result<(), CommandError> {
-        let limits = self.limits;
+        let limits = self.rules.limits;
         for _ in 0..EVICTIONS_MAX {
             let evicts = limits.policy != EvictionPolicy::NoEviction;
             if !evicts || !self.evict_one(limits.policy, limits.samples, host)? {

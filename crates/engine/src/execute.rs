@@ -8,7 +8,7 @@ mod resolve;
 
 use std::{collections::VecDeque, sync::Arc};
 
-use keyspace::{AccessClock, AccessPolicy, EvictionPolicy, Freed, Keyspace, LIBRARIES_SLOT, SlotId};
+use keyspace::{AccessClock, AccessPolicy, Freed, Keyspace, LIBRARIES_SLOT, SlotId};
 use lsn::Lsn;
 use prng::Prng;
 use pubsub::{Backpressure, Hub, Local, durable::FollowerEvent};
@@ -16,17 +16,16 @@ use storage::{Appender, Durability};
 use wire::{Args, ReplyWriter};
 
 use crate::{
-    Context, Flags, Host, Interests, Keys, MemoryLimits, Notice, ReplyMode, Session, Unit,
-    admission::ADMITTED_BYTES,
+    Context, Flags, Host, Interests, Keys, Notice, ReplyMode, Session, Unit,
     blocking::{PendingServe, PendingServes},
-    context::{Retry, Surroundings},
+    context::{ADMITTED_BYTES, Retry, Surroundings},
     error::LockContended,
     follower,
     long_units::ThreadRole,
     observe::Watch,
     offload::busy_error,
-    replication::READ_ONLY,
     row::{CommandTable, ResolvedCommand},
+    rules::Rules,
     script_machine::Scripting,
     stats::WorkerStats,
     tracking::BY_SERVER,
@@ -79,18 +78,8 @@ pub struct Executor {
     pub(crate) wrote: bool,
     /// The unused rest of the last admission.
     pub admitted_bytes: u64,
-    /// The memory limit of this round.
-    pub limits: MemoryLimits,
-    /// Whether the server is loading in this round.
-    pub loading: bool,
-    /// Whether nothing is appended in this round, not even expiries: another server writes the log.
-    pub read_only: bool,
-    /// The error for clients that write in this round; `None` if they may.
-    pub refusal: Option<&'static str>,
-    /// The error for clients that read in this round; `None` if they may.
-    pub read_refusal: Option<&'static str>,
-    /// Whether commands with keys may have to be sent to the leader in this round; see [`crate::redirect`].
-    pub(crate) redirects: bool,
+    /// The rules of this round.
+    pub(crate) rules: Rules,
     pub(crate) bulk_bytes_max: usize,
     /// The Lua machine and the libraries of this worker.
     pub scripting: Scripting,
@@ -125,12 +114,7 @@ impl Executor {
             shown: Vec::new(),
             wrote: false,
             admitted_bytes: 0,
-            limits: MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 0 },
-            loading: true,
-            read_only: false,
-            refusal: None,
-            read_refusal: None,
-            redirects: false,
+            rules: Rules::LOADING,
             bulk_bytes_max: 512 << 20,
             scripting: Scripting::default(),
             later: VecDeque::new(),
@@ -140,20 +124,11 @@ impl Executor {
     /// Starts a round of commands at this time (unix milliseconds). The state of the process (loading, memory
     /// limits) is read here and holds for the round.
     pub fn begin_round(&mut self, now_ms: u64, host: &Host, bulk_bytes_max: usize) {
-        self.limits = host.config.memory_limits();
-        self.loading = host.process.loading().is_some();
-        let replication = &host.replication;
-        (self.read_only, self.refusal) = (replication.is_read_only(), replication.refuses_writes());
-        self.read_refusal = replication.refuses_reads();
-        self.redirects = self.refusal == Some(READ_ONLY) && host.config.emulates_cluster();
-        if self.read_only {
-            // Eviction is the leader's task.
-            self.limits.memory_bytes_max = 0;
-        }
+        self.rules = Rules::now(host);
         self.watch = host.observer.watch();
         self.monitored = host.clients.monitors().is_watched();
         self.clock.now_ms = now_ms;
-        self.clock.policy = self.limits.policy.access_policy();
+        self.clock.policy = self.rules.limits.policy.access_policy();
         self.bulk_bytes_max = bulk_bytes_max;
         self.admitted_bytes = 0;
         self.scratch.events.want(host.config.event_classes());
@@ -384,7 +359,7 @@ impl Executor {
         host: &Host,
         change: impl FnOnce(&mut Unit<'_>),
     ) -> Result<(), LockContended> {
-        self.run_own(|keyspace| Locks::slot(keyspace, slot, LockPolicy(host)), change)
+        self.run_own(host, |keyspace| Locks::slot(keyspace, slot, LockPolicy(host)), change)
     }
 
     /// Runs a change of the server's own on the slots that `lock` locks, as one record.
@@ -393,18 +368,29 @@ impl Executor {
     /// A long unit holds one of the slots.
     pub(crate) fn run_own(
         &mut self,
+        host: &Host,
         lock: impl FnOnce(&Keyspace) -> Result<Locks<'_>, LockContended>,
         change: impl FnOnce(&mut Unit<'_>),
     ) -> Result<(), LockContended> {
         let clock = self.next_clock();
         let durability = self.durability();
-        let locks = lock(&self.keyspace)?;
-        let mut unit = Unit::new(&self.keyspace, locks, &mut self.scratch, UnitAccess::own(clock));
-        change(&mut unit);
-        let (seen, wrote) = unit.commit(self.appender.as_mut(), None);
-        drop(unit);
+        let mut later = VecDeque::new();
+        let (seen, wrote) = {
+            let locks = lock(&self.keyspace)?;
+            let mut unit = Unit::new(&self.keyspace, locks, &mut self.scratch, UnitAccess::own(clock));
+            change(&mut unit);
+            if unit.has_ready() {
+                // A consumer that waits in a stream learns that the stream is gone.
+                let (keyspace, bulk_bytes_max, rules) = (&*self.keyspace, self.bulk_bytes_max, &self.rules);
+                let surroundings = Surroundings { keyspace, host, durability, bulk_bytes_max, rules };
+                surroundings.serve_and_commit(unit, self.appender.as_mut(), None, &mut later)
+            } else {
+                unit.commit(self.appender.as_mut(), None)
+            }
+        };
         self.wrote |= wrote;
         self.scratch.seal(BY_SERVER, gate(durability, false, seen));
+        self.add_pending_serves(later);
         Ok(())
     }
 
@@ -483,10 +469,9 @@ impl Executor {
             match again {
                 Retry::AllSlots => locks_all = true,
                 Retry::OwnThread => return Outcome::Long,
-                // As in Redis, WATCH never replies BUSY: a client that ignores the reply would continue
-                // without a watch.
+                // As in Redis, WATCH never replies BUSY; the watch counts as broken.
                 Retry::Slot(LockContended::Busy)
-                    if found.row.name == "watch" && session.transaction.is_none() =>
+                    if found.row.treatment.is_never_busy && session.transaction.is_none() =>
                 {
                     session.watches.add_unseen(&self.scratch.interests);
                     ReplyWriter::new(out, session.protocol).ok();
@@ -552,7 +537,8 @@ impl Executor {
             return Ok(Outcome::Wait);
         }
         let reply = ReplyWriter::new(out, session.protocol);
-        let surroundings = Surroundings { keyspace, host, durability, bulk_bytes_max: self.bulk_bytes_max };
+        let (bulk_bytes_max, rules) = (self.bulk_bytes_max, &self.rules);
+        let surroundings = Surroundings { keyspace, host, durability, bulk_bytes_max, rules };
         let mut later = VecDeque::new();
         let (seen, wrote) = {
             let session = &mut *session;

@@ -17,7 +17,7 @@ impl Executor {
     /// early when the log cannot take more.
     pub fn expire_due(&mut self, from: SlotId, to: SlotId, keys_max: usize, host: &Host) -> usize {
         // On a replica, the leader's log removes expired keys.
-        if self.read_only || host.clients.has_import_source() {
+        if self.rules.read_only || host.clients.has_import_source() {
             return 0;
         }
         let keyspace = self.keyspace().clone();

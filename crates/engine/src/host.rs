@@ -165,6 +165,10 @@ pub trait Config: Send + Sync {
     fn debug_access(&self) -> DebugAccess;
     /// Whether messages to this channel are written to the log (`durable-channels`).
     fn is_durable_channel(&self, channel: &[u8]) -> bool;
+    /// The sizes of documents that clients may send (`max-document-size`).
+    fn document_limits(&self) -> documents::Limits {
+        documents::Limits::default()
+    }
     /// Whether CLUSTER answers, and a follower sends the clients of a cluster to its leader
     /// (`cluster-emulation`).
     fn emulates_cluster(&self) -> bool {

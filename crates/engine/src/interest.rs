@@ -25,10 +25,10 @@ use std::{
     },
 };
 
-use keyspace::{DbId, GlobalOp, SlotId, slot_of};
+use keyspace::{DbId, Effect, GlobalOp, SlotId, slot_of};
 use parking_lot::Mutex;
 
-use crate::{Tracking, clients::Waiter};
+use crate::{CommandError, Tracking, clients::Waiter};
 
 /// Locks of the registry, each shared by many slots.
 const SHARDS: usize = 64;
@@ -241,7 +241,7 @@ impl Interests {
     }
 
     /// The awaited keys of these databases.
-    pub(crate) fn awaited_keys_of(&self, affected: impl Fn(DbId) -> bool) -> Vec<(DbId, Box<[u8]>)> {
+    fn awaited_keys_of(&self, affected: impl Fn(DbId) -> bool) -> Vec<(DbId, Box<[u8]>)> {
         let mut found = Vec::new();
         self.for_each_awaited(|db, key| {
             if affected(db) {
@@ -256,6 +256,41 @@ impl Interests {
         let mut count = 0;
         self.for_each_awaited(|_, _| count += 1);
         count
+    }
+
+    /// Ends all waits: this server does not lead any more. As in Redis, reads are woken, too.
+    pub fn end_waits(&self) {
+        for shard in &self.shards {
+            let waiters: Vec<_> = shard.lock().awaited.values().flat_map(BTreeMap::values).cloned().collect();
+            // Each worker withdraws the waiters of its clients.
+            waiters.iter().for_each(|waiter| _ = waiter.fail(&CommandError::Unblocked));
+        }
+    }
+
+    /// Visits the awaited keys that may serve a waiter after this effect, which was applied under the locks
+    /// of its slots.
+    pub(crate) fn made_ready(&self, effect: &Effect<'_>, mut ready: impl FnMut(DbId, &[u8])) {
+        let mut visit = |db, key: &[u8]| {
+            if self.is_awaited(slot_of(key), db, key) {
+                ready(db, key);
+            }
+        };
+        match *effect {
+            Effect::Key { db, key, .. } if effect.fills() || effect.takes_away() => visit(db, key),
+            Effect::Key { .. } | Effect::Library { .. } | Effect::Setting { .. } => {}
+            Effect::Move { db, key, to_db, to_key } => {
+                visit(to_db, to_key);
+                visit(db, key);
+            }
+            Effect::Global(op) => {
+                let affected = |db: DbId| match op {
+                    GlobalOp::SwapDb { a, b } => db == a || db == b,
+                    GlobalOp::FlushDb { db: flushed } => db == flushed,
+                    GlobalOp::FlushAll => true,
+                };
+                self.awaited_keys_of(affected).iter().for_each(|(db, key)| ready(*db, key));
+            }
+        }
     }
 
     fn for_each_awaited(&self, mut visit: impl FnMut(DbId, &[u8])) {

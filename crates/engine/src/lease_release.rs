@@ -13,7 +13,7 @@ impl Executor {
             return true;
         }
         match self.admit_write(0) {
-            Ok(true) if !self.read_only => {}
+            Ok(true) if !self.rules.read_only => {}
             Ok(false) => return false,
             // The server is a replica by now, or its log refuses writes: the remaining leases end at their
             // deadlines.
@@ -24,6 +24,7 @@ impl Executor {
         }
         let slots = session.leases.slots();
         let released = self.run_own(
+            host,
             |keyspace| Locks::slots(keyspace, slots, LockPolicy(host)),
             |unit| session.leases.release(unit),
         );

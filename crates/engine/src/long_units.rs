@@ -25,10 +25,7 @@ use keyspace::{SLOT_COUNT, SlotId, View};
 use parking_lot::Mutex;
 use scripting::ClockUs;
 
-use crate::{
-    CommandError, Flags, Row,
-    row::{ResolvedCommand, innermost},
-};
+use crate::CommandError;
 
 /// A unit with scripts that has run for this long on a worker is long.
 pub const LONG_AFTER_US: u64 = 3_000;
@@ -84,49 +81,6 @@ pub enum ThreadRole {
     Worker(ClockUs),
     /// A thread for one offloaded unit.
     OwnThread,
-}
-
-/// Whether a unit with this command can be offloaded, from the easiest to the hardest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Mobility {
-    /// At any time: all its changes can be undone.
-    #[default]
-    AtAnyTime,
-    /// Before it has begun: its changes cannot be undone, or must not be made twice.
-    BeforeItBegins,
-    /// Never: it depends on the worker of its client, or other clients wait for its locks.
-    Never,
-}
-
-impl Mobility {
-    /// The mobility of a command and of one that it wraps.
-    pub fn of(found: ResolvedCommand, args: wire::Args<'_>) -> Mobility {
-        Mobility::of_row(found.row).max(Mobility::of_row(innermost(found, args).0.row))
-    }
-
-    pub(crate) fn of_row(row: &Row) -> Mobility {
-        let is_any = |names: &[&str]| names.contains(&row.name);
-        if is_any(&["publish", "spublish", "select", "ping", "echo", "time"]) {
-            Mobility::AtAnyTime
-        } else if row.flags.has(Flags::DOCUMENTS)
-            || row.flags.has(Flags::PUBSUB)
-            || is_any(&["hello", "reset"])
-        {
-            Mobility::Never
-        } else if is_final(row) || is_any(&["lease", "unlease"]) {
-            Mobility::BeforeItBegins
-        } else if [Flags::READONLY, Flags::WRITE, Flags::RUNS_SCRIPTS].into_iter().any(|it| row.flags.has(it))
-        {
-            Mobility::AtAnyTime
-        } else {
-            Mobility::BeforeItBegins
-        }
-    }
-}
-
-/// Whether the changes of a command cannot be undone.
-pub fn is_final(row: &Row) -> bool {
-    matches!(row.name, "flushall" | "flushdb")
 }
 
 /// The slots that a unit on a thread of its own holds, readable by other threads.

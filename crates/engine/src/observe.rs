@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_timed_follows_the_thresholds() {
+    fn timed_commands_follow_the_thresholds() {
         let observer = Observer::default();
         for (slower_than_us, watch) in [
             (-1, Watch::Nothing),

@@ -6,7 +6,8 @@ use wire::OwnedArgs;
 use crate::{
     Call, CommandError, Context, Executor, Flags, Host, Outcome, Row, Session,
     execute::{refuse, silence},
-    long_units::{ElementsMax, LONG_ELEMENTS, Mobility, ThreadRole, elements},
+    long_units::{ElementsMax, LONG_ELEMENTS, ThreadRole, elements},
+    row::Mobility,
     scripts::{OffloadedScript, ScriptKind},
 };
 

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_never_be_durable_is_discarded_and_the_rest_still_leaves() {
+    fn held_replies_are_discarded_and_free_replies_still_leave() {
         let mut outbox = used();
         outbox.begin_round();
         reply(&mut outbox, "a", 0);
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_behind_what_is_discarded_go_with_it() {
+    fn blocks_behind_discarded_replies_are_discarded() {
         let long = "x".repeat(5000);
         let mut outbox = used();
         outbox.begin_round();

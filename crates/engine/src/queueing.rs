@@ -5,13 +5,15 @@
 //!
 //! Invariants
 //! - Every refusal of a command here makes the transaction fail: EXEC then runs none of it.
+//! - EXEC is refused for the commands that it runs, not for itself: above `maxmemory` a transaction that adds
+//!   nothing runs.
 //! - EXEC asks the log for room for the whole transaction before its first change; if the log cannot take it
 //!   now, nothing has happened and [`Executor::execute`] returns [`Outcome::Wait`].
 
 use wire::ReplyWriter;
 
 use crate::{
-    Call, CommandError, Executor, Flags, Host, Keys, Outcome, Row, Session, execute::refuse,
+    Call, CommandError, Executor, Flags, Host, Keys, Outcome, Row, Session, demand::Demand, execute::refuse,
     row::ResolvedCommand,
 };
 
@@ -29,17 +31,16 @@ impl Executor {
             Ok(found) => found,
             Err(error) => return fail(&error, session, out),
         };
-        match self.check_in_transaction(found.row, call, session, host) {
-            Ok(true) => {}
-            Ok(false) => return Outcome::Wait,
+        let demand = match self.check_in_transaction(found.row, call, session, host) {
+            Ok(Some(demand)) => demand,
+            Ok(None) => return Outcome::Wait,
             Err(error) => return self.reject(found, error, session, out),
-        }
+        };
         if found.row.flags.has(Flags::IMMEDIATE) {
             return self.start(found, call, session, host, out);
         }
-        let writes = self.writes(found.row, call.args, host) == Ok(true);
         let Some(transaction) = &mut session.transaction else { unreachable!("the caller has seen it") };
-        if let Err(error) = transaction.push(found, call.args, call.resolved.hash(), writes) {
+        if let Err(error) = transaction.push(found, call.args, call.resolved.hash(), demand) {
             return self.reject(found, error, session, out);
         }
         session.client.set_queued(Some(transaction.commands().len()));
@@ -47,38 +48,28 @@ impl Executor {
         Outcome::Done { gate: lsn::Lsn::ZERO }
     }
 
-    /// Runs all checks that can refuse to queue a command, or EXEC. `false`: the log cannot take it now.
+    /// Runs all checks that can refuse to queue a command, or EXEC. Returns what it demands; `None`: the log
+    /// cannot take it now.
     fn check_in_transaction(
         &mut self,
         row: &'static Row,
         call: Call<'_>,
         session: &Session,
         host: &Host,
-    ) -> Result<bool, CommandError> {
+    ) -> Result<Option<Demand>, CommandError> {
         self.check_call(row, call.args, session, host)?;
         self.check_wrapped(row, call.args)?;
         if row.flags.has(Flags::NO_MULTI) {
             return Err(CommandError::Text("ERR Command not allowed inside a transaction"));
         }
-        let (writes, grows, bytes) = match (&session.transaction, row.keys) {
-            (Some(transaction), Keys::Queued) => {
-                (transaction.writes(), transaction.any(Flags::DENYOOM), transaction.args_bytes())
-            }
-            _ if row.flags.has(Flags::IMMEDIATE) => return Ok(true),
-            // The queue takes memory for every command.
-            _ => (self.writes(row, call.args, host)?, true, call.args.size_bytes() as u64),
+        let demand = match (&session.transaction, row.keys) {
+            (Some(transaction), Keys::Queued) => transaction.demand(),
+            _ if row.flags.has(Flags::IMMEDIATE) => return Ok(Some(Demand::default())),
+            _ => self.demand(row, call.args, host)?,
         };
-        if let Keys::Queued = row.keys {
-            self.scripting.allow(Ok(()), Ok(()));
-        }
-        let evicts = grows && self.limits.memory_bytes_max > 0;
-        if (writes || evicts) && !self.admit_args(bytes)? {
-            return Ok(false);
-        }
-        if grows {
-            self.make_room(host)?;
-        }
-        Ok(true)
+        // To be queued, a script needs nothing: its commands are judged when it runs, one by one.
+        let runs_scripts = demand.runs_scripts && matches!(row.keys, Keys::Queued);
+        Ok(self.admit_demand(Demand { runs_scripts, ..demand }, host)?.then_some(demand))
     }
 
     /// Replies to a command that was refused before it ran. A transaction fails by it; a refused EXEC ends

@@ -1,65 +1,98 @@
-//! The clients that WATCH or cache keys while the changes of another server are applied.
+//! The clients that wait for, WATCH or cache keys while the changes of another server are applied.
+//!
+//! ```text
+//! record of the leader: lock slots -> apply -> saw -> unlock -> after_record: serve XREAD -> next record
+//! ```
 //!
 //! This module does, for the replay of records, the part of a unit of commands that reports changes to
-//! interested clients. It is not for clients that wait for elements: a replica has none, as they would take
-//! them. Nor is it for keyspace events: their names belong to commands, which a record does not hold.
-
-use std::sync::Arc;
+//! interested clients. A replica's waiting clients only read (XREAD), because a demotion ends all other
+//! waits. It is not for keyspace events: their names belong to commands, which a record does not hold.
+//!
+//! Invariants
+//! - A waiter is served before a later record is applied: an entry that the leader removes at once is read
+//!   all the same, as on the leader.
+//! - What is told has the gate of what a reader of the same keys would see.
 
 use keyspace::{Effect, slot_of};
 use lsn::Lsn;
 
 use crate::{
-    Host,
-    interest::{Change, Interests},
+    Executor, Host,
+    execute::gate,
+    interest::Change,
     tracking::{BY_SERVER, Invalidations},
+    unit::{ReadyKeys, note_ready},
 };
 
-/// Reports applied effects to the clients that watch or cache keys.
+/// Reports applied effects to the clients that wait for, watch or cache keys.
 pub struct ReplayObservers {
-    interests: Arc<Interests>,
+    /// Serves the waiters; it appends nothing.
+    executor: Executor,
+    ready: ReadyKeys,
     invalidations: Invalidations,
+    /// The last applied record.
+    applied: Lsn,
 }
 
 impl ReplayObservers {
-    /// For the workers that share these interests.
-    pub fn new(interests: Arc<Interests>) -> ReplayObservers {
-        ReplayObservers { interests, invalidations: Invalidations::default() }
+    /// For the workers that share the interests and the log of this executor.
+    pub fn new(executor: Executor) -> ReplayObservers {
+        let (ready, invalidations) = (ReadyKeys::new(), Invalidations::default());
+        ReplayObservers { executor, ready, invalidations, applied: Lsn::ZERO }
     }
 
-    /// Reports an applied effect. Called under the locks of its slots.
+    /// Sees an applied effect, under the locks of its slots.
     #[inline]
     pub fn saw(&mut self, effect: &Effect<'_>) {
-        if self.interests.any() {
+        if self.executor.interests().any() {
             self.note(effect);
         }
     }
 
     #[cold]
     fn note(&mut self, effect: &Effect<'_>) {
-        let tracking = self.interests.tracking();
+        let interests = self.executor.interests();
+        let tracking = interests.tracking();
+        interests.made_ready(effect, |db, key| note_ready(&mut self.ready, db, key));
         let keys = match (*effect, effect.target()) {
             (Effect::Move { db, key, to_db, to_key }, _) => [Some((db, key)), Some((to_db, to_key))],
             (_, Some(target)) => [Some(target), None],
             (_, None) => {
-                self.interests.report_all();
+                interests.report_all();
                 return tracking.all_changed(&mut self.invalidations);
             }
         };
         for (db, key) in keys.into_iter().flatten() {
             let slot = slot_of(key);
-            self.interests.report(slot, db, key, Change::Value);
+            interests.report(slot, db, key, Change::Value);
             tracking.changed(slot, key, &mut self.invalidations);
         }
+    }
+
+    /// The record that ends at `lsn` is applied and its slots are unlocked; nothing behind it is applied.
+    #[inline]
+    pub fn after_record(&mut self, lsn: Lsn, host: &Host) {
+        self.applied = lsn;
+        if !self.ready.is_empty() {
+            self.serve(host);
+        }
+    }
+
+    #[cold]
+    fn serve(&mut self, host: &Host) {
+        self.executor.begin_round(host.clock.unix_ms(), host, self.executor.bulk_bytes_max);
+        while let Some((db, key)) = self.ready.pop_front() {
+            self.executor.serve_applied(db, &key, host);
+        }
+        self.executor.end_round(host);
     }
 
     /// Pushes the gathered invalidations to the clients that cache keys.
     pub fn tell(&mut self, host: &Host) {
         if !self.invalidations.is_empty() {
             let mut invalidations = std::mem::take(&mut self.invalidations);
-            // Applied records are durable already.
-            invalidations.sign(BY_SERVER, Lsn::ZERO);
-            invalidations.publish(self.interests.tracking(), &host.clients);
+            invalidations.sign(BY_SERVER, gate(self.executor.durability(), false, self.applied));
+            invalidations.publish(self.executor.interests().tracking(), &host.clients);
         }
     }
 }

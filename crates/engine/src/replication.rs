@@ -10,23 +10,10 @@ use lsn::Lsn;
 
 use crate::Responder;
 
-/// The error of writes on a server that follows another, or is handing over.
-pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
-
-/// The error of writes on a member of a group without a leader, and of reads unless `stale-reads` permits
-/// them.
+/// The error of reads on a member of a group without a leader, unless `stale-reads` permits them, and of
+/// writes.
 pub const NO_LEADER: &str =
     "CLUSTERDOWN The group has no leader: a majority of its members must be reachable. Try again.";
-
-/// The error of writes on the leader of a group while no majority takes its log.
-pub const NOT_COMMITTED: &str = "CLUSTERDOWN The group commits nothing: the leader is reached, but no majority of the members takes its log. Try again.";
-
-/// The error of writes on a server that has given up the lead, and follows nobody yet.
-pub const WRITE_DEPOSED: &str = "READONLY This server has given up the lead: another server leads, or is being told to. Write to that one, or see replication_fenced_by_epoch in INFO.";
-
-/// The error of writes while settings given at the start are not in the log: an OK might rest on them.
-pub const SETTINGS_OWED: &str =
-    "TRYAGAIN The settings that were given to this server are being written to the log. Try again.";
 
 /// The error of reads on a stale replica: some of its data may have to be discarded.
 pub const MASTER_DOWN: &str =
@@ -40,16 +27,9 @@ pub const NOT_KNOWN_COMMITTED: &str = "MASTERDOWN This member of the group does 
 pub const READ_REMOVED: &str =
     "MASTERDOWN This server was removed from its group. Ask a member of the group.";
 
-/// The error of writes on a server that its group has removed.
-pub const WRITE_REMOVED: &str =
-    "CLUSTERDOWN This server was removed from its group. Ask a member of the group.";
-
 /// The error of reads on a witness.
 pub const READ_WITNESS: &str =
     "MASTERDOWN This server is a witness of its group: it keeps the log and has no data. Ask another member.";
-
-/// The error of writes on a witness.
-pub const WRITE_WITNESS: &str = "READONLY This server is a witness of its group: it keeps the log and takes no writes. Ask another member.";
 
 /// The address of a server, as other servers and clients reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,8 +83,65 @@ pub struct Replica {
     pub flushed: Lsn,
 }
 
-/// The error of writes while too few replicas are connected.
-pub const TOO_FEW_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
+/// Why a server takes no writes. Everything that tells of it (errors of commands, answers over HTTP, INFO,
+/// metrics, the log) reads this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteRefusal {
+    /// It follows another server.
+    Replica,
+    /// It has given up the lead, or is handing over, and follows nobody.
+    Deposed,
+    /// It is a witness of its group.
+    Witness,
+    /// Its group has removed it.
+    Removed,
+    /// It is a member of a group without a leader.
+    NoLeader,
+    /// It leads its group, and no majority takes its log.
+    NotCommitted,
+    /// Settings given at the start are not in the log: an OK might rest on them.
+    SettingsOwed,
+    /// Fewer replicas are connected than `min-replicas-to-write` requires.
+    TooFewReplicas,
+}
+
+impl WriteRefusal {
+    /// All of them.
+    pub const ALL: [WriteRefusal; 8] = [
+        WriteRefusal::Replica,
+        WriteRefusal::Deposed,
+        WriteRefusal::Witness,
+        WriteRefusal::Removed,
+        WriteRefusal::NoLeader,
+        WriteRefusal::NotCommitted,
+        WriteRefusal::SettingsOwed,
+        WriteRefusal::TooFewReplicas,
+    ];
+
+    /// The whole error text for clients that write.
+    pub fn error(self) -> &'static str {
+        match self {
+            WriteRefusal::Replica => "READONLY You can't write against a read only replica.",
+            WriteRefusal::Deposed => {
+                "READONLY This server has given up the lead: another server leads, or is being told to. Write to that one, or see replication_fenced_by_epoch in INFO."
+            }
+            WriteRefusal::Witness => {
+                "READONLY This server is a witness of its group: it keeps the log and takes no writes. Ask another member."
+            }
+            WriteRefusal::Removed => {
+                "CLUSTERDOWN This server was removed from its group. Ask a member of the group."
+            }
+            WriteRefusal::NoLeader => NO_LEADER,
+            WriteRefusal::NotCommitted => {
+                "CLUSTERDOWN The group commits nothing: the leader is reached, but no majority of the members takes its log. Try again."
+            }
+            WriteRefusal::SettingsOwed => {
+                "TRYAGAIN The settings that were given to this server are being written to the log. Try again."
+            }
+            WriteRefusal::TooFewReplicas => "NOREPLICAS Not enough good replicas to write.",
+        }
+    }
+}
 
 /// The role of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,8 +193,8 @@ pub trait Replication: Send + Sync {
     /// Whether nothing may be appended to the log here, not even expiries: another server writes it.
     fn is_read_only(&self) -> bool;
 
-    /// The whole error text for clients that write; `None` if they may.
-    fn refuses_writes(&self) -> Option<&'static str>;
+    /// Why clients may not write; `None` if they may.
+    fn refuses_writes(&self) -> Option<WriteRefusal>;
 
     /// Whether the data of this server may not be shown: some of it may never have been acknowledged to any
     /// client.
@@ -193,6 +230,12 @@ pub trait Replication: Send + Sync {
     /// answer, unless old data may be shown: another one may have been elected.
     fn may_answer(&self) -> bool {
         true
+    }
+
+    /// How often this server has led its group, and then gone on as a follower: a reply that was begun before
+    /// may show what another leader has changed since.
+    fn times_stepped_down(&self) -> u64 {
+        0
     }
 
     /// Whether the replies that have not left never will: a leader of a group was deposed, and restarts.
@@ -268,7 +311,7 @@ impl Replication for Standalone {
         false
     }
 
-    fn refuses_writes(&self) -> Option<&'static str> {
+    fn refuses_writes(&self) -> Option<WriteRefusal> {
         None
     }
 

@@ -8,14 +8,18 @@
 
 mod flags;
 mod keys;
+mod mobility;
 #[cfg(test)]
 pub mod samples;
+mod treatment;
 mod wrapped;
 
 use wire::Args;
 
 pub use flags::Flags;
 pub use keys::{FindKeys, Keys, counted_keys};
+pub use mobility::{Mobility, is_final};
+pub use treatment::Treatment;
 pub use wrapped::{WRAPPED_AT, innermost, wrapped};
 
 use crate::{CommandError, callbacks::Handler};
@@ -126,6 +130,8 @@ pub struct Row {
     pub handler: Handler,
     /// Its subcommands, if it is a container.
     pub subcommands: &'static [Row],
+    /// How the engine treats it beyond its flags.
+    pub treatment: Treatment,
 }
 
 impl Row {
@@ -144,23 +150,9 @@ impl Row {
     /// scripts for another reason.
     pub(crate) const fn can_be_undone(&self) -> bool {
         let flags = self.flags;
-        let is_barred_otherwise = flags.has(Flags::READONLY)
-            || flags.has(Flags::BLOCKING)
-            || flags.has(Flags::DOCUMENTS)
-            || flags.has(Flags::RUNS_SCRIPTS);
+        let is_barred_otherwise =
+            flags.has(Flags::READONLY) || flags.has(Flags::DOCUMENTS) || flags.has(Flags::RUNS_SCRIPTS);
         !flags.has(Flags::FLUSHES) && (!flags.has(Flags::NOSCRIPT) || is_barred_otherwise)
-    }
-}
-
-/// The index of the first member or field that a command on one collection looks up; 0 for none. Not part of
-/// the rows: it is only used to prefetch memory.
-fn member_index(name: &str) -> u8 {
-    match name {
-        "hget" | "hset" | "hdel" | "hexists" | "hincrby" | "hincrbyfloat" | "hmget" | "hmset" | "hsetnx"
-        | "hstrlen" | "sadd" | "srem" | "sismember" | "smismember" | "zscore" | "zmscore" | "zrank"
-        | "zrevrank" | "zrem" => 2,
-        "zadd" | "zincrby" => 3,
-        _ => 0,
     }
 }
 
@@ -201,7 +193,7 @@ const EMPTY: u16 = u16::MAX;
 /// and compares it with one candidate, which lies in the table itself.
 pub struct CommandTable {
     rows: Vec<&'static Row>,
-    /// The [`member_index`] of each row.
+    /// The index of the member that each row looks up, beside each other.
     members: Vec<u8>,
     names: Box<[Name; NAME_SLOTS]>,
 }
@@ -247,7 +239,7 @@ impl CommandTable {
             rows.push(row);
             rows.extend(row.subcommands);
         }
-        let members = rows.iter().map(|row| member_index(row.name)).collect();
+        let members = rows.iter().map(|row| row.treatment.member).collect();
         let mut table = CommandTable { rows, members, names: Box::new([Name::NONE; NAME_SLOTS]) };
         for index in 0..table.rows.len() {
             let name = table.rows[index].name;

@@ -9,7 +9,8 @@ use wire::{Args, OwnedArgs};
 
 use crate::{
     CommandError, Flags, Keys, Row,
-    long_units::Mobility,
+    demand::Demand,
+    row::Mobility,
     row::{ResolvedCommand, innermost},
     unit::Slots,
 };
@@ -38,12 +39,10 @@ pub struct Transaction {
     commands: Vec<Queued>,
     /// Memory of the queue, in bytes.
     bytes: usize,
-    /// Bytes of all arguments.
-    args_bytes: u64,
+    /// What the commands demand together.
+    demand: Demand,
     /// All properties of the commands together.
     flags: Flags,
-    /// Whether any of the commands may append to the log.
-    writes: bool,
     /// A command that cannot be undone, if there is one.
     lasting: Option<&'static Row>,
     /// Slots of all keys; unsorted, with duplicates.
@@ -54,7 +53,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Adds a command. `hash` is that of its first key, if known; `writes` whether it may append to the log.
+    /// Adds a command. `hash` is that of its first key, if known.
     ///
     /// # Errors
     /// The transaction is too large, or has both DOC commands, which undo it on failure, and a command that
@@ -64,7 +63,7 @@ impl Transaction {
         found: ResolvedCommand,
         args: Args<'_>,
         hash: Option<KeyHash>,
-        writes: bool,
+        demand: Demand,
     ) -> Result<(), CommandError> {
         let row = found.row;
         let (inner, _) = innermost(found, args);
@@ -97,8 +96,7 @@ impl Transaction {
         self.needs_all_slots |= row.keys.spans_all(args) || roams;
         self.flags = self.flags.or(queued.flags);
         self.mobility = self.mobility.max(Mobility::of(found, args));
-        self.writes |= writes;
-        self.args_bytes += args.size_bytes() as u64;
+        self.demand = self.demand.and(demand);
         self.bytes += bytes;
         self.commands.push(queued);
         Ok(())
@@ -134,14 +132,14 @@ impl Transaction {
         self.mobility
     }
 
-    /// Whether any of the commands may append to the log.
-    pub fn writes(&self) -> bool {
-        self.writes
+    /// What the commands demand together.
+    pub fn demand(&self) -> Demand {
+        self.demand
     }
 
-    /// Bytes of all arguments.
+    /// Bytes of the arguments of all commands that may append to the log.
     pub fn args_bytes(&self) -> u64 {
-        self.args_bytes
+        self.demand.args_bytes
     }
 
     /// The slots of all keys; `None`: every slot.

@@ -46,6 +46,9 @@ pub(crate) use locks::Locks;
 pub(crate) use scratch::{Scratch, UnitAccess};
 use undo::Undo;
 
+/// Keys that may serve a waiter, in the order in which they were filled.
+pub(crate) type ReadyKeys = VecDeque<(DbId, Box<[u8]>)>;
+
 /// The locked slots of one command, transaction or script, and the effects applied so far.
 pub struct Unit<'k> {
     keyspace: &'k Keyspace,
@@ -70,7 +73,7 @@ pub struct Unit<'k> {
     interests: &'k Arc<Interests>,
     events: &'k Events,
     /// Keys that may serve a waiter.
-    ready: VecDeque<(DbId, Box<[u8]>)>,
+    ready: ReadyKeys,
     invalidations: &'k mut Invalidations,
     /// How to undo the effects since [`Unit::begin_undo`]; `None` outside of an undo.
     undo: Option<Box<Undo>>,
@@ -344,14 +347,7 @@ impl<'k> Unit<'k> {
             if let Effect::Move { db, key, .. } = *effect {
                 self.report(slot_of(key), db, key, Change::Value);
             }
-            if (effect.fills() || effect.takes_away()) && self.interests.is_awaited(hash.slot(), db, key) {
-                self.note_ready(db, key.into());
-            }
-            if let Effect::Move { db, key, .. } = *effect
-                && self.interests.is_awaited(slot_of(key), db, key)
-            {
-                self.note_ready(db, key.into());
-            }
+            self.interests.made_ready(effect, |db, key| note_ready(&mut self.ready, db, key));
         }
         if was_expired {
             self.events.note(EventClass::EXPIRED, "expired", db, key);
@@ -366,12 +362,7 @@ impl<'k> Unit<'k> {
         self.interests.report_global(op, |db, key| self.exists(db, key));
         self.interests.tracking().all_changed(self.invalidations);
         let applied = self.change(&Effect::Global(op));
-        let affected = |db: DbId| match op {
-            GlobalOp::SwapDb { a, b } => db == a || db == b,
-            GlobalOp::FlushDb { db: flushed } => db == flushed,
-            GlobalOp::FlushAll => true,
-        };
-        self.ready.extend(self.interests.awaited_keys_of(affected));
+        self.interests.made_ready(&Effect::Global(op), |db, key| note_ready(&mut self.ready, db, key));
         applied
     }
 
@@ -381,10 +372,8 @@ impl<'k> Unit<'k> {
     }
 
     /// Notes a key that may serve a waiter.
-    pub(crate) fn note_ready(&mut self, db: DbId, key: Box<[u8]>) {
-        if self.ready.back().is_none_or(|(last_db, last)| (*last_db, last) != (db, &key)) {
-            self.ready.push_back((db, key));
-        }
+    pub(crate) fn note_ready(&mut self, db: DbId, key: &[u8]) {
+        note_ready(&mut self.ready, db, key);
     }
 
     /// Whether there are keys for [`Unit::take_ready`].
@@ -583,6 +572,13 @@ impl<'k> Unit<'k> {
         *locked = Locked::None;
         pending.publish();
         (lsn, true)
+    }
+}
+
+/// Adds a key that may serve a waiter.
+pub(crate) fn note_ready(ready: &mut ReadyKeys, db: DbId, key: &[u8]) {
+    if ready.back().is_none_or(|(last_db, last)| (*last_db, &**last) != (db, key)) {
+        ready.push_back((db, key.into()));
     }
 }
 

@@ -35,6 +35,13 @@ impl KeyWait {
     }
 }
 
+impl KeyWait {
+    /// Ends the wait without an answer. Returns whether this call ended it; if not, an answer is on its way.
+    pub(crate) fn end(&self) -> bool {
+        self.waiter.end()
+    }
+}
+
 impl Wait {
     /// The longest wait; `None`: unlimited.
     pub fn timeout_ms(&self) -> Option<u64> {

@@ -29,7 +29,7 @@ const PAGE_BYTES: usize = 4096;
 static LARGE_FREED: AtomicU64 = AtomicU64::new(0);
 
 /// mimalloc as a global allocator. Its aligned functions are slower, so they are called only for alignments
-/// that the plain ones do not give anyway.
+/// that the plain functions do not guarantee.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Allocator;
 
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_block_is_given_back_by_whoever_frees_it() {
+    fn a_large_block_freed_by_another_thread_returns_to_the_system() {
         const BYTES: usize = 256 << 20;
         let layout = Layout::from_size_align(BYTES, 16).expect("a layout");
         // SAFETY: the layout is not empty; the block is written within its size and freed once, with its

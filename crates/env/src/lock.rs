@@ -164,7 +164,7 @@ mod tests {
     use crate::testing::TempDir;
 
     #[test]
-    fn a_second_holder_is_told_who_has_it() {
+    fn a_refused_holder_learns_the_process_id_of_the_first() {
         let temp = TempDir::new("lock");
         assert!(!DirLock::is_held(temp.path()));
         let lock = DirLock::acquire(temp.path()).unwrap();

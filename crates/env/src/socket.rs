@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn acknowledged_grows_with_what_the_peer_reads() {
+    fn acknowledged_bytes_grow_as_the_peer_reads() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut peer, _) = listener.accept().unwrap();
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socket_is_an_error() {
+    fn a_file_instead_of_a_socket_is_an_error() {
         let file = std::fs::File::open("/proc/self/status").unwrap();
         assert!(unacknowledged_bytes(&file).is_err());
     }

@@ -58,7 +58,7 @@ mod tests {
     use crate::{RealDisk, testing::TempDir};
 
     #[test]
-    fn what_cleans_up_finds_everything_and_changes_nothing() {
+    fn an_untouched_disk_ignores_removals_and_refuses_writes() {
         let temp = TempDir::new("untouched");
         let (path, other) = (temp.path().join("a.tmp"), temp.path().join("b"));
         std::fs::write(&path, "kept").unwrap();

@@ -1,7 +1,7 @@
 //! Arbitrary bytes between members of a group: decoding does not panic, what is decoded is encoded to the
 //! same bytes, and a member that hears it goes on, and commits nothing beyond its log.
 
-use consensus::{Batch, Kind, MESSAGE_BYTES, Member, MemberId, Members, Message, Start};
+use consensus::{Batch, Kind, MESSAGE_BYTES, Member, MemberId, Members, Message, Start, TERM_MAX};
 use lsn::Lsn;
 
 use crate::{Outcome, Seed};
@@ -42,12 +42,13 @@ pub fn group_message(bytes: &[u8]) -> Outcome {
         // With a valid frame, the code behind the checks is reached.
         piece[..4].copy_from_slice(b"SGRP");
         piece[4] = piece[4] % 9 + 1;
-        piece[5] &= 3;
+        piece[5] &= 7;
         piece[6..8].fill(0);
         let other = OTHERS[usize::from(piece[8]) % 2];
         piece[8..16].copy_from_slice(&other.to_le_bytes());
         piece[16..24].copy_from_slice(&OWN.to_le_bytes());
         piece[24] |= 1;
+        piece[27] &= 1;
         piece[28..32].fill(0);
         piece[80..84].fill(0);
         let crc = crc32c::crc32c(&piece[..84]);
@@ -102,7 +103,8 @@ pub(crate) fn seeds() -> Vec<Seed> {
         ("election", join(&election)),
         ("transfer", join(&[message(Kind::TimeoutNow, one, 2, 0), message(Kind::Release, one, 2, 0)])),
         ("accepted-without-room", join(&[lacks_room])),
-        ("highest-term", join(&[message(Kind::Heartbeat, other, u32::MAX.into(), u64::MAX)])),
+        ("highest-term", join(&[message(Kind::Heartbeat, other, TERM_MAX, u64::MAX)])),
+        ("refused-term", join(&[message(Kind::Heartbeat, other, TERM_MAX + 1, 0)])),
         ("refused-checksum", damaged),
         ("refused-cut", join(&election[..1])[..MESSAGE_BYTES - 1].to_vec()),
     ]

@@ -23,6 +23,10 @@ pub fn selector(bytes: &[u8]) -> Outcome {
     let _ = Fields::parse(&selector).map(|fields| fields.of(document.clone()));
 
     let Ok(read) = Selector::parse(&selector) else { return Outcome::Refused };
+    // Within a negation, `{}` is a value to compare with.
+    if selector.as_object() == Some(&[]) {
+        return Outcome::Accepted;
+    }
     let negated = |selector: Value<'static>| Value::Object(vec![("$not".into(), selector)]);
     let twice = negated(negated(selector.into_owned()));
     assert_eq!(Selector::parse(&twice).expect("a selector").matches(&document), read.matches(&document));

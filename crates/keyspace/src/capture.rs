@@ -11,6 +11,10 @@
 //! the segments of other big collections (`field_map`). So all of the slot is of the moment at which its
 //! `last_lsn` had the value in the stream.
 //!
+//! A replica applies a Move as its leader has logged it, also from a slot that is not captured to one that
+//! is: then the moment of the first slot comes early (`early`), and what changes in it before the walk gets
+//! there is captured first, as in any slot that the walk is in.
+//!
 //! # Stream
 //! For each slot a head and then rows and effects (see [`crate::Effect`]), which on an empty slot make its
 //! content: a row for a key whose value is one piece of memory, with that memory; Puts and effects that add
@@ -29,19 +33,21 @@
 //!       ..  key, payload: of a string its bytes, of a collection its packed form (see `collection`)
 //! ```
 //! The libraries of functions, and the settings that belong to the data, stand among the effects of [their
-//! slot](LIBRARIES_SLOT).
+//! slot](crate::libraries::LIBRARIES_SLOT).
 //!
 //! A slot that never had a record is left out; one that is empty now is not, because its LSN counts.
 //!
 //! Invariants
 //! - Everything up to the next head belongs to the slot of a head.
 
+mod early;
 mod load;
 mod row;
 mod slot;
 
 use std::collections::VecDeque;
 
+pub(crate) use early::{EarlySlots, Moment};
 pub use load::{LoadError, Loader};
 use lsn::Lsn;
 pub(crate) use slot::SlotCapture;
@@ -50,7 +56,6 @@ use crate::collection::LongList;
 use crate::effect::{ItemsBuf, KeyOp};
 use crate::id::{DbId, SlotId};
 use crate::keyspace::Keyspace;
-use crate::libraries::LIBRARIES_SLOT;
 use crate::slot::SlotGuard;
 use crate::value::Value;
 
@@ -173,27 +178,28 @@ impl<'k> Capture<'k> {
 
     /// The moment of a slot. Returns how many keys begin here.
     fn begin(&mut self, slot: SlotId, stream: &mut Vec<u8>, wanted: usize) -> u32 {
-        let guard = self.keyspace.lock(slot);
+        let mut guard = self.keyspace.lock(slot);
+        let early = self.keyspace.take_early(&mut guard);
+        let (moment, capture) =
+            early.map_or_else(|| (Moment::of(&guard), Box::new(SlotCapture::new())), |early| *early);
         self.keyspace.captured.set(slot, true);
-        (self.slot, self.lsn) = (slot, guard.last_lsn());
-        if self.lsn == Lsn::ZERO && guard.is_empty() {
+        let Moment { lsn, keys, libraries, settings } = moment;
+        (self.slot, self.lsn) = (slot, lsn);
+        if lsn == Lsn::ZERO && keys == 0 {
             return 0;
         }
-        let keys: usize = DbId::all().map(|db| guard.len(db)).sum();
         stream.push(HEAD);
         stream.extend_from_slice(&slot.get().to_le_bytes());
         stream.extend_from_slice(&self.lsn.get().to_le_bytes());
-        stream.extend_from_slice(&(keys as u32).to_le_bytes());
-        let libraries = (slot == LIBRARIES_SLOT).then(|| guard.libraries());
-        let settings = (slot == LIBRARIES_SLOT).then(|| guard.data_settings());
-        self.step(guard, Box::new(SlotCapture::new()), stream, wanted);
+        stream.extend_from_slice(&keys.to_le_bytes());
+        self.step(guard, capture, stream, wanted);
         for library in libraries.iter().flat_map(|libraries| libraries.iter()) {
             library.with_effect(|effect| effect.encode_into(stream));
         }
         for effect in settings.iter().flat_map(|settings| settings.effects()) {
             effect.encode_into(stream);
         }
-        keys as u32
+        keys
     }
 
     /// Continues with the rest of the slot.

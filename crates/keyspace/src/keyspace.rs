@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::capture::EarlySlots;
 use crate::collection::{PackedLimits, Rules, SharedLimits};
 use crate::data_settings::DataSettingsShelf;
 use crate::hash::{KeyHash, KeyHasher};
@@ -49,6 +50,8 @@ pub struct Keyspace {
     pub(crate) expiring: SlotSet,
     /// Slots that the snapshot in progress has captured; none while there is no snapshot in progress.
     pub(crate) captured: SlotSet,
+    /// Those of them that the walk of the snapshot has not come to.
+    pub(crate) early: EarlySlots,
     /// Where the buckets of each slot are.
     pub(crate) hints: Hints,
     pub(crate) shelf: Shelf,
@@ -67,6 +70,7 @@ impl Keyspace {
             occupied: SlotSet::new(),
             expiring: SlotSet::new(),
             captured: SlotSet::new(),
+            early: EarlySlots::default(),
             hints: Hints::new(),
             shelf: Shelf::new(),
             data_settings: DataSettingsShelf::default(),
@@ -80,7 +84,7 @@ impl Keyspace {
         self.packed_limits.store(limits);
     }
 
-    /// The limits and the clock that edits of collections depend on.
+    /// The limits and the seed that edits of collections depend on.
     #[inline]
     pub(crate) fn rules(&self) -> Rules {
         Rules { limits: self.packed_limits.load(), seed: self.collection_seed }
@@ -138,14 +142,10 @@ impl Keyspace {
     }
 
     /// Whether a Move from a slot to another may be logged now: both are locked. It may not if the snapshot
-    /// in progress has the destination without the value and will have the source without it, too.
+    /// in progress has the destination without the value and will have the source without it, too. A replica
+    /// has no choice: see [`LockedSlots::capture_before_moves`].
     pub fn may_move(&self, from: SlotId, to: SlotId) -> bool {
         self.captured.contains(from) || !self.captured.contains(to)
-    }
-
-    /// A snapshot has ended, or is about to begin: no slot counts as captured.
-    pub fn forget_captured(&self) {
-        self.captured.clear();
     }
 
     /// Locks a slot. To lock several, use `lock_many`, or lock in ascending order: anything else can

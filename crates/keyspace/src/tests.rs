@@ -58,7 +58,7 @@ fn get(keyspace: &Keyspace, db: DbId, key: &[u8], now_ms: u64) -> Option<Vec<u8>
 }
 
 #[test]
-fn what_is_not_entries_is_index() {
+fn index_bytes_are_all_bytes_beside_entries() {
     let keyspace = keyspace();
     assert_eq!(keyspace.index_bytes(), IndexBytes::default());
     for number in 0..500u32 {

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_thread_adds_another_may_take_away() {
+    fn one_thread_may_subtract_the_counts_of_another() {
         let totals = Totals::new();
         let (none, some) = (Tally::default(), Tally { keys: 3, expiring: 1, bytes: 500 });
         std::thread::scope(|scope| {

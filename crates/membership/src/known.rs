@@ -141,6 +141,11 @@ impl Known {
         (seen, Ok(()))
     }
 
+    /// Where the roster that the data has is recorded, or a later position.
+    pub fn recorded_at(&self) -> Lsn {
+        self.recorded_at
+    }
+
     /// Whether the roster that the data has is in force.
     pub fn is_in_force(&self) -> bool {
         self.roster.as_ref().is_some_and(|roster| roster.members() == self.in_force)

@@ -8,7 +8,7 @@
 //! - The ballot is on disk before a message leaves. If it cannot be saved, this member is silent until it
 //!   can, and then restarts within the process, from what is on disk.
 //! - While this server leads, [`Votes::may_answer`] is true only within its lease. After it has led, it is
-//!   never true again in this incarnation.
+//!   true again only when it has stepped down, and no reply of before is left.
 //! - At most [`TIMED_MAX`] batches are timed at once.
 
 use std::{
@@ -49,6 +49,8 @@ pub struct Reports {
     /// The member is to campaign once its members are known up to a later position.
     pub awaits_members: Box<dyn Fn() + Send + Sync>,
 }
+
+const _: () = assert!(consensus::TERM_MAX == storage::EPOCH_MAX as u64, "terms are epochs");
 
 /// The votes of this member; see the module documentation.
 pub struct Votes {
@@ -351,6 +353,19 @@ impl Votes {
         self.lease_until_us.store(member.lease_until_us(), SeqCst);
         open();
         true
+    }
+
+    /// This server has led and follows now, with the memory that it has: replies leave as those of a
+    /// follower. None that was made while it led may be left. Returns false, and does nothing, if it was
+    /// elected again.
+    pub fn step_down(&self) -> bool {
+        let member = self.member.lock();
+        let follows = member.as_ref().is_some_and(|(member, _)| !member.leads());
+        if follows {
+            self.is_open.store(false, SeqCst);
+            self.lease_until_us.store(u64::MAX, SeqCst);
+        }
+        follows
     }
 
     /// The committed position, as far as this member knows.

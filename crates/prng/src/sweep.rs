@@ -14,15 +14,33 @@ const ROUNDS_SHARE_MIN: u64 = 20;
 
 /// The rounds of a sweep: `full` times the scale, from 0 on. With a budget of time they end early, but never
 /// before a twentieth of them is done.
+pub fn rounds(full: u64) -> impl Iterator<Item = u64> {
+    within_budget(full * scale())
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "the budget is of the machine's time, not of the simulated one"
 )]
-pub fn rounds(full: u64) -> impl Iterator<Item = u64> {
-    let (started, wanted) = (Instant::now(), full * scale());
+fn within_budget(wanted: u64) -> impl Iterator<Item = u64> {
+    let started = Instant::now();
     let budget = number(BUDGET_VARIABLE).map_or(Duration::MAX, Duration::from_secs);
     let fewest = wanted.div_ceil(ROUNDS_SHARE_MIN);
     (0..wanted).take_while(move |&round| round < fewest || started.elapsed() < budget)
+}
+
+/// The numbers below `count`, each once, in an order of which every beginning is spread over all of them: the
+/// points of a history, of which a budget of time may leave some out. Ends as [`rounds`] does.
+///
+/// The step is `count` divided by the golden ratio, which leaves the most even gaps (Knuth, TAOCP 3, 6.4).
+pub fn spread(count: u64) -> impl Iterator<Item = u64> {
+    let golden = (count as f64 / 1.618_033_988_749_895) as u64;
+    let step = (golden.max(1)..).find(|&step| gcd(step, count.max(1)) == 1).expect("a prime is among them");
+    within_budget(count).map(move |round| (u128::from(round) * u128::from(step) % u128::from(count)) as u64)
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// The seed from the environment, or `default`.
@@ -46,5 +64,26 @@ fn number(variable: &str) -> Option<u64> {
     match text.parse() {
         Ok(number) => Some(number),
         Err(_) => panic!("{variable}={text} is no number"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spread_numbers_come_once_and_are_spread_from_the_beginning() {
+        for count in [0, 1, 2, 3, 10, 97, 120, 1000] {
+            let mut numbers: Vec<u64> = spread(count).collect();
+            let beginning: Vec<u64> = {
+                let mut first = numbers[..numbers.len() / 10].to_vec();
+                first.sort_unstable();
+                first
+            };
+            let gap_max = beginning.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+            assert!(gap_max <= 50, "{count}: {gap_max} are left out in a row");
+            numbers.sort_unstable();
+            assert_eq!(numbers, (0..count).collect::<Vec<_>>());
+        }
     }
 }

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn suffixes_are_what_every_match_ends_with() {
+    fn every_match_of_a_pattern_ends_with_its_suffix() {
         for (pattern, suffix) in [
             ("*.created", ".created"),
             ("a*?b", "b"),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_share_what_has_not_changed() {
+    fn versions_share_unchanged_parts() {
         let patterns = Patterns::default();
         for number in 0..1000 {
             patterns.add(&topic(format!("{number}:*").as_bytes()));
@@ -274,7 +274,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_index_finds_what_a_scan_finds(
+        fn the_index_finds_the_same_patterns_as_a_scan(
             steps in prop::collection::vec(("[ab*?\\[\\]\\\\]{0,5}|[ab]{60,70}\\*?|\\*[ab]{60,70}", any::<bool>()), 0..60),
             names in prop::collection::vec("[ab]{0,6}|[ab]{60,75}", 1..20),
         ) {

@@ -56,7 +56,7 @@ mod loom_tests {
 
     /// A worker begins to wait for a subscriber while the subscriber catches up.
     #[test]
-    fn loom_who_waits_is_woken_or_sees_that_it_need_not_wait() {
+    fn loom_a_waiting_worker_is_woken_or_need_not_wait() {
         loom::model(|| {
             let waiting = Arc::new(Waiting::new());
             let behind = Arc::new(AtomicU32::new(1));

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dumped_is_restored() {
+    fn dumped_libraries_are_restored() {
         let long = vec![b'x'; 100_000];
         let cases: [&[&[u8]]; 3] = [&[], &[b"one"], &[b"one", b"", &long]];
         for sources in cases {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_payload_is_refused() {
+    fn invalid_payloads_are_refused() {
         let payload = dump_libraries([&b"one"[..]].into_iter());
         for end in 0..payload.len() {
             assert_eq!(restored(&payload[..end]), Err(PayloadError::Footer.into()), "{end} bytes");

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn a_wrong_length_or_reference_is_refused() {
         for (input, len) in [
             (&[1u8, b'a'][..], 2),
             (&[1, b'a', b'b'], 1),

@@ -83,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_dumped_is_restored(value in value()) {
+        fn dumped_values_are_restored(value in value()) {
             prop_assert_eq!(restore(&encode(&value)), Ok(value));
         }
 

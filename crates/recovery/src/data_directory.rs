@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_or_a_file_system_leaves_is_own_and_nothing_else() {
+    fn only_files_of_servers_and_file_systems_are_own() {
         for own in [
             "sheaf.lock",
             "lost+found",

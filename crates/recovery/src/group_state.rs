@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_joins_has_no_group_id_yet_and_keeps_its_vote() {
+    fn a_joining_member_has_no_group_id_and_keeps_its_vote() {
         let disk = disk();
         let mut state = load(&disk, "shop", "127.0.0.1:7001").expect("begins").expect("a group");
         assert!(!state.founded && !state.has_joined());
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_has_on_disk_what_it_acknowledges() {
+    fn a_member_refuses_weak_durability() {
         let disk = disk();
         for weak in ["interval", "none"] {
             let error = load_with(&disk, "shop", "", weak).expect_err(weak);

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_effect_is_left_what_its_slots_were_captured_without() {
+    fn replay_applies_the_part_of_an_effect_that_no_capture_has() {
         let (db, key, to_key) = (DbId::ZERO, &b"a"[..], &b"b"[..]);
         let (delete, moved) = (KeyOp::Delete.on(db, key), Effect::Move { db, key, to_db: db, to_key });
         let cases = [

@@ -21,8 +21,25 @@ pub mod split;
 use keyspace::{AccessClock, Effect, Freed, Item, KeyHash, Keyspace};
 use lsn::Lsn;
 
-pub use self::live::{Replayed, Replayer};
+pub use self::live::Replayer;
 use crate::error::RecoverError;
+
+/// Sees what is applied. The unit type sees nothing.
+pub trait Observer {
+    /// An effect was applied; the slots of its record are locked.
+    fn saw(&mut self, effect: &Effect<'_>);
+
+    /// The record that ends at `lsn` is applied and its slots are unlocked; nothing behind it is applied.
+    fn after_record(&mut self, lsn: Lsn);
+}
+
+impl Observer for () {
+    #[inline]
+    fn saw(&mut self, _: &Effect<'_>) {}
+
+    #[inline]
+    fn after_record(&mut self, _: Lsn) {}
+}
 
 /// Effects whose memory is prefetched together.
 const GROUP: usize = 32;
@@ -39,7 +56,7 @@ struct Keyed<'e> {
     hash: KeyHash,
 }
 
-/// Consecutive effects, each on one key, to be applied together.
+/// Consecutive records of one effect on one key each, to be applied together.
 struct Group<'e> {
     keyed: [Option<Keyed<'e>>; GROUP],
     count: usize,
@@ -63,14 +80,13 @@ impl<'e> Group<'e> {
         self.count += 1;
     }
 
-    /// Applies and removes all effects, after prefetching their memory. `applied` is called under the slot's
-    /// lock.
+    /// Applies and removes all effects, after prefetching their memory.
     fn apply(
         &mut self,
         keyspace: &Keyspace,
         now: AccessClock,
         freed: &mut Freed,
-        applied: &mut impl FnMut(&Effect<'_>),
+        observer: &mut impl Observer,
     ) {
         let group = &mut self.keyed[..std::mem::take(&mut self.count)];
         prefetch(keyspace, group.iter().flatten().map(|it| (&it.effect, &it.hash)));
@@ -78,7 +94,9 @@ impl<'e> Group<'e> {
             let mut slot = keyspace.lock(hash.slot());
             slot.apply_hashed(&effect, &hash, now, freed);
             slot.set_last_lsn(lsn);
-            applied(&effect);
+            observer.saw(&effect);
+            drop(slot);
+            observer.after_record(lsn);
         }
     }
 }

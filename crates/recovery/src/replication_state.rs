@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_commanded_holds_until_the_setting_says_something_else() {
+    fn a_commanded_leader_stays_until_the_setting_changes() {
         let disk = SimDisk::new(env::sim::SimDiskOptions { seed: 1, ..Default::default() });
         disk.create_dir_all(Path::new("/data")).unwrap();
         let mut state = load(&disk, "");
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_told_to_lead_does_so_until_told_otherwise() {
+    fn a_server_that_leads_by_setting_leads_until_a_command_or_a_new_setting() {
         let disk = new_disk();
         assert_eq!(leader(&load(&disk, "first:6379")), parse_address("first:6379"));
         let mut state = load(&disk, NOBODY);

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_or_leaves_it_open_is_refused() {
+    fn invalid_and_ambiguous_times_are_refused() {
         for text in ["", "yesterday", "2023-11-14", "2023-11-14T22:13:20", "-1", "inf", "NaN", "1e300"] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_earlier_leaders_have_left_is_committed_with_the_first_batch_of_this_one() {
+    fn batches_of_earlier_leaders_commit_with_the_first_batch_of_this_one() {
         let mut acks = Acks::from(Lsn::new(10));
         let session = acks.join(id(1), acked(9, 9));
         assert_eq!(acks.commit(Lsn::new(12), 1), Lsn::ZERO);

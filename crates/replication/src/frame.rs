@@ -206,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_decodes(frame in some_frame(), behind: Vec<u8>) {
+        fn encoded_frames_decode(frame in some_frame(), behind: Vec<u8>) {
             let mut bytes = frame.encode().to_vec();
             bytes.extend_from_slice(&behind);
             prop_assert_eq!(Frame::decode(&bytes), Ok(Some(frame)));

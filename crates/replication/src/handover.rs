@@ -12,13 +12,15 @@
 //! - The replica is promoted only when it has the whole log, unless the loss of the rest is allowed
 //!   ([`Handover::new`], `force`). A snapshot may append an empty batch meanwhile: the end is looked at in
 //!   each step.
+//! - It is promoted only when it has applied everything committed, so that nothing delays it once it is told
+//!   to lead: a script there may hold up its applier, and from then on this server cannot give up any more.
 //! - Once the replica may have been told to lead, this server resumes writes by itself only if the replica
 //!   certainly has not led, and never will for having been told: two leaders are worse than none.
 
 use lsn::Lsn;
 
 use crate::{
-    ProcessId, ReplicaId,
+    Acked, ProcessId, ReplicaId,
     join::{Claim, Decision},
 };
 
@@ -45,6 +47,18 @@ pub enum GaveUp {
     /// The time is over.
     #[error("the replica did not have everything in time")]
     TimedOut,
+    /// The time is over, and the replica has everything on disk, but not in memory.
+    #[error("the replica has everything, but did not apply it in time: a script there may hold it up")]
+    NotApplied,
+}
+
+/// The ends of the log of the leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends {
+    /// Of all that was appended.
+    pub appended: Lsn,
+    /// Of all that is committed.
+    pub committed: Lsn,
 }
 
 /// The rules of one hand-over.
@@ -60,17 +74,28 @@ impl Handover {
         Handover { until_ms, force }
     }
 
-    /// Decides, for a log that ends at `end` and a replica whose log is durable up to `flushed`; `None`: it
-    /// is not connected. `gave_up`: why the hand-over has ended, if it has.
-    pub fn step(&self, now_ms: u64, end: Lsn, flushed: Option<Lsn>, gave_up: Option<GaveUp>) -> HandoverStep {
+    /// Decides, for a log of this length and a replica with these acknowledgements; `None`: it is not
+    /// connected. `gave_up`: why the hand-over has ended, if it has.
+    pub fn step(
+        &self,
+        now_ms: u64,
+        log: Ends,
+        replica: Option<Acked>,
+        gave_up: Option<GaveUp>,
+    ) -> HandoverStep {
         if let Some(reason) = gave_up {
             return HandoverStep::GiveUp(reason);
         }
-        if flushed.is_some_and(|flushed| flushed >= end) {
+        let has_all = replica.is_some_and(|replica| replica.flushed >= log.appended);
+        // A replica applies nothing that is not committed, and not all of the log has to be: a hand-over
+        // needs no other replica.
+        let wanted = log.committed.min(log.appended);
+        if has_all && replica.is_some_and(|replica| replica.applied >= wanted) {
             return HandoverStep::Promote;
         }
         match self.until_ms {
             Some(until_ms) if now_ms >= until_ms && self.force => HandoverStep::Promote,
+            Some(until_ms) if now_ms >= until_ms && has_all => HandoverStep::GiveUp(GaveUp::NotApplied),
             Some(until_ms) if now_ms >= until_ms => HandoverStep::GiveUp(GaveUp::TimedOut),
             _ => HandoverStep::Wait,
         }
@@ -130,24 +155,30 @@ mod tests {
 
     const END: Lsn = Lsn::new(4096);
 
+    fn acked(flushed: u64, applied: u64) -> Option<Acked> {
+        let (flushed, applied) = (Lsn::new(flushed), Lsn::new(applied));
+        Some(Acked { flushed, applied, as_of_ms: 0, heard_ms: 0 })
+    }
+
     #[test]
     fn a_replica_leads_when_it_has_everything_and_by_force_when_the_time_is_over() {
-        let step = |force, now_ms, flushed: Option<u64>| {
-            Handover::new(Some(100), force).step(now_ms, END, flushed.map(Lsn::new), None)
-        };
+        let log = Ends { appended: END, committed: Lsn::new(4000) };
+        let step = |force, now_ms, replica| Handover::new(Some(100), force).step(now_ms, log, replica, None);
         for force in [false, true] {
-            assert_eq!(step(force, 99, Some(4095)), HandoverStep::Wait);
+            assert_eq!(step(force, 99, acked(4095, 4000)), HandoverStep::Wait);
+            assert_eq!(step(force, 99, acked(4096, 3999)), HandoverStep::Wait, "it lacks what is committed");
             assert_eq!(step(force, 99, None), HandoverStep::Wait);
-            assert_eq!(step(force, 99, Some(4096)), HandoverStep::Promote);
-            assert_eq!(step(force, 100, Some(4096)), HandoverStep::Promote, "it has everything after all");
+            assert_eq!(step(force, 99, acked(4096, 4000)), HandoverStep::Promote);
+            assert_eq!(step(force, 100, acked(4096, 4000)), HandoverStep::Promote, "it is ready after all");
         }
-        assert_eq!(step(false, 100, Some(4095)), HandoverStep::GiveUp(GaveUp::TimedOut));
+        assert_eq!(step(false, 100, acked(4095, 4000)), HandoverStep::GiveUp(GaveUp::TimedOut));
+        assert_eq!(step(false, 100, acked(4096, 3999)), HandoverStep::GiveUp(GaveUp::NotApplied));
         assert_eq!(step(true, 100, None), HandoverStep::Promote);
         let endless = Handover::new(None, true);
-        assert_eq!(endless.step(u64::MAX, END, None, None), HandoverStep::Wait);
+        assert_eq!(endless.step(u64::MAX, log, None, None), HandoverStep::Wait);
         for reason in [GaveUp::Aborted, GaveUp::Fenced] {
             let given_up = HandoverStep::GiveUp(reason);
-            assert_eq!(endless.step(0, END, Some(Lsn::MAX), Some(reason)), given_up, "that comes first");
+            assert_eq!(endless.step(0, log, acked(5000, 5000), Some(reason)), given_up, "that comes first");
         }
     }
 }

@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_come_next_ends_the_connection() {
+    fn an_unexpected_frame_ends_the_connection() {
         let gap = |found| Close::Gap { expected: Lsn::new(4096), found: Lsn::new(found) };
         let cases = [
             (log(EPOCH, 8192, 10, 0), gap(8192)),

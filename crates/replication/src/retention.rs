@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_replica_says_what_is_kept_within_limits() {
+    fn the_slowest_replica_keeps_the_log_within_limits() {
         let mut retention = Retention::new(1000, 60);
         assert_eq!(retention.keep_from(Lsn::new(500), 0), None);
         retention.note(id(1), Lsn::new(400));

@@ -5,6 +5,7 @@
 //! leads -----------------> follows, shows nothing ------------------------> follows, shows committed data
 //!   |  ^                         |                                                |
 //!   |  '------- lead, open ------+------------------------------------------------'
+//!   |--step_down (a member: all of its memory is committed)--> follows, shows committed data
 //!   '--fence--> takes no writes, shows nothing --lead--> leads after a restart, in a higher epoch
 //! ```
 //!
@@ -122,6 +123,14 @@ impl<A: PartialEq> Role<A> {
         self.unconfirmed = EVERYTHING;
     }
 
+    /// Another member of the group leads, and the group has committed all that is in memory here: a replica
+    /// of nobody that shows its data, until the votes say more. Need not be persisted.
+    pub fn step_down(&mut self) {
+        self.depose();
+        self.unconfirmed = Lsn::ZERO;
+        self.remembered.set_leader(None);
+    }
+
     /// The log of a replica is recovered and ends at `end`: no more than that needs to be confirmed.
     pub fn recovered(&mut self, end: Lsn, awaits_acks: bool) {
         if awaits_acks {
@@ -143,6 +152,11 @@ impl<A: PartialEq> Role<A> {
     /// Whether clients are refused writes.
     pub fn is_read_only(&self) -> bool {
         !self.is_open || self.is_handing_over
+    }
+
+    /// Whether it leads; it may have stopped writes for a hand-over.
+    pub fn leads(&self) -> bool {
+        self.is_open
     }
 
     /// Whether writes have ended for a hand-over, which may still be given up.
@@ -332,6 +346,20 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_steps_down_shows_its_data_and_takes_no_writes_until_it_leads_again() {
+        let mut role: Role<&str> = Role::start_member(Remembered::default());
+        assert_eq!(role.lead(), 0);
+        role.open();
+        assert!(!role.is_replica() && role.begin_hand_over());
+        role.step_down();
+        assert!(role.is_replica() && role.is_read_only() && role.unconfirmed() == Lsn::ZERO);
+        role.give_up_hand_over();
+        assert!(role.is_read_only());
+        assert_eq!(role.follow("b"), Follow::Reconnect);
+        assert_eq!((role.leader(), role.unconfirmed()), (Some(&"b"), Lsn::ZERO));
+    }
+
+    #[test]
     fn a_hand_over_stops_writes_and_then_follows_the_new_leader() {
         let mut role = Role::start(Remembered::default(), false);
         assert!(role.begin_hand_over() && role.is_read_only() && role.leader().is_none());
@@ -382,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_leader_saw_says_nothing_about_those_it_follows() {
+    fn epochs_seen_as_leader_do_not_count_for_a_followed_server() {
         let mut role = follower(false);
         assert!(role.saw_epoch(5) && !role.saw_epoch(5) && !role.saw_epoch(4));
         assert_eq!(role.lead(), 0);

@@ -9,9 +9,9 @@ use crate::Stop;
 pub enum LogLevel {
     /// For debugging.
     Debug,
-    /// Usually not wanted.
+    /// More than an operator usually wants to see.
     Verbose,
-    /// Usually wanted.
+    /// What an operator usually wants to see.
     Notice,
     /// Needs an operator's attention.
     Warning,

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_packed_is_unpacked() {
+    fn packed_values_are_unpacked() {
         let mut vm = TestVm::new();
         let script = "local a, b, c = cmsgpack.unpack(cmsgpack.pack(1, 'x', {k = {1, 2, -3.25}})) \
                       return {a, b, c.k[1], c.k[2], tostring(c.k[3])}";
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_messagepack_is_refused() {
+    fn invalid_messagepack_is_refused() {
         let mut vm = TestVm::new();
         let table = [
             ("'\\221\\255\\255\\255\\255'", "Missing bytes in input."),

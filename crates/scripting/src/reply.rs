@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_reply_is_an_error() {
+    fn invalid_replies_are_errors() {
         let lua = Lua::new();
         let deep = "*1\r\n".repeat(1000);
         for reply in

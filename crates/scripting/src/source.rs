@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_line_says_what_a_library_is_called() {
+    fn the_first_line_names_a_library() {
         for line in ["#!lua name=lib", "#!LUA NAME='lib'", "#!lua \t name=\"lib\"\r"] {
             let code = format!("{line}\nreturn");
             let source = LibrarySource::of(code.as_bytes()).expect("a library");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_says_what_a_script_is() {
+    fn the_first_line_declares_the_flags_of_a_script() {
         let source = Source::of_script(b"#!lua flags=no-writes,allow-stale\nreturn 1").expect("a script");
         assert_eq!(source.body, b"\nreturn 1");
         let traits = source.traits;

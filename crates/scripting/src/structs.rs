@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_packed_is_unpacked() {
+    fn packed_structs_are_unpacked() {
         let mut vm = TestVm::new();
         let script = "local a, b, c, d, n = struct.unpack('>I2i4sI1', struct.pack('>I2i4sI1', 7, -9, 'text', 3)) \
                       return {a, b, c, d, n}";
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_layout_is_refused() {
+    fn invalid_layouts_and_values_are_refused() {
         let mut vm = TestVm::new();
         let table = [
             ("struct.pack, 'y', 1", "invalid format option \\'y\\'"),

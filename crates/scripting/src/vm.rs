@@ -9,11 +9,11 @@ mod libraries;
 
 use std::{collections::HashMap, fmt::Display, sync::Arc};
 
-use foldhash::fast::RandomState;
 use mlua::{
     ChunkMode, Function, HookTriggers, Lua, LuaOptions, Result, StdLib, String as LuaString, Table, Value,
     Variadic, VmState,
 };
+use rapidhash::fast::RandomState;
 use wire::Args;
 
 use crate::{

@@ -122,6 +122,11 @@ impl engine::Config for Config {
         self.hot.is_durable_channel(channel)
     }
 
+    fn document_limits(&self) -> documents::Limits {
+        let document_bytes_max = self.settings.read().integer(Key::MaxDocumentSize) as usize;
+        documents::Limits { document_bytes_max, ..documents::Limits::default() }
+    }
+
     fn emulates_cluster(&self) -> bool {
         self.hot.emulates_cluster()
     }

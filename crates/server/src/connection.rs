@@ -11,7 +11,7 @@
 //! - While the conversation is interrupted the socket is not read: the client feels back-pressure. A client
 //!   that feels it and does not read its replies gets more room, and then is disconnected (`unread`). The
 //!   exception is a blocked command, which may wait for ever: a bounded amount is read, to detect that the
-//!   client has closed the connection.
+//!   client has closed the connection; who sends more is disconnected after a while (`backlog`).
 
 mod backlog;
 mod keeping_up;
@@ -74,6 +74,8 @@ pub(crate) struct Connection {
     deadline: Cell<Option<Instant>>,
     /// State of the checks for a client that receives too slowly.
     backlog: Cell<Backlog>,
+    /// Since when a command is blocked and no more input is kept behind it.
+    full_since_ms: Cell<Option<u64>>,
     /// Share of this connection in the worker's `unsent_bytes`.
     counted_bytes: Cell<usize>,
     /// Whether the subscriber receives messages as fast as they are published.
@@ -104,6 +106,7 @@ impl Connection {
             pushed: Cell::new(false),
             deadline: Cell::new(None),
             backlog: Cell::default(),
+            full_since_ms: Cell::default(),
             counted_bytes: Cell::new(0),
             keeping_up: Cell::default(),
             unread: Cell::default(),
@@ -340,6 +343,7 @@ impl Connection {
 
     /// The blocked command has ended: removes its deadline.
     fn forget_deadline(&self) {
+        self.full_since_ms.set(None);
         if let Some(deadline) = self.deadline.take() {
             self.worker.timeouts.remove(deadline, self.client().id());
         }
@@ -348,6 +352,7 @@ impl Connection {
     /// The deadline of the blocked command has passed.
     pub(crate) fn time_out(&self) {
         self.deadline.set(None);
+        self.full_since_ms.set(None);
         let timed_out = self.conversation.borrow_mut().time_out();
         if timed_out {
             self.resume();
@@ -396,6 +401,10 @@ impl Connection {
     /// nothing: its last reply is due when the pause ends.
     pub(crate) fn send(&self) {
         if self.state.get() == ConversationState::Paused && !self.resumable.get() {
+            return;
+        }
+        if self.broken.get() {
+            // Also one that is closed because this server leads no more: what it showed may be old by now.
             return;
         }
         if !self.worker.may_answer() && self.conversation.borrow().session.shows_data.get() {

@@ -15,7 +15,7 @@
 //! Invariants
 //! - A member starts as a replica of nobody. Only votes make it lead, in an epoch that is their term.
 //! - A leader that is deposed takes no writes and shows nothing until it has restarted within the process,
-//!   with an empty memory.
+//!   with an empty memory; or the group has committed all that it has.
 //! - A server joins as a learner; the leader makes it a voter once it has caught up. One change at a time.
 
 mod askers;
@@ -34,14 +34,14 @@ use std::{
     net::{SocketAddr, TcpStream},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
         mpsc,
     },
     thread::{self, JoinHandle},
     time::Duration,
 };
 
-use consensus::{ELECTION_US, Leadership, Link, Member, MemberId, TICK_US};
+use consensus::{ELECTION_US, Leadership, Link, Member, MemberId, TERM_MAX, TICK_US};
 use engine::replication::Address;
 use env::Entropy;
 use keyspace::Keyspace;
@@ -80,6 +80,8 @@ pub(crate) struct Group {
     /// To the worker that publishes changes of the group.
     publisher: OnceLock<Mailbox>,
     known: Mutex<Known>,
+    /// Where the roster was recorded that a majority was last found to know.
+    known_to_majority: AtomicU64,
     /// The servers that ask to join.
     askers: Askers,
     /// Held while the roster is changed.
@@ -138,6 +140,7 @@ impl Group {
             own: OnceLock::new(),
             publisher: OnceLock::new(),
             known: Mutex::default(),
+            known_to_majority: AtomicU64::new(0),
             askers: Askers::default(),
             changing: Mutex::default(),
             threads: Mutex::default(),
@@ -193,6 +196,7 @@ impl Group {
         }
         let tail = log.follow(log.shippable_lsn());
         let started = membership::start(votes, &mut known, log, self.entropy.random_u64());
+        self.known_to_majority.store(known.recorded_at().get(), SeqCst);
         *self.known.lock() = known;
         let member = match started.map_err(io::Error::other)? {
             Started::Member(member) => *member,
@@ -450,7 +454,7 @@ impl Group {
                 },
                 // An election that was lost again at once: the votes know of a first batch that was never
                 // written.
-                _ if was_elected || self.node.has_led() => {
+                _ if was_elected || self.node.has_led() && !self.step_down(leadership.term()) => {
                     tracing::warn!(target: "group", term = leadership.term(), "this server leads the group no more: it restarts within the process");
                     self.node.depose();
                     if self.await_leader(leaderships, leadership) {
@@ -467,7 +471,30 @@ impl Group {
                         None => self.find_leader(link),
                     }
                 }
+                Leadership::Unknown { term } if term >= TERM_MAX => tracing::error!(
+                    target: "group", term,
+                    "the group has had its last term, and no member can be elected any more: restore its data into a new directory (sheaf restore)"
+                ),
                 Leadership::Unknown { term } => tracing::info!(target: "group", term, "no leader is known"),
+            }
+        }
+    }
+
+    /// A leader that was deposed goes on with the memory that it has, if the group has committed all of it.
+    fn step_down(&self, term: u64) -> bool {
+        let Some(votes) = &self.votes else { return false };
+        self.node.depose();
+        let until_us = votes.now_us() + ELECTION_US;
+        let stepped_down = self.node.step_down(&|| self.is_stopping() || votes.now_us() >= until_us);
+        match stepped_down {
+            Ok(true) => {
+                tracing::info!(target: "group", term, "this server leads the group no more, which has committed all that it has: it follows from now on");
+                true
+            }
+            Ok(false) => false,
+            Err(reason) => {
+                tracing::error!(target: "group", term, reason, "this server cannot follow with the memory that it has");
+                false
             }
         }
     }
@@ -503,7 +530,7 @@ impl Group {
             term: leadership.term(),
             leads: matches!(leadership, Leadership::Leads { .. }),
             knows_leader: !matches!(leadership, Leadership::Unknown { .. }),
-            voters: roster.members.iter().filter(|member| member.is_voter).count(),
+            voters: self.known_voters(votes).len(),
             members: roster.members.len(),
             elections_won: votes.elections(),
             refused: self.peers.get().map_or(0, |peers| peers.refused()),

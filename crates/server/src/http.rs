@@ -3,8 +3,10 @@
 //! ```text
 //! acceptor -> thread "http-n": couch::serve_thread -> databases, log
 //!                                                  -> tools: /metrics, /_backup
+//!                                                  -> redis: /_redis, by connections to the workers
 //! ```
 
+mod redis;
 mod surroundings;
 mod tools;
 
@@ -81,6 +83,13 @@ impl Http {
         let finished = self.tell_all(Message::Report);
         // A thread that has ended drops its sender.
         while finished.recv().is_ok() {}
+    }
+
+    /// Closes all connections; new ones are served.
+    pub(crate) fn hang_up(&self) {
+        for thread in &self.threads {
+            let _ = thread.send(Message::HangUp);
+        }
     }
 
     /// Lets running requests end, ends feeds, closes all connections, ends the threads. Blocks.

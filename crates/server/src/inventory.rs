@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_committed_waits_and_while_the_log_stalls_older_figures_are_told() {
+    fn uncommitted_figures_wait_and_older_ones_are_shown_while_the_log_stalls() {
         let mut state = State::default();
         let mut tell = |libraries, end, committed, now_ms| {
             let (told, gate) = state.tell(figures(libraries), Lsn::new(end), Lsn::new(committed), now_ms);

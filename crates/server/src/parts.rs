@@ -99,7 +99,7 @@ impl Parts {
             keyspace: Arc::new(Keyspace::new(keyspace::Options { hash_seed: entropy.random_u64() })),
             interests: Arc::default(),
             hub: Hub::new(startup.workers, entropy.random_u64()),
-            stats: Arc::new(CommandStats::new(startup.workers + LONG_UNITS_MAX, commands::table())),
+            stats: Arc::new(CommandStats::new(startup.workers + LONG_UNITS_MAX + 1, commands::table())),
             entropy: entropy.clone(),
         };
         let (log, documents) = (Arc::<AttachedLog>::default(), Arc::<DocumentsCell>::default());

@@ -3,9 +3,7 @@
 //! It is for display only. Writes do not consult it; each is admitted where it is executed, by the same
 //! [`Replication`] and the same [`Log`].
 
-use engine::replication::{
-    NOT_COMMITTED, Replication, SETTINGS_OWED, WRITE_DEPOSED, WRITE_REMOVED, WRITE_WITNESS,
-};
+use engine::replication::{Replication, WriteRefusal};
 use storage::{Admission, Log};
 
 /// Writes a line of the log when such a reason comes or goes that no other part tells: groups tell of their
@@ -93,22 +91,24 @@ impl ReadOnly {
             Admission::Stalled => return Some(ReadOnly::DiskStalled),
             Admission::Go | Admission::Wait => {}
         }
-        match replication.refuses_writes() {
-            Some(WRITE_WITNESS) => return Some(ReadOnly::Witness),
-            Some(WRITE_REMOVED) => return Some(ReadOnly::Removed),
+        let refusal = replication.refuses_writes();
+        // A witness and a removed server say so, whatever their group does.
+        match refusal {
+            Some(WriteRefusal::Witness) => return Some(ReadOnly::Witness),
+            Some(WriteRefusal::Removed) => return Some(ReadOnly::Removed),
+            _ if replication.lacks_majority() => return Some(ReadOnly::NoMajority),
             _ => {}
         }
-        if replication.lacks_majority() {
-            return Some(ReadOnly::NoMajority);
-        }
-        match replication.refuses_writes() {
-            None => replication.lacks_acks().then_some(ReadOnly::TooFewAcks),
-            Some(WRITE_DEPOSED) => Some(ReadOnly::Deposed),
-            Some(_) if replication.is_read_only() => Some(ReadOnly::Replica),
-            Some(SETTINGS_OWED) => Some(ReadOnly::SettingsOwed),
-            Some(NOT_COMMITTED) => Some(ReadOnly::NoMajority),
-            Some(_) => Some(ReadOnly::TooFewReplicas),
-        }
+        Some(match refusal {
+            None => return replication.lacks_acks().then_some(ReadOnly::TooFewAcks),
+            Some(WriteRefusal::Replica) => ReadOnly::Replica,
+            Some(WriteRefusal::Deposed) => ReadOnly::Deposed,
+            Some(WriteRefusal::Witness) => ReadOnly::Witness,
+            Some(WriteRefusal::Removed) => ReadOnly::Removed,
+            Some(WriteRefusal::NoLeader | WriteRefusal::NotCommitted) => ReadOnly::NoMajority,
+            Some(WriteRefusal::SettingsOwed) => ReadOnly::SettingsOwed,
+            Some(WriteRefusal::TooFewReplicas) => ReadOnly::TooFewReplicas,
+        })
     }
 
     /// Its name in metrics and in `/_up`.
@@ -175,5 +175,156 @@ impl ReadOnly {
     /// them.
     pub(crate) fn is_fault(self) -> bool {
         self != ReadOnly::Replica
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, path::Path, sync::Arc};
+
+    use engine::{
+        Responder,
+        replication::{Address, Failover, Followed, Role, Standalone, Wanted},
+    };
+    use env::{SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
+    use lsn::Lsn;
+    use storage::{LogOptions, Recovery};
+
+    use super::*;
+
+    /// A server in any state.
+    #[derive(Debug, Clone, Copy)]
+    struct State {
+        refusal: Option<WriteRefusal>,
+        lacks_majority: bool,
+        lacks_acks: bool,
+    }
+
+    impl Replication for State {
+        fn is_read_only(&self) -> bool {
+            use WriteRefusal::{Deposed, NoLeader, Removed, Replica, Witness};
+            matches!(self.refusal, Some(Replica | Deposed | Witness | Removed | NoLeader))
+        }
+
+        fn refuses_writes(&self) -> Option<WriteRefusal> {
+            self.refusal
+        }
+
+        fn lacks_majority(&self) -> bool {
+            self.lacks_majority
+        }
+
+        fn lacks_acks(&self) -> bool {
+            self.lacks_acks
+        }
+
+        fn is_stale(&self) -> bool {
+            false
+        }
+
+        fn role(&self) -> Role {
+            Standalone.role()
+        }
+
+        fn follow(&self, leader: Address) -> Result<Followed, String> {
+            Standalone.follow(leader)
+        }
+
+        fn lead(&self, responder: Responder) {
+            Standalone.lead(responder);
+        }
+
+        fn fail_over(&self, failover: Failover) -> Result<(), String> {
+            Standalone.fail_over(failover)
+        }
+
+        fn abort_failover(&self) -> Result<(), String> {
+            Standalone.abort_failover()
+        }
+
+        fn disconnect_replicas(&self) -> usize {
+            0
+        }
+
+        fn durable_lsn(&self) -> Lsn {
+            Lsn::ZERO
+        }
+
+        fn shown_lsn(&self) -> Lsn {
+            Lsn::MAX
+        }
+
+        fn count_flushed(&self, _: Lsn) -> usize {
+            0
+        }
+
+        fn wait_flushed(&self, wanted: Wanted, responder: Responder) {
+            Standalone.wait_flushed(wanted, responder);
+        }
+
+        fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, responder: Responder) {
+            Standalone.wait_applied(lsn, timeout_ms, responder);
+        }
+
+        fn newest_common(&self, marks: &[&[u8]]) -> Result<Option<Lsn>, String> {
+            Standalone.newest_common(marks)
+        }
+    }
+
+    fn states() -> impl Iterator<Item = State> {
+        let refusals = std::iter::once(None).chain(WriteRefusal::ALL.map(Some));
+        refusals.flat_map(|refusal| {
+            [false, true].into_iter().flat_map(move |lacks_majority| {
+                [false, true].map(|lacks_acks| State { refusal, lacks_majority, lacks_acks })
+            })
+        })
+    }
+
+    fn new_log() -> Log {
+        let disk = SimDisk::new(SimDiskOptions::default());
+        let options = LogOptions { segment_bytes: 256 << 10, ..LogOptions::default() }.fitting();
+        let recovery = Recovery::open(disk, Path::new("/data"), options, &SimEntropy::new(1));
+        let mut recovery = recovery.expect("a sound disk");
+        while recovery.next_batch().expect("a sound disk").is_some() {}
+        recovery.finish(Arc::new(SimClock::new(0))).expect("a sound disk")
+    }
+
+    #[test]
+    fn a_state_in_which_no_write_is_acknowledged_has_a_reason_and_no_other_state_has_one() {
+        let log = new_log();
+        let mut reasons = BTreeSet::new();
+        for state in states() {
+            let reason = ReadOnly::of(Some(&log), &state);
+            let is_acknowledged = state.refusal.is_none() && !state.lacks_majority && !state.lacks_acks;
+            assert_eq!(reason.is_none(), is_acknowledged, "{state:?}: {reason:?}");
+            let Some(reason) = reason else { continue };
+            reasons.insert(reason.name());
+            assert!(!reason.reason(Some(&log)).is_empty() && ReadOnly::ALL.contains(&reason));
+            // Only a replica that hears its leader is well without writes.
+            assert_eq!(
+                !reason.is_fault(),
+                state.refusal == Some(WriteRefusal::Replica) && !state.lacks_majority
+            );
+            assert!(!reason.is_failed_write(), "the log is sound");
+        }
+        let of_log = ["disk_full", "unconfirmed", "disk_stalled", "log_failed"];
+        let all: BTreeSet<_> = ReadOnly::ALL.iter().map(|reason| reason.name()).collect();
+        assert_eq!(reasons.into_iter().chain(of_log).collect::<BTreeSet<_>>(), all, "each of them occurs");
+    }
+
+    #[test]
+    fn each_error_of_a_write_is_that_of_one_reason() {
+        let log = new_log();
+        let mut errors = BTreeSet::new();
+        for refusal in WriteRefusal::ALL {
+            let state = State { refusal: Some(refusal), lacks_majority: false, lacks_acks: false };
+            assert!(errors.insert(refusal.error()), "{refusal:?}: two states with one error");
+            let is_about_replicas = refusal.error().starts_with("NOREPLICAS");
+            let reason = ReadOnly::of(Some(&log), &state).expect("no write is taken");
+            assert_eq!(is_about_replicas, reason == ReadOnly::TooFewReplicas);
+            assert_eq!(refusal.error().starts_with("TRYAGAIN"), reason == ReadOnly::SettingsOwed);
+            let is_removed = refusal.error().contains("removed from its group");
+            assert_eq!(is_removed, reason == ReadOnly::Removed);
+        }
     }
 }

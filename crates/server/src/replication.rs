@@ -25,6 +25,7 @@
 //!   data, or the rest was cut.
 
 mod acks;
+mod clocks;
 mod failover;
 mod figures;
 mod follower;
@@ -38,6 +39,7 @@ mod own_addresses;
 mod promoting;
 mod role;
 mod stalled;
+mod stepping_down;
 mod waits;
 
 use std::{
@@ -51,33 +53,35 @@ use std::{
 };
 
 use ::membership::Votes;
-use engine::{Host, Interests, ReplayObservers, replication::Address};
+use engine::{Interests, replication::Address};
 use env::{Clock, Disk, Entropy, RealDisk};
 use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
 use recovery::{
     group_state::{self, GroupState, Membership, Wanted},
-    replay::Replayer,
     replication_state::ReplicationState,
 };
 use replication::{ProcessId, RelayOptions, ReplicaId, Role as NodeRole, Unanswered};
 use settings::{Key, Settings};
-use storage::{Log, Mirror};
+use storage::{Chains, Log, Mirror};
 use tokio::sync::Notify;
 
 use self::{
+    clocks::Clocks,
     failover::Running,
-    follower::{ApplyParts, Following, LinkParts, Threads},
+    follower::{Following, Threads},
     leader::Leader,
     overdue::Overdue,
     own_addresses::OwnAddresses,
     waits::Waits,
 };
 pub(crate) use self::{
-    figures::Figures, follower::holds_data, handle::ReplicationHandle, leader::ReplicaFigures,
+    figures::Figures,
+    follower::{FollowingParts, holds_data},
+    handle::ReplicationHandle,
+    leader::ReplicaFigures,
     stalled::StalledApplier,
 };
-use crate::{log_threads::LogThreads, reaper::Reaper};
 
 /// The niceness of the threads that copy and load everything from a leader. They serve no client yet, while
 /// the leader and other processes on the machine do.
@@ -147,7 +151,15 @@ pub(crate) struct Node {
     own: OnceLock<OwnAddresses>,
     leader: Leader,
     following: Mutex<Option<(Arc<Following>, Option<Threads>)>>,
+    /// What following needs; `None` for a server that has never followed, and after the end.
+    following_parts: Mutex<Option<Arc<FollowingParts>>>,
+    /// The right to mirror, while this server leads its group.
+    mirror: Mutex<Option<Mirror>>,
+    times_stepped_down: AtomicU64,
+    clocks: Clocks,
     waits: Waits,
+    /// The clients that wait for keys.
+    interests: OnceLock<Arc<Interests>>,
     /// The FAILOVER in progress, until it is known whether the replica leads. Locked before `role`.
     handover: Mutex<Option<Arc<Running>>>,
     /// The replica that was told to lead and gave no answer.
@@ -156,6 +168,8 @@ pub(crate) struct Node {
     process: ProcessId,
     runtime: OnceLock<tokio::runtime::Handle>,
     rounds_end: OnceLock<RoundsEnd>,
+    /// Closes the connections of all clients.
+    hangs_up: OnceLock<Box<dyn Fn() + Send + Sync>>,
     before_leading: OnceLock<Box<dyn Fn() + Send + Sync>>,
     restart: Notify,
     is_restarting: AtomicBool,
@@ -220,12 +234,18 @@ impl Node {
             own: OnceLock::new(),
             leader: Leader::new(0, 0),
             following: Mutex::new(None),
+            following_parts: Mutex::default(),
+            mirror: Mutex::default(),
+            times_stepped_down: 0.into(),
+            clocks: Clocks::default(),
             waits: Waits::default(),
+            interests: OnceLock::new(),
             handover: Mutex::new(None),
             unanswered: Mutex::new(None),
             process,
             runtime: OnceLock::new(),
             rounds_end: OnceLock::new(),
+            hangs_up: OnceLock::new(),
             before_leading: OnceLock::new(),
             restart: Notify::new(),
             is_restarting: false.into(),
@@ -303,6 +323,11 @@ impl Node {
         self.owes_settings.store(owes, SeqCst);
     }
 
+    /// Passes in the clients that wait for keys: a demotion ends their waits.
+    pub(crate) fn set_interests(&self, interests: Arc<Interests>) {
+        let _ = self.interests.set(interests);
+    }
+
     /// Sets the action to run in a promotion, after everything received was applied and before this server
     /// leads.
     pub(crate) fn before_leading(&self, act: impl Fn() + Send + Sync + 'static) {
@@ -310,13 +335,14 @@ impl Node {
     }
 
     /// Passes in the recovered log, before any command was executed on it. `rounds_end` waits until every
-    /// worker has ended its current round; see [`RoundsEnd`].
+    /// worker has ended its current round; see [`RoundsEnd`]. `hangs_up` closes the connections of clients.
     pub(crate) fn attach(
         &self,
         log: Log,
         rounds_end: impl Fn(&dyn Fn() -> bool) -> bool + Send + Sync + 'static,
+        hangs_up: impl Fn() + Send + Sync + 'static,
     ) {
-        let _ = self.rounds_end.set(Box::new(rounds_end));
+        let _ = (self.rounds_end.set(Box::new(rounds_end)), self.hangs_up.set(Box::new(hangs_up)));
         if log.is_mirror() {
             let awaits_acks = self.options.read().ack_replicas > 0 || self.votes.is_some();
             // After a divergence the log has been cut by now.
@@ -332,44 +358,20 @@ impl Node {
         let _ = self.runtime.set(tokio::runtime::Handle::current());
     }
 
-    /// Starts the threads that follow the leader, after recovery.
+    /// Starts the threads that follow the leader, after recovery. `new_executor` makes the executor that
+    /// serves the clients that wait for what the leader writes.
     ///
     /// # Errors
     /// If the OS refuses a thread.
     pub(crate) fn start_following(
         self: &Arc<Self>,
-        (host, give_up_snapshot): (Host, Box<dyn Fn() + Send>),
-        (log, threads): (&Log, &LogThreads),
+        parts: FollowingParts,
         mirror: Mirror,
-        replayer: Replayer,
-        interests: Arc<Interests>,
-        reaper: Reaper,
+        chains: Chains,
     ) -> io::Result<()> {
-        let following = Arc::new(Following::new(replayer.applied(), self.now_ms()));
-        let link = LinkParts {
-            node: self.clone(),
-            following: following.clone(),
-            log: log.clone(),
-            threads: threads.clone(),
-            mirror,
-            link: None,
-            acked: Lsn::ZERO.into(),
-            refused_bytes: 0,
-        };
-        let apply = ApplyParts {
-            node: self.clone(),
-            replay_observers: ReplayObservers::new(interests),
-            host,
-            give_up_snapshot,
-            following: following.clone(),
-            log: log.clone(),
-            replayer,
-            reaper,
-        };
-        let named = |name: &str| std::thread::Builder::new().name(name.into());
-        let apply = named("replica-apply").spawn(move || apply.run())?;
-        let link = named("replica-link").spawn(move || link.run())?;
-        *self.following.lock() = Some((following, Some(Threads { link, apply })));
+        let parts = Arc::new(parts);
+        *self.following_parts.lock() = Some(parts.clone());
+        *self.following.lock() = Some(parts.begin(self, mirror, chains)?);
         Ok(())
     }
 
@@ -381,6 +383,8 @@ impl Node {
     pub(crate) fn stop(&self) {
         self.is_restarting.store(true, SeqCst);
         self.leader.stop();
+        // They hold this server.
+        *self.following_parts.lock() = None;
         let Some((following, threads)) = self.following.lock().take() else { return };
         following.stop();
         if let Some(log) = self.log() {

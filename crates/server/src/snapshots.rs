@@ -66,8 +66,6 @@ enum Failure {
     Thread(std::io::Error),
     #[error("a snapshot exists at this position")]
     InTheWay,
-    #[error("a large value was moved during the capture; it is tried again soon")]
-    Moved,
     #[error("documents cannot be saved: {0}")]
     Documents(#[from] documents::StoreError),
     #[error("documents could not be saved up to where it begins")]
@@ -112,8 +110,6 @@ pub(crate) struct Snapshots {
     /// Bytes that the last snapshot, or the one in progress, has copied because they were about to change.
     copied_bytes: AtomicU64,
     cancelled: AtomicBool,
-    /// The snapshot in progress is to be abandoned.
-    given_up: AtomicBool,
 }
 
 /// The parts of the server that a snapshot is made of, or depends on.
@@ -176,7 +172,6 @@ impl Snapshots {
             written_bytes: 0.into(),
             copied_bytes: 0.into(),
             cancelled: false.into(),
-            given_up: false.into(),
         }
     }
 
@@ -229,12 +224,6 @@ impl Snapshots {
         state.wanted = true;
         state.waiting.push(then);
         self.wake.notify_one();
-    }
-
-    /// Abandons the snapshot in progress, if any: entries have moved from a part not yet captured to a
-    /// captured one.
-    pub(crate) fn give_up(&self) {
-        self.given_up.store(true, Relaxed);
     }
 
     /// Confirms a forced recovery: a snapshot of the memory replaces the damaged files. The responder gets
@@ -411,7 +400,6 @@ impl Snapshots {
             chunk_bytes_aim: CHUNK_RAW_BYTES_AIM,
             compression: Compression::Lz4,
         };
-        self.given_up.store(false, Relaxed);
         let Some((task, parts)) = SnapshotTask::begin(plan, keyspace)? else { return Ok(None) };
         let paces = Paces::default();
         self.copied_bytes.store(0, Relaxed);
@@ -427,9 +415,6 @@ impl Snapshots {
             ended.collect::<Vec<_>>().into_iter().collect()
         });
         let summaries = summaries?;
-        if self.given_up.load(Relaxed) {
-            return Err(Failure::Moved);
-        }
         // Publishing gives up the log before the snapshot: documents must not need it.
         if self.sources.saver.save_all(log)?.is_some_and(|saved_lsn| saved_lsn < task.meta().begin_lsn) {
             return Err(Failure::Unsaved);
@@ -448,9 +433,6 @@ impl Snapshots {
             let pause_us = paces.pause_us(&self.sources, bytes, used_cpu_us);
             if self.cancelled.load(Relaxed) {
                 return Err(Failure::Stopping);
-            }
-            if self.given_up.load(Relaxed) {
-                return Err(Failure::Moved);
             }
             if pause_us > 0 && self.state.lock().stop.is_none() {
                 thread::sleep(Duration::from_micros(pause_us));

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_later_deadline_learns_of_an_earlier_one() {
+    fn a_wait_for_a_later_deadline_ends_at_an_earlier_one() {
         let timeouts = Timeouts::default();
         let now = Instant::now();
         timeouts.add(now + Duration::from_secs(3600), 1);

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_and_belongs_to_its_owner() {
+    fn written_settings_are_read_back_and_readable_by_their_owner_only() {
         let path = std::env::temp_dir().join(format!("sheaf-settings-{}.toml", std::process::id()));
         change(
             &path,
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line_and_without_its_text() {
+    fn errors_name_their_line_and_do_not_show_its_text() {
         for (text, line, word) in [
             ("# a\n\nport = [1]\n", 3, "array"),
             ("timeout = 1\nrequirepass = \"geheim\n", 2, ""),

@@ -17,6 +17,7 @@ mod environment;
 mod file;
 mod lasting;
 mod output_limits;
+mod owed;
 mod table;
 mod value;
 
@@ -25,6 +26,7 @@ pub use environment::{unknown_variables, variable};
 use keyspace::PackedLimits;
 pub use lasting::{Given, Lasting, Origin, Reread};
 pub use output_limits::{OutputLimit, OutputLimits};
+pub use owed::{OwedSettings, RecordedSetting};
 pub use table::{ALIASES, Key, OPTIONS, Setting};
 pub use value::{Kind, Value};
 
@@ -363,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_one_value_says_so() {
+    fn settings_with_one_value_refuse_others_with_the_reason() {
         for (name, value, reason) in [
             ("save", "900", "must stay empty: the log is the persistence"),
             ("appendonly", "no", "can only be yes"),
@@ -375,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_server_keeps_what_is_immutable() {
+    fn a_running_server_refuses_changes_of_immutable_settings() {
         let mut settings = Settings::default();
         assert!(settings.set_live("maxmemory", "1mb").is_ok());
         assert!(matches!(settings.set_live("port", "1"), Err(ConfigError::Immutable { name: "port" })));

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_the_words_of_redis() {
+    fn invalid_limits_are_refused_in_the_words_of_redis() {
         for (text, reason) in [
             ("", "Wrong number"),
             ("pubsub 1 2", "Wrong number"),

@@ -183,7 +183,7 @@ fn command() -> Command {
     };
     serving(Command::new("sheaf"))
         .version(env!("CARGO_PKG_VERSION"))
-        .about("A database server that keeps its word: Redis protocol, every OK is on disk")
+        .about("A database server that keeps its word: keys as in Redis, documents as in CouchDB, every OK is on disk")
         .after_help(examples())
         .args_conflicts_with_subcommands(true)
         .subcommand(serving(Command::new("serve")).about("Run the server (the default)"))
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_start_recovers_from_is_no_setting() {
+    fn the_flags_of_one_recovery_are_not_settings() {
         for (arguments, expected) in [
             (&["sheaf", "--dir", "d"][..], Mode::Newest),
             (&["sheaf", "serve", "--recover-from", "4096"], Mode::From(Lsn::new(4096))),

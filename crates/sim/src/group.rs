@@ -46,12 +46,12 @@ use env::{
 };
 use lsn::Lsn;
 use membership::references;
-use storage::Followed;
+use storage::{Chains, Followed};
 
 pub use self::options::{GroupFault, GroupFigures, GroupOptions};
 use self::{
     ballots::Ballots,
-    following::Next,
+    following::{Following, Next},
     leading::{Leading, Reply},
     server::{MEMBER_DIR, Part, Server},
 };
@@ -235,7 +235,8 @@ impl GroupWorld {
                 self.act(id, GroupWorld::open)
             }
             Event::Restart(id, incarnation) if self.is_on(event, id, Some(incarnation)) => {
-                self.act(id, GroupWorld::restart)
+                let is_deposed = self.servers[id].running.as_ref().is_some_and(|it| it.is_deposed);
+                if is_deposed { self.act(id, GroupWorld::restart) } else { Ok(()) }
             }
             Event::Work(id, incarnation) if self.is_on(event, id, Some(incarnation)) => {
                 let delay_us = 1_000 + self.prng.below(9_000);
@@ -471,9 +472,15 @@ impl GroupWorld {
                 if let Part::Leading(leading) = &mut running.part {
                     leading.waiting.clear();
                 }
+                if !was_elected && self.step_down(id)? {
+                    let Leadership::Follows { term, leader } = leadership else { return Ok(()) };
+                    let Some(&node) = self.ids.get(&leader) else { return Ok(()) };
+                    return self.follow(id, Some(Link { leader, term }), node);
+                }
                 if !matches!(leadership, Leadership::Unknown { .. }) {
                     return self.restart(id);
                 }
+                let Some(running) = &mut self.servers[id].running else { return Ok(()) };
                 // After its restart it votes for nobody for a while, and its vote may be needed.
                 if !std::mem::replace(&mut running.is_deposed, true) {
                     let (delay_us, incarnation) =
@@ -488,6 +495,34 @@ impl GroupWorld {
             }
             Leadership::Unknown { .. } => Ok(()),
         }
+    }
+
+    /// A leader that was deposed goes on with the memory that it has, if the group has committed all of it.
+    fn step_down(&mut self, id: NodeId) -> Result<bool, Failure> {
+        let keeps_all = self.has(GroupFault::KeepsItsMemory);
+        let server = &mut self.servers[id];
+        let now_ms = server.now_ms();
+        let Some(running) = &mut server.running else { return Ok(false) };
+        let end = running.log.appended_lsn();
+        let is_committed = running.votes.look(|member| member.has_committed_all(end)) == Some(true);
+        let Some(mirror) = running.mirror.as_mut().filter(|_| is_committed || keeps_all) else {
+            return Ok(false);
+        };
+        if !mirror.resume(end)? || !running.votes.step_down() {
+            return Ok(false);
+        }
+        running.standing.change(Path::new(MEMBER_DIR), |role| (role.step_down(), false))?;
+        let Some(mirror) = running.mirror.take() else { return Ok(false) };
+        let replayer = (running.keyspace.clone(), Chains::from(end));
+        let following = Following::new((&running.log, mirror), replayer, now_ms, false);
+        if let Part::Leading(leading) =
+            std::mem::replace(&mut running.part, Part::Following(following.into()))
+        {
+            running.appenders = Some(leading.into_appenders());
+        }
+        (running.has_led, running.is_deposed) = (false, false);
+        self.figures.kept_memories += 1;
+        Ok(true)
     }
 
     fn follow(&mut self, id: NodeId, link: Option<Link>, leader: NodeId) -> Result<(), Failure> {
@@ -525,7 +560,9 @@ impl GroupWorld {
         running.log.set_acked(Lsn::ZERO);
         running.has_led = true;
         running.log.mark_epoch()?;
-        running.part = Part::Promoted(term);
+        if let Part::Following(following) = std::mem::replace(&mut running.part, Part::Promoted(term)) {
+            running.mirror = Some(following.into_mirror());
+        }
         let epoch = running.log.epoch();
         let is_newest = self.truth.epoch() <= epoch;
         let incarnation = server.incarnation;
@@ -553,7 +590,7 @@ impl GroupWorld {
         if !has_opened {
             return self.restart(id);
         }
-        running.part = Part::Leading(Leading::new(term, &running.log));
+        running.part = Part::Leading(Leading::new(term, &running.log, running.appenders.take()));
         running.note_committed(Lsn::ZERO);
         self.found(id)
     }
@@ -831,7 +868,11 @@ impl GroupWorld {
         let now_ms = self.now_ms();
         self.figures.crashes += 1;
         self.network.crash(id, now_ms);
+        let end = self.servers[id].running.as_ref().map(|running| running.log.durable_lsn());
+        let older = end.filter(|_| self.has(GroupFault::GoesBackToAnOlderDisk) && self.prng.chance(30));
+        let older = older.map(|end| self.too_early(id, end));
         self.servers[id].crash(mode);
+        self.servers[id].diverged_at = older;
         let delay_us = match self.prng.below(3) {
             0 => self.prng.below(20_000),
             1 => self.prng.below(300_000),

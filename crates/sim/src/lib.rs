@@ -9,7 +9,8 @@
 //! Oracle: a model of the commands, which knows the state after every record and the acknowledged position
 //! ```
 //!
-//! Beside it: a [`QueueWorld`] of clients that wait for elements of lists, with a [`Ledger`] of where each
+//! Beside it: a [`HttpWorld`] of clients that speak HTTP to the CouchDB front,
+//! a [`QueueWorld`] of clients that wait for elements of lists, with a [`Ledger`] of where each
 //! element may be, and a [`ChannelWorld`] of publishers and followers of durable channels, a
 //! [`DocumentWorld`] of databases that are written, saved and compacted.
 //!
@@ -35,6 +36,7 @@ mod command;
 mod documents;
 mod group;
 mod host;
+mod http;
 mod ledger;
 mod lone;
 mod lying;
@@ -55,13 +57,14 @@ pub use command::Command;
 pub use documents::{DocumentContent, DocumentWorld, Held, documents_of};
 pub use group::{GroupFault, GroupFigures, GroupOptions, GroupWorld};
 pub use host::{DeadLog, sim_host};
+pub use http::HttpWorld;
 pub use ledger::Ledger;
 pub use lone::SingleServer;
 pub use lying::LyingDisk;
 pub use model::{Content, Entry, Field, Key, Model, ModelSession, Stored, content_of};
 pub use operation::{HashOperation, ListOperation, Operation, SetOperation, ZsetOperation};
 pub use oracle::{Oracle, Survival, Violation};
-pub use prng::sweep::{rounds, scale, seed_or};
+pub use prng::sweep::{rounds, scale, seed_or, spread};
 pub use queues::{QueueWorld, lists};
 pub use snapshotting::confirm;
 pub use start::{Recovered, Sabotage, WorldOptions, place, records, recover, recover_by, recover_documents};

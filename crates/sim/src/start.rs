@@ -126,6 +126,16 @@ pub fn recover_documents(
     options: &WorldOptions,
     clock: &Arc<SimClock>,
 ) -> Result<(Recovered, Arc<Documents>), RecoverError> {
+    recover_documents_with(Arc::new(|_| {}), disk, options, clock)
+}
+
+/// As [`recover_documents`], with a listener to changes of databases.
+pub(crate) fn recover_documents_with(
+    on_notice: documents::Listener,
+    disk: Arc<dyn Disk>,
+    options: &WorldOptions,
+    clock: &Arc<SimClock>,
+) -> Result<(Recovered, Arc<Documents>), RecoverError> {
     let shelf = Shelf {
         disk: disk.clone(),
         dir: documents::directory(Path::new(DIR)),
@@ -133,7 +143,7 @@ pub fn recover_documents(
         cache: NodeCache::new(CACHE_BYTES),
         written: Written::default(),
     };
-    let documents = Arc::new(Documents::open(shelf, None, Arc::new(|_| {}))?);
+    let documents = Arc::new(Documents::open(shelf, None, on_notice)?);
     let recovered = recover_with(Mode::Newest, disk, options, clock, Some(&documents))?;
     Ok((recovered, documents))
 }

@@ -116,7 +116,7 @@ impl std::fmt::Display for SnapshotDamage {
 }
 
 impl Error {
-    /// Whether the cause is that the disk has no room, or not for this user.
+    /// Whether the disk is full, or the quota of this user.
     pub fn is_disk_full(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         matches!(self, Error::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))

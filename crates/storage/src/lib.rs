@@ -25,7 +25,7 @@ mod sync;
 
 pub use error::{Damage, Error, SnapshotDamage};
 pub use log::check::{CheckReport, check, check_behind};
-pub use log::control::{Control, Start};
+pub use log::control::{Control, EPOCH_MAX, Start};
 pub use log::cut::{Cut, cut_log, cut_log_alone};
 pub use log::mirror::outbid_epoch;
 pub use log::reader::{Batch, LogReader, Tail};

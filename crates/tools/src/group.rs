@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_to_do() {
+    fn refusals_name_a_remedy() {
         let shown = |text: &str| GroupError::Refused { address: "a:1".into(), text: text.into() }.to_string();
         for (text, expected) in [
             ("NOAUTH Authentication required.", "required. Give the password with --password-file"),
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_is_tried_again() {
+    fn only_temporary_errors_are_retried() {
         let refused = |text: &str| GroupError::Refused { address: "a:1".into(), text: text.into() };
         assert!(refused("LOADING Redis is loading the dataset in memory").passes());
         assert!(!refused("NOAUTH Authentication required.").passes());

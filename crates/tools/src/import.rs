@@ -12,10 +12,13 @@
 //! - A directory with a part of an import is marked (`unfinished`), and is neither served nor exported. An
 //!   interrupted import starts over, from the same source: its keys are removed if the directory had no
 //!   others; otherwise every imported key is complete.
-//! - Memory is independent of the file's size, apart from the data already in the directory.
+//! - A file with a key twice is refused, as Redis refuses it.
+//! - Memory is independent of the size of values: a few dozen bytes a key, and the data already in the
+//!   directory.
 
 mod log_writer;
 mod mark;
+mod seen;
 #[cfg(test)]
 mod tests;
 mod transcript;
@@ -40,6 +43,7 @@ use storage::Control;
 use self::{
     log_writer::{EffectSink, LogWriter, Rehearsal},
     mark::{Before, Mark},
+    seen::Seen,
     transcript::Transcript,
 };
 
@@ -124,6 +128,26 @@ pub enum ImportError {
         db: u64,
         /// Number of databases.
         count: usize,
+    },
+    /// A key comes twice.
+    #[error(
+        "the file holds the key \"{key}\" of database {db} twice, which no server writes: it is damaged, or was joined \
+         from several files"
+    )]
+    Twice {
+        /// The name of the key.
+        key: String,
+        /// Its database.
+        db: u64,
+    },
+    /// A library of functions comes twice.
+    #[error(
+        "the file holds the library of functions \"{name}\" twice, which no server writes: it is damaged, or was joined \
+         from several files"
+    )]
+    LibraryTwice {
+        /// Its name.
+        name: String,
     },
     /// The disk has too little free space.
     #[error("the import takes about {needed} bytes of log, and {} has {free} left", dir.display())]
@@ -378,6 +402,8 @@ impl Reading<'_> {
         let moved = |bytes| (self.report)(self.what, bytes, total);
         let mut transcript =
             Transcript::new(sink, (self.present, self.libraries), self.existing, self.now_ms);
+        // Once is enough.
+        transcript.seen = (self.what == Stage::Verifying).then(Seen::default);
         let header = read_file(Stream::new(file, &moved), &mut transcript)?;
         let Transcript { sink, imported, .. } = transcript;
         Ok((sink, Imported { header: Some(header), ..imported }))

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! source -- PSYNC --> RDB file -> spool -> verified -> commands that create its keys --> target
-//!        -- its writes ------------> forwarded unchanged, in order -----------------> target
+//!        -- its writes ------------> forwarded, in order           -----------------> target
 //!        <-- acks -------------------------------------------------------------------
 //! Ctrl-C: the writes that the source has made by then still follow; then clients can use the target
 //! ```
@@ -19,6 +19,7 @@
 //! - Offsets acknowledged to the source have been answered by the target.
 //! - A target with keys is left unchanged, unless removing them was requested.
 
+mod adapting;
 pub mod address;
 mod commands;
 mod copying;
@@ -132,10 +133,39 @@ pub enum MigrationError {
         "the source holds data that Sheaf does not support; nothing was written. --skip-unsupported copies the rest:\n{0}"
     )]
     Unsupported(String),
+    /// The source has begun to send its data several times, and never came to the end.
+    #[error(
+        "the source began {times} times to send its data and never came to the end: {error}. Its log says why. If it \
+         cannot store a key in this version of RDB (Redis {}, Valkey {}), remove or change that key, or export the \
+         other keys; if it disconnects slow replicas, raise its client-output-buffer-limit for them, and repl-timeout",
+        rdb::FILE_VERSION_MAX,
+        rdb::FILE_VERSION_VALKEY
+    )]
+    NeverSends {
+        /// The number of attempts.
+        times: u32,
+        /// How the last one ended.
+        error: PeerError,
+    },
+    /// The target refuses a key of the source.
+    #[error(
+        "the target cannot hold what the source has: {command} on \"{key}\": {error}. The copy is incomplete and \
+         unusable: --flush removes it. --skip-unsupported leaves out what Sheaf does not have"
+    )]
+    KeyRefused {
+        /// The name of the command.
+        command: String,
+        /// Its first argument.
+        key: String,
+        /// The error reply of the target.
+        error: String,
+    },
     /// The target refuses a write of the source.
     #[error(
-        "the target cannot do what the source did: {command} on \"{key}\": {error}. The copy ends here, and is the \
-         source up to offset {offset}. --skip-unsupported leaves out what Sheaf does not have"
+        "the target cannot do what the source did: {command} on \"{key}\": {error}. The copy ends here. The target has \
+         all writes of the source up to offset {offset}, not this one, and maybe some later ones, so it is not as the \
+         source was at any time: --flush removes it. --skip-unsupported leaves out what Sheaf does not have. A source \
+         that renames a command sends the other name: undo its rename-command for commands that write"
     )]
     Refused {
         /// The name of the command.
@@ -144,7 +174,7 @@ pub enum MigrationError {
         key: String,
         /// The error reply of the target.
         error: String,
-        /// The offset up to which the copy is complete.
+        /// The offset up to which nothing is missing.
         offset: u64,
     },
     /// The source no longer has the writes since the connection was lost.
@@ -164,8 +194,11 @@ pub enum MigrationError {
         has_begun: bool,
     },
     /// The copy ended regularly, but with omissions.
-    #[error("the copy is not complete: the list above names the missing keys")]
+    #[error("the copy is not complete: the list above names what is missing")]
     Incomplete,
+    /// The copy ended before it was known to have all that the source had when the user ended it.
+    #[error("the copy ended before it was known to have all that the source has")]
+    Behind,
     /// An error of the operating system with threads or signals.
     #[error(transparent)]
     Os(#[from] io::Error),

@@ -41,7 +41,7 @@ mod tests {
         assert_eq!(through_pipe(&[b"gehe", b"im\r\nsecond line, \xff\n"]).unwrap(), "geheim");
         let error = through_pipe(&[b"gehe\xffim\n"]).unwrap_err();
         assert!(error.to_string().ends_with("its first line is not UTF-8"), "{error}");
-        for empty in [&[][..], &[b"\n"]] {
+        for empty in [&[] as &[&[u8]], &[b"\n"]] {
             let error = through_pipe(empty).unwrap_err();
             assert!(error.to_string().ends_with("it is empty"), "{error}");
         }

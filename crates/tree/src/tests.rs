@@ -183,7 +183,7 @@ fn a_checkpoint_is_one_run_of_writes_and_one_sync() {
 }
 
 #[test]
-fn what_is_too_large_is_refused() {
+fn keys_and_values_beyond_their_limits_are_refused() {
     let disk = disk();
     let mut file = create(&disk);
     let (key, value) = (vec![b'k'; KEY_BYTES_MAX], vec![b'v'; VALUE_BYTES_MAX]);
@@ -261,7 +261,7 @@ fn appended_keys_leave_full_nodes_and_removed_ones_no_small_ones() {
 }
 
 #[test]
-fn looking_changes_nothing_and_sees_what_was_there() {
+fn looking_changes_nothing_and_sees_the_stored_values() {
     let disk = disk();
     let mut file = create(&disk);
     let mut models = Models::default();
@@ -305,7 +305,7 @@ fn of_several_operations_on_a_key_the_last_one_counts() {
 }
 
 #[test]
-fn going_back_in_time_cuts_off_what_came_later() {
+fn opening_at_an_older_position_cuts_off_later_checkpoints() {
     let disk = disk();
     let mut file = create(&disk);
     let (mut models, mut prng) = (Models::default(), Prng::new(5));

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_what_people_expect() {
+    fn sums_are_decimal() {
         let cases = [
             ("0.1", "0.2", "0.3"),
             ("1", "-1.1", "-0.1"),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_sum_says_why_and_writes_nothing() {
+    fn invalid_sums_are_errors_and_write_nothing() {
         for (left, right, error) in [
             ("abc", "1", AddError::NotAFloat),
             ("1", " 1", AddError::NotAFloat),

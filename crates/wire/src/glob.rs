@@ -102,7 +102,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn patterns_mean_what_they_mean_in_redis() {
+    fn patterns_match_as_in_redis() {
         let cases = [
             ("", "", true),
             ("", "a", false),

@@ -142,7 +142,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_accepted_is_the_text_of_the_number(text in "-?[0-9]{0,21}") {
+        fn only_the_canonical_text_of_a_number_is_accepted(text in "-?[0-9]{0,21}") {
             let expected = text.parse::<i64>().ok().filter(|value| value.to_string() == text);
             prop_assert_eq!(parse_i64(text.as_bytes()), expected);
         }

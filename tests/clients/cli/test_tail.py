@@ -211,7 +211,7 @@ def test_a_closed_pipe_is_an_end_in_order(server, tail):
 
 
 @pytest.mark.sheaf_only
-def test_it_can_be_interrupted_while_nobody_reads_what_it_prints(server, tail):
+def test_it_can_be_interrupted_while_its_output_is_not_read(server, tail):
     following = tail("c")
     with server.connect() as publisher:
         # More than the pipe and the sockets together buffer.
@@ -264,7 +264,7 @@ def test_passwords_are_read_from_a_file(new_server, tmp_path):
 
 
 @pytest.mark.sheaf_only
-def test_what_cannot_be_reached_is_an_error(server):
+def test_an_unreachable_server_is_an_error(server):
     port = server.port
     assert server.stop() == 0
     status, errors = Tail("c", port=port).end()

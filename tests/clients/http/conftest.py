@@ -10,6 +10,7 @@ from harness.server import Server
 def couch(server: Server):
     """A connection to the HTTP port of a running server."""
     with Couch(server.http_port) as client:
+        client.server = server
         yield client
 
 

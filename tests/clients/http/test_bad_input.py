@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from harness import procfs
-from harness.couch import Couch
+from harness.couch import Couch, revision
 
 pytestmark = pytest.mark.sheaf_only
 
@@ -27,6 +27,12 @@ INVALID = (400, "bad_request", "invalid UTF-8 JSON")
         b'{"a":1}x',
         b'{"a":"\xff"}',
         b'{"a":"\\ud800"}',
+        b'{"\\ud800":1}',
+        b'{"n":1e310}',
+        b'{"n":[{"x":-1e310}]}',
+        b'{"n":' + b"9" * 400 + b"}",
+        b'{"_attachments":{"f":{"data":"","length":1e310}}}',
+        b'{"_attachments":{"f":{"data":"","content_type":"\\ud800"}}}',
         b"{'a':1}",
         b'{"a":01}',
         b'{"a":1,}',
@@ -34,8 +40,123 @@ INVALID = (400, "bad_request", "invalid UTF-8 JSON")
         b"\xef\xbb\xbf{}",
     ],
 )
-def test_json_that_is_none_is_refused(db, body):
+def test_json_that_is_none_is_refused_at_every_door(db, body):
     assert db.send("PUT", "/db/a", body).told() == INVALID
+    assert db.send("PUT", "/db/a?new_edits=false", body).told() == INVALID
+    assert db.send("PUT", "/db/_local/a", body).told() == INVALID
+    assert db.send("PUT", "/db/_design/a", body).told() == INVALID
+    assert db.send("POST", "/db", body).told() == INVALID
+    assert db.send("POST", "/db/_bulk_docs", b'{"docs":[' + body + b"]}").status == (201 if body == b"" else 400)
+    with socket.create_connection(("127.0.0.1", db.server.port)) as connection:
+        parts = [b"DOC.PUT", b"db", b"a", body]
+        command = b"*4\r\n" + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+        connection.sendall(command)
+        assert connection.recv(4096) == b"-BADREQUEST invalid UTF-8 JSON\r\n"
+    assert db.ok("GET", "/db")["doc_count"] == 0
+
+
+@pytest.mark.parametrize("number", [b"1e308", b"1e-400", b"123456789012345678901234567890", b"-0.0"])
+def test_numbers_that_a_double_holds_are_kept_as_they_are_written(db, number):
+    db.ok("PUT", "/db/a", b'{"n":' + number + b"}")
+    assert number in db.get("/db/a").body
+
+
+@pytest.mark.parametrize(("depth", "status"), [(255, 201), (256, 400)])
+def test_nesting_has_one_limit_at_every_door(db, depth, status):
+    document = b'{"_id":"%s","n":' + b"[" * depth + b"]" * depth + b"}"
+    assert db.send("PUT", "/db/a", document % b"a").status == status
+    assert db.send("PUT", "/db/_local/a", document % b"a").status == status
+    assert db.send("POST", "/db", document % b"b").status == status
+    assert db.send("POST", "/db/_bulk_docs", b'{"docs":[%s]}' % (document % b"c")).status == status
+    rev = b'"_rev":"%s","n":' % revision(1, "a").encode()
+    replicated = b'{"new_edits":false,"docs":[%s]}' % (document % b"d").replace(b'"n":', rev)
+    answer = db.send("POST", "/db/_bulk_docs", replicated)
+    assert answer.status == 201
+    assert len(answer.json) == (0 if status == 201 else 1)
+
+
+BAD_DOCUMENTS = [
+    (b'{"_id":"x","_rev":"%s","n":1e310}', b'"x"', "invalid UTF-8 JSON"),
+    (b'{"_id":"x","_rev":"%s","n":"\\ud800"}', b'"x"', "invalid UTF-8 JSON"),
+    (b'{"_rev":"%s","_id":"\\ud800"}', b'"\\ud800"', "invalid UTF-8 JSON"),
+    (b'{"_id":"' + b"x" * 3000 + b'","_rev":"%s"}', b'"' + b"x" * 3000 + b'"', "Document id is too long"),
+    (b'{"_id":"_x","_rev":"%s"}', b'"_x"', "Only reserved document ids may start with underscore."),
+    (b'{"_id":"x","_rev":"%s","_x":1}', b'"x"', "Bad special document member: _x"),
+    (
+        b'{"_id":"x","_rev":"%s","n":' + b"[" * 300 + b"]" * 300 + b"}",
+        b'"x"',
+        "JSON is nested deeper than 256 levels",
+    ),
+    (
+        b'{"_id":"x","_rev":"%s","_attachments":{"_f":{"data":""}}}',
+        b'"x"',
+        "Attachment name '_f' starts with prohibited character '_'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("bad", "name", "reason"), BAD_DOCUMENTS)
+@pytest.mark.parametrize("new_edits_first", [True, False])
+def test_a_replicated_document_that_breaks_a_rule_fails_alone(db, bad, name, reason, new_edits_first):
+    rev = revision(1, "a").encode()
+    docs = b'"docs":[{"_id":"a","_rev":"%s"},%s,{"_id":"b","_rev":"%s"}]' % (rev, bad % rev, rev)
+    members = [b'"new_edits":false', docs]
+    answer = db.send("POST", "/db/_bulk_docs", b"{%s}" % b",".join(members if new_edits_first else members[::-1]))
+    assert answer.status == 201
+    [row] = answer.json
+    assert (row["rev"], row["error"], row["name"], row["reason"]) == (rev.decode(), "forbidden", "forbidden", reason)
+    assert b'"id":' + name in answer.body
+    assert [row["id"] for row in db.ok("GET", "/db/_all_docs")["rows"]] == ["a", "b"]
+    # A document of the client's own has the whole request refused.
+    refused = db.send("POST", "/db/_bulk_docs", b'{"docs":[{"_id":"c"},%s]}' % (bad % rev))
+    assert refused.status in (400, 413)
+    assert db.get("/db/c").status == 404
+
+
+def test_a_replicated_document_that_is_too_large_fails_alone(db):
+    docs = [{"_id": name, "_rev": revision(1, "a"), "x": "y" * size} for name, size in [("a", 1), ("b", 8_000_001)]]
+    [row] = db.ok("POST", "/db/_bulk_docs", {"docs": docs, "new_edits": False})
+    assert (row["id"], row["error"], row["reason"]) == ("b", "forbidden", "document_too_large: b")
+    assert db.get("/db/a").status == 200
+
+
+def test_the_size_of_a_document_has_one_limit_at_every_door(db):
+    db.ok("PUT", "/_node/_local/_config/couchdb/max_document_size", b'"2000"')
+    body = json.dumps({"x": "y" * 3000}).encode()
+    assert db.send("PUT", "/db/a", body).status == 413
+    with socket.create_connection(("127.0.0.1", db.server.port)) as connection:
+        connection.sendall(b"*4\r\n$7\r\nDOC.PUT\r\n$2\r\ndb\r\n$1\r\na\r\n$%d\r\n%s\r\n" % (len(body), body))
+        assert connection.recv(4096).startswith(b"-DOCUMENTTOOLARGE ")
+
+
+def _raw(server, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", server.http_port), timeout=60) as connection:
+        connection.sendall(request)
+        reply = b""
+        while part := connection.recv(4096):
+            reply += part
+        return reply
+
+
+@pytest.mark.parametrize("path", ["/", "/_up", "/db/a", "/metrics"])
+def test_a_request_has_one_host(server, db, path):
+    db.ok("PUT", "/db/a", {})
+    for hosts in ["", "Host: localhost\r\nHost: localhost\r\n"]:
+        reply = _raw(server, f"GET {path} HTTP/1.1\r\n{hosts}\r\n".encode())
+        assert reply.startswith(b"HTTP/1.1 400 ")
+        assert b'{"error":"bad_request","reason":' in reply
+    assert b" 200 " in _raw(server, f"GET {path} HTTP/1.0\r\n\r\n".encode())[:20]
+
+
+@pytest.mark.parametrize("coding", ["gzip, chunked", "gzip,chunked", "deflate, chunked"])
+def test_the_only_transfer_coding_is_chunked(server, db, coding):
+    head = "PUT /db/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    body = gzip.compress(b"{}")
+    chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    reply = _raw(server, f"{head}Transfer-Encoding: {coding}\r\n\r\n".encode() + chunk)
+    assert reply.startswith(b"HTTP/1.1 501 ")
+    assert b'"error":"not_implemented"' in reply
+    assert db.get("/db/a").status == 404
 
 
 @pytest.mark.parametrize("body", [b"[]", b"7", b"null", b'"x"', b"true"])
@@ -148,7 +269,7 @@ def test_paths_that_are_no_text_are_refused(db):
         bytes(range(256)) * 100,
     ],
 )
-def test_what_is_no_http_ends_its_connection_only(server, couch, sent):
+def test_invalid_http_ends_its_connection_only(server, couch, sent):
     with socket.create_connection(("127.0.0.1", server.http_port), timeout=60) as connection:
         with contextlib.suppress(OSError):
             connection.sendall(sent)

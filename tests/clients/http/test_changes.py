@@ -112,7 +112,7 @@ def test_longpoll_ends_with_its_timeout_and_says_where_it_is(db):
     assert (feed["results"], feed["last_seq"]) == ([], since)
 
 
-def test_longpoll_passes_over_what_a_filter_leaves_out_and_keeps_the_connection_alive(db, second):
+def test_longpoll_skips_filtered_changes_and_keeps_the_connection_alive(db, second):
     waiting = db.begin("POST", "/db/_changes?feed=longpoll&filter=_doc_ids&heartbeat=50", {"doc_ids": ["z"]})
     for number in range(20):
         second.put("db", {"_id": f"a{number}"})

@@ -61,7 +61,7 @@ def test_a_page_that_cors_lets_in_may_change_things(db):
     assert db.send("PUT", "/db/other", {}, Origin="http://other.example").status == 403
 
 
-def test_a_backup_is_not_begun_by_what_browsers_send_without_asking(couch):
+def test_a_request_without_a_preflight_begins_no_backup(couch):
     for content_type in ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
         answer = couch.send("POST", "/_backup", Content_Type=content_type)
         assert answer.told() == (415, "bad_content_type", "Content-Type must be application/json"), content_type

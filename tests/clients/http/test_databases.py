@@ -83,7 +83,7 @@ def test_databases_are_listed_in_order_and_in_parts(couch):
     assert listed[1] == {"key": "none", "error": "not_found"}
 
 
-def test_what_was_acknowledged_is_there_after_a_kill(new_server):
+def test_acknowledged_changes_survive_a_kill(new_server):
     server = new_server().start()
     with Couch(server.http_port) as couch:
         couch.ok("PUT", "/db")
@@ -130,7 +130,7 @@ def test_the_revisions_limit_is_a_number_and_is_kept_to(db):
     assert db.send("PUT", "/db/_revs_limit", "x").status == 400
 
 
-def test_security_says_who_may_read_and_write(new_server):
+def test_security_limits_readers_and_writers(new_server):
     server = new_server(extra=("--admin-password", "secret")).start()
     with Couch(server.http_port) as nobody, Couch(server.http_port, ("admin", "secret")) as admin:
         assert nobody.send("PUT", "/db").told() == (401, "unauthorized", "You are not a server admin.")
@@ -166,7 +166,7 @@ def test_the_timeout_of_a_feed_of_databases_begins_anew_with_each_change(couch, 
     assert any(json.loads(line).get("db_name") == "last" for line in feed), "writes went on for longer than the timeout"
 
 
-def test_who_follows_all_databases_hears_of_them(couch, server):
+def test_db_updates_follows_all_databases(couch, server):
     assert couch.ok("GET", "/_db_updates")["results"] == []
     couch.ok("PUT", "/a")
     couch.put("a", {"_id": "x"})

@@ -47,7 +47,7 @@ def test_the_same_edit_has_the_same_revision_everywhere(couch):
     assert revisions[0] == revisions[1]
 
 
-def test_an_edit_must_be_based_on_what_is_there(db):
+def test_an_edit_must_name_the_current_revision(db):
     first = db.put("db", {"_id": "a"})
     assert db.send("PUT", "/db/a", {}).told() == CONFLICT
     assert db.send("PUT", "/db/a", {"_rev": revision(1, "f")}).told() == CONFLICT
@@ -81,11 +81,11 @@ def test_a_document_without_an_id_gets_one(db):
 
 
 def test_members_keep_their_order_and_numbers_their_digits(db):
-    text = b'{"z":1,"a":1.0,"big":12345678901234567890123,"e":1e400,"s":"\\u00e4\\ud83d\\ude00","o":{"b":[],"a":{}}}'
+    text = b'{"z":1,"a":1.0,"big":12345678901234567890123,"e":1e300,"s":"\\u00e4\\ud83d\\ude00","o":{"b":[],"a":{}}}'
     db.ok("PUT", "/db/a", text)
     read = db.get("/db/a").body
     assert read.index(b'"z":1') < read.index(b'"a":1.0') < read.index(b'"big":12345678901234567890123')
-    assert b'"e":1e400' in read
+    assert b'"e":1e300' in read
 
 
 @pytest.mark.parametrize("name", ["a/b", "ä ö", "a+b", "a%b", "?", "日本", " ", "a\nb", "x" * 1000])
@@ -97,7 +97,7 @@ def test_an_id_may_be_any_text(db, name):
     assert db.ok("GET", "/db/_changes")["results"][0]["id"] == name
 
 
-def test_who_has_the_version_gets_none(db):
+def test_a_client_with_the_current_version_gets_304(db):
     rev = db.put("db", {"_id": "a"})
     answer = db.get("/db/a", If_None_Match=f'"{rev}"')
     assert (answer.status, answer.body) == (304, b"")
@@ -110,7 +110,7 @@ def test_who_has_the_version_gets_none(db):
     assert db.send("HEAD", "/db/none").status == 404
 
 
-def test_what_is_known_of_revisions_can_be_asked_for(db):
+def test_the_history_of_a_document_can_be_requested(db):
     first = db.put("db", {"_id": "a", "x": 1})
     second = db.put("db", {"_id": "a", "x": 2, "_rev": first})
     read = db.ok("GET", "/db/a?revs=true")
@@ -163,14 +163,64 @@ def test_local_documents_are_beside_the_others(db):
     assert answer.status == 201
     assert answer.json == {"ok": True, "id": "_local/check", "rev": "0-1"}
     assert db.ok("GET", "/db/_local/check") == {"_id": "_local/check", "_rev": "0-1", "last_seq": 1}
-    assert db.send("PUT", "/db/_local/check", {}).told() == CONFLICT
+    assert db.ok("PUT", "/db/_local/check", {})["rev"] == "0-1", "the last write wins"
+    assert db.ok("PUT", "/db/_local/check", {"_rev": "0-41"})["rev"] == "0-42"
+    assert db.send("PUT", "/db/_local/check", {"_rev": revision(1, "a")}).told()[:2] == (400, "bad_request")
     assert db.ok("PUT", "/db/_local/check", {"_rev": "0-1", "last_seq": 2})["rev"] == "0-2"
     assert db.ok("PUT", "/db/_local%2Fcheck", {"_rev": "0-2"})["rev"] == "0-3"
     assert db.get("/db/_local/none").told() == MISSING
     assert db.ok("GET", "/db")["doc_count"] == 0
     assert db.ok("GET", "/db/_changes")["results"] == []
-    assert db.ok("DELETE", "/db/_local/check?rev=0-3")["ok"] is True
+    assert db.ok("DELETE", "/db/_local/check?rev=0-3") == {"ok": True, "id": "_local/check", "rev": "0-0"}
     assert db.get("/db/_local/check").told() == MISSING
+    assert db.send("DELETE", "/db/_local/check?rev=0-3").told() == MISSING
+    db.ok("PUT", "/db/_local/check", {})
+    assert db.ok("DELETE", "/db/_local/check")["rev"] == "0-0"
+
+
+def test_a_plus_in_a_path_is_a_space(db):
+    db.ok("PUT", "/db/a+b", {"n": 1})
+    assert db.ok("GET", "/db/a%20b")["_id"] == "a b"
+    assert db.get("/db/a%2Bb").status == 404
+    answer = db.send("PUT", "/db/a%2Bb", {})
+    assert answer.headers["Location"].endswith("/db/a%2Bb"), "the URL that was made leads to the document"
+    assert db.ok("GET", "/db/a%2Bb")["_id"] == "a+b"
+    rev = db.ok("GET", "/db/a+b")["_rev"]
+    db.ok("PUT", f"/db/a+b/f+1.txt?rev={rev}", b"x", Content_Type="text/plain")
+    assert list(db.ok("GET", "/db/a+b")["_attachments"]) == ["f 1.txt"]
+    assert db.ok("COPY", "/db/a%2Bb", Destination="c+d")["id"] == "c d"
+    assert db.send("PUT", "/x+y").told()[:2] == (400, "illegal_database_name")
+    assert db.send("PUT", "/x%2By").status == 201
+
+
+def test_a_post_may_stand_for_another_method(db):
+    override = {"X_HTTP_Method_Override": "PUT"}
+    assert db.send("POST", "/db/a", {"n": 1}, **override).status == 201
+    rev = db.ok("POST", "/db/a", X_HTTP_Method_Override="GET")["_rev"]
+    assert db.ok("POST", "/db/a", X_HTTP_Method_Override="HEAD")["n"] == 1, "a reply to a POST has a body"
+    assert db.send("POST", "/db/a", Destination="b", X_HTTP_Method_Override="COPY").status == 201
+    assert db.send("GET", f"/db/a?rev={rev}", X_HTTP_Method_Override="DELETE").status == 200, "only a POST does"
+    assert db.send("POST", f"/db/a?rev={rev}", X_HTTP_Method_Override="PATCH").status == 405
+    assert db.ok("POST", f"/db/a?rev={rev}", X_HTTP_Method_Override="DELETE")["ok"] is True
+    assert db.get("/db/a").status == 404
+    page = {"Origin": "http://other.example"}
+    assert db.send("POST", "/db/b", X_HTTP_Method_Override="DELETE", **page).told()[:2] == (403, "forbidden")
+
+
+@pytest.mark.parametrize(
+    ("headers", "start"),
+    [
+        ({}, "http://127.0.0.1:"),
+        ({"X_Forwarded_Host": "app.example"}, "http://app.example/db/"),
+        ({"X_Forwarded_Host": "app.example, inner:80", "X_Forwarded_Proto": "https"}, "https://app.example/db/"),
+        ({"X_Forwarded_Host": "app.example", "X_Forwarded_Ssl": "on"}, "https://app.example/db/"),
+        ({"X_Forwarded_Host": "app.example", "X_Forwarded_Proto": "gopher"}, "http://app.example/db/"),
+    ],
+)
+def test_the_location_is_the_one_that_the_client_of_a_proxy_sees(db, headers, start):
+    answer = db.send("PUT", "/db/a", {}, **headers)
+    assert answer.status == 201
+    assert answer.headers["Location"].startswith(start)
 
 
 def test_design_documents_keep_their_slash(db):

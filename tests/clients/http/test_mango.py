@@ -89,10 +89,81 @@ def test_an_index_survives_a_kill_and_is_up_to_date_after_it(new_server):
         ({"selector": {}, "sort": [{"name": "asc"}]}, 400, "no_usable_index"),
         ({"selector": {}, "bookmark": "???"}, 400, "invalid_bookmark"),
         ({"selector": {"a": {"$in": 7}}}, 400, "bad_arg"),
+        ({"selector": {"a": {"$regex": 7}}}, 400, "invalid_operator"),
+        ({"selector": {"a": {"$beginsWith": None}}}, 400, "invalid_operator"),
+        ({"selector": {}, "r": "1"}, 400, "invalid_pos_integer"),
+        ({"selector": {}, "r": 0}, 400, "invalid_pos_integer"),
+        ({"selector": {}, "use_index": "a/b/c"}, 400, "invalid_index_name"),
+        ({"selector": {}, "partition": "x"}, 400, "query_parse_error"),
+        ({"selector": {"age": 1}, "use_index": "x", "allow_fallback": False}, 400, "invalid_index"),
     ],
 )
 def test_queries_that_are_none_are_refused(people, query, status, error):
     assert people.send("POST", "/db/_find", query).told()[:2] == (status, error)
+
+
+def test_a_number_that_is_none_is_refused_in_queries_too(people):
+    told = people.send("POST", "/db/_find", b'{"selector":{"age":{"$lt":1e310}}}').told()
+    assert told == (400, "bad_request", "invalid UTF-8 JSON")
+    for w in [b'"1"', b"0", b"null"]:
+        told = people.send("POST", "/db/_index", b'{"index":{"fields":["age"]},"w":%s}' % w).told()
+        assert told[:2] == (400, "invalid_pos_integer")
+
+
+@pytest.mark.parametrize("with_index", [False, True])
+def test_empty_lists_have_the_meaning_of_couchdb(people, with_index):
+    if with_index:
+        people.ok("POST", "/db/_index", {"index": {"fields": ["age"]}})
+    for selector, count in [
+        ({}, 100),
+        ({"$or": []}, 0),
+        ({"$and": []}, 0),
+        ({"$nor": []}, 0),
+        ({"age": 22, "$or": []}, 2),
+        ({"age": 22, "$and": []}, 2),
+        ({"age": 22, "$nor": []}, 2),
+        ({"age": 22, "tags": {"$in": []}}, 0),
+        ({"age": 22, "tags": {"$all": []}}, 0),
+        ({"age": 22, "$and": [{"tags": {"$all": []}}]}, 0),
+        ({"age": 22, "tags": {"$nin": []}}, 2),
+        ({"$or": [], "age": {"$in": []}}, 0),
+        ({"$and": [{}]}, 0),
+        ({"age": {"$gte": 48}, "tags": {"$elemMatch": {}}}, 0),
+    ]:
+        assert len(_find(people, selector=selector, limit=200)["docs"]) == count, selector
+    rows = people.ok("POST", "/db/_changes?filter=_selector", {"selector": {"$or": []}})["results"]
+    assert len(rows) == 100 + with_index, "only a query finds nothing with an empty list alone"
+
+
+def test_a_query_is_explained_as_couchdb_does(people):
+    for name in ["age", "name"]:
+        people.ok("POST", "/db/_index", {"index": {"fields": [name]}, "ddoc": name, "name": name})
+    told = people.ok("POST", "/db/_explain", {"selector": {"age": {"$gt": 0}}, "fields": ["name"]})
+    assert told["selector"] == {"age": {"$gt": 0}}
+    assert (told["opts"]["r"], told["opts"]["allow_fallback"], told["covering"]) == (1, True, False)
+    arguments = told["mrargs"]
+    assert (arguments["start_key"], arguments["end_key"]) == ([0], ["<MAX>"])
+    assert (arguments["include_docs"], arguments["reduce"], arguments["update"]) == (True, False, True)
+    [name, all_docs] = told["index_candidates"]
+    assert (name["index"]["name"], all_docs["index"]["name"]) == ("name", "_all_docs")
+    reasons = [candidate["analysis"]["reasons"] for candidate in [name, all_docs]]
+    assert reasons == [[{"name": "field_mismatch"}], [{"name": "unfavored_type"}]]
+    hints = {"type": "json", "indexable_fields": ["age"], "unindexable_fields": []}
+    assert told["selector_hints"] == [hints]
+    unsorted = people.ok("POST", "/db/_explain", {"selector": {"age": 23}, "sort": ["company"]})
+    assert unsorted["index"] is None
+
+
+def test_an_index_of_an_old_design_document_is_partial(people):
+    view = {"map": {"fields": {"age": "asc"}, "selector": {"age": {"$gte": 45}}}, "reduce": "_count"}
+    view["options"] = {"def": {"fields": ["age"]}}
+    people.ok("PUT", "/db/_design/old", {"language": "query", "views": {"old": view}})
+    query = {"selector": {"age": {"$gte": 40}}, "limit": 200}
+    assert people.ok("POST", "/db/_explain", query)["index"]["name"] == "_all_docs"
+    told = people.ok("POST", "/db/_explain", {**query, "use_index": "old"})
+    assert told["index"]["def"]["selector"] == {"age": {"$gte": 45}}
+    assert len(_find(people, **query)["docs"]) == 20
+    assert len(_find(people, **query, use_index="old")["docs"]) == 10
 
 
 @pytest.mark.parametrize("damage", ["bytes are flipped", "the end is lost"])

@@ -63,7 +63,7 @@ def test_heads_and_bodies_that_come_drop_by_drop_are_given_up(server, db):
     assert db.get("/_up").status == 200
 
 
-def test_who_takes_nothing_holds_up_nobody_and_costs_little(server, db):
+def test_clients_that_read_nothing_hold_up_nobody_and_cost_little(server, db):
     """Many clients request a lot and read nothing: others are answered, and memory stays bounded."""
     for number in range(20):
         db.ok("PUT", f"/db/{number}", {"x": "y" * 500_000})

@@ -85,7 +85,7 @@ def test_metrics_and_backups_are_for_admins(guarded):
         assert nobody.send("GET", "/_up").status == 200
 
 
-def test_who_needs_no_password_must_call_this_machine_by_a_name_of_its_own(new_server):
+def test_without_a_password_the_host_must_be_a_name_of_this_machine(new_server):
     server = new_server(extra=("--http-hosts", "db.example")).start()
     with Couch(server.http_port) as couch:
         couch.ok("PUT", "/db")

@@ -41,11 +41,11 @@ def _refused(answer, says: str = "") -> None:
         ("GET", "/db/_changes?filter=_view&view=d/v"),
     ],
 )
-def test_paths_that_are_not_there_say_what_to_use_instead(db, method, path):
+def test_unsupported_paths_name_an_alternative(db, method, path):
     _refused(db.send(method, path, {} if method in ("POST", "PUT") else None))
 
 
-def test_a_body_of_several_parts_says_what_to_use_instead(db):
+def test_a_multipart_body_is_refused_with_an_alternative(db):
     body = b'--x\r\nContent-Type: application/json\r\n\r\n{"_attachments": {"a": {"follows": true}}}\r\n--x--'
     _refused(db.send("PUT", "/db/doc", body, Content_Type='multipart/related; boundary="x"'), "base64")
 
@@ -82,7 +82,7 @@ def test_replications_and_validations_are_not_stored(db):
     assert db.get("/db/_design/v").status == 404
 
 
-def test_a_batch_fails_only_for_what_is_not_honoured(db):
+def test_a_batch_fails_only_for_unsupported_documents(db):
     replicated = [VALIDATION | {"_rev": f"1-{'a' * 32}"}, {"_id": "a", "_rev": f"1-{'b' * 32}"}]
     [row] = db.ok("POST", "/db/_bulk_docs", {"docs": replicated, "new_edits": False})
     assert (row["id"], row["error"]) == ("_design/v", "not_implemented")

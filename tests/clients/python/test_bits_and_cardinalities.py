@@ -27,7 +27,7 @@ def test_fields_of_bits(client):
     assert client.bitfield_ro("b", "u8", 0) == [255]
 
 
-def test_counting_what_is_different(client):
+def test_counting_distinct_elements(client):
     assert client.pfadd("a", *range(1000)) == 1
     assert client.pfadd("a", *range(1000)) == 0
     assert 980 <= client.pfcount("a") <= 1020

@@ -63,14 +63,14 @@ def waiting(client, connect):
     ],
     ids=["blpop", "brpop", "blmove", "brpoplpush", "blmpop"],
 )
-def test_a_push_serves_who_waits(client, waiting, call, feed, reply):
+def test_a_push_serves_a_waiter(client, waiting, call, feed, reply):
     waiter = waiting(call)
     feed(client)
     found = waiter.result()
     assert (list(found) if isinstance(found, tuple) else found) == reply
 
 
-def test_a_sorted_set_serves_who_waits(client, waiting):
+def test_a_sorted_set_serves_a_waiter(client, waiting):
     waiter = waiting(lambda own: own.bzpopmin(["y", "z"], 0))
     client.zadd("z", {"b": 2, "a": 1})
     key, member, score = waiter.result()
@@ -84,7 +84,7 @@ def test_nothing_comes_in_time(client):
     assert client.blmove("missing", "t", 0.01) is None
 
 
-def test_who_came_first_is_served_first(client, waiting):
+def test_waiters_are_served_in_order(client, waiting):
     waiters = [waiting(lambda own: own.blpop("l", 0)) for _ in range(4)]
     client.rpush("l", *"abcd")
     assert [waiter.result()[1] for waiter in waiters] == [b"a", b"b", b"c", b"d"]
@@ -122,7 +122,7 @@ def blocked_clients(client) -> int:
     return client.info("clients")["blocked_clients"]
 
 
-def test_who_waits_is_shown(client, waiting):
+def test_a_waiter_is_listed(client, waiting):
     waiter = waiting(lambda own: own.blpop(["a", "b", "a"], 0))
     [shown] = [found for found in client.client_list() if found["cmd"] == "blpop"]
     assert shown["flags"] == "b"
@@ -131,7 +131,7 @@ def test_who_waits_is_shown(client, waiting):
     assert blocked_clients(client) == 0
 
 
-def test_what_is_sent_behind_a_blocked_command_waits(client, server):
+def test_commands_behind_a_blocked_one_wait(client, server):
     with server.connect() as own:
         own.send(encode("BLPOP", "l", 0) + encode("LLEN", "l") + encode("BLPOP", "l", 0) + encode("PING"))
         wait_until("the client to be blocked", lambda: blocked_clients(client) == 1)

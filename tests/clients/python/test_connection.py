@@ -137,7 +137,7 @@ class TestWithPassword:
             with pytest.raises(redis.AuthenticationError, match="invalid username-password pair"):
                 connect(**wrong).ping()
 
-    def test_what_is_allowed_before(self, server):
+    def test_commands_before_authentication(self, server):
         with Connection(server.port) as stranger:
             assert stranger.call("PING").text == "NOAUTH Authentication required."
             assert stranger.call("HELLO", "3").text.startswith("NOAUTH HELLO must be called with the client already")

@@ -67,7 +67,7 @@ def test_swapdb_swaps_for_every_connection(client, connect):
             client.execute_command("SWAPDB", first, second)
 
 
-def test_what_is_swapped_and_flushed_stays_so_after_a_crash(server, connect):
+def test_swapdb_and_flushdb_survive_a_crash(server, connect):
     one, two = connect(db=1), connect(db=2)
     one.set("k", "was one")
     connect(db=3).set("k", "v")

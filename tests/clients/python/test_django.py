@@ -36,7 +36,7 @@ def test_cache_and_sessions_of_django(server, protocol):
         assert connection.call("DBSIZE") > 0
 
 
-def test_what_django_was_answered_survives_a_kill(server, protocol):
+def test_acknowledged_writes_of_django_survive_a_kill(server, protocol):
     writing = django(server, protocol, "write")
     told = [writing.stdout.readline() for _ in range(ROUNDS_BEFORE_KILL)]
     server.kill()

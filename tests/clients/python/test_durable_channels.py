@@ -119,7 +119,7 @@ def test_large_messages(server, protocol):
             assert messages(again, "log:a", 3) == told[2:]
 
 
-def test_who_subscribes_as_ever_gets_them_too(server, protocol):
+def test_plain_subscribers_get_messages_of_durable_channels(server, protocol):
     with server.connect() as publisher, listener(server, protocol) as plain:
         assert plain.call("SUBSCRIBE", "log:a") == [b"subscribe", b"log:a", 1]
         assert publisher.call("PUBLISH", "log:a", "x") == 1
@@ -177,7 +177,7 @@ def test_which_channels_are_durable_can_be_changed(server, protocol):
         assert messages(follower, "news", 1)[0][1] == b"after"
 
 
-def test_who_replays_goes_live_without_a_gap(server, protocol):
+def test_replay_goes_live_without_a_gap(server, protocol):
     """One publisher at full speed; many followers begin anywhere and reach the end."""
     stop, sent = threading.Event(), 0
     failures = []

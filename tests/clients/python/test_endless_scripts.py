@@ -220,7 +220,7 @@ def test_any_number_of_scripts_stops_nobody_else(server, dial):
     assert [control.call("GET", script.key) for script in scripts] == [b"before"] * SCRIPTS
 
 
-def test_who_needs_none_of_its_keys_goes_on_and_the_others_come_back(server, dial):
+def test_clients_of_other_keys_go_on_and_the_rest_are_retried(server, dial):
     configure(dial(server), 0)
     script = begin(server, dial, "eval")
     scans = [dial(server) for _ in range(SCANS)]
@@ -243,7 +243,7 @@ def test_who_needs_none_of_its_keys_goes_on_and_the_others_come_back(server, dia
     assert dial(server).call("GET", script.key) == b"before"
 
 
-def test_who_needs_its_keys_is_told_after_the_threshold(server, dial):
+def test_clients_of_its_keys_get_busy_after_the_threshold(server, dial):
     configure(dial(server), 300)
     script = begin(server, dial, "eval")
     waiting = [dial(server) for _ in range(SCANS)]
@@ -259,7 +259,7 @@ def test_who_needs_its_keys_is_told_after_the_threshold(server, dial):
 
 
 @pytest.mark.parametrize("how", ["signal", "SHUTDOWN", "SHUTDOWN NOSAVE"])
-def test_a_server_stops_whatever_its_scripts_do(new_server, dial, how):
+def test_a_server_stops_during_endless_scripts(new_server, dial, how):
     server = new_server(workers=None).start()
     configure(dial(server), 0)
     scripts = [begin(server, dial, kind, number) for number, kind in enumerate(("eval", "fcall", "no keys"))]
@@ -295,7 +295,7 @@ def test_more_scripts_than_threads(new_server, dial):
 
 
 @pytest.mark.parametrize("behind", [b"*1\r\n:7\r\n", b"GET / HTTP/1.1\r\n"], ids=["error", "HTTP"])
-def test_what_is_wrong_behind_a_script_is_told_behind_its_reply(new_server, dial, behind):
+def test_an_error_behind_a_script_follows_its_reply(new_server, dial, behind):
     server = new_server(workers=None).start()
     control = dial(server)
     script = Script(dial(server), "eval", 0)
@@ -337,7 +337,7 @@ def test_a_hand_over_does_not_wait_for_an_endless_script(new_server, dial):
     assert dial(replica).call("GET", script.key) == b"before"
 
 
-def test_who_watches_beside_an_endless_script_is_not_left_without_a_watch(new_server, dial):
+def test_watch_beside_an_endless_script_is_registered(new_server, dial):
     """WATCH is never answered with BUSY, as in Redis; a key that it could not read counts as changed."""
     server = new_server(workers=None).start()
     control, client = dial(server), dial(server)

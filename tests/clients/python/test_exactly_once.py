@@ -25,7 +25,7 @@ class TestIdemp:
             client.execute_command("IDEMP", "order:1", MINUTE_MS, "INCRBY", "orders", 5)
         assert client.execute_command("IDEMP", "order:2", MINUTE_MS, "INCR", "orders") == 2
 
-    def test_whoever_reads_it_reads_its_own_protocol(self, server):
+    def test_a_kept_reply_has_the_protocol_of_its_reader(self, server):
         with server.connect() as two, server.connect() as three:
             three.call("HELLO", 3)
             two.call("RPUSH", "queue", "a", "b")
@@ -112,7 +112,7 @@ class TestLease:
             assert client.client_kill_filter(_id=holder.call("CLIENT", "ID")) == 1
             wait_until("the lease to be free", lambda: client.exists("job") == 0)
 
-    def test_what_has_changed_since_stays(self, server, client):
+    def test_changed_leases_are_not_released(self, server, client):
         with server.connect() as first, server.connect() as second:
             for key in ("renewed", "set", "left"):
                 first.call("LEASE", key, MINUTE_MS, "worker")
@@ -124,7 +124,7 @@ class TestLease:
         wait_until("the other connection to release it", lambda: client.exists("renewed") == 0)
         assert client.get("set") == b"worker"
 
-    def test_who_listens_is_told(self, server, client):
+    def test_leases_notify_listeners(self, server, client):
         client.config_set("notify-keyspace-events", "KA")
         with Connection(server.port) as listener:
             listener.call("SUBSCRIBE", "__keyspace@0__:job")

@@ -37,7 +37,7 @@ def test_searching(sicily):
     assert (name, round(float(distance), 4), hashed) == (b"Catania", 56.4413, 3479447370796909)
 
 
-def test_storing_what_was_found(sicily):
+def test_storing_found_places(sicily):
     found = {"longitude": 15, "latitude": 37, "unit": "km", "radius": 200}
     assert sicily.geosearchstore("near", "sicily", **found) == 2
     assert sicily.zrange("near", 0, -1) == [b"Palermo", b"Catania"]

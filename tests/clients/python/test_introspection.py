@@ -6,7 +6,7 @@ import pytest
 import redis
 
 
-def test_info_has_what_tools_parse(client, server):
+def test_info_has_the_fields_that_tools_parse(client, server):
     info = client.info()
     assert tuple(int(part) for part in info["redis_version"].split(".")) >= (7, 0, 0)
     assert info["redis_mode"] == "standalone"

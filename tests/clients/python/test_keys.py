@@ -88,7 +88,7 @@ def test_keys_by_pattern(client):
     assert client.keys("nothing*") == []
 
 
-def test_what_an_object_is(client):
+def test_object_subcommands(client):
     client.mset({"int": "123456", "short": "x" * 44, "long": "x" * 45})
     assert client.object("encoding", "int") == b"int"
     assert client.object("encoding", "short") == b"embstr"

@@ -14,7 +14,7 @@ def test_only_one_gets_the_lock(connect):
     assert clients[0].get("lock").decode() == tokens[won.index(True)]
 
 
-def test_a_lock_guards_what_it_guards(connect):
+def test_a_lock_makes_read_modify_write_correct(connect):
     """Eight threads do read-modify-write without atomic commands; the lock makes it correct."""
     connect().set("balance", 0)
 

@@ -65,7 +65,7 @@ def read_all(reader: Connection, command: tuple[str, ...], writer: Writer) -> tu
 # On a busy machine many reads may pass before the writer runs beside one of them.
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("command", [("XRANGE", "stream", "-", "+"), ("XREAD", "STREAMS", "stream", "0")])
-def test_who_adds_to_a_stream_is_answered_while_all_of_it_is_read(new_server, command):
+def test_additions_are_answered_while_a_whole_stream_is_read(new_server, command):
     server = new_server(durability="none").start()
     with ExitStack() as stack:
         # One after the other: each is served by another worker.

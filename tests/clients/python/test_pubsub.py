@@ -86,7 +86,7 @@ def test_a_subscriber_of_resp2_may_do_little_else(server):
         assert listener.call("PING") == b"PONG"
 
 
-def test_what_a_transaction_publishes_comes_after_what_it_changes(connect, client):
+def test_messages_of_transactions_keep_their_order(connect, client):
     with connect().pubsub() as listener:
         listener.subscribe("done")
         received(listener, 1)
@@ -100,7 +100,7 @@ def test_what_a_transaction_publishes_comes_after_what_it_changes(connect, clien
         assert data == [f"{kind} {number}" for number in range(200) for kind in ("tx", "after")]
 
 
-def test_what_happens_to_keys_is_told(connect, client):
+def test_changes_of_keys_are_notified(connect, client):
     client.config_set("notify-keyspace-events", "KEA")
     with connect().pubsub() as listener:
         listener.psubscribe("__key*__:*")
@@ -122,7 +122,7 @@ def test_what_happens_to_keys_is_told(connect, client):
         assert ("__keyevent@0__:rpush", "l") in told
 
 
-def test_resp2_clients_hear_of_what_they_track_through_a_channel(server):
+def test_resp2_clients_get_invalidations_through_a_channel(server):
     with server.connect() as listener, server.connect() as reader, server.connect() as writer:
         own_id = listener.call("CLIENT", "ID")
         assert listener.call("SUBSCRIBE", "__redis__:invalidate") == [b"subscribe", b"__redis__:invalidate", 1]

@@ -74,7 +74,7 @@ def test_a_script_that_does_not_end_is_killed_and_leaves_nothing(client, connect
 
 
 @pytest.mark.sheaf_only
-def test_what_scripts_take_is_told(client):
+def test_info_shows_the_memory_of_scripts(client):
     client.eval("return 1", 0)
     client.script_load("return 2")
     told = client.info("memory")

@@ -39,7 +39,7 @@ def wait_for_snapshot(client) -> None:
 
 
 @pytest.mark.sheaf_only
-def test_bgsave_and_what_it_says(new_server):
+def test_bgsave_and_its_figures(new_server):
     client = redis.Redis(port=new_server().start().port)
     client.set("k", "v")
     assert client.info("persistence")["rdb_changes_since_last_save"] >= 1

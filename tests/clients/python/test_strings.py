@@ -60,7 +60,7 @@ def test_set_with_expiry(client):
         (("k",), "wrong number of arguments for 'set' command"),
     ],
 )
-def test_set_refuses_what_does_not_fit(client, arguments, text):
+def test_set_refuses_invalid_arguments(client, arguments, text):
     with pytest.raises(redis.ResponseError) as refused:
         client.execute_command("SET", *arguments)
     assert str(refused.value) == text

@@ -20,7 +20,7 @@ def cached(server, monkeypatch):
         yield client
 
 
-def test_redis_py_keeps_what_it_reads_until_it_changes(cached, client):
+def test_redis_py_caches_values_until_they_change(cached, client):
     client.set("k", "1")
     assert cached.get("k") == b"1"
     assert cached.get_cache().get(CacheKey(command="GET", redis_keys=("k",), redis_args=("GET", "k"))) is not None
@@ -40,7 +40,7 @@ def test_redis_py_keeps_what_it_reads_until_it_changes(cached, client):
     wait_until("the cache to learn of the flush", lambda: cached.get("k") is None)
 
 
-def test_a_cache_never_keeps_what_is_old(cached, connect):
+def test_a_cache_converges_to_the_stored_values(cached, connect):
     """Writers race with a caching reader: in the end its cache converges to the stored values."""
     keys = [f"k:{number}" for number in range(20)]
 

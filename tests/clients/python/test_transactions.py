@@ -21,7 +21,7 @@ def test_a_failing_command_does_not_undo_the_others(client):
     assert client.mget("before", "after") == [b"1", b"1"]
 
 
-def test_what_cannot_be_queued_aborts_all(client):
+def test_a_command_that_cannot_be_queued_aborts_all(client):
     pipe = client.pipeline()
     pipe.set("k", "1").execute_command("NOSUCH")
     with pytest.raises(redis.ResponseError, match="unknown command"):

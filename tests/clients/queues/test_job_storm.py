@@ -26,7 +26,7 @@ def test_a_job_may_run_again_until_it_is_completed(journal):
 @pytest.mark.parametrize(
     ("line", "why"), [("ran 1", "job 1 was completed and ran again"), ("walked 2", "an actor said 'walked 2'")]
 )
-def test_what_must_not_happen_ends_the_wait(journal, line, why):
+def test_a_violation_ends_the_wait(journal, line, why):
     journal.note(line)
     with pytest.raises(AssertionError, match=why):
         journal.wait_until("something else", lambda: False)

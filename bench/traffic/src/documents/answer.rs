@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_answer_is_refused() {
+    fn anything_but_one_complete_answer_is_refused() {
         let refused: [&[u8]; 6] = [
             b"+PONG\r\n",
             b"HTTP/1.1 200 OK\r\n\r\n",

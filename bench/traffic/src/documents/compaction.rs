@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_or_late_or_is_unknown_is_wrong() {
+    fn repeated_late_and_unknown_rows_are_errors() {
         let mut feed = feed();
         feed.take(line(12, 0, 2).as_bytes()).unwrap();
         for (seq, number, rev) in [(12, 1, 2), (11, 1, 2), (13, 0, 2), (14, 3, 2)] {

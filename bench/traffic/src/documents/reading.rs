@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_differences_by_what_was_done() {
+    fn figures_are_differences_per_unit_of_work() {
         let before = reading(1_000_000, 50, "sheaf_log_syncs_total 5\n");
         let after = reading(3_000_000, 150, "# HELP x\nsheaf_log_syncs_total 25\n");
         let figures = after.since(&before);

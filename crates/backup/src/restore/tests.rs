@@ -175,7 +175,7 @@ fn every_position_and_every_time_of_a_log_can_be_restored() {
 }
 
 #[test]
-fn what_is_not_held_is_refused_with_what_is() {
+fn a_target_outside_the_backup_is_refused_with_the_range_it_holds() {
     let history = History::with_snapshots(&[30, 90]);
     let (oldest, last) = (history.steps[30], history.steps.last().unwrap());
     let first_lsn = boundary_behind(oldest.lsn);
@@ -204,7 +204,7 @@ fn what_is_not_held_is_refused_with_what_is() {
 }
 
 #[test]
-fn what_was_before_a_flushall_that_the_log_was_cut_for_is_gone() {
+fn positions_before_a_flushall_that_cut_the_log_cannot_be_restored() {
     let mut history = History::new();
     (0..20).for_each(|number| history.put(number));
     history.flush_all_keys();

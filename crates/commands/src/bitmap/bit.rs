@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_logged_is_one_byte_or_nothing() {
+    fn setbit_logs_one_byte_or_nothing() {
         let mut server = TestServer::new();
         server.run("SETBIT a 1000000 1");
         let before = server.appended_lsn().get();

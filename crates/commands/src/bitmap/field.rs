@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_logged_is_what_changed() {
+    fn bitfield_logs_changed_bytes_only() {
         let mut server = TestServer::new();
         server.run("BITFIELD a SET u8 1000000 1");
         let before = server.appended_lsn().get();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn bitfield_refuses_what_redis_refuses() {
+    fn bitfield_refuses_the_arguments_that_redis_refuses() {
         const SYNTAX: &str = "-ERR syntax error";
         check(&[
             ("BITFIELD a FOO", SYNTAX),

@@ -135,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_and_nothing_else_changes(
+        fn a_written_integer_is_read_back_and_other_bits_stay(
             bytes in prop::collection::vec(any::<u8>(), 24),
             offset in 0..100u64,
             encoding in encodings(),

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn bitop_refuses_what_redis_refuses() {
+    fn bitop_refuses_the_arguments_that_redis_refuses() {
         check(&[
             ("BITOP FOO r a", "-ERR syntax error"),
             ("BITOP NOT r a b", "-ERR BITOP NOT must be called with a single source key."),

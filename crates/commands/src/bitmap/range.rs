@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn bitcount_refuses_what_redis_refuses() {
+    fn bitcount_refuses_the_arguments_that_redis_refuses() {
         check(&[
             ("SET a foobar", "+OK"),
             ("BITCOUNT a 0", "-ERR syntax error"),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_follow_a_string_whose_end_is_not_asked_for() {
+    fn zeros_follow_the_string_in_a_range_without_an_end() {
         check(&[
             (r#"SET f "\xff\xff\xff""#, "+OK"),
             ("BITPOS f 0", ":24"),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn bitpos_refuses_what_redis_refuses() {
+    fn bitpos_refuses_the_arguments_that_redis_refuses() {
         check(&[
             ("BITPOS a 2", "-ERR The bit argument must be 1 or 0."),
             ("BITPOS a x", "-ERR value is not an integer or out of range"),

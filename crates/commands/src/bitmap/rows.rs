@@ -1,6 +1,6 @@
 //! The rows of the commands on bitmaps.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{bit, field, operation, range};
 
@@ -21,6 +21,7 @@ const ROW: Row = Row {
     syntax: "key",
     handler: bit::getbit,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 pub(crate) const ROWS: &[Row] = &[

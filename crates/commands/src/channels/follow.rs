@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_is_confirmed_when_it_is_told() {
+    fn a_request_is_confirmed_when_its_answer_arrives() {
         let mut server = TestServer::new();
         let (follower, confirmed) = follow(&mut server, "durable:a");
         assert_eq!(confirmed, "*4 $10 xsubscribe $9 durable:a $6 3:4096 :1 ");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_not_asked() {
+    fn invalid_requests_are_refused_without_asking() {
         let mut server = TestServer::new();
         let invalid =
             "-ERR invalid position: give epoch:lsn:reign, - for the oldest message, or $ for those to come";
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_begins_after_reset_is_another() {
+    fn a_client_gets_a_new_generation_after_reset() {
         let mut server = TestServer::new();
         let (first, _) = follow(&mut server, "durable");
         server.check(&[("reset", "+RESET"), ("publish durable m", ":0")]);

@@ -1,6 +1,6 @@
 //! The rows of the commands on channels.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment, row::Mobility};
 
 use super::{follow, introspect, publish, subscribe};
 use crate::help;
@@ -23,6 +23,7 @@ const ROW: Row = Row {
     syntax: "",
     handler: help::no_subcommand,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -36,6 +37,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "publish",
+        treatment: Treatment::of_mobility(Mobility::AtAnyTime),
         arity: 3,
         flags: ALWAYS.or(Flags::FAST).or(Flags::LOGS_MESSAGES).or(Flags::PUBLISHES),
         complexity: "O(N+M) where N is the number of subscribers and M the number of patterns that are like the channel.",
@@ -65,6 +67,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "spublish",
+        treatment: Treatment::of_mobility(Mobility::AtAnyTime),
         arity: 3,
         flags: ALWAYS.or(Flags::FAST).or(Flags::PUBLISHES),
         keys: Keys::ShardChannels { last: 1 },

@@ -18,7 +18,7 @@ fn run_as(server: &mut TestServer, other: &mut engine::Session, line: &str) -> S
 }
 
 #[test]
-fn confirmations_are_sent_to_who_wants_no_replies() {
+fn confirmations_are_sent_with_replies_off() {
     for (mode, after) in [("off", ""), ("skip", "+PONG")] {
         for (line, said) in [
             ("subscribe a", ">[\"subscribe\", \"a\", :1]"),
@@ -129,7 +129,7 @@ fn merged_commands_of_a_subscriber_are_refused_as_well() {
 }
 
 #[test]
-fn messages_reach_those_who_listen() {
+fn messages_reach_all_subscribers() {
     let mut server = TestServer::new();
     let (mut old, mut new) = (server.connect(), server.connect());
     new.protocol = Protocol::Resp3;
@@ -168,7 +168,7 @@ fn a_message_never_stands_behind_the_end_of_its_subscription() {
 }
 
 #[test]
-fn a_message_of_a_transaction_waits_for_it_and_what_follows_waits_its_turn() {
+fn a_message_of_a_transaction_is_delivered_at_its_commit_and_in_order() {
     let mut server = TestServer::new();
     let mut listener = server.connect();
     run_as(&mut server, &mut listener, "psubscribe *");
@@ -197,7 +197,7 @@ fn a_message_of_a_transaction_waits_for_it_and_what_follows_waits_its_turn() {
 }
 
 #[test]
-fn what_changes_and_what_is_published_in_a_transaction_is_told_in_order() {
+fn events_and_messages_of_a_transaction_keep_their_order() {
     let mut server = TestServer::new();
     *server.host.event_classes.lock() = EventClass::parse("KE$").expect("letters");
     let mut listener = server.connect();
@@ -232,7 +232,7 @@ fn subscribing_in_a_transaction_is_for_the_patient() {
 }
 
 #[test]
-fn who_listens_can_be_asked() {
+fn pubsub_lists_channels_and_counts_subscribers() {
     let mut server = TestServer::new();
     let mut other = server.connect();
     for line in ["subscribe news", "subscribe other", "psubscribe n*", "psubscribe x?", "ssubscribe shard"] {
@@ -343,7 +343,7 @@ fn a_large_message_asks_for_room_and_is_logged_once() {
 }
 
 #[test]
-fn what_is_to_be_kept_waits_for_the_log() {
+fn a_message_to_a_durable_channel_waits_for_the_log() {
     let mut server = TestServer::new();
     *server.host.loading.lock() = Some(engine::Loading { percent: 1.0, eta_seconds: None });
     server.check(&[

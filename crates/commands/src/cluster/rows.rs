@@ -1,6 +1,6 @@
 //! The rows of CLUSTER.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use crate::help::{help, no_subcommand};
 
@@ -19,6 +19,7 @@ const ROW: Row = Row {
     syntax: "",
     handler: no_subcommand,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 pub(crate) const ROWS: &[Row] = &[Row {

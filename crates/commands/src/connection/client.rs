@@ -206,7 +206,10 @@ fn unblock(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError>
     };
     let id = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
     let client = u64::try_from(id).ok().and_then(|id| cx.host.clients.find(id));
-    let woken = client.and_then(|client| client.waiter()).is_some_and(|waiter| waiter.wake(with_error));
+    let woken = client.and_then(|client| client.waiter()).is_some_and(|waiter| match with_error {
+        true => waiter.fail(&CommandError::UnblockedByClient),
+        false => waiter.wake(),
+    });
     cx.reply.integer(woken.into());
     Ok(())
 }
@@ -227,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_blocked_is_not_woken() {
+    fn unblock_leaves_clients_alone_that_are_not_blocked() {
         check(&[
             ("client unblock 1", ":0"),
             ("client unblock 99 TIMEOUT", ":0"),

@@ -58,6 +58,13 @@ fn parse_protocol(version: &[u8]) -> Result<Protocol, CommandError> {
     }
 }
 
+/// `HELLO version [AUTH username password] ...`: whether the argument is one of the two after AUTH.
+pub(super) fn is_secret_of_hello(args: Args<'_>, index: usize) -> bool {
+    let follows_auth =
+        |distance: usize| index >= 2 + distance && args.at(index - distance).eq_ignore_ascii_case(b"auth");
+    follows_auth(1) || follows_auth(2)
+}
+
 /// `HELLO [protover [AUTH username password] [SETNAME clientname]]`
 pub(super) fn hello(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let Hello { protocol, credentials, name } = Hello::parse(args)?;
@@ -337,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn ping_and_echo_reply_with_what_they_got() {
+    fn ping_and_echo_reply_with_their_argument() {
         check(&[
             ("ping", "+PONG"),
             ("ping 'a b'", "\"a b\""),

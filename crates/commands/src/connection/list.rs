@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn list_refuses_what_it_does_not_know() {
+    fn client_list_refuses_unknown_arguments() {
         check(&[
             ("client list type foo", "-ERR Unknown client type 'foo'"),
             ("client list id x", "-ERR Invalid client ID"),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn kill_refuses_what_it_does_not_know() {
+    fn client_kill_refuses_unknown_arguments() {
         check(&[
             ("client kill", "-ERR wrong number of arguments for 'client|kill' command"),
             ("client kill id 0", "-ERR client-id should be greater than 0"),

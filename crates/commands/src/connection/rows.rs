@@ -1,6 +1,6 @@
 //! The rows of the commands on the connection.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment, row::Mobility};
 
 use super::{client, greeting};
 use crate::help::no_subcommand;
@@ -25,11 +25,13 @@ pub(super) const ROW: Row = Row {
     syntax: "",
     handler: no_subcommand,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "auth",
+        treatment: Treatment::of_secrets(|_, index| index > 0),
         arity: -2,
         flags: GREETING.or(Flags::BETWEEN_SERVERS),
         summary: "Authenticates the client.",
@@ -49,6 +51,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "echo",
+        treatment: Treatment::of_mobility(Mobility::AtAnyTime),
         arity: 2,
         flags: ALWAYS.or(Flags::FAST),
         summary: "Replies with its argument.",
@@ -58,6 +61,11 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hello",
+        treatment: Treatment {
+            mobility: Some(Mobility::Never),
+            is_secret: greeting::is_secret_of_hello,
+            ..Treatment::DEFAULT
+        },
         arity: -1,
         flags: GREETING,
         since: "6.0.0",
@@ -68,6 +76,11 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "ping",
+        treatment: Treatment {
+            mobility: Some(Mobility::AtAnyTime),
+            asks_for_life: true,
+            ..Treatment::DEFAULT
+        },
         arity: -1,
         flags: Flags::FAST.or(Flags::SUBSCRIBER),
         summary: "Replies with PONG, or with its argument.",
@@ -101,6 +114,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "reset",
+        treatment: Treatment::of_mobility(Mobility::Never),
         flags: GREETING.or(Flags::IMMEDIATE).or(Flags::SUBSCRIBER),
         since: "6.2.0",
         summary: "Puts the connection into the state of a new one.",
@@ -109,6 +123,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "select",
+        treatment: Treatment::of_mobility(Mobility::AtAnyTime),
         arity: 2,
         flags: ALWAYS.or(Flags::FAST),
         summary: "Selects the database that commands work on.",

@@ -1,6 +1,6 @@
 //! The rows of the commands on documents.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{del, get, put};
 
@@ -17,6 +17,7 @@ const ROW: Row = Row {
     syntax: "",
     handler: get,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 pub(crate) const ROWS: &[Row] = &[

@@ -45,12 +45,14 @@ fn documents_are_written_read_replaced_and_deleted() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_the_names_of_couchdb() {
+fn errors_have_the_names_and_texts_of_couchdb() {
     let mut server = server();
     server.check(&[
         ("DOC.GET nothing a", "-NOTFOUND Database does not exist."),
         ("DOC.PUT nothing a {}", "-NOTFOUND Database does not exist."),
         ("DOC.PUT orders a 7", "-BADREQUEST Document must be a JSON object"),
+        (r#"DOC.PUT orders a '{"n": 1e310}'"#, "-BADREQUEST invalid UTF-8 JSON"),
+        (r#"DOC.PUT orders a '{"n": "\ud800"}'"#, "-BADREQUEST invalid UTF-8 JSON"),
         (r#"DOC.PUT orders a '{"_x": 1}'"#, "-DOCVALIDATION Bad special document member: _x"),
         ("DOC.PUT orders _a {}", "-ILLEGALDOCID Only reserved document ids may start with underscore."),
         ("DOC.PUT orders _local/a {}", "-BADREQUEST _local documents are written over HTTP"),
@@ -113,7 +115,7 @@ fn a_transaction_that_does_not_run_changes_no_document() {
 }
 
 #[test]
-fn a_reply_waits_for_what_it_shows() {
+fn a_reply_waits_for_the_newest_change_that_it_shows() {
     let mut server = server();
     let written = server.gate("DOC.PUT orders a {}");
     assert_eq!(written, server.appended_lsn());
@@ -199,7 +201,7 @@ fn a_command_on_keys_that_fails_undoes_nothing_beside_documents() {
 }
 
 #[test]
-fn nobody_is_told_of_what_was_undone() {
+fn undone_changes_wake_and_invalidate_no_client() {
     let mut server = server();
     let mut other = server.connect();
     std::mem::swap(&mut server.session, &mut other);
@@ -227,7 +229,7 @@ fn nobody_is_told_of_what_was_undone() {
 }
 
 #[test]
-fn what_cannot_be_undone_is_not_in_one_transaction_with_documents() {
+fn commands_without_undo_are_refused_in_transactions_with_documents() {
     let refused = |name: &str| {
         format!("-ERR {name} cannot be undone: it cannot be in one transaction with DOC commands")
     };

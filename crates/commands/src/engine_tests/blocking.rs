@@ -2,8 +2,8 @@
 
 use std::mem::swap;
 
-use engine::Session;
-use keyspace::DbId;
+use engine::{MemoryLimits, Session};
+use keyspace::{DbId, EvictionPolicy, SlotId};
 use lsn::Lsn;
 use storage::Durability;
 use wire::Protocol;
@@ -68,7 +68,7 @@ impl Clients {
 }
 
 #[test]
-fn what_is_there_is_popped_at_once() {
+fn present_elements_are_popped_without_blocking() {
     check(&[
         ("RPUSH l a b c d", ":4"),
         ("BLPOP none l 0", r#"["l", "a"]"#),
@@ -122,7 +122,7 @@ fn calls_that_cannot_be_right_do_not_block() {
 }
 
 #[test]
-fn a_push_serves_who_waits_in_one_record() {
+fn a_push_and_the_pop_that_it_serves_are_one_record() {
     let mut clients = Clients::new(1);
     clients.block(0, "BLPOP other l 0");
     let before = clients.server.appended_lsn();
@@ -140,7 +140,7 @@ fn a_push_serves_who_waits_in_one_record() {
 }
 
 #[test]
-fn those_who_wait_are_served_in_their_order() {
+fn waiters_are_served_in_the_order_of_their_arrival() {
     let mut clients = Clients::new(4);
     clients.block(0, "BLPOP l 0");
     clients.block(1, "BRPOP x l 0");
@@ -162,7 +162,7 @@ fn those_who_wait_are_served_in_their_order() {
 }
 
 #[test]
-fn members_serve_in_the_protocol_of_who_waits() {
+fn a_waiter_is_answered_in_its_own_protocol() {
     let mut clients = Clients::new(3);
     clients.others[1].protocol = Protocol::Resp3;
     clients.block(0, "BZPOPMIN z 0");
@@ -268,7 +268,7 @@ fn a_transaction_does_not_block() {
 }
 
 #[test]
-fn a_moved_element_serves_who_waits_where_it_arrives() {
+fn a_moved_element_serves_the_waiter_of_its_new_list() {
     let mut clients = Clients::new(4);
     clients.block(0, "BLMOVE a b LEFT RIGHT 0");
     clients.block(1, "BRPOPLPUSH b c 0");
@@ -305,7 +305,7 @@ fn keys_are_served_in_the_order_in_which_they_were_made_ready() {
 }
 
 #[test]
-fn who_has_gone_is_passed_over() {
+fn a_disconnected_waiter_is_skipped() {
     let mut clients = Clients::new(3);
     clients.block(0, "BLMOVE a b LEFT RIGHT 0");
     clients.block(1, "BLMOVE a c LEFT RIGHT 0");
@@ -416,7 +416,7 @@ fn replies_that_are_off_are_not_sent() {
 }
 
 #[test]
-fn the_answer_has_the_durability_of_who_waits() {
+fn an_answer_waits_by_the_durability_of_its_waiter() {
     let mut clients = Clients::new(1);
     assert_eq!(clients.run(0, "CLIENT DURABILITY NONE"), "+OK");
     assert_eq!(clients.others[0].durability, Some(Durability::None));
@@ -486,4 +486,77 @@ fn consumers_hear_that_their_group_has_gone() {
         assert_eq!(clients.answered(1), "", "{end}: who reads alone goes on waiting");
         clients.server.assert_replays();
     }
+}
+
+const FULL: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
+
+#[test]
+fn a_client_that_is_served_is_admitted_as_if_it_had_just_called() {
+    let mut clients = Clients::new(2);
+    clients.check(&[("RPUSH full a", ":1")]);
+    clients.block(0, "BLMOVE l d LEFT LEFT 0");
+    clients.block(1, "BLPOP l 0");
+    clients.server.host.limits.lock().memory_bytes_max = 1;
+    clients.check(&[("RENAME full l", "+OK")]);
+    assert_eq!([clients.answered(0), clients.answered(1)], [FULL, r#"["l", "a"]"#]);
+    clients.server.host.limits.lock().memory_bytes_max = 0;
+    clients.check(&[("RPUSH full a", ":1")]);
+    clients.block(0, "BRPOPLPUSH l l 0");
+    clients.server.host.limits.lock().memory_bytes_max = 1;
+    clients.check(&[("RENAME full l", "+OK")]);
+    assert_eq!(clients.answered(0), FULL);
+    clients.check(&[("LRANGE l 0 -1", r#"["a"]"#)]);
+    assert_eq!(clients.server.executor.interests().awaited_keys(), 0);
+    clients.server.assert_replays();
+}
+
+#[test]
+fn room_is_made_for_a_client_that_is_served_where_keys_may_be_evicted() {
+    for (volatile, expected) in [("PX 100000", r#""a""#), ("", FULL)] {
+        let mut clients = Clients::new(1);
+        clients
+            .check(&[("RPUSH full a", ":1"), (&format!("SET large {} {volatile}", "x".repeat(9000)), "+OK")]);
+        clients.block(0, "BLMOVE l d LEFT LEFT 0");
+        let memory_bytes_max = clients.server.executor.keyspace().bytes() - 5000;
+        *clients.server.host.limits.lock() =
+            MemoryLimits { memory_bytes_max, policy: EvictionPolicy::VolatileTtl, samples: 5 };
+        clients.check(&[("RENAME full l", "+OK")]);
+        assert_eq!(clients.answered(0), expected);
+        let left = if volatile.is_empty() { ":1" } else { ":0" };
+        clients.check(&[("LLEN l", left), ("EXISTS large", left)]);
+        clients.server.assert_replays();
+    }
+}
+
+#[test]
+fn a_consumer_is_told_that_its_stream_has_expired() {
+    let mut clients = Clients::new(1);
+    clients.check(&[("XGROUP CREATE s g $ MKSTREAM", "+OK"), ("PEXPIRE s 100", ":1")]);
+    clients.block(0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >");
+    clients.check(&[("after 200", "")]);
+    let server = &mut clients.server;
+    server.executor.begin_round(server.clock_ms(), &server.services, 1 << 20);
+    server.executor.expire_due(SlotId::FIRST, SlotId::LAST, 10, &server.services);
+    server.executor.end_round(&server.services);
+    let reply = clients.answered(0);
+    assert!(reply.starts_with("-NOGROUP No such key 's' or consumer group 'g'"), "{reply}");
+    clients.server.assert_replays();
+}
+
+#[test]
+fn a_demotion_ends_all_waits_for_keys() {
+    let mut clients = Clients::new(3);
+    clients.block(0, "BLPOP a b 0");
+    clients.block(1, "XREAD BLOCK 0 STREAMS s $");
+    clients.block(2, "BLMOVE a b LEFT LEFT 0");
+    clients.server.executor.interests().end_waits();
+    for client in 0..3 {
+        let reply = clients.answered(client);
+        assert_eq!(
+            reply,
+            "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
+        );
+    }
+    clients.check(&[("RPUSH a x", ":1"), ("LLEN a", ":1")]);
+    assert_eq!(clients.server.executor.interests().awaited_keys(), 0);
 }

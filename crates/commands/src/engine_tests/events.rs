@@ -22,7 +22,7 @@ fn check_events(server: &mut TestServer, table: &[(&str, &str)]) {
 }
 
 #[test]
-fn lists_tell_what_happens_to_them() {
+fn commands_on_lists_notify_their_events() {
     check_events(
         &mut server("EAn"),
         &[
@@ -58,7 +58,7 @@ fn lists_tell_what_happens_to_them() {
 }
 
 #[test]
-fn strings_tell_what_happens_to_them() {
+fn commands_on_strings_notify_their_events() {
     check_events(
         &mut server("EA"),
         &[
@@ -96,7 +96,7 @@ fn strings_tell_what_happens_to_them() {
 }
 
 #[test]
-fn keys_of_any_type_tell_what_happens_to_them() {
+fn commands_on_keys_of_any_type_notify_their_events() {
     check_events(
         &mut server("EA"),
         &[
@@ -124,7 +124,7 @@ fn keys_of_any_type_tell_what_happens_to_them() {
 }
 
 #[test]
-fn bits_and_sketches_tell_what_happens_to_them() {
+fn commands_on_bits_and_hyperloglogs_notify_their_events() {
     check_events(
         &mut server("EAm"),
         &[
@@ -151,7 +151,7 @@ fn bits_and_sketches_tell_what_happens_to_them() {
 }
 
 #[test]
-fn commands_on_sets_tell_what_they_did() {
+fn commands_on_sets_notify_their_events() {
     check_events(
         &mut server("EA"),
         &[
@@ -182,7 +182,7 @@ fn commands_on_sets_tell_what_they_did() {
 }
 
 #[test]
-fn new_and_missed_keys_are_told_to_those_who_ask_for_them() {
+fn new_and_missed_keys_are_notified_if_their_classes_are_on() {
     check_events(
         &mut server("Knm$g"),
         &[
@@ -232,7 +232,7 @@ fn moves_of_large_values_are_told_as_those_of_small_ones() {
 }
 
 #[test]
-fn only_what_is_wanted_is_told() {
+fn only_enabled_classes_are_notified() {
     check_events(&mut server(""), &[("set a 1", ""), ("del a", ""), ("get a", "")]);
     check_events(&mut server("A"), &[("set a 1", "")]);
     check_events(&mut server("Kg"), &[("set a 1 ex 10", "expire a"), ("del a", "del a")]);
@@ -282,7 +282,7 @@ fn evicted_keys_are_told() {
 }
 
 #[test]
-fn a_transaction_tells_everything_at_its_end_and_what_fails_nothing() {
+fn a_transaction_notifies_at_its_end_and_failed_commands_notify_nothing() {
     let mut server = server("EAm");
     server.run("set s x");
     server.run("rename s t");
@@ -299,7 +299,7 @@ fn a_transaction_tells_everything_at_its_end_and_what_fails_nothing() {
 }
 
 #[test]
-fn events_wait_as_others_would_whatever_the_client_wishes() {
+fn events_wait_for_the_disk_even_if_their_client_does_not() {
     let mut server = server("EAm");
     server.run("client durability none");
     assert_eq!(server.gate("set a 1"), Lsn::ZERO);

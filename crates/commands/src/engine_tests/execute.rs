@@ -6,7 +6,7 @@ use wire::OwnedArgs;
 use crate::testing::TestServer;
 
 #[test]
-fn what_is_found_out_does_not_depend_on_the_command_before() {
+fn resolving_does_not_depend_on_the_command_before() {
     let lines = [
         "GET a",
         "GET b",

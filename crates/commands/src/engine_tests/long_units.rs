@@ -11,7 +11,7 @@ const LONG: &str = "for i = 1, 100000 do end";
 /// A server that offloads long units, with keyspace events on.
 fn server() -> TestServer {
     let mut server = TestServer::new();
-    server.offload_what_is_long();
+    server.offload_long_units();
     *server.host.event_classes.lock() = EventClass::parse("AKE").expect("known letters");
     server
 }
@@ -77,7 +77,7 @@ fn the_scripts_of_a_transaction_have_the_time_of_one() {
 }
 
 #[test]
-fn what_cannot_be_undone_is_begun_elsewhere() {
+fn units_without_undo_begin_on_a_thread_of_their_own() {
     let mut server = server();
     let first = format!(
         "EVAL \"redis.call('SET', 'a', 1) redis.call('FLUSHALL') {LONG} return redis.call('DBSIZE')\" 0"
@@ -141,7 +141,7 @@ fn offloaded(server: &mut TestServer, line: &str) -> LongUnit {
 }
 
 #[test]
-fn what_a_client_has_sent_that_was_killed_does_not_begin() {
+fn a_unit_of_a_killed_client_does_not_begin() {
     let mut server = server();
     let unit = offloaded(&mut server, &format!("EVAL \"redis.call('SET', 'a', 1) {LONG}\" 1 a"));
     server.session.client.kill();
@@ -154,7 +154,7 @@ fn what_a_client_has_sent_that_was_killed_does_not_begin() {
 }
 
 #[test]
-fn who_ends_a_script_on_its_way_has_ended_it() {
+fn a_script_killed_before_its_thread_begins_stays_killed() {
     for line in [
         "EVAL \"redis.call('SET', 'a', 1) while true do end\" 1 a",
         "IDEMP i 60000 EVAL \"redis.call('SET', 'a', 1) while true do end\" 1 a",
@@ -215,7 +215,7 @@ fn commands_that_walk_over_much_run_elsewhere() {
             .iter()
             .for_each(|key| _ = server.run(&format!("COPY {key} copied-{key}")));
     }
-    server.offload_what_is_long();
+    server.offload_long_units();
     let long = [
         "KEYS *",
         "SMEMBERS set",

@@ -40,7 +40,7 @@ fn a_command_that_fails_leaves_the_others_alone() {
 }
 
 #[test]
-fn what_is_out_of_the_ordinary_runs_alone() {
+fn only_correct_commands_on_one_key_outside_of_transactions_are_merged() {
     let mut server = server();
     let (runs, replies) =
         server.run_merged(&["SET k 1", "SET k", "INCR k", "PING", "INCR k", "INCR k", "DEL k"]);
@@ -103,7 +103,7 @@ const LINES: &[&str] = &[
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
     fn replies_and_data_are_those_of_single_commands(

@@ -5,7 +5,7 @@ use engine::Flags;
 use crate::{resolve, rows, table};
 
 #[test]
-fn names_resolve_whatever_their_case() {
+fn names_resolve_in_any_case() {
     for row in rows().iter().filter(|row| !row.name.contains('|')) {
         assert_eq!(resolve(row.name.to_uppercase().as_bytes()).map(|it| it.name), Some(row.name));
     }

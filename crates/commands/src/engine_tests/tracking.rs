@@ -36,7 +36,7 @@ fn message(keys: &str) -> String {
 const ALL: &str = ">[\"invalidate\", nil]";
 
 #[test]
-fn who_has_read_a_key_is_told_once_that_it_changed() {
+fn a_reader_gets_one_invalidation_per_read() {
     let (mut server, mut other) =
         tracked(&["hello 3", "client tracking on", "get a", "mget b c", "exists d", "set e 1", "get e"]);
     server.check(&[("get a", "nil"), ("dbsize", ":1")]);
@@ -54,7 +54,7 @@ fn who_has_read_a_key_is_told_once_that_it_changed() {
 }
 
 #[test]
-fn an_invalidation_waits_for_what_others_who_read_the_key_wait_for() {
+fn an_invalidation_waits_as_a_read_of_the_key_does() {
     let (mut server, mut other) = tracked(&["hello 3", "client tracking on"]);
     for (durability, waits) in [
         (Durability::Strict, true),
@@ -136,7 +136,7 @@ fn opting_in_and_out_holds_for_one_command_or_transaction() {
 }
 
 #[test]
-fn without_loop_a_client_is_not_told_what_it_does() {
+fn noloop_suppresses_invalidations_of_own_changes() {
     let (mut server, mut other) = tracked(&["hello 3", "client tracking on noloop", "get a", "set a 1"]);
     assert!(told(&server, 2).is_empty());
     server.check(&[("set a 2", "+OK")]);
@@ -178,7 +178,7 @@ fn another_client_can_be_told_in_its_place() {
 }
 
 #[test]
-fn a_client_whose_substitute_has_gone_learns_of_it() {
+fn a_client_learns_that_its_redirection_is_broken() {
     let (mut server, mut other) = tracked(&["hello 3", "client tracking on redirect 1", "get a"]);
     server.host.clients.remove(1);
     server.check(&[("set a 1", "+OK")]);

@@ -113,7 +113,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 20, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_undone_has_not_happened(lines in proptest::collection::vec(proptest::sample::select(LINES), 1..12)) {
+    fn an_undone_script_leaves_no_change_and_no_record(lines in proptest::collection::vec(proptest::sample::select(LINES), 1..12)) {
         let mut server = filled();
         server.host.scripts.settings.set_rolls_back(true);
         let (content, appended) = (server.content(), server.appended_lsn());
@@ -127,7 +127,7 @@ proptest! {
 
     /// The script has succeeded, and is a part of the outer undo.
     #[test]
-    fn what_is_undone_with_more_has_not_happened(
+    fn a_successful_script_inside_an_undone_unit_leaves_no_change(
         lines in proptest::collection::vec(proptest::sample::select(LINES), 1..12),
     ) {
         let mut server = filled();
@@ -158,7 +158,7 @@ fn a_keyspace_is_as_it_was_in_all_it_counts() {
 }
 
 #[test]
-fn what_was_flushed_is_gone() {
+fn an_undone_script_does_not_restore_a_flushed_database() {
     let mut server = filled();
     server.host.scripts.settings.set_rolls_back(true);
     server.run_args(&[b"EVAL", b"redis.call('SET', 'a', 1) redis.call('FLUSHDB') error('x')", b"0"]);

@@ -9,7 +9,7 @@ fn wrapped(line: &str) -> Result<String, String> {
 }
 
 #[test]
-fn what_writes_can_be_wrapped() {
+fn idemp_wraps_writing_commands() {
     for name in ["incr c", "set a b", "eval x 0", "evalsha x 0", "publish c m", "flushall", "blpop k 0"] {
         let first = name.split(' ').next().unwrap_or_default();
         assert_eq!(wrapped(&format!("IDEMP k 1 {name}")).as_deref(), Ok(first));
@@ -18,7 +18,7 @@ fn what_writes_can_be_wrapped() {
 }
 
 #[test]
-fn what_does_not_is_refused() {
+fn idemp_refuses_commands_without_writes_or_replies_to_keep() {
     for name in [
         "get k",
         "eval_ro x 0",

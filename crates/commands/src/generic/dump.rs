@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_has_no_payload() {
+    fn dump_of_an_absent_or_expired_value_is_nil() {
         check(&[
             ("DUMP nokey", "nil"),
             ("HSET h f v", ":1"),

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn expire_refuses_what_redis_refuses() {
+    fn expire_refuses_the_arguments_that_redis_refuses() {
         const APART: &str = "-ERR NX and XX, GT or LT options at the same time are not compatible";
         check(&[
             ("SET a 1", "+OK"),

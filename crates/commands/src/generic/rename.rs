@@ -15,11 +15,13 @@ const MOVE_BYTES_MIN: usize = 16 << 10;
 
 /// Whether the value at a key is moved by [`Effect::Move`] instead of put and delete.
 ///
-/// A snapshot that captures slots one by one restricts this. A slot loaded from a snapshot is replayed with
-/// the records that changed it after its capture. So while the slot of the new key is captured and that of
-/// the old key is not, this must be `false`: replay would look for the value in the old slot, whose capture
-/// comes after the move. In the opposite case Move is correct, if replay only removes the value from the old
-/// slot: the capture of the new slot includes the value.
+/// A snapshot captures slots one by one, and after it is loaded, each slot is replayed from its own capture
+/// on. So while the slot of the new key is captured and that of the old key is not, this must be `false`:
+/// replay would look for the value in the old slot, which was captured without it. In the opposite case a
+/// Move is correct: the new slot was captured with the value, and replay only removes it from the old one. A
+/// replica cannot choose, and captures the old slot first
+/// ([`keyspace::LockedSlots::capture_before_moves`]). A command cannot do that, because an earlier one of its
+/// transaction may have changed the slot already.
 fn moves_as_it_is(cx: &Context<'_, '_>, db: DbId, key: &[u8], to_key: &[u8]) -> bool {
     cx.unit.peek(db, key).is_some_and(|entry| entry.allocated_bytes() >= MOVE_BYTES_MIN)
         && cx.keyspace.may_move(slot_of(key), slot_of(to_key))
@@ -158,7 +160,7 @@ mod tests {
     use crate::testing::{TestServer, check};
 
     #[test]
-    fn values_larger_than_what_the_arguments_admit_are_copied() {
+    fn values_beyond_the_admitted_bytes_are_copied() {
         let mut server = TestServer::new();
         let value = vec![b'v'; 300_000];
         server.run_args(&[b"SET", b"a", &value]);
@@ -341,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn large_values_take_the_place_of_what_has_expired() {
+    fn large_values_replace_expired_keys() {
         let mut server = TestServer::new();
         fill(&mut server);
         server.check(&[

@@ -1,6 +1,6 @@
 //! The rows of the commands on keys of any type.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{dump, existence, expiry, object, rename, walk};
 use crate::help;
@@ -22,6 +22,7 @@ const ROW: Row = Row {
     syntax: "key",
     handler: existence::exists,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 const KEYS_TO_THE_END: Keys = Keys::Range { first: 1, last: -1, step: 1 };

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn scan_refuses_what_redis_refuses() {
+    fn scan_refuses_the_arguments_that_redis_refuses() {
         check(&[
             ("SCAN", "-ERR wrong number of arguments for 'scan' command"),
             ("SCAN x", "-ERR invalid cursor"),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_shows_what_matches() {
+    fn keys_lists_matching_unexpired_keys() {
         let mut server = TestServer::new();
         assert_eq!(server.run("KEYS *"), "[]");
         server.run("MSET one 1 two 2 three 3 {tag}a 4 {tag}b 5 {}c 6");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_all_keys_waits_for_all_writes() {
+    fn commands_over_all_keys_wait_for_all_writes() {
         let mut server = TestServer::new();
         server.run("SET a 1");
         for command in ["KEYS nothing", "KEYS *", "SCAN 0", "RANDOMKEY"] {

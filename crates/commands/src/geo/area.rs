@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_near_enough_is_in_a_cell(
+        fn every_place_within_the_radius_lies_in_a_cell(
             longitude in -179.0..179.0f64,
             latitude in -80.0..80.0f64,
             radius_m in 0.0..500_000.0f64,

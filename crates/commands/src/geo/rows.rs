@@ -1,6 +1,6 @@
 //! The rows of the commands on positions on the earth.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{place, query, search};
 
@@ -24,6 +24,7 @@ const ROW: Row = Row {
     syntax: "key [member [member ...]]",
     handler: place::geopos,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 /// Shared fields of the rows of searches.

@@ -15,7 +15,7 @@ const SICILY: (&str, &str, &str) = (
 );
 
 #[test]
-fn circles_and_boxes_find_what_is_in_them() {
+fn searches_find_the_places_in_circles_and_boxes() {
     check_protocols(&[
         SICILY,
         (
@@ -74,7 +74,7 @@ fn a_search_for_any_place_ends_early() {
 }
 
 #[test]
-fn what_is_found_can_be_stored() {
+fn found_places_can_be_stored() {
     check(&[
         (SICILY.0, SICILY.1),
         ("GEOSEARCHSTORE d s FROMLONLAT 15 37 BYRADIUS 200 km", ":2"),
@@ -100,7 +100,7 @@ fn what_is_found_can_be_stored() {
 }
 
 #[test]
-fn searches_refuse_what_redis_refuses() {
+fn searches_refuse_the_arguments_that_redis_refuses() {
     const INCOMPATIBLE: &str =
         "-ERR STORE option in GEORADIUS is not compatible with WITHDIST, WITHHASH and WITHCOORD options";
     const DECODE: &str = "-ERR could not decode requested zset member";
@@ -166,7 +166,7 @@ fn searches_refuse_what_redis_refuses() {
 }
 
 #[test]
-fn what_happens_to_places_is_told_once() {
+fn commands_on_places_notify_each_event_once() {
     let mut server = TestServer::new();
     *server.host.event_classes.lock() = EventClass::parse("zgE").expect("letters");
     for (command, expected) in [

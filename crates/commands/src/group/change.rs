@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_joins_says_who_it_is() {
+    fn group_join_refuses_an_invalid_identity() {
         let long = format!("group join 1 shop 00000000000000d4 {} 7004 7104", "x".repeat(254));
         let long_name = format!("group join 1 {} 00000000000000d4 db4 7004 7104", "x".repeat(65));
         check(&[

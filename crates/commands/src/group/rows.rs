@@ -1,6 +1,6 @@
 //! The rows of GROUP.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{change, show};
 use crate::help::{help, no_subcommand};
@@ -24,6 +24,7 @@ const ROW: Row = Row {
     syntax: "",
     handler: no_subcommand,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 pub(crate) const ROWS: &[Row] = &[Row {

@@ -82,7 +82,7 @@ mod tests {
     use crate::testing::{check, check_group, sample_group};
 
     #[test]
-    fn info_tells_who_leads() {
+    fn group_info_names_the_leader() {
         check_group(
             &sample_group(),
             &[(

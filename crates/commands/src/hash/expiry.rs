@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_fields_is_refused() {
+    fn an_invalid_list_of_fields_is_refused() {
         check(&[
             ("HSET h a 1", ":1"),
             ("HEXPIRE h 10 FIELDS 0 a", "-ERR Parameter `numFields` should be greater than 0"),

@@ -1,6 +1,6 @@
 //! The rows of the commands on hashes.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{expiry, get, number, set, walk};
 
@@ -21,6 +21,7 @@ const ROW: Row = Row {
     syntax: "key",
     handler: get::hget,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 /// Shared fields of the rows that reply with a whole hash.
@@ -33,6 +34,7 @@ const WHOLE: Row = Row {
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "hset",
+        treatment: Treatment::of_member(2),
         arity: -4,
         flags: WRITE_FAST,
         complexity: "O(N) where N is the number of fields given.",
@@ -43,6 +45,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hmset",
+        treatment: Treatment::of_member(2),
         arity: -4,
         flags: WRITE_FAST,
         complexity: "O(N) where N is the number of fields given.",
@@ -53,6 +56,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hsetnx",
+        treatment: Treatment::of_member(2),
         arity: 4,
         flags: WRITE_FAST,
         summary: "Sets a field of a hash unless it exists.",
@@ -62,6 +66,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hdel",
+        treatment: Treatment::of_member(2),
         arity: -3,
         flags: SHRINK_FAST,
         complexity: "O(N) where N is the number of fields given.",
@@ -72,6 +77,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hget",
+        treatment: Treatment::of_member(2),
         arity: 3,
         summary: "Replies with the value of a field.",
         syntax: "key field",
@@ -80,6 +86,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hmget",
+        treatment: Treatment::of_member(2),
         arity: -3,
         complexity: "O(N) where N is the number of fields given.",
         summary: "Replies with the values of fields.",
@@ -89,6 +96,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hexists",
+        treatment: Treatment::of_member(2),
         arity: 3,
         summary: "Tells whether a hash has a field.",
         syntax: "key field",
@@ -97,6 +105,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hstrlen",
+        treatment: Treatment::of_member(2),
         arity: 3,
         since: "3.2.0",
         summary: "Replies with the length of the value of a field, in bytes.",
@@ -110,6 +119,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row { name: "hvals", summary: "Replies with all values.", handler: get::hvals, ..WHOLE },
     Row {
         name: "hincrby",
+        treatment: Treatment::of_member(2),
         arity: 4,
         flags: WRITE_FAST,
         summary: "Adds to the integer in a field, which is 0 if it does not exist.",
@@ -119,6 +129,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hincrbyfloat",
+        treatment: Treatment::of_member(2),
         arity: 4,
         flags: WRITE_FAST,
         since: "2.6.0",

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_logged_is_what_changed() {
+    fn pfadd_logs_changed_registers_only() {
         let mut server = TestServer::new();
         for number in 0..60 {
             let elements: Vec<String> = (0..50).map(|it| format!("{number}:{it}")).collect();

@@ -1,6 +1,6 @@
 //! The rows of the commands on HyperLogLogs.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{add, count, merge};
 
@@ -19,6 +19,7 @@ const ROW: Row = Row {
     syntax: "",
     handler: add::pfadd,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 pub(crate) const ROWS: &[Row] = &[

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_describe_all_registers_is_corrupted() {
+    fn runs_that_do_not_cover_all_registers_are_corrupted() {
         let cases: [&[u8]; 6] =
             [&[], &[0x7F], &[0x7F, 0xFE], &[0x7F, 0xFF, 0x00], &[0x7F, 0xFF, 0x7F], &[0x80; 4097]];
         for bytes in cases {
@@ -221,7 +221,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_hold_what_an_array_holds(
+        fn runs_hold_the_same_values_as_an_array(
             steps in prop::collection::vec((prop_oneof![0..80usize, 0..REGISTERS], 1..=4u8), 1..300),
         ) {
             let mut bytes = EMPTY.to_vec();

@@ -1,6 +1,6 @@
 //! The rows of the commands on idempotence.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{find_keys, idemp, reads_others};
 
@@ -16,4 +16,5 @@ pub(crate) const ROWS: &[Row] = &[Row {
     syntax: "key milliseconds command [arg [arg ...]]",
     handler: idemp,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 }];

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_value_is_none() {
+    fn invalid_stored_values_are_not_parsed() {
         let value = Stored::encode(DIGEST, Protocol::Resp2, b":1\r\n");
         for end in 0..value.len() {
             assert_eq!(told(&value[..end], Protocol::Resp2), None, "{end} bytes");

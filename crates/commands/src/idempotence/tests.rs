@@ -41,7 +41,7 @@ fn a_command_runs_once() {
 }
 
 #[test]
-fn what_found_nothing_to_do_is_kept_too() {
+fn replies_of_commands_without_a_change_are_kept() {
     check(&[
         ("SET a 1", "+OK"),
         ("IDEMP k 1000 SET a 2 NX", "nil"),
@@ -57,7 +57,7 @@ fn what_found_nothing_to_do_is_kept_too() {
 }
 
 #[test]
-fn what_fails_is_not_kept() {
+fn errors_without_effects_are_not_kept() {
     check(&[
         ("LPUSH c a", ":1"),
         ("IDEMP k 1000 INCR c", WRONG_TYPE),
@@ -109,7 +109,7 @@ fn calls_that_cannot_be_right_are_refused() {
 }
 
 #[test]
-fn a_reply_is_told_in_the_version_of_who_asks_again() {
+fn a_kept_reply_has_the_protocol_of_the_asking_client() {
     let mut server = TestServer::new();
     server.run("RPUSH l a");
     assert_eq!(server.raw("IDEMP k 1000 BLPOP none 1"), b"*-1\r\n");
@@ -138,7 +138,7 @@ fn command_and_reply_are_one_record() {
 }
 
 #[test]
-fn what_is_told_again_waits_for_the_disk_as_a_write_does() {
+fn a_kept_reply_waits_for_its_record_as_a_write_does() {
     let mut server = TestServer::new();
     server.log.set_durability(Durability::Commit);
     server.run("SET other 1");
@@ -297,7 +297,7 @@ fn long_replies_come_from_commands_that_write() {
 }
 
 #[test]
-fn what_is_kept_is_told_when_nothing_may_be_written() {
+fn kept_replies_are_sent_while_writes_are_refused() {
     let mut server = TestServer::new();
     server.run("IDEMP k 1000 INCR c");
     server.host.limits.lock().memory_bytes_max = 1;
@@ -333,7 +333,7 @@ fn documents_and_messages_are_part_of_it() {
 }
 
 #[test]
-fn others_see_what_it_does() {
+fn idemp_shows_in_events_and_in_monitor() {
     let mut server = TestServer::new();
     *server.host.event_classes.lock() = EventClass::parse("AKE").expect("known letters");
     let mut watcher = server.connect();

@@ -1,6 +1,6 @@
 //! The rows of the commands on leases.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment, row::Mobility};
 
 use super::{lease, unlease};
 
@@ -19,17 +19,20 @@ const ROW: Row = Row {
     syntax: "",
     handler: lease,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "lease",
+        treatment: Treatment::of_mobility(Mobility::BeforeItBegins),
         summary: "Takes or renews a key for an owner and this connection; gives a token that rises, or null if it is taken.",
         syntax: "key milliseconds owner",
         ..ROW
     },
     Row {
         name: "unlease",
+        treatment: Treatment::of_mobility(Mobility::BeforeItBegins),
         arity: 3,
         flags: Flags::WRITE.or(Flags::FAST).or(Flags::NOSCRIPT),
         summary: "Gives a leased key back, if it is this owner's.",

@@ -52,7 +52,7 @@ fn a_lease_is_taken_renewed_and_given_back() {
 }
 
 #[test]
-fn what_is_no_lease_is_refused() {
+fn invalid_leases_are_refused() {
     check(&[
         ("LEASE k 0 me", "-ERR invalid expire time in 'lease' command"),
         ("LEASE k -1 me", "-ERR invalid expire time in 'lease' command"),
@@ -74,7 +74,7 @@ fn what_is_no_lease_is_refused() {
 }
 
 #[test]
-fn a_connection_that_closes_gives_back_what_it_holds() {
+fn a_closing_connection_releases_its_leases_in_one_record() {
     let mut server = TestServer::new();
     *server.host.event_classes.lock() = EventClass::parse("AKE").expect("known letters");
     let other = elsewhere(&mut server, &["LEASE a 1000 x", "LEASE b 1000 x", "SELECT 3", "LEASE c 1000 x"]);
@@ -91,7 +91,7 @@ fn a_connection_that_closes_gives_back_what_it_holds() {
 }
 
 #[test]
-fn what_has_happened_to_a_key_since_is_left_alone() {
+fn a_changed_key_is_not_released() {
     for (line, value) in [
         ("SET k x", "\"x\""),
         ("SET k other", "\"other\""),

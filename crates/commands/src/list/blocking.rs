@@ -22,7 +22,7 @@ const WAIT: Flags = Flags::WRITE.or(Flags::BLOCKING);
 
 const POP: Row = Row {
     arity: -3,
-    flags: WAIT.or(Flags::NOSCRIPT),
+    flags: WAIT,
     keys: Keys::Range { first: 1, last: -2, step: 1 },
     since: "2.0.0",
     complexity: "O(N) where N is the number of keys.",
@@ -30,11 +30,8 @@ const POP: Row = Row {
     ..ROW
 };
 
-const MOVE: Row = Row {
-    flags: WAIT.or(Flags::NOSCRIPT).or(Flags::DENYOOM),
-    keys: Keys::Range { first: 1, last: 2, step: 1 },
-    ..ROW
-};
+const MOVE: Row =
+    Row { flags: WAIT.or(Flags::DENYOOM), keys: Keys::Range { first: 1, last: 2, step: 1 }, ..ROW };
 
 pub(crate) const ROWS: &[Row] = &[
     Row {

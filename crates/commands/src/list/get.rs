@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn lpos_refuses_what_it_cannot_read() {
+    fn lpos_refuses_invalid_options() {
         let zero = "-ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use \
                     negative to start from the end of the list";
         let range =

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_a_null_array_if_an_array_was_asked_for() {
+    fn pops_with_a_count_reply_null_arrays_for_absent_keys() {
         let mut server = TestServer::new();
         for (line, expected) in [
             ("LPOP l", "$-1\r\n"),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn lmpop_refuses_what_it_cannot_read() {
+    fn lmpop_refuses_invalid_arguments() {
         let numkeys = "-ERR numkeys should be greater than 0";
         let count = "-ERR count should be greater than 0";
         let syntax = "-ERR syntax error";

@@ -1,6 +1,6 @@
 //! The rows of the commands on lists.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{edit, get, pop, push, transfer};
 
@@ -24,6 +24,7 @@ pub(super) const ROW: Row = Row {
     syntax: "",
     handler: get::llen,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 /// Shared fields of the rows that push.

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_larger_than_what_the_arguments_admit_are_moved() {
+    fn elements_beyond_the_admitted_bytes_are_moved() {
         let mut server = TestServer::new();
         let element = vec![b'e'; 300_000];
         server.run_args(&[b"RPUSH", b"a", &element, b"2"]);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hand_over_says_to_whom_and_for_how_long() {
+    fn failover_refuses_an_invalid_target_or_timeout() {
         check(&[
             ("failover", "-ERR FAILOVER requires connected replicas."),
             ("failover abort", "-ERR No failover in progress."),

@@ -1,6 +1,6 @@
 //! The rows of the commands on replication.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{follow, wait};
 use crate::help::no_subcommand;
@@ -20,6 +20,7 @@ const ROW: Row = Row {
     syntax: "",
     handler: no_subcommand,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -73,7 +74,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "wait",
         arity: 3,
-        flags: Flags::NOSCRIPT,
+        flags: Flags::BLOCKING,
         family: Family::Generic,
         since: "3.0.0",
         summary: "Waits until the writes of the client are on the disks of replicas.",
@@ -84,7 +85,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "waitaof",
         arity: 4,
-        flags: Flags::NOSCRIPT,
+        flags: Flags::BLOCKING,
         family: Family::Generic,
         since: "7.2.0",
         summary: "Waits until the writes of the client are on the disks of this server and of replicas.",
@@ -95,7 +96,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "waitlsn",
         arity: 3,
-        flags: Flags::NOSCRIPT.or(Flags::STALE),
+        flags: Flags::BLOCKING.or(Flags::STALE),
         family: Family::Generic,
         since: "7.2.0",
         summary: "Waits until the server shows all writes up to a position of the log.",

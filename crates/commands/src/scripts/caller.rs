@@ -1,6 +1,9 @@
 //! The commands of a script, run as parts of the unit of the script.
 
-use engine::{CommandError, Context, Flags, long_units::is_final, row::ResolvedCommand};
+use engine::{
+    CommandError, Context, Flags,
+    row::{ResolvedCommand, is_final},
+};
 use keyspace::KeyHash;
 use scripting::{Calls, LogLevel, Refusal, Stop};
 use smallvec::SmallVec;

@@ -1,6 +1,6 @@
 //! The rows of the commands on scripts and functions.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{eval, fcall, function, script};
 use crate::help::{help, no_subcommand};
@@ -18,6 +18,7 @@ const RUNS: Row = Row {
     syntax: "script numkeys [key [key ...]] [arg [arg ...]]",
     handler: eval::eval,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 /// Shared fields of the subcommands of SCRIPT.

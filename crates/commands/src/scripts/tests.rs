@@ -20,7 +20,7 @@ fn scripts_run() {
 }
 
 #[test]
-fn what_is_no_call_is_refused() {
+fn invalid_calls_of_eval_are_refused() {
     check(&[
         ("EVAL", "-ERR wrong number of arguments for 'eval' command"),
         ("EVAL 'return 1' a", "-ERR value is not an integer or out of range"),
@@ -74,7 +74,6 @@ fn commands_are_refused_to_scripts() {
     for (body, expected) in [
         ("return redis.call('nosuch')", "-ERR Unknown Redis command called from script"),
         ("return redis.call('get')", "-ERR Wrong number of args calling Redis command from script"),
-        ("return redis.call('blpop', 'a', 0)", "-ERR This Redis command is not allowed from script"),
         ("return redis.call('subscribe', 'a')", "-ERR This Redis command is not allowed from script"),
         ("return redis.call('multi')", "-ERR This Redis command is not allowed from script"),
         ("return redis.call('watch', 'a')", "-ERR This Redis command is not allowed from script"),
@@ -82,7 +81,7 @@ fn commands_are_refused_to_scripts() {
         ("return redis.call('script', 'flush')", "-ERR This Redis command is not allowed from script"),
         ("return redis.call('debug', 'sleep', 0)", "-ERR This Redis command is not allowed from script"),
         ("return redis.call('config', 'get', '*')", "-ERR This Redis command is not allowed from script"),
-        ("return redis.pcall('blpop', 'a', 0)", "-ERR This Redis command is not allowed from script"),
+        ("return redis.pcall('multi')", "-ERR This Redis command is not allowed from script"),
         (
             "return redis.call('incr', 'l')",
             "-WRONGTYPE Operation against a key holding the wrong kind of value",
@@ -112,7 +111,7 @@ fn commands_are_refused_to_scripts() {
 }
 
 #[test]
-fn replies_differ_by_what_the_script_wants() {
+fn a_script_chooses_the_protocol_of_its_values() {
     check_protocols(&[
         ("HSET h f v", ":1", ":1"),
         ("EVAL \"return redis.call('HGETALL', 'h')\" 0", r#"["f", "v"]"#, r#"["f", "v"]"#),
@@ -141,7 +140,7 @@ fn a_script_is_one_record() {
 }
 
 #[test]
-fn errors_leave_what_was_done_unless_told_otherwise() {
+fn failed_scripts_keep_their_changes_unless_scripts_roll_back() {
     let script = "EVAL \"redis.call('SET', 'a', 1) redis.call('LPUSH', 'a', 1)\" 1 a";
     let mut server = TestServer::new();
     assert!(server.run(script).starts_with("-WRONGTYPE"));
@@ -176,7 +175,7 @@ fn keys_need_not_be_declared() {
 }
 
 #[test]
-fn a_script_whose_slot_is_taken_runs_again_with_all_of_them() {
+fn a_script_runs_again_with_all_slots_if_one_is_locked() {
     let mut server = TestServer::new();
     let keyspace = server.executor.keyspace().clone();
     let slot = keyspace::slot_of(b"other");
@@ -210,6 +209,46 @@ fn scripts_run_in_transactions() {
         ("GET b", "+QUEUED"),
         ("EXEC", r#"[+OK, "1", "2"]"#),
     ]);
+}
+
+#[test]
+fn commands_that_block_do_not_wait_in_scripts_and_functions() {
+    let mut server = TestServer::new();
+    server.run("XGROUP CREATE s g $ MKSTREAM");
+    for (call, expected) in [
+        ("'blpop', 'l', 0", "nil"),
+        ("'brpop', 'l', 0", "nil"),
+        ("'blmpop', 0, 1, 'l', 'left'", "nil"),
+        ("'blmove', 'l', 'm', 'left', 'left', 0", "nil"),
+        ("'brpoplpush', 'l', 'm', 0", "nil"),
+        ("'bzpopmin', 'z', 0", "nil"),
+        ("'bzpopmax', 'z', 0", "nil"),
+        ("'bzmpop', 0, 1, 'z', 'min'", "nil"),
+        ("'xread', 'block', 0, 'streams', 's', '$'", "nil"),
+        ("'xreadgroup', 'group', 'g', 'c', 'block', 0, 'streams', 's', '>'", "nil"),
+        ("'wait', 1, 0", ":0"),
+        ("'waitaof', 0, 1, 0", "[:0, :0]"),
+        ("'waitlsn', 99999999, 0", ":1"),
+    ] {
+        let body = format!("return redis.call({call})");
+        assert_eq!(told(&mut server, "EVAL", &body), expected, "{call}");
+        let code = format!("#!lua name=lib\nredis.register_function('f', function() {body} end)");
+        server.run_args(&[b"FUNCTION", b"LOAD", b"REPLACE", code.as_bytes()]);
+        assert_eq!(server.run("FCALL f 0"), expected, "{call}");
+    }
+    assert!(server.session.wait.is_none());
+    server.check(&[
+        ("RPUSH l a b", ":2"),
+        ("EVAL \"return redis.call('blpop', 'l', 0)\" 0", r#"["l", "a"]"#),
+        ("EVAL \"return redis.call('blmove', 'l', 'm', 'left', 'left', 0)\" 0", r#""b""#),
+        ("LRANGE m 0 -1", r#"["b"]"#),
+    ]);
+    let info = server.run("COMMAND INFO blpop blmove bzpopmin wait");
+    for flags in
+        ["[+write, +blocking]", "[+write, +denyoom, +blocking]", "[+write, +blocking, +fast]", "[+blocking]"]
+    {
+        assert!(info.contains(flags), "{flags} {info}");
+    }
 }
 
 #[test]
@@ -344,7 +383,7 @@ fn a_script_that_does_not_end_is_ended_and_has_done_nothing() {
 }
 
 #[test]
-fn who_needs_the_slot_of_an_endless_script_comes_back_and_the_worker_goes_on() {
+fn commands_on_slots_of_an_endless_script_are_retried_and_the_worker_goes_on() {
     let mut server = TestServer::new();
     server.check(&[("SET a 1", "+OK"), ("SET b 1", "+OK")]);
     let mut endless =
@@ -379,7 +418,7 @@ fn who_needs_the_slot_of_an_endless_script_comes_back_and_the_worker_goes_on() {
 }
 
 #[test]
-fn who_is_served_into_the_slot_of_an_endless_script_is_served_when_it_has_ended() {
+fn a_waiter_with_a_target_slot_of_an_endless_script_is_served_after_it() {
     let mut server = TestServer::new();
     let mut waiting = server.connect();
     std::mem::swap(&mut server.session, &mut waiting);
@@ -404,7 +443,7 @@ fn who_is_served_into_the_slot_of_an_endless_script_is_served_when_it_has_ended(
 }
 
 #[test]
-fn what_was_flushed_is_compiled_again() {
+fn flushed_scripts_are_compiled_again() {
     let mut server = TestServer::new();
     server.run("EVAL 'return 1' 0");
     let compiled = |server: &mut TestServer| {

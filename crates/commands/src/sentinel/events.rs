@@ -57,7 +57,7 @@ pub struct SentinelEvents {
 struct Seen {
     address: Address,
     is_down: bool,
-    /// Looks in a row that showed the opposite.
+    /// How many looks in a row found the member in the other state.
     differed: u8,
 }
 

@@ -1,6 +1,6 @@
 //! The rows of SENTINEL.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use crate::help::{help, no_subcommand};
 
@@ -19,6 +19,7 @@ const ROW: Row = Row {
     syntax: "master-name",
     handler: no_subcommand,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 /// The row of a command that would configure a Sentinel, except for its name.

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn command_refuses_what_it_does_not_know() {
+    fn command_refuses_unknown_subcommands() {
         check(&[
             ("command foo", "-ERR unknown subcommand 'foo'. Try COMMAND HELP."),
             ("command count x", "-ERR wrong number of arguments for 'command|count' command"),

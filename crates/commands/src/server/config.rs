@@ -1,10 +1,13 @@
 //! CONFIG: the settings of the process.
 
-use engine::{CommandError, Context, Row, row::Keys};
+use engine::{CommandError, Context, Row, Treatment, row::Keys};
 use keyspace::Effect;
 use wire::Args;
 
 use super::{ADMIN, HELP, ROW};
+
+/// Settings whose values are secret.
+const PASSWORDS: [&[u8]; 3] = [b"requirepass", b"masterauth", b"admin-password"];
 
 pub(super) const ROWS: [Row; 5] = [
     Row {
@@ -39,6 +42,7 @@ pub(super) const ROWS: [Row; 5] = [
     },
     Row {
         name: "config|set",
+        treatment: Treatment::of_secrets(is_password),
         arity: -4,
         flags: ADMIN,
         since: "2.0.0",
@@ -130,6 +134,12 @@ fn rewrite(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError
     cx.host.config.rewrite().map_err(CommandError::Composed)?;
     cx.reply.ok();
     Ok(())
+}
+
+/// `CONFIG SET parameter value ...`: whether the argument is the value of a password.
+fn is_password(args: Args<'_>, index: usize) -> bool {
+    let is_secret = |name: &[u8]| PASSWORDS.iter().any(|password| name.eq_ignore_ascii_case(password));
+    index >= 3 && index % 2 == 1 && is_secret(args.at(index - 1))
 }
 
 #[cfg(test)]

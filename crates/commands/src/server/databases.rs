@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_keys_waits_for_everything_appended() {
+    fn dbsize_waits_for_all_appended_records() {
         let mut server = TestServer::new();
         server.run("set a 1");
         assert_eq!(server.gate("dbsize"), server.appended_lsn());

@@ -129,7 +129,7 @@ mod tests {
                            restart the server.";
 
     #[test]
-    fn debug_is_for_whom_the_settings_allow_it() {
+    fn debug_needs_the_permission_of_the_settings() {
         let mut server = TestServer::new();
         *server.host.debug_access.lock() = DebugAccess::Nobody;
         let subcommands = ["sleep 0", "help", "digest", "digest-value a", "object a"];

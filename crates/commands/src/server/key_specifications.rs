@@ -45,7 +45,7 @@ fn stream_access(name: &str) -> Option<&'static [&'static str]> {
         "xread" | "xreadgroup" => &["RO", "access"],
         "xadd" | "xsetid" | "xack" | "xclaim" | "xgroup|setid" => &["RW", "update"],
         "xdel" | "xtrim" | "xautoclaim" | "xgroup|delconsumer" | "xgroup|destroy" => &["RW", "delete"],
-        "xgroup|create" | "xgroup|createconsumer" => &["RW", "insert"],
+        "xgroup|create" | "xgroup|createconsumer" | "xgroup|restoreconsumer" => &["RW", "insert"],
         _ => return None,
     })
 }

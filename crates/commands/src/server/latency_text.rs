@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_diagnosis_names_what_was_slow() {
+    fn the_diagnosis_describes_each_slow_event() {
         assert!(diagnosis(false, &[]).contains("CONFIG SET latency-monitor-threshold 100"));
         assert!(diagnosis(true, &[]).starts_with("Nothing"));
         for event in LatencyEvent::ALL {

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fine_is_called_so() {
+    fn a_healthy_server_has_no_complaints() {
         assert_eq!(diagnosis(&healthy(), &LIMITS), "Nothing to complain about.\n");
         let empty = Usage { data: MIB, ..Usage::default() };
         assert!(diagnosis(&empty, &LIMITS).starts_with("There is hardly any data"));

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_and_what_administrators_do_are_not_shown() {
+    fn passwords_and_administrative_commands_are_not_shown() {
         let mut server = monitored();
         for line in [
             "auth secret",

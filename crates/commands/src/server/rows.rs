@@ -1,6 +1,6 @@
 //! The rows of the commands on the server.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment, row::Mobility};
 
 use super::{command, config, databases, debug, hotkeys, latency, memory, monitor, process, slowlog};
 use crate::help::{help, no_subcommand};
@@ -25,6 +25,7 @@ pub(super) const ROW: Row = Row {
     syntax: "",
     handler: no_subcommand,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 /// The row of HELP, except for its name.
@@ -206,6 +207,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "time",
+        treatment: Treatment::of_mobility(Mobility::AtAnyTime),
         flags: ALWAYS.or(Flags::FAST),
         since: "2.6.0",
         summary: "Replies with the unix time: seconds, and microseconds of the second.",

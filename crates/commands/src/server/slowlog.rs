@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_threshold_decides_also_for_what_is_usually_fast() {
+    fn usually_fast_commands_are_logged_above_the_threshold() {
         let mut server = TestServer::new();
         server.host.command_us.store(900, std::sync::atomic::Ordering::Relaxed);
         for (slower_than_us, logged) in [(901, 0), (900, 1), (-1, 0), (0, 1)] {

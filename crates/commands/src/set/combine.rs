@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_replaces_whatever_was_there() {
+    fn a_stored_set_replaces_a_value_of_any_type() {
         check(&[
             ("SADD a 1 2 3", ":3"),
             ("SADD b 2 3 4", ":3"),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn results_larger_than_what_the_arguments_admit_are_stored() {
+    fn results_beyond_the_admitted_bytes_are_stored() {
         let mut server = TestServer::new();
         for number in 0..20 {
             let member = vec![b'a' + number; 30_000];

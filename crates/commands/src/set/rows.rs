@@ -1,6 +1,6 @@
 //! The rows of the commands on sets.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{combine, member, random};
 
@@ -20,6 +20,7 @@ const ROW: Row = Row {
     syntax: "key",
     handler: member::scard,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 /// Shared fields of the rows that reply with a combination of sets.
@@ -46,6 +47,7 @@ const INTERSECTION: &str = "O(N*M) where N is the size of the smallest set and M
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "sadd",
+        treatment: Treatment::of_member(2),
         arity: -3,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
         complexity: "O(N) where N is the number of members given.",
@@ -56,6 +58,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "srem",
+        treatment: Treatment::of_member(2),
         arity: -3,
         flags: SHRINK_FAST,
         complexity: "O(N) where N is the number of members given.",
@@ -76,6 +79,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "sismember",
+        treatment: Treatment::of_member(2),
         arity: 3,
         summary: "Tells whether a set has a member.",
         syntax: "key member",
@@ -84,6 +88,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "smismember",
+        treatment: Treatment::of_member(2),
         arity: -3,
         since: "6.2.0",
         complexity: "O(N) where N is the number of members given.",

@@ -1,6 +1,6 @@
 //! The rows of the commands on sorting.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{find_first, find_keys, reads_others, sort, sort_ro};
 
@@ -18,6 +18,7 @@ const ROW: Row = Row {
     syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]",
     handler: sort_ro,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 pub(crate) const ROWS: &[Row] = &[

@@ -129,7 +129,7 @@ fn a_script_gets_the_members_of_a_set_in_one_order() {
 }
 
 #[test]
-fn what_is_stored_replaces_whatever_was_there() {
+fn a_stored_result_replaces_a_value_of_any_type() {
     let mut server = TestServer::new();
     *server.host.event_classes.lock() = engine::EventClass::parse("KA").expect("letters");
     server.check(&[("RPUSH l 3 1 2", ":3"), ("SET d text EX 10", "+OK")]);
@@ -186,7 +186,7 @@ fn calls_that_are_wrong() {
 }
 
 #[test]
-fn what_get_shows_is_bounded() {
+fn the_bytes_that_get_adds_to_a_reply_are_bounded() {
     let mut server = TestServer::new();
     server.run_args(&[b"SET", b"w_1", &[b'x'; 1 << 16]]);
     server.run("RPUSH l 1 1 1 1 1");

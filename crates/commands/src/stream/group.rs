@@ -1,7 +1,7 @@
 //! Creating and removing groups and consumers: XGROUP.
 
 use engine::{CommandError, Context, EventClass};
-use keyspace::{ConsumerTimes, GroupPosition, KeyOp, StreamId, StreamView};
+use keyspace::{ConsumerTimes, Delivery, GroupPosition, KeyOp, Listed, StreamId, StreamView};
 use wire::{Args, number::parse_i64};
 
 use super::{id, named_group, see_consumer, stream};
@@ -124,6 +124,44 @@ pub(super) fn createconsumer(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result
         see_consumer(cx, key, group, consumer, before, false);
     }
     cx.reply.count(before.is_none().into());
+    Ok(())
+}
+
+/// Words of a pending entry of XGROUP RESTORECONSUMER: id, time, count.
+const PENDING_WORDS: usize = 3;
+/// The maximum size of a delivery in a record, in bytes.
+const DELIVERY_BYTES: u64 = 40;
+
+/// `XGROUP RESTORECONSUMER key group consumer seen-ms active-ms [id time-ms count ...]`: a consumer as a copy
+/// of another server has it, with its times (an active time of -1 stands for none) and pending entries, which
+/// may have been deleted from the stream. No command of Redis makes those. Replies with their number.
+pub(super) fn restoreconsumer(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let (db, key, group, consumer) = (cx.db(), args.at(2), args.at(3), args.at(4));
+    let pending = args.skip(7);
+    if !pending.len().is_multiple_of(PENDING_WORDS) {
+        return Err(wrong_number(args));
+    }
+    let number = |word: &[u8]| parse_i64(word).ok_or(CommandError::NotAnInteger);
+    let time = |word: &[u8]| number(word).map(|ms| u64::try_from(ms).unwrap_or(0));
+    let times = ConsumerTimes { seen_ms: time(args.at(5))?, active_ms: number(args.at(6))?.try_into().ok() };
+    let mut deliveries = Vec::with_capacity(pending.len() / PENDING_WORDS);
+    for first in (0..pending.len()).step_by(PENDING_WORDS) {
+        let (id, time_ms) = (id::parse_id(pending.at(first), 0)?, time(pending.at(first + 1))?);
+        let count = number(pending.at(first + 2))?.clamp(0, u32::MAX.into());
+        deliveries.push(Delivery { id, time_ms, count: count as u32 });
+    }
+    let stream = stream(cx.unit.get(db, key))?.ok_or(NO_KEY)?;
+    let is_new = named_group(stream, key, group)?.consumer(consumer).is_none();
+    cx.require_room(deliveries.len() as u64 * DELIVERY_BYTES)?;
+    cx.apply(key, KeyOp::StreamPutConsumer { group, consumer, times });
+    if !deliveries.is_empty() {
+        let deliveries = Listed::Slices(&deliveries);
+        cx.apply(key, KeyOp::StreamPend { group, consumer, deliveries });
+    }
+    if is_new {
+        cx.notify(EventClass::STREAM, "xgroup-createconsumer", key);
+    }
+    cx.reply.count(deliveries.len());
     Ok(())
 }
 

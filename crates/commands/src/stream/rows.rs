@@ -1,6 +1,6 @@
 //! The rows of the commands on streams.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{acknowledge, add, claim, deliver, edit, group, info, pending, range, read, trim};
 use crate::help::{help, no_subcommand};
@@ -23,6 +23,7 @@ const ROW: Row = Row {
     syntax: "key",
     handler: add::xadd,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 const EACH_ID: &str = "O(log(N)) for each id, where N is the number of entries or of those that are pending.";
@@ -92,6 +93,17 @@ const XGROUP: &[Row] = &[
         summary: "Makes a consumer of a group.",
         syntax: "key group consumer",
         handler: group::createconsumer,
+        ..GROUP
+    },
+    Row {
+        name: "xgroup|restoreconsumer",
+        arity: -7,
+        flags: GROW,
+        since: "7.2.4",
+        complexity: "O(N*log(M)) where N is the number of ids and M the number of pending entries.",
+        summary: "Makes a consumer with the times and the pending entries of a copied one.",
+        syntax: "key group consumer seen-ms active-ms [id time-ms count [id time-ms count ...]]",
+        handler: group::restoreconsumer,
         ..GROUP
     },
     Row {

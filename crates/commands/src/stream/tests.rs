@@ -152,7 +152,7 @@ fn a_long_range_ends_a_run_of_merged_commands() {
 }
 
 #[test]
-fn what_comes_before_and_instead_of_long_replies() {
+fn long_replies_keep_to_client_lsn_and_client_reply() {
     let mut server = TestServer::new();
     (1..=3000).for_each(|ms| drop(server.run(&format!("XADD x {ms} name value-{ms}"))));
     server.run("HELLO 3");
@@ -207,7 +207,7 @@ fn streams_are_trimmed_by_length_and_by_id() {
 }
 
 #[test]
-fn what_a_stream_knows_of_its_entries_can_be_set() {
+fn xsetid_sets_the_counters_of_a_stream() {
     check_protocols(&[
         ("XADD x 1-1 f v", r#""1-1""#, r#""1-1""#),
         ("XADD x 1-2 f v", r#""1-2""#, r#""1-2""#),
@@ -372,7 +372,7 @@ fn a_group_delivers_each_entry_once() {
 }
 
 #[test]
-fn what_others_got_can_be_claimed() {
+fn pending_entries_of_other_consumers_can_be_claimed() {
     check_one(&[
         ("XADD x 1-1 f 1", r#""1-1""#),
         ("XADD x 1-2 f 2", r#""1-2""#),
@@ -414,7 +414,7 @@ fn what_others_got_can_be_claimed() {
 }
 
 #[test]
-fn what_groups_refer_to_stays_or_goes_as_wanted() {
+fn xdelex_keeps_or_deletes_the_references_of_groups() {
     check_one(&[
         ("XADD x 1-1 f 1", r#""1-1""#),
         ("XADD x 1-2 f 2", r#""1-2""#),
@@ -446,7 +446,7 @@ fn what_groups_refer_to_stays_or_goes_as_wanted() {
 }
 
 #[test]
-fn what_has_been_pending_for_long_is_delivered_again_if_wanted() {
+fn xreadgroup_claims_entries_that_are_idle_for_long() {
     check_one(&[
         ("XADD x 1-1 f 1", r#""1-1""#),
         ("XGROUP CREATE x g 0", "+OK"),
@@ -488,6 +488,33 @@ fn everything_about_a_stream_is_shown_at_once() {
 }
 
 #[test]
+fn a_copied_consumer_has_its_times_and_pending_entries() {
+    let mut server = TestServer::new();
+    let (seen, active) = (START_MS - 500, START_MS - 700);
+    server.run("XADD x 5-1 f v");
+    server.run("XGROUP CREATE x g 5-1");
+    server.check(&[
+        (&format!("XGROUP RESTORECONSUMER x g a {seen} {active} 3-1 {active} 2 5-1 {seen} 1"), ":2"),
+        (&format!("XGROUP RESTORECONSUMER x g b {seen} -1"), ":0"),
+        ("XPENDING x g - + 9", r#"[["3-1", "a", :700, :2], ["5-1", "a", :500, :1]]"#),
+        (
+            "XINFO CONSUMERS x g",
+            r#"[["name", "a", "pending", :2, "idle", :500, "inactive", :700], ["name", "b", "pending", :0, "idle", :500, "inactive", :-1]]"#,
+        ),
+        // More of the same consumer.
+        (&format!("XGROUP RESTORECONSUMER x g a {seen} {active} 4-1 {seen} 9"), ":1"),
+        ("XPENDING x g", r#"[:3, "3-1", "5-1", [["a", "3"]]]"#),
+        (
+            "XGROUP RESTORECONSUMER x g a 1 1 4-1 1",
+            "-ERR unknown subcommand or wrong number of arguments for 'RESTORECONSUMER'. Try XGROUP HELP.",
+        ),
+        ("XGROUP RESTORECONSUMER x g a 1 1 4-1 x 1", "-ERR value is not an integer or out of range"),
+        ("XGROUP RESTORECONSUMER x none a 1 1", "-NOGROUP No such consumer group 'none' for key name 'x'"),
+    ]);
+    server.assert_replays();
+}
+
+#[test]
 fn a_consumer_that_asks_in_vain_is_logged_as_seen_once_a_second() {
     let mut server = TestServer::new();
     server.run("XGROUP CREATE x g $ MKSTREAM");
@@ -503,7 +530,7 @@ fn a_consumer_that_asks_in_vain_is_logged_as_seen_once_a_second() {
 }
 
 #[test]
-fn what_happens_to_streams_is_told_once() {
+fn commands_on_streams_notify_each_event_once() {
     let mut server = TestServer::new();
     *server.host.event_classes.lock() = EventClass::parse("EA").expect("letters");
     for (command, expected) in [
@@ -532,7 +559,7 @@ fn what_happens_to_streams_is_told_once() {
 }
 
 #[test]
-fn what_was_deleted_before_all_that_is_left_leaves_the_lag_known() {
+fn the_lag_stays_known_if_only_the_oldest_entries_are_deleted() {
     let mut server = TestServer::new();
     for ms in 1..=4 {
         server.run(&format!("XADD s {ms}-1 f v"));

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn getex_refuses_what_redis_refuses() {
+    fn getex_refuses_the_arguments_that_redis_refuses() {
         check(&[
             ("SET a 1 PX 77", "+OK"),
             ("GETEX a FOO", "-ERR syntax error"),

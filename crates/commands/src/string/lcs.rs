@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn lcs_refuses_what_redis_refuses() {
+    fn lcs_refuses_the_arguments_that_redis_refuses() {
         check(&[
             ("HSET h f v", ":1"),
             ("LCS a h FOO", "-ERR The specified keys must contain string values"),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_whose_table_would_be_too_large_are_refused() {
+    fn lcs_refuses_strings_that_need_too_large_a_table() {
         let mut server = TestServer::new();
         server.bulk_bytes_max = 4 * 11 * 21;
         server.check(&[

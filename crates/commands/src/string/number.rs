@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_integer_is_not_counted() {
+    fn only_integers_are_incremented() {
         for text in ["x", "1.0", " 1", "1 ", "+1", "01", "-0", "", "9223372036854775808", "1e3"] {
             let set = format!("SET a \"{text}\"");
             check(&[

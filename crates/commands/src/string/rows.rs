@@ -1,6 +1,6 @@
 //! The rows of the commands on strings.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{get, lcs, many, number, range, set};
 
@@ -25,6 +25,7 @@ const ROW: Row = Row {
     syntax: "key",
     handler: get::get,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 const KEYS_TO_THE_END: Keys = Keys::Range { first: 1, last: -1, step: 1 };

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn get_replies_with_what_was_there() {
+    fn set_with_get_replies_with_the_old_value() {
         check(&[
             ("SET a 1 GET", "nil"),
             ("SET a 2 GET", r#""1""#),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn set_refuses_what_redis_refuses() {
+    fn set_refuses_the_arguments_that_redis_refuses() {
         check(&[
             ("SET a 1 FOO", "-ERR syntax error"),
             ("SET a 1 EX", "-ERR syntax error"),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use engine::{
     Responder,
-    replication::{Address, Failover, Followed, Link, READ_ONLY, Replication, Role, Standalone, Wanted},
+    replication::{Address, Failover, Followed, Link, Replication, Role, Standalone, Wanted, WriteRefusal},
 };
 use lsn::Lsn;
 use parking_lot::Mutex;
@@ -23,8 +23,8 @@ impl Replication for TestReplication {
         self.is_stale() || self.leader.lock().is_some()
     }
 
-    fn refuses_writes(&self) -> Option<&'static str> {
-        self.is_read_only().then_some(READ_ONLY)
+    fn refuses_writes(&self) -> Option<WriteRefusal> {
+        self.is_read_only().then_some(WriteRefusal::Replica)
     }
 
     fn is_stale(&self) -> bool {

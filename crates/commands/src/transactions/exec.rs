@@ -2,8 +2,9 @@
 
 use engine::{
     CommandError, Context, Flags, Keys, Transaction,
-    long_units::{LONG_ELEMENTS, Mobility, elements},
+    long_units::{LONG_ELEMENTS, elements},
     queueing::aborted,
+    row::Mobility,
     row::innermost,
     unit::Unit,
 };

@@ -1,6 +1,6 @@
 //! The rows of the commands on transactions.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{discard, exec, multi, watch};
 
@@ -17,6 +17,7 @@ const ROW: Row = Row {
     syntax: "",
     handler: multi,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 const IMMEDIATE: Flags = ROW.flags.or(Flags::IMMEDIATE);
 
@@ -56,6 +57,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "watch",
+        treatment: Treatment { is_never_busy: true, ..Treatment::DEFAULT },
         arity: -2,
         flags: IMMEDIATE,
         keys: Keys::Range { first: 1, last: -1, step: 1 },

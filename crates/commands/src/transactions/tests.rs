@@ -2,7 +2,11 @@
 
 use std::mem::swap;
 
-use engine::{Loading, MemoryLimits, Session};
+use engine::{
+    Loading, MemoryLimits, Session,
+    demand::Demand,
+    replication::{Address, WriteRefusal},
+};
 use keyspace::EvictionPolicy;
 use lsn::Lsn;
 use storage::Durability;
@@ -209,7 +213,7 @@ fn the_whole_transaction_is_one_record() {
 }
 
 #[test]
-fn a_transaction_that_changes_nothing_logs_nothing_and_waits_for_what_it_read() {
+fn a_transaction_without_changes_logs_nothing_and_waits_for_its_reads() {
     let mut server = TestServer::new();
     let written = server.gate("set {x}a 1");
     server.run("set {y}b 1");
@@ -367,7 +371,7 @@ fn the_null_of_exec_is_an_array() {
 }
 
 #[test]
-fn what_leaves_a_watched_key_alone_does_not_stop_exec() {
+fn commands_that_leave_a_watched_key_unchanged_do_not_abort_exec() {
     let mut server = TestServer::new();
     let mut second = server.connect();
     for (before, harmless) in [
@@ -399,7 +403,7 @@ fn what_leaves_a_watched_key_alone_does_not_stop_exec() {
 }
 
 #[test]
-fn what_a_client_does_itself_after_watch_counts_and_after_exec_does_not() {
+fn own_changes_after_watch_abort_exec_and_later_ones_do_not() {
     check(&[
         ("watch a", "+OK"),
         ("set a 1", "+OK"),
@@ -488,7 +492,7 @@ fn a_watched_key_that_expires_stops_exec_and_one_that_had_expired_does_not() {
 }
 
 #[test]
-fn memory_is_checked_when_commands_are_queued_and_at_exec() {
+fn memory_is_checked_for_the_data_that_a_transaction_adds() {
     const FULL: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
     let mut server = TestServer::new();
     let limit = |server: &TestServer, memory_bytes_max| {
@@ -499,22 +503,52 @@ fn memory_is_checked_when_commands_are_queued_and_at_exec() {
     server.check(&[("multi", "+OK"), ("set b 1", "+QUEUED")]);
     limit(&server, 1);
     server.check(&[
-        ("get a", FULL),
+        ("get a", "+QUEUED"),
         ("exec", &FULL.replace("-OOM", "-EXECABORT Transaction discarded because of: OOM")),
-    ]);
-    limit(&server, 0);
-    server.check(&[
         ("exec", "-ERR EXEC without MULTI"),
         ("multi", "+OK"),
+        ("set b 1", FULL),
         ("del a", "+QUEUED"),
+        ("exec", ABORTED),
+        ("multi", "+OK"),
         ("get a", "+QUEUED"),
+        ("del a", "+QUEUED"),
+        ("exec", "[\"1\", :1]"),
+        ("multi", "+OK"),
+        ("discard", "+OK"),
+        ("dbsize", ":0"),
     ]);
-    limit(&server, 1);
-    server.check(&[("exec", "[:1, nil]"), ("multi", "+OK"), ("discard", "+OK"), ("dbsize", ":0")]);
 }
 
 #[test]
-fn nothing_is_queued_while_loading_but_what_could_run() {
+fn commands_of_scripts_in_a_transaction_are_refused_one_by_one() {
+    const SET: &str = "eval \"return redis.pcall('set', 'b', 1)\" 0";
+    let mut server = TestServer::new();
+    server.run("set a 1");
+    server.host.limits.lock().memory_bytes_max = 1;
+    let full = "-OOM command not allowed when used memory > 'maxmemory'.";
+    server.check(&[("multi", "+OK"), (SET, "+QUEUED"), ("del a", "+QUEUED")]);
+    let reply = server.run("exec");
+    assert!(reply.starts_with(&format!("[{full}")) && reply.ends_with(", :1]"), "{reply}");
+    server.check(&[("dbsize", ":0")]);
+    server.host.limits.lock().memory_bytes_max = 0;
+    let leader = Address { host: "leader".into(), port: 1 };
+    *server.host.replication.leader.lock() = Some(leader);
+    server.check(&[("multi", "+OK"), (SET, "+QUEUED"), ("get a", "+QUEUED")]);
+    let reply = server.run("exec");
+    assert!(
+        reply.starts_with(&format!("[-{}", WriteRefusal::Replica.error())) && reply.ends_with(", nil]"),
+        "{reply}"
+    );
+    server.check(&[
+        ("multi", "+OK"),
+        ("del a", &format!("-{}", WriteRefusal::Replica.error())),
+        ("exec", ABORTED),
+    ]);
+}
+
+#[test]
+fn only_commands_that_run_while_loading_are_queued_then() {
     let mut server = TestServer::new();
     *server.host.loading.lock() = Some(Loading { percent: 1.0, eta_seconds: None });
     server.check(&[
@@ -536,7 +570,7 @@ fn a_transaction_has_a_limit() {
     let found = crate::resolve_call(crate::testing::parse("get a").as_args()).expect("a row");
     let args = crate::testing::parse("get a");
     for _ in 0..engine::QUEUED_COMMANDS_MAX {
-        transaction.push(found, args.as_args(), None, false).expect("within the limit");
+        transaction.push(found, args.as_args(), None, Demand::default()).expect("within the limit");
     }
     server.check(&[
         ("get a", "-ERR the transaction has too many or too large commands"),

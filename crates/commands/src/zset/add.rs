@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn zadd_refuses_what_does_not_fit_together() {
+    fn zadd_refuses_incompatible_options() {
         const NX_GT: &str = "-ERR GT, LT, and/or NX options at the same time are not compatible";
         check(&[
             ("ZADD z", "-ERR wrong number of arguments for 'zadd' command"),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_is_not_logged() {
+    fn adding_without_a_change_is_not_logged() {
         let mut server = TestServer::new();
         server.run("ZADD z 0 a");
         let lsn = server.appended_lsn();

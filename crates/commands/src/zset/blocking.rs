@@ -19,7 +19,7 @@ use crate::timeout::parse_timeout_ms;
 
 const POP: Row = Row {
     arity: -3,
-    flags: Flags::WRITE.or(Flags::NOSCRIPT).or(Flags::FAST).or(Flags::BLOCKING),
+    flags: Flags::WRITE.or(Flags::FAST).or(Flags::BLOCKING),
     keys: Keys::Range { first: 1, last: -2, step: 1 },
     since: "5.0.0",
     complexity: "O(log(N)) where N is the number of members.",

@@ -116,11 +116,11 @@ impl<'a> Several<'a> {
     }
 }
 
-/// Pops up to `count` members from the first of these keys that there is and replies as ZMPOP does, with the
+/// Pops up to `count` members from the first of these keys that exists and replies as ZMPOP does, with the
 /// key and pairs. Returns whether there was one: if not, there is no reply.
 ///
 /// # Errors
-/// If the first key that there is holds another type.
+/// If the first existing key holds another type.
 pub(super) fn pop_several<'a>(
     cx: &mut Context<'_, '_>,
     keys: impl IntoIterator<Item = &'a [u8]>,
@@ -140,11 +140,11 @@ pub(super) fn pop_several<'a>(
     Ok(false)
 }
 
-/// Pops one member from the first of these keys that there is and replies as BZPOPMIN does, with the key, the
+/// Pops one member from the first of these keys that exists and replies as BZPOPMIN does, with the key, the
 /// member and its score. Returns whether there was one: if not, there is no reply.
 ///
 /// # Errors
-/// If the first key that there is holds another type.
+/// If the first existing key holds another type.
 pub(super) fn pop_one<'a>(
     cx: &mut Context<'_, '_>,
     keys: impl IntoIterator<Item = &'a [u8]>,
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn pops_refuse_what_redis_refuses() {
+    fn pops_refuse_the_arguments_that_redis_refuses() {
         const NUMKEYS: &str = "-ERR numkeys should be greater than 0";
         const COUNT: &str = "-ERR count should be greater than 0";
         const SYNTAX: &str = "-ERR syntax error";

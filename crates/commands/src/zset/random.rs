@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn zrandmember_refuses_what_is_out_of_range() {
+    fn zrandmember_refuses_counts_out_of_range() {
         check(&[
             ("ZADD z 1 a", ":1"),
             ("ZRANDMEMBER z x", "-ERR value is not an integer or out of range"),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_repeats_does_not_grow_without_end() {
+    fn repeated_members_are_bounded_by_their_bytes() {
         let mut server = TestServer::new();
         let member = vec![b'x'; 4 << 10];
         server.run_args(&[b"ZADD", b"z", b"1", &member]);

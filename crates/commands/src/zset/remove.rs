@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_big_sorted_set_is_what_was_not_removed() {
+    fn ranges_are_removed_from_a_large_sorted_set() {
         let mut server = TestServer::new();
         for number in 0..1000 {
             server.run(&format!("ZADD z {number} m{number}"));

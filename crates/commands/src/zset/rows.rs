@@ -1,6 +1,6 @@
 //! The rows of the commands on sorted sets.
 
-use engine::{Family, Flags, Keys, Row};
+use engine::{Family, Flags, Keys, Row, Treatment};
 
 use super::{add, combine, get, pop, random, range, remove, scan};
 
@@ -25,6 +25,7 @@ pub(super) const ROW: Row = Row {
     syntax: "key min max",
     handler: range::zcount,
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 const LOG_N: &str = "O(log(N)) where N is the number of members.";
@@ -55,6 +56,7 @@ const COMBINE_AND_STORE: Row = Row {
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "zadd",
+        treatment: Treatment::of_member(3),
         arity: -4,
         flags: GROW_FAST,
         since: "1.2.0",
@@ -66,6 +68,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "zincrby",
+        treatment: Treatment::of_member(3),
         flags: GROW_FAST,
         since: "1.2.0",
         complexity: LOG_N,
@@ -87,6 +90,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "zscore",
+        treatment: Treatment::of_member(2),
         arity: 3,
         flags: READ_FAST,
         since: "1.2.0",
@@ -98,6 +102,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "zmscore",
+        treatment: Treatment::of_member(2),
         arity: -3,
         flags: READ_FAST,
         since: "6.2.0",
@@ -109,6 +114,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "zrank",
+        treatment: Treatment::of_member(2),
         arity: -3,
         flags: READ_FAST,
         complexity: LOG_N,
@@ -119,6 +125,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "zrevrank",
+        treatment: Treatment::of_member(2),
         arity: -3,
         flags: READ_FAST,
         complexity: LOG_N,
@@ -210,6 +217,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "zrem",
+        treatment: Treatment::of_member(2),
         arity: -3,
         flags: SHRINK_FAST,
         since: "1.2.0",

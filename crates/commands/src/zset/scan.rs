@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_seen_once_while_others_come_and_go() {
+    fn zscan_returns_lasting_members_once_while_others_change() {
         let mut server = TestServer::new();
         for number in 0..1000 {
             server.run(&format!("ZADD z {number} stays{number} {number} goes{number}"));

@@ -71,8 +71,8 @@ impl<'a> Span<'a> {
     }
 }
 
-/// The indices from `first` to `last`, both included and counted from the end if negative, that there are out
-/// of `len`.
+/// The indices from `first` to `last`, both included and counted from the end if negative, as far as they are
+/// below `len`.
 fn between(first: i64, last: i64, len: usize) -> Range<usize> {
     let from_start = |index: i64| {
         let magnitude = usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX);
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_are_cut_to_what_there_is() {
+    fn ranks_are_clamped_to_the_length() {
         let cases = [
             ((0, -1), 0..5),
             ((0, 2), 0..3),

@@ -78,7 +78,7 @@ fn matches(selector: &Selector, row: &ChangeRow, snapshot: &Snapshot) -> Result<
     let mut text = Vec::new();
     put_document(&mut text, snapshot, &winner, &Show::default())?;
     let text = std::str::from_utf8(&text).map_err(|_| STORED_BADLY)?;
-    Ok(selector.matches(&Value::parse(text)?))
+    Ok(selector.matches(&Value::parse_stored(text)?))
 }
 
 const IN_JAVASCRIPT: Failure =

@@ -60,7 +60,7 @@ fn encoded(db: DbId, since_seq: u64, operations: &[Operation]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_was_encoded_is_decoded(
+    fn encoded_changes_are_decoded(
         db: u64, since_seq: u64, name in ".*", operations in proptest::collection::vec(operation(), 0..6),
     ) {
         let db = DbId::new(Lsn::new(db));

@@ -61,7 +61,27 @@ fn each_error_has_its_text() {
     for text in ["[]", "1", "\"a\"", "null"] {
         assert_eq!(told(text), bad_request("Document must be a JSON object"), "{text}");
     }
-    for text in ["", "{", "{\"a\":}", "{} {}", "{\"a\":\"\\ud800\"}", "{\"_id\":x}"] {
+    for text in [
+        "",
+        "{",
+        "{\"a\":}",
+        "{} {}",
+        "{\"a\":\"\\ud800\"}",
+        "{\"\\ud800\":1}",
+        "{\"_id\":\"\\ud800\"}",
+        "{\"_id\":x}",
+        "{\"a\":1e310}",
+        "{\"a\":[{\"b\":-1e310}]}",
+        "{\"_conflicts\":[1e310]}",
+        "{\"_replication_stats\":{\"n\":1e310}}",
+        "{\"_revisions\":{\"start\":1e310,\"ids\":[]}}",
+        "{\"_revisions\":{\"x\":1e310}}",
+        "{\"_attachments\":{\"f\":{\"data\":\"\",\"length\":1e310}}}",
+        "{\"_attachments\":{\"f\":{\"data\":\"\",\"revpos\":1e310}}}",
+        "{\"_attachments\":{\"f\":{\"data\":\"\",\"x\":[1e310]}}}",
+        "{\"_attachments\":{\"f\":{\"data\":\"\",\"content_type\":\"\\udc00\"}}}",
+        "{\"_attachments\":{\"\\udc00\":{\"data\":\"\"}}}",
+    ] {
         assert_eq!(told(text), bad_request("invalid UTF-8 JSON"), "{text}");
     }
     let not_text = NewDocument::parse(b"{\"a\":\"\xff\"}", &Limits::default());
@@ -98,6 +118,74 @@ fn each_error_has_its_text() {
     assert_eq!(told(r#"{"_id":"a","_id":"b"}"#), validation("Duplicate document member: _id"));
     let nested = format!("{{\"a\":{}1{}}}", "[".repeat(256), "]".repeat(256));
     assert_eq!(told(&nested), bad_request("JSON is nested deeper than 256 levels"));
+}
+
+#[test]
+fn nesting_has_the_same_limit_alone_and_in_a_batch() {
+    let nested = |depth: usize| format!("{{\"a\":{}1{}}}", "[".repeat(depth), "]".repeat(depth));
+    let in_batch = |document: &str| {
+        let text = format!("{{\"docs\":[{document}]}}");
+        let (mut reader, mut read) = (Reader::of(&text), None);
+        reader
+            .object::<DocError>(|reader, _| {
+                reader.array::<DocError>(|reader| {
+                    read = Some(NewDocument::read(reader, &Limits::default(), &mut Vec::new())?);
+                    Ok(())
+                })
+            })
+            .map(|()| read.expect("a document"))
+    };
+    for (depth, is_taken) in [(255, true), (256, false)] {
+        let document = nested(depth);
+        assert_eq!((parse(&document).is_ok(), in_batch(&document).is_ok()), (is_taken, is_taken), "{depth}");
+    }
+}
+
+#[test]
+fn one_of_many_that_breaks_a_rule_is_skipped() {
+    let many = format!(
+        r#"[{{"_id":"a"}},{{"_id":"b","_rev":"1-{HASH}","n":[1e310,{{}}]}},{{"n":"\ud800","_id":"\ud83d"}},
+            {{"_x":1}},{{"_id":7}},{{"_id":"{}"}},{{"_id":"z"}}]"#,
+        "x".repeat(3000)
+    );
+    let (mut reader, mut memory) = (Reader::of(&many), Vec::new());
+    let mut read = Vec::new();
+    reader
+        .array::<DocError>(|reader| {
+            read.push(NewDocument::read_or_skip(reader, &Limits::default(), &mut memory)?);
+            Ok(())
+        })
+        .expect("JSON");
+    reader.end().expect("the end");
+    let told: Vec<_> = read
+        .into_iter()
+        .map(|one| match one {
+            Ok(document) => document.id.expect("an id").to_string(),
+            Err(RefusedDocument { id, rev, error }) => {
+                let id = id.unwrap_or_default();
+                format!("{} {} {}", &id[..id.len().min(10)], rev.unwrap_or_default(), error.reason())
+            }
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "a".to_owned(),
+            format!("\"b\" \"1-{HASH}\" invalid UTF-8 JSON"),
+            "\"\\ud83d\"  invalid UTF-8 JSON".to_owned(),
+            "  Bad special document member: _x".to_owned(),
+            "  Document id must be a string".to_owned(),
+            "\"xxxxxxxxx  Document id is too long".to_owned(),
+            "z".to_owned(),
+        ]
+    );
+    for broken in ["[{\"a\":1e310]", "[7]", "[{\"a\":nul}]"] {
+        let mut reader = Reader::of(broken);
+        let read = reader.array::<DocError>(|reader| {
+            NewDocument::read_or_skip(reader, &Limits::default(), &mut memory).map(drop)
+        });
+        assert!(read.is_err(), "{broken}");
+    }
 }
 
 #[test]

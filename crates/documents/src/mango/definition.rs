@@ -8,13 +8,16 @@
 
 use std::borrow::Cow;
 
-use super::find::check_keys;
+use super::find::{check_keys, positive};
 use super::{FieldPath, QueryError, Selector, Sort, Value};
 use crate::digest::Digest;
 use crate::names::DESIGN_PREFIX;
 
-/// The allowed members of a request that creates an index; those for clusters and partitions are ignored.
+/// The allowed members of a request that creates an index; `w`, for clusters, is checked and ignored.
 const KEYS: [&str; 6] = ["index", "type", "name", "ddoc", "w", "partitioned"];
+
+/// The version of what selectors mean. When it changes, partial indexes are made again.
+const SELECTOR_RULES: &[u8] = b"2";
 
 /// The entry in the list of indexes for the one that every database has: all documents by id.
 pub const ALL_DOCS_INDEX: &str =
@@ -40,7 +43,13 @@ pub struct Filter {
     pub json: Value<'static>,
     /// The parsed selector.
     pub selector: Selector,
+    /// Its key in the definition: `partial_filter_selector`, or that of old design documents.
+    pub key: &'static str,
 }
+
+/// The keys of the filter of a partial index, in the order of precedence. The second one is in design
+/// documents of old versions of CouchDB; requests cannot use it.
+const FILTER_KEYS: [&str; 2] = ["partial_filter_selector", "selector"];
 
 /// The outcome of removing an index from its design document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,20 +68,31 @@ impl IndexDefinition {
             None => Ok(None),
             Some(value) => value.as_str().map(Some).ok_or_else(|| QueryError::InvalidString(value.to_json())),
         };
+        let name = |key| match text(key)? {
+            Some("") => Err(QueryError::InvalidEmptyString),
+            name => Ok(name),
+        };
+        positive(body, "w", 2)?;
+        match body.get("partitioned") {
+            None | Some(Value::Bool(false)) => {}
+            Some(Value::Bool(true)) => return Err(QueryError::NoPartitions),
+            Some(other) => return Err(QueryError::InvalidBoolean(other.to_json())),
+        }
         match text("type")?.unwrap_or("json") {
             "json" => {}
             "text" => return Err(QueryError::NoTextIndexes),
             other => return Err(QueryError::InvalidIndexType(other.to_owned())),
         }
         let map = body.get("index").ok_or(QueryError::MissingKey("index"))?;
+        check_keys(map, &["fields", FILTER_KEYS[0]])?;
         let mut definition = IndexDefinition::read(map, String::new(), String::new())?;
-        let made = hex::encode(definition.digest());
-        let design = text("ddoc")?.unwrap_or(&made);
+        let made = hex::encode(definition.hash(b""));
+        let design = name("ddoc")?.unwrap_or(&made);
         definition.design = match design.starts_with(DESIGN_PREFIX) {
             true => design.to_owned(),
             false => format!("{DESIGN_PREFIX}{design}"),
         };
-        definition.name = text("name")?.unwrap_or(&made).to_owned();
+        definition.name = name("name")?.unwrap_or(&made).to_owned();
         Ok(definition)
     }
 
@@ -92,7 +112,6 @@ impl IndexDefinition {
         if map.as_object().is_none() {
             return Err(QueryError::InvalidIndex(map.to_json()));
         }
-        check_keys(map, &["fields", "partial_filter_selector"])?;
         let columns = match map.get("fields").ok_or(QueryError::MissingKey("fields"))? {
             // The format of design documents.
             Value::Object(fields) => {
@@ -104,23 +123,29 @@ impl IndexDefinition {
         if columns.fields.is_empty() {
             return Err(QueryError::NoIndexDefinition);
         }
-        let filter = match map.get("partial_filter_selector") {
-            Some(json) if json.as_object() != Some(&[]) => {
-                Some(Filter { selector: Selector::parse(json)?, json: json.clone().into_owned() })
+        let filter = FILTER_KEYS.iter().find_map(|key| Some((*key, map.get(key)?)));
+        let filter = match filter.filter(|(_, json)| json.as_object() != Some(&[])) {
+            Some((key, json)) => {
+                Some(Filter { selector: Selector::parse(json)?, json: json.clone().into_owned(), key })
             }
-            _ => None,
+            None => None,
         };
         Ok(IndexDefinition { design, name, columns, filter })
     }
 
     /// Identifies the contents of the index: it depends on the columns and the filter, but not on names.
     pub fn digest(&self) -> [u8; 16] {
+        self.hash(if self.filter.is_some() { SELECTOR_RULES } else { b"" })
+    }
+
+    fn hash(&self, rules: &[u8]) -> [u8; 16] {
         let mut json = Vec::new();
         Value::Array(self.columns.fields.iter().map(|path| Value::string(path.name())).collect())
             .render(&mut json);
         if let Some(filter) = &self.filter {
             filter.json.render(&mut json);
         }
+        json.extend_from_slice(rules);
         Digest::of(&json).0
     }
 
@@ -178,7 +203,7 @@ impl IndexDefinition {
         let fields = self.columns.fields.iter().map(|path| object([(&path.name(), self.direction())]));
         let mut definition = object([("fields", Value::Array(fields.collect()))]);
         if let Some(filter) = &self.filter {
-            set(&mut definition, "partial_filter_selector", filter.json.clone());
+            set(&mut definition, filter.key, filter.json.clone());
         }
         let members = [
             ("ddoc", Value::string(self.design.clone())),

@@ -11,6 +11,17 @@ pub struct FieldPath {
     parts: Vec<String>,
 }
 
+/// What a path leads to in a value.
+#[derive(Debug, Clone, Copy)]
+pub enum Reached<'v, 'a> {
+    /// A value.
+    Value(&'v Value<'a>),
+    /// An object without the next name.
+    Missing,
+    /// Something that has no members, or an array without that element.
+    NoWay,
+}
+
 impl FieldPath {
     /// Parses a path such as `a.b\.c`.
     pub fn parse(name: &str) -> Result<FieldPath, QueryError> {
@@ -42,10 +53,30 @@ impl FieldPath {
 
     /// The value at the path, if it exists.
     pub fn find<'v, 'a>(&self, value: &'v Value<'a>) -> Option<&'v Value<'a>> {
-        self.parts.iter().try_fold(value, |value, part| match value {
-            Value::Array(values) => values.get(part.parse::<usize>().ok()?),
-            _ => value.get(part),
-        })
+        match self.reach(value) {
+            Reached::Value(value) => Some(value),
+            Reached::Missing | Reached::NoWay => None,
+        }
+    }
+
+    /// What the path leads to.
+    pub fn reach<'v, 'a>(&self, value: &'v Value<'a>) -> Reached<'v, 'a> {
+        let mut value = value;
+        for part in &self.parts {
+            let next = match value {
+                Value::Object(_) => value.get(part).ok_or(Reached::Missing),
+                Value::Array(values) => {
+                    let index = part.parse::<usize>().ok();
+                    index.and_then(|index| values.get(index)).ok_or(Reached::NoWay)
+                }
+                _ => Err(Reached::NoWay),
+            };
+            match next {
+                Ok(next) => value = next,
+                Err(end) => return end,
+            }
+        }
+        Reached::Value(value)
     }
 
     /// The text form that [`FieldPath::parse`] reads.
@@ -152,6 +183,9 @@ mod tests {
             assert_eq!(found(missing), None, "{missing}");
         }
         assert_eq!(FieldPath::default().find(&value), Some(&value));
+        let is_missing = |name: &str| matches!(path(name).reach(&value), Reached::Missing);
+        assert!(is_missing("a.c") && is_missing("z") && is_missing("a.b.1.d"));
+        assert!(!is_missing("a.b.2") && !is_missing("a.b.x") && !is_missing("a.b.0.c"));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use crate::names::DESIGN_PREFIX;
 /// The number of documents that a query returns by default.
 pub const FIND_LIMIT_DEFAULT: u64 = 25;
 
-/// The allowed members of a request; those for clusters are ignored.
-const KEYS: [&str; 14] = [
+/// The allowed members of a request; those for clusters are checked and shown.
+const KEYS: [&str; 15] = [
     "selector",
     "use_index",
     "bookmark",
@@ -25,6 +25,7 @@ const KEYS: [&str; 14] = [
     "update",
     "stable",
     "execution_stats",
+    "allow_fallback",
 ];
 
 /// A parsed query.
@@ -32,8 +33,6 @@ const KEYS: [&str; 14] = [
 pub struct FindRequest {
     /// The condition on documents.
     pub selector: Selector,
-    /// The selector as the client sent it.
-    pub selector_json: Value<'static>,
     /// The requested index.
     pub use_index: Option<IndexHint>,
     /// The position to continue from.
@@ -48,10 +47,20 @@ pub struct FindRequest {
     pub fields: Fields,
     /// Whether documents have `_conflicts`.
     pub conflicts: bool,
-    /// Whether the index is brought up to date first.
+    /// Whether the index is brought up to date first, by `update` and `stale`.
     pub update: bool,
+    /// `update` as the client sent it.
+    pub asks_for_update: bool,
+    /// `"stale":"ok"`
+    pub stale: bool,
+    /// `stable`
+    pub stable: bool,
+    /// `r`: the copies of a document that a cluster would read.
+    pub read_copies: u64,
     /// Whether the reply has statistics of the execution.
     pub execution_stats: bool,
+    /// Whether another index may be used than the one that the request names.
+    pub allow_fallback: bool,
 }
 
 /// The index requested by `use_index`.
@@ -61,6 +70,17 @@ pub struct IndexHint {
     pub design: String,
     /// The name of the index in it, if given.
     pub name: Option<String>,
+    /// Both as the client sent them.
+    pub given: Vec<String>,
+}
+
+impl std::fmt::Display for IndexHint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{}, {name}", self.design),
+            None => f.write_str(&self.design),
+        }
+    }
 }
 
 /// The order of the documents.
@@ -90,9 +110,15 @@ impl FindRequest {
             None | Some(Value::Null) => None,
             Some(bookmark) => Bookmark::parse(bookmark)?,
         };
+        match body.get("partition") {
+            None => {}
+            Some(Value::String(name)) if name.is_empty() => {}
+            Some(_) => return Err(QueryError::NoPartitions),
+        }
+        let asks_for_update = boolean(body, "update", true)?;
+        let stale = is_stale(body)?;
         Ok(FindRequest {
             selector: Selector::parse(selector)?,
-            selector_json: selector.clone().into_owned(),
             use_index: body.get("use_index").map_or(Ok(None), IndexHint::parse)?,
             bookmark,
             limit: non_negative(body, "limit", FIND_LIMIT_DEFAULT)?,
@@ -100,8 +126,13 @@ impl FindRequest {
             sort: body.get("sort").map_or(Ok(Sort::default()), Sort::parse)?,
             fields: body.get("fields").map_or(Ok(Fields::default()), Fields::parse)?,
             conflicts: boolean(body, "conflicts", false)?,
-            update: boolean(body, "update", true)?,
+            update: asks_for_update && !stale,
+            asks_for_update,
+            stale,
+            stable: boolean(body, "stable", false)?,
+            read_copies: positive(body, "r", 1)?,
             execution_stats: boolean(body, "execution_stats", false)?,
+            allow_fallback: boolean(body, "allow_fallback", true)?,
         })
     }
 }
@@ -109,19 +140,22 @@ impl FindRequest {
 impl IndexHint {
     fn parse(value: &Value<'_>) -> Result<Option<IndexHint>, QueryError> {
         let invalid = || QueryError::InvalidIndexName(value.to_json());
-        let hint = |design: &str, name: Option<&str>| {
+        let hint = |given: &str, name: Option<&str>| {
+            let design = given;
             let design = if design.starts_with(DESIGN_PREFIX) {
                 design.into()
             } else {
                 format!("{DESIGN_PREFIX}{design}")
             };
-            Ok(Some(IndexHint { design, name: name.map(str::to_owned) }))
+            let given = [given].into_iter().chain(name).map(str::to_owned).collect();
+            Ok(Some(IndexHint { design, name: name.map(str::to_owned), given }))
         };
         match value {
             Value::Null => Ok(None),
             Value::String(text) => {
                 let rest = text.strip_prefix(DESIGN_PREFIX).unwrap_or(text);
                 match rest.split_once('/') {
+                    Some((_, name)) if name.contains('/') => Err(invalid()),
                     Some((design, name)) => hint(design, Some(name)),
                     None => hint(rest, None),
                 }
@@ -205,6 +239,23 @@ fn non_negative(body: &Value<'_>, key: &str, otherwise: u64) -> Result<u64, Quer
     value.as_u64().ok_or_else(|| QueryError::InvalidNonNegative(value.to_json()))
 }
 
+pub(super) fn positive(body: &Value<'_>, key: &str, otherwise: u64) -> Result<u64, QueryError> {
+    let Some(value) = body.get(key) else { return Ok(otherwise) };
+    value.as_u64().filter(|number| *number > 0).ok_or_else(|| QueryError::InvalidPositive(value.to_json()))
+}
+
+/// `stale`, which is `"ok"` or false.
+fn is_stale(body: &Value<'_>) -> Result<bool, QueryError> {
+    match body.get("stale") {
+        None | Some(Value::Bool(false)) => Ok(false),
+        Some(value) => match value.as_str() {
+            Some("ok") => Ok(true),
+            Some("false") => Ok(false),
+            _ => Err(QueryError::InvalidStale(value.to_json())),
+        },
+    }
+}
+
 fn boolean(body: &Value<'_>, key: &str, otherwise: bool) -> Result<bool, QueryError> {
     let Some(value) = body.get(key) else { return Ok(otherwise) };
     value.as_bool().ok_or_else(|| QueryError::InvalidBoolean(value.to_json()))
@@ -222,7 +273,7 @@ mod tests {
     fn only_the_selector_is_needed() {
         let request = parse(r#"{"selector":{"a":1}}"#).expect("a request");
         assert_eq!((request.limit, request.skip, request.update), (25, 0, true));
-        assert_eq!(request.selector_json.to_json(), r#"{"a":1}"#);
+        assert_eq!(request.selector.to_value().to_json(), r#"{"a":{"$eq":1}}"#);
         assert!(request.use_index.is_none() && request.bookmark.is_none() && request.fields.is_all());
         let request = r#"{"selector":{},"limit":0,"skip":7,"r":1,"stable":true,"bookmark":"nil","execution_stats":true}"#;
         let request = parse(request).expect("a request");
@@ -244,6 +295,30 @@ mod tests {
         assert_eq!(hint("[\"d\"]"), Some(design));
         assert_eq!(hint("[\"_design/d\",\"n\"]"), Some(both));
         assert_eq!((hint("[]"), hint("null")), (None, None));
+        for text in ["\"a/b/c\"", "\"_design/a/b/c\"", "[1]", "[\"a\",\"b\",\"c\"]", "{}"] {
+            let request = format!("{{\"selector\":{{}},\"use_index\":{text}}}");
+            assert!(matches!(parse(&request), Err(QueryError::InvalidIndexName(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn members_for_clusters_are_checked_too() {
+        let request = |members: &str| parse(&format!("{{\"selector\":{{}},{members}}}"));
+        let known = request(r#""r":3,"stale":"ok","stable":true,"partition":"","allow_fallback":false"#);
+        let known = known.expect("a request");
+        assert_eq!((known.read_copies, known.stale, known.stable), (3, true, true));
+        assert_eq!((known.update, known.asks_for_update, known.allow_fallback), (false, true, false));
+        for value in ["null", "true", "false", "1.2", "1.0", "0", "-1", "\"1\"", "{}", "[2]"] {
+            let reason = format!("{value} is not an integer greater than zero");
+            assert_eq!(request(&format!("\"r\":{value}")).expect_err(value).to_string(), reason);
+        }
+        for member in ["\"stale\":true", "\"stale\":null", "\"stable\":1", "\"allow_fallback\":null"] {
+            assert!(request(member).is_err(), "{member}");
+        }
+        for partition in ["\"x\"", "1", "null"] {
+            let refused = request(&format!("\"partition\":{partition}"));
+            assert_eq!(refused.expect_err(partition), QueryError::NoPartitions);
+        }
     }
 
     #[test]

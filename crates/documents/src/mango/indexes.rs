@@ -47,7 +47,7 @@ struct OpenIndex {
     progress: Mutex<Option<IndexProgress>>,
 }
 
-/// The outcome of a step of indexing.that is being brought up to date.
+/// An index that is being brought up to date.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexProgress {
     /// Its database.
@@ -291,7 +291,7 @@ pub(super) fn rendered(snapshot: &Snapshot, found: &Found, conflicts: bool) -> R
 
 /// Parses JSON that the database has stored.
 pub(super) fn parse(text: &[u8]) -> Result<Value<'_>, DocError> {
-    let text = std::str::from_utf8(text).ok().and_then(|text| Value::parse(text).ok());
+    let text = std::str::from_utf8(text).ok().and_then(|text| Value::parse_stored(text).ok());
     text.ok_or_else(|| DocError::Storage("a document that was stored is no JSON".into()))
 }
 

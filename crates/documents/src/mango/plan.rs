@@ -3,10 +3,12 @@
 //! The choice is CouchDB's. An index is usable if it has every matching document, and has the documents in
 //! the requested order. Of the usable ones, the best is the one with the longest prefix of columns that the
 //! selector bounds; then the one with the fewest columns; then the first by name. Without a usable index, all
-//! documents are scanned.
+//! documents are scanned, unless the client wants no other index than the one that it names. `explain` tells
+//! why each of the others was not chosen.
 //! A plan does not read. Every document of an entry must still be compared with the selector, because a range
 //! may contain other documents.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use super::key::{INDEX_KEY_BYTES_MAX, end_of_prefix, has_key_of_its_own, put_key};
@@ -38,28 +40,31 @@ pub struct KeyRange {
 impl Plan {
     /// Chooses among the indexes of a database.
     pub fn choose(request: &FindRequest, indexes: &[IndexDefinition]) -> Result<Plan, QueryError> {
-        let named =
-            |index: &&IndexDefinition| request.use_index.as_ref().is_some_and(|hint| hint.names(index));
-        // A partial index is used only if the request names it: the client then vouches that it has all
-        // matching documents.
+        let named = |index: &&IndexDefinition| request.names(index);
         let usable = |index: &&IndexDefinition| {
-            (index.filter.is_none() || named(index)) && is_usable(&index.columns.fields, request)
+            is_considered(index, request) && unusable_because(&index.columns.fields, request).is_none()
         };
         let usable: Vec<&IndexDefinition> = indexes.iter().filter(usable).collect();
-        let hinted = best(usable.iter().copied().filter(named), request);
-        let index = hinted.or_else(|| best(usable.iter().copied(), request));
-        if index.is_none() && !all_docs_is_usable(request) {
+        let all_docs = all_docs_is_usable(request);
+        if usable.is_empty() && !all_docs {
             return Err(QueryError::NoUsableIndex);
         }
+        let hinted = best(usable.iter().copied().filter(named), request);
+        let has_choice = request.use_index.is_none() && usable.len() + usize::from(all_docs) > 1;
+        if hinted.is_none() && !request.allow_fallback && !has_choice {
+            return Err(QueryError::UnsuitableIndex(request.use_index.as_ref().map(ToString::to_string)));
+        }
+        let index = hinted.or_else(|| best(usable.iter().copied(), request));
         let keys = match index {
+            _ if request.selector.is_empty_list() => None,
             Some(index) => keys_of_index(index, request),
             None => ids(request),
         };
         let mut plan = Plan {
             index: index.cloned(),
+            warning: keys.as_ref().and_then(|_| warning(index, request)),
             keys,
             descending: request.sort.descending,
-            warning: warning(index, request),
         };
         plan.go_on(request)?;
         Ok(plan)
@@ -88,60 +93,19 @@ impl Plan {
         }
         Ok(())
     }
-
-    /// Appends the reply of `_explain`.
-    pub fn explain(&self, request: &FindRequest, database: &str, out: &mut Vec<u8>) {
-        let hint =
-            request.use_index.iter().flat_map(|hint| [Some(&hint.design), hint.name.as_ref()]).flatten();
-        let fields = || Value::Array(request.fields.names().map(Value::string).collect());
-        let number = |number: u64| Value::parse(&number.to_string()).map_or(Value::Null, Value::into_owned);
-        let sort = request
-            .sort
-            .fields
-            .iter()
-            .map(|path| (path.name().into(), Value::string(request.sort.direction())));
-        let options = [
-            ("use_index", Value::Array(hint.map(|part| Value::string(part.clone())).collect())),
-            (
-                "bookmark",
-                Value::string(request.bookmark.as_ref().map_or(Bookmark::NONE.into(), Bookmark::text)),
-            ),
-            ("limit", number(request.limit)),
-            ("skip", number(request.skip)),
-            ("sort", Value::Object(sort.collect())),
-            ("fields", fields()),
-            ("partition", Value::string("")),
-            ("r", number(1)),
-            ("conflicts", Value::Bool(request.conflicts)),
-            ("stale", Value::Bool(false)),
-            ("update", Value::Bool(request.update)),
-            ("stable", Value::Bool(false)),
-            ("execution_stats", Value::Bool(request.execution_stats)),
-        ];
-        let mut index = super::ALL_DOCS_INDEX.as_bytes().to_vec();
-        if let Some(definition) = &self.index {
-            index.clear();
-            definition.render(&mut index);
-        }
-        let name = |key: &'static str| Value::string(key).to_json();
-        let options = options.map(|(key, value)| format!("{}:{}", name(key), value.to_json())).join(",");
-        out.extend_from_slice(b"{\"dbname\":");
-        crate::json::put_string(out, database);
-        out.extend_from_slice(b",\"index\":");
-        out.extend_from_slice(&index);
-        let rest = format!(
-            ",\"partitioned\":false,\"selector\":{},\"opts\":{{{options}}},\"limit\":{},\"skip\":{},\"fields\":{},\"covering\":false}}",
-            request.selector_json.to_json(),
-            request.limit,
-            request.skip,
-            fields().to_json(),
-        );
-        out.extend_from_slice(rest.as_bytes());
-    }
 }
 
-/// Whether an index with these columns has all matching documents, in the requested order.
-fn is_usable(columns: &[FieldPath], request: &FindRequest) -> bool {
+/// Whether the index is one of those to choose from. A partial index is used only if the request names it:
+/// the client then vouches that it has all matching documents.
+pub(super) fn is_considered(index: &IndexDefinition, request: &FindRequest) -> bool {
+    index.filter.is_none() || request.names(index)
+}
+
+/// A reason against an index, by the name that CouchDB gives it.
+pub(super) type Reason = &'static str;
+
+/// The reason why an index with these columns does not have all matching documents, in the requested order.
+pub(super) fn unusable_because(columns: &[FieldPath], request: &FindRequest) -> Option<Reason> {
     let sort = &request.sort.fields;
     let always = |path: &FieldPath| ["_id", "_rev"].contains(&&*path.name());
     let has_all =
@@ -150,10 +114,15 @@ fn is_usable(columns: &[FieldPath], request: &FindRequest) -> bool {
     let constant = columns.iter().take_while(|path| {
         sort.first() != Some(path) && FieldRange::of(&request.selector, path).only().is_some()
     });
-    has_all && (sort.is_empty() || columns[constant.count()..].starts_with(sort))
+    let has_order = sort.is_empty() || columns[constant.count()..].starts_with(sort);
+    match (has_all, has_order) {
+        (false, _) => Some("field_mismatch"),
+        (true, false) => Some("sort_order_mismatch"),
+        (true, true) => None,
+    }
 }
 
-fn all_docs_is_usable(request: &FindRequest) -> bool {
+pub(super) fn all_docs_is_usable(request: &FindRequest) -> bool {
     match &request.sort.fields[..] {
         [] => true,
         [path] => path.name() == "_id",
@@ -170,10 +139,18 @@ fn best<'a>(
 }
 
 /// The sort key of indexes; the best is the smallest.
-fn merit<'a>(index: &'a IndexDefinition, request: &FindRequest) -> (Reverse<usize>, usize, &'a str, &'a str) {
-    let bounded = bounded_fields(&request.selector);
-    let prefix = index.columns.fields.iter().take_while(|path| bounded.contains(path)).count();
+pub(super) fn merit<'a>(
+    index: &'a IndexDefinition,
+    request: &FindRequest,
+) -> (Reverse<usize>, usize, &'a str, &'a str) {
+    let prefix = bounded_prefix(index, request);
     (Reverse(prefix), index.columns.fields.len(), &index.design, &index.name)
+}
+
+/// The number of the first columns that the selector bounds.
+pub(super) fn bounded_prefix(index: &IndexDefinition, request: &FindRequest) -> usize {
+    let bounded = bounded_fields(&request.selector);
+    index.columns.fields.iter().take_while(|path| bounded.contains(path)).count()
 }
 
 /// The range of keys: a prefix of columns with one possible value each, then the range of the next column.
@@ -184,18 +161,18 @@ fn keys_of_index(index: &IndexDefinition, request: &FindRequest) -> Option<KeyRa
         return None;
     }
     let mut prefix = Vec::new();
-    let constant = ranges.iter().map_while(FieldRange::only);
+    let constant = ranges.iter().map_while(|range| range.only());
     constant.clone().for_each(|value| put_key(&mut prefix, value));
     let range = ranges.get(constant.count());
     // Unequal values may have equal keys: excluding such a value does not exclude its key.
-    let bound = |(value, with): (&Value<'_>, bool)| {
+    let bound = |(value, with): &(Cow<'_, Value<'static>>, bool)| {
         let mut key = prefix.clone();
         put_key(&mut key, value);
-        let is_in = with || !has_key_of_its_own(value) || key.len() == INDEX_KEY_BYTES_MAX;
+        let is_in = *with || !has_key_of_its_own(value) || key.len() == INDEX_KEY_BYTES_MAX;
         (key, is_in)
     };
-    let low = range.and_then(|range| range.low).map(bound);
-    let high = range.and_then(|range| range.high).map(bound);
+    let low = range.and_then(|range| range.low.as_ref()).map(bound);
+    let high = range.and_then(|range| range.high.as_ref()).map(bound);
     let from = match low {
         None => prefix.clone(),
         Some((key, true)) => key,
@@ -218,15 +195,15 @@ fn ids(request: &FindRequest) -> Option<KeyRange> {
         return None;
     }
     let (least, most) = (Value::string(""), Value::Array(Vec::new()));
-    let from = match range.low {
-        Some((Value::String(id), _)) => id.as_bytes().to_vec(),
-        Some((other, _)) if *other >= most => return None,
+    let from = match range.low.as_ref().map(|(low, _)| &**low) {
+        Some(Value::String(id)) => id.as_bytes().to_vec(),
+        Some(other) if *other >= most => return None,
         _ => Vec::new(),
     };
-    let to = match range.high {
+    let to = match range.high.as_ref().map(|(high, _)| &**high) {
         // After the id itself, which may be in the range.
-        Some((Value::String(id), _)) => Some([id.as_bytes(), &[0]].concat()),
-        Some((other, _)) if *other < least => return None,
+        Some(Value::String(id)) => Some([id.as_bytes(), &[0]].concat()),
+        Some(other) if *other < least => return None,
         _ => None,
     };
     Some(KeyRange { from, to })
@@ -254,6 +231,13 @@ fn warning(index: Option<&IndexDefinition>, request: &FindRequest) -> Option<Str
         warnings.push("No matching index found, create an index to optimize query time.".to_owned());
     }
     (!warnings.is_empty()).then(|| warnings.join("\n"))
+}
+
+impl FindRequest {
+    /// Whether `use_index` refers to this index.
+    pub(super) fn names(&self, index: &IndexDefinition) -> bool {
+        self.use_index.as_ref().is_some_and(|hint| hint.names(index))
+    }
 }
 
 impl super::IndexHint {

@@ -1,6 +1,8 @@
 //! Analysis of a selector for one field: the range of values that it allows, and whether it requires the
 //! field.
 
+use std::borrow::Cow;
+
 use super::selector::{Comparison, Condition, Selector};
 use super::{FieldPath, Value};
 
@@ -8,22 +10,31 @@ use super::{FieldPath, Value};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct FieldRange<'s> {
     /// The lower bound, and whether it is inclusive.
-    pub(crate) low: Option<(&'s Value<'static>, bool)>,
+    pub(crate) low: Option<Bound<'s>>,
     /// The upper bound, and whether it is inclusive.
-    pub(crate) high: Option<(&'s Value<'static>, bool)>,
+    pub(crate) high: Option<Bound<'s>>,
 }
+
+type Bound<'s> = (Cow<'s, Value<'static>>, bool);
 
 impl<'s> FieldRange<'s> {
     /// Intersects all mandatory conditions on the field; conditions within `$or` are ignored.
     pub(crate) fn of(selector: &'s Selector, path: &FieldPath) -> FieldRange<'s> {
         let mut range = FieldRange::default();
-        range.narrow_by(selector, path);
+        range.narrow_by(selector, path, end_of_texts);
+        range
+    }
+
+    /// The range as CouchDB shows it: for it, the last text with a prefix ends with U+FFFF.
+    pub(crate) fn shown(selector: &'s Selector, path: &FieldPath) -> FieldRange<'s> {
+        let mut range = FieldRange::default();
+        range.narrow_by(selector, path, |prefix| (Value::string(format!("{prefix}\u{ffff}")), true));
         range
     }
 
     /// The only allowed value, if there is exactly one.
-    pub(crate) fn only(&self) -> Option<&'s Value<'static>> {
-        match (self.low, self.high) {
+    pub(crate) fn only(&self) -> Option<&Value<'static>> {
+        match (&self.low, &self.high) {
             (Some((low, true)), Some((high, true))) if low == high => Some(low),
             _ => None,
         }
@@ -31,46 +42,80 @@ impl<'s> FieldRange<'s> {
 
     /// Whether no value is allowed.
     pub(crate) fn is_empty(&self) -> bool {
-        match (self.low, self.high) {
+        match (&self.low, &self.high) {
             (Some((low, with_low)), Some((high, with_high))) => {
-                low > high || low == high && !(with_low && with_high)
+                low > high || low == high && !(*with_low && *with_high)
             }
             _ => false,
         }
     }
 
-    fn narrow_by(&mut self, selector: &'s Selector, path: &FieldPath) {
+    /// `end` returns the upper bound of texts with a prefix.
+    fn narrow_by(
+        &mut self,
+        selector: &'s Selector,
+        path: &FieldPath,
+        end: fn(&str) -> (Value<'static>, bool),
+    ) {
         match selector {
-            Selector::And(all) => all.iter().for_each(|selector| self.narrow_by(selector, path)),
-            Selector::Field(field, Condition::Is(comparison, value)) if field == path => {
-                self.narrow(*comparison, value);
-            }
+            Selector::And(all) => all.iter().for_each(|selector| self.narrow_by(selector, path, end)),
+            Selector::Field(field, condition) if field == path => match condition {
+                Condition::Is(comparison, value) => self.narrow(*comparison, value),
+                Condition::BeginsWith(prefix) => {
+                    let (last, with_last) = end(prefix);
+                    self.raise((Cow::Owned(Value::string(prefix.clone())), true));
+                    self.lower((Cow::Owned(last), with_last));
+                }
+                _ => {}
+            },
             _ => {}
         }
     }
 
     fn narrow(&mut self, comparison: Comparison, value: &'s Value<'static>) {
-        let (low, high) = match comparison {
-            Comparison::Equal => (Some((value, true)), Some((value, true))),
-            Comparison::Greater => (Some((value, false)), None),
-            Comparison::GreaterOrEqual => (Some((value, true)), None),
-            Comparison::Less => (None, Some((value, false))),
-            Comparison::LessOrEqual => (None, Some((value, true))),
-            Comparison::NotEqual => (None, None),
-        };
-        if let Some((value, with)) = low
-            && self
-                .low
-                .is_none_or(|(least, with_least)| value > least || value == least && with_least && !with)
-        {
+        let bound = |with| (Cow::Borrowed(value), with);
+        match comparison {
+            Comparison::Equal => {
+                self.raise(bound(true));
+                self.lower(bound(true));
+            }
+            Comparison::Greater => self.raise(bound(false)),
+            Comparison::GreaterOrEqual => self.raise(bound(true)),
+            Comparison::Less => self.lower(bound(false)),
+            Comparison::LessOrEqual => self.lower(bound(true)),
+            Comparison::NotEqual => {}
+        }
+    }
+
+    fn raise(&mut self, (value, with): Bound<'s>) {
+        let is_higher =
+            |(least, with_least): &Bound<'_>| value > *least || value == *least && *with_least && !with;
+        if self.low.as_ref().is_none_or(is_higher) {
             self.low = Some((value, with));
         }
-        if let Some((value, with)) = high
-            && self.high.is_none_or(|(most, with_most)| value < most || value == most && with_most && !with)
-        {
+    }
+
+    fn lower(&mut self, (value, with): Bound<'s>) {
+        let is_lower = |(most, with_most): &Bound<'_>| value < *most || value == *most && *with_most && !with;
+        if self.high.as_ref().is_none_or(is_lower) {
             self.high = Some((value, with));
         }
     }
+}
+
+/// The upper bound of texts with a prefix, in the order of code points.
+fn end_of_texts(prefix: &str) -> (Value<'static>, bool) {
+    let mut end = prefix.to_owned();
+    while let Some(last) = end.pop() {
+        // Surrogates are no characters.
+        let next = if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
+        if let Some(next) = next {
+            end.push(next);
+            return (Value::string(end), false);
+        }
+    }
+    // The first value behind all texts.
+    (Value::Array(Vec::new()), false)
 }
 
 /// Whether every matching document must have the field.
@@ -79,17 +124,20 @@ pub(crate) fn requires(selector: &Selector, path: &FieldPath) -> bool {
         Selector::And(all) => all.iter().any(|selector| requires(selector, path)),
         Selector::Or(any) => !any.is_empty() && any.iter().all(|selector| requires(selector, path)),
         Selector::Field(field, condition) => field == path && !matches!(condition, Condition::Exists(false)),
-        Selector::Not(_) => false,
+        Selector::Not(_) | Selector::Everything => false,
     }
 }
 
-/// The fields with a bound in a mandatory condition.
+/// The fields with a mandatory condition that is a range of values or their presence, as CouchDB counts them.
 pub(crate) fn bounded_fields(selector: &Selector) -> Vec<&FieldPath> {
+    let is_range = |condition: &Condition| match condition {
+        Condition::Is(comparison, _) => *comparison != Comparison::NotEqual,
+        Condition::BeginsWith(_) | Condition::Exists(_) => true,
+        _ => false,
+    };
     let mut fields = match selector {
         Selector::And(all) => all.iter().flat_map(bounded_fields).collect(),
-        Selector::Field(field, Condition::Is(comparison, _)) if *comparison != Comparison::NotEqual => {
-            vec![field]
-        }
+        Selector::Field(field, condition) if is_range(condition) => vec![field],
         _ => Vec::new(),
     };
     fields.sort_unstable();
@@ -111,11 +159,11 @@ mod tests {
         if range.is_empty() {
             return "empty".into();
         }
-        let low = range.low.map_or("(".into(), |(value, with)| {
-            format!("{}{}", if with { "[" } else { "(" }, value.to_json())
+        let low = range.low.as_ref().map_or("(".into(), |(value, with)| {
+            format!("{}{}", if *with { "[" } else { "(" }, value.to_json())
         });
-        let high = range.high.map_or(")".into(), |(value, with)| {
-            format!("{}{}", value.to_json(), if with { "]" } else { ")" })
+        let high = range.high.as_ref().map_or(")".into(), |(value, with)| {
+            format!("{}{}", value.to_json(), if *with { "]" } else { ")" })
         });
         format!("{low},{high}")
     }
@@ -133,6 +181,12 @@ mod tests {
         assert_eq!(range(r#"{"$or":[{"a":8}]}"#), "(,)");
         assert_eq!(range(r#"{"a":{"$ne":1,"$in":[1]},"a.b":1}"#), "(,)");
         assert_eq!(range(r#"{"$not":{"a":{"$gt":5}}}"#), "(,5]");
+        assert_eq!(range(r#"{"a":{"$beginsWith":"ab"}}"#), "[\"ab\",\"ac\")");
+        assert_eq!(range(r#"{"a":{"$beginsWith":"ab","$gt":"abc","$lt":"abz"}}"#), "(\"abc\",\"abz\")");
+        assert_eq!(range("{\"a\":{\"$beginsWith\":\"a\u{d7ff}\"}}"), "[\"a\u{d7ff}\",\"a\u{e000}\")");
+        assert_eq!(range("{\"a\":{\"$beginsWith\":\"a\u{10ffff}\"}}"), "[\"a\u{10ffff}\",\"b\")");
+        assert_eq!(range(r#"{"a":{"$beginsWith":""}}"#), "[\"\",[])");
+        assert_eq!(range(r#"{"a":{"$beginsWith":"a","$gt":5,"$lt":"a"}}"#), "empty");
         assert_eq!(range(r#"{"a":{"$gt":5,"$lt":5}}"#), "empty");
         assert_eq!(range(r#"{"a":{"$gte":5,"$lt":5}}"#), "empty");
         assert_eq!(range(r#"{"$and":[{"a":1},{"a":2}]}"#), "empty");

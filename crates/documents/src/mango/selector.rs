@@ -3,15 +3,20 @@
 //! This module parses `{"age":{"$gt":20},"$or":[...]}` into conditions on fields, and matches documents.
 //! `plan` uses the conditions to choose an index.
 //!
+//! Selectors mean what they mean in CouchDB, which is not always what logic would say: an empty list of
+//! conditions is met by everything, also `$or`, and also where it is negated, because negation makes one
+//! empty list of another. Deeper than at the top, a condition without a field is one on the document itself,
+//! and `{}` there is the condition to be equal to `{}`, which no document is.
+//!
 //! Invariants
-//! - A missing field meets no condition except `$exists: false`. Negations are moved inwards to single
-//!   conditions, so that this holds for them too. Only inside `$elemMatch`, `$allMatch` and `$keyMapMatch` a
-//!   negation inverts the result of its operand.
+//! - A missing field meets no condition except `$exists: false`, and that only if the object before it is
+//!   there. Negations are moved inwards to single conditions, so that this holds for them too. Only inside
+//!   `$elemMatch`, `$allMatch` and `$keyMapMatch` a negation inverts the result of its operand.
 //! - Regular expressions are matched in linear time; others (back references, look-around) are rejected.
 
 use regex::Regex;
 
-use super::{FieldPath, QueryError, Value};
+use super::{FieldPath, QueryError, Reached, Value};
 
 /// The maximum size of a compiled regular expression, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
@@ -23,9 +28,11 @@ const REGEXES_MAX: usize = 32;
 /// A condition on a document.
 #[derive(Debug, Clone)]
 pub enum Selector {
-    /// All of these must match; matches any document if empty.
+    /// `{}`: matches any document.
+    Everything,
+    /// All of these must match.
     And(Vec<Selector>),
-    /// At least one of these must match; matches no document if empty.
+    /// At least one of these must match, if there is any.
     Or(Vec<Selector>),
     /// This must not match. Only inside conditions on elements.
     Not(Box<Selector>),
@@ -46,7 +53,8 @@ pub enum Condition {
     In(Vec<Value<'static>>),
     /// `$nin`
     NotIn(Vec<Value<'static>>),
-    /// `$all`: an array that contains all of these.
+    /// `$all`: an array that contains all of these, in the same form, and at least one of them; or is the
+    /// only one of them, an array.
     All(Vec<Value<'static>>),
     /// `$size`: an array with this many elements.
     Size(u64),
@@ -88,7 +96,7 @@ impl Selector {
     pub fn parse(value: &Value<'_>) -> Result<Selector, QueryError> {
         let members = value.as_object().ok_or_else(|| QueryError::InvalidSelector(value.to_json()))?;
         if members.is_empty() {
-            return Ok(Selector::And(Vec::new()));
+            return Ok(Selector::Everything);
         }
         if count_of("$regex", value) > REGEXES_MAX {
             return Err(QueryError::BadArgument(
@@ -96,32 +104,53 @@ impl Selector {
                 format!("more than {REGEXES_MAX} in one selector"),
             ));
         }
-        let selector = normalized(read(value, &FieldPath::default())?, false);
-        match selector.is_on_fields() {
-            true => Ok(selector),
-            false => Err(QueryError::MissingFieldName),
+        match normalized(read(value, &FieldPath::default(), false)?, false) {
+            Selector::Field(path, _) if path.is_empty() => Err(QueryError::MissingFieldName),
+            selector => Ok(selector),
         }
     }
 
     /// Whether a document, or another value, matches.
     pub fn matches(&self, value: &Value<'_>) -> bool {
         match self {
+            Selector::Everything => true,
             Selector::And(all) => all.iter().all(|selector| selector.matches(value)),
-            Selector::Or(any) => any.iter().any(|selector| selector.matches(value)),
+            Selector::Or(any) => any.is_empty() || any.iter().any(|selector| selector.matches(value)),
             Selector::Not(selector) => !selector.matches(value),
-            Selector::Field(path, condition) => match path.find(value) {
-                Some(value) => condition.matches(value),
-                None => matches!(condition, Condition::Exists(false)),
+            Selector::Field(path, condition) => match path.reach(value) {
+                Reached::Value(value) => condition.matches(value),
+                Reached::Missing => matches!(condition, Condition::Exists(false)),
+                Reached::NoWay => false,
             },
         }
     }
 
-    /// Whether all conditions are on a field.
-    fn is_on_fields(&self) -> bool {
+    /// Whether it is an empty list of conditions and nothing else. Any document meets it, but a query with it
+    /// finds none.
+    pub(crate) fn is_empty_list(&self) -> bool {
+        matches!(self, Selector::And(list) | Selector::Or(list) if list.is_empty())
+    }
+
+    /// The paths of all its conditions, in order, some more than once.
+    pub(crate) fn paths(&self) -> Vec<&FieldPath> {
         match self {
-            Selector::And(all) | Selector::Or(all) => all.iter().all(Selector::is_on_fields),
-            Selector::Not(selector) => selector.is_on_fields(),
-            Selector::Field(path, _) => !path.is_empty(),
+            Selector::Everything => Vec::new(),
+            Selector::And(all) | Selector::Or(all) => all.iter().flat_map(Selector::paths).collect(),
+            Selector::Not(selector) => selector.paths(),
+            Selector::Field(path, _) => vec![path],
+        }
+    }
+
+    /// The selector as it was understood: with every operator, and negations moved inwards.
+    pub fn to_value(&self) -> Value<'static> {
+        let list = |all: &[Selector]| Value::Array(all.iter().map(Selector::to_value).collect());
+        match self {
+            Selector::Everything => Value::Object(Vec::new()),
+            Selector::And(all) => member("$and", list(all)),
+            Selector::Or(all) => member("$or", list(all)),
+            Selector::Not(selector) => member("$not", selector.to_value()),
+            Selector::Field(path, condition) if path.is_empty() => condition.to_value(),
+            Selector::Field(path, condition) => member(&path.name(), condition.to_value()),
         }
     }
 }
@@ -158,6 +187,28 @@ impl Condition {
         }
     }
 
+    fn to_value(&self) -> Value<'static> {
+        let list = |values: &[Value<'static>]| Value::Array(values.to_vec());
+        match self {
+            Condition::Is(comparison, value) => member(comparison.name(), value.clone()),
+            Condition::Exists(exists) => member("$exists", Value::Bool(*exists)),
+            Condition::Type(name) => member("$type", Value::string(name.clone())),
+            Condition::In(values) => member("$in", list(values)),
+            Condition::NotIn(values) => member("$nin", list(values)),
+            Condition::All(values) => member("$all", list(values)),
+            Condition::Size(size) => member("$size", Value::integer(i128::from(*size))),
+            Condition::Mod(divisor, remainder) => {
+                member("$mod", Value::Array(vec![Value::integer(*divisor), Value::integer(*remainder)]))
+            }
+            Condition::Regex(regex) => member("$regex", Value::string(regex.as_str().to_owned())),
+            Condition::BeginsWith(start) => member("$beginsWith", Value::string(start.clone())),
+            Condition::ElemMatch(selector) => member("$elemMatch", selector.to_value()),
+            Condition::AllMatch(selector) => member("$allMatch", selector.to_value()),
+            Condition::KeyMapMatch(selector) => member("$keyMapMatch", selector.to_value()),
+            Condition::Not(condition) => member("$not", condition.to_value()),
+        }
+    }
+
     /// The condition that an existing value meets exactly if it does not meet this one.
     fn negated(self) -> Condition {
         match self {
@@ -184,6 +235,17 @@ impl Comparison {
         }
     }
 
+    fn name(self) -> &'static str {
+        match self {
+            Comparison::Equal => "$eq",
+            Comparison::NotEqual => "$ne",
+            Comparison::Less => "$lt",
+            Comparison::LessOrEqual => "$lte",
+            Comparison::Greater => "$gt",
+            Comparison::GreaterOrEqual => "$gte",
+        }
+    }
+
     fn opposite(self) -> Comparison {
         match self {
             Comparison::Equal => Comparison::NotEqual,
@@ -206,7 +268,12 @@ fn is_in(value: &Value<'_>, values: &[Value<'static>]) -> bool {
 fn has_all(value: &Value<'_>, values: &[Value<'static>]) -> bool {
     let Value::Array(elements) = value else { return false };
     let whole = matches!(values, [only @ Value::Array(_)] if value == only);
-    whole || values.iter().all(|wanted| elements.iter().any(|element| element == wanted))
+    let has = |wanted: &Value<'_>| elements.iter().any(|element| element.is_identical(wanted));
+    whole || !values.is_empty() && values.iter().all(has)
+}
+
+fn member(key: &str, value: Value<'static>) -> Value<'static> {
+    Value::Object(vec![(key.to_owned().into(), value)])
 }
 
 /// Moves negations inwards to single conditions. `negate`: whether the selector is within an odd number of
@@ -218,39 +285,45 @@ fn normalized(selector: Selector, negate: bool) -> Selector {
         Selector::Or(all) if negate => Selector::And(each(all)),
         Selector::And(all) => Selector::And(each(all)),
         Selector::Or(all) => Selector::Or(each(all)),
+        Selector::Everything => Selector::Everything,
         Selector::Not(selector) => normalized(*selector, !negate),
         Selector::Field(path, condition) if negate => Selector::Field(path, condition.negated()),
         field => field,
     }
 }
 
-/// Parses the condition on the value at `path`.
-fn read(value: &Value<'_>, path: &FieldPath) -> Result<Selector, QueryError> {
+/// Parses the condition on the value at `path` in a document, or in an element of one.
+fn read(value: &Value<'_>, path: &FieldPath, is_in_element: bool) -> Result<Selector, QueryError> {
     match value.as_object() {
-        // `{}` is a value to compare with, unless it is the whole selector.
-        Some([]) if path.is_empty() => Ok(Selector::And(Vec::new())),
-        Some([(key, argument)]) => read_member(key, argument, path),
+        Some([(key, argument)]) => read_member(key, argument, path, is_in_element),
         Some(members) if !members.is_empty() => {
-            let each = members.iter().map(|(key, argument)| read_member(key, argument, path));
+            let each = members.iter().map(|(key, argument)| read_member(key, argument, path, is_in_element));
             each.collect::<Result<_, _>>().map(Selector::And)
         }
         _ => Ok(Selector::Field(path.clone(), Condition::Is(Comparison::Equal, value.clone().into_owned()))),
     }
 }
 
-fn read_member(key: &str, argument: &Value<'_>, path: &FieldPath) -> Result<Selector, QueryError> {
+fn read_member(
+    key: &str,
+    argument: &Value<'_>,
+    path: &FieldPath,
+    is_in_element: bool,
+) -> Result<Selector, QueryError> {
     let each = |operator| {
         let arguments = argument.as_array().ok_or_else(|| bad_argument(operator, argument))?;
-        arguments.iter().map(|argument| read(argument, path)).collect::<Result<Vec<_>, _>>()
+        arguments.iter().map(|argument| read(argument, path, is_in_element)).collect::<Result<Vec<_>, _>>()
     };
     match key {
         "$and" => each("$and").map(Selector::And),
         "$or" => each("$or").map(Selector::Or),
         "$nor" => Ok(Selector::Not(Box::new(Selector::Or(each("$nor")?)))),
+        // So CouchDB writes conditions on elements into design documents.
+        "" if is_in_element && path.is_empty() => read(argument, path, true),
         "$not" if argument.as_object().is_none() => Err(bad_argument("$not", argument)),
-        "$not" => Ok(Selector::Not(Box::new(read(argument, path)?))),
+        "$not" => Ok(Selector::Not(Box::new(read(argument, path, is_in_element)?))),
         _ if key.starts_with('$') => Ok(Selector::Field(path.clone(), read_condition(key, argument)?)),
-        _ => read(argument, &path.join(FieldPath::parse(key)?)),
+        _ => read(argument, &path.join(FieldPath::parse(key)?), is_in_element),
     }
 }
 
@@ -262,7 +335,7 @@ fn read_condition(operator: &str, argument: &Value<'_>) -> Result<Condition, Que
         Ok(values.iter().map(|value| value.clone().into_owned()).collect())
     };
     let elements = |operator| match argument {
-        Value::Object(_) => read(argument, &FieldPath::default()).map(Box::new),
+        Value::Object(_) => read(argument, &FieldPath::default(), true).map(Box::new),
         _ => Err(bad(operator)),
     };
     let is = |comparison| Ok(Condition::Is(comparison, argument.clone().into_owned()));
@@ -278,8 +351,12 @@ fn read_condition(operator: &str, argument: &Value<'_>) -> Result<Condition, Que
         "$in" => list("$in").map(Condition::In),
         "$nin" => list("$nin").map(Condition::NotIn),
         "$all" => list("$all").map(Condition::All),
-        "$size" => argument.as_u64().map(Condition::Size).ok_or_else(|| bad("$size")),
+        "$size" => read_size(argument).ok_or_else(|| bad("$size")),
         "$mod" => read_mod(argument).ok_or_else(|| bad("$mod")),
+        // CouchDB knows these two only with a string.
+        "$regex" | "$beginsWith" if argument.as_str().is_none() => {
+            Err(QueryError::InvalidOperator(operator.to_owned()))
+        }
         "$regex" => read_regex(text("$regex")?).ok_or_else(|| bad("$regex")),
         "$beginsWith" => text("$beginsWith").map(|start| Condition::BeginsWith(start.to_owned())),
         "$elemMatch" => elements("$elemMatch").map(Condition::ElemMatch),
@@ -290,6 +367,13 @@ fn read_condition(operator: &str, argument: &Value<'_>) -> Result<Condition, Que
         }
         _ => Err(QueryError::InvalidOperator(operator.to_owned())),
     }
+}
+
+/// An array cannot have more elements than a `u64` counts.
+fn read_size(argument: &Value<'_>) -> Option<Condition> {
+    let Value::Number(number) = argument else { return None };
+    let size = number.integer().filter(|size| *size >= 0)?;
+    Some(Condition::Size(u64::try_from(size).unwrap_or(u64::MAX)))
 }
 
 fn read_mod(argument: &Value<'_>) -> Option<Condition> {

@@ -22,7 +22,7 @@ pub enum Value<'a> {
     String(Cow<'a, str>),
     /// An array.
     Array(Vec<Value<'a>>),
-    /// An object. Of duplicate keys the last one counts.
+    /// An object. Of members with the same key only the last is kept, as in CouchDB.
     Object(Vec<(Cow<'a, str>, Value<'a>)>),
 }
 
@@ -52,6 +52,11 @@ impl<'a> Number<'a> {
         self.text.parse().ok()
     }
 
+    /// Whether its text has neither a point nor an exponent.
+    fn is_whole(&self) -> bool {
+        !self.text.contains(['.', 'e', 'E'])
+    }
+
     /// Whether it equals all numbers with the same float.
     pub(crate) fn is_exact_float(&self) -> bool {
         self.float().abs() < EXACT_FLOAT_MAX
@@ -67,6 +72,14 @@ impl<'a> Value<'a> {
     /// Parses a text that is one value.
     pub fn parse(text: &'a str) -> Result<Value<'a>, JsonError> {
         let mut reader = Reader::of(text);
+        let value = Value::read(&mut reader)?;
+        reader.end()?;
+        Ok(value)
+    }
+
+    /// Parses a text that was stored, maybe by a version that took numbers of any size.
+    pub fn parse_stored(text: &'a str) -> Result<Value<'a>, JsonError> {
+        let mut reader = Reader::of_stored(text);
         let value = Value::read(&mut reader)?;
         reader.end()?;
         Ok(value)
@@ -96,6 +109,7 @@ impl<'a> Value<'a> {
                     members.push((key, Value::read(reader)?));
                     Ok::<_, JsonError>(())
                 })?;
+                keep_last(&mut members);
                 Value::Object(members)
             }
         })
@@ -106,12 +120,15 @@ impl<'a> Value<'a> {
         Value::String(text.into())
     }
 
+    /// Makes a number.
+    pub fn integer(number: i128) -> Value<'static> {
+        Value::Number(Number { float: number as f64, text: Cow::Owned(number.to_string()) })
+    }
+
     /// The value of a member; `None` if this is not an object or does not have it.
     pub fn get(&self, key: &str) -> Option<&Value<'a>> {
         match self {
-            Value::Object(members) => {
-                members.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
-            }
+            Value::Object(members) => members.iter().find(|(name, _)| name == key).map(|(_, value)| value),
             _ => None,
         }
     }
@@ -222,6 +239,22 @@ impl<'a> Value<'a> {
         String::from_utf8_lossy(&out).into_owned()
     }
 
+    /// Whether it is the same value of the same form: 1 is equal to 1.0, but not identical.
+    pub(crate) fn is_identical(&self, other: &Value<'_>) -> bool {
+        match (self, other) {
+            (Value::Number(a), Value::Number(b)) => a.is_whole() == b.is_whole() && self == other,
+            (Value::Array(a), Value::Array(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_identical(b))
+            }
+            (Value::Object(a), Value::Object(b)) => {
+                let same =
+                    |((name, a), (other, b)): (&Member<'_>, &Member<'_>)| name == other && a.is_identical(b);
+                a.len() == b.len() && a.iter().zip(b).all(same)
+            }
+            _ => self == other,
+        }
+    }
+
     fn rank(&self) -> u8 {
         match self {
             Value::Null => 0,
@@ -233,6 +266,33 @@ impl<'a> Value<'a> {
             Value::Object(_) => 6,
         }
     }
+}
+
+/// A member of an object.
+type Member<'a> = (Cow<'a, str>, Value<'a>);
+
+/// The number of members up to which comparing each with each is cheap.
+const FEW_MEMBERS: usize = 16;
+
+/// Removes all members but the last of those with the same key.
+fn keep_last(members: &mut Vec<Member<'_>>) {
+    let is_later = |key: &str, later: &[Member<'_>]| later.iter().any(|(other, _)| other == key);
+    if members.len() <= FEW_MEMBERS {
+        for index in (0..members.len()).rev() {
+            if is_later(&members[index].0, &members[index + 1..]) {
+                members.remove(index);
+            }
+        }
+        return;
+    }
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    order.sort_by(|a, b| members[*a].0.cmp(&members[*b].0));
+    let mut keep = vec![true; members.len()];
+    for [a, b] in order.array_windows() {
+        keep[*a] = members[*a].0 != members[*b].0;
+    }
+    let mut keep = keep.into_iter();
+    members.retain(|_| keep.next().unwrap_or(true));
 }
 
 impl Ord for Value<'_> {
@@ -330,7 +390,8 @@ pub(crate) mod tests {
             "{\"a\":2,\"b\":1}",
             "{\"b\":0}",
         ];
-        let values: Vec<Value<'_>> = texts.iter().map(|text| Value::parse(text).expect(text)).collect();
+        let values: Vec<Value<'_>> =
+            texts.iter().map(|text| Value::parse_stored(text).expect(text)).collect();
         for (index, pair) in values.array_windows::<2>().enumerate() {
             assert!(pair[0] < pair[1], "{} {}", texts[index], texts[index + 1]);
         }
@@ -342,11 +403,44 @@ pub(crate) mod tests {
 
     #[test]
     fn values_are_shown_as_they_were_read() {
-        let text = r#"{"b":[1.50,-0,1E9,null,true],"a":{"":"\n\""},"a":false}"#;
+        let text = r#"{"b":[1.50,-0,1E9,null,true],"a":{"":"\n\""}}"#;
         let value = Value::parse(text).expect("JSON");
         assert_eq!(value.to_json(), text);
-        assert_eq!(value.get("a"), Some(&Value::Bool(false)), "the last one counts");
         assert_eq!(value.into_owned().to_json(), text);
+    }
+
+    #[test]
+    fn the_last_of_equal_keys_counts() {
+        let value = Value::parse(r#"{"a":1,"b":{"x":1,"x":2},"a":3,"c":4,"a":5}"#).expect("JSON");
+        assert_eq!(value.to_json(), r#"{"b":{"x":2},"c":4,"a":5}"#);
+        let many: Vec<String> = (0..100).map(|n| format!("\"{}\":{n}", n % 40)).collect();
+        let many = format!("{{{}}}", many.join(","));
+        let value = Value::parse(&many).expect("JSON");
+        assert_eq!(value.as_object().expect("an object").len(), 40);
+        assert_eq!(value.get("19"), Value::parse("99").ok().as_ref());
+        assert_eq!(value.get("20"), Value::parse("60").ok().as_ref());
+    }
+
+    #[test]
+    fn identical_values_have_the_same_form() {
+        let identical =
+            |a: &str, b: &str| Value::parse(a).expect("JSON").is_identical(&Value::parse(b).expect("JSON"));
+        for same in ["1", "1.5", "[1,{\"a\":\"x\"}]", "null", "\"a\"", "{}"] {
+            assert!(identical(same, same), "{same}");
+        }
+        assert!(identical("1.0", "1e0") && identical("\"a\"", "\"\\u0061\""));
+        for (a, b) in [("1", "1.0"), ("[1]", "[1.0]"), ("{\"a\":1}", "{\"a\":1,\"b\":2}"), ("[]", "{}")] {
+            assert!(!identical(a, b), "{a} {b}");
+        }
+        assert!(!identical("{\"a\":1,\"b\":2}", "{\"b\":2,\"a\":1}"));
+    }
+
+    #[test]
+    fn stored_numbers_may_be_of_any_size() {
+        for text in ["1e310", "-1e310", "[1E999]"] {
+            assert!(Value::parse(text).is_err(), "{text}");
+            assert_eq!(Value::parse_stored(text).expect("JSON").to_json(), text);
+        }
     }
 
     proptest! {

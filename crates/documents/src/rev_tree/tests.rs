@@ -67,7 +67,7 @@ fn the_winner_is_alive_then_longer_then_larger() {
 }
 
 #[test]
-fn merging_says_what_it_did() {
+fn merging_reports_its_outcome() {
     let mut tree = tree(&[(2, "ba", false)]);
     assert_eq!(tree.merge(&path(2, "ba"), Text(true, b'x')), Merged::Known);
     assert_eq!(tree.leaf(rev(2, b'b')), Some(&Text(false, b'b')), "a leaf that is known stays as it is");
@@ -82,7 +82,7 @@ fn merging_says_what_it_did() {
 }
 
 #[test]
-fn what_is_between_two_branches_joins_them() {
+fn a_revision_between_two_branches_joins_them() {
     let mut tree = tree(&[(5, "ed", false), (3, "cba", false)]);
     assert_eq!(leaves(&tree), ["5e", "3c"]);
     assert_eq!(tree.merge(&path(4, "dc"), Text(false, b'd')), Merged::Known);
@@ -131,7 +131,7 @@ fn revisions_that_are_missing_have_possible_ancestors() {
 }
 
 #[test]
-fn purging_removes_a_leaf_and_what_only_it_had() {
+fn purging_removes_a_leaf_and_its_unshared_ancestors() {
     let mut tree = tree(&[(3, "cba", false), (3, "yxa", false)]);
     assert_eq!(tree.purge(&[rev(2, b'x'), rev(1, b'q')]), [], "only leaves are purged");
     assert_eq!(tree.purge(&[rev(3, b'y')]), [rev(3, b'y')]);
@@ -282,7 +282,7 @@ proptest! {
     }
 
     #[test]
-    fn purged_leaves_take_what_only_they_had(merges in merges(), index: Index) {
+    fn purged_leaves_take_their_unshared_ancestors(merges in merges(), index: Index) {
         let whole = merged(&merges);
         let purged = index.get(&whole.leaves().map(|(rev, _)| rev).collect::<Vec<_>>()).to_owned();
         let mut tree = whole.clone();

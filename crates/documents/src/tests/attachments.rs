@@ -11,7 +11,7 @@ fn bytes_of(snapshot: &Snapshot, found: &Found, name: &str, range: std::ops::Ran
 }
 
 #[test]
-fn a_revision_keeps_what_it_names() {
+fn a_revision_keeps_the_attachments_that_it_names() {
     let (kit, db) = Kit::with_database();
     let first =
         put("a", r#"{"_attachments":{"f":{"data":"aGVsbG8=","content_type":"text/plain"},"g":{"data":""}}}"#);
@@ -32,7 +32,7 @@ fn a_revision_keeps_what_it_names() {
 }
 
 #[test]
-fn a_replicated_revision_keeps_what_its_nearest_leaf_has() {
+fn a_replicated_revision_keeps_attachments_of_its_nearest_leaf() {
     let (kit, db) = Kit::with_database();
     let first =
         format!(r#"{{"_rev":"1-{}","_attachments":{{"f":{{"data":"aGVsbG8=","revpos":1}}}}}}"#, hex(1));
@@ -92,7 +92,7 @@ fn a_large_attachment_comes_in_chunks() {
 }
 
 #[test]
-fn what_was_not_finished_goes() {
+fn unfinished_uploads_are_removed() {
     let (kit, db) = Kit::with_database();
     let upload = kit.write(&db, Writer::begin_upload).expect("begun");
     kit.write(&db, |writer| writer.put_chunk(upload, Bytes::from_static(b"x"))).expect("taken");

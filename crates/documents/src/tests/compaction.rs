@@ -44,7 +44,7 @@ fn done<T>(result: Result<T, DocError>) -> Result<T, StoreError> {
 
 /// Edits that keep pointers into the file in memory: conflicts, kept attachments, uploads that are saved
 /// before they are used.
-fn edits_of_what_is_saved(kit: &Kit, db: &Arc<Database>, number: usize) -> Result<(), StoreError> {
+fn edits_of_saved_documents(kit: &Kit, db: &Arc<Database>, number: usize) -> Result<(), StoreError> {
     let id = format!("doc{}", number % 12);
     // The winner may be a conflict that lacks the attachment.
     let all = db.snapshot().open_all(&id).unwrap_or_default();
@@ -81,14 +81,14 @@ fn edits_of_what_is_saved(kit: &Kit, db: &Arc<Database>, number: usize) -> Resul
 fn compacted_history(kit: &Kit) -> Result<(), StoreError> {
     history(kit)?;
     let db = kit.documents.database("a").expect("there");
-    compact(kit, &db, |number| edits_of_what_is_saved(kit, &db, number))?;
-    edits_of_what_is_saved(kit, &db, 50)?;
+    compact(kit, &db, |number| edits_of_saved_documents(kit, &db, number))?;
+    edits_of_saved_documents(kit, &db, 50)?;
     kit.save()?;
-    edits_of_what_is_saved(kit, &db, 51)
+    edits_of_saved_documents(kit, &db, 51)
 }
 
 #[test]
-fn a_compacted_file_has_what_is_needed_and_nothing_else() {
+fn a_compacted_file_has_the_live_data_only() {
     let disk = disk();
     let kit = Kit::open(&disk, &[]).expect("empty");
     let db = kit.create("db").expect("created");

@@ -29,7 +29,7 @@ fn an_edit_follows_the_leaf_that_it_names() {
 }
 
 #[test]
-fn what_is_deleted_is_written_again_after_its_end() {
+fn a_deleted_document_is_written_again_after_its_last_revision() {
     let (kit, db) = Kit::with_database();
     let first = kit.edit(&db, put("a", "{}")).expect("new");
     let end = kit.edit(&db, delete("a", first)).expect("a leaf");
@@ -72,7 +72,7 @@ fn edits_of_one_round_see_each_other_and_fail_alone() {
 }
 
 #[test]
-fn a_writer_who_does_not_commit_has_done_nothing() {
+fn a_writer_without_a_commit_changes_nothing() {
     let (_kit, db) = Kit::with_database();
     let before = db.snapshot();
     let mut writer = db.lock().expect("there");
@@ -123,13 +123,15 @@ fn local_documents_have_a_count_and_are_in_no_feed() {
     let (kit, db) = Kit::with_database();
     let body = Bytes::from_static(b"{}");
     let put = |rev| kit.write(&db, |writer| writer.put_local("x", rev, body.clone()));
-    assert_eq!(put(Some(1)), Err(DocError::Conflict), "it is not there");
-    assert_eq!((put(None), put(Some(1)), put(Some(1))), (Ok(1), Ok(2), Err(DocError::Conflict)));
-    assert_eq!(db.snapshot().local("x").expect("readable").expect("there").rev, 2);
+    assert_eq!((put(None), put(Some(1)), put(Some(1))), (Ok(1), Ok(2), Ok(2)), "no conflicts");
+    assert_eq!((put(Some(7)), put(None), put(Some(0))), (Ok(8), Ok(1), Ok(1)), "the last write wins");
+    assert_eq!((put(Some(u64::MAX)), put(Some(41))), (Ok(u64::MAX), Ok(42)));
+    assert_eq!(db.snapshot().local("x").expect("readable").expect("there").rev, 42);
     assert_eq!((db.snapshot().update_seq(), kit.notices.lock().expect("whole").len()), (0, 1));
-    let remove = |rev| kit.write(&db, |writer| writer.remove_local("x", rev));
-    assert_eq!((remove(Some(1)), remove(Some(2))), (Err(DocError::Conflict), Ok(())));
-    assert_eq!((remove(Some(2)), put(Some(0))), (Err(DocError::Missing), Ok(1)));
+    let remove = || kit.write(&db, |writer| writer.remove_local("x"));
+    assert_eq!(remove(), Ok(()));
+    assert!(db.snapshot().local("x").expect("readable").is_none());
+    assert_eq!((remove(), put(Some(0))), (Ok(()), Ok(1)));
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 
 proptest! {
     #[test]
-    fn what_is_saved_reads_as_what_is_in_memory(moves in moves()) {
+    fn saved_documents_read_as_those_in_memory(moves in moves()) {
         let disk = disk();
         let mut kit = Kit::open(&disk, &[]).expect("empty");
         kit.create("db").expect("created");
@@ -86,7 +86,7 @@ pub(crate) fn history(kit: &Kit) -> Result<(), StoreError> {
     kit.save()?;
     kit.write(&a, |writer| writer.set_revs_limit(7)).expect("a limit");
     kit.write(&a, |writer| writer.set_security("{}".into())).expect("an object");
-    kit.write(&a, |writer| writer.remove_local("y", Some(1))).expect("there");
+    kit.write(&a, |writer| writer.remove_local("y")).expect("there");
     let source = AttachmentSource::Upload {
         content_type: "a/b".into(),
         upload,
@@ -171,7 +171,7 @@ pub(crate) fn assert_saves_again(disk: &Arc<SimDisk>, kit: &Kit, what: &str) {
 }
 
 #[test]
-fn what_could_not_be_saved_is_saved_once_the_disk_works_again() {
+fn a_failed_save_succeeds_once_the_disk_works_again() {
     let whole = disk();
     history(&Kit::open(&whole, &[]).expect("empty")).expect("a good disk");
     for at in 0..whole.io_count() {
@@ -294,7 +294,7 @@ fn files_go_back_to_where_the_log_ends() {
 }
 
 #[test]
-fn a_copy_is_what_was_saved() {
+fn a_copy_has_the_saved_state() {
     let source = disk();
     let kit = Kit::open(&source, &[]).expect("empty");
     assert!(kit.documents.plan_copy().expect("readable").is_none());
@@ -314,7 +314,7 @@ fn a_copy_is_what_was_saved() {
 }
 
 #[test]
-fn files_that_are_not_what_they_should_be_are_refused() {
+fn wrong_files_are_refused() {
     let saved = || {
         let disk = disk();
         let kit = Kit::open(&disk, &[]).expect("empty");
@@ -360,7 +360,7 @@ fn edit_all(kit: &Kit, db: &Arc<Database>) -> Result<(), DocError> {
 }
 
 #[test]
-fn what_is_undone_leaves_nothing_wherever_a_file_cannot_be_read() {
+fn an_undone_change_leaves_nothing_wherever_a_read_fails() {
     let disk = disk();
     let kit = Kit::open(&disk, &[]).expect("empty");
     let db = kit.create("db").expect("created");

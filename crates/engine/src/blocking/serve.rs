@@ -13,19 +13,24 @@
 //!
 //! The loops end: each iteration serves a waiter, which is then no longer waiting, or goes on to the next
 //! one. Serving BLMOVE makes a key ready, to which the same applies.
+//!
+//! On a replica the records of the leader fill keys. They serve the waiters that only read, each record
+//! before the next one is applied ([`Executor::serve_applied`]).
 
 use std::{collections::VecDeque, sync::Arc};
 
-use keyspace::{DbId, SlotId, slot_of};
+use keyspace::{DbId, EvictionPolicy, SlotId, slot_of};
 use lsn::Lsn;
 use storage::Appender;
 use wire::ReplyWriter;
 
 use crate::{
-    Context, Executor, Host, Session, Unit,
+    CommandError, Context, Executor, Host, Session, Unit,
     clients::{Waiter, Wants},
     context::{EVERYTHING_ADMITTED, Surroundings},
     execute::gate,
+    replication::WriteRefusal,
+    rules::Rules,
     tracking::BY_SERVER,
     unit::{LockPolicy, Locks, Slots, UnitAccess},
 };
@@ -51,6 +56,8 @@ pub struct PendingServe {
     key: Box<[u8]>,
     /// The slot that the first waiter needs besides that of the key, as far as is known.
     needs: Option<SlotId>,
+    /// Whether room must be made in memory before.
+    needs_room: bool,
 }
 
 impl PendingServe {
@@ -66,7 +73,7 @@ impl PendingServe {
 
     /// Marks the key as ready in the unit, which must have locked the slots.
     pub fn resume(self, unit: &mut Unit<'_>) {
-        unit.note_ready(self.db, self.key);
+        unit.note_ready(self.db, &self.key);
     }
 }
 
@@ -97,9 +104,9 @@ impl<'k> Surroundings<'_, 'k> {
         let mut is_first = true;
         while let Some((db, key)) = unit.take_ready() {
             if is_first || later.is_empty() {
-                unit = self.serve_key(unit, db, key, &mut replies, later);
+                unit = self.serve_key(unit, db, key, appender.as_deref(), &mut replies, later);
             } else {
-                later.push_back(PendingServe { db, key, needs: None });
+                later.push_back(PendingServe { db, key, needs: None, needs_room: false });
             }
             is_first = false;
         }
@@ -117,6 +124,7 @@ impl<'k> Surroundings<'_, 'k> {
         mut unit: Unit<'k>,
         db: DbId,
         key: Box<[u8]>,
+        appender: Option<&Appender>,
         replies: &mut Replies,
         later: &mut VecDeque<PendingServe>,
     ) -> Unit<'k> {
@@ -133,14 +141,22 @@ impl<'k> Surroundings<'_, 'k> {
                 continue;
             }
             let needs = waiter.awaited.needs;
-            if unit.record_bytes() > RECORD_BYTES_MAX || needs.is_some_and(|slot| !unit.has_locked(slot)) {
-                later.push_front(PendingServe { db, key, needs });
+            let (needs_room, refusal) = match self.rules.admit_waiter(waiter.row, appender, self.keyspace) {
+                Ok(is_admitted) => (!is_admitted, None),
+                Err(error) => (false, Some(error)),
+            };
+            let needs_lock = needs.is_some_and(|slot| !unit.has_locked(slot));
+            if refusal.is_none() && (needs_room || needs_lock || unit.record_bytes() > RECORD_BYTES_MAX) {
+                later.push_front(PendingServe { db, key, needs, needs_room });
                 break;
             }
             if waiter.end() {
                 interests.leave(&waiter);
                 let reply;
-                (unit, reply) = self.serve(unit, &waiter, &key);
+                (unit, reply) = match refusal {
+                    Some(error) => (unit, waiter.error(&error)),
+                    None => self.serve(unit, &waiter, &key),
+                };
                 replies.push((waiter, reply));
             }
         }
@@ -154,6 +170,7 @@ impl<'k> Surroundings<'_, 'k> {
         let mut bytes = Vec::new();
         let reply = ReplyWriter::new(&mut bytes, waiter.protocol);
         let mut cx = Context {
+            row: Some(waiter.row),
             in_transaction: true,
             // The popped element is in memory already. Its record is small, or waits for the log as that of a
             // transaction does.
@@ -175,12 +192,16 @@ impl Executor {
     /// are already queued.
     #[cold]
     pub(crate) fn serve_later(&mut self, later: VecDeque<PendingServe>, host: &Host) {
+        self.add_pending_serves(later);
+        self.serve_waiting(host);
+    }
+
+    pub(crate) fn add_pending_serves(&mut self, later: VecDeque<PendingServe>) {
         for next in later {
             if self.later.is_empty() || self.later.iter().all(|other| !other.is_same_key(&next)) {
                 self.later.push_back(next);
             }
         }
-        self.serve_waiting(host);
     }
 
     /// Continues with [`Executor::serve_later`], up to a key whose slots a long unit holds.
@@ -189,10 +210,19 @@ impl Executor {
         let durability = self.durability();
         let mut later = std::mem::take(&mut self.later);
         while let Some(next) = later.pop_front() {
-            if self.read_only {
+            if self.rules.read_only {
                 // The leader, or the new incarnation of this server, decides about the data.
                 later.push_front(next);
                 break;
+            }
+            let mut rules = self.rules;
+            if next.needs_room {
+                if let Err(CommandError::SlotTaken { .. }) = self.make_room(host) {
+                    later.push_front(next);
+                    break;
+                }
+                // What does not fit now is refused.
+                rules.limits.policy = EvictionPolicy::NoEviction;
             }
             let clock = self.next_clock();
             let Ok(locks) = Locks::slots(&self.keyspace, next.slots(), LockPolicy(host)) else {
@@ -202,11 +232,27 @@ impl Executor {
             let mut unit = Unit::new(&self.keyspace, locks, &mut self.scratch, UnitAccess::own(clock));
             next.resume(&mut unit);
             let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
-            let surroundings = Surroundings { keyspace, host, durability, bulk_bytes_max };
+            let surroundings = Surroundings { keyspace, host, durability, bulk_bytes_max, rules: &rules };
             let (seen, wrote) = surroundings.serve_and_commit(unit, self.appender.as_mut(), None, &mut later);
             self.wrote |= wrote;
             self.scratch.seal(BY_SERVER, gate(durability, false, seen));
         }
+        later.append(&mut self.later);
         self.later = later;
+    }
+
+    /// Serves the waiters that only read from a key that an applied record of the leader has filled, on the
+    /// thread that applies the log. Others get the error of a write on a replica.
+    pub(crate) fn serve_applied(&mut self, db: DbId, key: &[u8], host: &Host) {
+        let (clock, durability, mut later) = (self.next_clock(), self.durability(), VecDeque::new());
+        let rules = Rules { refusal: self.rules.refusal.or(Some(WriteRefusal::Replica)), ..self.rules };
+        let locks = Locks::awaited(&self.keyspace, slot_of(key));
+        let mut unit = Unit::new(&self.keyspace, locks, &mut self.scratch, UnitAccess::own(clock));
+        unit.note_ready(db, key);
+        let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
+        let surroundings = Surroundings { keyspace, host, durability, bulk_bytes_max, rules: &rules };
+        let (seen, wrote) = surroundings.serve_and_commit(unit, None, None, &mut later);
+        debug_assert!(!wrote && later.is_empty(), "a read takes nothing, and needs one slot");
+        self.scratch.seal(BY_SERVER, gate(durability, false, seen));
     }
 }

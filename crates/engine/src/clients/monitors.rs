@@ -110,7 +110,7 @@ mod tests {
     use crate::clients::{Clients, Connected};
 
     #[test]
-    fn those_who_leave_the_most_are_disconnected_before_all_leave_too_much() {
+    fn monitors_with_the_most_unsent_bytes_are_disconnected_first() {
         let (clients, monitors) = (Clients::new(), Monitors::default());
         let connect = |_| {
             let (peer, local) = ("127.0.0.1:50001".to_string(), "127.0.0.1:6379".to_string());

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_too_much_is_disconnected() {
+    fn a_client_with_too_many_pushed_bytes_is_disconnected() {
         let (client, signals) = recorded();
         let half: Arc<[u8]> = vec![0; PUSHED_BYTES_MAX as usize / 2].into();
         client.push(half.clone(), Lsn::new(7));

@@ -15,7 +15,10 @@ use storage::Durability;
 use wire::{OwnedArgs, Protocol, ReplyWriter};
 
 use super::Client;
-use crate::callbacks::{Condition, Serve};
+use crate::{
+    CommandError, Row,
+    callbacks::{Condition, Serve},
+};
 
 /// The reply of a command that found nothing and must not wait. A timed-out client gets a null array for
 /// every command.
@@ -66,6 +69,8 @@ pub struct Awaited {
 /// The wait of one client, shared between its session, the registry and the workers that may end it.
 pub struct Waiter {
     pub(crate) client: Arc<Client>,
+    /// The command that it waits in.
+    pub(crate) row: &'static Row,
     /// Its place in the order of all waiters.
     pub(crate) ticket: u64,
     pub(crate) db: DbId,
@@ -119,16 +124,24 @@ impl Waiter {
         bytes
     }
 
-    /// Wakes the client without an element: with the reply of a timeout, or with an error (CLIENT UNBLOCK).
-    /// Returns whether it was still waiting.
-    pub fn wake(&self, with_error: bool) -> bool {
-        if !self.end() {
-            return false;
-        }
-        let reply = self.reply(|reply| match with_error {
-            true => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
-            false => reply.null_array(),
-        });
+    /// Wakes the client without an element, with the reply of a timeout. Returns whether it still waited.
+    pub fn wake(&self) -> bool {
+        self.end() && self.answer(self.reply(|reply| reply.null_array()))
+    }
+
+    /// Wakes the client with an error. Returns whether it was still waiting.
+    pub fn fail(&self, error: &CommandError) -> bool {
+        self.end() && self.answer(self.error(error))
+    }
+
+    /// The encoded error; empty if the client gets no replies.
+    pub(crate) fn error(&self, error: &CommandError) -> Vec<u8> {
+        let mut text = Vec::new();
+        error.render(&mut text);
+        self.reply(|reply| reply.error(text))
+    }
+
+    fn answer(&self, reply: Vec<u8>) -> bool {
         self.client.answer(reply.into(), Lsn::ZERO);
         true
     }

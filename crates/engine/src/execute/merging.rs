@@ -60,8 +60,8 @@ impl Executor {
         let Ok(locks) = Locks::one(&self.keyspace, args.at(1), Some(hash), LockPolicy(host)) else {
             return none;
         };
-        let (keyspace, bulk_bytes_max) = (&*self.keyspace, self.bulk_bytes_max);
-        let surroundings = Surroundings { keyspace, host, durability, bulk_bytes_max };
+        let (keyspace, bulk_bytes_max, rules) = (&*self.keyspace, self.bulk_bytes_max, &self.rules);
+        let surroundings = Surroundings { keyspace, host, durability, bulk_bytes_max, rules };
         let (mut count, mut later) = (0, VecDeque::new());
         let position = {
             let session = &mut *session;

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_is_one_sample_and_only_what_reaches_the_threshold_counts() {
+    fn a_second_is_one_sample_of_events_at_or_above_the_threshold() {
         let monitor = LatencyMonitor::default();
         let command = LatencyEvent::Command;
         monitor.took(command, 1_000_000, 5_000);

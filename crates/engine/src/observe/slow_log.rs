@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_slow_is_kept_and_the_oldest_goes_first() {
+    fn only_slow_commands_are_kept_and_the_oldest_is_dropped() {
         let (log, client) = (SlowLog::default(), Clients::new().register(connected("127.0.0.1:52001")));
         let row = samples::table().resolve(b"get").expect("a row");
         let ran = |usec, line: &str| log.ran(usec, row, parse(line).as_args(), &client, START_MS);

@@ -42,7 +42,7 @@ impl Flags {
     /// Dangerous on a busy server.
     pub const DANGEROUS: Flags = Flags(1 << 11);
 
-    /// May wait for a key to hold something.
+    /// May wait, for a key to hold something or for replicas. In transactions and scripts it replies at once.
     pub const BLOCKING: Flags = Flags(1 << 16);
     /// Refused to clients that the settings do not admit: DEBUG.
     pub const PROTECTED: Flags = Flags(1 << 17);

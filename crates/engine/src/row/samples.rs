@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::{CommandTable, Family, Flags, Keys, Row};
+use super::{CommandTable, Family, Flags, Keys, Row, Treatment};
 
 const ROW: Row = Row {
     name: "",
@@ -16,6 +16,7 @@ const ROW: Row = Row {
     syntax: "",
     handler: |_, _| Ok(()),
     subcommands: &[],
+    treatment: Treatment::DEFAULT,
 };
 
 static ROWS: &[Row] = &[

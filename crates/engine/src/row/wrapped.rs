@@ -59,6 +59,6 @@ fn may_be_wrapped(row: &Row) -> bool {
     acts.into_iter().any(|flag| row.flags.has(flag))
         && !is_barred.into_iter().any(|flag| row.flags.has(flag))
         && row.family != Family::Connection
-        // They lock a slot that is not that of a key.
+        // Commands on libraries lock a slot that no key names.
         && !matches!(row.keys, Keys::Libraries)
 }

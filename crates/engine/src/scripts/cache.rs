@@ -11,9 +11,9 @@ use std::{
     },
 };
 
-use foldhash::fast::RandomState;
 use keyspace::SlotId;
 use parking_lot::RwLock;
+use rapidhash::fast::RandomState;
 use scripting::{Meter, ScriptError, Sha, Source, Stop, Traits};
 
 use super::{

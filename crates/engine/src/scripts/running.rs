@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ends_it_is_heard_wherever_it_runs() {
+    fn a_kill_reaches_a_script_that_moves_between_threads() {
         let (running, kind) = (RunningScripts::default(), ScriptKind::Script);
         let meters = [Meter::default(), Meter::default(), Meter::default()];
         running.begin(10, meters[0].clone(), None);

@@ -136,7 +136,7 @@ fn writes_are_gathered_as_long_as_there_are_more() {
 }
 
 #[test]
-fn whoever_is_left_alone_after_a_release_is_not_delayed() {
+fn the_last_waiting_reply_after_a_release_is_flushed_at_once() {
     let (mut tick, log) = (parked(&[(8, "a"), (16, "b")]), TestLog::default());
     log.needs_flush.set(true);
     log.committed.set(8);
@@ -189,7 +189,7 @@ fn messages_are_gathered_while_several_clients_publish() {
 }
 
 #[test]
-fn the_end_of_a_round_says_what_follows() {
+fn the_end_of_a_round_decides_whether_the_tick_ends() {
     let keyspace = Arc::new(Keyspace::new(keyspace::Options { hash_seed: 0 }));
     let (interests, stats) = (Arc::<Interests>::default(), Arc::<WorkerStats>::default());
     let mut executor = Executor::new(samples::table(), keyspace, interests, stats, 1);
@@ -216,7 +216,7 @@ fn replies_that_replicas_have_not_acknowledged_in_time_are_taken_out() {
 }
 
 #[test]
-fn what_was_forgotten_ends_the_tick_as_well() {
+fn a_cleared_tick_has_no_actions() {
     let (mut tick, log) = (parked(&[(8, "a"), (8, "b")]), TestLog::default());
     log.needs_flush.set(true);
     assert_eq!(actions(&mut tick, &log), [Action::LookAgain]);

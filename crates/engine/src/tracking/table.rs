@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn who_tracks_no_longer_is_forgotten_in_time() {
+    fn readers_that_no_longer_track_are_removed() {
         let table = Table::default();
         for reader in 0..10_000 {
             table.add(slot_of(b"a"), b"a", reader, |known| known + 3 > reader);

@@ -155,6 +155,11 @@ impl<'k> Locks<'k> {
         Ok(Locked::One(patience.lock(keyspace, slot)?).into())
     }
 
+    /// Locks a slot as the thread that applies the log does: waits for it, even for a long unit.
+    pub fn awaited(keyspace: &'k Keyspace, slot: SlotId) -> Locks<'k> {
+        Locked::One(keyspace.lock(slot)).into()
+    }
+
     /// Adds databases, which were locked before the slots.
     #[inline]
     pub(crate) fn with_databases(self, databases: Option<Box<Databases>>) -> Locks<'k> {

@@ -182,7 +182,7 @@ fn a_cut_not_yet_synced_can_come_undone() {
 }
 
 #[test]
-fn what_a_crash_cut_off_never_shows_again() {
+fn bytes_cut_off_by_a_crash_never_reappear() {
     let (disk, file) = disk_with_file("/d/f");
     file.write_all_at(&[1; 1000], 0).unwrap();
     let grown = outcomes(&disk, |disk| {

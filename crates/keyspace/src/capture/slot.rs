@@ -16,7 +16,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::row::Row;
-use super::{STRING_PIECE_BYTES, SharedList};
+use super::{Moment, STRING_PIECE_BYTES, SharedList};
 use crate::collection::part::Part;
 use crate::collection::{Big, View};
 use crate::effect::{Effect, KeyOp};
@@ -29,6 +29,8 @@ use crate::table::{POSITION_END, Table};
 use crate::value::{Value, ValueType};
 
 pub(crate) struct SlotCapture {
+    /// Until the walk takes over a capture that began before it.
+    pub(super) moment: Option<Box<Moment>>,
     /// `None` when all entries have been met.
     walk: Option<Walk>,
     /// The pieces captured ahead of the walk, as they go into the stream.
@@ -127,6 +129,7 @@ impl SlotCapture {
         let sources = std::array::from_fn(|index| source(DbId::new(index as u8).expect("below the count")));
         let walk = Walk { sources, db: DbId::ZERO, from: 0, strings: VecDeque::new() };
         SlotCapture {
+            moment: None,
             walk: Some(walk),
             ahead: Vec::new(),
             copied_bytes: 0,

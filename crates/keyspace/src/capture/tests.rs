@@ -275,10 +275,11 @@ proptest! {
             pieces.push(std::mem::take(&mut piece));
             if let Some((change, lsn)) = changes.next() {
                 apply(&keyspace, change, lsn);
-                keyspace.check();
+                keyspace.lock(slot).check();
             }
         }
         drop(capture);
+        keyspace.check();
         let loaded = load(&pieces);
         loaded.check();
         prop_assert_eq!(content(&loaded), expected);
@@ -366,6 +367,66 @@ fn a_move_must_not_go_where_the_snapshot_has_been_already() {
     assert!(keyspace.may_move(a, b) && !keyspace.may_move(b, a));
     keyspace.forget_captured();
     assert!(keyspace.may_move(b, a));
+}
+
+/// As a replica applies records, with the captured slot below the others.
+#[test]
+fn a_value_that_moves_to_where_the_snapshot_has_been_is_captured_before() {
+    let mut keys: Vec<_> = (0..200).map(|it| format!("value:{it}").into_bytes()).collect();
+    keys.sort_by_key(|key| crate::slot_of(key));
+    keys.dedup_by_key(|key| crate::slot_of(key));
+    assert!(keys.len() >= 3, "slots apart");
+    let [first, second, third] = [0, 1, keys.len() - 1].map(|at| keys[at].clone());
+    let [to, from, before] = [&first, &second, &third].map(|key| crate::slot_of(key));
+    let large = |name: &[u8]| (0..3000).map(|it| [name, b":", it.to_string().as_bytes()].concat()).collect();
+    for is_abandoned in [false, true] {
+        let keyspace = keyspace(3);
+        let set = |key: &[u8], lsn| {
+            let members: Vec<Vec<u8>> = large(key);
+            let members: Vec<&[u8]> = members.iter().map(|it| &**it).collect();
+            let mut guard = keyspace.lock(crate::slot_of(key));
+            let add = KeyOp::SetAdd { members: Items::Slices(&members) }.on(DbId::ZERO, key);
+            guard.apply(&add, AccessClock::default(), &mut Freed::new());
+            guard.set_last_lsn(Lsn::new(lsn));
+        };
+        set(&second, 1);
+        set(&third, 2);
+        let expected = content(&keyspace);
+        let mut pieces = Vec::new();
+        let mut walk = |first, last| {
+            let (mut capture, mut piece) = (Capture::new(&keyspace, first, last), Vec::new());
+            while capture.fill(&mut piece, 2000, usize::MAX).is_some() {
+                pieces.push(std::mem::take(&mut piece));
+            }
+        };
+        walk(to, to);
+        // The second value makes room for the third one, in one record.
+        let move_to = |key, to_key| Effect::Move { db: DbId::ZERO, key, to_db: DbId::ZERO, to_key };
+        let mut slots = keyspace.lock_many([to, from, before]);
+        slots.capture_before_moves(&[(before, from), (from, to)]);
+        assert!(keyspace.may_move(from, to) && keyspace.may_move(before, from));
+        for effect in [move_to(&second, &first), move_to(&third, &second)] {
+            slots.apply(&effect, AccessClock::default(), &mut Freed::new());
+        }
+        slots.iter_mut().for_each(|slot| slot.set_last_lsn(Lsn::new(3)));
+        drop(slots);
+        let moved = content(&keyspace);
+        assert_ne!(moved, expected);
+        if is_abandoned {
+            keyspace.forget_captured();
+            assert!([to, from, before].iter().all(|&slot| keyspace.lock(slot).state.capture_mut().is_none()));
+        }
+        walk(from, before);
+        let loaded = load(&pieces);
+        if is_abandoned {
+            let remaining = |slot: SlotId| loaded.lock(slot).last_lsn();
+            assert_eq!((remaining(from), remaining(before)), (Lsn::new(3), Lsn::new(3)), "nothing stale");
+        } else {
+            assert_eq!(content(&loaded), expected, "as before the record");
+            assert_eq!(loaded.lock(from).last_lsn(), Lsn::new(1));
+        }
+        assert_eq!(content(&keyspace), moved);
+    }
 }
 
 /// Segments split and merge in the middle of a capture.

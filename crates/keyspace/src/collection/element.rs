@@ -346,7 +346,7 @@ pub(crate) fn canonical_integer(bytes: &[u8]) -> Option<i64> {
         [b'1'..=b'9', ..] if digits.len() < DIGITS_MAX => {}
         _ => return None,
     }
-    // Below zero, where the smallest number is as well.
+    // Counted below zero, because only there the smallest number fits.
     let mut value = 0i64;
     for &digit in digits {
         let digit = digit.wrapping_sub(b'0');
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_an_integer_keeps_its_bytes() {
+    fn texts_that_resemble_integers_keep_their_bytes() {
         let texts = [
             "",
             "-",

@@ -210,8 +210,8 @@ impl Stream {
         true
     }
 
-    /// Changes a group and keeps the count of bytes; `None` if there is none of this name. The parts that are
-    /// about to change are shown to the function that comes with it.
+    /// Changes a group and keeps the count of bytes; `None` if no group has this name. `change` gets a
+    /// function to which it must pass each run before it changes the run: a capture copies it.
     fn change_group<R>(
         &mut self,
         name: &[u8],

@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_packed_is_verified_and_stays_packed(texts in texts()) {
+        fn packed_values_are_verified_and_stay_packed(texts in texts()) {
             for entry in entries(&texts) {
                 let entry = entry.as_ref();
                 let fit = verify(entry.value_type(), entry.payload(), &PackedLimits::DEFAULT);
@@ -177,7 +177,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_verified_can_be_read(
+        fn verified_values_are_readable(
             texts in texts(),
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         ) {

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_stand_between_effects_and_are_passed_over_by_who_applies() {
+    fn applying_skips_messages_between_effects() {
         let (first, second) = (Effect::Global(GlobalOp::FlushAll), KeyOp::Delete.on(DbId::ZERO, b"k"));
         let messages = [("a", "1"), ("", ""), ("b", "a longer payload")].map(|(channel, payload)| {
             LoggedMessage { channel: channel.as_bytes(), payload: payload.as_bytes() }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_an_error_and_moves_nothing() {
+    fn a_truncated_item_is_an_error_and_consumes_nothing() {
         let (mut message, mut documents) = (Vec::new(), Vec::new());
         LoggedMessage { channel: b"channel", payload: b"payload" }.encode_into(&mut message);
         encode_documents_into(b"a change", &mut documents);

@@ -278,7 +278,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_decode_to_what_encodes_to_them_or_not_at_all(
+    fn arbitrary_bytes_are_refused_or_encode_to_themselves(
         mut bytes in prop::collection::vec(any::<u8>(), 1..64),
         opcode in prop::sample::select(&[1u8, 2, 3, 4, 0x10, 0x11, 0x12, 0x13, 0x78, 0x79, 0xf0, 0xf1, 0xf2][..]),
     ) {

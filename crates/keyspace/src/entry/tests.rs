@@ -133,7 +133,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
     #[test]
-    fn an_entry_holds_what_was_last_written(
+    fn an_entry_holds_its_last_write(
         key_len in prop_oneof![0..40usize, 250..260usize],
         first in (len(), any::<Option<u64>>()),
         steps in prop::collection::vec(step(), 0..12),

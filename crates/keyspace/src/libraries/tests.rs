@@ -55,7 +55,7 @@ fn after(set: &Libraries, effect: &Effect<'_>) -> Option<Libraries> {
 }
 
 #[test]
-fn functions_are_found_whatever_their_case() {
+fn functions_are_found_in_any_case() {
     let none = Libraries::default();
     let loaded = library("lib", "code", &["Mixed"]).with_effect(|effect| after(&none, effect)).expect("new");
     let (found, function) = loaded.function(b"mIXED").expect("there");

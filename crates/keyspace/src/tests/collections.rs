@@ -122,7 +122,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 120 }))]
 
     #[test]
-    fn what_replays_has_the_same_digest(steps in prop::collection::vec(step(), 1..120)) {
+    fn a_replay_has_the_same_digest(steps in prop::collection::vec(step(), 1..120)) {
         let live = Keyspace::new(Options { hash_seed: 1 });
         live.set_packed_limits(TIGHT);
         let mut log = Vec::new();

@@ -62,7 +62,7 @@ fn lfu_takes_the_least_used() {
 }
 
 #[test]
-fn ttl_takes_what_expires_next_and_skips_stale_deadlines() {
+fn volatile_ttl_takes_the_nearest_deadline_and_skips_stale_ones() {
     let keyspace = keyspace();
     for (key, deadline_ms) in [("{t}a", Some(300)), ("{t}b", Some(200)), ("{t}c", Some(1)), ("d", None)] {
         put(&keyspace, DbId::ZERO, key.as_bytes(), b"", deadline_ms);

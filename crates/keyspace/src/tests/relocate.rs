@@ -65,7 +65,7 @@ fn a_big_hash_goes_along_by_its_address_with_all_its_deadlines() {
 }
 
 #[test]
-fn what_moves_to_another_database_is_in_none_but_that() {
+fn a_moved_key_is_in_its_new_database_only() {
     let keyspace = keyspace();
     put_hash(&keyspace, b"k", 9_000, 5_000);
     let address = with_entry(&keyspace, DbId::ZERO, b"k", field_address);

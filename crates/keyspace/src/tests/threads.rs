@@ -1,8 +1,15 @@
 //! Threads that meet: nothing is lost, nothing deadlocks, the totals add up.
 
-use super::{clock, get, keyspace};
+use std::{
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use super::{clock, get, keyspace, put};
 use crate::{DbId, Effect, Freed, GlobalOp, KeyOp, Keyspace, ScanCursor, SlotId, Value};
 
+/// How long a test waits for another thread before it fails.
+const PATIENCE: Duration = Duration::from_secs(60);
 const THREADS: u32 = 4;
 const ROUNDS: u32 = if cfg!(miri) { 20 } else { 4_000 };
 
@@ -41,7 +48,7 @@ fn append_to_two(keyspace: &Keyspace, shared: &[u8], round: u32) {
 }
 
 #[test]
-fn what_threads_do_at_once_adds_up() {
+fn concurrent_changes_add_up() {
     let keyspace = keyspace();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -65,12 +72,23 @@ fn what_threads_do_at_once_adds_up() {
 
 #[test]
 fn prefetching_a_locked_slot_does_not_wait() {
-    let keyspace = keyspace();
+    let keyspace = Arc::new(keyspace());
     let hash = keyspace.hash(b"k");
-    let _guard = keyspace.lock(hash.slot());
-    keyspace.prefetch_slot(&hash);
-    keyspace.prefetch_bucket(DbId::ZERO, &hash);
-    keyspace.prefetch_entry(DbId::ZERO, &hash);
+    put(&keyspace, DbId::ZERO, b"k", b"v", None);
+    let guard = keyspace.lock(hash.slot());
+    let (done, is_done) = mpsc::channel();
+    let prefetching = keyspace.clone();
+    // Not a scoped thread: one that waited would keep the failed test from ending.
+    std::thread::spawn(move || {
+        prefetching.prefetch_slot(&hash);
+        prefetching.prefetch_bucket(DbId::ZERO, &hash);
+        prefetching.prefetch_entry(DbId::ZERO, &hash);
+        prefetching.prefetch_members(DbId::ZERO, &hash, b"k", [&b"m"[..]].into_iter());
+        done.send(()).expect("the test listens");
+    });
+    assert_eq!(is_done.recv_timeout(PATIENCE), Ok(()), "prefetching waits for the lock");
+    drop(guard);
+    assert_eq!(get(&keyspace, DbId::ZERO, b"k", 0).as_deref(), Some(&b"v"[..]));
 }
 
 #[test]

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_position_is_none() {
+    fn invalid_positions_are_not_parsed() {
         for text in [
             "",
             ":",

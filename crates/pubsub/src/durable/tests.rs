@@ -321,7 +321,7 @@ proptest! {
 }
 
 #[test]
-fn who_has_caught_up_shares_frames_and_who_is_slow_is_left_behind() {
+fn clients_at_the_tail_share_frames_and_slow_ones_fall_behind() {
     let mut world = World::new(4);
     (0..4).for_each(|client| world.subscribe(client, 0, Lsn::ZERO));
     while world.step(1) {}
@@ -349,7 +349,7 @@ fn who_has_caught_up_shares_frames_and_who_is_slow_is_left_behind() {
 }
 
 #[test]
-fn followers_that_begin_at_what_may_not_be_read_yet_hear_only_what_follows() {
+fn clients_that_begin_in_an_unreadable_batch_get_only_later_messages() {
     let mut world = World::new(3);
     world.log.append(&[0; 4]);
     world.log.hide(true);
@@ -367,7 +367,7 @@ fn followers_that_begin_at_what_may_not_be_read_yet_hear_only_what_follows() {
 }
 
 #[test]
-fn a_lost_place_ends_what_wants_it_and_nothing_else() {
+fn a_lost_position_ends_only_the_subscriptions_that_need_it() {
     let mut world = World::new(1);
     for _ in 0..10 {
         world.log.append(&[0, 1, 2]);
@@ -381,7 +381,7 @@ fn a_lost_place_ends_what_wants_it_and_nothing_else() {
 }
 
 #[test]
-fn who_begins_anew_with_the_same_flow_is_held_back_as_well() {
+fn a_client_that_subscribes_again_keeps_its_window() {
     let mut world = World::new(1);
     for _ in 0..50 {
         world.log.append(&[0; 8]);

@@ -62,7 +62,7 @@ fn frames_are_those_of_redis() {
 }
 
 #[test]
-fn what_was_published_before_is_for_those_who_were_subscribed_before() {
+fn a_message_reaches_the_subscribers_of_its_time() {
     let hub = Hub::new(2, 1);
     let (mut here, mut there, mut received) = (hub.local(0), hub.local(1), Received::new());
     let (first, second) = (here.join(1, Protocol::Resp2), here.join(2, Protocol::Resp2));
@@ -116,7 +116,7 @@ fn large_frames_are_shared_and_small_ones_are_not() {
 }
 
 #[test]
-fn who_has_one_subscription_gets_one_piece_whatever_is_between() {
+fn a_subscriber_of_one_channel_gets_one_block() {
     let hub = Hub::new(1, 1);
     let mut local = hub.local(0);
     for client in 0..5 {
@@ -215,7 +215,7 @@ fn publishers_are_held_back_while_most_of_an_audience_is_behind() {
 }
 
 #[test]
-fn who_leaves_or_subscribes_to_very_much_is_behind_no_more() {
+fn a_client_that_leaves_or_has_many_subscriptions_holds_up_no_publisher() {
     let hub = Hub::new(1, 1);
     let mut local = hub.local(0);
     let (slow, fast) = (local.join(1, Protocol::Resp2), local.join(2, Protocol::Resp2));
@@ -265,7 +265,7 @@ fn workers_that_hold_publishers_back_are_woken_when_somebody_catches_up() {
 }
 
 #[test]
-fn who_listens_for_keys_is_known() {
+fn listeners_for_keyspace_notifications_are_counted() {
     let hub = Hub::new(1, 1);
     let mut local = hub.local(0);
     let id = local.join(1, Protocol::Resp2);
@@ -309,7 +309,7 @@ fn leaving_can_take_several_steps_and_leaves_nothing() {
 }
 
 #[test]
-fn a_confirmed_subscription_gets_what_is_published_afterwards_while_others_come_and_go() {
+fn a_confirmed_subscription_misses_no_message_while_others_change() {
     let hub = Hub::new(2, 1);
     // Blocking hand-overs: threads that spin and yield instead wait for whole time slices of a busy machine.
     let (confirm, confirmed) = mpsc::sync_channel(1);
@@ -383,7 +383,7 @@ proptest! {
     /// However deliveries are delayed, every client gets the messages published while it was subscribed, in
     /// each publisher's order, once per matching subscription.
     #[test]
-    fn several_workers_do_what_one_map_does(steps in prop::collection::vec(step(), 1..120)) {
+    fn several_workers_deliver_as_the_model_does(steps in prop::collection::vec(step(), 1..120)) {
         let hub = Hub::new(WORKERS, 7);
         let mut locals: Vec<Local> = (0..WORKERS).map(|worker| hub.local(worker)).collect();
         // Client c is on worker c % WORKERS.
@@ -475,7 +475,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_copied_for_many_is_delivered_in_parts() {
+fn copies_for_many_subscribers_are_delivered_in_parts() {
     let hub = Hub::new(2, 1);
     let (mut sender, mut local) = (hub.local(0), hub.local(1));
     let ids: Vec<_> = (0..100).map(|client| local.join(client, Protocol::Resp2)).collect();

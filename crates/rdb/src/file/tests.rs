@@ -113,7 +113,7 @@ fn listpack(elements: &[&[u8]]) -> Vec<u8> {
 
 /// As written by servers: auxiliary fields, hints, databases, deadlines and access times.
 #[test]
-fn what_stands_beside_values_is_understood() {
+fn auxiliary_fields_hints_and_deadlines_are_read() {
     let file = file(
         "REDIS0011",
         &[
@@ -137,7 +137,7 @@ fn what_stands_beside_values_is_understood() {
 }
 
 #[test]
-fn what_is_no_value_is_passed_over_and_told() {
+fn modules_are_skipped_and_reported() {
     let module =
         b"\xf7\x81\x01\x02\x03\x04\x05\x06\x07\x08\x02\x01\x01\x02\x02\x03\x03abcd\x04abcdefgh\x05\x01s\x00";
     let file = file("VALKEY080", &[b"\xf5\x03lib", b"\xf3\x03job\x01\x00\x05", module, b"\x00\x01k\x01v"]);
@@ -215,7 +215,7 @@ fn streams_of_all_versions_are_understood() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn errors_name_their_position() {
     for (bytes, expected) in [
         (
             text("hello, world"),
@@ -375,7 +375,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_written_is_read(
+    fn written_files_are_read_back(
         entries in prop::collection::vec(
             (0..16u64, prop::collection::vec(any::<u8>(), 0..100), prop::option::of(0..u64::MAX >> 1), value()),
             0..8,

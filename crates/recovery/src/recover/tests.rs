@@ -89,8 +89,17 @@ fn moves_keep_their_place_in_the_order_however_many_apply() {
 /// Snapshots are taken between the records, one or a few slots at a time, while values move in and out of the
 /// slots.
 #[test]
-fn snapshots_and_the_log_behind_them_are_what_the_log_is() {
-    const EFFECTS: u64 = 8_000;
+fn a_snapshot_with_the_log_after_it_equals_the_whole_log() {
+    take_snapshots_between(8_000, 16, false);
+}
+
+/// As a replica applies the records of its leader, whose snapshots have been elsewhere.
+#[test]
+fn snapshots_of_a_replica_with_the_log_behind_them_equal_the_whole_log() {
+    take_snapshots_between(4_000, 1, true);
+}
+
+fn take_snapshots_between(effects: u64, effects_per_record: u32, is_replica: bool) {
     let sim = SimDisk::new(SimDiskOptions { seed: 2, ..SimDiskOptions::default() });
     let disk: Arc<dyn Disk> = sim.clone();
     let (live, log) = recovered(sim.clone(), 0);
@@ -100,14 +109,19 @@ fn snapshots_and_the_log_behind_them_are_what_the_log_is() {
     let (compression, parts, chunk_bytes_aim) = (Compression::Lz4, 3, 8 << 10);
     let plan =
         SnapshotPlan { disk: &disk, dir, log: &log, begin_lsn: None, parts, chunk_bytes_aim, compression };
-    let (mut taking, mut summaries, mut published) = (None, Vec::new(), 0);
-    history(EFFECTS, |effect| {
+    let (mut taking, mut summaries, mut published, mut early) = (None, Vec::new(), 0, 0);
+    history(effects, |effect| {
         match effect.scope() {
             Scope::Two(from, to) => {
                 let (from, to) = (slot_of(from), slot_of(to));
+                let mut slots = live.lock_many([from, to]);
+                if is_replica {
+                    early += u32::from(!live.may_move(from, to));
+                    slots.capture_before_moves(&[(from, to)]);
+                }
                 // As RENAME does; otherwise it would copy the value.
                 if live.may_move(from, to) {
-                    live.lock_many([from, to]).apply(effect, now, &mut Freed::new());
+                    slots.apply(effect, now, &mut Freed::new());
                     effect.encode_into(&mut record);
                     touched.extend([from, to]);
                 }
@@ -124,7 +138,7 @@ fn snapshots_and_the_log_behind_them_are_what_the_log_is() {
             }
         }
         in_record += 1;
-        if in_record < 16 {
+        if in_record < effects_per_record || record.is_empty() {
             return;
         }
         in_record = 0;
@@ -154,6 +168,7 @@ fn snapshots_and_the_log_behind_them_are_what_the_log_is() {
     });
     drop(taking);
     assert!(published >= 4, "{published} snapshots are too few");
+    assert_eq!(early > 10, is_replica, "{early} moves to where a snapshot has been");
     assert_eq!(snapshot::list(&*disk, dir).expect("a sound disk").len(), GENERATIONS);
     log.flush_all().expect("a sound disk");
     for appliers in [0, 1, 2, 5] {

@@ -19,18 +19,8 @@ use keyspace::{AccessClock, Effect, Freed, Item, KeyHash, Keyspace, LockedSlots,
 use lsn::Lsn;
 use storage::{Chains, Chunk};
 
-use super::{GROUP, Group, decode, prefetch, settings::apply_settings};
+use super::{GROUP, Group, Observer, decode, prefetch, settings::apply_settings};
 use crate::error::RecoverError;
-
-/// The result of applying a chunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Replayed {
-    /// The position up to which the log is applied to memory.
-    pub applied: Lsn,
-    /// A value was moved from a slot that a running snapshot has not captured yet to one that it has: the
-    /// snapshot would have it in neither. The snapshot must be abandoned.
-    pub spoils_snapshot: bool,
-}
 
 /// Applies the chunks of a replica's log to memory.
 pub struct Replayer {
@@ -82,7 +72,7 @@ impl Replayer {
     }
 
     /// Applies the records of the chunk that are not applied yet, up to `until`. The chunk must begin at or
-    /// before the end of the last one. `applied` is called for each effect, under the locks of its slots.
+    /// before the end of the last one. Returns [`Replayer::applied`].
     ///
     /// # Errors
     /// If a record cannot be decoded. It and later ones are not applied.
@@ -94,16 +84,15 @@ impl Replayer {
         chunk: &Chunk,
         until: Lsn,
         now: AccessClock,
-        applied: impl FnMut(&Effect<'_>),
-    ) -> Result<Replayed, RecoverError> {
+        observer: &mut impl Observer,
+    ) -> Result<Lsn, RecoverError> {
         assert!(chunk.start <= self.applied, "a gap before lsn {}", chunk.start);
         if self.only_settings {
             return self.apply_settings(chunk, until);
         }
-        let (group, spoils_snapshot) = (Group::new(), false);
+        let group = Group::new();
         let (keyspace, documents) = (&*self.keyspace, self.documents.as_deref());
-        let mut pass =
-            Pass { keyspace, documents, now, freed: &mut self.freed, group, applied, spoils_snapshot };
+        let mut pass = Pass { keyspace, documents, now, freed: &mut self.freed, group, observer };
         let seen = self.seen;
         let new = chunk.records().skip_while(|record| record.lsn <= seen);
         for record in new.take_while(|record| record.lsn <= until) {
@@ -116,10 +105,10 @@ impl Replayer {
         }
         pass.apply_group();
         self.applied = self.applied.max(until.min(chunk.end));
-        Ok(Replayed { applied: self.applied, spoils_snapshot: pass.spoils_snapshot })
+        Ok(self.applied)
     }
 
-    fn apply_settings(&mut self, chunk: &Chunk, until: Lsn) -> Result<Replayed, RecoverError> {
+    fn apply_settings(&mut self, chunk: &Chunk, until: Lsn) -> Result<Lsn, RecoverError> {
         let seen = self.seen;
         let new = chunk.records().skip_while(|record| record.lsn <= seen);
         for record in new.take_while(|record| record.lsn <= until) {
@@ -127,22 +116,21 @@ impl Replayer {
             self.seen = record.lsn;
         }
         self.applied = self.applied.max(until.min(chunk.end));
-        Ok(Replayed { applied: self.applied, spoils_snapshot: false })
+        Ok(self.applied)
     }
 }
 
 /// The application of the records of one chunk.
-struct Pass<'k, 'c, F> {
+struct Pass<'k, 'c, 'o, O> {
     keyspace: &'k Keyspace,
     documents: Option<&'k Documents>,
     now: AccessClock,
     freed: &'k mut Freed,
     group: Group<'c>,
-    applied: F,
-    spoils_snapshot: bool,
+    observer: &'o mut O,
 }
 
-impl<'k, 'c, F: FnMut(&Effect<'_>)> Pass<'k, 'c, F> {
+impl<'k, 'c, O: Observer> Pass<'k, 'c, '_, O> {
     /// Takes a record: adds it to the group if it is one effect on one key, else applies it.
     fn take(&mut self, lsn: Lsn, payload: &'c [u8]) -> Result<(), RecoverError> {
         let mut rest = payload;
@@ -163,7 +151,7 @@ impl<'k, 'c, F: FnMut(&Effect<'_>)> Pass<'k, 'c, F> {
     }
 
     fn apply_group(&mut self) {
-        self.group.apply(self.keyspace, self.now, self.freed, &mut self.applied);
+        self.group.apply(self.keyspace, self.now, self.freed, self.observer);
     }
 
     /// Applies the group and then the record, under the locks of all its slots.
@@ -187,20 +175,27 @@ impl<'k, 'c, F: FnMut(&Effect<'_>)> Pass<'k, 'c, F> {
             _ => Gates::default(),
         };
         let mut slots = self.lock(&effects);
+        let moves = effects.iter().filter_map(|(effect, _)| match effect.scope() {
+            Scope::Two(from, to) => Some((slot_of(from), slot_of(to))),
+            _ => None,
+        });
+        // Before any effect: a slot is captured as of the end of a record.
+        slots.capture_before_moves(&moves.collect::<Vec<_>>());
         for (effect, hash) in &effects {
-            if let Scope::Two(from, to) = effect.scope() {
-                self.spoils_snapshot |= !self.keyspace.may_move(slot_of(from), slot_of(to));
-            }
             match hash {
                 Some(hash) => slots.apply_hashed(effect, hash, self.now, self.freed),
                 None => slots.apply(effect, self.now, self.freed),
             };
-            (self.applied)(effect);
+            self.observer.saw(effect);
         }
         slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn));
-        let Some(documents) = self.documents else { return Ok(()) };
-        let mut changes = changes.into_iter();
-        changes.try_for_each(|change| documents.apply_within(&mut gates, change, lsn)).map_err(failed)
+        if let Some(documents) = self.documents {
+            let mut changes = changes.into_iter();
+            changes.try_for_each(|change| documents.apply_within(&mut gates, change, lsn)).map_err(failed)?;
+        }
+        drop((slots, gates));
+        self.observer.after_record(lsn);
+        Ok(())
     }
 
     fn prefetch(&self, effects: &[(Effect<'_>, Option<KeyHash>)]) {

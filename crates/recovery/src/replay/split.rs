@@ -14,7 +14,8 @@
 //!   its own slots.
 //! - Of a record, only effects not included in the captured state of their slots are applied. A Move whose
 //!   source was captured before it and whose destination after it becomes a removal of the source. In the
-//!   opposite case the value would be lost; the server prevents that case (see [`Keyspace::may_move`]).
+//!   opposite case the value would be lost; the server prevents that case (see [`Keyspace::may_move`], and
+//!   for a replica [`LockedSlots::capture_before_moves`](keyspace::LockedSlots::capture_before_moves)).
 //! - Memory in flight is bounded: appliers x [`CHUNKS_QUEUED`] x [`CHUNK_BYTES`], plus one effect.
 
 use std::{
@@ -283,7 +284,7 @@ impl Applier<'_> {
             }
         }
         // In order: the effects before a global one first.
-        group.apply(keyspace, now, &mut self.freed, &mut |_| {});
+        group.apply(keyspace, now, &mut self.freed, &mut ());
         if let Some((lsn, effect)) = unkeyed {
             self.apply(lsn, &effect);
         }

@@ -59,7 +59,7 @@ fn batches(chains: impl IntoIterator<Item = u64>, forgotten: usize) -> Batches {
 }
 
 #[test]
-fn who_may_join_and_how() {
+fn the_logs_of_both_sides_decide_how_a_replica_joins() {
     let leader = batches(0..10, 4);
     let replica = |chains: std::ops::Range<u64>| claim_of(&batches(chains, 0));
     let forgotten = |end| Decision::Full(Reason::Forgotten { end: Lsn::new(end), start: Lsn::new(4) });
@@ -98,7 +98,7 @@ fn who_may_join_and_how() {
 }
 
 #[test]
-fn what_ends_in_the_middle_of_a_batch_is_probed() {
+fn a_log_that_ends_inside_a_batch_is_probed() {
     struct Coarse(Batches);
     impl History for Coarse {
         type Error = Infallible;

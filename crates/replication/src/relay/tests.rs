@@ -65,7 +65,7 @@ fn log_frame(start: u64, bytes: u64, end: u64, sent_ms: u64) -> Frame {
 }
 
 #[test]
-fn what_is_pending_goes_out_when_the_flush_rule_says_so() {
+fn pending_bytes_are_sent_by_the_flush_rule() {
     let flush_bytes = RelayOptions::default().flush_bytes;
     let cases = [
         ("an empty socket", BATCH_BYTES, 0, false, true),
@@ -150,7 +150,7 @@ fn a_replica_that_says_nothing_is_dead() {
 }
 
 #[test]
-fn acks_only_go_forward_and_never_past_what_was_shipped() {
+fn acks_only_rise_and_never_pass_the_shipped_position() {
     let mut setting = Setting::new();
     setting.grow(8192);
     setting.step();

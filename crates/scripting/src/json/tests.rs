@@ -26,7 +26,7 @@ fn values_become_json() {
 }
 
 #[test]
-fn what_has_no_json_is_refused() {
+fn cjson_encode_refuses_values_without_a_json_form() {
     let mut vm = TestVm::new();
     let table = [
         ("0/0", "Cannot serialise number: must not be NaN or Inf"),
@@ -66,7 +66,7 @@ fn json_becomes_values() {
 }
 
 #[test]
-fn what_is_no_json_is_refused() {
+fn cjson_decode_refuses_invalid_json() {
     let mut vm = TestVm::new();
     let table = [
         ("", "Expected value but found T_END at character 1"),

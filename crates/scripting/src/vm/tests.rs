@@ -268,7 +268,7 @@ fn there_is_no_way_out() {
 }
 
 #[test]
-fn what_is_too_much_is_refused() {
+fn scripts_beyond_the_limits_of_memory_or_stack_fail() {
     check_parts(&[
         ("local function f() return 1 + f() end return f()", "stack overflow"),
         ("return ('x'):rep(1e9)", "not enough memory"),

@@ -308,7 +308,8 @@ impl Session {
         self.last_asked_us.load(Relaxed) <= self.begun_us
     }
 
-    /// Whether bytes read from its files by now may belong to another file.
+    /// Whether the session is over. Then its files may have been replaced: bytes read from them until now are
+    /// not to be trusted.
     pub(crate) fn has_ended(&self) -> bool {
         self.hold.lock().is_none()
     }
@@ -453,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_offered_is_not_handed_out() {
+    fn only_offered_files_are_sent() {
         let (sessions, log) = (Sessions::default(), log_with_snapshot());
         let session = open(&sessions, &log, "s", 0).unwrap();
         for name in ["", "sheaf.lock", "../control", "/data/control", "snapshots", "log-0000000000100000.seg"]

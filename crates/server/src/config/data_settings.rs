@@ -12,15 +12,14 @@
 //! - Values that are given are records before any write that comes after them, so each acknowledgement that
 //!   rests on them has them in the log of every server that acknowledged. While they cannot be recorded, no
 //!   write is taken.
-//! - A value that is given becomes a record once. Beside it the log has the mark `given:<name>` with the
-//!   value that was given last, so another start with the same value undoes no CONFIG SET.
+//! - A value that is given becomes a record once; see [`OwedSettings`].
 
 use std::sync::Arc;
 
 use keyspace::{AccessClock, DataSettings, Effect, Freed, LIBRARIES_SLOT, SlotGuard};
 use lsn::Lsn;
 use membership::OF_GROUP;
-use settings::{Key, OPTIONS, Origin};
+use settings::{Key, OPTIONS, Origin, OwedSettings, RecordedSetting};
 use storage::Log;
 
 use super::Config;
@@ -28,28 +27,19 @@ use super::Config;
 /// Bytes of the value of a setting that belongs to the data, at most: snapshots and FLUSHALL write it again.
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
 
-/// In front of a setting's name: the record of the value that was given last.
-const GIVEN: &str = "given:";
-
-fn mark_of(key: Key) -> String {
-    format!("{GIVEN}{}", OPTIONS[key as usize].name)
-}
-
 /// The settings whose value does not come from the log alone.
 #[derive(Debug, Default)]
 pub(crate) struct DataSettingsState {
     /// The values in the log at the last look.
     followed: Arc<DataSettings>,
     /// Values given at the start, or in a file that was read again, that are not records yet.
-    given: Vec<(Key, String)>,
+    given: OwedSettings,
 }
 
 impl DataSettingsState {
     /// A later change replaces the given value. Returns the mark to be recorded as well.
     pub(super) fn supersede_given(&mut self, key: Key) -> Option<(String, String)> {
-        let at = self.given.iter().position(|(given, _)| *given == key)?;
-        let (_, value) = self.given.remove(at);
-        Some((mark_of(key), value))
+        self.given.supersede(OPTIONS[key as usize].name)
     }
 }
 
@@ -66,12 +56,12 @@ impl Config {
     }
 
     /// Has these values recorded, unless they are those that were given last.
-    pub(super) fn give(&self, mut given: Vec<(Key, String)>) {
-        let said = self.keyspace.data_settings();
-        given.retain(|(key, value)| said.get(mark_of(*key).as_bytes()) != Some(value.as_bytes()));
+    pub(super) fn give(&self, given: Vec<(Key, String)>) {
+        let given = given.into_iter().map(|(key, value)| (OPTIONS[key as usize].name, value));
+        let owed = OwedSettings::new(given.collect(), &self.keyspace.data_settings());
         let mut state = self.data.lock();
-        self.node.owe_settings(!given.is_empty());
-        state.given = given;
+        self.node.owe_settings(!owed.is_empty());
+        state.given = owed;
     }
 
     /// Records the given values. Called before anything is served, after a file was read again, and once a
@@ -90,24 +80,8 @@ impl Config {
         }
         // A long unit may hold the slot.
         let Some(mut slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return };
-        let (mut record, mut freed, mut recorded) = (Vec::new(), Freed::new(), Vec::new());
-        for (key, value) in std::mem::take(&mut state.given) {
-            let (name, mark) = (OPTIONS[key as usize].name, mark_of(key));
-            let mut put = |name: &str| {
-                let effect = Effect::Setting { name: name.as_bytes(), value: Some(value.as_bytes()) };
-                let changed = slot.apply(&effect, AccessClock::default(), &mut freed).changed;
-                if changed {
-                    effect.encode_into(&mut record);
-                }
-                changed
-            };
-            let said = self.keyspace.data_settings();
-            put(&mark);
-            if put(name) {
-                let before = said.get(name.as_bytes()).map(|before| before.to_vec());
-                recorded.push((name, before.unwrap_or_else(|| b"nothing".to_vec()), value));
-            }
-        }
+        let mut record = Vec::new();
+        let recorded = state.given.record(&mut slot, &mut record);
         let position = self.append(log, slot, &record);
         // Only now: a write that is taken from here on has a later position.
         self.node.owe_settings(false);
@@ -172,11 +146,11 @@ impl Config {
         {
             let mut state = self.data.lock();
             let is_setting =
-                |name: &[u8]| !name.starts_with(GIVEN.as_bytes()) && !name.starts_with(OF_GROUP.as_bytes());
+                |name: &[u8]| !OwedSettings::is_mark(name) && !name.starts_with(OF_GROUP.as_bytes());
             for (name, value) in said.iter().filter(|(name, _)| is_setting(name)) {
                 let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
                 let known = OPTIONS.iter().find(|it| it.of_data && it.name == name);
-                if known.is_some_and(|it| state.given.iter().any(|(key, _)| *key == it.key)) {
+                if known.is_some_and(|it| state.given.has(it.name)) {
                     continue;
                 }
                 // A newer version may say more.
@@ -198,14 +172,14 @@ impl Config {
     }
 }
 
-/// Says that settings, given as name, value before and value, are recorded, once nothing takes that back.
-/// Blocks.
-fn tell_when_durable(log: &Log, position: Lsn, recorded: Vec<(&str, Vec<u8>, String)>) {
+/// Says that settings are recorded, once nothing takes that back. Blocks.
+fn tell_when_durable(log: &Log, position: Lsn, recorded: Vec<RecordedSetting>) {
     // The log tells its own errors, and the server stops.
     if log.make_durable(position).is_err() {
         return;
     }
-    for (name, before, now) in recorded {
+    for RecordedSetting { name, before, now } in recorded {
+        let before = before.unwrap_or_else(|| b"nothing".to_vec());
         let before = String::from_utf8_lossy(&before);
         tracing::info!(target: "server", setting = name, %before, now, "the value given here is recorded in the data");
     }

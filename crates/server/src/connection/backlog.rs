@@ -11,6 +11,8 @@
 //! - Above the soft limit for as long as the class allows.
 //! - A subscriber with more than [`STALLED_BYTES_MIN`] unsent whose peer has acknowledged nothing for
 //!   [`STALLED_MS_MAX`]: it is taken for dead before it reaches the other limits.
+//! - A client that has more commands behind a blocked one than are kept, for [`STALLED_MS_MAX`]: its socket
+//!   is not read, so it would wait in its send as long as its command does, and its end would not be noticed.
 //! - Subscribers of one worker with more than [`UNSENT_BYTES_MAX`] unsent bytes together: the furthest behind
 //!   first. A block sent to several of them counts once, as it is in memory once.
 
@@ -18,6 +20,7 @@ use std::{fmt, sync::atomic::Ordering::Relaxed};
 
 use engine::{
     clients::{Client, ClientKind},
+    conversation::ConversationState,
     outbox::Outbox,
 };
 use settings::OutputLimit;
@@ -26,7 +29,8 @@ use super::Connection;
 
 /// With fewer unsent bytes a subscriber never counts as stalled.
 const STALLED_BYTES_MIN: u64 = 1 << 20;
-/// Time after which a subscriber that receives nothing is disconnected.
+/// Time after which a subscriber that receives nothing is disconnected, and a client whose commands are not
+/// read.
 pub(super) const STALLED_MS_MAX: u64 = 10_000;
 /// Limit of the unsent bytes of all subscribers of a worker together.
 pub(crate) const UNSENT_BYTES_MAX: usize = 256 << 20;
@@ -40,6 +44,7 @@ pub(super) enum TooSlow {
     Together,
     Unread,
     Shortage,
+    BehindBlocked,
 }
 
 impl fmt::Display for TooSlow {
@@ -51,6 +56,7 @@ impl fmt::Display for TooSlow {
             TooSlow::Together => "furthest behind of too many",
             TooSlow::Unread => "sends commands and reads no replies",
             TooSlow::Shortage => "reads no replies while others are refused memory for theirs",
+            TooSlow::BehindBlocked => "too many commands behind one that blocks",
         })
     }
 }
@@ -153,6 +159,14 @@ impl Connection {
             }
             self.backlog.set(backlog);
         }
+        let is_full =
+            self.state.get() == ConversationState::Blocked && !self.conversation.borrow().keeps_more();
+        let since_ms = self.full_since_ms.get().filter(|_| is_full);
+        self.full_since_ms.set(is_full.then(|| since_ms.unwrap_or(now_ms)));
+        if since_ms.is_some_and(|since_ms| now_ms > since_ms + STALLED_MS_MAX) {
+            let client = self.client().clone();
+            self.cut(&client, unsent_bytes, TooSlow::BehindBlocked);
+        }
     }
 
     /// Disconnects a client that does not read its replies.
@@ -175,10 +189,15 @@ impl Connection {
         self.forget_unread();
         self.worker.parts.counters.slow_clients_cut.fetch_add(1, Relaxed);
         let (id, peer, labels) = (client.id(), client.peer(), client.labels());
-        tracing::warn!(
-            target: "server", id, peer, name = labels.name.as_str(), unsent_bytes, %reason,
-            "disconnected a client that reads its output too slowly (client-output-buffer-limit)"
-        );
+        let name = labels.name.as_str();
+        if reason == TooSlow::BehindBlocked {
+            tracing::warn!(target: "server", id, peer, name, %reason, "disconnected a client that sends too much");
+        } else {
+            tracing::warn!(
+                target: "server", id, peer, name, unsent_bytes, %reason,
+                "disconnected a client that reads its output too slowly (client-output-buffer-limit)"
+            );
+        }
         self.wake();
     }
 }

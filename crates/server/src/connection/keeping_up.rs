@@ -178,24 +178,24 @@ mod tests {
     }
 
     #[test]
-    fn who_receives_something_is_waited_for_until_little_is_left() {
+    fn a_receiving_client_is_awaited_until_little_is_left() {
         let seen = looks(&[(0, 64, 200), (1, 64, 257), (2, 64, 65), (3, 10, 64), (4, 10, 200), (5, 1, 0)]);
         assert_eq!(seen, [false, true, true, false, false, false]);
     }
 
     #[test]
-    fn who_never_receives_anything_is_never_waited_for() {
+    fn a_client_that_never_receives_is_never_awaited() {
         assert_eq!(looks(&[(0, 0, 300), (1, 0, 10_000), (2000, 0, 20_000)]), [false; 3]);
     }
 
     #[test]
-    fn who_stops_receiving_is_waited_for_no_longer_than_patience_lasts() {
+    fn a_client_that_stops_receiving_is_awaited_while_patience_lasts() {
         let seen = looks(&[(0, 10_000, 300), (1999, 0, 300), (2000, 0, 300), (5000, 0, 300), (5001, 1, 300)]);
         assert_eq!(seen, [true, true, false, false, true]);
     }
 
     #[test]
-    fn who_receives_little_earns_little() {
+    fn few_received_bytes_earn_little_patience() {
         // 1 KiB earns about 16 ms of patience.
         let seen = looks(&[(0, 1, 300), (15, 0, 300), (16, 0, 300), (1000, 1, 300), (1100, 0, 300)]);
         assert_eq!(seen, [true, true, false, true, false]);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_acknowledged_before_the_first_refusal_does_not_count() {
+    fn bytes_acknowledged_before_the_first_refusal_do_not_count() {
         let mut keeping_up = KeepingUp::default();
         let unasked = || panic!("a socket that refuses nothing is not asked");
         assert_eq!(keeping_up.received_bytes(false, unasked, 0), 0);

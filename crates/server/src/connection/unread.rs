@@ -177,7 +177,7 @@ impl Connection {
         true
     }
 
-    /// Gives back what it was allowed; it is no longer watched.
+    /// Returns the allowance of this client beyond the normal limit, and stops watching it.
     pub(super) fn forget_unread(&self) {
         self.worker.parts.unread_replies.give_back(self.unread.take().taken_bytes);
     }

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_is_tried_again_less_and_less_often_but_for_ever() {
+    fn a_failing_save_is_retried_at_growing_pauses_for_ever() {
         let mut failing = None;
         let mut pauses_ms = Vec::new();
         for now_ms in 0..9 {

@@ -145,7 +145,7 @@ fn every_position_can_be_gone_on_from_also_after_a_restart() {
 }
 
 #[test]
-fn who_begins_while_others_follow_begins_where_they_are() {
+fn a_client_that_begins_now_begins_at_the_tail_of_the_others() {
     let server = Server::new();
     server.publish(&[("a", "1")]);
     let tail = server.log.durable_lsn();

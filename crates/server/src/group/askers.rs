@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_leaves_makes_place_for_another() {
+    fn a_leaving_asker_frees_a_place() {
         let askers = Askers::default();
         let mut places: Vec<Place> = (0..ASKERS_MAX).filter_map(|_| askers.enter()).collect();
         assert_eq!(places.len(), ASKERS_MAX);

@@ -10,7 +10,7 @@
 //! - Nobody is listed at an address at which no server answers with that id, and no member is moved away from
 //!   an address at which it still answers.
 
-use std::{thread, time::Duration};
+use std::{sync::atomic::Ordering::SeqCst, thread, time::Duration};
 
 use consensus::{Member, MemberId, TICK_US};
 use engine::group::JoinRequest;
@@ -188,6 +188,24 @@ impl Group {
             thread::sleep(LOOK_PERIOD);
         }
         Ok(())
+    }
+
+    /// The voters that a majority knows: whoever is among them is counted by all that may be elected. A
+    /// leader that shows more could die, and leave nobody who may campaign.
+    pub(super) fn known_voters(&self, votes: &Votes) -> Vec<MemberId> {
+        let (roster, in_force, recorded_at) = {
+            let known = self.known.lock();
+            (known.roster.clone(), known.in_force.voters.clone(), known.recorded_at())
+        };
+        let was_known = self.known_to_majority.load(SeqCst) >= recorded_at.get();
+        let before = roster.as_ref().and_then(Roster::members_before);
+        match before.filter(|_| !was_known && votes.look(Member::leads) == Some(true)) {
+            Some(before) if !self.is_known_to_majority(votes, recorded_at) => before.voters,
+            _ => {
+                self.known_to_majority.fetch_max(recorded_at.get(), SeqCst);
+                in_force
+            }
+        }
     }
 
     /// Whether the newest roster is in force here, and a majority of its voters know that it is committed up

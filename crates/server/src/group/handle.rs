@@ -47,6 +47,7 @@ impl engine::group::Group for GroupHandle {
         };
         let end = group.log.get().map_or(Lsn::ZERO, |log| log.shippable_lsn());
         let now_us = votes.now_us();
+        let voters = group.known_voters(votes);
         let roster = group.known.lock().roster.clone();
         let view = |listed: &Listed| {
             let id = listed.member_id()?;
@@ -61,7 +62,7 @@ impl engine::group::Group for GroupHandle {
                 id: listed.id.clone(),
                 address: listed.address(),
                 http_port: listed.http_port,
-                kind: match (listed.is_voter, listed.is_witness) {
+                kind: match (listed.is_voter && voters.contains(&id), listed.is_witness) {
                     (false, _) => MemberKind::Learner,
                     (true, false) => MemberKind::Voter,
                     (true, true) => MemberKind::Witness,

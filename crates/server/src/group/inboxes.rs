@@ -12,10 +12,10 @@ use std::net::{Shutdown, TcpStream};
 use consensus::MemberId;
 use membership::MEMBERS_MAX;
 
-/// Connections of a member, at most: the one for its messages, and another one when it asks who is here, or
-/// has lost the first one.
+/// The most connections of one member: one for its messages, and a second one for its question who is here,
+/// or after it has lost the first.
 const OF_MEMBER_MAX: usize = 2;
-/// Connections of those that the roster does not list, at most.
+/// The most connections of all senders that the roster does not list.
 const UNLISTED_MAX: usize = MEMBERS_MAX;
 
 /// The connections; see the module documentation.
@@ -45,7 +45,7 @@ impl Inboxes {
         self.opened
     }
 
-    /// Closes the oldest of the chosen ones if there are as many as there may be.
+    /// Closes the oldest of the chosen connections if their number has reached `most`.
     fn make_room(&mut self, most: usize, is_chosen: impl Fn(&Inbox) -> bool) {
         let mut chosen = self.open.iter().filter(|inbox| is_chosen(inbox)).map(|inbox| inbox.number);
         if let Some(oldest) = chosen.next()

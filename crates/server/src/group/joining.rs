@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_does_not_say_what_to_do_is_explained() {
+    fn answers_without_advice_are_explained() {
         assert!(
             explained("-NOAUTH Authentication required.")
                 .ends_with("set masterauth here to the requirepass of the group")

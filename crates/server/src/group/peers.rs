@@ -31,7 +31,7 @@ use std::{
     time::Duration,
 };
 
-use consensus::{MESSAGE_BYTES, MemberId, Message};
+use consensus::{MESSAGE_BYTES, Member, MemberId, Message};
 use engine::replication::Address;
 use membership::{Listed, Roster, Votes};
 use parking_lot::{Condvar, Mutex};
@@ -299,6 +299,10 @@ impl Peers {
             let message = Message::decode(&bytes).map_err(|error| error.to_string())?;
             if message.from != from || message.to != self.own {
                 return Err("it is between other members".into());
+            }
+            let own_term = |member: &Member| member.is_too_far(&message).then(|| member.term());
+            if let Some(own_term) = self.votes.look(own_term).flatten() {
+                return Err(format!("it is of term {}, far ahead of term {own_term} here", message.term));
             }
             let heard = Heard { at_us: self.votes.now_us(), term: message.term };
             self.heard.lock().insert(from, heard);

@@ -7,7 +7,7 @@ use parking_lot::RwLockReadGuard;
 use recovery::progress::LoadProgress;
 use settings::{Key, Settings};
 
-use super::tools::ServerTools;
+use super::{redis::RedisClients, tools::ServerTools};
 use crate::{
     access::Access,
     attached_log::AttachedLog,
@@ -36,6 +36,7 @@ pub(super) fn host(parts: &Arc<Parts>, store: Arc<OnceLock<Store>>, feeds: Arc<F
         replication: parts.replication.clone(),
         group: Arc::new(GroupHandle(parts.group.clone())),
         acks: parts.node.clone(),
+        redis: Arc::new(RedisClients::new(parts.clone())),
         tools: Arc::new(ServerTools { parts: parts.clone() }),
     }
 }

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_for_openmetrics_gets_it_and_all_others_plain_text() {
+    fn openmetrics_is_sent_on_request_and_plain_text_otherwise() {
         let prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
                           application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;q=0.4,\
                           text/plain;version=0.0.4;q=0.3,*/*;q=0.2";

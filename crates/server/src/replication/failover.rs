@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Invariants
-//! - The replica is promoted only when nothing more is appended here and it has everything that was, unless
-//!   FORCE allows the loss of the rest. "Everything" includes the batch that ends this log: it is written
-//!   before, so that the log here holds nothing that the new leader lacks.
+//! - The replica is promoted only when nothing more is appended here and it has everything that was, also in
+//!   memory, unless FORCE allows the loss of the rest. "Everything" includes the batch that ends this log: it
+//!   is written before, so that the log here holds nothing that the new leader lacks.
 //! - Any failure before the promotion command is sent leaves this server leading. If it is unknown whether
 //!   the replica leads, this server takes no writes, not even after a restart: two leaders are worse than
 //!   none. It leads on if a new process of the replica shows that it has not led ([`Unanswered`]).
@@ -23,7 +23,7 @@ use std::{
 
 use engine::replication::{Address, Failover};
 use replication::{
-    GaveUp, Handover, HandoverStep, Unanswered,
+    Ends, GaveUp, Handover, HandoverStep, Unanswered,
     join::{Claim, Decision},
 };
 use storage::Log;
@@ -231,7 +231,7 @@ fn gave_up(node: &Node, handover: &Running) -> Option<GaveUp> {
     }
 }
 
-/// Waits until the replica has everything that was appended here.
+/// Waits until the replica has everything that was appended here, and has applied what is committed.
 fn wait_for(
     node: &Node,
     log: &Log,
@@ -244,8 +244,9 @@ fn wait_for(
     let machine = Handover::new(until_ms, failover.force);
     loop {
         let replica = node.leader.replicas().into_iter().find(|replica| replica.address == *target);
-        let flushed = replica.map(|replica| replica.acked.flushed);
-        match machine.step(node.now_ms(), log.appended_lsn(), flushed, gave_up(node, handover)) {
+        let ends = Ends { appended: log.appended_lsn(), committed: node.commit_lsn() };
+        let acked = replica.map(|replica| replica.acked);
+        match machine.step(node.now_ms(), ends, acked, gave_up(node, handover)) {
             HandoverStep::Promote => return Ok(()),
             HandoverStep::GiveUp(reason) => return Err(reason.to_string()),
             HandoverStep::Wait => std::thread::sleep(LOOK_PERIOD),
@@ -258,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hand_over_is_aborted_or_proceeds_and_whoever_comes_second_is_told() {
+    fn a_hand_over_either_aborts_or_proceeds() {
         let handover = Running::default();
         assert!(handover.abort() && handover.abort() && handover.is_aborted());
         assert!(!handover.proceed(), "the operator was told that it is aborted");

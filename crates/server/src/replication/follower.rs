@@ -31,17 +31,18 @@ use std::{
 
 use backup::fetch::Breaker;
 use consensus::Link as GroupLink;
-use engine::{Host, ReplayObservers, replication::Link};
+use documents::Documents;
+use engine::{Executor, Host, ReplayObservers, replication::Link};
 use env::thread::run_nice;
-use keyspace::{Effect, Item};
+use keyspace::{Effect, Item, Keyspace};
 use lsn::Lsn;
 use parking_lot::{Condvar, Mutex};
-use recovery::replay::{Replayer, decode};
+use recovery::replay::{Observer, Replayer, decode};
 use replication::{
     ACK_BUSY_MS, Backoff, Intake, LogHistory, Receiver, TakeError,
     join::{JoinError, Joiner, Joining, Step, Verdict},
 };
-use storage::{Chunk, Flush, Followed, Log, LogFollower, Mirror, Prepare, Record};
+use storage::{Chains, Chunk, Flush, Followed, Log, LogFollower, Mirror, Prepare, Record};
 
 use super::{
     JOINING_NICE, Node, full_copy,
@@ -92,6 +93,54 @@ enum LinkEnd {
     Restart,
 }
 
+/// What the threads need, each time that this server begins to follow.
+pub(crate) struct FollowingParts {
+    pub(crate) host: Host,
+    pub(crate) log: Log,
+    pub(crate) threads: LogThreads,
+    pub(crate) keyspace: Arc<Keyspace>,
+    pub(crate) documents: Arc<Documents>,
+    pub(crate) reaper: Reaper,
+    /// Makes the executor that serves waiting clients, on the thread that uses it.
+    pub(crate) new_executor: NewExecutor,
+}
+
+impl FollowingParts {
+    /// Begins to follow at the end of the log, all of which is in memory but these chains.
+    ///
+    /// # Errors
+    /// If the OS refuses a thread.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        node: &Arc<Node>,
+        mirror: Mirror,
+        chains: Chains,
+    ) -> io::Result<(Arc<Following>, Option<Threads>)> {
+        let (keyspace, applied) = (self.keyspace.clone(), mirror.position());
+        let replayer = match node.is_witness() {
+            true => Replayer::of_witness(keyspace, applied),
+            false => Replayer::new(keyspace, chains, applied).with_documents(self.documents.clone()),
+        };
+        let following = Arc::new(Following::new(applied, node.now_ms()));
+        let link = LinkParts {
+            node: node.clone(),
+            following: following.clone(),
+            log: self.log.clone(),
+            threads: self.threads.clone(),
+            mirror,
+            link: None,
+            acked: Lsn::ZERO.into(),
+            refused_bytes: 0,
+        };
+        let apply =
+            ApplyParts { node: node.clone(), parts: self.clone(), following: following.clone(), replayer };
+        let named = |name: &str| std::thread::Builder::new().name(name.into());
+        let apply = named("replica-apply").spawn(move || apply.run())?;
+        let link = named("replica-link").spawn(move || link.run())?;
+        Ok((following, Some(Threads { link, apply })))
+    }
+}
+
 /// The threads, for the promotion or the stop that joins them.
 pub(super) struct Threads {
     pub(super) link: JoinHandle<Mirror>,
@@ -136,11 +185,10 @@ impl Following {
         Lsn::new(self.applied.load(SeqCst))
     }
 
-    /// Whether the applier has something to apply.
-    pub(super) fn is_behind(&self, log: &Log) -> bool {
+    /// The position up to which the applier may apply.
+    pub(super) fn applicable(&self, log: &Log) -> Lsn {
         let received = log.shippable_lsn();
-        let wanted = if self.draining.load(SeqCst) { received } else { self.committed().min(received) };
-        self.applied() < wanted
+        if self.draining.load(SeqCst) { received } else { self.committed().min(received) }
     }
 
     /// The position from which a snapshot taken now needs the log.
@@ -247,23 +295,23 @@ fn send_ack(
 }
 
 /// The state of the link thread.
-pub(super) struct LinkParts {
-    pub(super) node: Arc<Node>,
-    pub(super) following: Arc<Following>,
-    pub(super) log: Log,
-    pub(super) threads: LogThreads,
-    pub(super) mirror: Mirror,
+struct LinkParts {
+    node: Arc<Node>,
+    following: Arc<Following>,
+    log: Log,
+    threads: LogThreads,
+    mirror: Mirror,
     /// The leader and the term of the connection, in a group.
-    pub(super) link: Option<GroupLink>,
+    link: Option<GroupLink>,
     /// The position up to which the log was last shown.
-    pub(super) acked: Cell<Lsn>,
+    acked: Cell<Lsn>,
     /// The size of the batches that the disk last had no room for.
-    pub(super) refused_bytes: u64,
+    refused_bytes: u64,
 }
 
 impl LinkParts {
     /// Follows until it is stopped or a restart is needed. Returns the mirror, which is the right to append.
-    pub(super) fn run(mut self) -> Mirror {
+    fn run(mut self) -> Mirror {
         let mut backoff = Backoff::default();
         let mut logged = Repeated::default();
         while !self.following.is_stopping() {
@@ -554,23 +602,22 @@ fn no_room(log: &Log) -> String {
     format!("the disk has no room for the log: {}", log.no_room_reason())
 }
 
+/// Makes an executor on the thread that will use it.
+pub(crate) type NewExecutor = Box<dyn Fn() -> Executor + Send + Sync>;
+
 /// The state of the applier thread.
-pub(super) struct ApplyParts {
-    pub(super) node: Arc<Node>,
-    pub(super) host: Host,
-    /// Gives up a snapshot in progress, which a replayed effect has spoiled.
-    pub(super) give_up_snapshot: Box<dyn Fn() + Send>,
-    pub(super) following: Arc<Following>,
-    pub(super) log: Log,
-    pub(super) replayer: Replayer,
-    pub(super) reaper: Reaper,
-    pub(super) replay_observers: ReplayObservers,
+struct ApplyParts {
+    node: Arc<Node>,
+    parts: Arc<FollowingParts>,
+    following: Arc<Following>,
+    replayer: Replayer,
 }
 
 impl ApplyParts {
     /// Applies until it has drained, or the server restarts.
-    pub(super) fn run(mut self) {
-        if let Err(reason) = self.apply() {
+    fn run(mut self) {
+        let mut observers = ReplayObservers::new((self.parts.new_executor)());
+        if let Err(reason) = self.apply(&mut observers) {
             tracing::error!(
                 target: "replication", reason,
                 "the replica cannot apply its log and goes on showing old data. Check its disk with `sheaf check`"
@@ -578,8 +625,8 @@ impl ApplyParts {
         }
     }
 
-    fn apply(&mut self) -> Result<(), String> {
-        let mut follower = self.log.follow(self.replayer.applied());
+    fn apply(&mut self, observers: &mut ReplayObservers) -> Result<(), String> {
+        let mut follower = self.parts.log.follow(self.replayer.applied());
         let mut held: Option<Chunk> = None;
         loop {
             let is_draining = self.following.draining.load(SeqCst);
@@ -594,9 +641,9 @@ impl ApplyParts {
             if let Some(chunk) = &chunk
                 && committed.min(chunk.end) > self.replayer.applied()
             {
-                self.apply_chunk(chunk, committed)?;
+                self.apply_chunk(chunk, committed, observers)?;
             }
-            self.following.ack(&self.log, self.node.now_ms());
+            self.following.ack(&self.parts.log, self.node.now_ms());
             held = chunk.filter(|chunk| chunk.end > self.replayer.applied());
             if held.is_some() {
                 let mut known = self.following.committed.0.lock();
@@ -604,7 +651,7 @@ impl ApplyParts {
                 if is_waiting {
                     self.following.committed.1.wait_for(&mut known, APPLY_WAIT);
                 }
-            } else if self.log.shippable_lsn() <= follower.position() {
+            } else if self.parts.log.shippable_lsn() <= follower.position() {
                 if is_draining {
                     return Ok(());
                 }
@@ -614,18 +661,20 @@ impl ApplyParts {
         }
     }
 
-    fn apply_chunk(&mut self, chunk: &Chunk, until: Lsn) -> Result<(), String> {
-        let now = keyspace::AccessClock { now_ms: self.host.clock.unix_ms(), ..Default::default() };
-        let replayed = self
-            .replayer
-            .apply(chunk, until, now, |effect| self.replay_observers.saw(effect))
-            .map_err(|error| error.to_string())?;
-        self.replay_observers.tell(&self.host);
-        self.reaper.free(self.replayer.take_freed());
-        if replayed.spoils_snapshot {
-            (self.give_up_snapshot)();
-        }
-        self.following.applied.store(replayed.applied.get(), SeqCst);
+    fn apply_chunk(
+        &mut self,
+        chunk: &Chunk,
+        until: Lsn,
+        observers: &mut ReplayObservers,
+    ) -> Result<(), String> {
+        let host = &self.parts.host;
+        let now = keyspace::AccessClock { now_ms: host.clock.unix_ms(), ..Default::default() };
+        let mut observed = Observed { observers: &mut *observers, host };
+        let applied =
+            self.replayer.apply(chunk, until, now, &mut observed).map_err(|error| error.to_string())?;
+        observers.tell(host);
+        self.parts.reaper.free(self.replayer.take_freed());
+        self.following.applied.store(applied.get(), SeqCst);
         self.following.needed_from.store(self.replayer.needed_from().get(), SeqCst);
         self.node.settle_waits();
         Ok(())
@@ -635,6 +684,24 @@ impl ApplyParts {
         if self.following.link() == Link::Connected && self.replayer.applied() >= committed {
             self.following.as_of_ms.store(self.node.now_ms(), SeqCst);
         }
+    }
+}
+
+/// The clients of this server that see what is applied.
+struct Observed<'a> {
+    observers: &'a mut ReplayObservers,
+    host: &'a Host,
+}
+
+impl Observer for Observed<'_> {
+    #[inline]
+    fn saw(&mut self, effect: &Effect<'_>) {
+        self.observers.saw(effect);
+    }
+
+    #[inline]
+    fn after_record(&mut self, lsn: Lsn) {
+        self.observers.after_record(lsn, self.host);
     }
 }
 

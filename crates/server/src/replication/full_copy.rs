@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_takes_the_place_of_what_was_there_wherever_it_is_interrupted() {
+    fn a_copy_replaces_the_old_data_despite_a_crash_at_any_step() {
         let whole = disk();
         let first_io = whole.io_count();
         assert!(install(&*whole, Path::new(DIR)).unwrap());
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_complete_is_not_installed_and_can_be_discarded() {
+    fn an_incomplete_copy_is_not_installed_and_can_be_discarded() {
         let disk = disk();
         disk.remove(&copy_dir(Path::new(DIR)).join("backup.json")).unwrap();
         assert!(!install(&*disk, Path::new(DIR)).unwrap());

@@ -5,9 +5,8 @@ use std::sync::{Arc, atomic::Ordering::SeqCst};
 use engine::{
     Responder,
     replication::{
-        Address, Failover, Followed, Link, MASTER_DOWN, NO_LEADER, NOT_COMMITTED, NOT_KNOWN_COMMITTED,
-        READ_ONLY, READ_REMOVED, READ_WITNESS, Replication, Role, SETTINGS_OWED, TOO_FEW_REPLICAS,
-        WRITE_DEPOSED, WRITE_REMOVED, WRITE_WITNESS, Wanted,
+        Address, Failover, Followed, Link, MASTER_DOWN, NO_LEADER, NOT_KNOWN_COMMITTED, READ_REMOVED,
+        READ_WITNESS, Replication, Role, Wanted, WriteRefusal,
     },
 };
 use lsn::Lsn;
@@ -27,21 +26,21 @@ impl Replication for ReplicationHandle {
         self.0.is_read_only.load(SeqCst)
     }
 
-    fn refuses_writes(&self) -> Option<&'static str> {
+    fn refuses_writes(&self) -> Option<WriteRefusal> {
         if self.is_read_only() {
             Some(match self.0.is_removed() {
-                true => WRITE_REMOVED,
-                false if self.0.is_witness() => WRITE_WITNESS,
-                false if self.0.lacks_leader() => NO_LEADER,
-                false if self.is_deposed() => WRITE_DEPOSED,
-                false => READ_ONLY,
+                true => WriteRefusal::Removed,
+                false if self.0.is_witness() => WriteRefusal::Witness,
+                false if self.0.lacks_leader() => WriteRefusal::NoLeader,
+                false if self.is_deposed() => WriteRefusal::Deposed,
+                false => WriteRefusal::Replica,
             })
         } else if self.0.owes_settings.load(SeqCst) {
-            Some(SETTINGS_OWED)
+            Some(WriteRefusal::SettingsOwed)
         } else if self.0.lacks_replicas.load(SeqCst) {
-            Some(TOO_FEW_REPLICAS)
+            Some(WriteRefusal::TooFewReplicas)
         } else if self.0.lacks_commits.load(SeqCst) {
-            Some(NOT_COMMITTED)
+            Some(WriteRefusal::NotCommitted)
         } else {
             None
         }
@@ -85,6 +84,10 @@ impl Replication for ReplicationHandle {
 
     fn may_answer(&self) -> bool {
         self.0.may_answer()
+    }
+
+    fn times_stepped_down(&self) -> u64 {
+        self.0.times_stepped_down()
     }
 
     fn drops_replies(&self) -> bool {

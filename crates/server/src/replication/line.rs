@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_the_socket_ends_an_attempt_to_connect() {
+    fn a_shutdown_of_the_socket_ends_an_attempt_to_connect() {
         let (_listener, _taken, address) = silent();
         let (sender, sockets) = mpsc::channel();
         let attempt = thread::spawn(move || {

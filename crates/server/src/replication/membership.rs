@@ -142,7 +142,9 @@ impl Node {
         if batches.is_empty() {
             return Err("the bytes are not whole batches".into());
         }
-        votes.accept(link, &references(&batches), commit)
+        votes.accept(link, &references(&batches), commit)?;
+        self.clocks.look(&batches, commit, self.clock.unix_ms(), self.now_ms());
+        Ok(())
     }
 
     /// Ends writes for a transfer of the lead: waits for the writers in progress, and makes everything

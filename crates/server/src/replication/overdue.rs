@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_is_overdue_after_the_timeout_and_not_before() {
+    fn waiting_positions_are_overdue_after_the_timeout_and_not_before() {
         let mut overdue = Overdue::default();
         let mut look = |now_ms, end, committed| {
             overdue.look(now_ms, Lsn::new(end), Lsn::new(committed), 10_000).map(Lsn::get)

@@ -71,7 +71,10 @@ impl Node {
             return Err("an earlier promotion of this server has failed".into());
         }
         let epoch = u32::try_from(term).map_err(|_| "no epoch is left")?;
-        promote(&mut Promoting { node: self, log, taken, epoch: Some(epoch), applier: None, mirror: None })?;
+        let mut promoting =
+            Promoting { node: self, log, taken, epoch: Some(epoch), applier: None, mirror: None };
+        promote(&mut promoting)?;
+        *self.mirror.lock() = promoting.mirror.take();
         if let Some(act) = self.before_leading.get() {
             act();
         }

@@ -31,11 +31,25 @@ impl Node {
         if is_news {
             self.remember(&changed)?;
         }
+        let is_demoted = role.leads() && !changed.leads();
         *role = changed;
         self.is_read_only.store(role.is_read_only(), SeqCst);
         self.is_deposed.store(is_deposed(&role), SeqCst);
         self.unconfirmed.store(role.unconfirmed().get(), SeqCst);
+        drop(role);
+        if is_demoted {
+            self.end_waits();
+        }
         Ok(outcome)
+    }
+
+    /// This server does not lead any more, as every command that begins to wait now sees: ends the waits of
+    /// those that began before. What they wait for may never come.
+    fn end_waits(&self) {
+        if let Some(interests) = self.interests.get() {
+            interests.end_waits();
+        }
+        self.waits.fail_flushed();
     }
 
     /// Changes the part of the role that does not outlive this incarnation.

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use engine::{Responder, replication::Wanted};
+use engine::{CommandError, Responder, replication::Wanted};
 use lsn::Lsn;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
@@ -96,6 +96,19 @@ impl Waits {
         self.take(|waiting| (waiting.number == number).then(|| look(&waiting.awaited)));
     }
 
+    /// Fails the waits for replicas: this server does not lead any more.
+    pub(super) fn fail_flushed(&self) {
+        let failed: Vec<Waiting> = {
+            let (_, waiting) = &mut *self.waiting.lock();
+            let failed = waiting.extract_if(.., |one| matches!(one.awaited, Awaited::Flushed(_))).collect();
+            self.count.store(waiting.len(), SeqCst);
+            failed
+        };
+        for responder in failed.into_iter().filter_map(|mut waiting| waiting.responder.take()) {
+            responder.keep(Err(CommandError::Unblocked.to_string()));
+        }
+    }
+
     fn take(&self, mut answer: impl FnMut(&Waiting) -> Option<WaitState>) {
         let mut taken = Vec::new();
         {
@@ -147,6 +160,10 @@ impl Node {
     pub(super) fn wait(self: &Arc<Self>, awaited: Awaited, timeout_ms: Option<u64>, responder: Responder) {
         let number = self.waits.add(awaited, responder);
         self.settle_waits();
+        // A demotion since the command was checked has ended the waits before it, or shows here.
+        if !self.role.lock().leads() {
+            self.waits.fail_flushed();
+        }
         let (Some(timeout_ms), Some(runtime)) = (timeout_ms, self.runtime.get()) else { return };
         let node = self.clone();
         let timer = runtime.spawn(async move {

@@ -14,10 +14,7 @@ use engine::observe::LatencyEvent;
 use env::{Clock, RealClock, RealDisk, RealEntropy};
 use keyspace::DbId;
 use lsn::Lsn;
-use recovery::{
-    recover::{Mode, RecoverError},
-    replay::Replayer,
-};
+use recovery::recover::{Mode, RecoverError};
 use settings::{Key, Settings};
 use storage::{Cut, Log, cut_log, cut_log_alone};
 use tokio::{
@@ -33,11 +30,12 @@ use crate::{
     http::Http,
     listen,
     log_threads::LogThreads,
+    long_units::LONG_UNITS_MAX,
     mailbox::{Mailbox, Message},
     parts::Parts,
     read_only,
     reaper::Reaper,
-    replication::{Node, StalledApplier, full_copy},
+    replication::{FollowingParts, Node, StalledApplier, full_copy},
     startup_info::StartupInfo,
     stop::AtStop,
     stop::Stop,
@@ -77,6 +75,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     let reaper = Reaper::start()?;
     let (mailboxes, threads) = start_workers(&parts, &reaper)?;
     let _ = parts.mailboxes.set(mailboxes.clone());
+    node.set_interests(parts.data.interests.clone());
     let turns = Arc::new(listen::RoundRobin::default());
     for listener in process.redis.iter().chain(&process.sentinel) {
         let listener = TcpListener::from_std(listener.try_clone()?)?;
@@ -103,22 +102,22 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     parts.config.protect_kept().map_err(|reason| ServeError::Setting(std::io::Error::other(reason)))?;
     let in_group = parts.group.prepare(&log, (&redis_addresses, http_addresses[0].port()), &mailboxes)?;
     if let Some((mirror, chains)) = mirrored {
-        let (keyspace, applied) = (parts.data.keyspace.clone(), log.appended_lsn());
-        let replayer = match node.is_witness() {
-            true => Replayer::of_witness(keyspace, applied),
-            false => Replayer::new(keyspace, chains, applied).with_documents(documents),
+        let (data, thread, for_waiters) =
+            (parts.data.clone(), parts.startup.workers + LONG_UNITS_MAX, log.clone());
+        let needed = FollowingParts {
+            host: parts.engine_host(),
+            log: log.clone(),
+            threads: log_threads.clone(),
+            keyspace: parts.data.keyspace.clone(),
+            documents,
+            reaper: reaper.clone(),
+            new_executor: Box::new(move || {
+                let mut executor = data.executor(thread, 0);
+                executor.attach(for_waiters.appender());
+                executor
+            }),
         };
-        let snapshots = parts.snapshots.clone();
-        let surroundings = (parts.engine_host(), Box::new(move || snapshots.give_up()) as Box<_>);
-        let interests = parts.data.interests.clone();
-        node.start_following(
-            surroundings,
-            (&log, &log_threads),
-            mirror,
-            replayer,
-            interests,
-            reaper.clone(),
-        )?;
+        node.start_following(needed, mirror, chains)?;
     }
     parts.group.start(in_group)?;
     renew_retention(&parts, &log);
@@ -263,8 +262,15 @@ fn attach(
     let failed = move |error| failure::end_process(&error, &for_failure, &disk);
     let threads = LogThreads::start(log.clone(), Arc::new(RealClock), failed)?;
     let (workers, settling) = (mailboxes.to_vec(), Arc::downgrade(http));
+    let (hung_up, hanging_up) = (mailboxes.to_vec(), Arc::downgrade(http));
+    let hang_up = move || {
+        hung_up.iter().for_each(|mailbox| mailbox.send(Message::HangUp));
+        if let Some(http) = hanging_up.upgrade() {
+            http.hang_up();
+        }
+    };
     let long_units = Arc::downgrade(&parts.long_units);
-    parts.node.attach(log.clone(), move |gives_up| {
+    let rounds_end = move |gives_up: &dyn Fn() -> bool| {
         let (done, finished) = mpsc::channel();
         workers.iter().for_each(|mailbox| mailbox.send(Message::Report(done.clone())));
         drop(done);
@@ -275,7 +281,8 @@ fn attach(
             http.settle();
         }
         have_ended
-    });
+    };
+    parts.node.attach(log.clone(), rounds_end, hang_up);
     // Before anything can be written.
     let (driver, log) = (Arc::new(threads.clone()), log.clone());
     let _ = parts.documents.set(documents.clone());

@@ -63,7 +63,7 @@ fn a_later_layer_overrides_an_earlier_one() {
 }
 
 #[test]
-fn without_a_configuration_file_what_is_set_is_kept() {
+fn settings_are_kept_without_a_configuration_file() {
     let place = Place::new("kept");
     let (mut settings, mut lasting) = Lasting::load(None, place.given(&[])).unwrap();
     settings.set("maxmemory", "5mb").unwrap();
@@ -137,7 +137,7 @@ fn a_removed_one_is_not_made_anew() {
 }
 
 #[test]
-fn only_what_has_changed_in_the_file_is_taken_when_it_is_read_again() {
+fn rereading_the_file_takes_changed_settings_only() {
     let place = Place::new("again");
     let config = place.file("sheaf.toml", "timeout = 2\nmaxmemory = 1\nmaxclients = 5\nport = 1\n");
     let given = [("maxclients", "7", Origin::Flag)];

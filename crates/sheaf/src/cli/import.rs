@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused() {
+    fn incompatible_flags_are_refused() {
         for refused in [
             &["import"][..],
             &["import", "f", "--from", "redis://db1"],

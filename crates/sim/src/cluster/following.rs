@@ -267,8 +267,8 @@ impl Following {
                     }
                 },
             };
-            let replayed = self.replayer.apply(&chunk, until, AccessClock::default(), |_| {});
-            let applied = replayed.map_err(|error| Failure::Breach(error.to_string()))?.applied;
+            let applied = self.replayer.apply(&chunk, until, AccessClock::default(), &mut ());
+            let applied = applied.map_err(|error| Failure::Breach(error.to_string()))?;
             drop(self.replayer.take_freed());
             if applied < chunk.end {
                 self.chunk = Some(chunk);

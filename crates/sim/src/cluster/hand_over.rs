@@ -8,7 +8,7 @@
 //! No server is held, and no other replica has to agree: a replica that has the whole log may lead, however
 //! many acknowledgements a commit needs. The judge checks that no committed write is lost.
 
-use replication::{Handover, HandoverStep};
+use replication::{Ends, Handover, HandoverStep};
 
 use super::{
     Cluster, FaultInjection,
@@ -76,7 +76,8 @@ impl Cluster {
             self.handing_over = None;
             return Ok(());
         }
-        match machine.step(node.now_ms(), leading.log.appended_lsn(), leading.flushed_by(replica), None) {
+        let log = Ends { appended: leading.log.appended_lsn(), committed: leading.committed() };
+        match machine.step(node.now_ms(), log, leading.acked_by(replica), None) {
             HandoverStep::Wait => Ok(()),
             HandoverStep::GiveUp(_) => self.resume_writes(from),
             HandoverStep::Promote => self.promote_in_place(from, to),

@@ -19,7 +19,7 @@ use env::{Clock, Disk, Prng, SimClock, SimDisk};
 use keyspace::{AccessClock, Freed, Keyspace, slot_of};
 use lsn::Lsn;
 use replication::{
-    Close, Moment, Outgoing, Relay, RelayError, RelayOptions, ReplicaId, SILENCE_MS, Session, Tail,
+    Acked, Close, Moment, Outgoing, Relay, RelayError, RelayOptions, ReplicaId, SILENCE_MS, Session, Tail,
     join::{Claim, Decision, newest_common, parse_marks},
 };
 use storage::{Admission, Appender, CopyPlan, Followed, Log, Pin, snapshot};
@@ -186,10 +186,15 @@ impl Leading {
         plan_copy((&self.log, &self.keyspace, &self.dir), disk, truth, prng)
     }
 
-    /// The log that a connected replica has on its disk; `None` if it is not connected.
-    pub(super) fn flushed_by(&self, replica: ReplicaId) -> Option<Lsn> {
+    /// The last acknowledgement of a connected replica; `None` if it is not connected.
+    pub(super) fn acked_by(&self, replica: ReplicaId) -> Option<Acked> {
         let mut replicas = self.account.acks().replicas();
-        replicas.find(|(id, _)| *id == replica).map(|(_, acked)| acked.flushed)
+        replicas.find(|(id, _)| *id == replica).map(|(_, acked)| *acked)
+    }
+
+    /// The commit position.
+    pub(super) fn committed(&self) -> Lsn {
+        self.committed
     }
 
     /// Whether all writes are acknowledged.

@@ -112,6 +112,11 @@ impl Following {
         }
     }
 
+    /// As long as this server leads.
+    pub(super) fn into_mirror(self) -> Mirror {
+        self.mirror
+    }
+
     pub(super) fn applied(&self) -> Lsn {
         self.replayer.applied()
     }
@@ -345,8 +350,8 @@ impl Following {
                     }
                 },
             };
-            let replayed = self.replayer.apply(&chunk, until, AccessClock::default(), |_| {});
-            let applied = replayed.map_err(|error| Failure::Breach(error.to_string()))?.applied;
+            let applied = self.replayer.apply(&chunk, until, AccessClock::default(), &mut ());
+            let applied = applied.map_err(|error| Failure::Breach(error.to_string()))?;
             drop(self.replayer.take_freed());
             if applied < chunk.end {
                 self.chunk = Some(chunk);

@@ -48,9 +48,15 @@ pub(super) struct Leading {
 }
 
 impl Leading {
-    pub(super) fn new(term: u64, log: &Log) -> Leading {
-        let (appender, recorder) = (log.appender(), log.appender());
+    /// `appenders`: those of an earlier term. A log has a limited number.
+    pub(super) fn new(term: u64, log: &Log, appenders: Option<[Appender; 2]>) -> Leading {
+        let [appender, recorder] = appenders.unwrap_or_else(|| [log.appender(), log.appender()]);
         Leading { term, appender, recorder, record: Vec::new(), waiting: Vec::new(), handing_over: None }
+    }
+
+    /// For the next term in which this server leads.
+    pub(super) fn into_appenders(self) -> [Appender; 2] {
+        [self.appender, self.recorder]
     }
 
     /// Executes a write if the log admits it.

@@ -27,8 +27,10 @@ pub enum GroupFault {
     KeepsItsMemory,
     /// Logs of equal lengths count as equal.
     JoinsByPosition,
-    /// A server begins an epoch of its own at its start, as one without a group does.
-    LeadsWithoutVotes,
+    /// A voter does not sync what it acknowledges, as with `durability none`.
+    AcknowledgesWithoutSync,
+    /// A member goes on with an older copy of its data, and its id.
+    GoesBackToAnOlderDisk,
 }
 
 /// The options of a run.
@@ -73,6 +75,8 @@ pub struct GroupFigures {
     pub transfers: u64,
     /// Disks that were lost.
     pub lost_disks: u64,
+    /// Leaders that were deposed and went on with the memory that they had.
+    pub kept_memories: u64,
 }
 
 impl GroupFigures {
@@ -92,5 +96,6 @@ impl GroupFigures {
         self.changes += other.changes;
         self.transfers += other.transfers;
         self.lost_disks += other.lost_disks;
+        self.kept_memories += other.kept_memories;
     }
 }

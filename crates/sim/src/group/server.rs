@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Down --start--> Following --elected--> Promoted --votes.open--> Leading
-//!   ^                '------- deposed, cut, copied: restarts within the process ---'
+//!   ^                ^-------- deposed, and all that it has is committed ---------|
+//!   |                '------- deposed, cut, copied: restarts within the process ---'
 //!   '-- crash of the process or the machine
 //! ```
 //!
@@ -25,7 +26,7 @@ use recovery::{
     progress::LoadProgress,
     recover::{Mode, Source, load},
 };
-use storage::{Control, Cut, Durability, LogFollower, LogOptions, cut_log};
+use storage::{Appender, Control, Cut, Durability, LogFollower, LogOptions, Mirror, cut_log};
 
 use super::{
     ballots::Ballots, following::Following, leading::Leading, options::GroupFault, relays::Relays,
@@ -69,6 +70,9 @@ pub(super) struct Running {
     pub(super) standing: Standing,
     pub(super) relays: Relays,
     pub(super) part: Part,
+    /// The right to mirror, while it leads, and the appenders of a leader, while it does not.
+    pub(super) mirror: Option<Mirror>,
+    pub(super) appenders: Option<[Appender; 2]>,
     pub(super) has_led: bool,
     /// It leads no more, and restarts once a leader is known, or after a while.
     pub(super) is_deposed: bool,
@@ -213,7 +217,7 @@ impl Server {
         let source = Source {
             disk: self.disk.clone(),
             dir: &dir,
-            options: log_options(),
+            options: log_options(fault),
             clock: self.clock.clone(),
             entropy: &entropy,
             appliers: 0,
@@ -269,6 +273,8 @@ impl Server {
             standing,
             relays: Relays::new(fault == Some(GroupFault::JoinsByPosition)),
             part: Part::Following(following.into()),
+            mirror: None,
+            appenders: None,
             has_led: false,
             is_deposed: false,
             knows_leader: false,
@@ -361,9 +367,10 @@ fn new_clock(prng: &mut Prng) -> Arc<SimClock> {
     Arc::new(clock)
 }
 
-fn log_options() -> LogOptions {
+fn log_options(fault: Option<GroupFault>) -> LogOptions {
+    let is_careless = fault == Some(GroupFault::AcknowledgesWithoutSync);
     LogOptions {
-        durability: Durability::Strict,
+        durability: if is_careless { Durability::None } else { Durability::Strict },
         segment_bytes: 256 << 10,
         ring_bytes: 64 << 10,
         // The mirror, the writes of clients, and the records of the roster.

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_depends_on_what_is_watched() {
+    fn a_transaction_depends_on_watched_keys() {
         let (mut model, mut one, mut other) =
             (Model::default(), ModelSession::default(), ModelSession::default());
         let get = Command::Get(b"a".to_vec());

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_has_chosen_is_taken_only_if_it_could_be() {
+    fn a_random_choice_of_the_server_is_taken_only_if_it_is_possible() {
         let members: BTreeSet<_> = words("a b c").into_iter().collect();
         let taken = |wanted, given: &str| some_of(&members, wanted, &bulks(words(given)));
         assert_eq!(taken(2, "c a"), words("c a"));

@@ -8,7 +8,7 @@ use sim::{SingleServer, scale, seed_or};
 const COMMANDS: usize = 400;
 
 #[test]
-fn any_arguments_are_answered_and_what_they_did_replays() {
+fn random_arguments_are_answered_and_their_changes_replay() {
     let first = seed_or(1);
     for seed in first..first + 60 * scale() as u64 {
         let mut prng = Prng::new(seed);

@@ -34,7 +34,7 @@ fn notices_that_leave_early_are_found() {
 
 /// Somebody waits for ever, in each of these ways.
 #[test]
-fn whoever_is_forgotten_is_found() {
+fn forgotten_waiters_are_found() {
     for (sabotage, seed) in
         [(Sabotage::NoWakeUp, 303), (Sabotage::NoResume, 305), (Sabotage::SleepingLogThread, 306)]
     {
@@ -68,7 +68,7 @@ fn a_lying_disk_is_found() {
 }
 
 #[test]
-fn reads_that_show_what_is_not_durable_are_found() {
+fn reads_of_undurable_changes_are_found() {
     // Such a read must be the first in its reply, and the power must fail before the next flush, so not every
     // run detects it.
     let found = (0..SEEDS_MAX).any(|round| is_dirty_read_found(seed_or(302) + round));

@@ -28,7 +28,8 @@ fn sweep(first_seed: u64, seeds: u64, nodes: usize, acks: usize) {
         total.checks += summary.checks;
     }
     println!("{nodes} servers, {acks} acks, {run_count} seeds: {total:?}");
-    let mut rarest = vec![total.acknowledged as u64, total.handovers, total.copies, total.checks];
+    // Hand-overs that a cut or a crash overtakes are given up.
+    let mut rarest = vec![total.acknowledged as u64, 8 * total.handovers, total.copies, total.checks];
     if acks > 0 {
         rarest.extend([total.failovers, total.cuts]);
     }
@@ -36,18 +37,18 @@ fn sweep(first_seed: u64, seeds: u64, nodes: usize, acks: usize) {
 }
 
 #[test]
-fn what_one_replica_must_have_survives_any_single_loss() {
+fn writes_with_one_acknowledgement_survive_any_single_loss() {
     sweep(seed_or(50_000), 1000, 3, 1);
 }
 
 #[test]
-fn what_two_replicas_must_have_survives_whoever_is_lost() {
+fn writes_with_two_acknowledgements_survive_any_two_losses() {
     sweep(seed_or(60_000), 400, 4, 2);
     sweep(seed_or(70_000), 200, 3, 2);
 }
 
 #[test]
-fn replicas_that_nobody_waits_for_show_what_their_leader_has_on_its_disk() {
+fn asynchronous_replicas_show_durable_changes_of_their_leader() {
     sweep(seed_or(80_000), 400, 3, 0);
 }
 
@@ -93,12 +94,12 @@ fn assert_found(fault: FaultInjection, acks: usize) {
 }
 
 #[test]
-fn acks_of_what_is_not_on_disk_are_found() {
+fn acks_before_the_flush_are_found() {
     assert_found(FaultInjection::AckBeforeFlush, 1);
 }
 
 #[test]
-fn reads_of_what_is_not_committed_are_found() {
+fn reads_of_uncommitted_changes_are_found() {
     assert_found(FaultInjection::ApplyBeforeCommit, 2);
 }
 
@@ -108,7 +109,7 @@ fn a_leader_that_has_not_all_is_found() {
 }
 
 #[test]
-fn a_replica_that_shows_what_no_leader_has_committed_is_found() {
+fn a_replica_that_shows_uncommitted_leftovers_is_found() {
     assert_found(FaultInjection::ShowLeftovers, 1);
 }
 
@@ -123,6 +124,6 @@ fn a_hand_over_to_a_replica_that_lacks_something_is_found() {
 }
 
 #[test]
-fn commits_of_what_only_earlier_epochs_have_written_are_found() {
+fn commits_of_batches_of_earlier_epochs_alone_are_found() {
     assert_found(FaultInjection::CommitLeftovers, 1);
 }

@@ -1,7 +1,7 @@
 //! A power cut at every I/O boundary of a workload, including the first start.
 
 use env::sim::FaultPlan;
-use sim::{WorldOptions, rounds, scale, seed_or};
+use sim::{WorldOptions, rounds, scale, seed_or, spread};
 use storage::Durability;
 
 use crate::states::{live, seeded, with_durability};
@@ -13,11 +13,12 @@ const WORKLOADS: u64 = 7;
 /// The number of random mixtures of surviving data per boundary.
 const MIXTURES: u64 = 14;
 
-/// Stops the machine during every I/O and judges all possible remains. Returns the number of judged states.
+/// Stops the machine during every I/O, or as many as the budget allows, and judges all possible remains.
+/// Returns the number of judged states.
 pub(crate) fn sweep(options: WorldOptions, steps: usize, mixtures: u64) -> Result<u64, String> {
     let total = live(options, steps, FaultPlan::default()).disk.io_count();
     let mut states = 0;
-    for io in 0..total {
+    for io in spread(total) {
         let plan = FaultPlan { crash_at_io: Some(io), ..FaultPlan::default() };
         states += live(options, steps, plan).judge_power_cuts(mixtures)?;
     }
@@ -32,7 +33,7 @@ fn power_cut_at_every_io_loses_nothing_acknowledged() {
         workloads += 1;
     }
     println!("{states} crash states in {workloads} workloads");
-    assert!(states >= 1_000 * workloads, "too few to mean anything");
+    assert!(states >= 50 * workloads, "too few to mean anything");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Every single I/O of a workload fails in every way: once, or permanently.
 
 use env::sim::{CrashMode, FaultKind, FaultPlan, IoEvent, IoKind};
-use sim::{Survival, WorkloadOptions, World, WorldOptions, scale, seed_or};
+use sim::{Survival, WorkloadOptions, World, WorldOptions, scale, seed_or, spread};
 use storage::{Admission, Durability};
 
 use crate::states::{Ended, end, live, new_disk, oracle_for, start, with_durability};
@@ -20,7 +20,7 @@ fn no_io_error_is_taken_for_success() {
         let workload =
             WorkloadOptions { large_percent: 25, global_permille: 12, ..WorkloadOptions::default() };
         let options = WorldOptions { workload, ..with_durability(seed_or(500) + round, durability) };
-        for io in 0..live(options, STEPS, FaultPlan::default()).disk.io_count() {
+        for io in spread(live(options, STEPS, FaultPlan::default()).disk.io_count()) {
             for kind in [FaultKind::Eio, FaultKind::Enospc, FaultKind::ShortWrite] {
                 for sticky in [false, true] {
                     let plan = FaultPlan { fail_io: Some((io, kind)), sticky, ..FaultPlan::default() };

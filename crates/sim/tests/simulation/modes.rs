@@ -2,7 +2,7 @@
 //! the end of the process loses no written data.
 
 use env::sim::{CrashMode, FaultPlan};
-use sim::{Survival, WorkloadOptions, WorldOptions, scale, seed_or};
+use sim::{Survival, WorkloadOptions, WorldOptions, scale, seed_or, spread};
 use storage::Durability;
 
 use crate::states::{end, live, new_disk, oracle_for, start, with_durability};
@@ -24,7 +24,7 @@ fn a_lazy_log_of_many_segments_recovers_as_a_prefix() {
         let whole = live(options, STEPS, FaultPlan::default());
         let total = whole.disk.io_count();
         let mut states = 0;
-        for cut in 0..CUTS * scale() {
+        for cut in spread(CUTS * scale()) {
             let io = total * cut / (CUTS * scale());
             let plan = FaultPlan { crash_at_io: Some(io), ..FaultPlan::default() };
             states +=

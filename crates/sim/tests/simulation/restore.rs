@@ -6,7 +6,7 @@ use std::path::Path;
 use backup::restore::{RestoreError, Target, restore};
 use env::{Access, Prng, SimEntropy};
 use lsn::Lsn;
-use sim::{WorkloadOptions, WorldOptions, content_of, place, scale, seed_or};
+use sim::{WorkloadOptions, WorldOptions, content_of, place, rounds, seed_or};
 use storage::{Durability, LogReader, RecordKind};
 
 use crate::states::{Ended, end, new_disk, oracle_for, start, with_durability};
@@ -46,8 +46,9 @@ fn records(ended: &Ended) -> Vec<Lsn> {
 
 #[test]
 fn any_record_can_be_restored_to_and_gives_the_state_of_the_model_after_it() {
-    let (mut restored, mut refused) = (0, 0);
-    for seed in (0..40 * scale()).map(|round| seed_or(900) + round) {
+    let (mut histories, mut restored, mut refused) = (0, 0, 0);
+    for seed in rounds(40).map(|round| seed_or(900) + round) {
+        histories += 1;
         let ended = history(seed);
         let lsns = records(&ended);
         if lsns.is_empty() {
@@ -73,8 +74,8 @@ fn any_record_can_be_restored_to_and_gives_the_state_of_the_model_after_it() {
         }
         restore_to(&ended, Target::End).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
-    println!("{restored} restored, {refused} refused");
-    assert!(restored >= 100 * scale() && refused > 0, "{restored} restored, {refused} refused");
+    println!("{restored} restored, {refused} refused, of {histories} histories");
+    assert!(restored >= 2 * histories, "{restored} restored of {histories} histories");
 }
 
 /// Restores, starts the restored server, and compares it with the model. Returns the position that was

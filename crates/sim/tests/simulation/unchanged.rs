@@ -7,7 +7,7 @@ use sim::{Command, HashOperation, ListOperation, Operation, SetOperation, ZsetOp
 use crate::states::{new_disk, oracle_for, seeded, start};
 
 #[test]
-fn server_and_model_agree_which_writes_of_what_is_there_stop_exec() {
+fn server_and_model_agree_which_writes_without_a_change_abort_exec() {
     let one = || vec![b"1".to_vec()];
     let scored = || vec![(1, b"1".to_vec())];
     let fields = || vec![(b"1".to_vec(), b"1".to_vec())];

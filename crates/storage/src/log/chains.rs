@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_before_or_in_an_earlier_epoch_never_happened() {
+    fn records_begun_before_the_start_or_in_an_earlier_epoch_are_dropped() {
         let mut chains = Chains::from(Lsn::new(100));
         assert_eq!(chains.payload(&record(RecordKind::Part, 1, &piece(50, b"early"))), None);
         assert_eq!(chains.payload(&record(RecordKind::Part, 1, &piece(200, b"ab"))), None);

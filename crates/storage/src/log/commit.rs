@@ -83,7 +83,7 @@ mod tests {
     use crate::log::tests::{append, disk, recover};
 
     #[test]
-    fn what_replicas_must_have_is_committed_when_they_have_it() {
+    fn a_record_that_needs_acks_is_committed_with_them() {
         let (_, log) = recover(&disk()).expect("an empty disk");
         let mut appender = log.appender();
         let calls = Arc::new(AtomicUsize::new(0));

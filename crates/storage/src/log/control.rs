@@ -3,7 +3,8 @@
 //! ```text
 //!  0  8 bytes  magic "SHEAFCTL"
 //!  8  u32      format version, 4 (1: no snapshots, zeros at 56; 2: a 0 or 1 at 56; 3: the file ended at 64)
-//! 12  u32      epoch: higher than that of every earlier start
+//! 12  u32      epoch: higher than that of every earlier start, at most 2^31 - 2 (EPOCH_MAX). When none is
+//!              left, the log is not opened for writing: the state must be restored into a new directory
 //! 16  16 bytes log id, random
 //! 32  u64      segment_bytes
 //! 40  u64      log_start: the oldest position still needed, a batch boundary
@@ -42,6 +43,8 @@ const HAS_DOCUMENTS: u32 = 1;
 const HAS_SETTINGS: u32 = 1 << 1;
 /// The `mirrored_epoch` of a log whose batches still come from another server.
 pub(crate) const MIRRORING: u32 = NEEDS_SNAPSHOT - 1;
+/// The last epoch.
+pub const EPOCH_MAX: u32 = MIRRORING - 1;
 
 /// The contents of the control file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -98,6 +98,15 @@ impl Flusher {
     /// Continues after batches that another server has closed.
     pub(super) fn continue_behind(&mut self, before: Predecessor) {
         self.before = before;
+        (self.unsealed, self.ends_sealed) = (false, false);
+    }
+
+    /// Another server closes the batches from now on; returns the predecessor of the next one. There is
+    /// nothing to write.
+    pub(super) fn stop_closing(&mut self) -> Predecessor {
+        assert!(self.closed.is_none(), "everything is written");
+        self.unsealed = false;
+        self.before
     }
 
     /// The path for error messages: the segment being written, or `dir`.

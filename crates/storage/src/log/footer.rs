@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_continue_a_batch_is_refused() {
+    fn a_footer_that_does_not_continue_the_chain_is_refused() {
         let before =
             Footer { start: Lsn::ZERO, durable: Lsn::ZERO, end: Lsn::new(4096), batch_number: 2, ..footer() };
         let predecessor = Predecessor::from(&before);

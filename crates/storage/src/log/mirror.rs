@@ -4,6 +4,7 @@
 //! ```text
 //! Recovery::finish_as_mirror -> Log -> mirror -> append(whole batches)*  --ring--> the flusher writes runs
 //!                                   -> promote: from now on an ordinary log, in a higher epoch
+//!                                   -> resume: a mirror again, if all of the log is known to its next source
 //! ```
 //!
 //! The transport is elsewhere. The bytes it delivers are not trusted: every record, number, position and
@@ -11,8 +12,9 @@
 //!
 //! Invariants
 //! - The log of a mirror is a prefix of that of its source: same bytes, same positions. There is no other
-//!   appender. Each batch must continue the chain of the log here ([`footer`](super::footer)), so a source
-//!   with another history is detected at its first batch.
+//!   appender; those of the time in between are idle when it is a mirror again. Each batch must continue the
+//!   chain of the log here ([`footer`](super::footer)), so a source with another history is detected at its
+//!   first batch.
 //! - Batches that became durable one after the other at their source are written here in runs of at most
 //!   [`RUN_BYTES_MAX`] (the ring). The range that a footer calls durable may therefore have been part of the
 //!   same, interrupted write here. So a footer of a mirrored epoch vouches only for positions at least that
@@ -234,6 +236,33 @@ impl Mirror {
         shared.epoch.store(promoted.epoch, Ordering::SeqCst);
         shared.mirroring.store(false, Ordering::SeqCst);
         Ok(promoted.epoch)
+    }
+}
+
+impl Mirror {
+    /// After a promotion: mirrors again, from `end` on, durably. The caller vouches that the next source has
+    /// the log up to there, and that nobody appends any more. Returns false, and changes nothing, if the log
+    /// does not end there, or is not durable up to there. Blocks.
+    ///
+    /// # Errors
+    /// I/O errors: then the log is as it was.
+    pub fn resume(&mut self, end: Lsn) -> Result<bool, Error> {
+        let log = self.appender.log();
+        let shared = &*log.shared;
+        let mut flusher = shared.flusher.lock();
+        // A batch that is being closed reserves its footer under this lock.
+        let ends_there = log.appended_lsn() == end && log.written_lsn() == end && log.durable_lsn() == end;
+        if !ends_there || shared.poisoned.load(Ordering::SeqCst) || log.is_mirror() {
+            return Ok(false);
+        }
+        let mut control = shared.control.lock();
+        let epoch = shared.epoch.load(Ordering::SeqCst).max(control.epoch);
+        let resumed = Control { epoch, mirrored_epoch: MIRRORING, clean_end: None, ..*control };
+        resumed.store(&*shared.disk, &shared.dir)?;
+        *control = resumed;
+        self.before = flusher.stop_closing();
+        shared.mirroring.store(true, Ordering::SeqCst);
+        Ok(true)
     }
 }
 

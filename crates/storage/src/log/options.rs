@@ -71,7 +71,7 @@ impl Default for LogOptions {
             ring_bytes: 4 << 20,
             // Workers, threads that serve HTTP, threads of long units, and a few internal threads of the
             // server.
-            appenders_max: 196,
+            appenders_max: 200,
             unwritten_bytes_max: 1 << 20,
         }
     }

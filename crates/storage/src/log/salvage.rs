@@ -106,7 +106,7 @@ impl LogReader {
         let first = control.log_start.align_down(control.segment_bytes);
         let is_one = |start: &Lsn| *start >= first && start.is_aligned(control.segment_bytes);
         for start in starts.into_iter().filter(is_one) {
-            let (segment, state) = Segment::open_whatever(&*disk, dir, &control, start)?;
+            let (segment, state) = Segment::open_in_any_state(&*disk, dir, &control, start)?;
             if state == HeaderState::Foreign {
                 let reason = "the segment is of another log".to_owned();
                 holes.push(Hole::of_file(HoleKind::Segment, segment.path, control.segment_bytes, reason));
@@ -233,7 +233,7 @@ fn control_without_file(disk: &dyn Disk, dir: &Path, starts: &[Lsn]) -> Result<C
 }
 
 impl Segment {
-    fn open_whatever(
+    fn open_in_any_state(
         disk: &dyn Disk,
         dir: &Path,
         control: &Control,

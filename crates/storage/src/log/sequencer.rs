@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfilled_reservation_holds_back_what_follows() {
+    fn an_unfilled_reservation_holds_back_later_ones() {
         let sequencer = Sequencer::new(0, 1 << 20, 2);
         sequencer.reserve(0, 64).unwrap();
         sequencer.reserve(1, 64).unwrap();

@@ -69,7 +69,7 @@ fn numbered(count: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_was_appended_comes_back_in_order() {
+fn appended_records_are_recovered_in_order() {
     let disk = disk();
     let (none, log) = recover(&disk).unwrap();
     assert!(none.is_empty());
@@ -108,7 +108,7 @@ fn the_log_crosses_segments_and_recycles_forgotten_ones() {
 
 /// An appender without a segment creates one itself, concurrently with the segment thread.
 #[test]
-fn segments_follow_each_other_whoever_makes_them() {
+fn segments_of_concurrent_makers_are_contiguous() {
     let disk = disk();
     let (_, log) = recover(&disk).unwrap();
     let wanted_end = 100 * options().segment_bytes;
@@ -427,7 +427,7 @@ fn a_lazy_log_is_durable_up_to_batch_boundaries_only() {
 }
 
 #[test]
-fn what_lies_behind_a_batch_is_checked_and_what_was_before_is_not_read() {
+fn a_check_from_a_batch_on_reads_nothing_before_it() {
     let disk = disk();
     let (_, log) = recover(&disk).unwrap();
     let ends = write_batches(&log, &(0..60).map(|number| vec![number; 5000]).collect::<Vec<_>>());

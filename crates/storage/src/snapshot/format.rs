@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_of_an_index_depends_on_what_it_says() {
+    fn the_checksum_of_an_index_depends_on_its_entries() {
         let other = ChunkHeader { payload_crc: 6, ..chunk() };
         assert_ne!(crc32c::crc32c(&chunk().index_entry()), crc32c::crc32c(&other.index_entry()));
     }

@@ -97,7 +97,7 @@ fn files_on(disk: &SimDisk) -> Vec<String> {
 }
 
 #[test]
-fn what_was_written_comes_back_in_runs() {
+fn written_chunks_are_read_in_runs() {
     let disk = disk();
     assert_eq!(list(&*disk, dir()).unwrap(), []);
     let content = content(1, 20_000);
@@ -151,7 +151,7 @@ fn a_snapshot_without_rows_is_one() {
 }
 
 #[test]
-fn only_what_becomes_a_tenth_smaller_is_compressed() {
+fn only_chunks_that_shrink_by_a_tenth_are_compressed() {
     let written = |compression, payload: &[u8]| {
         let disk = disk();
         let chunks = vec![vec![(chunk(0, 0, false), payload.to_vec())]];
@@ -184,7 +184,7 @@ fn snapshots_are_listed_newest_first_and_removed_whole() {
 }
 
 #[test]
-fn what_is_dropped_before_it_is_published_leaves_nothing() {
+fn an_unpublished_snapshot_leaves_no_files() {
     let disk = disk();
     let (writer, mut parts) = SnapshotWriter::create(disk.clone(), dir(), meta(0), 3).unwrap();
     parts[1].append(chunk(0, 0, false), &[1; 10]).unwrap();
@@ -196,7 +196,7 @@ fn what_is_dropped_before_it_is_published_leaves_nothing() {
 
 #[test]
 #[should_panic(expected = "captured after the end")]
-fn what_may_not_be_durable_is_not_published() {
+fn a_snapshot_beyond_the_durable_log_is_not_published() {
     let _ = write(&disk(), meta(4096), &content(1, 100), 8999);
 }
 

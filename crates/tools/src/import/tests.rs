@@ -135,7 +135,7 @@ fn all_types_arrive_and_leave() {
 }
 
 #[test]
-fn what_a_version_cannot_hold_is_refused_or_dropped() {
+fn values_unknown_to_the_version_are_refused_or_dropped() {
     let disk = disk();
     disk.write_file(Path::new(FILE), &all_types());
     imported(&disk, Existing::Refused).unwrap();
@@ -175,16 +175,28 @@ fn keys_that_exist_are_refused_replaced_or_kept() {
 }
 
 #[test]
-fn what_cannot_be_imported_is_refused_before_anything_is_written() {
+fn an_unsuitable_file_is_refused_before_anything_is_written() {
     let mut in_database_16 = FileWriter::begin(Vec::new(), 10);
     in_database_16.select(16, 1, 0);
     in_database_16.key(b"k", None).string_value(b"v");
     let mut damaged = all_types();
     let at = damaged.len() - 9;
     damaged[at] ^= 1;
+    let mut with_a_key_twice = FileWriter::begin(Vec::new(), 10);
+    for (db, name) in [(0, "a"), (1, "b"), (1, "a"), (1, "b")] {
+        with_a_key_twice.select(db, 1, 0);
+        with_a_key_twice.key(name.as_bytes(), None).string_value(b"v");
+    }
+    let mut with_a_library_twice = FileWriter::begin(Vec::new(), 10);
+    for function in ["f", "g"] {
+        let code = format!("#!lua name=a\nredis.register_function('{function}', function() end)");
+        with_a_library_twice.library(code.as_bytes());
+    }
     for (file, expected) in [
         (in_database_16.finish().unwrap(), "key \"k\" is in database 16, and there are 16 here"),
         (damaged, "the file cannot be imported: "),
+        (with_a_key_twice.finish().unwrap(), "holds the key \"b\" of database 1 twice"),
+        (with_a_library_twice.finish().unwrap(), "holds the library of functions \"a\" twice"),
         (
             b"REDIS0010\x07\x02bf\x00".to_vec(),
             "in the value of key \"bf\" of database 0: a value of a module",
@@ -354,7 +366,7 @@ fn libraries_of_functions_come_and_go_with_the_file() {
 }
 
 #[test]
-fn the_summary_names_what_is_missing() {
+fn the_summary_names_missing_parts() {
     let imported = Imported {
         header: Some(Header { server: "Redis", version: 10 }),
         keys: [3, 0, 0, 1, 0, 2],
@@ -467,7 +479,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn what_is_exported_and_imported_is_the_same(drawn in prop::collection::vec(drawn(), 0..12)) {
+    fn an_exported_and_imported_keyspace_is_the_same(drawn in prop::collection::vec(drawn(), 0..12)) {
         let (from, to) = (disk(), disk());
         let before = store(&from, &drawn);
         prop_assert_eq!(digest(&from), before);

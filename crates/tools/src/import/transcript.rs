@@ -3,7 +3,8 @@
 //! Invariants
 //! - A key is complete or absent wherever the log ends: until a large collection is complete it has a
 //!   deadline in the past, and an expired key is absent. So a repeated import never finds a part of a key.
-//! - Memory is bounded by [`PART_BYTES`] and the longest element.
+//! - Memory is bounded by [`PART_BYTES`], the longest element and, if keys that come twice are looked for,
+//!   their number.
 
 use std::sync::Arc;
 
@@ -15,10 +16,12 @@ use keyspace::{
 };
 use rdb::{Element, FileError, Key, Kind, PassedOver, StreamElement, Visitor};
 
-use super::{Existing, ImportError, Imported, log_writer::EffectSink};
+use super::{Existing, ImportError, Imported, log_writer::EffectSink, seen::Seen};
 
 /// The approximate size of the parts in which a collection is written.
 const PART_BYTES: usize = 256 << 10;
+/// In place of a database: the names of libraries.
+const LIBRARIES: u64 = u64::MAX;
 /// The deadline of an incomplete key.
 const UNFINISHED_MS: u64 = 1;
 
@@ -27,6 +30,8 @@ pub(super) struct Transcript<'k, S> {
     pub(super) sink: S,
     /// The counts so far.
     pub(super) imported: Imported,
+    /// The keys so far; `None` if those that come twice are not looked for.
+    pub(super) seen: Option<Seen>,
     /// The keyspace before the import; `None` if its keys do not matter.
     present: Option<&'k Keyspace>,
     existing: Existing,
@@ -79,6 +84,7 @@ impl<'k, S: EffectSink> Transcript<'k, S> {
         Transcript {
             sink,
             imported: Imported::default(),
+            seen: None,
             present,
             existing,
             now_ms,
@@ -232,6 +238,10 @@ impl<S: EffectSink> Visitor for Transcript<'_, S> {
         self.key.clear();
         self.key.extend_from_slice(key.name);
         (self.kind, self.expire_at_ms) = (key.kind, key.expire_at_ms);
+        if self.seen.as_mut().is_some_and(|seen| !seen.add(key.db, key.name)) {
+            let (key, db) = (key.name.escape_ascii().to_string(), key.db);
+            return Err(ImportError::Twice { key, db });
+        }
         self.fate = if self.is_past(key.expire_at_ms) {
             self.imported.expired_keys += 1;
             Fate::LeftOut
@@ -299,7 +309,13 @@ impl<S: EffectSink> Visitor for Transcript<'_, S> {
     }
 
     fn library(&mut self, source: &[u8]) -> Result<(), ImportError> {
-        let outcome = match self.reader.get_or_insert_default().read(source) {
+        let library = self.reader.get_or_insert_default().read(source);
+        if let (Ok(library), Some(seen)) = (&library, &mut self.seen)
+            && !seen.add(LIBRARIES, &library.name)
+        {
+            return Err(ImportError::LibraryTwice { name: library.name.escape_ascii().to_string() });
+        }
+        let outcome = match library {
             Ok(library) if self.existing == Existing::Kept && self.libraries.get(&library.name).is_some() => {
                 self.imported.kept_libraries += 1;
                 return Ok(());

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_has_no_password() {
+    fn a_shown_address_has_no_password() {
         for (text, shown) in [("redis://u:p@db1:7", "db1:7"), ("redis://[::1]", "[::1]:6379")] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), shown);
         }

@@ -19,6 +19,9 @@ use crate::import;
 
 /// The period of reconnection attempts, and of acknowledgements to the source.
 pub(super) const TICK_PERIOD: Duration = Duration::from_secs(1);
+/// Number of times that the source may begin to send its file and not come to the end. It may be restarted
+/// meanwhile, but a source that cannot create the file breaks off every time.
+const TRANSFERS_MAX: u32 = 5;
 /// Maximum number of batches of commands queued between the file and the target.
 const BATCHES_MAX: usize = 4;
 
@@ -33,6 +36,8 @@ pub(super) struct Copy<'a> {
     pub(super) status: Status,
     pub(super) interruption: Interruption,
     keys: u64,
+    /// Whether the keys of the source's file are being copied.
+    is_loading: bool,
     /// Number of forwarded commands.
     pub(super) forwarded: u64,
 }
@@ -48,7 +53,18 @@ impl<'a> Copy<'a> {
             return Err(MigrationError::HoldsKeys { address: into.target.to_string(), keys });
         }
         let (left_out, status) = (LeftOut::default(), Status::new());
-        Ok(Copy { options, into, target, supported, left_out, status, interruption, keys: 0, forwarded: 0 })
+        Ok(Copy {
+            options,
+            into,
+            target,
+            supported,
+            left_out,
+            status,
+            interruption,
+            keys: 0,
+            is_loading: false,
+            forwarded: 0,
+        })
     }
 
     /// Copies, and then follows until interrupted.
@@ -56,11 +72,14 @@ impl<'a> Copy<'a> {
         loop {
             let (source, position) = self.copy_keys().await?;
             match self.follow(source, position).await? {
-                End::Stopped { offset, ahead_bytes } => {
+                End::Stopped { offset, ahead_bytes, is_whole } => {
                     self.status.finish();
-                    print!("{}", self.summary(offset, ahead_bytes));
-                    let is_complete = self.left_out.is_empty();
-                    return if is_complete { Ok(()) } else { Err(MigrationError::Incomplete) };
+                    print!("{}", self.summary(offset, ahead_bytes, is_whole));
+                    return match (self.left_out.is_empty(), is_whole) {
+                        (false, _) => Err(MigrationError::Incomplete),
+                        (true, false) => Err(MigrationError::Behind),
+                        (true, true) => Ok(()),
+                    };
                 }
                 End::Forgotten { offset } if !self.into.flushes => {
                     return Err(MigrationError::CannotResume { offset });
@@ -128,7 +147,7 @@ impl<'a> Copy<'a> {
         let reading = tokio::task::spawn_blocking(move || keys::pass_on(file, sender));
         let mut ticks = tokio::time::interval(TICK_PERIOD);
         let mut has_ended = false;
-        self.keys = 0;
+        (self.keys, self.is_loading) = (0, true);
         while !(has_ended && self.target.is_settled()) {
             tokio::select! {
                 batch = batches.recv(), if !has_ended && self.target.has_room() => match batch {
@@ -145,6 +164,7 @@ impl<'a> Copy<'a> {
             self.take_replies()?;
         }
         reading.await.map_err(std::io::Error::other)??;
+        self.is_loading = false;
         Ok(())
     }
 
@@ -159,10 +179,13 @@ impl<'a> Copy<'a> {
     /// Records an omitted command, if omissions are allowed; otherwise ends the copy.
     pub(super) fn leave_out(&mut self, refusal: Refusal) -> Result<(), MigrationError> {
         let may_go_on = self.into.skips_unsupported && refusal.is_of_the_command();
-        let Refusal { command, key, error } = refusal;
+        let Refusal { command, key, error, offset } = refusal;
         if !may_go_on {
-            let offset = self.target.applied();
-            return Err(MigrationError::Refused { command, key, error, offset });
+            return Err(if self.is_loading {
+                MigrationError::KeyRefused { command, key, error }
+            } else {
+                MigrationError::Refused { command, key, error, offset }
+            });
         }
         if self.left_out.add(&command, 1, &key, &error) {
             self.status
@@ -172,16 +195,22 @@ impl<'a> Copy<'a> {
     }
 
     /// The text printed at the end.
-    fn summary(&self, offset: u64, ahead_bytes: Option<u64>) -> String {
+    fn summary(&self, offset: u64, ahead_bytes: Option<u64>, is_whole: bool) -> String {
         let ahead = match ahead_bytes {
             Some(0) => "the source has written nothing else".into(),
             Some(bytes) => format!("the source has written {bytes} bytes since, which are NOT here"),
             None => "the source did not say how far it is".into(),
         };
+        let verdict = match (self.left_out.is_empty(), is_whole, ahead_bytes.unwrap_or(0)) {
+            (false, ..) => "lacks what is listed here",
+            (true, false, _) => "may lack later writes of the source",
+            (true, true, 0) => "has all of it: clients can be pointed there",
+            (true, true, _) => "has all that the source had when the copy was ended",
+        };
         format!(
             "copied       {} keys from {} and {} writes after them\n\
              offset       {offset}; {ahead}\n\
-             target       {} has all of it: clients can be pointed there\n{}",
+             target       {} {verdict}\n{}",
             self.keys, self.options.source, self.forwarded, self.into.target, self.left_out
         )
     }
@@ -192,11 +221,15 @@ pub(super) async fn receive(
     options: &Options,
     bars: &ProgressBars,
 ) -> Result<(Source, Position, Spool), MigrationError> {
-    let mut was_connected = false;
+    let mut started = 0;
     eprintln!("sheaf: copying from {}", options.source);
     loop {
-        let error = match receive_once(options, bars, &mut was_connected).await {
-            Err(MigrationError::Peer(error)) if was_connected && error.passes() => error,
+        let before = started;
+        let error = match receive_once(options, bars, &mut started).await {
+            Err(MigrationError::Peer(error)) if started > before && started >= TRANSFERS_MAX => {
+                return Err(MigrationError::NeverSends { times: started, error });
+            }
+            Err(MigrationError::Peer(error)) if started > 0 && error.passes() => error,
             ended => return ended,
         };
         eprintln!("sheaf: {error}; the copy starts again");
@@ -207,11 +240,11 @@ pub(super) async fn receive(
 async fn receive_once(
     options: &Options,
     bars: &ProgressBars,
-    was_connected: &mut bool,
+    started: &mut u32,
 ) -> Result<(Source, Position, Spool), MigrationError> {
     bars.show(Stage::Waiting, 0, 0);
     let (mut source, synchronized) = Source::open(&options.source, None).await?;
-    *was_connected = true;
+    *started += 1;
     let (Synchronized::Full(position) | Synchronized::Continued(position)) = synchronized;
     let spool = Spool::create(&options.spool_dir).map_err(MigrationError::Spool)?;
     let show = |done, total: Option<u64>| match total {

@@ -25,6 +25,8 @@ pub(super) enum End {
         offset: u64,
         /// Bytes that the source has written since, if known.
         ahead_bytes: Option<u64>,
+        /// Whether this is all that the source had when the user ended the copy, as far as is known.
+        is_whole: bool,
     },
     /// The source no longer has the writes behind this offset.
     Forgotten {
@@ -46,16 +48,18 @@ struct Following {
 }
 
 impl Following {
-    /// Whether everything that the source had when the user ended the copy has been received.
+    /// Whether there is nothing more to wait for.
     fn has_reached_its_end(&self) -> bool {
-        let Some((asked, ticks)) = self.stop else { return false };
+        self.stop.is_some_and(|(_, ticks)| ticks >= STOP_TICKS_MAX) || self.has_everything()
+    }
+
+    /// Whether everything that the source had when the user ended the copy has been received. A source that
+    /// does not say how far it is counts as being here.
+    fn has_everything(&self) -> bool {
+        let Some((asked, _)) = self.stop else { return false };
         let PollResults { times, offset } = self.watch.seen();
         // The first reply since may have been under way by then; the second was not.
-        let is_known = times >= asked + 2;
-        let goal = offset.filter(|_| is_known);
-        ticks >= STOP_TICKS_MAX
-            || goal.is_some_and(|goal| self.stream.boundary() >= goal)
-            || (is_known && offset.is_none())
+        times >= asked + 2 && offset.is_none_or(|goal| self.stream.boundary() >= goal)
     }
 }
 
@@ -93,7 +97,8 @@ impl Copy<'_> {
         self.settle().await?;
         let offset = following.stream.boundary();
         let ahead_bytes = following.watch.seen().offset.map(|source| source.saturating_sub(offset));
-        Ok(End::Stopped { offset, ahead_bytes })
+        let is_whole = following.has_everything();
+        Ok(End::Stopped { offset, ahead_bytes, is_whole })
     }
 
     /// Waits until the target has answered everything.
@@ -179,7 +184,8 @@ impl Copy<'_> {
             source.peer.take(taken);
             self.forwarded += forwarded;
             for (command, key) in unsupported {
-                self.leave_out(Refusal { command, key, error: "ERR unknown command".into() })?;
+                let (error, offset) = ("ERR unknown command".into(), self.target.applied());
+                self.leave_out(Refusal { command, key, error, offset })?;
             }
             if taken == 0 {
                 break;

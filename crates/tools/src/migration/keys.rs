@@ -4,7 +4,7 @@
 //! SELECT db
 //! | SET key value [PXAT ms]
 //! | RPUSH, SADD, ZADD, HSET key ... (in parts) [HPEXPIREAT key ...] [PEXPIREAT key ms]
-//! | XADD key ... (in turn) XSETID key ... [XGROUP CREATE, XGROUP CREATECONSUMER, XCLAIM key ...]    a stream
+//! | XADD key ... (in turn) XSETID key ... [XGROUP CREATE ..., XGROUP RESTORECONSUMER ...]    a stream
 //! ```
 //!
 //! A visitor of the file that sends the commands in batches to a channel. The file was verified before.
@@ -109,7 +109,11 @@ impl<S: FnMut(Batch) -> Result<(), KeysError>> Translation<S> {
             Kind::Set => b"SADD",
             Kind::Zset => b"ZADD",
             Kind::Hash => b"HSET",
-            Kind::String | Kind::Stream => return self.send_full(),
+            Kind::String => return self.send_full(),
+            Kind::Stream => {
+                self.stream.end_consumer(&self.key, &mut self.batch.commands);
+                return self.send_full();
+            }
         };
         if !self.elements.is_empty() {
             self.batch.commands.push_gathered(&[name, &self.key], &mut self.elements);
@@ -264,6 +268,8 @@ mod tests {
                     StreamElement::Group { name: b"g", last_id: (1, 2), entries_read: Some(1) },
                     StreamElement::Consumer { name: b"c", seen_ms: 5, active_ms: None },
                     StreamElement::Pending { id: (1, 2), time_ms: 77, count: 3 },
+                    StreamElement::Pending { id: (1, 1), time_ms: 78, count: 1 },
+                    StreamElement::Consumer { name: b"d", seen_ms: 6, active_ms: Some(5) },
                 ]
                 .map(Element::Stream)
                 .to_vec(),
@@ -299,8 +305,8 @@ mod tests {
             "XADD x 1-2 f v",
             "XSETID x 4-0 ENTRIESADDED 9 MAXDELETEDID 3-0",
             "XGROUP CREATE x g 1-2 ENTRIESREAD 1",
-            "XGROUP CREATECONSUMER x g c",
-            "XCLAIM x g c 0 1-2 TIME 77 RETRYCOUNT 3 FORCE JUSTID",
+            "XGROUP RESTORECONSUMER x g c 5 -1 1-2 77 3 1-1 78 1",
+            "XGROUP RESTORECONSUMER x g d 6 5",
             "PEXPIREAT x 11",
             "XADD y MAXLEN 0 0-1 f v",
             "XSETID y 0-0 ENTRIESADDED 0 MAXDELETEDID 0-0",

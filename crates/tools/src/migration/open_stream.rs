@@ -1,22 +1,38 @@
 //! The stream whose commands are being made.
 //!
 //! ```text
-//! XADD key id ... (in turn) | XSETID | XGROUP CREATE | XGROUP CREATECONSUMER
-//!                           | XCLAIM key group consumer 0 id ... FORCE
+//! XADD key id ... (in turn) | XSETID | XGROUP CREATE
+//!                           | XGROUP RESTORECONSUMER key group consumer ... (in parts)
 //! ```
 //!
-//! It remembers names that later parts refer to. Pending entries that are no longer in the stream cannot be
-//! claimed, and are not pending in the target.
+//! It remembers names that later parts refer to, and collects the pending entries of a consumer: also those
+//! that are no longer in the stream, which no command of Redis makes.
 
 use rdb::{StreamElement, StreamHead, StreamId};
 
-use super::commands::Commands;
+use super::commands::{Arguments, Commands};
+
+/// The approximate size of a command that carries pending entries.
+const PART_BYTES: usize = 64 << 10;
+/// The time of activity of a consumer that never got an entry.
+const NEVER: &str = "-1";
 
 #[derive(Default)]
 pub(super) struct OpenStream {
     has_entries: bool,
     group: Vec<u8>,
-    consumer: Vec<u8>,
+    consumer: Option<Consumer>,
+    /// Pending entries of the consumer that are in no command yet.
+    pending: Arguments,
+}
+
+/// The consumer whose pending entries follow.
+struct Consumer {
+    name: Vec<u8>,
+    seen: String,
+    active: String,
+    /// Whether a command has made it.
+    is_made: bool,
 }
 
 impl OpenStream {
@@ -42,6 +58,7 @@ impl OpenStream {
                 commands.push(&[b"XSETID", key, last, b"ENTRIESADDED", added, b"MAXDELETEDID", deleted]);
             }
             StreamElement::Group { name, last_id, entries_read } => {
+                self.end_consumer(key, commands);
                 self.group = name.to_vec();
                 let last = shown(last_id);
                 let mut command: Vec<&[u8]> = vec![b"XGROUP", b"CREATE", key, name, last.as_bytes()];
@@ -51,19 +68,38 @@ impl OpenStream {
                 }
                 commands.push(&command);
             }
-            StreamElement::Consumer { name, .. } => {
-                self.consumer = name.to_vec();
-                commands.push(&[b"XGROUP", b"CREATECONSUMER", key, &self.group, name]);
+            StreamElement::Consumer { name, seen_ms, active_ms } => {
+                self.end_consumer(key, commands);
+                let (name, seen) = (name.to_vec(), seen_ms.to_string());
+                let active = active_ms.map_or(NEVER.into(), |ms| ms.to_string());
+                self.consumer = Some(Consumer { name, seen, active, is_made: false });
             }
             StreamElement::Pending { id, time_ms, count } => {
-                let (id, time, count) = (shown(id), time_ms.to_string(), count.to_string());
-                let (group, consumer) = (self.group.as_slice(), self.consumer.as_slice());
-                let place: [&[u8]; 6] = [b"XCLAIM", key, group, consumer, b"0", id.as_bytes()];
-                let how: [&[u8]; 6] =
-                    [b"TIME", time.as_bytes(), b"RETRYCOUNT", count.as_bytes(), b"FORCE", b"JUSTID"];
-                commands.push(&[place, how].concat());
+                for word in [shown(id), time_ms.to_string(), count.to_string()] {
+                    self.pending.push(word.as_bytes());
+                }
+                if self.pending.bytes.len() >= PART_BYTES {
+                    self.write_consumer(key, commands);
+                }
             }
         }
+    }
+
+    /// Adds what is left of the last consumer, to be called after every part before it.
+    pub(super) fn end_consumer(&mut self, key: &[u8], commands: &mut Commands) {
+        let has_more = !self.pending.is_empty();
+        if self.consumer.as_ref().is_some_and(|consumer| has_more || !consumer.is_made) {
+            self.write_consumer(key, commands);
+        }
+        self.consumer = None;
+    }
+
+    fn write_consumer(&mut self, key: &[u8], commands: &mut Commands) {
+        let Some(Consumer { name, seen, active, is_made }) = &mut self.consumer else { return };
+        let first: [&[u8]; 7] =
+            [b"XGROUP", b"RESTORECONSUMER", key, &self.group, name, seen.as_bytes(), active.as_bytes()];
+        commands.push_gathered(&first, &mut self.pending);
+        *is_made = true;
     }
 }
 

@@ -62,7 +62,8 @@ pub enum PeerError {
 fn advice(command: &str, text: &str) -> &'static str {
     match text.split(' ').next().unwrap_or_default() {
         "ERR" if command == "REPLCONF" || command == "PSYNC" => {
-            "It is no Redis or Valkey, or one that takes no replicas; from another Sheaf, move with sheaf backup"
+            "It is no Redis or Valkey, or one that takes no replicas, or renames this command; from another Sheaf, move \
+             with sheaf backup"
         }
         "ERR" if command == "CLIENT" => "It is no Sheaf server, or an older one",
         "NOAUTH" => "Give the password: redis://:PASSWORD@HOST:PORT, or a password file",

@@ -15,6 +15,10 @@ use super::{
     transfer::Transfer,
 };
 
+/// The version of Valkey that this replica announces. To one without a version, Valkey sends RDB version 11,
+/// which cannot hold the expiry of hash fields: a source with such fields would send nothing.
+const VERSION: &str = "9.0.0";
+
 /// A position in the stream of a source's writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Position {
@@ -37,6 +41,11 @@ impl Source {
     ) -> Result<(Source, Synchronized), PeerError> {
         let mut source = Source { peer: Peer::open("source", address).await? };
         source.peer.ask(&["REPLCONF", "capa", "eof", "capa", "psync2"]).await?;
+        match source.peer.ask(&["REPLCONF", "version", VERSION]).await {
+            // Redis does not know the option.
+            Ok(_) | Err(PeerError::Refused { .. }) => {}
+            Err(error) => return Err(error),
+        }
         let next = from.map(|position| (position.offset + 1).to_string());
         let (id, next) = match (from, &next) {
             (Some(position), Some(next)) => (position.replication_id.as_str(), next.as_str()),

@@ -11,13 +11,15 @@ use std::collections::HashSet;
 
 use wire::{Args, Limits, ProtocolError, RequestBatch, RequestParser};
 
+use super::adapting::adapted;
+
 /// Maximum number of commands per pass.
 const COMMANDS_PER_PASS: usize = 256;
 
 /// The classification of a command of the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Received<'a> {
-    /// A command to be forwarded unchanged. After it the copy is in the source's state at `offset`.
+    /// A command to be forwarded. After it the copy is in the source's state at `offset`.
     Write {
         /// The command, encoded.
         bytes: &'a [u8],
@@ -89,6 +91,7 @@ impl Stream {
             let args = self.batch.command(index, buffer);
             self.offset = before + end as u64;
             let name = args.at(0).to_ascii_lowercase();
+            let boundary_before = self.boundary;
             match name.as_slice() {
                 b"multi" => self.is_in_transaction = true,
                 b"exec" | b"discard" => self.is_in_transaction = false,
@@ -97,10 +100,20 @@ impl Stream {
             if !self.is_in_transaction {
                 self.boundary = self.offset;
             }
+            let instead = adapted(args, self.is_in_transaction, |name| self.supported.contains(name));
             match name.as_slice() {
                 b"ping" => {}
                 b"replconf" if is_ack_wanted(args) => show(Received::AckWanted),
                 b"replconf" => {}
+                _ if instead.is_some() => {
+                    let (commands, mut from) = (instead.unwrap_or_default(), 0);
+                    for end in &commands.ends {
+                        let is_last = *end == commands.bytes.len();
+                        let offset = if is_last { self.boundary } else { boundary_before };
+                        show(Received::Write { bytes: &commands.bytes[from..*end], offset });
+                        from = *end;
+                    }
+                }
                 _ if self.supported.contains(&name) => {
                     show(Received::Write { bytes: &buffer[start..end], offset: self.boundary });
                 }
@@ -204,6 +217,20 @@ mod tests {
     }
 
     #[test]
+    fn a_write_that_becomes_several_is_reached_with_the_last() {
+        let sent = encoded(&["SET a 1", "MSETEX 2 b 2 c 3 NX"]);
+        let (words, offset, _) = shown(&[&sent]);
+        let expected = [
+            "*3 $3 SET $1 a $1 1  at 27".into(),
+            "*1 $5 MULTI  at 27".into(),
+            "*3 $3 SET $1 b $1 2  at 27".into(),
+            "*3 $3 SET $1 c $1 3  at 27".into(),
+            format!("*1 $4 EXEC  at {}", sent.len()),
+        ];
+        assert_eq!((words, offset), (expected.to_vec(), sent.len() as u64));
+    }
+
+    #[test]
     fn a_connection_that_was_lost_goes_on_behind_the_last_whole_command() {
         let mut stream = stream();
         let sent = encoded(&["SET a 1", "SET b 2"]);
@@ -216,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_an_error() {
+    fn an_invalid_command_is_an_error() {
         assert!(stream().take(b"*1\r\n!3\r\n", |_| {}).is_err());
     }
 

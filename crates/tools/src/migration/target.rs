@@ -34,6 +34,8 @@ pub(super) struct Refusal {
     pub(super) command: String,
     pub(super) key: String,
     pub(super) error: String,
+    /// The position up to which the target has applied everything, apart from earlier refusals.
+    pub(super) offset: u64,
 }
 
 impl Refusal {
@@ -156,7 +158,7 @@ impl Target {
                 return Err(self.peer.foreign("a reply to nothing"));
             };
             let command = &self.outgoing[self.answered..end];
-            let refusal = error_of(&reply).map(|error| refusal(command, error));
+            let refusal = error_of(&reply).map(|error| refusal(command, error, self.applied));
             self.silent_ticks = 0;
             self.applied = position;
             self.answered = end;
@@ -192,7 +194,7 @@ fn error_of(reply: &Value) -> Option<&[u8]> {
     }
 }
 
-fn refusal(command: &[u8], error: &[u8]) -> Refusal {
+fn refusal(command: &[u8], error: &[u8], offset: u64) -> Refusal {
     let mut batch = RequestBatch::new();
     let parsed = RequestParser::new().parse(command, &Limits::DEFAULT, &mut batch, 1);
     debug_assert!(parsed.error.is_none(), "it was sent");
@@ -202,7 +204,7 @@ fn refusal(command: &[u8], error: &[u8]) -> Refusal {
         let args = batch.command(0, command);
         (args.at(0).to_ascii_uppercase().escape_ascii().to_string(), shown_key(args))
     };
-    Refusal { command: name, key, error: plain(error) }
+    Refusal { command: name, key, error: plain(error), offset }
 }
 
 #[cfg(test)]
@@ -211,8 +213,8 @@ mod tests {
 
     #[test]
     fn a_refusal_names_command_and_key() {
-        let found = refusal(b"*3\r\n$4\r\nxadd\r\n$1\r\ns\r\n$1\r\n*\r\n", b"ERR no");
-        let expected = Refusal { command: "XADD".into(), key: "s".into(), error: "ERR no".into() };
+        let found = refusal(b"*3\r\n$4\r\nxadd\r\n$1\r\ns\r\n$1\r\n*\r\n", b"ERR no", 7);
+        let expected = Refusal { command: "XADD".into(), key: "s".into(), error: "ERR no".into(), offset: 7 };
         assert_eq!(found, expected);
         for (command, error, expected) in [
             (&b"*1\r\n$1\r\nx\r\n"[..], &b"ERR unknown command"[..], true),
@@ -221,7 +223,7 @@ mod tests {
             (b"*1\r\n$1\r\nx\r\n", b"MISCONF no room", false),
             (b"*2\r\n$6\r\nSELECT\r\n$2\r\n20\r\n", b"ERR DB index is out of range", false),
         ] {
-            assert_eq!(refusal(command, error).is_of_the_command(), expected, "{error:?}");
+            assert_eq!(refusal(command, error, 0).is_of_the_command(), expected, "{error:?}");
         }
     }
 

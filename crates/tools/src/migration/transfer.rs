@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused() {
+    fn an_invalid_transfer_is_refused() {
         let refused = |text: &str| transferred(&[text.as_bytes()]).unwrap_err();
         assert_eq!(refused("\n-ERR no fork\r\n"), TransferError::Refused("ERR no fork".into()));
         for text in ["+OK\r\n", "$\r\n", "$-1\r\n", "$EOF:short\r\n", "$12x\r\n", "HTTP/1.1 400\r\n"] {

@@ -224,7 +224,7 @@ fn a_file_cut_anywhere_opens_with_the_last_checkpoint_before_the_cut() {
 }
 
 #[test]
-fn what_stands_in_another_file_or_place_is_no_header() {
+fn a_header_of_another_file_or_place_is_not_taken() {
     let written = written();
     let last = written.headers[5] as usize;
     let foreign = {
@@ -273,7 +273,7 @@ fn wrong_sums_and_keys_in_the_wrong_place_are_found_by_the_walk() {
 }
 
 #[test]
-fn what_was_appended_is_verified_and_nothing_before_is_read() {
+fn only_appended_bytes_are_read_and_verified() {
     let written = written();
     let end = *written.ends.last().unwrap();
     let verify = |bytes: &[u8], from| {

@@ -135,7 +135,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn whatever_bytes_stand_where_a_node_or_header_should_be(
+    fn arbitrary_bytes_as_a_node_or_header_do_no_harm(
         mut bytes in vec(any::<u8>(), 0..200),
         plausible in any::<bool>(),
         entries in 1u8..6,

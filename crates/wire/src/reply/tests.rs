@@ -18,7 +18,7 @@ fn check(write: impl Fn(&mut ReplyWriter<'_>), resp2: &str, resp3: &str) {
 }
 
 #[test]
-fn what_both_versions_have_is_the_same_in_both() {
+fn replies_known_to_both_versions_are_equal() {
     let same = |write: &dyn Fn(&mut ReplyWriter<'_>), text: &str| check(write, text, text);
     same(&|reply| reply.ok(), "+OK\r\n");
     same(&|reply| reply.simple("PONG"), "+PONG\r\n");
@@ -36,7 +36,7 @@ fn what_both_versions_have_is_the_same_in_both() {
 }
 
 #[test]
-fn what_resp2_lacks_takes_the_form_redis_gives_it() {
+fn replies_unknown_to_resp2_take_the_form_of_redis() {
     check(|reply| reply.null(), "$-1\r\n", "_\r\n");
     check(|reply| reply.bulk_or_null(None), "$-1\r\n", "_\r\n");
     check(|reply| reply.null_array(), "*-1\r\n", "_\r\n");

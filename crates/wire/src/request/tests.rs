@@ -157,7 +157,7 @@ fn an_error_is_gone_once_the_limits_are_raised() {
 }
 
 #[test]
-fn what_is_longer_than_a_request_may_be_is_refused_before_it_arrives() {
+fn too_long_a_request_is_refused_before_it_arrives() {
     let limits = Limits { request_bytes_max: 1000, ..Limits::DEFAULT };
     let error = |bytes: &[u8]| parse_in_reads(bytes, &[], &limits, 1).error;
     assert_eq!(error(b"*2\r\n$400\r\n"), None);
@@ -168,7 +168,7 @@ fn what_is_longer_than_a_request_may_be_is_refused_before_it_arrives() {
 }
 
 #[test]
-fn a_line_of_http_ends_the_run_and_what_legitimate_commands_say_does_not() {
+fn lines_of_http_end_the_run_and_legitimate_commands_do_not() {
     let body = "CONFIG SET requirepass x\r\n";
     for line in [
         "POST / HTTP/1.1",

@@ -398,7 +398,7 @@ fn go_on(server: &Server, snapshots: bool) {
 }
 
 #[test]
-fn increments_copy_what_is_new_and_hold_everything() {
+fn increments_copy_new_bytes_only_and_hold_the_whole_data() {
     for seed in 0..12 {
         let (server, disk, mut prng) = (Server::new(seed), new_disk(seed), Prng::new(seed));
         server.take_snapshot();
@@ -517,7 +517,7 @@ fn a_connection_that_breaks_leaves_the_earlier_backup_and_is_gone_on_with() {
 }
 
 #[test]
-fn what_is_damaged_in_the_backup_is_told_and_copied_again() {
+fn a_damaged_file_of_the_backup_is_reported_and_copied_again() {
     let (server, intact) = (grown(4), new_disk(4));
     server.back_up(&intact).unwrap();
     let manifest = held(&intact).0;
@@ -582,7 +582,7 @@ fn a_backup_of_another_history_is_refused_and_stays_as_it_is() {
 }
 
 #[test]
-fn what_can_belong_to_a_copy() {
+fn names_of_files_of_a_copy() {
     for name in [
         "control",
         "log-0000000000000000.seg",

@@ -55,7 +55,7 @@ fn functions_are_loaded_called_and_removed() {
 }
 
 #[test]
-fn what_is_no_library_is_refused_and_nothing_has_changed() {
+fn invalid_libraries_are_refused_without_a_change() {
     let mut server = TestServer::new();
     load(&mut server, "lib", &["f"]);
     let before = server.appended_lsn();
@@ -131,7 +131,7 @@ fn calls_that_are_none_are_refused() {
 }
 
 #[test]
-fn flags_decide_what_a_function_may_do() {
+fn flags_of_a_function_limit_its_commands() {
     let mut server = TestServer::new();
     let code = "#!lua name=lib
         redis.register_function{function_name='reads', flags={'no-writes'},
@@ -204,7 +204,7 @@ fn libraries_are_described() {
 }
 
 #[test]
-fn what_is_dumped_is_restored_as_a_whole_or_not_at_all() {
+fn a_dump_of_libraries_is_restored_completely_or_not_at_all() {
     let mut server = TestServer::new();
     load(&mut server, "a", &["f"]);
     load(&mut server, "b", &["g"]);
@@ -365,7 +365,7 @@ fn loading_ends_when_it_takes_long_or_the_server_ends() {
 }
 
 #[test]
-fn errors_of_functions_leave_what_was_done_unless_told_otherwise() {
+fn failed_functions_keep_their_changes_unless_scripts_roll_back() {
     let mut server = TestServer::new();
     load(&mut server, "lib", &["f=redis.call('SET', keys[1], 1) redis.call('LPUSH', keys[1], 1)"]);
     let wrong =

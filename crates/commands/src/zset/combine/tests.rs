@@ -90,7 +90,7 @@ fn infinities_that_cancel_each_other_out_are_zero() {
 }
 
 #[test]
-fn combinations_refuse_what_redis_refuses() {
+fn combinations_refuse_the_arguments_that_redis_refuses() {
     check(&[
         ABC,
         ("SET s 1", "+OK"),

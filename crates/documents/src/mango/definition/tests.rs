@@ -65,6 +65,18 @@ fn each_error_has_its_text() {
     );
     assert_eq!(told(r#"{"index":{"fields":["a"]},"foo":1}"#).0, (400, "invalid_key"));
     assert_eq!(told(r#"{"index":{"fields":["a"],"foo":1}}"#).0, (400, "invalid_key"));
+    assert_eq!(told(r#"{"index":{"fields":["a"],"selector":{"a":1}}}"#).0, (400, "invalid_key"));
+    let empty = ((400, "invalid_empty_string"), "Index name or ddoc cannot be empty string".to_owned());
+    assert_eq!(told(r#"{"index":{"fields":["a"]},"name":""}"#), empty);
+    assert_eq!(told(r#"{"index":{"fields":["a"]},"ddoc":""}"#), empty);
+    for w in ["0", "-1", "1.5", "null", "true", "\"2\"", "[2]"] {
+        let reason = format!("{w} is not an integer greater than zero");
+        let index = format!("{{\"index\":{{\"fields\":[\"a\"]}},\"w\":{w}}}");
+        assert_eq!(told(&index), ((400, "invalid_pos_integer"), reason));
+    }
+    assert_eq!(told(r#"{"index":{"fields":["a"]},"partitioned":true}"#).0, (400, "query_parse_error"));
+    assert_eq!(told(r#"{"index":{"fields":["a"]},"partitioned":1}"#).0, (400, "invalid_boolean"));
+    assert!(parse(r#"{"index":{"fields":["a"]},"partitioned":false,"w":3}"#).is_ok());
     assert_eq!(told(r#"{"index":{"fields":"a"}}"#).0, (400, "invalid_sort_json"));
     let filter = r#"{"index":{"fields":["a"],"partial_filter_selector":{"a":{"$x":1}}}}"#;
     assert_eq!(told(filter).0, (400, "invalid_operator"));
@@ -115,6 +127,27 @@ fn other_design_documents_are_left_alone() {
         read.iter().map(|index| (&*index.name, index.columns.descending)).collect::<Vec<_>>(),
         [("c", true)]
     );
+}
+
+#[test]
+fn the_filter_has_another_key_in_old_design_documents() {
+    let read = |map: &str| {
+        let body = format!(r#"{{"language":"query","views":{{"v":{{"map":{map},"reduce":"_count"}}}}}}"#);
+        let [index] = IndexDefinition::all_of("_design/d", &Value::parse(&body).expect("JSON"))
+            .try_into()
+            .expect("one index");
+        index
+    };
+    let old = read(r#"{"fields":{"a":"asc"},"selector":{"a":{"$gte":"F"}}}"#);
+    let new = read(r#"{"fields":{"a":"asc"},"partial_filter_selector":{"a":{"$gte":"F"}}}"#);
+    assert_eq!(old.digest(), new.digest(), "the same contents");
+    assert!(listed(&old).ends_with(r#""def":{"fields":[{"a":"asc"}],"selector":{"a":{"$gte":"F"}}}}"#));
+    let has =
+        |index: &IndexDefinition, text: &str| index.values_of(&Value::parse(text).expect("JSON")).is_some();
+    assert!(has(&old, r#"{"a":"G"}"#) && !has(&old, r#"{"a":"E"}"#));
+    let both = read(r#"{"fields":{"a":"asc"},"selector":{"a":1},"partial_filter_selector":{}}"#);
+    assert!(both.filter.is_none(), "the new key counts");
+    assert!(read(r#"{"fields":{"a":"asc"},"selector":{},"other":1}"#).filter.is_none());
 }
 
 #[test]

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_effect_does_not_touch_is_not_copied() {
+    fn untouched_entries_are_not_copied() {
         let keyspace = keyspace();
         let (db, key) = (DB, KEY);
         let slot = keyspace.lock(slot_of(key));

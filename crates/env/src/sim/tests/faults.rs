@@ -262,7 +262,7 @@ fn a_full_disk_refuses_growth_and_allows_overwrites() {
 }
 
 #[test]
-fn a_crash_gives_back_the_space_of_what_it_loses() {
+fn a_crash_frees_the_space_of_lost_bytes() {
     let (disk, file) = disk_with_file("/d/f");
     let dir = Path::new("/d");
     let limit = 4 * BLOCK_BYTES as u64;
@@ -281,7 +281,7 @@ fn a_crash_gives_back_the_space_of_what_it_loses() {
 }
 
 #[test]
-fn the_trace_names_what_a_plan_can_hit() {
+fn the_trace_names_every_operation_that_a_plan_can_hit() {
     let disk = disk();
     disk.enable_trace();
     let first = disk.io_count();

@@ -94,7 +94,7 @@ fn reads_syncs_and_crashes_agree_with_a_byte_vector() {
 }
 
 #[test]
-fn durable_writes_survive_whatever_surrounds_them() {
+fn durable_writes_survive_among_unsynced_writes() {
     for seed in 0..200 {
         let mut prng = Prng::new(seed);
         let (disk, file) = disk_with_file("/d/f");

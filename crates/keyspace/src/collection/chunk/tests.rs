@@ -30,7 +30,7 @@ fn a_short_element_takes_one_byte_more_than_its_encoding() {
 }
 
 #[test]
-fn what_looks_like_an_integer_keeps_its_bytes_beside_integers() {
+fn texts_beside_integers_keep_their_bytes() {
     let texts = [
         "1",
         "007",

@@ -56,7 +56,7 @@ fn an_empty_map_has_nothing_and_takes_nothing() {
 }
 
 #[test]
-fn put_says_what_it_did_and_writes_in_place_where_it_fits() {
+fn put_reports_its_outcome_and_writes_in_place_if_there_is_room() {
     let mut map = map(u64::MAX);
     assert!(matches!(map.put(b"f", b"12345678", None), Put::Added));
     assert!(matches!(map.put(b"f", b"87654321", None), Put::Replaced(None)));
@@ -299,7 +299,7 @@ proptest! {
     }
 
     #[test]
-    fn what_stays_is_scanned_once_whatever_comes_and_goes(
+    fn lasting_fields_are_scanned_once_while_others_change(
         mask in prop::sample::select(&MASKS[..]),
         stable in 0..if cfg!(miri) { 60u32 } else { 1500 },
         // The action after each call: fields up to this number exist.

@@ -112,9 +112,9 @@ impl World {
     }
 
     fn check(&self) {
-        self.keyspace.check();
         let hash = self.keyspace.hash(KEY);
         let slot = self.keyspace.lock(hash.slot());
+        slot.check();
         let Some(entry) = slot.get_raw(DbId::ZERO, &hash, KEY) else {
             return assert!(self.model.is_empty());
         };
@@ -143,6 +143,7 @@ proptest! {
             world.step(step);
             world.check();
         }
+        world.keyspace.check();
     }
 }
 

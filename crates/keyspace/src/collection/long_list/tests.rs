@@ -51,7 +51,7 @@ fn an_empty_list_has_nothing_and_takes_nothing() {
 }
 
 #[test]
-fn what_looks_like_an_integer_keeps_its_bytes() {
+fn elements_that_resemble_integers_keep_their_bytes() {
     let texts =
         ["1", "007", "+1", "-0", "", "9223372036854775807", "-9223372036854775808", "9223372036854775808"];
     let mut list = LongList::new();
@@ -63,7 +63,7 @@ fn what_looks_like_an_integer_keeps_its_bytes() {
 }
 
 #[test]
-fn memory_is_within_three_percent_of_what_is_stored() {
+fn memory_is_within_three_percent_of_the_elements() {
     let count = if cfg!(miri) { 10_000 } else { 1_000_000 };
     for end in [End::Front, End::Back] {
         let mut list = LongList::new();
@@ -109,7 +109,7 @@ fn pushing_at_alternate_ends_neither_splits_nor_moves_much() {
 }
 
 #[test]
-fn what_is_much_to_free_comes_back() {
+fn large_removed_parts_are_returned_to_the_caller() {
     let mut list = LongList::new();
     (0..100_000).for_each(|number| list.push_back(&text(number)));
     let bytes = list.bytes();
@@ -174,7 +174,7 @@ fn edits_in_the_middle_leave_chunks_at_least_a_third_full() {
 }
 
 #[test]
-fn what_equals_an_element_is_found_and_removed_from_either_end() {
+fn equal_elements_are_found_and_removed_from_either_end() {
     let mut list = LongList::new();
     (0..30_000).for_each(|number| list.push_back(&text(number % 3000)));
     let found = |list: &LongList| -> Vec<usize> {

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_the_width_is_not_found() {
+    fn integers_beyond_the_width_are_not_found() {
         let mut payload = EMPTY.to_vec();
         insert_all(&mut payload, [1, 2, 3].into_iter());
         let set = Integers::of(&payload);

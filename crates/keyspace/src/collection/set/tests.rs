@@ -155,7 +155,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
     #[test]
-    fn effects_do_to_a_set_what_they_say(limits in limits(), steps in steps()) {
+    fn effects_on_a_set_match_the_model(limits in limits(), steps in steps()) {
         let mut world = World::new(limits);
         steps.iter().for_each(|step| world.run(step));
         let members: Members = world.members.iter().cloned().collect();

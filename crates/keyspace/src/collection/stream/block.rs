@@ -1,7 +1,7 @@
 //! Blocks: neighbouring entries of a stream in one piece of memory.
 //!
 //! What it is: up to a hundred entries, each with its id as the distance from that of the block, and without
-//! the names of its fields where those are the ones that the first entry had.
+//! the names of its fields where those are the names of the first entry.
 //! What it is not: an index. The search for an entry walks from one to the next, and reads one length for
 //! each.
 //!
@@ -487,7 +487,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_pushed_comes_back_until_it_is_removed(
+        fn pushed_entries_are_read_until_their_removal(
             entries in entries(),
             removed in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
             before in any::<prop::sample::Index>(),
@@ -513,7 +513,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_verified_can_be_read(
+        fn verified_blocks_are_readable(
             entries in entries(),
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
             cut in any::<prop::sample::Index>(),

@@ -15,10 +15,10 @@ use super::StreamId;
 
 /// Deliveries in one run.
 const RUN_LEN_MAX: usize = if cfg!(test) { 8 } else { 64 };
-/// Neighbours that are not longer together become one.
+/// Neighbouring runs that together are no longer than this become one.
 const MERGED_LEN_MAX: usize = RUN_LEN_MAX / 2;
 
-/// Bytes of memory for each pending entry: that in its run, which may have room, and that in the index of its
+/// Bytes of memory of a pending entry: in its run, which may have free places, and in the index of its
 /// consumer.
 pub(super) const PENDING_BYTES: usize = 80;
 

@@ -262,7 +262,7 @@ fn made_of<'i>(images: impl IntoIterator<Item = &'i StreamImage>) -> Entry {
 
 proptest! {
     #[test]
-    fn a_stream_is_what_its_effects_make_it(
+    fn effects_on_a_stream_match_the_model(
         edits in edits(),
         from in any::<prop::sample::Index>(),
         to in any::<prop::sample::Index>(),
@@ -350,7 +350,7 @@ impl Reading {
 
 proptest! {
     #[test]
-    fn shared_entries_stay_what_they_were(
+    fn shared_entries_do_not_change(
         before in edits(),
         rounds in prop::collection::vec(
             (

@@ -174,7 +174,7 @@ mod tests {
 
     /// Small enough for Miri, which watches the handles.
     #[test]
-    fn handles_outlive_whatever_happens_to_other_members() {
+    fn handles_stay_valid_while_other_members_change() {
         let mut map = RankedMap::from_sorted(std::iter::empty(), 1);
         let name = |number: u32| format!("member {number}").into_bytes();
         for number in 0..120 {

@@ -284,7 +284,7 @@ fn members_of_one_score_are_found_by_their_bytes() {
 
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
-fn a_big_sorted_set_is_small_for_what_it_holds() {
+fn a_large_sorted_set_takes_few_bytes_a_member() {
     let mut world = world(0, 64);
     let count = 100_000;
     let mut sequence = prng::Prng::new(7);

@@ -38,6 +38,24 @@ impl Leader {
     }
 }
 
+/// Counts what was applied; no record is seen before its effects.
+#[derive(Default)]
+struct Counter {
+    effects: u64,
+    records: u64,
+}
+
+impl Observer for Counter {
+    fn saw(&mut self, _: &Effect<'_>) {
+        self.effects += 1;
+    }
+
+    fn after_record(&mut self, _: Lsn) {
+        self.records += 1;
+        assert!(self.effects >= self.records);
+    }
+}
+
 fn replica() -> (Arc<Keyspace>, Replayer) {
     let keyspace = Arc::new(Keyspace::new(Options { hash_seed: 99 }));
     (keyspace.clone(), Replayer::new(keyspace, Chains::from(Lsn::ZERO), Lsn::ZERO))
@@ -51,14 +69,14 @@ fn follow(log: &Log, replayer: &mut Replayer, prng: &mut Prng) {
         while replayer.applied() < chunk.end {
             until = until.advance(4096 * prng.below(20)).min(chunk.end);
             let replayed =
-                replayer.apply(&chunk, until, AccessClock::default(), |_| {}).expect("sound records");
-            assert_eq!(replayed, Replayed { applied: until, spoils_snapshot: false });
+                replayer.apply(&chunk, until, AccessClock::default(), &mut ()).expect("sound records");
+            assert_eq!(replayed, until);
         }
     }
 }
 
 #[test]
-fn a_replica_comes_to_hold_what_its_leader_does_however_it_is_let() {
+fn a_replica_reaches_the_content_of_its_leader_in_steps_of_any_size() {
     let mut leader = Leader::new();
     let (keyspace, mut replayer) = replica();
     let (mut prng, mut effects) = (Prng::new(7), 0);
@@ -81,7 +99,7 @@ fn a_replica_comes_to_hold_what_its_leader_does_however_it_is_let() {
 }
 
 #[test]
-fn what_is_not_allowed_yet_is_not_applied() {
+fn records_beyond_the_limit_are_not_applied() {
     let mut leader = Leader::new();
     let (keyspace, mut replayer) = replica();
     let mut ends = Vec::new();
@@ -95,15 +113,15 @@ fn what_is_not_allowed_yet_is_not_applied() {
     let mut follower = leader.log.follow(Lsn::ZERO);
     let Followed::Chunk(chunk) = follower.read(1 << 20).expect("a sound disk") else { panic!("a chunk") };
     assert_eq!(chunk.end, ends[49]);
-    let mut told = 0;
+    let mut told = Counter::default();
     for (count, &end) in (1u64..).zip(&ends) {
-        replayer.apply(&chunk, end, AccessClock::default(), |_| told += 1).expect("sound records");
-        assert_eq!((keyspace.len(DbId::ZERO), told), (count, count));
+        replayer.apply(&chunk, end, AccessClock::default(), &mut told).expect("sound records");
+        assert_eq!((keyspace.len(DbId::ZERO), told.effects, told.records), (count, count, count));
     }
 }
 
 #[test]
-fn payloads_in_parts_are_put_together_and_say_what_they_need() {
+fn payloads_in_parts_are_joined_and_name_the_position_that_they_need() {
     let mut leader = Leader::new();
     let (keyspace, mut replayer) = replica();
     let long = vec![b'x'; 5 << 20];
@@ -114,8 +132,8 @@ fn payloads_in_parts_are_put_together_and_say_what_they_need() {
     let mut chunks = 0;
     while let Followed::Chunk(chunk) = follower.read(1 << 20).expect("a sound disk") {
         let replayed =
-            replayer.apply(&chunk, Lsn::MAX, AccessClock::default(), |_| {}).expect("sound records");
-        assert_eq!(replayed.applied, chunk.end);
+            replayer.apply(&chunk, Lsn::MAX, AccessClock::default(), &mut ()).expect("sound records");
+        assert_eq!(replayed, chunk.end);
         let is_complete = chunk.end >= lsn;
         assert_eq!(keyspace.len(DbId::ZERO), u64::from(is_complete));
         assert_eq!(replayer.needed_from() < Lsn::new(4096), !is_complete, "at {}", chunk.end);
@@ -126,7 +144,7 @@ fn payloads_in_parts_are_put_together_and_say_what_they_need() {
 }
 
 #[test]
-fn a_move_that_a_snapshot_would_lose_is_told() {
+fn a_value_that_moves_to_where_the_snapshot_has_been_is_in_it() {
     let mut leader = Leader::new();
     let (keyspace, mut replayer) = replica();
     let value = Value::String(b"v");
@@ -139,6 +157,7 @@ fn a_move_that_a_snapshot_would_lose_is_told() {
     assert!(from > to);
     let mut capture = keyspace::Capture::new(&keyspace, SlotId::FIRST, SlotId::FIRST);
     while capture.fill(&mut Vec::new(), 1 << 10, 1 << 10).is_some() {}
+    let before = replayer.applied();
     leader.apply(&Effect::Move {
         db: DbId::ZERO,
         key: b"from",
@@ -148,7 +167,13 @@ fn a_move_that_a_snapshot_would_lose_is_told() {
     leader.commit();
     let mut follower = leader.log.follow(replayer.applied());
     let Followed::Chunk(chunk) = follower.read(1 << 20).expect("a sound disk") else { panic!("a chunk") };
-    let replayed = replayer.apply(&chunk, Lsn::MAX, AccessClock::default(), |_| {}).expect("sound records");
-    assert!(replayed.spoils_snapshot);
+    let replayed = replayer.apply(&chunk, Lsn::MAX, AccessClock::default(), &mut ()).expect("sound records");
+    assert_eq!(replayed, chunk.end);
     assert!(keyspace.digest() == leader.keyspace.digest());
+    let mut rest = keyspace::Capture::new(&keyspace, from, from);
+    let mut piece = Vec::new();
+    let captured = rest.fill(&mut piece, 1 << 10, 1 << 10).expect("the slot that the value was in");
+    assert!(captured.lsn <= before, "as it was before the record");
+    assert!(piece.windows(4).any(|it| it == b"from"), "with the value");
+    assert!(rest.fill(&mut piece, 1 << 10, 1 << 10).is_none());
 }

@@ -76,9 +76,7 @@ fn a_witness_has_the_settings_of_its_log_and_nothing_else() {
     flush();
     let Followed::Chunk(chunk) = follower.read(1 << 20).expect("a sound disk") else { panic!("a chunk") };
     let mut apply = |until| {
-        replayer
-            .apply(&chunk, until, AccessClock::default(), |_| panic!("nobody is told"))
-            .expect("sound records");
+        replayer.apply(&chunk, until, AccessClock::default(), &mut ()).expect("sound records");
         assert_eq!((replayer.applied(), replayer.needed_from()), (until, until));
         roster(&keyspace).expect("a setting")
     };

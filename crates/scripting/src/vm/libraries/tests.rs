@@ -46,7 +46,7 @@ fn functions_are_registered_in_both_forms() {
 }
 
 #[test]
-fn what_is_no_library_is_told_why() {
+fn invalid_libraries_are_refused_with_a_reason() {
     let mut vm = TestVm::new();
     let names = "Library names can only contain letters, numbers, or underscores(_) and must be at least one \
                  character long";
@@ -132,7 +132,7 @@ fn what_is_no_library_is_told_why() {
 }
 
 #[test]
-fn a_library_has_nothing_but_what_registers_while_it_is_loaded() {
+fn a_library_can_only_register_functions_while_it_loads() {
     let mut vm = TestVm::new();
     for (code, name) in [
         ("redis.call('ping')", "call"),

@@ -57,7 +57,7 @@ fn written(count: usize, in_order: bool) -> (Arc<SimDisk>, Vec<Lsn>) {
 }
 
 #[test]
-fn exactly_what_is_behind_goes_and_is_kept_aside() {
+fn exactly_the_log_behind_the_cut_is_removed_and_kept_aside() {
     for (in_order, number) in [(true, 0), (false, 60), (true, 118), (false, 119)] {
         let (disk, ends) = written(120, in_order);
         let Cut::Done(path) = cut_log(&*disk, Path::new(DIR), ends[number]).unwrap() else {
@@ -95,7 +95,7 @@ fn a_cut_may_stop_anywhere_and_be_finished() {
 }
 
 #[test]
-fn what_the_log_does_not_reach_back_to_is_not_cut() {
+fn a_forgotten_position_is_not_cut() {
     let (disk, ends) = written(120, false);
     let log = recover(&disk).0.finish(Arc::new(SimClock::new(0))).unwrap();
     log.truncate_before(ends[60]).unwrap();

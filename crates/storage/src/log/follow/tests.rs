@@ -113,7 +113,7 @@ fn damage_of_a_batch_costs_none_before_it_and_none_of_the_next_segment() {
 }
 
 #[test]
-fn nothing_is_read_behind_what_was_asked_for() {
+fn nothing_is_read_beyond_the_given_position() {
     let log = log(options());
     let mut appender = log.appender();
     let mut ends = Vec::new();
@@ -173,7 +173,7 @@ fn memory_is_bounded_and_given_back() {
 }
 
 #[test]
-fn only_what_may_leave_is_told() {
+fn only_committed_batches_are_read() {
     let log = log(options());
     let mut appender = log.appender();
     let mut follower = log.follow(Lsn::ZERO);
@@ -192,7 +192,7 @@ fn only_what_may_leave_is_told() {
 }
 
 #[test]
-fn who_is_overtaken_is_told_where_the_log_starts() {
+fn an_overtaken_reader_learns_the_start_of_the_log() {
     let log = log(options());
     let mut appender = log.appender();
     write(&log, &mut appender, &[9000; 100]);
@@ -206,7 +206,7 @@ fn who_is_overtaken_is_told_where_the_log_starts() {
 }
 
 #[test]
-fn a_batch_is_found_by_what_it_holds() {
+fn a_batch_is_found_by_a_position_inside() {
     let log = log(options());
     let mut appender = log.appender();
     let lsns = write(&log, &mut appender, &[10, 9000, 20, 30_000, 50_000, 50_000, 50_000, 50_000, 50_000]);
@@ -239,7 +239,7 @@ fn a_batch_is_found_by_what_it_holds() {
 }
 
 #[test]
-fn batches_larger_than_what_is_read_at_a_time_are_read_across_segments() {
+fn batches_larger_than_one_read_are_read_across_segments() {
     let log = log(LogOptions {
         segment_bytes: 16 << 20,
         ring_bytes: 4 << 20,

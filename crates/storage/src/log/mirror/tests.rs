@@ -163,7 +163,7 @@ fn two_promotions_at_the_same_time_are_two_logs_from_the_first_batch_on() {
 }
 
 #[test]
-fn a_mirror_that_takes_only_what_it_has_room_for_can_always_be_closed() {
+fn a_mirror_that_takes_no_more_than_its_room_can_be_closed() {
     let source_disk = disk(1);
     let source = leader(&source_disk);
     let copy = copy_of_empty(&source_disk, 2);
@@ -235,6 +235,51 @@ fn a_promoted_mirror_has_everything_and_goes_on_in_a_higher_epoch() {
 }
 
 #[test]
+fn a_promoted_mirror_is_one_again_if_nothing_is_left_to_write_and_leads_once_more() {
+    let source_disk = disk(1);
+    drop(leader(&source_disk));
+    let disks = [copy_of_empty(&source_disk, 2), copy_of_empty(&source_disk, 3)];
+    let [(first, mut first_mirror), (second, mut second_mirror)] =
+        [&disks[0], &disks[1]].map(|disk| mirror(disk, Durability::Strict));
+    assert!(!first_mirror.resume(first_mirror.position()).unwrap(), "it is one");
+    let mut appenders = [first.appender(), second.appender()];
+    let mut payloads: Vec<Vec<u8>> = Vec::new();
+    for round in 0..4u8 {
+        // They lead in turn.
+        let ((log, mirror), (other, other_mirror), appender) = match round % 2 {
+            0 => ((&first, &mut first_mirror), (&second, &mut second_mirror), &mut appenders[0]),
+            _ => ((&second, &mut second_mirror), (&first, &mut first_mirror), &mut appenders[1]),
+        };
+        mirror.promote_in(10 + u32::from(round)).unwrap();
+        for size in [1, 5_000, 30] {
+            payloads.push(vec![round; size]);
+            append(log, appender, payloads.last().unwrap());
+        }
+        catch_up(log, other, other_mirror);
+        let end = log.durable_lsn();
+        let unwritten = vec![round; 100];
+        appender.reserve(&unwritten).unwrap().publish();
+        payloads.push(unwritten);
+        assert!(!mirror.resume(end).unwrap(), "there is more");
+        assert!(!mirror.resume(log.appended_lsn()).unwrap(), "it is not written");
+        log.flush_all().unwrap();
+        catch_up(log, other, other_mirror);
+        assert!(mirror.resume(log.durable_lsn()).unwrap() && log.is_mirror());
+        // An idle log writes nothing of its own any more.
+        log.flush_all().unwrap();
+        assert_eq!(log.end_for_handover().unwrap(), other.durable_lsn());
+        assert_eq!(mirror.position(), other_mirror.position());
+    }
+    drop((appenders, first_mirror, second_mirror, first, second));
+    for disk in disks {
+        let (recovered, found) = recovery(&disk, Durability::Strict);
+        assert_eq!(found, payloads);
+        drop(recovered);
+        assert_eq!(check(disk, Path::new(DIR), |_, _| ControlFlow::Continue(())).unwrap().epochs, 4);
+    }
+}
+
+#[test]
 fn a_mirror_stops_in_order_and_goes_on_as_one() {
     let rounds = if cfg!(miri) { 1 } else { 5 };
     let source_disk = disk(1);
@@ -253,7 +298,7 @@ fn a_mirror_stops_in_order_and_goes_on_as_one() {
 }
 
 #[test]
-fn what_does_not_follow_is_refused_and_changes_nothing() {
+fn bytes_that_do_not_follow_are_refused_without_a_change() {
     let source_disk = disk(1);
     let source = leader(&source_disk);
     let copy = copy_of_empty(&source_disk, 2);
@@ -338,7 +383,7 @@ fn a_log_without_epochs_left_does_not_start_with_one_that_was() {
 }
 
 #[test]
-fn no_crash_makes_a_mirror_lose_what_was_durable_or_call_an_interrupted_write_damage() {
+fn no_crash_of_a_mirror_loses_durable_bytes_or_looks_like_damage() {
     for (seed, durability) in
         (0..300).zip([Durability::Strict, Durability::None, Durability::Interval].iter().cycle())
     {
@@ -383,7 +428,7 @@ fn no_crash_makes_a_mirror_lose_what_was_durable_or_call_an_interrupted_write_da
 }
 
 #[test]
-fn a_mirror_that_does_not_sync_has_synced_what_its_footers_vouch_for() {
+fn a_mirror_without_syncs_has_synced_up_to_the_position_in_its_footers() {
     let source_disk = disk(1);
     let big = |durability| LogOptions { segment_bytes: 32 << 20, ..options(durability) };
     let open = |disk: &Arc<SimDisk>, durability| {

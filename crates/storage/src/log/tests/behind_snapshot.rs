@@ -138,7 +138,7 @@ fn a_log_that_is_kept_alone_is_read_from_where_it_was_forgotten_to() {
 }
 
 #[test]
-fn what_was_forgotten_with_a_snapshot_still_needs_it_after_an_older_truncation() {
+fn a_log_forgotten_for_a_snapshot_needs_it_after_an_older_truncation() {
     let disk = disk();
     let (_, log) = recover(&disk).unwrap();
     let ends = write_batches(&log, &numbered(3));
@@ -270,7 +270,7 @@ fn a_record_whose_first_part_lies_before_the_snapshot_is_left_out() {
 }
 
 #[test]
-fn what_is_asked_for_is_made_durable_whatever_the_durability() {
+fn a_requested_position_is_made_durable_with_any_durability() {
     for (_, durability) in Durability::NAMES {
         let disk = disk();
         let mut recovery = open(&disk).unwrap();
@@ -402,7 +402,7 @@ fn snapshots_and_the_forgetting_of_the_log_may_stop_anywhere() {
 }
 
 #[test]
-fn batches_are_numbered_and_timed_in_order_whatever_the_clock_does_and_wherever_replay_starts() {
+fn numbers_and_times_of_batches_rise_with_any_clock_and_start_of_replay() {
     const TIMES_MS: [u64; 6] = [1000, 5000, 2000, 7000, 100, 200];
     let disk = disk();
     let mut info = None;

@@ -80,7 +80,7 @@ fn a_pin_within_a_batch_keeps_the_whole_batch() {
 }
 
 #[test]
-fn what_is_pinned_is_kept_until_the_pin_goes() {
+fn pinned_files_are_kept_until_the_pin_is_dropped() {
     let disk = disk();
     let (_, log) = recover(&disk).unwrap();
     write_batches(&log, &large(100));
@@ -121,7 +121,7 @@ fn a_copy_ends_with_a_batch_that_it_is_known_by() {
 }
 
 #[test]
-fn a_copy_is_a_directory_that_holds_what_was_appended_before_it_was_planned() {
+fn a_copy_holds_all_records_appended_before_its_plan() {
     let disk = disk();
     let (_, log) = recover(&disk).unwrap();
     write_batches(&log, &large(70));

@@ -125,7 +125,7 @@ fn a_chunk_left_over_from_another_snapshot_is_found_although_it_is_intact() {
 }
 
 #[test]
-fn the_check_names_what_is_damaged_and_goes_on() {
+fn the_check_names_damaged_files_and_goes_on() {
     let disk = disk();
     for begin in [4096, 8192, 12288] {
         write(&disk, meta(begin), &content(begin, 3000), 20_000).unwrap();

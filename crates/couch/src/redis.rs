@@ -1,0 +1,279 @@
+//! Commands of the Redis protocol over HTTP: `POST /_redis`, and `POST /_redis/channel` for the messages of a
+//! durable channel.
+//!
+//! ```text
+//! body -> webconsole::parse -> words -> a client of its own, logged in -> webconsole::Reply -> body
+//! ```
+//!
+//! A request is one client of the Redis protocol for as long as it lasts. That client decides about the
+//! rights of its commands, their durability and their time.
+//!
+//! Invariants
+//! - Only admins, and only pages of this origin: a page of another origin, also one that CORS admits, can
+//!   neither send a request nor read its reply. The media type must be JSON, which no page sends elsewhere
+//!   without a preflight.
+//! - A request ends: in time, in bytes of its replies, and when its client leaves.
+//! - The n-th reply is that of the n-th command.
+
+use std::{net::SocketAddr, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header, request::Parts};
+use serde::Serialize;
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+    time::{Instant, timeout_at},
+};
+use webconsole::{Follow, Refusal as Refused, Reply as Shown};
+use wire::{DecodeLimits, Value, decode};
+
+use super::{
+    access,
+    body_memory::Claim,
+    cross_site,
+    failure::Failure,
+    redis_limits::Broken,
+    reply::{self, Reply},
+    request::only,
+    request_body::RequestBody,
+    thread::HttpThread,
+};
+
+/// The first segment of the paths.
+pub(super) const FOLDER: &str = "_redis";
+/// Limit of the body.
+const BODY_BYTES_MAX: usize = 4 << 20;
+/// Limit of the replies together.
+const REPLIES_BYTES_MAX: usize = 8 << 20;
+/// Limit of the values in one reply.
+const VALUES_MAX: usize = 256 << 10;
+/// How long the commands may take together.
+const RUN_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long a request waits for a message at most.
+const WAIT_MS_MAX: u64 = 25_000;
+/// How long it gathers further messages after the first.
+const GATHER_TIME: Duration = Duration::from_millis(20);
+/// Messages of one reply.
+const MESSAGES_MAX: usize = 500;
+const READ_BYTES: usize = 64 << 10;
+
+/// `/_redis` and what is below.
+pub(super) async fn answer(
+    thread: &HttpThread,
+    head: &Parts,
+    path: &[&str],
+    body: &mut Option<RequestBody>,
+    peer: SocketAddr,
+) -> Result<Reply, Failure> {
+    only(head, "POST")?;
+    cross_site::require_own_page(&head.headers)?;
+    access::admit_admin(thread, &peer, &head.headers)?;
+    cross_site::require_json(&head.method, &head.headers)?;
+    let body = match body.take() {
+        Some(body) => {
+            let claim = Claim::new(&thread.front.bodies, false, BODY_BYTES_MAX as u64);
+            body.claimed_by(claim).at_most(BODY_BYTES_MAX).whole(&head.headers).await?
+        }
+        None => Bytes::new(),
+    };
+    match path {
+        [] => run(thread, &body, peer).await,
+        ["channel"] => follow(thread, &body, peer).await,
+        _ => Err(Failure::NotFound("missing")),
+    }
+}
+
+/// `POST /_redis`
+async fn run(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Reply, Failure> {
+    let commands = webconsole::parse(body).map_err(|error| Failure::bad_request(error.to_string()))?;
+    let _permit = thread.front.redis_runs.try_acquire().map_err(|_| Broken::Busy)?;
+    let refused: Vec<Option<Refused>> = commands.iter().map(|words| webconsole::refusal(words)).collect();
+    let (mut request, mut count) = (Vec::new(), 0);
+    for (words, _) in commands.iter().zip(&refused).filter(|(_, refused)| refused.is_none()) {
+        wire::request::encode(words, &mut request);
+        count += 1;
+    }
+    let deadline = Instant::now() + RUN_TIME_MAX;
+    let replies = async {
+        let mut client = Client::connect(thread, peer).await?;
+        client.exchange(&request, count).await
+    };
+    let replies = timeout_at(deadline, replies).await.map_err(|_| Broken::Late)??;
+    let mut replies = replies.into_iter();
+    let all: Vec<Value> = refused
+        .into_iter()
+        .filter_map(|refused| match refused {
+            Some(refused) => Some(Value::Error(refused.to_string().into_bytes())),
+            None => replies.next(),
+        })
+        .collect();
+    Ok(private(&all.iter().map(Shown).collect::<Vec<_>>()))
+}
+
+/// `POST /_redis/channel`: the messages after a position, at once if there are any, or when the first comes.
+async fn follow(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Reply, Failure> {
+    let malformed = "The body must be {\"channel\": name, \"from\": position, \"wait_ms\": milliseconds}.";
+    let Follow { channel, from, wait_ms } = Follow::parse(body).ok_or(Failure::bad_request(malformed))?;
+    let _permit = thread.front.redis_follows.try_acquire().map_err(|_| Broken::Busy)?;
+    let deadline = Instant::now() + RUN_TIME_MAX;
+    let subscribed = async {
+        let mut client = Client::connect(thread, peer).await?;
+        let mut request = Vec::new();
+        wire::request::encode([&b"XSUBSCRIBE"[..], &channel, b"FROM", from.as_bytes()], &mut request);
+        client.send(&request).await?;
+        let confirmed = client.value().await?;
+        Ok::<_, Broken>((client, confirmed))
+    };
+    let (mut client, confirmed) = timeout_at(deadline, subscribed).await.map_err(|_| Broken::Late)??;
+    let (mut next, mut messages, mut lost) = match &confirmed {
+        Value::Error(text) => return Ok(private(&json!({ "error": String::from_utf8_lossy(text) }))),
+        Value::Push(parts) => (text(parts, 2), Vec::new(), None),
+        _ => return Err(Broken::Closed.into()),
+    };
+    let mut until = Instant::now() + Duration::from_millis(wait_ms.min(WAIT_MS_MAX));
+    while messages.len() < MESSAGES_MAX && lost.is_none() {
+        let value = match timeout_at(until, client.value()).await {
+            Ok(Err(Broken::TooLong)) if !messages.is_empty() => break,
+            Ok(value) => value?,
+            Err(_) => break,
+        };
+        if messages.is_empty() {
+            until = Instant::now() + GATHER_TIME;
+        }
+        if let Value::Push(parts) = value {
+            match parts.first() {
+                Some(Value::Bulk(kind)) if kind == b"xlost" => lost = Some(text(&parts, 2)),
+                _ => {
+                    next = text(&parts, 2);
+                    messages.push((next.clone(), parts.into_iter().nth(3).unwrap_or(Value::Null)));
+                }
+            }
+        }
+    }
+    let messages: Vec<Message<'_>> =
+        messages.iter().map(|(position, message)| Message { position, message: Shown(message) }).collect();
+    Ok(private(&json!({ "messages": messages, "next": next, "lost": lost })))
+}
+
+#[derive(Serialize)]
+struct Message<'m> {
+    position: &'m str,
+    message: Shown<'m>,
+}
+
+fn text(parts: &[Value], index: usize) -> String {
+    match parts.get(index) {
+        Some(Value::Bulk(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
+        _ => String::new(),
+    }
+}
+
+/// A reply that nothing keeps.
+fn private(content: &impl Serialize) -> Reply {
+    let mut reply = reply::value(StatusCode::OK, content);
+    let headers = reply.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    reply
+}
+
+/// A connection of the Redis protocol, logged in.
+struct Client {
+    stream: UnixStream,
+    received: Vec<u8>,
+    /// Bytes of `received` that are decoded.
+    decoded: usize,
+    /// Bytes that may still be received.
+    left: usize,
+}
+
+impl Client {
+    /// A connection in the name of `peer`, in RESP3.
+    async fn connect(thread: &HttpThread, peer: SocketAddr) -> Result<Client, Broken> {
+        let host = thread.host();
+        let stream = host.redis.connect(peer).map_err(Broken::NotServed)?;
+        let stream = UnixStream::from_std(stream).map_err(|_| Broken::Busy)?;
+        let mut client = Client { stream, received: Vec::new(), decoded: 0, left: REPLIES_BYTES_MAX };
+        let mut words = vec!["HELLO".to_owned(), "3".to_owned()];
+        if let Some(password) = host.access.admin_password("default") {
+            words.extend(["AUTH".to_owned(), "default".to_owned(), password]);
+        }
+        words.extend(["SETNAME".to_owned(), "http".to_owned()]);
+        let mut hello = Vec::new();
+        wire::request::encode(&words, &mut hello);
+        client.send(&hello).await?;
+        match client.value().await? {
+            Value::Error(text) => Err(Broken::NotServed(String::from_utf8_lossy(&text).into_owned())),
+            _ => Ok(client),
+        }
+    }
+
+    async fn send(&mut self, request: &[u8]) -> Result<(), Broken> {
+        self.stream.write_all(request).await.map_err(|_| Broken::Closed)
+    }
+
+    /// Sends commands, and receives their replies meanwhile: the server reads no more while too many replies
+    /// are unread.
+    async fn exchange(&mut self, request: &[u8], count: usize) -> Result<Vec<Value>, Broken> {
+        let Client { stream, received, decoded, left } = self;
+        let (mut reading, mut writing) = stream.split();
+        let send = async { writing.write_all(request).await.map_err(|_| Broken::Closed) };
+        let receive = async {
+            let mut replies = Vec::with_capacity(count);
+            while replies.len() < count {
+                match next(received, decoded)? {
+                    Some(value) => replies.push(value),
+                    None => read(&mut reading, received, left).await?,
+                }
+            }
+            Ok::<_, Broken>(replies)
+        };
+        let ((), replies) = tokio::try_join!(send, receive)?;
+        Ok(replies)
+    }
+
+    /// The next value that the server sends.
+    async fn value(&mut self) -> Result<Value, Broken> {
+        loop {
+            if let Some(value) = next(&mut self.received, &mut self.decoded)? {
+                return Ok(value);
+            }
+            let (mut reading, _) = self.stream.split();
+            read(&mut reading, &mut self.received, &mut self.left).await?;
+        }
+    }
+}
+
+/// Decodes a value, if all of it was received.
+fn next(received: &mut Vec<u8>, decoded: &mut usize) -> Result<Option<Value>, Broken> {
+    let limits = DecodeLimits { bytes_max: REPLIES_BYTES_MAX, elements_max: VALUES_MAX, nesting_max: 64 };
+    match decode(&received[*decoded..], &limits) {
+        Ok(Some((value, bytes))) => {
+            *decoded += bytes;
+            if *decoded == received.len() {
+                received.clear();
+                *decoded = 0;
+            }
+            Ok(Some(value))
+        }
+        Ok(None) => Ok(None),
+        Err(_) => Err(Broken::TooLong),
+    }
+}
+
+async fn read(
+    reading: &mut tokio::net::unix::ReadHalf<'_>,
+    received: &mut Vec<u8>,
+    left: &mut usize,
+) -> Result<(), Broken> {
+    received.reserve(READ_BYTES.min(*left));
+    let count = reading.take(*left as u64).read_buf(received).await.map_err(|_| Broken::Closed)?;
+    *left -= count;
+    match count {
+        0 if *left == 0 => Err(Broken::TooLong),
+        0 => Err(Broken::Closed),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,26 @@
+//! What commands demand of the log and the memory: of one command, or of a transaction as a whole.
+
+/// What commands demand of the log and the memory before they run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Demand {
+    /// They append to the log.
+    pub(crate) appends: bool,
+    /// They add data.
+    pub(crate) grows: bool,
+    /// There is a script among them, whose commands are refused one by one.
+    pub(crate) runs_scripts: bool,
+    /// Bytes of the arguments of all that may append.
+    pub(crate) args_bytes: u64,
+}
+
+impl Demand {
+    /// That of both.
+    pub(crate) fn and(self, other: Demand) -> Demand {
+        Demand {
+            appends: self.appends || other.appends,
+            grows: self.grows || other.grows,
+            runs_scripts: self.runs_scripts || other.runs_scripts,
+            args_bytes: self.args_bytes + other.args_bytes,
+        }
+    }
+}

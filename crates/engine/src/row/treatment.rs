@@ -1,0 +1,47 @@
+//! How the engine treats a command, beyond its flags; COMMAND INFO shows none of it.
+
+use wire::Args;
+
+use super::Mobility;
+
+/// The particulars of a row. Most rows have [`Treatment::DEFAULT`].
+#[derive(Debug, Clone, Copy)]
+pub struct Treatment {
+    /// The index of the first member or field that the command looks up in its collection; 0 for none. Memory
+    /// for it is prefetched.
+    pub member: u8,
+    /// Whether it can leave its worker; `None`: as its flags say.
+    pub mobility: Option<Mobility>,
+    /// Whether the argument at this index is a secret, which SLOWLOG and MONITOR do not show.
+    pub is_secret: fn(Args<'_>, usize) -> bool,
+    /// It never replies BUSY: a client that ignores the reply would go on without what it asked for.
+    pub is_never_busy: bool,
+    /// It only asks whether the process is alive, so it is also answered where data may not be shown.
+    pub asks_for_life: bool,
+}
+
+impl Treatment {
+    /// As the flags of the row say, and nothing more.
+    pub const DEFAULT: Treatment = Treatment {
+        member: 0,
+        mobility: None,
+        is_secret: |_, _| false,
+        is_never_busy: false,
+        asks_for_life: false,
+    };
+
+    /// That of a command that looks up a member or field, first the argument at `index`.
+    pub const fn of_member(index: u8) -> Treatment {
+        Treatment { member: index, ..Treatment::DEFAULT }
+    }
+
+    /// That of a command with a mobility of its own.
+    pub const fn of_mobility(mobility: Mobility) -> Treatment {
+        Treatment { mobility: Some(mobility), ..Treatment::DEFAULT }
+    }
+
+    /// That of a command with secret arguments.
+    pub const fn of_secrets(is_secret: fn(Args<'_>, usize) -> bool) -> Treatment {
+        Treatment { is_secret, ..Treatment::DEFAULT }
+    }
+}

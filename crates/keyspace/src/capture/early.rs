@@ -1,0 +1,116 @@
+//! Slots whose moment comes before the walk does: a large value leaves them for a slot that is captured
+//! already.
+//!
+//! What it is: the moment of a slot, and the slots whose moment was taken early.
+//! What it is not: the capture itself, which is that of any slot (`slot`).
+//!
+//! Invariants
+//! - A slot of which the moment was taken early has a capture until the walk takes it over, or the snapshot
+//!   has ended. The next snapshot finds none.
+//! - The set is locked under the lock of a slot, never the other way round.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use lsn::Lsn;
+use parking_lot::Mutex;
+
+use super::SlotCapture;
+use crate::data_settings::DataSettings;
+use crate::id::{DbId, SlotId};
+use crate::keyspace::Keyspace;
+use crate::libraries::{LIBRARIES_SLOT, Libraries};
+use crate::locked::LockedSlots;
+use crate::slot::SlotGuard;
+
+/// What a capture has of a slot besides its entries, as of the moment of the slot.
+pub(crate) struct Moment {
+    pub(super) lsn: Lsn,
+    pub(super) keys: u32,
+    pub(super) libraries: Option<Arc<Libraries>>,
+    pub(super) settings: Option<Arc<DataSettings>>,
+}
+
+impl Moment {
+    pub(super) fn of(guard: &SlotGuard<'_>) -> Moment {
+        let has_more = guard.slot() == LIBRARIES_SLOT;
+        let keys: usize = DbId::all().map(|db| guard.len(db)).sum();
+        Moment {
+            lsn: guard.last_lsn(),
+            keys: keys as u32,
+            libraries: has_more.then(|| guard.libraries()),
+            settings: has_more.then(|| guard.data_settings()),
+        }
+    }
+}
+
+/// The slots of which the moment was taken early.
+#[derive(Default)]
+pub(crate) struct EarlySlots(Mutex<BTreeSet<SlotId>>);
+
+impl Keyspace {
+    /// The early moment of a slot and its capture, which the walk takes over; `None` if it has none.
+    pub(super) fn take_early(&self, guard: &mut SlotGuard<'_>) -> Option<Box<(Moment, Box<SlotCapture>)>> {
+        let slot = guard.slot();
+        let extra = guard.state.extra.as_mut()?;
+        // Without a moment of its own, a capture is one that the walk is in.
+        let moment = extra.capture.as_mut()?.moment.take()?;
+        self.early.0.lock().remove(&slot);
+        Some(Box::new((*moment, extra.capture.take()?)))
+    }
+
+    /// A snapshot has ended, or is about to begin: no slot counts as captured.
+    pub fn forget_captured(&self) {
+        let mut early = self.early.0.lock();
+        self.captured.clear();
+        let forgotten = std::mem::take(&mut *early);
+        drop(early);
+        for slot in forgotten {
+            let mut guard = self.lock(slot);
+            let abandoned = guard.state.extra.as_mut().and_then(|extra| extra.capture.take());
+            if let Some(capture) = &abandoned {
+                capture.abandon(&mut guard);
+            }
+            // Detached memory can take long to free: not under the lock.
+            drop(guard);
+            drop(abandoned);
+        }
+    }
+}
+
+impl LockedSlots<'_> {
+    /// Before a record with these Moves is applied, each from a slot to another: takes the moments of slots
+    /// that the snapshot in progress would otherwise have without the values, while it has their destinations
+    /// without them, too. For a server that cannot choose what it applies; others ask
+    /// [`Keyspace::may_move`]. A value that then moves is copied for the snapshot, which takes as long as it
+    /// is large.
+    ///
+    /// # Panics
+    /// If a slot is not locked.
+    pub fn capture_before_moves(&mut self, moves: &[(SlotId, SlotId)]) {
+        // A slot that is captured now may be the destination of another Move.
+        while moves.iter().fold(false, |any, &(from, to)| {
+            let from = self.get_mut(from).expect("the slots of the effects are locked");
+            from.capture_before_move(to) || any
+        }) {}
+    }
+}
+
+impl SlotGuard<'_> {
+    /// Takes the moment of this slot if need be; returns whether it did.
+    fn capture_before_move(&mut self, to: SlotId) -> bool {
+        let (keyspace, slot) = (self.keyspace, self.slot());
+        let mut early = keyspace.early.0.lock();
+        // Asked under this lock, so that a snapshot that ends meanwhile forgets this slot, too.
+        if keyspace.may_move(slot, to) {
+            return false;
+        }
+        keyspace.captured.set(slot, true);
+        early.insert(slot);
+        drop(early);
+        let mut capture = SlotCapture::new();
+        capture.moment = Some(Box::new(Moment::of(self)));
+        self.state.extra.get_or_insert_default().capture = Some(Box::new(capture));
+        true
+    }
+}

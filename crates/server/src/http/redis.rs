@@ -1,0 +1,56 @@
+//! Clients of HTTP as clients of the Redis protocol: a pair of sockets, one end of which a worker serves like
+//! any other connection.
+//!
+//! A pair, and not a connection to the port: it works whatever that port is bound to, and requires no trust
+//! in an address.
+
+use std::{
+    net::{SocketAddr, TcpStream},
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use engine::Place;
+
+use crate::{mailbox::Message, parts::Parts};
+
+pub(super) struct RedisClients {
+    parts: Arc<Parts>,
+    /// The worker that serves the next one.
+    next: AtomicUsize,
+}
+
+impl RedisClients {
+    pub(super) fn new(parts: Arc<Parts>) -> RedisClients {
+        RedisClients { parts, next: AtomicUsize::new(0) }
+    }
+}
+
+impl couch::Redis for RedisClients {
+    fn connect(&self, peer: SocketAddr) -> Result<UnixStream, String> {
+        let words = |error: &dyn std::fmt::Display| format!("cannot connect to the own server: {error}");
+        let admitted = self.parts.access.admit(&peer).and_then(|place| match place {
+            Place::Client => Ok(place),
+            // The others are for servers.
+            Place::Reserve | Place::Lost => Err(engine::clients::TOO_MANY_CLIENTS),
+        });
+        let place = admitted.map_err(|error| {
+            let mut line = Vec::new();
+            error.render(&mut line);
+            String::from_utf8_lossy(&line).into_owned()
+        })?;
+        let workers = self.parts.mailboxes.get().ok_or_else(|| words(&"it is starting"))?;
+        let (own, served) = UnixStream::pair().map_err(|error| words(&error))?;
+        for end in [&own, &served] {
+            end.set_nonblocking(true).map_err(|error| words(&error))?;
+        }
+        // What a worker does with a connection (read, write, shut down) is the same for all stream sockets.
+        let stream = TcpStream::from(OwnedFd::from(served));
+        let worker = self.next.fetch_add(1, Relaxed) % workers.len();
+        workers[worker].send(Message::Connect { stream, peer, local: peer, place });
+        Ok(own)
+    }
+}

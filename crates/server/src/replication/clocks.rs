@@ -1,0 +1,74 @@
+//! Compares the time of day here with that of the leader of the group, which a batch says that was just
+//! closed. Keys expire by the time of whoever leads, so members whose clocks are apart would expire them too
+//! early, or late, after a change of leaders. Votes and leases do not depend on it.
+//!
+//! A batch that is committed when it arrives may be old; one that is not was just written.
+
+use lsn::Lsn;
+use parking_lot::Mutex;
+use storage::BatchInfo;
+
+use crate::repeated::Repeated;
+
+/// Times that differ by more are worth a warning: more than a batch takes to arrive, and a member to fall
+/// behind.
+const APART_MS_MAX: u64 = 60_000;
+
+/// What was said about clocks lately.
+#[derive(Default)]
+pub(super) struct Clocks(Mutex<Repeated>);
+
+impl Clocks {
+    /// Batches have arrived, when the leader knew `commit` to be committed.
+    pub(super) fn look(&self, batches: &[BatchInfo], commit: Lsn, unix_ms: u64, now_ms: u64) {
+        let Some(apart_ms) = apart_ms(batches, commit, unix_ms) else { return };
+        let text = if apart_ms > 0 { "ahead of" } else { "behind" };
+        if let Some(unlogged) = self.0.lock().note(text, now_ms) {
+            tracing::warn!(
+                target: "group", seconds = apart_ms.unsigned_abs() / 1000, unlogged,
+                "the clock of the leader, or of the leader before it, is {text} the clock here: keys expire by the clock of whoever leads. Set the \
+                 time of both machines (NTP)"
+            );
+        }
+    }
+}
+
+/// By how much the newest batch was closed after now, if that is much and the batch is new.
+fn apart_ms(batches: &[BatchInfo], commit: Lsn, unix_ms: u64) -> Option<i64> {
+    let newest = batches.last().filter(|newest| newest.end > commit)?;
+    let apart_ms = newest.closed_at_ms.cast_signed().saturating_sub(unix_ms.cast_signed());
+    (apart_ms.unsigned_abs() > APART_MS_MAX).then_some(apart_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const YEAR_MS: u64 = 365 * 24 * 3_600_000;
+    const NOW_MS: u64 = 50 * YEAR_MS;
+
+    fn batch(end: u64, closed_at_ms: u64) -> BatchInfo {
+        let (start, end) = (Lsn::ZERO, Lsn::new(end));
+        BatchInfo { start, end, number: 0, epoch: 1, closed_at_ms, reign: 1, chain: 0 }
+    }
+
+    #[test]
+    fn a_clock_that_is_years_off_is_noticed_by_a_batch_that_was_just_closed() {
+        let of = |closed_at_ms, commit| apart_ms(&[batch(8192, closed_at_ms)], Lsn::new(commit), NOW_MS);
+        assert_eq!(of(NOW_MS + 2 * YEAR_MS, 4096), Some(2 * YEAR_MS as i64));
+        assert_eq!(of(NOW_MS - 2 * YEAR_MS, 4096), Some(-2 * YEAR_MS as i64));
+        assert_eq!(of(NOW_MS - 2 * YEAR_MS, 8192), None, "it may be as old as that");
+        assert_eq!(of(NOW_MS + APART_MS_MAX, 4096), None);
+        assert_eq!(of(NOW_MS - APART_MS_MAX, 4096), None);
+        assert_eq!(apart_ms(&[], Lsn::ZERO, NOW_MS), None);
+    }
+
+    #[test]
+    fn it_is_said_once_in_a_while() {
+        let clocks = Clocks::default();
+        let ahead = [batch(8192, NOW_MS + YEAR_MS)];
+        clocks.look(&ahead, Lsn::ZERO, NOW_MS, 1);
+        clocks.look(&ahead, Lsn::ZERO, NOW_MS, 2);
+        assert_eq!(clocks.0.lock().note("ahead of", 60_001), Some(1), "the second time was not logged");
+    }
+}

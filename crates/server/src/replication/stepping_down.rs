@@ -1,0 +1,66 @@
+//! The end of a reign in a group: the server follows from then on, with the memory that it has.
+//!
+//! ```text
+//! deposed: takes no writes -> connections are closed -> rounds in progress have ended
+//!     -> is all of the log committed?  no: restart within the process, with an empty memory
+//!     -> the log is a mirror again -> replies leave without a lease -> the threads of a replica begin
+//! ```
+//!
+//! Invariants
+//! - The memory is that of the log, and whoever leads has all of the log: the group has committed it.
+//! - No reply that was made while this server led leaves after that: its connection is closed before.
+
+use std::sync::{Arc, atomic::Ordering::SeqCst};
+
+use storage::Chains;
+
+use super::Node;
+
+impl Node {
+    /// Follows from now on, after [`Node::depose`]. Returns false if it must restart within the process: the
+    /// group may not have committed all that is in memory here, or `gives_up` has said so. Blocks.
+    ///
+    /// # Errors
+    /// If a file cannot be written, or the OS refuses a thread; then it must restart as well.
+    pub(crate) fn step_down(self: &Arc<Self>, gives_up: &dyn Fn() -> bool) -> Result<bool, String> {
+        if self.is_witness() {
+            // It has no data in memory, and must forget for whom it has kept its log while it led.
+            return Ok(false);
+        }
+        let _one_at_a_time = self.promotion.lock();
+        let (Some(log), Some(votes)) = (self.log(), self.votes()) else { return Ok(false) };
+        // Before anything that waits: clients are to look for the new leader.
+        self.hang_up();
+        if !self.wait_for_rounds(gives_up) {
+            return Ok(false);
+        }
+        let end = log.appended_lsn();
+        let is_committed = votes.look(|member| member.has_committed_all(end)) == Some(true);
+        let Some(mut mirror) = self.mirror.lock().take().filter(|_| is_committed) else { return Ok(false) };
+        let parts = self.following_parts.lock().clone();
+        let Some(parts) = parts.filter(|_| !self.is_restarting()) else { return Ok(false) };
+        let is_mirror = mirror.resume(end).map_err(|error| error.to_string())?;
+        if !is_mirror || !votes.step_down() {
+            return Ok(false);
+        }
+        self.leader.disconnect();
+        self.times_stepped_down.fetch_add(1, SeqCst);
+        let begun = parts.begin(self, mirror, Chains::from(end)).map_err(|error| error.to_string())?;
+        *self.following.lock() = Some(begun);
+        self.change_role_here(|role| role.step_down());
+        self.has_led.store(false, SeqCst);
+        Ok(true)
+    }
+
+    /// See [`engine::replication::Replication::times_stepped_down`].
+    pub(super) fn times_stepped_down(&self) -> u64 {
+        self.times_stepped_down.load(SeqCst)
+    }
+
+    /// Closes the connections of all clients.
+    fn hang_up(&self) {
+        if let Some(hangs_up) = self.hangs_up.get() {
+            hangs_up();
+        }
+    }
+}

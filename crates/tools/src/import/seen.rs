@@ -1,0 +1,26 @@
+//! The keys of a file so far, to notice one that comes twice.
+//!
+//! Invariants
+//! - 20 to 40 bytes a key, whatever its name: a fraction of what the server then needs for it.
+//! - Names are compared by 128 bits of hashes: even among a quadrillion keys no two are likely to be taken
+//!   for one.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+#[derive(Default)]
+pub(super) struct Seen {
+    names: HashSet<[u64; 2]>,
+}
+
+impl Seen {
+    /// Adds a name of a database; whether it is there for the first time.
+    pub(super) fn add(&mut self, db: u64, name: &[u8]) -> bool {
+        let half = |number: u64| {
+            let mut hasher = DefaultHasher::new();
+            (number, db, name).hash(&mut hasher);
+            hasher.finish()
+        };
+        self.names.insert([half(0), half(1)])
+    }
+}

@@ -1,0 +1,127 @@
+//! Writes that a source sends in a form which the target does not have, in a form which it has.
+//!
+//! ```text
+//! SET key value IFEQ other ...         SET key value ...                          of Valkey 8.1
+//! MSETEX 2 k v k v [NX | XX] [PXAT ms] MULTI, SET k v [PXAT ms], ..., EXEC        of Valkey 9.1
+//! ```
+//!
+//! A source sends only writes that it has executed, so their conditions held and are not needed.
+
+use wire::{Args, number::parse_i64};
+
+use super::commands::Commands;
+
+/// The commands in place of one of the source; `None` if it can be forwarded, or nothing replaces it.
+pub(super) fn adapted(
+    args: Args<'_>,
+    is_in_transaction: bool,
+    is_supported: impl Fn(&[u8]) -> bool,
+) -> Option<Commands> {
+    match args.at(0).to_ascii_lowercase().as_slice() {
+        b"set" => set(args),
+        b"msetex" if !is_supported(b"msetex") => msetex(args, is_in_transaction),
+        _ => None,
+    }
+}
+
+/// Whether an option of SET or MSETEX is followed by a value.
+fn has_value(option: &[u8]) -> bool {
+    [&b"ex"[..], b"px", b"exat", b"pxat", b"ifeq"].iter().any(|name| option.eq_ignore_ascii_case(name))
+}
+
+fn is_condition(option: &[u8]) -> bool {
+    [&b"nx"[..], b"xx", b"ifeq"].iter().any(|name| option.eq_ignore_ascii_case(name))
+}
+
+/// Options without conditions.
+fn unconditional<'a>(mut options: Args<'a>) -> Vec<&'a [u8]> {
+    let mut kept = Vec::new();
+    while let Some(option) = options.get(0) {
+        let words = if has_value(option) { 2.min(options.len()) } else { 1 };
+        if !is_condition(option) {
+            kept.extend((0..words).map(|word| options.at(word)));
+        }
+        options = options.skip(words);
+    }
+    kept
+}
+
+fn set(args: Args<'_>) -> Option<Commands> {
+    // Most writes of most sources come here.
+    if args.len() < 5 {
+        return None;
+    }
+    let options = unconditional(args.skip(3));
+    if options.len() == args.len() - 3 {
+        return None;
+    }
+    let mut commands = Commands::default();
+    commands.push(&[&[b"SET", args.at(1), args.at(2)], options.as_slice()].concat());
+    Some(commands)
+}
+
+fn msetex(args: Args<'_>, is_in_transaction: bool) -> Option<Commands> {
+    let count = args.get(1).and_then(parse_i64).and_then(|count| usize::try_from(count).ok())?;
+    let pairs = count.checked_mul(2).filter(|words| *words > 0 && *words <= args.len() - 2)?;
+    let options = unconditional(args.skip(2 + pairs));
+    let mut commands = Commands::default();
+    let has_many = count > 1 && !is_in_transaction;
+    if has_many {
+        commands.push(&[b"MULTI"]);
+    }
+    for key in (2..2 + pairs).step_by(2) {
+        commands.push(&[&[b"SET", args.at(key), args.at(key + 1)], options.as_slice()].concat());
+    }
+    if has_many {
+        commands.push(&[b"EXEC"]);
+    }
+    Some(commands)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{Limits, RequestBatch, RequestParser};
+
+    use super::*;
+
+    fn shown(commands: &Commands) -> String {
+        String::from_utf8_lossy(&commands.bytes).into_owned()
+    }
+
+    fn encoded(commands: &[&str]) -> Commands {
+        let mut all = Commands::default();
+        for command in commands {
+            all.push(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        }
+        all
+    }
+
+    fn adapted_of(command: &str, is_in_transaction: bool) -> Option<String> {
+        let (sent, mut batch) = (encoded(&[command]).bytes, RequestBatch::new());
+        let _ = RequestParser::new().parse(&sent, &Limits::DEFAULT, &mut batch, 1);
+        adapted(batch.command(0, &sent), is_in_transaction, |_| false).map(|commands| shown(&commands))
+    }
+
+    #[test]
+    fn conditions_are_left_out() {
+        for (sent, expected) in [
+            ("set k v IFEQ w PXAT 7", "SET k v PXAT 7"),
+            ("SET k ifeq KEEPTTL ifeq nx", "SET k ifeq KEEPTTL"),
+            ("MSETEX 1 k v NX PXAT 7", "SET k v PXAT 7"),
+        ] {
+            assert_eq!(adapted_of(sent, false), Some(shown(&encoded(&[expected]))), "{sent}");
+        }
+        for sent in ["SET k v", "SET k ifeq", "SET k v PXAT 7", "SET k v KEEPTTL", "MSETEX 2 k v", "GET k"] {
+            assert_eq!(adapted_of(sent, false), None, "{sent}");
+        }
+    }
+
+    #[test]
+    fn several_keys_are_one_transaction() {
+        let sets = ["SET a 1 KEEPTTL", "SET b 2 KEEPTTL"];
+        let sent = "MSETEX 2 a 1 b 2 XX KEEPTTL";
+        assert_eq!(adapted_of(sent, true), Some(shown(&encoded(&sets))));
+        let expected = encoded(&["MULTI", sets[0], sets[1], "EXEC"]);
+        assert_eq!(adapted_of(sent, false), Some(shown(&expected)));
+    }
+}

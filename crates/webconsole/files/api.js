@@ -1,0 +1,98 @@
+// The only module that sends requests: commands of the Redis protocol, databases, health and metrics.
+
+/* Thrown when the user must log in. */
+export class LoginNeeded extends Error {}
+
+/* Commands of a request, two of which are its own. */
+const COMMANDS_MAX = 250;
+
+async function request(path, { method = 'GET', body, accept = 'application/json' } = {}) {
+  const headers = { accept };
+  if (body !== undefined) headers['content-type'] = 'application/json';
+  let reply;
+  try {
+    reply = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: 'no-store' });
+  } catch {
+    throw new Error('The server does not answer.');
+  }
+  return reply;
+}
+
+async function content(reply) {
+  const text = await reply.text();
+  try {
+    return JSON.parse(text);
+  } catch {
+    return { reason: text };
+  }
+}
+
+async function json(path, options) {
+  const reply = await request(path, options);
+  const found = await content(reply);
+  if (reply.status === 401) throw new LoginNeeded(found.reason);
+  if (!reply.ok) throw Object.assign(new Error(found.reason ?? `HTTP ${reply.status}`), { status: reply.status });
+  return found;
+}
+
+/* The verdict of `/_up`. */
+export async function up() {
+  const reply = await request('/_up');
+  return { code: reply.status, ...(await content(reply)) };
+}
+
+/* Metrics as text. */
+export async function metrics() {
+  const reply = await request('/metrics', { accept: 'text/plain' });
+  if (reply.status === 401) throw new LoginNeeded('');
+  if (!reply.ok) throw new Error((await content(reply)).reason);
+  return reply.text();
+}
+
+/* Runs commands; replies as they are, errors as { error }. Reads leave the access times of keys alone. */
+export async function redis(commands, db = 0) {
+  const replies = [];
+  for (let at = 0; at < commands.length; at += COMMANDS_MAX) {
+    const part = commands.slice(at, at + COMMANDS_MAX);
+    const all = await json('/_redis', { method: 'POST', body: [['SELECT', db], ['CLIENT', 'NO-TOUCH', 'ON'], ...part] });
+    if (isError(all[0])) throw new Error(all[0].error);
+    replies.push(...all.slice(2));
+  }
+  return replies.map(plain);
+}
+
+/* Runs one command; throws its error. */
+export async function command(words, db = 0) {
+  const [reply] = await redis([words], db);
+  if (isError(reply)) throw new Error(reply.error);
+  return reply;
+}
+
+export const isError = (reply) => reply !== null && typeof reply === 'object' && 'error' in reply;
+
+/* Maps become Map, numbers that JavaScript does not have become texts. Bytes stay { base64 }. */
+function plain(reply) {
+  if (Array.isArray(reply)) return reply.map(plain);
+  if (reply === null || typeof reply !== 'object') return reply;
+  if ('map' in reply) return new Map(reply.map.map(([key, value]) => [plain(key), plain(value)]));
+  return reply.integer ?? reply.double ?? reply;
+}
+
+/* The messages of a durable channel after a position. */
+export const follow = (channel, from, waitMs) => json('/_redis/channel', { method: 'POST', body: { channel, from, wait_ms: waitMs } });
+
+/* A request to the document databases; `path` is a list of segments. */
+export function couch(path, { query = {}, ...options } = {}) {
+  const segments = path.map((segment) => encodeURIComponent(segment)).join('/').replaceAll('_design%2F', '_design/').replaceAll('_local%2F', '_local/');
+  const values = Object.entries(query).map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
+  return json(`/${segments}${values.length > 0 ? `?${values.join('&')}` : ''}`, options);
+}
+
+export const session = () => json('/_session');
+export const logIn = (name, password) => json('/_session', { method: 'POST', body: { name, password } });
+export const logOut = () => json('/_session', { method: 'DELETE' });
+
+/* Whether Fauxton is served. */
+export async function hasFauxton() {
+  return (await request('/_utils/', { method: 'HEAD', accept: 'text/html' })).ok;
+}

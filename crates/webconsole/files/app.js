@@ -1,0 +1,116 @@
+// The frame: which view is shown, who is logged in, the state of the server in the bar.
+
+import { LoginNeeded, command, logOut, session, up } from './api.js';
+import { button, byId, fill, h, pill, tell } from './dom.js';
+import { info } from './info.js';
+import { loginView } from './login.js';
+import { poll } from './poll.js';
+import { VIEWS } from './views.js';
+
+const BAR_PERIOD_MS = 5000;
+const HOME = 'overview';
+
+let shownView = null;
+let isLoggedIn = false;
+
+/* The address after `#/`: the name of a view, and its parameters. */
+function address() {
+  const [name, query = ''] = location.hash.replace(/^#\/?/, '').split('?');
+  return { name: name || HOME, parameters: new URLSearchParams(query) };
+}
+
+function showNavigation(current) {
+  const item = ({ name, title }) => h('li', {}, h('a', { href: `#/${name}`, 'aria-current': name === current ? 'page' : null }, title));
+  fill(byId('views'), h('ul', {}, VIEWS.map(item)));
+  byId('views').querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+}
+
+/* Shows the view of the address; `moveFocus` after the user has chosen one. */
+async function route(moveFocus) {
+  shownView?.abort();
+  const controller = new AbortController();
+  shownView = controller;
+  document.querySelectorAll('dialog').forEach((dialog) => dialog.close());
+  if (!isLoggedIn) return showLogin();
+  const { name, parameters } = address();
+  const view = VIEWS.find((known) => known.name === name) ?? VIEWS[0];
+  document.title = `${view.title} – Sheaf`;
+  showNavigation(view.name);
+  const place = h('div', { class: 'stack' });
+  fill(byId('main'), place);
+  if (moveFocus) byId('main').focus();
+  try {
+    await view.show({ place, parameters, signal: controller.signal, failed });
+  } catch (error) {
+    if (!controller.signal.aborted) {
+      failed(error);
+      place.append(h('p', { class: 'wrong', role: 'alert' }, error.message));
+    }
+  }
+  return undefined;
+}
+
+function failed(error) {
+  if (error instanceof LoginNeeded) {
+    if (isLoggedIn) begin();
+  } else {
+    fill(byId('server'), pill(error.message, 'bad'));
+  }
+}
+
+function showLogin() {
+  document.title = 'Log in – Sheaf';
+  fill(byId('views'));
+  fill(byId('server'));
+  fill(byId('account'));
+  fill(byId('main'), loginView(begin));
+  byId('main').querySelector('input[type=password]').focus();
+}
+
+function showAccount(name) {
+  if (name === null) return fill(byId('account'), h('span', { class: 'quiet' }, 'no password set'));
+  return fill(byId('account'), h('span', { class: 'quiet' }, name), button('Log out', async () => {
+    await logOut();
+    await begin();
+  }));
+}
+
+const VERDICTS = { ok: 'good', loading: 'warn' };
+
+async function showServer() {
+  const verdict = await up();
+  const told = [pill(verdict.status === 'ok' ? 'healthy' : verdict.error ?? verdict.status ?? `HTTP ${verdict.code}`, VERDICTS[verdict.status] ?? 'bad')];
+  if (isLoggedIn) {
+    const { redis_mode: mode, role, tcp_port: port, sheaf_version: version } = info(await command(['INFO']));
+    told.push(pill(role === 'slave' ? 'replica' : role === 'master' ? 'leader' : role));
+    told.push(h('span', { class: 'quiet' }, `${location.hostname}:${port}, version ${version}${mode === 'standalone' ? '' : `, ${mode}`}`));
+  }
+  fill(byId('server'), told);
+}
+
+/* Finds out who the user is, then shows what they may see. */
+async function begin() {
+  let user;
+  try {
+    user = (await session()).userCtx;
+  } catch (error) {
+    // While the server loads, nobody can be told who they are; INFO is served.
+    user = error instanceof LoginNeeded ? { roles: [] } : { name: null, roles: ['_admin'] };
+    if (error.status === 403) {
+      fill(byId('main'), h('p', { class: 'wrong', role: 'alert' }, error.message));
+      return;
+    }
+  }
+  isLoggedIn = user.roles.includes('_admin');
+  if (isLoggedIn) showAccount(user.name);
+  await route(false);
+  if (isLoggedIn) showServer().catch(failed);
+}
+
+addEventListener('hashchange', () => { route(true); });
+addEventListener('unhandledrejection', ({ reason }) => {
+  if (reason instanceof LoginNeeded) failed(reason);
+  else tell(reason?.message ?? String(reason), 'bad');
+});
+await begin();
+poll(async () => { if (isLoggedIn) await showServer(); }, BAR_PERIOD_MS, new AbortController().signal, failed);

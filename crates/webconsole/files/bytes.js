@@ -1,0 +1,88 @@
+// Values of keys: texts, and bytes that are no text ({ base64 }). Shown escaped, edited as text or Base64.
+
+import { h } from './dom.js';
+
+export const isBytes = (value) => value !== null && typeof value === 'object' && 'base64' in value;
+
+/* A text for titles and confirmations. */
+export const label = (value) => (isBytes(value) ? escaped(value) : String(value));
+
+/* Bytes as redis-cli shows them: printable ones, others as \xNN. */
+export function escaped({ base64 }) {
+  const bytes = atob(base64);
+  return [...bytes].map((byte) => {
+    const code = byte.charCodeAt(0);
+    return code >= 0x20 && code < 0x7f && byte !== '\\' ? byte : `\\x${code.toString(16).padStart(2, '0')}`;
+  }).join('');
+}
+
+const SHOWN_MAX = 4000;
+
+/* An element that shows a value. */
+export function shown(value, { short = true, clamp = short } = {}) {
+  if (value === null || value === undefined) return h('span', { class: 'quiet' }, 'nil');
+  const text = isBytes(value) ? escaped(value) : String(value);
+  const cut = short && text.length > SHOWN_MAX ? `${text.slice(0, SHOWN_MAX)} …` : text;
+  if (text === '') return h('span', { class: 'quiet' }, '(empty)');
+  return h('span', { class: `value${clamp ? ' short' : ''}${isBytes(value) ? ' bytes' : ''}`, title: isBytes(value) ? 'Bytes that are not UTF-8' : null }, cut);
+}
+
+/* A value in the address of a view. */
+export const toAddress = (value) => (isBytes(value) ? `b:${value.base64}` : `t:${value}`);
+export const fromAddress = (text) => (text.startsWith('b:') ? { base64: text.slice(2) } : text.slice(2));
+
+/* Fields for text drop carriage returns. */
+const isEditable = (value) => !isBytes(value) && !String(value).includes('\r');
+
+function base64Of(value) {
+  if (isBytes(value)) return value.base64;
+  return btoa(String.fromCharCode(...new TextEncoder().encode(value)));
+}
+
+/* A field for a value: { element, read() }. `read` throws if it is no Base64. */
+export function valueField(name, value = '', { rows = 1 } = {}) {
+  const area = h('textarea', { rows, spellcheck: 'false', autocomplete: 'off' });
+  const format = h('select', { 'aria-label': `Format of ${name}` }, h('option', { value: 'text' }, 'Text'), h('option', { value: 'base64' }, 'Base64'));
+  format.value = isEditable(value) ? 'text' : 'base64';
+  area.value = isEditable(value) ? value : base64Of(value);
+  // One line is sent by Enter, as from any other field.
+  if (rows === 1) {
+    area.addEventListener('keydown', (event) => {
+      if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      area.form?.requestSubmit();
+    });
+  }
+  const read = () => {
+    if (format.value === 'text') return area.value;
+    try {
+      return { base64: btoa(atob(area.value.replaceAll(/\s/g, ''))) };
+    } catch {
+      throw new Error(`${name} is not Base64.`);
+    }
+  };
+  let before = format.value;
+  format.addEventListener('change', () => {
+    const wanted = format.value;
+    format.value = before;
+    const known = read();
+    if (wanted === 'base64') area.value = base64Of(known);
+    else {
+      const bytes = Uint8Array.from(atob(known.base64), (byte) => byte.charCodeAt(0));
+      try {
+        const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+        if (!isEditable(text)) throw new Error();
+        area.value = text;
+      } catch {
+        area.setCustomValidity('These bytes can be edited as Base64 only.');
+        area.reportValidity();
+        area.setCustomValidity('');
+        return;
+      }
+    }
+    before = wanted;
+    format.value = wanted;
+  });
+  const element = h('div', { class: 'row' }, h('label', { class: 'grow' }, name, area), format);
+  return { element, read, area };
+}

@@ -1,0 +1,41 @@
+// What the views of keys share: the choice of a database, facts about keys, walking over them.
+
+import { command, isError, redis } from './api.js';
+import { h } from './dom.js';
+
+const DATABASES = 16;
+/* Keys of a step of SCAN: with three questions about each, one request. */
+const STEP = 80;
+/* Steps without a find before the user is asked to go on. */
+const STEPS_MAX = 50;
+
+/* A field for the number of a database: { element, value() }. */
+export function databaseField(chosen, changed) {
+  const field = h('select', { onchange: changed }, Array.from({ length: DATABASES }, (_, index) => h('option', { value: String(index) }, String(index))));
+  field.value = String(chosen);
+  return { element: h('label', {}, 'Database', field), value: () => Number(field.value) };
+}
+
+/* Type, time to live (ms) and size of keys; those that have gone are left out. */
+export async function describe(db, keys) {
+  const replies = await redis(keys.flatMap((key) => [['TYPE', key], ['PTTL', key], ['MEMORY', 'USAGE', key]]), db);
+  const rows = keys.map((key, index) => {
+    const [type, ttl, size] = replies.slice(3 * index, 3 * index + 3);
+    return { key, type, ttl: isError(ttl) ? -1 : ttl, size: isError(size) ? null : size };
+  });
+  return rows.filter(({ type }) => type !== 'none' && !isError(type));
+}
+
+/* The next keys: { cursor, keys, isOver }. */
+export async function scan(db, { cursor = '0', match = '', type = '', wanted = STEP }) {
+  const keys = [];
+  for (let step = 0; step < STEPS_MAX && keys.length < wanted; step += 1) {
+    const options = [...(match === '' ? [] : ['MATCH', match]), ...(type === '' ? [] : ['TYPE', type])];
+    // With a filter, a step may look at more keys than it finds.
+    const [next, found] = await command(['SCAN', cursor, ...options, 'COUNT', options.length > 0 ? 1000 : STEP], db);
+    keys.push(...found);
+    cursor = String(next);
+    if (cursor === '0') return { cursor, keys, isOver: true };
+  }
+  return { cursor, keys, isOver: false };
+}

@@ -1,0 +1,40 @@
+// Metrics in the text format of Prometheus: values, rates between two samples, quantiles of histograms.
+
+const LINE = /^([a-z_]+)(?:\{(.*)\})? (\S+)/i;
+const LABEL = /([a-z_]+)="((?:[^"\\]|\\.)*)"/gi;
+
+/* A sample: name -> list of { labels, value }. */
+export function parse(text) {
+  const found = new Map();
+  for (const line of text.split('\n')) {
+    const match = line.startsWith('#') ? null : LINE.exec(line);
+    if (!match) continue;
+    const labels = Object.fromEntries([...(match[2] ?? '').matchAll(LABEL)].map(([, name, value]) => [name, value]));
+    const rows = found.get(match[1]) ?? [];
+    rows.push({ labels, value: Number(match[3].replace('+Inf', 'Infinity')) });
+    found.set(match[1], rows);
+  }
+  return { at: Date.now() / 1000, rows: (name) => found.get(name) ?? [] };
+}
+
+/* The value of a metric, summed over the rows that `matches`. */
+export const value = (sample, name, matches = () => true) => sample.rows(name).filter(({ labels }) => matches(labels)).reduce((sum, row) => sum + row.value, 0);
+
+/* Events per second between two samples. */
+export function rate(before, now, name, matches) {
+  if (!before) return NaN;
+  const more = value(now, name, matches) - value(before, name, matches);
+  return more < 0 ? NaN : more / (now.at - before.at);
+}
+
+/* The bound below which this share of the events between two samples lies; NaN if there were none. */
+export function quantile(before, now, name, share) {
+  const buckets = (sample) => new Map(sample ? sample.rows(`${name}_bucket`).map(({ labels, value: count }) => [labels.le, count]) : []);
+  const earlier = buckets(before);
+  const counts = [...buckets(now)].map(([bound, count]) => [Number(bound.replace('+Inf', 'Infinity')), count - (earlier.get(bound) ?? 0)]);
+  counts.sort(([a], [b]) => a - b);
+  const all = counts.at(-1)?.[1] ?? 0;
+  if (all <= 0) return NaN;
+  const [bound] = counts.find(([, count]) => count >= all * share);
+  return bound;
+}

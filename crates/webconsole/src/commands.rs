@@ -1,0 +1,296 @@
+//! From JSON to commands, and which commands a request cannot run.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde::Deserialize;
+
+/// Commands of one request.
+pub const COMMANDS_MAX: usize = 256;
+
+/// Why a body is no request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// It does not have the form of a list of commands.
+    #[error(
+        "The body must be an array of commands, each an array of words: strings, integers, or {{\"base64\": \"...\"}}."
+    )]
+    NoCommands,
+    /// A command has no word.
+    #[error("A command must have at least one word.")]
+    NoWord,
+    /// There are more commands than [`COMMANDS_MAX`].
+    #[error("A request has at most 256 commands.")]
+    TooMany,
+}
+
+/// A word of a command, or the name of a channel.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Word {
+    Text(String),
+    Unsigned(u64),
+    Signed(i64),
+    Bytes(Bytes),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Bytes {
+    base64: String,
+}
+
+impl Word {
+    fn bytes(self) -> Result<Vec<u8>, Malformed> {
+        match self {
+            Word::Text(text) => Ok(text.into_bytes()),
+            Word::Unsigned(number) => Ok(number.to_string().into_bytes()),
+            Word::Signed(number) => Ok(number.to_string().into_bytes()),
+            Word::Bytes(Bytes { base64 }) => {
+                BASE64_STANDARD.decode(base64).map_err(|_| Malformed::NoCommands)
+            }
+        }
+    }
+}
+
+/// The commands in the body of a request.
+///
+/// # Errors
+/// [`Malformed`].
+pub fn parse(body: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, Malformed> {
+    let commands: Vec<Vec<Word>> = serde_json::from_slice(body).map_err(|_| Malformed::NoCommands)?;
+    if commands.len() > COMMANDS_MAX {
+        return Err(Malformed::TooMany);
+    }
+    let words = |command: Vec<Word>| match command.is_empty() {
+        true => Err(Malformed::NoWord),
+        false => command.into_iter().map(Word::bytes).collect(),
+    };
+    commands.into_iter().map(words).collect()
+}
+
+/// A request for the messages of a durable channel.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Follow {
+    /// The name of the channel.
+    pub channel: Vec<u8>,
+    /// The position after which messages are wanted, as XSUBSCRIBE takes it.
+    pub from: String,
+    /// How long the answer may wait for the first message.
+    pub wait_ms: u64,
+}
+
+impl Follow {
+    /// The request in this body.
+    pub fn parse(body: &[u8]) -> Option<Follow> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Form {
+            channel: Word,
+            from: String,
+            #[serde(default)]
+            wait_ms: u64,
+        }
+        let Form { channel, from, wait_ms } = serde_json::from_slice(body).ok()?;
+        Some(Follow { channel: channel.bytes().ok()?, from, wait_ms })
+    }
+}
+
+/// Why a command is not run for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    Waits,
+    Subscribes,
+    Transaction,
+    Connection,
+    Server,
+}
+
+/// A command that a request cannot run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("ERR '{name}' is not available over HTTP: {}", .reason.text())]
+pub struct Refusal {
+    name: &'static str,
+    reason: Reason,
+}
+
+impl Reason {
+    fn text(self) -> &'static str {
+        match self {
+            Reason::Waits => "it waits, and a request must end",
+            Reason::Subscribes => "it makes its connection listen, and a request has none that lasts",
+            Reason::Transaction => {
+                "the state of a transaction belongs to a connection; a script is one transaction (EVAL)"
+            }
+            Reason::Connection => "it changes its connection, and a request has none that lasts",
+            Reason::Server => "it is for connections between servers",
+        }
+    }
+}
+
+/// The commands that are refused.
+const REFUSED: &[(&str, Reason)] = &[
+    ("auth", Reason::Connection),
+    ("blmove", Reason::Waits),
+    ("blmpop", Reason::Waits),
+    ("blpop", Reason::Waits),
+    ("brpop", Reason::Waits),
+    ("brpoplpush", Reason::Waits),
+    ("bzmpop", Reason::Waits),
+    ("bzpopmax", Reason::Waits),
+    ("bzpopmin", Reason::Waits),
+    ("client|caching", Reason::Connection),
+    ("client|reply", Reason::Connection),
+    ("client|tracking", Reason::Connection),
+    ("discard", Reason::Transaction),
+    ("exec", Reason::Transaction),
+    ("group|join", Reason::Server),
+    ("group|peer", Reason::Server),
+    ("hello", Reason::Connection),
+    ("lease", Reason::Connection),
+    ("monitor", Reason::Subscribes),
+    ("multi", Reason::Transaction),
+    ("psubscribe", Reason::Subscribes),
+    ("punsubscribe", Reason::Subscribes),
+    ("quit", Reason::Connection),
+    ("replicate", Reason::Server),
+    ("reset", Reason::Connection),
+    ("ssubscribe", Reason::Subscribes),
+    ("subscribe", Reason::Subscribes),
+    ("sunsubscribe", Reason::Subscribes),
+    ("unsubscribe", Reason::Subscribes),
+    ("unwatch", Reason::Transaction),
+    ("wait", Reason::Waits),
+    ("waitaof", Reason::Waits),
+    ("waitlsn", Reason::Waits),
+    ("watch", Reason::Transaction),
+    ("xsubscribe", Reason::Subscribes),
+    ("xunsubscribe", Reason::Subscribes),
+];
+
+/// Commands that wait only if their options say so.
+const BLOCK_OPTION: &[&str] = &["xread", "xreadgroup"];
+
+/// Why a command is not run, if it is not.
+pub fn refusal(words: &[Vec<u8>]) -> Option<Refusal> {
+    let [first, others @ ..] = words else { return None };
+    if first.eq_ignore_ascii_case(b"idemp") {
+        return refusal(others.get(2..)?);
+    }
+    let name = BLOCK_OPTION.iter().find(|name| first.eq_ignore_ascii_case(name.as_bytes()));
+    if let Some(&name) = name {
+        let options = others.iter().take_while(|word| !word.eq_ignore_ascii_case(b"streams"));
+        // A group or consumer may be called that: the options follow both.
+        let skipped = if name == "xreadgroup" { 3 } else { 0 };
+        let blocks = options.skip(skipped).any(|word| word.eq_ignore_ascii_case(b"block"));
+        return blocks.then_some(Refusal { name, reason: Reason::Waits });
+    }
+    let is_called = |name: &str| match name.split_once('|') {
+        None => first.eq_ignore_ascii_case(name.as_bytes()),
+        Some((container, subcommand)) => {
+            first.eq_ignore_ascii_case(container.as_bytes())
+                && others.first().is_some_and(|word| word.eq_ignore_ascii_case(subcommand.as_bytes()))
+        }
+    };
+    let &(name, reason) = REFUSED.iter().find(|(name, _)| is_called(name))?;
+    Some(Refusal { name, reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::{Family, Flags};
+
+    use super::*;
+
+    fn words(line: &str) -> Vec<Vec<u8>> {
+        line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn words_are_texts_integers_and_bytes() {
+        let body = br#"[["SET", "k\u00fc", {"base64": "/wA="}], ["INCRBY", 7, -9223372036854775808]]"#;
+        let expected = [
+            vec![b"SET".to_vec(), "kü".into(), vec![0xff, 0]],
+            vec![b"INCRBY".to_vec(), b"7".into(), b"-9223372036854775808".into()],
+        ];
+        assert_eq!(parse(body).unwrap(), expected);
+        assert_eq!(parse(b"[]").unwrap(), Vec::<Vec<Vec<u8>>>::new());
+    }
+
+    #[test]
+    fn other_bodies_are_refused() {
+        for body in [
+            "",
+            "{}",
+            "[\"GET\"]",
+            "[[\"GET\", null]]",
+            "[[\"GET\", 1.5]]",
+            "[[\"GET\", {\"base64\": \"?\"}]]",
+            "[[\"GET\", {\"base64\": \"\", \"more\": 1}]]",
+            "[[\"GET\", [\"k\"]]]",
+            "[[\"GET\"]] x",
+        ] {
+            assert_eq!(parse(body.as_bytes()), Err(Malformed::NoCommands), "{body}");
+        }
+        assert_eq!(parse(b"[[]]"), Err(Malformed::NoWord));
+        let many = |count: usize| format!("[{}]", vec!["[\"PING\"]"; count].join(","));
+        assert_eq!(parse(many(COMMANDS_MAX).as_bytes()).unwrap().len(), COMMANDS_MAX);
+        assert_eq!(parse(many(COMMANDS_MAX + 1).as_bytes()), Err(Malformed::TooMany));
+    }
+
+    #[test]
+    fn a_channel_is_named_by_text_or_bytes() {
+        let follow = |body: &str| Follow::parse(body.as_bytes());
+        let expected = Follow { channel: vec![0xff], from: "-".into(), wait_ms: 5 };
+        assert_eq!(follow(r#"{"channel": {"base64": "/w=="}, "from": "-", "wait_ms": 5}"#), Some(expected));
+        assert_eq!(follow(r#"{"channel": "c", "from": "$"}"#).unwrap().wait_ms, 0);
+        for wrong in ["", "[]", r#"{"channel": "c"}"#, r#"{"channel": "c", "from": "-", "x": 1}"#] {
+            assert_eq!(follow(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn commands_that_outlive_their_request_are_refused_with_a_reason() {
+        let told = |line: &str| refusal(&words(line)).map(|refusal| refusal.to_string());
+        assert_eq!(
+            told("BLPOP k 0").unwrap(),
+            "ERR 'blpop' is not available over HTTP: it waits, and a request must end"
+        );
+        for refused in [
+            "Multi",
+            "client REPLY off",
+            "SUBSCRIBE c",
+            "idemp k 1000 BLPOP q 0",
+            "xread COUNT 1 BLOCK 0 STREAMS s $",
+            "xreadgroup GROUP block c BLOCK 0 STREAMS s >",
+        ] {
+            assert!(told(refused).is_some(), "{refused}");
+        }
+        for run in [
+            "GET k",
+            "client list",
+            "idemp k 1000 INCR n",
+            "idemp k",
+            "xread STREAMS block 0",
+            "xreadgroup GROUP block c STREAMS s >",
+            "client",
+            "unknown",
+        ] {
+            assert_eq!(told(run), None, "{run}");
+        }
+    }
+
+    #[test]
+    fn no_command_of_the_table_is_forgotten() {
+        let is_refused = |name: &str| REFUSED.iter().any(|(known, _)| *known == name);
+        for row in commands::table().rows() {
+            let waits = row.flags.has(Flags::BLOCKING) && !BLOCK_OPTION.contains(&row.name);
+            let listens = row.family == Family::Pubsub && row.flags.has(Flags::SUBSCRIBER);
+            let is_of_transactions = row.family == Family::Transactions && !row.flags.has(Flags::WRAPS);
+            if waits || listens || is_of_transactions {
+                assert!(is_refused(row.name), "{}", row.name);
+            }
+        }
+        for (name, _) in REFUSED {
+            assert!(commands::table().rows().iter().any(|row| row.name == *name), "{name} is no command");
+        }
+    }
+}

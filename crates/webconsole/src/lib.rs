@@ -1,0 +1,35 @@
+//! The console: the page that browsers get at `/`, and the JSON form of the Redis protocol that it uses.
+//!
+//! ```text
+//! GET /  (text/html)          -> index.html                       [`file`]: bytes, media type, tag, gzip
+//! GET /_console/NAME          -> modules of JavaScript, styles
+//! POST /_redis  [[...], ...]  -> [`parse`] -> words -> a client of the Redis protocol -> [`Reply`] as JSON
+//! ```
+//!
+//! What it is: the static files, embedded in the binary as they stand in `files/`, and the two translations.
+//! What it is not: routes and headers, which are `couch`'s; the connection that runs the commands, which is
+//! the server's. A request is an ordinary client of the Redis protocol, so rights, gates, limits, statistics
+//! and the slow log are those of any other.
+//!
+//! In `files/`, each view is a module of its own, `api.js` is the only one that sends requests, `dom.js` the
+//! only one that makes elements, from texts and never from markup: what users store cannot become a part of
+//! the page. Nothing is built, and nothing is loaded from elsewhere.
+//!
+//! Invariants
+//! - Bytes survive the way through JSON: what is not UTF-8 is `{"base64": "..."}` in both directions, and an
+//!   integer that JavaScript would round is `{"integer": "..."}`.
+//! - A command that would outlive its request, or change how its connection answers, is refused by name: the
+//!   n-th reply belongs to the n-th command.
+//! - All files together are smaller than [`FILES_BYTES_MAX`].
+
+#![forbid(unsafe_code)]
+
+mod commands;
+mod files;
+mod reply;
+
+pub use self::{
+    commands::{COMMANDS_MAX, Follow, Malformed, Refusal, parse, refusal},
+    files::{FILES_BYTES_MAX, File, file},
+    reply::Reply,
+};

@@ -1,0 +1,347 @@
+'use strict';
+/*
+ * The console in headless Chromium: every view, in light and dark, wide and narrow; what is stored is shown as
+ * text; changes are made, and are on the server. Screenshots go to target/console-screenshots, or to the
+ * folder in CONSOLE_SCREENSHOTS.
+ *
+ * Needs Chromium: /usr/bin/chromium, or the path in CHROMIUM. Functions passed to `evaluate` run in the page.
+ */
+
+const assert = require('node:assert/strict');
+const { mkdirSync } = require('node:fs');
+const path = require('node:path');
+const { after, before } = require('node:test');
+const puppeteer = require('puppeteer-core');
+const { createClient } = require('redis');
+const { Server, runTest } = require('./server');
+
+const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
+const SCREENSHOTS = process.env.CONSOLE_SCREENSHOTS ?? path.resolve(__dirname, '../../../target/console-screenshots');
+const PATIENCE_MS = 60_000;
+const PAGE_BYTES_MAX = 500_000;
+const MARKUP = '<img src=x onerror="window.hacked = true"><script>window.hacked = true</script>';
+const VIEWS = ['overview', 'replication', 'keys', 'streams', 'channels', 'databases', 'slow', 'clients', 'memory', 'snapshots', 'terminal'];
+let browser;
+
+before(async () => {
+  mkdirSync(SCREENSHOTS, { recursive: true });
+  browser = await puppeteer.launch({
+    executablePath: CHROMIUM,
+    // Tests run as root and in containers with little shared memory.
+    args: ['--no-sandbox', '--disable-dev-shm-usage'],
+    protocolTimeout: 2 * PATIENCE_MS,
+    // Chromium ends with the other end of the pipe, that is, with this process.
+    pipe: true,
+  });
+});
+
+after(() => browser?.close());
+
+/* Declares a test with a server, a client of it, and a page: `work({ server, redis, page, problems })`. */
+function consoleTest(name, work, { password } = {}) {
+  const server = new Server(password, ['--durable-channels', 'orders.*']);
+  runTest(name, [server], async () => {
+    await server.start();
+    const redis = createClient({ url: `redis://127.0.0.1:${server.port}`, password });
+    await redis.connect();
+    const context = await browser.createBrowserContext();
+    try {
+      const page = await context.newPage();
+      page.setDefaultTimeout(PATIENCE_MS);
+      const problems = [];
+      page.on('pageerror', (error) => problems.push(error.message));
+      page.on('console', (message) => { if (message.type() === 'error' && !message.location().url?.endsWith('/_utils/')) problems.push(message.text()); });
+      await work({ server, redis, page, problems });
+    } finally {
+      await context.close();
+      redis.destroy();
+    }
+  });
+}
+
+const open = (page, server, view) => page.goto(`${server.url}/#/${view}`);
+
+/* Waits until the text is somewhere in the content. */
+const seen = (page, text) => page.waitForFunction((wanted) => document.getElementById('main').innerText.includes(wanted) || document.getElementById('notices').innerText.includes(wanted), {}, text);
+
+/* Clicks the first visible button or link with this text, in a dialog if one is open. */
+async function click(page, text) {
+  const found = await page.waitForFunction((wanted) => {
+    const place = document.querySelector('dialog[open]') ?? document.body;
+    return [...place.querySelectorAll('button, a')].find((element) => element.innerText.trim() === wanted && !element.disabled);
+  }, {}, text);
+  await found.evaluate((element) => element.click());
+}
+
+/* Replaces the content of the field with this label. */
+async function write(page, label, text) {
+  const found = await page.waitForFunction((wanted) => {
+    const place = document.querySelector('dialog[open]') ?? document.getElementById('main');
+    const labelled = [...place.querySelectorAll('label')].find((element) => element.firstChild?.textContent === wanted);
+    return labelled?.querySelector('input, textarea') ?? place.querySelector(`[aria-label="${wanted}"]`);
+  }, {}, label);
+  await found.evaluate((field, value) => {
+    field.value = value;
+    field.dispatchEvent(new Event('input', { bubbles: true }));
+  }, text);
+}
+
+async function choose(page, label, value) {
+  const found = await page.waitForFunction((wanted) => {
+    const place = document.querySelector('dialog[open]') ?? document.getElementById('main');
+    const labelled = [...place.querySelectorAll('label')].find((element) => element.firstChild?.textContent === wanted);
+    return labelled?.querySelector('select') ?? place.querySelector(`select[aria-label="${wanted}"]`);
+  }, {}, label);
+  await found.evaluate((field, wanted) => {
+    field.value = wanted;
+    field.dispatchEvent(new Event('change', { bubbles: true }));
+  }, value);
+}
+
+async function couch(server, method, below, body) {
+  const headers = { 'content-type': 'application/json' };
+  const reply = await fetch(`${server.url}/${below}`, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+  assert.ok(reply.ok, `${method} ${below}: ${reply.status}`);
+  return reply.json();
+}
+
+/* Keys of all types, a stream with a group, messages, documents; some with markup in every place. */
+async function store(server, redis) {
+  for (let number = 0; number < 120; number += 1) await redis.set(`session:${number}`, 'x', { EX: 3600 + number });
+  await redis.set(MARKUP, MARKUP);
+  await redis.hSet('user:1', { name: 'Anna', [MARKUP]: MARKUP });
+  await redis.rPush('queue:mail', ['job 1', 'job 2', MARKUP]);
+  await redis.sAdd('tags', ['red', MARKUP]);
+  await redis.zAdd('scores', [{ score: 12.5, value: 'anna' }, { score: 7, value: MARKUP }]);
+  for (let number = 0; number < 20; number += 1) await redis.xAdd('events', '*', { kind: 'order', [MARKUP]: String(number) });
+  await redis.xGroupCreate('events', 'billing', '0');
+  await redis.xReadGroup('billing', 'worker-1', [{ key: 'events', id: '>' }], { COUNT: 5 });
+  await redis.publish('orders.new', MARKUP);
+  await redis.clientSetName('shop');
+  await couch(server, 'PUT', 'notes');
+  const docs = [{ _id: 'first', text: 'hello' }, { _id: MARKUP, text: MARKUP }];
+  await couch(server, 'POST', 'notes/_bulk_docs', { docs });
+}
+
+consoleTest('the page is small, comes from the server alone, and is shown in every width and colour', async ({ server, redis, page, problems }) => {
+  await store(server, redis);
+  const origins = new Set();
+  page.on('response', (response) => { origins.add(new URL(response.url()).origin); });
+  const begun = performance.now();
+  const reply = await open(page, server, 'overview');
+  await seen(page, 'Healthy');
+  const took = Math.round(performance.now() - begun);
+  const [bytes, sent] = await page.evaluate(() => {
+    const files = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource').filter(({ name }) => name.includes('/_console/'))];
+    return ['decodedBodySize', 'encodedBodySize'].map((size) => files.reduce((sum, file) => sum + file[size], 0));
+  });
+  assert.match(reply.headers()['content-security-policy'], /^default-src 'self';/);
+  assert.ok(bytes > 100_000 && bytes < PAGE_BYTES_MAX, `${bytes} bytes`);
+  assert.deepEqual([...origins], [server.url]);
+  console.log(`the page has ${bytes} bytes (${sent} in gzip), and shows the server's health after ${took} ms`);
+
+  for (const [scheme, width] of [['light', 1300], ['dark', 1300], ['light', 390], ['dark', 390]]) {
+    await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
+    await page.setViewport({ width, height: 900 });
+    for (const view of VIEWS) {
+      await open(page, server, view);
+      await page.waitForFunction((title) => document.querySelector('nav a[aria-current]')?.hash === `#/${title}` && document.querySelectorAll('main .panel').length > 0 && !document.getElementById('main').innerText.includes('Looking'), {}, view);
+      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(overflow <= 0, `${view} is ${overflow} px too wide at ${width} px`);
+      await page.screenshot({ path: path.join(SCREENSHOTS, `${view}-${scheme}-${width}.png`) });
+    }
+  }
+  assert.deepEqual(problems, []);
+});
+
+consoleTest('what is stored is shown as text', async ({ server, redis, page, problems }) => {
+  await store(server, redis);
+  for (const key of [MARKUP, 'user:1', 'queue:mail', 'tags', 'scores', 'events']) {
+    await open(page, server, `keys?key=${encodeURIComponent(`t:${key}`)}`);
+    await page.waitForFunction((text) => [...document.querySelectorAll('main .split > :last-child *')].some((element) => (element.value ?? (element.childElementCount === 0 ? element.textContent : '')).includes(text)), {}, MARKUP);
+  }
+  await open(page, server, 'databases?database=notes');
+  await click(page, MARKUP);
+  await page.waitForFunction((text) => document.querySelector('main h2[tabindex]')?.textContent === text, {}, MARKUP);
+  await open(page, server, 'channels');
+  await write(page, 'Channel', 'orders.new');
+  await click(page, 'Follow');
+  await seen(page, MARKUP);
+  await open(page, server, 'terminal');
+  await write(page, 'Command', `GET '${MARKUP}'`);
+  await click(page, 'Run');
+  await page.waitForFunction((text) => document.querySelectorAll('.terminal .value')[1]?.textContent === JSON.stringify(text), {}, MARKUP);
+  assert.equal(await page.evaluate(() => window.hacked), undefined);
+  assert.equal(await page.evaluate(() => document.querySelector('main script, main img')), null);
+  assert.deepEqual(problems, []);
+});
+
+consoleTest('a script in an attachment is not a page of this server', async ({ server, page }) => {
+  await couch(server, 'PUT', 'notes');
+  const script = '<script>fetch("/_redis", { method: "POST", headers: { "content-type": "application/json" }, body: \'[["SET", "hacked", "1"]]\' })</script>done';
+  await fetch(`${server.url}/notes/page/index.html`, { method: 'PUT', headers: { 'content-type': 'text/html' }, body: script });
+  const reply = await page.goto(`${server.url}/notes/page/index.html`);
+  assert.equal(reply.headers()['content-security-policy'], 'sandbox');
+  const [found] = await (await fetch(`${server.url}/_redis`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: '[["EXISTS", "hacked"]]' })).json();
+  assert.equal(found, 0);
+});
+
+consoleTest('keys are found, edited, created and deleted', async ({ server, redis, page, problems }) => {
+  await store(server, redis);
+  await redis.set('greeting', 'hello');
+  await redis.sendCommand(['SET', 'bytes', Buffer.from([0, 1, 0xfe])]);
+  await open(page, server, 'keys');
+  await write(page, 'Pattern', 'greet');
+  await click(page, 'Find');
+  await click(page, 'greeting');
+  await write(page, 'Value', 'hello, world');
+  await click(page, 'Save');
+  await seen(page, 'Saved: it is on disk.');
+  assert.equal(await redis.get('greeting'), 'hello, world');
+
+  await redis.set('greeting', 'someone else');
+  await write(page, 'Value', 'too late');
+  await click(page, 'Save');
+  await seen(page, 'It was changed meanwhile');
+  assert.equal(await redis.get('greeting'), 'someone else');
+
+  await open(page, server, `keys?key=${encodeURIComponent('t:bytes')}`);
+  await page.waitForFunction(() => document.querySelector('main .split > :last-child textarea')?.value === 'AAH+');
+  await write(page, 'Value', 'AAH/');
+  await click(page, 'Save');
+  await seen(page, 'Saved: it is on disk.');
+  assert.deepEqual(await redis.sendCommand(['STRLEN', 'bytes']), 3);
+  assert.equal(await redis.sendCommand(['GETBIT', 'bytes', '23']), 1);
+
+  await click(page, 'New key');
+  await choose(page, 'Type', 'list');
+  await write(page, 'Key', 'new:list');
+  await write(page, 'Value', 'one');
+  await click(page, 'Create');
+  await page.waitForFunction(() => document.querySelector('main h2[tabindex]')?.textContent === 'new:list');
+  assert.deepEqual(await redis.lRange('new:list', 0, -1), ['one']);
+
+  await page.evaluate(() => [...document.querySelectorAll('main .split > :last-child .title button')].at(-1).click());
+  await page.waitForSelector('dialog[open]');
+  assert.equal(await redis.exists('new:list'), 1, 'nothing is deleted before it is confirmed');
+  await click(page, 'Delete');
+  await page.waitForFunction(() => document.querySelector('dialog') === null);
+  assert.equal(await redis.exists('new:list'), 0);
+  assert.deepEqual(problems, []);
+});
+
+consoleTest('streams show their groups, consumers and pending entries', async ({ server, redis, page, problems }) => {
+  await store(server, redis);
+  await open(page, server, 'streams');
+  await click(page, 'events');
+  await click(page, 'billing');
+  await seen(page, 'worker-1');
+  await click(page, 'Acknowledge');
+  await page.waitForSelector('dialog[open]');
+  await click(page, 'Acknowledge');
+  await page.waitForFunction(() => document.querySelector('dialog') === null);
+  assert.equal((await redis.xPending('events', 'billing')).pending, 4);
+  assert.deepEqual(problems, []);
+});
+
+consoleTest('messages of a durable channel appear as they are published', async ({ server, redis, page, problems }) => {
+  await redis.publish('orders.new', 'before');
+  await open(page, server, 'channels');
+  await write(page, 'Channel', 'orders.new');
+  await click(page, 'Follow');
+  await seen(page, 'before');
+  for (let number = 0; number < 3; number += 1) {
+    await redis.publish('orders.new', `message ${number}`);
+    await seen(page, `message ${number}`);
+  }
+  const lines = await page.evaluate(() => [...document.querySelectorAll('[role=log] .value')].map((element) => element.textContent));
+  assert.deepEqual(lines, ['before', 'message 0', 'message 1', 'message 2'], 'each once, in order');
+  await click(page, 'Stop');
+  await seen(page, 'Stopped.');
+  await write(page, 'Channel', 'plain');
+  await click(page, 'Follow');
+  await seen(page, 'the channel is not durable');
+  assert.deepEqual(problems, []);
+});
+
+consoleTest('documents are created, edited and deleted, and the changes of others appear', async ({ server, page, problems }) => {
+  await open(page, server, 'databases');
+  await click(page, 'New database');
+  await page.waitForSelector('dialog[open]');
+  await page.type('dialog input', 'notes');
+  await click(page, 'Create');
+  await click(page, 'notes');
+  await click(page, 'New document');
+  await write(page, 'Id', 'a/b +c');
+  await write(page, 'Document as JSON', '{"text": "one"}');
+  await click(page, 'Save');
+  await seen(page, 'Saved: it is on disk.');
+  const below = `notes/${encodeURIComponent('a/b +c')}`;
+  assert.equal((await couch(server, 'GET', below)).text, 'one');
+  await write(page, 'Document as JSON', '{"text": "two"}');
+  await click(page, 'Save');
+  await page.waitForFunction(() => document.querySelector('main .split > :last-child .mono')?.textContent.startsWith('2-'));
+  assert.equal((await couch(server, 'GET', below)).text, 'two');
+  await couch(server, 'PUT', 'notes/other', { text: 'from elsewhere' });
+  await seen(page, 'other');
+  await click(page, 'Delete');
+  await page.waitForSelector('dialog[open]');
+  await click(page, 'Delete');
+  await page.waitForFunction(() => document.querySelector('dialog') === null);
+  assert.equal((await fetch(`${server.url}/${below}`)).status, 404);
+  assert.deepEqual(problems, []);
+});
+
+consoleTest('with a password the page asks for it, and is gone after logging out', async ({ server, page, redis }) => {
+  await redis.set('secret', 'x');
+  await open(page, server, 'keys');
+  await page.waitForSelector('input[type=password]');
+  await page.screenshot({ path: path.join(SCREENSHOTS, 'login.png') });
+  await page.type('input[type=password]', 'wrong');
+  await click(page, 'Log in');
+  await seen(page, 'Name or password is incorrect.');
+  await write(page, 'Password', 'open-sesame');
+  await click(page, 'Log in');
+  await seen(page, 'secret');
+  await click(page, 'Log out');
+  await page.waitForSelector('input[type=password]');
+  assert.ok(!(await page.evaluate(() => document.body.innerText)).includes('secret'));
+}, { password: 'open-sesame' });
+
+consoleTest('the page can be used by keyboard, and every field has a name', async ({ server, redis, page }) => {
+  await store(server, redis);
+  await open(page, server, 'overview');
+  await seen(page, 'Healthy');
+  await page.keyboard.press('Tab');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to content');
+  await page.evaluate(() => document.querySelector('nav a[href="#/keys"]').focus());
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => document.querySelector('nav a[aria-current]')?.textContent === 'Keys');
+  assert.equal(await page.evaluate(() => document.activeElement.id), 'main', 'the focus follows to the content');
+  for (const view of VIEWS) {
+    await open(page, server, view);
+    await page.waitForFunction(() => document.querySelectorAll('main .panel').length > 0);
+    const tree = await page.accessibility.snapshot();
+    const nameless = (node) => [
+      ...(['button', 'link', 'textbox', 'searchbox', 'combobox', 'spinbutton', 'table'].includes(node.role) && !node.name ? [node.role] : []),
+      ...(node.children ?? []).flatMap(nameless)];
+    assert.deepEqual(nameless(tree), [], view);
+  }
+  await open(page, server, 'keys');
+  await click(page, 'New key');
+  await page.waitForSelector('dialog[open]');
+  await page.keyboard.press('Escape');
+  await page.waitForFunction(() => document.querySelector('dialog') === null);
+});
+
+consoleTest('a page of another origin can neither show the console nor run commands', async ({ server, page }) => {
+  await page.goto('data:text/html,<title>elsewhere</title>');
+  const outcome = await page.evaluate(async (url) => {
+    const send = (type) => fetch(`${url}/_redis`, { method: 'POST', mode: type === 'application/json' ? 'cors' : 'no-cors', headers: { 'content-type': type }, body: '[["SET", "k", "v"]]' }).then(() => 'sent', () => 'refused');
+    return [await send('application/json'), await send('text/plain')];
+  }, server.url);
+  assert.deepEqual(outcome[0], 'refused');
+  const reply = await fetch(`${server.url}/_redis`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: '[["EXISTS", "k"]]' });
+  assert.deepEqual(await reply.json(), [0]);
+  assert.equal((await fetch(server.url, { headers: { accept: 'text/html' } })).headers.get('x-frame-options'), 'DENY');
+});
