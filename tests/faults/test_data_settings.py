@@ -49,9 +49,9 @@ def say(server) -> None:
 
 def kept_message(server) -> bytes:
     """The oldest retained message."""
-    with server.connect() as follower:
-        follower.call("XSUBSCRIBE", "log:a", "FROM", "-")
-        return follower.read()[3]
+    with server.connect() as reader:
+        reader.call("XSUBSCRIBE", "log:a", "FROM", "-")
+        return reader.read()[3]
 
 
 def start_without(new_server, server):

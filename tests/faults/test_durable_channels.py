@@ -1,8 +1,8 @@
-"""Durable channels when the server is killed, when the log is removed behind a follower, and when the disk is
+"""Durable channels when the server is killed, when the log is removed behind a reader, and when the disk is
 full.
 
 Every message carries its publisher and a number. The log of a channel always holds 0, 1, 2 and so on for each
-publisher, with at least all acknowledged messages; a follower gets exactly these, and a message that was
+publisher, with at least all acknowledged messages; a reader gets exactly these, and a message that was
 shown never changes.
 """
 
@@ -20,7 +20,7 @@ from harness.waiting import wait_until
 pytestmark = pytest.mark.sheaf_only
 
 PUBLISHERS = 4
-FOLLOWERS = 3
+READERS = 3
 CHANNELS = [b"log:0", b"log:1"]
 PIPELINE_MAX = 60
 SETTINGS = ("--durable-channels", "log:*")
@@ -74,8 +74,8 @@ class Publisher:
             self.next[channel] = self.acknowledged[channel] = numbers[channel]
 
 
-class Follower:
-    """Follows a channel over one connection after another, each time from the last position received."""
+class Reader:
+    """Reads a channel over one connection after another, each time from the last position received."""
 
     def __init__(self, channel: bytes, protocol: int):
         self.channel, self._protocol = channel, protocol
@@ -90,7 +90,7 @@ class Follower:
         return connection
 
     def run(self, connection: Connection) -> None:
-        """Follows until the server stops answering."""
+        """Reads until the server stops answering."""
         try:
             with connection:
                 while True:
@@ -106,12 +106,12 @@ class Follower:
 
 def kept(port: int, channel: bytes) -> list[tuple[bytes, bytes]]:
     """All that is in the log of a channel, with a new message at the end."""
-    follower, end = Follower(channel, 3), b"end %d" % next(ENDS)
-    with follower.connect(port) as connection, Connection(port) as publisher:
+    reader, end = Reader(channel, 3), b"end %d" % next(ENDS)
+    with reader.connect(port) as connection, Connection(port) as publisher:
         publisher.call("PUBLISH", channel, end)
-        while not follower.shown or follower.shown[-1][1] != end:
-            follower.take(connection)
-    return follower.shown
+        while not reader.shown or reader.shown[-1][1] != end:
+            reader.take(connection)
+    return reader.shown
 
 
 def counted(messages: list[tuple[bytes, bytes]]) -> dict[int, int]:
@@ -134,20 +134,20 @@ def storm(server, seed: int, kills: int) -> int:
     """Kills the server under load this many times; returns the number of received messages."""
     chosen = random.Random(seed)
     publishers = [Publisher(number, seed) for number in range(PUBLISHERS)]
-    followers = [Follower(CHANNELS[number % len(CHANNELS)], 2 + number % 2) for number in range(FOLLOWERS)]
+    readers = [Reader(CHANNELS[number % len(CHANNELS)], 2 + number % 2) for number in range(READERS)]
     shown_before: dict[bytes, list[tuple[bytes, bytes]]] = {channel: [] for channel in CHANNELS}
     server.start()
     for _ in range(kills):
-        connections = [follower.connect(server.port) for follower in followers]
+        connections = [reader.connect(server.port) for reader in readers]
         threads = [threading.Thread(target=publisher.run, args=(server.port,)) for publisher in publishers]
         threads += [
-            threading.Thread(target=follower.run, args=(connection,))
-            for follower, connection in zip(followers, connections, strict=True)
+            threading.Thread(target=reader.run, args=(connection,))
+            for reader, connection in zip(readers, connections, strict=True)
         ]
         for thread in threads:
             thread.start()
-        wanted = sum(len(follower.shown) for follower in followers) + chosen.randrange(1, 4000)
-        wait_until("followers to be shown messages", lambda: sum(len(it.shown) for it in followers) >= wanted)
+        wanted = sum(len(reader.shown) for reader in readers) + chosen.randrange(1, 4000)
+        wait_until("readers to be shown messages", lambda: sum(len(it.shown) for it in readers) >= wanted)
         server.kill()
         for thread in threads:
             thread.join()
@@ -157,9 +157,9 @@ def storm(server, seed: int, kills: int) -> int:
             now = kept(server.port, channel)
             assert ordered(now)
             assert now[: len(shown_before[channel])] == shown_before[channel], "what was shown is shown again"
-            for follower in followers:
-                if follower.channel == channel:
-                    assert now[: len(follower.shown)] == follower.shown, "what was shown stays"
+            for reader in readers:
+                if reader.channel == channel:
+                    assert now[: len(reader.shown)] == reader.shown, "what was shown stays"
             shown_before[channel], numbers[channel] = now, counted(now)
         for publisher in publishers:
             survived = {channel: numbers[channel][publisher.number] for channel in CHANNELS}
@@ -195,9 +195,9 @@ def snapshots(server, count: int) -> None:
 
 
 def refused(server, position: bytes | str) -> str | None:
-    """The error of a follower that starts there."""
-    with server.connect() as follower:
-        reply = follower.call("XSUBSCRIBE", "log:0", "FROM", position)
+    """The error of a reader that starts there."""
+    with server.connect() as reader:
+        reply = reader.call("XSUBSCRIBE", "log:0", "FROM", position)
     return reply.text if isinstance(reply, ErrorReply) else None
 
 
@@ -237,9 +237,9 @@ def test_a_lost_position_is_reported(new_server):
             pass
 
 
-def place_of_last(follower: Connection) -> int:
+def place_of_last(reader: Connection) -> int:
     """The position of the last published message: `last`."""
-    while (message := follower.read())[3] != b"last":
+    while (message := reader.read())[3] != b"last":
         pass
     return int(message[2].split(b":")[1])
 
@@ -272,9 +272,9 @@ def test_a_full_disk_comes_before_retention(new_server, volume):
         assert refused(server, "1:100").startswith("LOST position 1:100 is no longer kept")
     server.kill()
     server.start()
-    with server.connect() as follower:
-        follower.call("XSUBSCRIBE", "log:0", "FROM", "-")
-        assert follower.read()[3] == payload
+    with server.connect() as reader:
+        reader.call("XSUBSCRIBE", "log:0", "FROM", "-")
+        assert reader.read()[3] == payload
     server.close()
 
 
@@ -291,8 +291,8 @@ def test_replicas_tell_the_same(new_server):
 
     wait_until("the replica to follow", is_following)
     with leader.connect() as publisher, leader.connect() as here, replica.connect() as there:
-        for follower in (here, there):
-            assert follower.call("XSUBSCRIBE", "log:0", "FROM", "$")[0] == b"xsubscribe"
+        for reader in (here, there):
+            assert reader.call("XSUBSCRIBE", "log:0", "FROM", "$")[0] == b"xsubscribe"
         for number in range(200):
             publisher.call("PUBLISH", "log:0", number)
         told = [here.read() for _ in range(200)]
@@ -311,13 +311,13 @@ def test_replicas_tell_the_same(new_server):
 
 def test_a_cut_segment_costs_only_the_messages_behind_the_cut(new_server):
     server = new_server(log_segment_bytes="1mb", extra=SETTINGS).start()
-    with server.connect() as publisher, server.connect() as follower:
-        follower.call("XSUBSCRIBE", "log:0", "FROM", "$")
+    with server.connect() as publisher, server.connect() as reader:
+        reader.call("XSUBSCRIBE", "log:0", "FROM", "$")
         places = []
         for number in range(12):
             # Each is a batch of its own.
             publisher.call("PUBLISH", "log:0", number)
-            places.append(int(follower.read()[2].split(b":")[1]))
+            places.append(int(reader.read()[2].split(b":")[1]))
         for _ in range(40):
             publisher.call("PUBLISH", "log:1", b"x" * (64 << 10))
         # A start needs nothing of the first segments.
@@ -329,10 +329,10 @@ def test_a_cut_segment_costs_only_the_messages_behind_the_cut(new_server):
         # The header takes a block; the batch of message 8 is cut in its first one.
         segment.truncate(4096 + (places[8] - 1) // 4096 * 4096 + 50)
     server.start()
-    with server.connect() as follower:
-        follower.call("XSUBSCRIBE", "log:0", "FROM", "-")
-        assert [follower.read()[3] for _ in range(8)] == [b"%d" % number for number in range(8)]
-        verb, channel, position, left = follower.read()
+    with server.connect() as reader:
+        reader.call("XSUBSCRIBE", "log:0", "FROM", "-")
+        assert [reader.read()[3] for _ in range(8)] == [b"%d" % number for number in range(8)]
+        verb, channel, position, left = reader.read()
         assert (verb, channel, left) == (b"xlost", b"log:0", 0)
-        assert follower.call("XSUBSCRIBE", "log:0", "FROM", position)[3] == 1
-        assert follower.read()[3] == b"last"
+        assert reader.call("XSUBSCRIBE", "log:0", "FROM", position)[3] == 1
+        assert reader.read()[3] == b"last"

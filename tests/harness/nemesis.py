@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from harness import resp
 from harness.group_clients import Load
-from harness.groups import UNREACHABLE, fields, members, membership, wait_leader
+from harness.groups import fields, members, membership, wait_leader
 from harness.network import Namespace, Network, NoNetwork
 from harness.replicas import call, is_following
+from harness.resp import UNREACHABLE
 from harness.server import Server, free_port
 from harness.volume import MIB, Volume
 from harness.waiting import wait_until
@@ -155,7 +155,7 @@ class Group:
         """Whether a member lacks much of the log, or the leader has just changed."""
         try:
             return any((one["lag-bytes"] or 0) > LAG_BYTES_MAX for one in members(self.leader()))
-        except (*UNREACHABLE, TypeError):
+        except UNREACHABLE:
             return True
 
     # -- pieces of faults -----------------------------------------------------------------------------------
@@ -432,7 +432,7 @@ def hand_over_and_kill(group: Group) -> None:
 
 
 def _transfer(leader: Server) -> None:
-    with contextlib.suppress(*UNREACHABLE, resp.Closed):
+    with contextlib.suppress(*UNREACHABLE):
         call(leader, "FAILOVER")
 
 
@@ -444,12 +444,9 @@ def replace_member(group: Group) -> None:
     empty(lost.directory)
 
     def is_removed() -> bool:
-        try:
-            leader = group.leader()
-            old = [one for one in members(leader) if one["address"] == address]
-            return not old or call(leader, "GROUP", "REMOVE", old[0]["id"]) == b"OK"
-        except UNREACHABLE:
-            return False
+        leader = group.leader()
+        old = [one for one in members(leader) if one["address"] == address]
+        return not old or call(leader, "GROUP", "REMOVE", old[0]["id"]) == b"OK"
 
     wait_until("the old member to be removed", is_removed, PATIENCE_S)
     lost.options.extra = _joining(lost, group.leader())

@@ -31,6 +31,14 @@ class NotAReply(AssertionError):
     """The first bytes are not those of a reply: another protocol's server answers on this port."""
 
 
+class Refused(Exception):
+    """The server answered a question with an error: it is starting, or restarting within its process."""
+
+
+# A server that is not there at the moment, or has no answer.
+UNREACHABLE = (OSError, Closed, NotAReply, Refused)
+
+
 def encode(*arguments: bytes | str | int) -> bytes:
     """One command as an array of bulk strings."""
     parts = [b"*%d\r\n" % len(arguments)]

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from harness.resp import UNREACHABLE
+
 # Far more than any machine needs; it only bounds a test that would otherwise hang.
 PATIENCE_S = 60.0
 POLL_S = 0.005
@@ -12,13 +14,19 @@ Found = TypeVar("Found")
 
 
 def wait_until(what: str, condition: Callable[[], Found], patience_s: float = PATIENCE_S) -> Found:
-    """Polls until `condition` returns something true, and returns that. Fails with a message that names
-    `what`.
+    """Polls until `condition` returns something true, and returns that. A server that cannot be reached, since it
+    restarts, is asked again. Fails with a message that names `what`, and how the server failed the last time.
     """
     deadline = time.monotonic() + patience_s
+    failure = None
     while time.monotonic() < deadline:
-        found = condition()
+        try:
+            failure = None
+            found = condition()
+        except UNREACHABLE as error:
+            failure, found = error, None
         if found:
             return found
         time.sleep(POLL_S)
-    raise AssertionError(f"waited {patience_s:.0f} s for: {what}")
+    last = f"; the last time: {failure!r}" if failure else ""
+    raise AssertionError(f"waited {patience_s:.0f} s for: {what}{last}") from failure

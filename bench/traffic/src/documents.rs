@@ -31,7 +31,7 @@ use crate::{
     documents::{
         bulk::Bulk,
         client::Client,
-        compaction::{Compactor, Follower},
+        compaction::{Compactor, FeedReader},
         corpus::{Corpus, Ids},
         load::{Load, Work},
         put::{Put, Puts},
@@ -107,7 +107,7 @@ pub fn commands() -> [Command; 5] {
     let put = common("put", "PUT of one document per request")
         .arg(crate::positive("connections", "100", "Connections that write"))
         .arg(crate::flag("updates", "Those that are there, not new ones"))
-        .arg(crate::flag("compact", "Compact meanwhile, again and again, and follow the feed"))
+        .arg(crate::flag("compact", "Compact meanwhile, again and again, and read the feed"))
         .arg(crate::seconds());
     let bulk = common("bulk", "_bulk_docs of new documents")
         .arg(crate::positive("connections", "4", "Connections that write"))
@@ -169,15 +169,15 @@ impl Bench<'_> {
             return Err(Failure::Impossible("fewer documents (--filled) than connections that update them"));
         }
         let beside = if self.options.get_flag("compact") {
-            Some((Follower::begin(self.address, &store)?, Compactor::begin(self.address)))
+            Some((FeedReader::begin(self.address, &store)?, Compactor::begin(self.address)))
         } else {
             None
         };
         let (puts, mut figures) = self.measure(connections, Puts::new(store, put, connections))?;
-        let compactions = beside.map(|(follower, compactor)| Ok::<_, Failure>((follower, compactor.end()?)));
+        let compactions = beside.map(|(reader, compactor)| Ok::<_, Failure>((reader, compactor.end()?)));
         puts.store.check(&mut Client::connect(self.address)?)?;
-        if let Some((follower, (completed, seconds))) = compactions.transpose()? {
-            follower.end(&puts.store)?;
+        if let Some((reader, (completed, seconds))) = compactions.transpose()? {
+            reader.end(&puts.store)?;
             figures["compactions"] = completed.into();
             figures["compaction_s"] = seconds.into();
         }

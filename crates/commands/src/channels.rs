@@ -11,9 +11,9 @@
 //! - CLIENT REPLY OFF and SKIP suppress no confirmation and no message: these are no replies. An error is
 //!   one.
 
-mod follow;
 mod introspect;
 mod publish;
+mod read;
 mod rows;
 mod subscribe;
 #[cfg(test)]

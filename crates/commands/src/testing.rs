@@ -21,9 +21,9 @@ use std::{
 
 use documents::Documents;
 use engine::{
-    Authentication, Call, CommandStats, Config, DebugAccess, Event, EventClass, Executor, Host, Loading,
-    LogLevel, LongReply, MemoryFigures, MemoryLimits, Notice, Outcome, Persistence, Process, Resolved,
-    Responder, SAVE_IN_PROGRESS, SaveAnswer, Scripts, Session, ShutdownMode,
+    Authentication, Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, LogLevel,
+    LongReply, MemoryFigures, MemoryLimits, Notice, Outcome, Persistence, Process, Resolved, Responder,
+    SAVE_IN_PROGRESS, SaveAnswer, Scripts, Session, SettingsInForce, ShutdownMode,
     clients::{Client, Clients, Connected, Signal, Signaller},
     long_units::LONG_AFTER_US,
     observe::Observer,
@@ -672,7 +672,7 @@ impl TestHost {
     }
 }
 
-impl Config for TestHost {
+impl SettingsInForce for TestHost {
     fn memory_limits(&self) -> MemoryLimits {
         *self.limits.lock()
     }

@@ -112,6 +112,28 @@ pub struct Message {
     pub echo_us: u64,
 }
 
+#[cfg(test)]
+impl Message {
+    /// A message that says nothing but its kind and term.
+    pub(crate) fn plain(kind: Kind, from: MemberId, to: MemberId, term: u64) -> Message {
+        Message {
+            kind,
+            is_rejected: false,
+            is_released: false,
+            lacks_room: false,
+            from,
+            to,
+            term,
+            index: 0,
+            index_term: 0,
+            commit: 0,
+            commit_term: 0,
+            sent_us: 0,
+            echo_us: 0,
+        }
+    }
+}
+
 /// Why bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {

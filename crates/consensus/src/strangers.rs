@@ -56,30 +56,13 @@ fn message() -> impl Strategy<Value = Message> {
     )
 }
 
-fn heartbeat(term: u64) -> Message {
-    Message {
-        kind: Kind::Heartbeat,
-        is_rejected: false,
-        is_released: false,
-        lacks_room: false,
-        from: MemberId(2),
-        to: OWN,
-        term,
-        index: 0,
-        index_term: 0,
-        commit: 0,
-        commit_term: 0,
-        sent_us: 1,
-        echo_us: 0,
-    }
-}
-
 #[test]
 fn a_term_far_ahead_is_not_believed() {
     for (ahead, is_believed) in [(TERM_JUMP_MAX, true), (TERM_JUMP_MAX + 1, false)] {
         let mut member = member();
         let before = member.term();
-        let message = heartbeat(before + ahead);
+        let message =
+            Message { sent_us: 1, ..Message::plain(Kind::Heartbeat, MemberId(2), OWN, before + ahead) };
         assert_eq!(member.is_too_far(&message), !is_believed);
         member.receive(&message, 1_000_000);
         assert_eq!(member.term(), if is_believed { before + ahead } else { before });

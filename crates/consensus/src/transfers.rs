@@ -43,21 +43,7 @@ fn leader() -> Member {
 }
 
 fn said(kind: Kind, from: MemberId, term: u64) -> Message {
-    Message {
-        kind,
-        is_rejected: false,
-        is_released: false,
-        lacks_room: false,
-        from,
-        to: OWN,
-        term,
-        index: 0,
-        index_term: 0,
-        commit: 0,
-        commit_term: 0,
-        sent_us: 1,
-        echo_us: NOW_US,
-    }
+    Message { sent_us: 1, echo_us: NOW_US, ..Message::plain(kind, from, OWN, term) }
 }
 
 fn release() -> Message {

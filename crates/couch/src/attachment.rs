@@ -130,7 +130,12 @@ async fn put(call: &mut Call, database: &Arc<Database>, id: &str, name: &str) ->
     let expected = call.header(HeaderName::from_static(CONTENT_MD5)).map(Digest::of_base64);
     // Checked before the upload: a client with a wrong revision need not send all bytes.
     let (snapshot, parent) = parent(call, database, id).await?;
-    let content_type = call.header(header::CONTENT_TYPE).unwrap_or(DEFAULT_CONTENT_TYPE).into();
+    let content_type = match call.head.headers.get(header::CONTENT_TYPE) {
+        None => DEFAULT_CONTENT_TYPE,
+        // Kept as it is or refused: a reply could not show other bytes.
+        Some(given) => given.to_str().map_err(|_| Failure::bad_request("Content-Type is not ASCII text"))?,
+    };
+    let content_type = content_type.into();
     let mut upload = Upload::new(&call.thread, database);
     if let Some(mut body) = call.take_body() {
         // Room for one chunk and the bytes received at once.

@@ -7,8 +7,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use documents::{
-    Database, DocError, DocId, DocRev, Found, NewDocument, ROUND_BYTES_MAX, ROUND_DOCUMENTS_MAX,
-    RefusedDocument, Rev, Snapshot,
+    Database, DocError, DocId, DocRev, Found, NewDocument, RefusedDocument, Rev, Snapshot,
+    WRITE_BATCH_BYTES_MAX, WRITE_BATCH_DOCUMENTS_MAX,
     json::{Kind, Reader, put_string},
 };
 use http::StatusCode;
@@ -117,15 +117,15 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
         rows.push((id, sent, row));
     }
     let mut outcomes: Vec<Result<DocRev, DocError>> = Vec::with_capacity(edits.len());
-    let mut round = EditBatch::default();
+    let mut batch = EditBatch::default();
     for edit in edits {
-        round.add(edit);
-        if round.is_full() {
-            round.run(call, database, &mut outcomes).await?;
+        batch.add(edit);
+        if batch.is_full() {
+            batch.run(call, database, &mut outcomes).await?;
         }
     }
-    round.run(call, database, &mut outcomes).await?;
-    call.thread.committed(round.last_lsn).await?;
+    batch.run(call, database, &mut outcomes).await?;
+    call.thread.committed(batch.last_lsn).await?;
     let mut outcomes = outcomes.into_iter();
     let mut out = Vec::with_capacity(96 * rows.len() + 4);
     out.push(b'[');
@@ -164,7 +164,7 @@ impl EditBatch {
     }
 
     fn is_full(&self) -> bool {
-        self.edits.len() >= ROUND_DOCUMENTS_MAX || self.bytes >= ROUND_BYTES_MAX
+        self.edits.len() >= WRITE_BATCH_DOCUMENTS_MAX || self.bytes >= WRITE_BATCH_BYTES_MAX
     }
 
     async fn run(

@@ -26,8 +26,8 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// How long replies may take to leave when the thread stops.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
-/// A message to a thread whose clients have sockets of this kind.
-pub enum Message<S = std::net::TcpStream> {
+/// An order to a thread whose clients have sockets of this kind.
+pub enum HttpOrder<S = std::net::TcpStream> {
     /// Serve this connection.
     Connect {
         /// The socket.
@@ -55,8 +55,8 @@ struct Connections {
     now_s: Rc<Cell<u32>>,
 }
 
-/// Serves connections on the calling thread until a message ends it. Within a [`tokio::task::LocalSet`].
-pub async fn serve_thread<S: Socket>(front: Arc<Front>, messages: mpsc::UnboundedReceiver<Message<S>>) {
+/// Serves connections on the calling thread until an order ends it. Within a [`tokio::task::LocalSet`].
+pub async fn serve_thread<S: Socket>(front: Arc<Front>, orders: mpsc::UnboundedReceiver<HttpOrder<S>>) {
     let connections = Rc::new(Connections {
         thread: Rc::new(HttpThread::new(front)),
         idle_timers: RefCell::default(),
@@ -64,20 +64,20 @@ pub async fn serve_thread<S: Socket>(front: Arc<Front>, messages: mpsc::Unbounde
         last: Cell::new(0),
         now_s: Rc::default(),
     });
-    connections.run(messages).await;
+    connections.run(orders).await;
 }
 
 impl Connections {
-    /// Handles messages until [`Message::Stop`], then closes all connections.
-    async fn run<S: Socket>(self: Rc<Self>, mut messages: mpsc::UnboundedReceiver<Message<S>>) {
+    /// Carries out orders until [`HttpOrder::Stop`], then closes all connections.
+    async fn run<S: Socket>(self: Rc<Self>, mut orders: mpsc::UnboundedReceiver<HttpOrder<S>>) {
         tokio::task::spawn_local(self.clone().end_idle());
-        while let Some(message) = messages.recv().await {
-            match message {
-                Message::Connect { stream, peer, permit } => self.connect(stream, peer, permit),
+        while let Some(order) = orders.recv().await {
+            match order {
+                HttpOrder::Connect { stream, peer, permit } => self.connect(stream, peer, permit),
                 // No write waits between its permission and the log.
-                Message::Report(done) => drop(done),
-                Message::HangUp => self.hang_up(),
-                Message::Stop(done) => {
+                HttpOrder::Report(done) => drop(done),
+                HttpOrder::HangUp => self.hang_up(),
+                HttpOrder::Stop(done) => {
                     self.close().await;
                     let _ = done.send(());
                     return;

@@ -47,7 +47,7 @@ impl Edit {
         }
     }
 
-    /// Makes the edit in a round. A failed edit discards its uploads.
+    /// Makes the edit in a write batch. A failed edit discards its uploads.
     pub(super) fn make(self, writer: &mut Writer) -> Result<DocRev, DocError> {
         match self {
             Edit::Document(edit, stored) => {

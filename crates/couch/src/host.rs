@@ -26,9 +26,9 @@ pub struct Host {
     /// Randomness for names and secrets.
     pub entropy: Arc<dyn Entropy + Send + Sync>,
     /// The settings.
-    pub config: Arc<dyn Config>,
+    pub config: Arc<dyn HttpSettings>,
     /// The admins.
-    pub access: Arc<dyn Access>,
+    pub access: Arc<dyn Admins>,
     /// The state of the server.
     pub status: Arc<dyn Status>,
     /// The databases; empty while the server recovers.
@@ -83,7 +83,7 @@ pub trait LogDriver: Send + Sync {
 }
 
 /// The settings.
-pub trait Config: Send + Sync {
+pub trait HttpSettings: Send + Sync {
     /// The settings in force.
     fn current(&self) -> RwLockReadGuard<'_, Settings>;
     /// Gives a setting a value, or its default, for now and for the next start.
@@ -96,7 +96,7 @@ pub trait Config: Send + Sync {
 }
 
 /// The admins of the server.
-pub trait Access: Send + Sync {
+pub trait Admins: Send + Sync {
     /// Whether only clients on this machine are served, all of them as admins.
     fn trusts_this_machine(&self) -> bool;
     /// Whether any client has to authenticate.

@@ -69,12 +69,12 @@ mod write_batch;
 
 pub use self::{
     body::Body,
-    connections::{Message, serve_thread},
+    connections::{HttpOrder, serve_thread},
     feeds::Feeds,
     front::{ConnectionPermit, Front},
     host::{
-        Access, Acks, Answer, Compaction, Config, Fault, Host, LogDriver, Progress, Redis, Running, Status,
-        Store, Tools,
+        Acks, Admins, Answer, Compaction, Fault, Host, HttpSettings, LogDriver, Progress, Redis, Running,
+        Status, Store, Tools,
     },
     range::ByteRange,
     reply::{Reply, set_header},

@@ -26,7 +26,7 @@ use tokio::{
     net::UnixStream,
     time::{Instant, timeout_at},
 };
-use webconsole::{Follow, Refusal as Refused, Reply as Shown};
+use webconsole::{CommandRefusal, Follow, Reply as Shown};
 use wire::{DecodeLimits, Value, decode};
 
 use super::{
@@ -47,7 +47,7 @@ pub(super) const FOLDER: &str = "_redis";
 const BODY_BYTES_MAX: usize = 4 << 20;
 /// Limit of the replies together.
 const REPLIES_BYTES_MAX: usize = 8 << 20;
-/// Limit of the values in one reply.
+/// Limit of the values in the replies together.
 const VALUES_MAX: usize = 256 << 10;
 /// How long the commands may take together.
 const RUN_TIME_MAX: Duration = Duration::from_secs(30);
@@ -87,9 +87,10 @@ pub(super) async fn answer(
 
 /// `POST /_redis`
 async fn run(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Reply, Failure> {
-    let commands = webconsole::parse(body).map_err(|error| Failure::bad_request(error.to_string()))?;
     let _permit = thread.front.redis_runs.try_acquire().map_err(|_| Broken::Busy)?;
-    let refused: Vec<Option<Refused>> = commands.iter().map(|words| webconsole::refusal(words)).collect();
+    let commands = webconsole::parse(body).map_err(|error| Failure::bad_request(error.to_string()))?;
+    let refused: Vec<Option<CommandRefusal>> =
+        commands.iter().map(|words| webconsole::refusal(words)).collect();
     let (mut request, mut count) = (Vec::new(), 0);
     for (words, _) in commands.iter().zip(&refused).filter(|(_, refused)| refused.is_none()) {
         wire::request::encode(words, &mut request);
@@ -187,6 +188,8 @@ struct Client {
     decoded: usize,
     /// Bytes that may still be received.
     left: usize,
+    /// Values that may still be decoded.
+    values_left: usize,
 }
 
 impl Client {
@@ -195,7 +198,13 @@ impl Client {
         let host = thread.host();
         let stream = host.redis.connect(peer).map_err(Broken::NotServed)?;
         let stream = UnixStream::from_std(stream).map_err(|_| Broken::Busy)?;
-        let mut client = Client { stream, received: Vec::new(), decoded: 0, left: REPLIES_BYTES_MAX };
+        let mut client = Client {
+            stream,
+            received: Vec::new(),
+            decoded: 0,
+            left: REPLIES_BYTES_MAX,
+            values_left: VALUES_MAX,
+        };
         let mut words = vec!["HELLO".to_owned(), "3".to_owned()];
         if let Some(password) = host.access.admin_password("default") {
             words.extend(["AUTH".to_owned(), "default".to_owned(), password]);
@@ -217,13 +226,13 @@ impl Client {
     /// Sends commands, and receives their replies meanwhile: the server reads no more while too many replies
     /// are unread.
     async fn exchange(&mut self, request: &[u8], count: usize) -> Result<Vec<Value>, Broken> {
-        let Client { stream, received, decoded, left } = self;
+        let Client { stream, received, decoded, left, values_left } = self;
         let (mut reading, mut writing) = stream.split();
         let send = async { writing.write_all(request).await.map_err(|_| Broken::Closed) };
         let receive = async {
             let mut replies = Vec::with_capacity(count);
             while replies.len() < count {
-                match next(received, decoded)? {
+                match next(received, decoded, values_left)? {
                     Some(value) => replies.push(value),
                     None => read(&mut reading, received, left).await?,
                 }
@@ -237,7 +246,7 @@ impl Client {
     /// The next value that the server sends.
     async fn value(&mut self) -> Result<Value, Broken> {
         loop {
-            if let Some(value) = next(&mut self.received, &mut self.decoded)? {
+            if let Some(value) = next(&mut self.received, &mut self.decoded, &mut self.values_left)? {
                 return Ok(value);
             }
             let (mut reading, _) = self.stream.split();
@@ -247,11 +256,16 @@ impl Client {
 }
 
 /// Decodes a value, if all of it was received.
-fn next(received: &mut Vec<u8>, decoded: &mut usize) -> Result<Option<Value>, Broken> {
-    let limits = DecodeLimits { bytes_max: REPLIES_BYTES_MAX, elements_max: VALUES_MAX, nesting_max: 64 };
+fn next(
+    received: &mut Vec<u8>,
+    decoded: &mut usize,
+    values_left: &mut usize,
+) -> Result<Option<Value>, Broken> {
+    let limits = DecodeLimits { bytes_max: REPLIES_BYTES_MAX, elements_max: *values_left, nesting_max: 64 };
     match decode(&received[*decoded..], &limits) {
         Ok(Some((value, bytes))) => {
             *decoded += bytes;
+            *values_left -= value.elements();
             if *decoded == received.len() {
                 received.clear();
                 *decoded = 0;

@@ -14,8 +14,10 @@ pub(crate) enum Broken {
     /// The server does not serve another client, or the log-in failed.
     #[error("{0}")]
     NotServed(String),
-    /// The replies are longer than the limit.
-    #[error("The replies are longer than 8 MiB together: ask for less. What the commands changed is kept.")]
+    /// The replies are longer than the limit, or have too many values.
+    #[error(
+        "The replies are longer than 8 MiB together, or have more than 262144 values: ask for less. The changes of the commands are kept."
+    )]
     TooLong,
     /// The time is over.
     #[error("The commands took longer than 30 s: whether the last of them were executed is unknown.")]

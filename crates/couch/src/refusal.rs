@@ -1,6 +1,6 @@
 //! The reasons for refusing a change of documents before it is tried.
 
-use engine::replication::{NO_LEADER, READ_REMOVED, READ_WITNESS, Replication, WriteRefusal};
+use engine::replication::{Availability, NO_LEADER, READ_REMOVED, READ_WITNESS, WriteRefusal};
 use storage::{Admission, Log};
 
 /// Why a change was refused; the `Display` text is sent to the client.
@@ -51,10 +51,10 @@ pub(crate) enum Refusal {
 
 impl Refusal {
     /// The reason why this server takes no writes, whatever its log says.
-    pub(super) fn of_writes(replication: &dyn Replication) -> Option<Refusal> {
-        let reason = replication.refuses_writes()?;
+    pub(super) fn of_writes(server: &dyn Availability) -> Option<Refusal> {
+        let reason = server.refuses_writes()?;
         Some(match reason {
-            WriteRefusal::Replica if replication.is_in_group() => Refusal::Follower,
+            WriteRefusal::Replica if server.is_in_group() => Refusal::Follower,
             WriteRefusal::Replica => Refusal::Replica,
             WriteRefusal::Witness => Refusal::Witness,
             WriteRefusal::Removed => Refusal::Removed,
@@ -67,8 +67,8 @@ impl Refusal {
     }
 
     /// The reason why this server shows no data.
-    pub(super) fn of_reads(replication: &dyn Replication) -> Option<Refusal> {
-        let reason = replication.refuses_reads()?;
+    pub(super) fn of_reads(server: &dyn Availability) -> Option<Refusal> {
+        let reason = server.refuses_reads()?;
         Some(match reason {
             READ_WITNESS => Refusal::Witness,
             READ_REMOVED => Refusal::Removed,

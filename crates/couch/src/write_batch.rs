@@ -23,8 +23,10 @@ use std::{
     sync::Arc,
 };
 
-use documents::{CatalogWriter, Database, DocError, Documents, ROUND_BYTES_MAX, ROUND_DOCUMENTS_MAX, Writer};
-use engine::replication::Replication;
+use documents::{
+    CatalogWriter, Database, DocError, Documents, WRITE_BATCH_BYTES_MAX, WRITE_BATCH_DOCUMENTS_MAX, Writer,
+};
+use engine::replication::Availability;
 use keyspace::encode_documents_into;
 use lsn::Lsn;
 use storage::Log;
@@ -34,7 +36,7 @@ use super::{commit_gate::CommitGate, refusal::Refusal};
 use crate::{LogDriver, Store};
 
 /// Buffers of at most this size are kept for the next batch.
-const KEPT_BYTES_MAX: usize = 4 * ROUND_BYTES_MAX;
+const KEPT_BYTES_MAX: usize = 4 * WRITE_BATCH_BYTES_MAX;
 
 /// The result of a change, and the position to wait for before it is reported.
 pub(crate) type Settled<T> = (Result<T, DocError>, Lsn);
@@ -56,7 +58,7 @@ enum BatchFailure {
 
 /// The write batches of one thread that serves documents.
 pub(crate) struct WriteBatches {
-    replication: Arc<dyn Replication>,
+    server: Arc<dyn Availability>,
     log: Log,
     driver: Arc<dyn LogDriver>,
     gate: CommitGate,
@@ -81,13 +83,13 @@ struct Submitted {
 }
 
 impl WriteBatches {
-    /// Creates those of the calling thread, which must spawn [`CommitGate::run`] of the gate.
-    pub(crate) fn new(store: &Store, replication: Arc<dyn Replication>) -> WriteBatches {
+    /// Creates the write batches of the calling thread, which must spawn [`CommitGate::run`] of the gate.
+    pub(crate) fn new(store: &Store, server: Arc<dyn Availability>) -> WriteBatches {
         let (log, driver) = (store.log.clone(), store.driver.clone());
         let gate = CommitGate::new(log.appender());
         let (queues, is_due) = (RefCell::default(), Cell::new(false));
         let (change, record) = (RefCell::default(), RefCell::default());
-        WriteBatches { replication, log, driver, gate, queues, is_due, change, record }
+        WriteBatches { server, log, driver, gate, queues, is_due, change, record }
     }
 
     /// The gate on which to wait for positions of the log.
@@ -154,7 +156,7 @@ impl WriteBatches {
 
     /// Other reasons to refuse a write. Must be checked in the tick in which the record is appended.
     fn permitted(&self) -> Result<(), Refusal> {
-        Refusal::of_writes(&*self.replication).map_or(Ok(()), Err)
+        Refusal::of_writes(&*self.server).map_or(Ok(()), Err)
     }
 
     fn enqueue(self: &Rc<Self>, database: &Arc<Database>, submitted: Submitted) {
@@ -166,12 +168,12 @@ impl WriteBatches {
         if self.is_due.replace(true) {
             return;
         }
-        let rounds = self.clone();
+        let batches = self.clone();
         tokio::task::spawn_local(async move {
             // Yield to all ready tasks first, so that their changes join this batch.
             tokio::task::yield_now().await;
-            rounds.is_due.set(false);
-            rounds.run();
+            batches.is_due.set(false);
+            batches.run();
         });
     }
 
@@ -182,13 +184,13 @@ impl WriteBatches {
             let mut submitted = submitted.into_iter().peekable();
             while submitted.peek().is_some() {
                 let (mut documents, mut bytes) = (0, 0);
-                let round = std::iter::from_fn(|| {
-                    let is_full = documents >= ROUND_DOCUMENTS_MAX || bytes >= ROUND_BYTES_MAX;
+                let batch = std::iter::from_fn(|| {
+                    let is_full = documents >= WRITE_BATCH_DOCUMENTS_MAX || bytes >= WRITE_BATCH_BYTES_MAX;
                     let next = if is_full { None } else { submitted.next() }?;
                     (documents, bytes) = (documents + next.documents, bytes + next.bytes);
                     Some(next.step)
                 });
-                self.make(&database, round);
+                self.make(&database, batch);
             }
         }
         self.driver.wake_if_needed();

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use env::Disk;
-use tree::{NodeCache, Options, Snapshot, TreeError, TreeId, Wanted};
+use tree::{NodeCache, Options, TreeError, TreeId, TreeSnapshot, Wanted};
 
 use crate::catalog::{Catalog, Entry, tree_name};
 use crate::doc_info::DocSums;
@@ -101,7 +101,7 @@ fn check_database(disk: &dyn Disk, dir: &Path, entry: &Entry, told: &mut dyn FnM
     let path = dir.join(tree_name(entry.db, vouched.generation));
     let options = Options::new(TREES, rows::measure, NodeCache::new(0));
     let wanted = Wanted { at_least: vouched.lsn, ..Wanted::default() };
-    let tree = match Snapshot::open(disk, &path, options, wanted) {
+    let tree = match TreeSnapshot::open(disk, &path, options, wanted) {
         Ok((tree, _)) => tree,
         Err(error) => {
             told(error.to_string());
@@ -134,7 +134,7 @@ fn check_database(disk: &dyn Disk, dir: &Path, entry: &Entry, told: &mut dyn FnM
 
 /// Whether a row is well-formed and consistent with the other trees. Reads all blobs that it refers to.
 fn check_row(
-    tree: &Snapshot,
+    tree: &TreeSnapshot,
     id: TreeId,
     key: &[u8],
     value: &[u8],

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use env::crashsafe;
-use tree::{Builder, Direction, Pointer, Range, TreeError, TreeFile, TreeId};
+use tree::{Builder, Direction, Pointer, Range, TreeError, TreeFile, TreeId, TreeSnapshot};
 
 use crate::blob::Blob;
 use crate::database::Database;
@@ -52,7 +52,7 @@ pub struct Compaction {
     /// Path of the new file under construction.
     path: PathBuf,
     /// The state of the old file that the new file has caught up with.
-    base: tree::Snapshot,
+    base: TreeSnapshot,
     stage: Stage,
     rows_copied: u64,
     rows_expected: u64,
@@ -233,16 +233,16 @@ impl Drop for Compaction {
     }
 }
 
-fn saved_tree(database: &Database) -> Result<tree::Snapshot, StoreError> {
+fn saved_tree(database: &Database) -> Result<TreeSnapshot, StoreError> {
     let state = database.state();
     state.tree.clone().ok_or_else(|| state.misfit("a file has disappeared"))
 }
 
-fn metadata_of(tree: &tree::Snapshot) -> Result<State, StoreError> {
+fn metadata_of(tree: &TreeSnapshot) -> Result<State, StoreError> {
     decoded(tree, decode_metadata(tree.metadata(), tree.applied_lsn()))
 }
 
-fn seq_of(tree: &tree::Snapshot) -> Result<u64, StoreError> {
+fn seq_of(tree: &TreeSnapshot) -> Result<u64, StoreError> {
     Ok(metadata_of(tree)?.update_seq)
 }
 
@@ -264,7 +264,7 @@ fn moved_document(
 }
 
 /// Adds to `moved` the pointers of a document's blobs in `old` and `new`, which have the same row.
-fn places(old: &tree::Snapshot, new: &tree::Snapshot, id: &str, moved: &mut Moved) -> Result<(), StoreError> {
+fn places(old: &TreeSnapshot, new: &TreeSnapshot, id: &str, moved: &mut Moved) -> Result<(), StoreError> {
     if let (Some(old), Some(new)) = (row_of(old, id)?, row_of(new, id)?) {
         let pairs = old.blobs().zip(new.blobs());
         moved.extend(pairs.filter_map(|(old, new)| Some((old.pointer()?, new.pointer()?))));
@@ -272,13 +272,13 @@ fn places(old: &tree::Snapshot, new: &tree::Snapshot, id: &str, moved: &mut Move
     Ok(())
 }
 
-fn row_of(tree: &tree::Snapshot, id: &str) -> Result<Option<DocInfo>, StoreError> {
+fn row_of(tree: &TreeSnapshot, id: &str) -> Result<Option<DocInfo>, StoreError> {
     let Some(row) = tree.get(DOCUMENTS, id.as_bytes())? else { return Ok(None) };
     decoded(tree, rows::decode_document(id.as_bytes(), &row)).map(Some)
 }
 
 /// Brings `file`, which has the state of `base`, to the state of `saved`.
-fn catch_up(file: &mut TreeFile, base: &tree::Snapshot, saved: &tree::Snapshot) -> Result<(), StoreError> {
+fn catch_up(file: &mut TreeFile, base: &TreeSnapshot, saved: &TreeSnapshot) -> Result<(), StoreError> {
     let mut since = seq_of(base)?;
     loop {
         let has_more = copy_changes(file, base, saved, &mut since)?;
@@ -320,7 +320,7 @@ fn catch_up(file: &mut TreeFile, base: &tree::Snapshot, saved: &tree::Snapshot) 
     Ok(())
 }
 
-fn all(tree: &tree::Snapshot, id: TreeId) -> Range {
+fn all(tree: &TreeSnapshot, id: TreeId) -> Range {
     tree.range(id, Bound::Unbounded, Bound::Unbounded, Direction::Forward)
 }
 
@@ -328,8 +328,8 @@ fn all(tree: &tree::Snapshot, id: TreeId) -> Range {
 /// there may be more.
 fn copy_changes(
     file: &mut TreeFile,
-    base: &tree::Snapshot,
-    saved: &tree::Snapshot,
+    base: &TreeSnapshot,
+    saved: &TreeSnapshot,
     since: &mut u64,
 ) -> Result<bool, StoreError> {
     let new = file.snapshot().clone();
@@ -363,7 +363,7 @@ fn copy_changes(
 
 /// Switches the database to the new file, which has the same rows as the old one. The caller must hold the
 /// lock of the file.
-fn exchange(database: &Database, old: &tree::Snapshot, new: &tree::Snapshot) -> Result<(), StoreError> {
+fn exchange(database: &Database, old: &TreeSnapshot, new: &TreeSnapshot) -> Result<(), StoreError> {
     let mut moved = Moved::new();
     let mut local = all(old, LOCAL);
     while let Some((key, value)) = local.next_entry()? {

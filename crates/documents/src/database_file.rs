@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use env::{Disk, Entropy};
-use tree::{Change as TreeChange, NodeCache, Op, Options, TreeError, TreeFile, TreeId, Wanted, Written};
+use tree::{
+    Change as TreeChange, NodeCache, Op, Options, TreeError, TreeFile, TreeId, TreeSnapshot, Wanted, Written,
+};
 
 use crate::blob::Era;
 use crate::catalog::{Vouched, tree_name};
@@ -96,7 +98,7 @@ impl DatabaseFile {
         shelf: &Shelf,
         unnamed: &Unnamed,
         frozen: &State,
-    ) -> Result<tree::Snapshot, TreeError> {
+    ) -> Result<TreeSnapshot, TreeError> {
         let tree = match &mut self.tree {
             Some(tree) => tree,
             none => {
@@ -123,7 +125,7 @@ impl DatabaseFile {
 pub(crate) type Rows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// Writes the frozen layer as one checkpoint.
-fn save(file: &mut TreeFile, state: &State, era: Era) -> Result<tree::Snapshot, TreeError> {
+fn save(file: &mut TreeFile, state: &State, era: Era) -> Result<TreeSnapshot, TreeError> {
     let mut checkpoint = file.begin()?;
     if let Some(layer) = &state.frozen {
         let mut put = |bytes: &[u8]| checkpoint.put_blob(bytes);

@@ -3,9 +3,9 @@
 //! Numbers, strings and the order of members stay as given; the module also writes strings. It builds no tree
 //! of values ([`crate::mango::Value`] is one) and does not parse settings (`serde_json` does).
 //!
-//! What no peer can hold is not taken: a number beyond the range of a double becomes `null` in PouchDB, under
-//! the same revision, and a surrogate without its partner is no text in CouchDB. This reader is the one place
-//! of that rule. Documents that an earlier version stored with such numbers are read with
+//! Values that no peer can hold are refused: a number beyond the range of a double becomes `null` in PouchDB,
+//! under the same revision, and a surrogate without its partner is no text in CouchDB. This reader is the one
+//! place of that rule. Documents that an earlier version stored with such numbers are read with
 //! [`Reader::of_stored`].
 //!
 //! Invariants

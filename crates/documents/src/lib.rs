@@ -89,7 +89,7 @@ pub use store::directory;
 pub use store_error::StoreError;
 pub use view::{DocumentView, RevStatus};
 pub use writer::{
-    REVS_LIMIT_MAX, ROUND_BYTES_MAX, ROUND_DOCUMENTS_MAX, SECURITY_BYTES_MAX, UPLOADS_MAX, Writer,
+    REVS_LIMIT_MAX, SECURITY_BYTES_MAX, UPLOADS_MAX, WRITE_BATCH_BYTES_MAX, WRITE_BATCH_DOCUMENTS_MAX, Writer,
 };
 
 #[cfg(test)]

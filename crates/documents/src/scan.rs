@@ -11,6 +11,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::vec;
 
+use tree::TreeSnapshot;
+
 use crate::DocError;
 use crate::doc_info::{ChangeRow, DocInfo};
 use crate::id::DocId;
@@ -265,7 +267,7 @@ impl State {
     }
 }
 
-fn rows_of_tree<'s>(tree: &'s tree::Snapshot, range: &IdRange, direction: Direction) -> Rows<'s> {
+fn rows_of_tree<'s>(tree: &'s TreeSnapshot, range: &IdRange, direction: Direction) -> Rows<'s> {
     let (from, to) = range.as_bounds();
     let direction = match direction {
         Direction::Ascending => tree::Direction::Forward,

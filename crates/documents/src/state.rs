@@ -13,6 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use imbl::OrdMap;
 use lsn::Lsn;
+use tree::TreeSnapshot;
 
 use crate::blob::Blob;
 use crate::by_id::Known;
@@ -36,7 +37,7 @@ pub(crate) struct State {
     pub(crate) fresh: Layer,
     pub(crate) frozen: Option<Arc<Layer>>,
     /// The last checkpoint; `None` before the first one.
-    pub(crate) tree: Option<tree::Snapshot>,
+    pub(crate) tree: Option<TreeSnapshot>,
     pub(crate) update_seq: u64,
     pub(crate) purge_seq: u64,
     pub(crate) sums: DocSums,
@@ -146,7 +147,7 @@ impl State {
 
     /// The position up to which the file has all changes.
     pub(crate) fn saved_lsn(&self) -> Lsn {
-        self.tree.as_ref().map_or(self.db.lsn(), tree::Snapshot::applied_lsn)
+        self.tree.as_ref().map_or(self.db.lsn(), TreeSnapshot::applied_lsn)
     }
 
     /// Whether the log has changes that the file does not have.
@@ -307,11 +308,11 @@ impl State {
     }
 }
 
-fn document_of(tree: &tree::Snapshot, id: &str, row: &[u8]) -> Result<Arc<DocInfo>, StoreError> {
+fn document_of(tree: &TreeSnapshot, id: &str, row: &[u8]) -> Result<Arc<DocInfo>, StoreError> {
     decoded(tree, rows::decode_document(id.as_bytes(), row)).map(Arc::new)
 }
 
 /// The decoded row, or an error if it is malformed.
-pub(crate) fn decoded<T>(tree: &tree::Snapshot, row: Option<T>) -> Result<T, StoreError> {
+pub(crate) fn decoded<T>(tree: &TreeSnapshot, row: Option<T>) -> Result<T, StoreError> {
     row.ok_or_else(|| StoreError::Damaged { path: tree.path().to_owned(), what: "a row that is none" })
 }

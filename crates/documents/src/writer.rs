@@ -42,10 +42,10 @@ use crate::unsupported;
 
 /// The recommended maximum of edits in one change: a caller that merges requests splits them here, so that no
 /// client waits for long.
-pub const ROUND_DOCUMENTS_MAX: usize = 1024;
+pub const WRITE_BATCH_DOCUMENTS_MAX: usize = 1024;
 
 /// The recommended maximum of body bytes in one change; a single larger document is allowed.
-pub const ROUND_BYTES_MAX: usize = 1 << 20;
+pub const WRITE_BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// The largest security object, in bytes.
 pub const SECURITY_BYTES_MAX: usize = 32 * 1024;

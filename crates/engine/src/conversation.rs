@@ -24,7 +24,7 @@ use std::sync::Arc;
 use lsn::Lsn;
 use pubsub::{
     Delivery,
-    durable::{Encoded, Flow, FollowerEvent, FollowerId, Run},
+    durable::{Encoded, Flow, ReaderEvent, ReaderId, Run},
 };
 use wire::{Limits, ProtocolError, RequestBatch, RequestParser};
 
@@ -105,7 +105,7 @@ pub struct Conversation {
     /// Of the bytes in the outbox, so many at most were pushed by others.
     pushed_bytes: usize,
     /// Of the bytes in the outbox, so many at most are messages from the log; whose flow they belong to.
-    fed: Option<(FollowerId, Arc<Flow>)>,
+    fed: Option<(ReaderId, Arc<Flow>)>,
     fed_bytes: usize,
     /// Unsent bytes above which the commands of a client that is no subscriber wait.
     outbox_bytes_max: usize,
@@ -168,15 +168,15 @@ impl Conversation {
         }
     }
 
-    /// Appends messages of durable channels for the client as this follower, in the protocol it speaks. One
-    /// that is no longer this follower, or is closing, takes nothing more.
-    pub fn feed(&mut self, id: FollowerId, run: &Run<'_>, encoded: &mut [Option<Encoded>; 2]) {
-        let Some(follower) = self.session.follower.as_deref().filter(|it| it.id == id) else { return };
+    /// Appends messages of durable channels for the client as this reader, in the protocol it speaks. One
+    /// that is no longer this reader, or is closing, takes nothing more.
+    pub fn feed(&mut self, id: ReaderId, run: &Run<'_>, encoded: &mut [Option<Encoded>; 2]) {
+        let Some(reader) = self.session.reader.as_deref().filter(|it| it.id == id) else { return };
         if self.session.closing {
             return;
         }
         if self.fed.as_ref().is_none_or(|(fed, _)| *fed != id) {
-            (self.fed, self.fed_bytes) = (Some((id, follower.flow.clone())), 0);
+            (self.fed, self.fed_bytes) = (Some((id, reader.flow.clone())), 0);
         }
         let protocol = self.session.protocol;
         let mut delivery = Delivery::default();
@@ -188,19 +188,19 @@ impl Conversation {
 
     /// Applies an event of the thread of durable channels with `notify`, and appends its message. Returns
     /// whether this answers the command that the client was blocked in.
-    pub fn notify(&mut self, event: &FollowerEvent, notify: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
-        let is_follower = self.session.follower.as_ref().is_some_and(|it| it.id == event.follower());
-        if !is_follower || self.session.closing {
+    pub fn notify(&mut self, event: &ReaderEvent, notify: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
+        let is_reader = self.session.reader.as_ref().is_some_and(|it| it.id == event.reader());
+        if !is_reader || self.session.closing {
             return false;
         }
         let mut said = Vec::new();
         notify(&mut self.session, &mut said);
-        if matches!(event, FollowerEvent::Lost { .. }) {
+        if matches!(event, ReaderEvent::Lost { .. }) {
             self.append(&said, Lsn::ZERO, Lsn::ZERO);
             return false;
         }
         match self.session.wait.take() {
-            Some(Wait::Channels { is_silent: true }) if matches!(event, FollowerEvent::Refused { .. }) => {}
+            Some(Wait::Channels { is_silent: true }) if matches!(event, ReaderEvent::Refused { .. }) => {}
             _ => self.append(&said, Lsn::ZERO, Lsn::ZERO),
         }
         true

@@ -1,6 +1,6 @@
-//! What commands demand of the log and the memory: of one command, or of a transaction as a whole.
+//! The room in the log and in memory that a command needs, or a transaction as a whole.
 
-/// What commands demand of the log and the memory before they run.
+/// The room in the log and in memory that commands need before they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Demand {
     /// They append to the log.
@@ -14,7 +14,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// That of both.
+    /// The demand of both together.
     pub(crate) fn and(self, other: Demand) -> Demand {
         Demand {
             appends: self.appends || other.appends,

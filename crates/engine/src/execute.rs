@@ -11,16 +11,16 @@ use std::{collections::VecDeque, sync::Arc};
 use keyspace::{AccessClock, AccessPolicy, Freed, Keyspace, LIBRARIES_SLOT, SlotId};
 use lsn::Lsn;
 use prng::Prng;
-use pubsub::{Backpressure, Hub, Local, durable::FollowerEvent};
+use pubsub::{Backpressure, Hub, Local, durable::ReaderEvent};
 use storage::{Appender, Durability};
 use wire::{Args, ReplyWriter};
 
 use crate::{
     Context, Flags, Host, Interests, Keys, Notice, ReplyMode, Session, Unit,
     blocking::{PendingServe, PendingServes},
+    channel_reader,
     context::{ADMITTED_BYTES, Retry, Surroundings},
     error::LockContended,
-    follower,
     long_units::ThreadRole,
     observe::Watch,
     offload::busy_error,
@@ -215,9 +215,9 @@ impl Executor {
 
     /// Handles an answer of the thread of durable channels for a client of this worker, and appends the
     /// reply.
-    pub fn notify(&mut self, event: &FollowerEvent, session: &mut Session, out: &mut Vec<u8>) {
+    pub fn notify(&mut self, event: &ReaderEvent, session: &mut Session, out: &mut Vec<u8>) {
         let mut reply = ReplyWriter::new(out, session.protocol);
-        follower::notify(&mut self.channels, session, event, &mut reply);
+        channel_reader::notify(&mut self.channels, session, event, &mut reply);
     }
 
     /// Delivers durable notices, in order. Their originators were held back, if at all, after their rounds.

@@ -128,7 +128,7 @@ pub struct Host {
     /// The document databases; empty while they are loaded.
     pub documents: Arc<DocumentsCell>,
     /// The settings.
-    pub config: Arc<dyn Config>,
+    pub config: Arc<dyn SettingsInForce>,
     /// The passwords.
     pub authentication: Arc<dyn Authentication>,
     /// Snapshots.
@@ -156,7 +156,7 @@ impl Host {
 }
 
 /// The settings in force, and CONFIG.
-pub trait Config: Send + Sync {
+pub trait SettingsInForce: Send + Sync {
     /// The memory limit in force.
     fn memory_limits(&self) -> MemoryLimits;
     /// The classes of events that are wanted (`notify-keyspace-events`).
@@ -182,8 +182,8 @@ pub trait Config: Send + Sync {
         false
     }
     /// Sets all or none of the settings. Settings that belong to the data are not set but returned: they are
-    /// in force when [`Config::apply_data_settings`] is called after their record has a position. The error
-    /// is the whole error text, prefix included.
+    /// in force when [`SettingsInForce::apply_data_settings`] is called after their record has a position.
+    /// The error is the whole error text, prefix included.
     ///
     /// # Errors
     /// An unknown or immutable setting, or a value out of range; a setting that the leader has to set.
@@ -239,7 +239,7 @@ pub trait Persistence: Send + Sync {
 pub trait DurableChannels: Send + Sync {
     /// Passes a request to the thread; its answer goes to the worker.
     fn request(&self, request: Request);
-    /// The flow control of a client that begins to follow durable channels.
+    /// The flow control of a client that begins to read durable channels.
     fn new_flow(&self) -> Arc<Flow>;
 }
 

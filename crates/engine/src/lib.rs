@@ -23,6 +23,7 @@
 pub mod admission;
 pub mod blocking;
 pub mod callbacks;
+pub mod channel_reader;
 mod client_tracking;
 pub mod clients;
 pub mod context;
@@ -35,7 +36,6 @@ mod event_queue;
 pub mod eviction;
 pub mod execute;
 pub mod expire;
-pub mod follower;
 pub mod group;
 pub mod host;
 pub mod interest;
@@ -75,8 +75,8 @@ pub use error::CommandError;
 pub use event::{Event, EventClass, Message, Notice};
 pub use execute::{Call, Executor, Merged, Outcome, Resolved};
 pub use host::{
-    Authentication, Config, DebugAccess, DocumentsCell, DurableChannels, Host, Loading, MemoryFigures,
-    MemoryLimits, Persistence, Process, SAVE_IN_PROGRESS, SaveAnswer, ShutdownMode,
+    Authentication, DebugAccess, DocumentsCell, DurableChannels, Host, Loading, MemoryFigures, MemoryLimits,
+    Persistence, Process, SAVE_IN_PROGRESS, SaveAnswer, SettingsInForce, ShutdownMode,
 };
 pub use interest::Interests;
 pub use offload::{LongReply, LongUnit};
@@ -86,7 +86,7 @@ pub use row::{CommandTable, Family, FindKeys, Flags, Keys, Row, Treatment, count
 pub use script_machine::{LibraryReader, require_few_libraries};
 pub use scripting::{ClockUs, LogLevel};
 pub use scripts::{ScriptSettings, Scripts};
-pub use session::{Follower, PeerClaim, Place, ReplyMode, Session};
+pub use session::{ChannelReader, PeerClaim, Place, ReplyMode, Session};
 pub use stats::{CommandStats, Histogram, RowTotals, Totals, WorkerStats};
 pub use tracking::{Tracking, TrackingTotals};
 pub use transaction::{QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, Transaction};

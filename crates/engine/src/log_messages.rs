@@ -6,20 +6,20 @@
 //! that has lost its first pieces to retention has no messages.
 //!
 //! Invariants
-//! - An unreadable part is reported as a gap that ends at the next readable batch, from which a follower can
+//! - An unreadable part is reported as a gap that ends at the next readable batch, from which a reader can
 //!   continue: damage costs only the messages in it.
 
 use keyspace::{Item, LoggedMessage};
 use lsn::Lsn;
-use pubsub::durable::{From, LogSource, Message, Position, Read};
-use storage::{BatchInfo, Error, Followed, Log, LogFollower, Record, RecordKind};
+use pubsub::durable::{DurableMessage, From, LogSource, Position, Read};
+use storage::{BatchInfo, CursorRead, Error, Log, LogCursor, Record, RecordKind};
 
 /// How much of the log is read at a time.
 const PIECE_BYTES: usize = 512 << 10;
-/// Most places of the log whose readers stay open, so that they read on without opening files again.
-const READERS_MAX: usize = 8;
+/// Most places of the log whose cursors stay open, so that they read on without opening files again.
+const CURSORS_MAX: usize = 8;
 
-/// Why a follower cannot begin at a position.
+/// Why a reader cannot begin at a position.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// The position is no longer kept.
@@ -49,25 +49,25 @@ pub enum Refused {
     Unreadable(#[from] Error),
 }
 
-/// The messages of a log, read for followers of durable channels.
+/// The messages of a log, read for readers of durable channels.
 pub struct LogMessages {
     log: Log,
     /// Those used last, the newest last.
-    readers: Vec<LogFollower>,
+    cursors: Vec<LogCursor>,
 }
 
 impl LogMessages {
     /// Those of this log.
     pub fn new(log: &Log) -> LogMessages {
-        LogMessages { log: log.clone(), readers: Vec::new() }
+        LogMessages { log: log.clone(), cursors: Vec::new() }
     }
 
-    /// Closes the readers, when no follower will read for a while.
+    /// Closes the cursors, when no reader will read for a while.
     pub fn rest(&mut self) {
-        self.readers.clear();
+        self.cursors.clear();
     }
 
-    /// The position to begin at, and the place between batches to read from. A follower that begins with new
+    /// The position to begin at, and the place between batches to read from. A reader that begins with new
     /// messages begins at the `tail`, if there is one.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl LogMessages {
         Ok(self.position_of(first, lsn))
     }
 
-    /// The gap for followers at an unreadable position: up to the next readable one.
+    /// The gap for readers at an unreadable position: up to the next readable one.
     fn gap_up_to(&self, lsn: Lsn) -> Read {
         let position = self.gap_position(lsn);
         Read::Forgotten(position.unwrap_or_else(|_| self.position_of(None, lsn)))
@@ -164,9 +164,9 @@ impl LogMessages {
     fn whole(&self, last: &Record<'_>) -> Result<Option<Vec<u8>>, Error> {
         let Some((begin, rest)) = last.piece() else { return Ok(None) };
         let Some(batch) = self.log.batch_at(begin.advance(1))? else { return Ok(None) };
-        let (mut reader, mut whole) = (self.log.follow(batch.start), Vec::new());
-        while reader.position() < last.lsn {
-            let Followed::Chunk(chunk) = reader.read(PIECE_BYTES)? else { return Ok(None) };
+        let (mut cursor, mut whole) = (self.log.cursor(batch.start), Vec::new());
+        while cursor.position() < last.lsn {
+            let CursorRead::Chunk(chunk) = cursor.read(PIECE_BYTES)? else { return Ok(None) };
             for part in chunk.records().filter(|it| it.kind == RecordKind::Part && it.lsn < last.lsn) {
                 if let Some((_, piece)) = part.piece().filter(|(id, _)| *id == begin) {
                     whole.extend_from_slice(piece);
@@ -184,14 +184,14 @@ fn is_said(wanted: Position, position: Position) -> bool {
 }
 
 impl LogSource for LogMessages {
-    fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&Message<'_>)) -> Read {
-        let known = self.readers.iter().position(|reader| reader.position() == from);
-        let mut reader = match known {
-            Some(index) => self.readers.remove(index),
-            None => self.log.follow(from),
+    fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&DurableMessage<'_>)) -> Read {
+        let known = self.cursors.iter().position(|cursor| cursor.position() == from);
+        let mut cursor = match known {
+            Some(index) => self.cursors.remove(index),
+            None => self.log.cursor(from),
         };
-        let read = match reader.read_until(PIECE_BYTES, self.log.showable_lsn()) {
-            Ok(Followed::Chunk(chunk)) => {
+        let read = match cursor.read_until(PIECE_BYTES, self.log.showable_lsn()) {
+            Ok(CursorRead::Chunk(chunk)) => {
                 let mut marked = chunk.records().filter(|record| record.is_marked);
                 let batches: Vec<BatchInfo> = chunk.batches_backwards().collect();
                 let reign_of = |record: &Record<'_>| {
@@ -204,17 +204,17 @@ impl LogSource for LogMessages {
                     Err(error) => Err(error),
                 }
             }
-            Ok(Followed::UpToDate) => Ok(Read::Nothing),
-            Ok(Followed::Forgotten(start)) => Ok(self.gap_up_to(start)),
+            Ok(CursorRead::UpToDate) => Ok(Read::Nothing),
+            Ok(CursorRead::Forgotten(start)) => Ok(self.gap_up_to(start)),
             Err(error) => Err(error),
         };
-        if self.readers.len() == READERS_MAX {
-            self.readers.remove(0);
+        if self.cursors.len() == CURSORS_MAX {
+            self.cursors.remove(0);
         }
-        self.readers.push(reader);
+        self.cursors.push(cursor);
         read.unwrap_or_else(|error| {
             tracing::error!(target: "server", %error, lsn = %from, "cannot read messages of durable channels");
-            self.readers.clear();
+            self.cursors.clear();
             self.gap_up_to(self.log.readable_behind(from))
         })
     }
@@ -225,7 +225,7 @@ impl LogMessages {
         &self,
         record: &Record<'_>,
         reign: u64,
-        each: &mut dyn FnMut(&Message<'_>),
+        each: &mut dyn FnMut(&DurableMessage<'_>),
     ) -> Result<(), Error> {
         let whole = match record.kind {
             RecordKind::Whole => None,
@@ -241,7 +241,11 @@ impl LogMessages {
         while let Ok(Some(item)) = Item::decode_next(&mut rest) {
             if let Item::Message(LoggedMessage { channel, payload }) = item {
                 lsn = lsn.advance(1);
-                each(&Message { position: Position { epoch: record.epoch, lsn, reign }, channel, payload });
+                each(&DurableMessage {
+                    position: Position { epoch: record.epoch, lsn, reign },
+                    channel,
+                    payload,
+                });
             }
         }
         Ok(())

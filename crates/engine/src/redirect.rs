@@ -6,7 +6,7 @@
 use keyspace::slot_of;
 use wire::Args;
 
-use crate::{CommandError, Flags, Host, Keys, Row, Session, replication::Role};
+use crate::{CommandError, Flags, Host, Keys, Row, Session, replication::RoleView};
 
 /// The error of a write while the lead is handed over: clients of a cluster try again.
 const HANDING_OVER: CommandError =
@@ -28,11 +28,11 @@ pub(crate) fn redirect(row: &Row, args: Args<'_>, session: &Session, host: &Host
         return None;
     }
     match host.replication.role() {
-        Role::Replica { leader, .. } => {
+        RoleView::Replica { leader, .. } => {
             Some(CommandError::Composed(format!("MOVED {} {leader}", slot_of(key).get())))
         }
-        Role::Leader { .. } if row.flags.has(Flags::WRITE) => Some(HANDING_OVER),
-        Role::Leader { .. } => None,
+        RoleView::Leader { .. } if row.flags.has(Flags::WRITE) => Some(HANDING_OVER),
+        RoleView::Leader { .. } => None,
     }
 }
 

@@ -11,7 +11,7 @@
 //! Invariants
 //! - A waiter is served before a later record is applied: an entry that the leader removes at once is read
 //!   all the same, as on the leader.
-//! - What is told has the gate of what a reader of the same keys would see.
+//! - A notice waits at the same gate as a reply that shows the same keys.
 
 use keyspace::{Effect, slot_of};
 use lsn::Lsn;

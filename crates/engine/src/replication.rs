@@ -50,7 +50,7 @@ impl fmt::Display for Address {
 
 /// The state of a replica's link to its leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Link {
+pub enum LinkState {
     /// There is no connection.
     #[default]
     Connect,
@@ -62,14 +62,14 @@ pub enum Link {
     Connected,
 }
 
-impl Link {
+impl LinkState {
     /// The name of the state in the reply of ROLE.
     pub fn name(self) -> &'static str {
         match self {
-            Link::Connect => "connect",
-            Link::Connecting => "connecting",
-            Link::Copying => "sync",
-            Link::Connected => "connected",
+            LinkState::Connect => "connect",
+            LinkState::Connecting => "connecting",
+            LinkState::Copying => "sync",
+            LinkState::Connected => "connected",
         }
     }
 }
@@ -145,7 +145,7 @@ impl WriteRefusal {
 
 /// The role of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Role {
+pub enum RoleView {
     /// It takes writes.
     Leader {
         /// The end of its durable log.
@@ -158,7 +158,7 @@ pub enum Role {
         /// The address of its leader.
         leader: Address,
         /// The state of the link to the leader.
-        link: Link,
+        link: LinkState,
         /// The end of the log that is applied, and so shown.
         applied: Lsn,
     },
@@ -188,8 +188,8 @@ pub struct Failover {
     pub timeout_ms: Option<u64>,
 }
 
-/// The replication of this server; see the module documentation.
-pub trait Replication: Send + Sync {
+/// Whether this server may be read and written now, and why not.
+pub trait Availability: Send + Sync {
     /// Whether nothing may be appended to the log here, not even expiries: another server writes it.
     fn is_read_only(&self) -> bool;
 
@@ -242,9 +242,12 @@ pub trait Replication: Send + Sync {
     fn drops_replies(&self) -> bool {
         false
     }
+}
 
+/// The replication of this server; see the module documentation.
+pub trait Replication: Availability {
     /// The role of this server.
-    fn role(&self) -> Role;
+    fn role(&self) -> RoleView;
 
     /// Follows `leader` from now on. Returns at once. The error is the whole error text.
     ///
@@ -306,7 +309,7 @@ pub enum Followed {
 /// A server without replication: it neither leads nor follows.
 pub struct Standalone;
 
-impl Replication for Standalone {
+impl Availability for Standalone {
     fn is_read_only(&self) -> bool {
         false
     }
@@ -318,9 +321,11 @@ impl Replication for Standalone {
     fn is_stale(&self) -> bool {
         false
     }
+}
 
-    fn role(&self) -> Role {
-        Role::Leader { end: Lsn::ZERO, replicas: Vec::new() }
+impl Replication for Standalone {
+    fn role(&self) -> RoleView {
+        RoleView::Leader { end: Lsn::ZERO, replicas: Vec::new() }
     }
 
     fn follow(&self, _: Address) -> Result<Followed, String> {

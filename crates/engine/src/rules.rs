@@ -1,4 +1,5 @@
-//! The rules of a round: what the state of the process allows, and the checks that depend on it alone.
+//! The rules of a round: the refusals that follow from the state of the process, and the checks that depend
+//! on it alone.
 
 use keyspace::{EvictionPolicy, Keyspace};
 use storage::{Admission, Appender};

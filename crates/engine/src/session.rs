@@ -6,7 +6,7 @@ use keyspace::{AccessClock, DbId};
 use lsn::Lsn;
 use pubsub::{
     SubscriberId,
-    durable::{Flow, FollowerId},
+    durable::{Flow, ReaderId},
 };
 use storage::Durability;
 use wire::Protocol;
@@ -55,11 +55,11 @@ pub enum PeerClaim {
     Member(Box<[Vec<u8>]>),
 }
 
-/// A client as a follower of durable channels.
+/// A client as a reader of durable channels.
 #[derive(Debug)]
-pub struct Follower {
-    /// Its id among the followers.
-    pub id: FollowerId,
+pub struct ChannelReader {
+    /// Its id among the readers.
+    pub id: ReaderId,
     /// The flow control of its messages.
     pub flow: Arc<Flow>,
 }
@@ -96,11 +96,11 @@ pub struct Session {
     pub tracking: Option<Box<ClientTracking>>,
     /// Its entry in the worker's channels, from its first subscription on.
     pub subscriber: Option<SubscriberId>,
-    /// Its entry as a follower of durable channels, from its first XSUBSCRIBE on. Boxed: most clients follow
+    /// Its entry as a reader of durable channels, from its first XSUBSCRIBE on. Boxed: most clients read
     /// none.
-    pub follower: Option<Box<Follower>>,
-    /// How often it has become a follower.
-    pub follower_generation: u32,
+    pub reader: Option<Box<ChannelReader>>,
+    /// How often it has become a reader.
+    pub reader_generation: u32,
     /// Whether it has subscriptions now.
     pub subscribed: bool,
     /// The client has published in a transaction or to a durable channel: to keep the order, its later
@@ -151,8 +151,8 @@ impl Session {
             monitoring: false,
             tracking: None,
             subscriber: None,
-            follower: None,
-            follower_generation: 0,
+            reader: None,
+            reader_generation: 0,
             subscribed: false,
             publishes_in_turn: false,
             transaction: None,
@@ -211,8 +211,8 @@ impl Session {
     /// Swaps the parts that belong to the worker and its connection.
     fn swap_connection(&mut self, other: &mut Session) {
         std::mem::swap(&mut self.subscriber, &mut other.subscriber);
-        std::mem::swap(&mut self.follower, &mut other.follower);
-        std::mem::swap(&mut self.follower_generation, &mut other.follower_generation);
+        std::mem::swap(&mut self.reader, &mut other.reader);
+        std::mem::swap(&mut self.reader_generation, &mut other.reader_generation);
         std::mem::swap(&mut self.subscribed, &mut other.subscribed);
         std::mem::swap(&mut self.wait, &mut other.wait);
     }

@@ -39,7 +39,7 @@ pub struct Transaction {
     commands: Vec<Queued>,
     /// Memory of the queue, in bytes.
     bytes: usize,
-    /// What the commands demand together.
+    /// The room that the commands need together.
     demand: Demand,
     /// All properties of the commands together.
     flags: Flags,
@@ -132,7 +132,7 @@ impl Transaction {
         self.mobility
     }
 
-    /// What the commands demand together.
+    /// The room that the commands need together.
     pub fn demand(&self) -> Demand {
         self.demand
     }

@@ -11,7 +11,7 @@ use env::sim::SimDiskOptions;
 use env::{Access, Disk, SimDisk, SimEntropy};
 use lsn::Lsn;
 use tree::{
-    Change, Direction, NodeCache, Op, Options, Snapshot, Sums, TreeFile, TreeId, Wanted, fuzzing, verify,
+    Change, Direction, NodeCache, Op, Options, Sums, TreeFile, TreeId, TreeSnapshot, Wanted, fuzzing, verify,
 };
 
 use crate::{Outcome, Seed, content};
@@ -50,7 +50,7 @@ fn with_tree() -> Arc<SimDisk> {
 
 /// Reads all readable entries and checks that they are right. Returns the number of keys found.
 fn read_all(disk: &Arc<SimDisk>) -> u16 {
-    let opened = Snapshot::open(&**disk, Path::new(PATH), options(), Wanted::default());
+    let opened = TreeSnapshot::open(&**disk, Path::new(PATH), options(), Wanted::default());
     let Ok((snapshot, _)) = opened else { return 0 };
     let mut read = 0;
     for key in 0..KEYS {

@@ -3,7 +3,7 @@
 use consensus::{Ballot, Batch, Member, Members, Start};
 use keyspace::Effect;
 use lsn::Lsn;
-use storage::{BatchInfo, Chains, Error, Followed, Log};
+use storage::{BatchInfo, Chains, CursorRead, Error, Log};
 
 use crate::{Known, OF_GROUP, ROSTER, Votes};
 
@@ -85,9 +85,9 @@ pub fn start(votes: &Votes, known: &mut Known, log: &Log, seed: u64) -> Result<S
 fn recorded_at(log: &Log, from: Lsn) -> Result<Option<Lsn>, Error> {
     let first = log.last_batches(from, BATCHES_AT_START)?.first().map_or(from, |batch| batch.start);
     let start = first.max(log.start_lsn());
-    let (mut follower, mut chains, mut newest) = (log.follow(start), Chains::from(start), None);
+    let (mut cursor, mut chains, mut newest) = (log.cursor(start), Chains::from(start), None);
     let name = format!("{OF_GROUP}{ROSTER}");
-    while let Followed::Chunk(chunk) = follower.read(READ_BYTES)? {
+    while let CursorRead::Chunk(chunk) = cursor.read(READ_BYTES)? {
         for record in chunk.records() {
             let Some(payload) = chains.payload(&record) else { continue };
             let mut rest = &payload[..];

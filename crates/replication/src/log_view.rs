@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use lsn::Lsn;
-use storage::{Error, Followed, Log, LogFollower};
+use storage::{CursorRead, Error, Log, LogCursor};
 
 use crate::{
     Chunk, Source,
@@ -39,7 +39,7 @@ impl History for LogHistory<'_> {
 }
 
 /// A reader of the log as the [`Source`] of a relay.
-pub struct Tail(pub LogFollower);
+pub struct Tail(pub LogCursor);
 
 impl Source for Tail {
     type Bytes = Arc<[u8]>;
@@ -47,11 +47,11 @@ impl Source for Tail {
 
     fn read(&mut self, bytes_max: u64, until: Lsn) -> Result<Option<Chunk<Arc<[u8]>>>, String> {
         match self.0.read_until(bytes_max as usize, until) {
-            Ok(Followed::Chunk(chunk)) => {
+            Ok(CursorRead::Chunk(chunk)) => {
                 Ok(Some(Chunk { start: chunk.start, end: chunk.end, bytes: chunk.bytes }))
             }
-            Ok(Followed::UpToDate) => Ok(None),
-            Ok(Followed::Forgotten(start)) => {
+            Ok(CursorRead::UpToDate) => Ok(None),
+            Ok(CursorRead::Forgotten(start)) => {
                 Err(format!("the log before lsn {start} is no longer kept: the replica was too far behind"))
             }
             Err(error) => Err(error.to_string()),
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(end, Lsn::new(SEGMENT_BYTES), "each batch is a block");
         let chain = log.batch_ending_at(end).unwrap().unwrap().chain;
         assert_eq!(LogHistory(&log).end(), end);
-        let mut tail = Tail(log.follow(Lsn::ZERO));
+        let mut tail = Tail(log.cursor(Lsn::ZERO));
         let first = tail.read(1, Lsn::MAX).unwrap().expect("a batch");
         assert_eq!((first.start, first.end, first.bytes.len()), (Lsn::ZERO, Lsn::new(4096), 4096));
         while let Some(chunk) = tail.read(1 << 20, Lsn::MAX).unwrap() {

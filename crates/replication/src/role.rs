@@ -117,7 +117,8 @@ impl<A: PartialEq> Role<A> {
         self.leader().is_some() || self.is_member && !self.is_open
     }
 
-    /// Another member of the group leads: takes no writes, and shows nothing, until a restart.
+    /// Another member of the group leads: takes no writes, and shows nothing, until it steps down or
+    /// restarts.
     pub fn depose(&mut self) {
         (self.is_open, self.is_handing_over) = (false, false);
         self.unconfirmed = EVERYTHING;

@@ -3,7 +3,7 @@
 //! Scripts that only read run on replicas, and may be endless. Whatever waits for the applier (the leader,
 //! readers, a promotion) would wait for ever, so such scripts are ended after [`STALL_MS`].
 //!
-//! What it is: when they are ended.
+//! What it is: the decision when these scripts are ended.
 //! What it is not: the scripts.
 //!
 //! Invariants

@@ -11,7 +11,7 @@ pub enum LogLevel {
     Debug,
     /// More than an operator usually wants to see.
     Verbose,
-    /// What an operator usually wants to see.
+    /// Messages that an operator usually wants to see.
     Notice,
     /// Needs an operator's attention.
     Warning,

@@ -104,7 +104,7 @@ impl Config {
     }
 }
 
-impl engine::Config for Config {
+impl engine::SettingsInForce for Config {
     fn memory_limits(&self) -> MemoryLimits {
         self.hot.memory_limits()
     }

@@ -37,7 +37,7 @@ use engine::{
 use lsn::Lsn;
 use pubsub::{
     Backpressure, Delivery,
-    durable::{Encoded, FollowerEvent, FollowerId, Run},
+    durable::{Encoded, ReaderEvent, ReaderId, Run},
 };
 use tokio::{io::Interest, net::TcpStream, time::Instant};
 
@@ -496,7 +496,7 @@ impl Connection {
 
     /// Appends messages of durable channels; they are sent with pushed bytes. Returns whether these are the
     /// first since `send_pushed`.
-    pub(crate) fn feed(&self, id: FollowerId, run: &Run<'_>, encoded: &mut [Option<Encoded>; 2]) -> bool {
+    pub(crate) fn feed(&self, id: ReaderId, run: &Run<'_>, encoded: &mut [Option<Encoded>; 2]) -> bool {
         self.conversation.borrow_mut().feed(id, run, encoded);
         !self.pushed.replace(true)
     }
@@ -505,7 +505,7 @@ impl Connection {
     /// Returns the same as [`Connection::feed`].
     pub(crate) fn notify(
         &self,
-        event: &FollowerEvent,
+        event: &ReaderEvent,
         notify: impl FnOnce(&mut Session, &mut Vec<u8>),
     ) -> bool {
         if self.conversation.borrow_mut().notify(event, notify) {

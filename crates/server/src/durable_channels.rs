@@ -2,7 +2,7 @@
 //! messages to the workers.
 //!
 //! ```text
-//! workers -- requests --> thread: place in the log -> Followers::step over LogMessages -> Message::Feed
+//! workers -- requests --> thread: place in the log -> Readers::step over LogMessages -> WorkerOrder::Feed
 //!    ^   '-- Flow: sent bytes (wakes it) -^------ log has moved (wakes it)                      |
 //!    '------------------------------------------------------------------------------------------'
 //! ```
@@ -11,9 +11,9 @@
 //! decides which client gets which message and when; [`engine::log_messages`] reads the messages.
 //!
 //! Invariants
-//! - All messages of a follower come from this thread, so they are in order and without gaps.
+//! - All messages of a reader come from this thread, so they are in order and without gaps.
 //! - The thread sleeps only if the log, a flow or a request will wake it.
-//! - Without followers it neither reads nor wakes with the log.
+//! - Without readers it neither reads nor wakes with the log.
 
 mod retention;
 #[cfg(test)]
@@ -30,11 +30,11 @@ use std::{
 
 use engine::log_messages::LogMessages;
 use parking_lot::Mutex;
-use pubsub::durable::{Flow, FollowerEvent, Followers, Request};
+use pubsub::durable::{Flow, ReaderEvent, Readers, Request};
 use storage::{Appender, Log};
 
 pub(crate) use self::retention::Retention;
-use crate::mailbox::{Mailbox, Message};
+use crate::mailbox::{Mailbox, WorkerOrder};
 
 /// Unsent bytes of one client above which it falls behind: enough to keep its socket busy, and far below the
 /// limits on unsent bytes.
@@ -43,9 +43,9 @@ const WINDOW_BYTES: u64 = 4 << 20;
 /// Figures for INFO and metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
-    /// Clients that follow durable channels.
-    pub(crate) followers: AtomicU64,
-    /// Followers that have not caught up.
+    /// Clients that read durable channels.
+    pub(crate) readers: AtomicU64,
+    /// Readers that have not caught up.
     pub(crate) behind: AtomicU64,
     /// Deliveries of messages: one message to two clients counts twice.
     pub(crate) messages: AtomicU64,
@@ -93,18 +93,18 @@ impl DurableChannels {
         let woken = thread::current();
         let _ = self.inbox.thread.set(woken.clone());
         appender.listen(move || woken.unpark());
-        let (mut followers, mut messages) =
-            (Followers::new(mailboxes.len(), WINDOW_BYTES), LogMessages::new(log));
+        let (mut readers, mut messages) =
+            (Readers::new(mailboxes.len(), WINDOW_BYTES), LogMessages::new(log));
         while !self.inbox.stopping.load(Relaxed) {
             for request in mem::take(&mut *self.inbox.requests.lock()) {
-                answer(request, &mut followers, &messages);
+                answer(request, &mut readers, &messages);
             }
-            let may_go_on = !followers.is_empty() && followers.step(&mut messages);
-            followers.take_feeds(|worker, feed| mailboxes[worker].send(Message::Feed(feed)));
-            self.figures.followers.store(followers.len() as u64, Relaxed);
-            self.figures.behind.store(followers.behind() as u64, Relaxed);
-            self.figures.messages.store(followers.messages(), Relaxed);
-            if !may_go_on && !self.has_more(&followers, &mut messages, &appender) {
+            let may_go_on = !readers.is_empty() && readers.step(&mut messages);
+            readers.take_feeds(|worker, feed| mailboxes[worker].send(WorkerOrder::Feed(feed)));
+            self.figures.readers.store(readers.len() as u64, Relaxed);
+            self.figures.behind.store(readers.behind() as u64, Relaxed);
+            self.figures.messages.store(readers.messages(), Relaxed);
+            if !may_go_on && !self.has_more(&readers, &mut messages, &appender) {
                 thread::park();
             }
         }
@@ -112,10 +112,10 @@ impl DurableChannels {
 
     /// Called when the thread has nothing to do: asks the log for a wake-up. Returns whether there is work
     /// already.
-    fn has_more(&self, followers: &Followers, messages: &mut LogMessages, appender: &Appender) -> bool {
-        if followers.is_empty() {
+    fn has_more(&self, readers: &Readers, messages: &mut LogMessages, appender: &Appender) -> bool {
+        if readers.is_empty() {
             messages.rest();
-        } else if let Some(position) = followers.waits_at() {
+        } else if let Some(position) = readers.waits_at() {
             appender.wait_for_movement();
             if appender.log().showable_lsn() > position {
                 return true;
@@ -138,20 +138,18 @@ impl engine::DurableChannels for DurableChannels {
     }
 }
 
-fn answer(request: Request, followers: &mut Followers, messages: &LogMessages) {
+fn answer(request: Request, readers: &mut Readers, messages: &LogMessages) {
     match request {
-        Request::Subscribe { follower, worker, flow, channel, from } => {
-            match messages.place(from, followers.tail()) {
-                Ok((position, at)) => followers.subscribe((follower, worker, flow), channel, position, at),
+        Request::Subscribe { reader, worker, flow, channel, from } => {
+            match messages.place(from, readers.tail()) {
+                Ok((position, at)) => readers.subscribe((reader, worker, flow), channel, position, at),
                 Err(refused) => {
                     let error = refused.to_string();
-                    followers.tell(worker, FollowerEvent::Refused { follower, error });
+                    readers.tell(worker, ReaderEvent::Refused { reader, error });
                 }
             }
         }
-        Request::Unsubscribe { follower, worker, channels } => {
-            followers.unsubscribe(follower, worker, channels)
-        }
-        Request::Leave { follower } => followers.leave(follower),
+        Request::Unsubscribe { reader, worker, channels } => readers.unsubscribe(reader, worker, channels),
+        Request::Leave { reader } => readers.leave(reader),
     }
 }

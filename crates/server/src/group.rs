@@ -48,13 +48,13 @@ use keyspace::Keyspace;
 use membership::{Known, Listed, Reports, Started, Votes, references};
 use parking_lot::Mutex;
 use settings::Key;
-use storage::{Followed, Log, LogFollower};
+use storage::{CursorRead, Log, LogCursor};
 
 pub(crate) use self::handle::GroupHandle;
 use self::{askers::Askers, events::Announced, peers::Peers, room::ROOM_BACKOFF_US};
 use crate::{
     config::Config,
-    mailbox::{Mailbox, Message},
+    mailbox::{Mailbox, WorkerOrder},
     replication::Node,
 };
 
@@ -118,7 +118,7 @@ pub(crate) enum Prepared {
         /// What the votes decide.
         leaderships: mpsc::Receiver<Option<Leadership>>,
         /// The log, from the last batch on that the votes know.
-        tail: LogFollower,
+        tail: LogCursor,
     },
 }
 
@@ -194,7 +194,7 @@ impl Group {
         if let Some(roster) = &known.roster {
             peers.follow(roster, !known.is_pending());
         }
-        let tail = log.follow(log.shippable_lsn());
+        let tail = log.cursor(log.shippable_lsn());
         let started = membership::start(votes, &mut known, log, self.entropy.random_u64());
         self.known_to_majority.store(known.recorded_at().get(), SeqCst);
         *self.known.lock() = known;
@@ -224,9 +224,9 @@ impl Group {
                     let _ = sender.send(Some(leadership));
                 }),
                 lease: Box::new(move || {
-                    waking.iter().for_each(|mailbox| mailbox.send(Message::LeaseRenewed))
+                    waking.iter().for_each(|mailbox| mailbox.send(WorkerOrder::LeaseRenewed))
                 }),
-                awaits_members: Box::new(move || woken.wake_followers()),
+                awaits_members: Box::new(move || woken.wake_cursors()),
             },
         );
         Ok(Prepared::Member { leaderships, tail })
@@ -277,7 +277,7 @@ impl Group {
             peers.stop();
         }
         if let Some(log) = self.log.get() {
-            log.wake_followers();
+            log.wake_cursors();
         }
         if let Some(roles) = self.roles.get() {
             let _ = roles.send(None);
@@ -322,7 +322,7 @@ impl Group {
     }
 
     /// The thread "group": tells the votes of durable batches, of time, and of the roster.
-    fn run(self: &Arc<Self>, mut tail: LogFollower) {
+    fn run(self: &Arc<Self>, mut tail: LogCursor) {
         let Some(votes) = &self.votes else { return };
         let (mut tick_due_us, mut promotion_due_us, mut yielding_due_us) =
             (votes.now_us(), votes.now_us(), 0);
@@ -330,12 +330,12 @@ impl Group {
         while !self.is_stopping() {
             loop {
                 match tail.read(READ_BYTES) {
-                    Ok(Followed::Chunk(chunk)) => {
+                    Ok(CursorRead::Chunk(chunk)) => {
                         let batches = references(&chunk.batches());
                         votes.durable(&batches);
                     }
-                    Ok(Followed::UpToDate) => break,
-                    Ok(Followed::Forgotten(_)) | Err(_) => {
+                    Ok(CursorRead::UpToDate) => break,
+                    Ok(CursorRead::Forgotten(_)) | Err(_) => {
                         tracing::error!(target: "group", "the log cannot be read any more: this member restarts");
                         return self.node.request_restart();
                     }
@@ -440,6 +440,11 @@ impl Group {
             if self.is_stopping() {
                 return;
             }
+            // After an election that was lost again at once, the votes know of a first batch that was never
+            // written.
+            let leads = matches!(leadership, Leadership::Leads { .. });
+            let must_restart =
+                !leads && (was_elected || (self.node.has_led() && !self.step_down(leadership.term())));
             match leadership {
                 Leadership::Leads { term } => match self.node.lead_in_group(term) {
                     Ok(()) => {
@@ -452,9 +457,7 @@ impl Group {
                         return self.node.request_restart();
                     }
                 },
-                // An election that was lost again at once: the votes know of a first batch that was never
-                // written.
-                _ if was_elected || self.node.has_led() && !self.step_down(leadership.term()) => {
+                _ if must_restart => {
                     tracing::warn!(target: "group", term = leadership.term(), "this server leads the group no more: it restarts within the process");
                     self.node.depose();
                     if self.await_leader(leaderships, leadership) {

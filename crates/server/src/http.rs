@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use couch::{Feeds, Front, Message, Store};
+use couch::{Feeds, Front, HttpOrder, Store};
 use tokio::{net::TcpListener, sync::mpsc};
 
 use crate::parts::Parts;
@@ -36,7 +36,7 @@ pub(crate) struct Http {
     front: Arc<Front>,
     /// The databases; empty while the server recovers.
     pub(crate) store: Arc<OnceLock<Store>>,
-    threads: Vec<mpsc::UnboundedSender<Message>>,
+    threads: Vec<mpsc::UnboundedSender<HttpOrder>>,
     next: AtomicUsize,
 }
 
@@ -72,7 +72,7 @@ impl Http {
             if let Ok(stream) = stream.into_std() {
                 let turn = self.next.fetch_add(1, Relaxed) % self.threads.len();
                 // If the thread has ended, the connection is closed.
-                let _ = self.threads[turn].send(Message::Connect { stream, peer, permit });
+                let _ = self.threads[turn].send(HttpOrder::Connect { stream, peer, permit });
             }
         }
     }
@@ -80,7 +80,7 @@ impl Http {
     /// Returns when every thread has been between two tasks: writes that were permitted before are in the
     /// log.
     pub(crate) fn settle(&self) {
-        let finished = self.tell_all(Message::Report);
+        let finished = self.tell_all(HttpOrder::Report);
         // A thread that has ended drops its sender.
         while finished.recv().is_ok() {}
     }
@@ -88,13 +88,13 @@ impl Http {
     /// Closes all connections; new ones are served.
     pub(crate) fn hang_up(&self) {
         for thread in &self.threads {
-            let _ = thread.send(Message::HangUp);
+            let _ = thread.send(HttpOrder::HangUp);
         }
     }
 
     /// Lets running requests end, ends feeds, closes all connections, ends the threads. Blocks.
     pub(crate) fn stop(&self) {
-        let finished = self.tell_all(Message::Stop);
+        let finished = self.tell_all(HttpOrder::Stop);
         let all_ended = self.threads.iter().all(|_| finished.recv_timeout(STOP_GRACE).is_ok());
         if !all_ended {
             tracing::warn!(target: "server", "some replies over HTTP did not leave in time");
@@ -103,17 +103,17 @@ impl Http {
 
     fn tell_all(
         &self,
-        message: impl Fn(std::sync::mpsc::Sender<()>) -> Message,
+        order: impl Fn(std::sync::mpsc::Sender<()>) -> HttpOrder,
     ) -> std::sync::mpsc::Receiver<()> {
         let (done, finished) = std::sync::mpsc::channel();
         for thread in &self.threads {
-            let _ = thread.send(message(done.clone()));
+            let _ = thread.send(order(done.clone()));
         }
         finished
     }
 }
 
-fn start_thread(index: usize, front: Arc<Front>) -> io::Result<mpsc::UnboundedSender<Message>> {
+fn start_thread(index: usize, front: Arc<Front>) -> io::Result<mpsc::UnboundedSender<HttpOrder>> {
     let (sender, receiver) = mpsc::unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let run = move || {

@@ -3,7 +3,7 @@
 use std::{fmt::Write, sync::atomic::Ordering::Relaxed};
 
 use commands::{REDIS_VERSION, rows};
-use engine::replication::Link;
+use engine::replication::LinkState;
 use keyspace::Keyspace;
 use lsn::Lsn;
 use pubsub::Kind;
@@ -212,7 +212,7 @@ fn stats(parts: &Parts, _: &Figures, out: &mut String) {
         "pubsub_channels": parts.data.hub.topics(Kind::Channel),
         "pubsub_patterns": parts.data.hub.topics(Kind::Pattern),
         "pubsubshard_channels": parts.data.hub.topics(Kind::Shard),
-        "durable_channels_followers": parts.durable_channels.figures.followers.load(Relaxed),
+        "durable_channels_followers": parts.durable_channels.figures.readers.load(Relaxed),
         "durable_channels_behind": parts.durable_channels.figures.behind.load(Relaxed),
         "durable_channels_messages": parts.durable_channels.figures.messages.load(Relaxed),
         "client_output_buffer_limit_disconnections": parts.counters.slow_clients_cut.load(Relaxed),
@@ -241,14 +241,14 @@ fn replication(parts: &Parts, _: &Figures, out: &mut String) {
         fields!(out,
             "master_host": leader.address.host,
             "master_port": leader.address.port,
-            "master_link_status": if leader.link == Link::Connected { "up" } else { "down" },
-            "master_last_io_seconds_ago": if leader.link == Link::Connected { leader.silent_seconds as i64 } else { -1 },
-            "master_sync_in_progress": u8::from(leader.link == Link::Copying),
+            "master_link_status": if leader.link == LinkState::Connected { "up" } else { "down" },
+            "master_last_io_seconds_ago": if leader.link == LinkState::Connected { leader.silent_seconds as i64 } else { -1 },
+            "master_sync_in_progress": u8::from(leader.link == LinkState::Copying),
             "slave_read_repl_offset": figures.end,
             "slave_repl_offset": leader.applied,
             "slave_committed_offset": leader.committed,
         );
-        if leader.link == Link::Copying {
+        if leader.link == LinkState::Copying {
             let (done, total) = leader.copied;
             fields!(out,
                 "master_sync_total_bytes": total,

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use crate::{
     access::Access,
     connection::error_line,
-    mailbox::{Mailbox, Message},
+    mailbox::{Mailbox, WorkerOrder},
 };
 
 /// Pause after a failed accept; the usual cause is a lack of descriptors.
@@ -97,17 +97,17 @@ pub(crate) async fn accept(
         let _ = stream.set_nodelay(true);
         if let (Ok(local), Ok(stream)) = (stream.local_addr(), stream.into_std()) {
             let worker = next.take(workers.len());
-            workers[worker].send(Message::Connect { stream, peer, local, place });
+            workers[worker].send(WorkerOrder::Connect { stream, peer, local, place });
         }
     }
 }
 
-/// Round-robin choice of a worker, shared by all listeners.
+/// Round-robin choice of a worker: one for all listeners, one for clients over HTTP.
 #[derive(Default)]
 pub(crate) struct RoundRobin(std::sync::atomic::AtomicUsize);
 
 impl RoundRobin {
-    fn take(&self, count: usize) -> usize {
+    pub(crate) fn take(&self, count: usize) -> usize {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % count
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     attached_log::AttachedLog,
     config::Config,
     data::Data,
-    mailbox::{LongUnitDone, Mailbox, Message},
+    mailbox::{LongUnitDone, Mailbox, WorkerOrder},
     reaper::Reaper,
 };
 
@@ -168,6 +168,6 @@ impl LongUnits {
         }
         self.appenders.lock().extend(executor.detach());
         drop(executor);
-        mailbox.send(Message::LongUnit(Box::new(done)));
+        mailbox.send(WorkerOrder::LongUnit(Box::new(done)));
     }
 }

@@ -1,8 +1,8 @@
-//! The message queue of a worker, which any thread can send to.
+//! The queue of orders to a worker, which any thread can send to.
 //!
 //! The queue is unbounded; its contents are bounded by `maxclients` (connections, kills, long units and
 //! answers, of which a client waits for one), by [`engine::clients::PUSHED_BYTES_MAX`] per client (pushes),
-//! by the window per follower of durable channels (feeds), by the few events of an incarnation, and by the
+//! by the window per reader of durable channels (feeds), by the few events of an incarnation, and by the
 //! members of a group, whose changes are published.
 
 use std::{net::SocketAddr, sync::Arc};
@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 
 use crate::log_threads::LogThreads;
 
-/// A message for a worker.
-pub(crate) enum Message {
+/// An order to a worker.
+pub(crate) enum WorkerOrder {
     /// Serve this connection.
     Connect { stream: std::net::TcpStream, peer: SocketAddr, local: SocketAddr, place: Place },
     /// Recovery is done: all commands may run.
@@ -29,7 +29,7 @@ pub(crate) enum Message {
     Answer { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
     /// A long unit of a client has ended.
     LongUnit(Box<LongUnitDone>),
-    /// Messages and events for followers of durable channels, in order.
+    /// Messages and events for readers of durable channels, in order.
     Feed(Feed),
     /// Publish these messages to the subscribers of this server, outside the log.
     Publish(Vec<commands::SentinelEvent>),
@@ -64,21 +64,21 @@ pub(crate) struct LongUnitDone {
 /// The sending end of a worker's queue.
 #[derive(Clone)]
 pub(crate) struct Mailbox {
-    pub(crate) sender: mpsc::UnboundedSender<Message>,
+    pub(crate) sender: mpsc::UnboundedSender<WorkerOrder>,
 }
 
 impl Mailbox {
-    /// Sends a message; a message to a worker that has ended is dropped.
-    pub(crate) fn send(&self, message: Message) {
-        let _ = self.sender.send(message);
+    /// Sends an order; an order to a worker that has ended is dropped.
+    pub(crate) fn send(&self, order: WorkerOrder) {
+        let _ = self.sender.send(order);
     }
 
     /// Passes a signal of another connection on to a connection of this worker.
     pub(crate) fn signal(&self, client_id: u64, signal: Signal) {
         self.send(match signal {
-            Signal::Close => Message::Kill(client_id),
-            Signal::Push { bytes, gate } => Message::Push { client_id, bytes, gate },
-            Signal::Answer { bytes, gate } => Message::Answer { client_id, bytes, gate },
+            Signal::Close => WorkerOrder::Kill(client_id),
+            Signal::Push { bytes, gate } => WorkerOrder::Push { client_id, bytes, gate },
+            Signal::Answer { bytes, gate } => WorkerOrder::Answer { client_id, bytes, gate },
         });
     }
 }

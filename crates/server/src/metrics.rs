@@ -8,7 +8,7 @@ mod exposition;
 use std::{fmt, sync::Arc, sync::atomic::Ordering::Relaxed};
 
 use commands::rows;
-use engine::{Family, RowTotals, replication::Link};
+use engine::{Family, RowTotals, replication::LinkState};
 use lsn::Lsn;
 use prometheus_client::{
     collector::Collector,
@@ -170,7 +170,7 @@ impl Scrape {
         }
         let (figures, floor) = (&parts.durable_channels.figures, parts.durable_channels.retention.floor());
         for (name, help, value) in [
-            ("sheaf_durable_channels_followers", "clients that follow durable channels", &figures.followers),
+            ("sheaf_durable_channels_followers", "clients that read durable channels", &figures.readers),
             ("sheaf_durable_channels_behind", "those of them that have not caught up", &figures.behind),
         ] {
             gauge(encoder, name, help, value.load(Relaxed))?;
@@ -330,7 +330,7 @@ fn encode_replication(encoder: &mut DescriptorEncoder<'_>, figures: &Figures) ->
         }
     }
     let Some(leader) = &figures.leader else { return Ok(()) };
-    let is_up = u64::from(leader.link == Link::Connected);
+    let is_up = u64::from(leader.link == LinkState::Connected);
     let lag_bytes = leader.committed.get().saturating_sub(leader.applied.get());
     gauge(encoder, "sheaf_replication_link_up", "1 while the leader is followed", is_up)?;
     gauge(

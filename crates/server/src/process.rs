@@ -6,7 +6,7 @@ use engine::{Loading, LogLevel, MemoryFigures, Process, ShutdownMode};
 use lsn::Lsn;
 use storage::Log;
 
-use crate::{info, mailbox::Message, parts::Parts, stop::AtStop};
+use crate::{info, mailbox::WorkerOrder, parts::Parts, stop::AtStop};
 
 pub(crate) struct ServerProcess(pub(crate) Arc<Parts>);
 
@@ -35,7 +35,7 @@ impl Process for ServerProcess {
 
     fn release_unused_memory(&self) {
         let workers = self.0.mailboxes.get().into_iter().flatten();
-        workers.for_each(|mailbox| mailbox.send(Message::ReleaseMemory));
+        workers.for_each(|mailbox| mailbox.send(WorkerOrder::ReleaseMemory));
     }
 
     fn allocator_report(&self) -> String {

@@ -1,9 +1,9 @@
 //! The reason why no write can be acknowledged now, if any: one answer for `/_up`, INFO, metrics and the log.
 //!
 //! It is for display only. Writes do not consult it; each is admitted where it is executed, by the same
-//! [`Replication`] and the same [`Log`].
+//! [`Availability`] and the same [`Log`].
 
-use engine::replication::{Replication, WriteRefusal};
+use engine::replication::{Availability, WriteRefusal};
 use storage::{Admission, Log};
 
 /// Writes a line of the log when such a reason comes or goes that no other part tells: groups tell of their
@@ -13,12 +13,12 @@ pub(crate) struct Reporter(Option<ReadOnly>);
 
 impl Reporter {
     /// To be called once a second.
-    pub(crate) fn look(&mut self, log: Option<&Log>, replication: &dyn Replication) {
+    pub(crate) fn look(&mut self, log: Option<&Log>, server: &dyn Availability) {
         let is_untold = |reason: &ReadOnly| {
             use ReadOnly::{Deposed, SettingsOwed, TooFewAcks, TooFewReplicas};
             matches!(reason, Deposed | SettingsOwed | TooFewAcks | TooFewReplicas)
         };
-        let now = ReadOnly::of(log, replication).filter(is_untold);
+        let now = ReadOnly::of(log, server).filter(is_untold);
         if now == self.0 {
             return;
         }
@@ -82,7 +82,7 @@ impl ReadOnly {
     ];
 
     /// The current reason, the gravest first. `None` also during recovery.
-    pub(crate) fn of(log: Option<&Log>, replication: &dyn Replication) -> Option<ReadOnly> {
+    pub(crate) fn of(log: Option<&Log>, server: &dyn Availability) -> Option<ReadOnly> {
         let log = log?;
         match log.admit(0) {
             Admission::Poisoned => return Some(ReadOnly::LogFailed),
@@ -91,16 +91,16 @@ impl ReadOnly {
             Admission::Stalled => return Some(ReadOnly::DiskStalled),
             Admission::Go | Admission::Wait => {}
         }
-        let refusal = replication.refuses_writes();
+        let refusal = server.refuses_writes();
         // A witness and a removed server say so, whatever their group does.
         match refusal {
             Some(WriteRefusal::Witness) => return Some(ReadOnly::Witness),
             Some(WriteRefusal::Removed) => return Some(ReadOnly::Removed),
-            _ if replication.lacks_majority() => return Some(ReadOnly::NoMajority),
+            _ if server.lacks_majority() => return Some(ReadOnly::NoMajority),
             _ => {}
         }
         Some(match refusal {
-            None => return replication.lacks_acks().then_some(ReadOnly::TooFewAcks),
+            None => return server.lacks_acks().then_some(ReadOnly::TooFewAcks),
             Some(WriteRefusal::Replica) => ReadOnly::Replica,
             Some(WriteRefusal::Deposed) => ReadOnly::Deposed,
             Some(WriteRefusal::Witness) => ReadOnly::Witness,
@@ -182,12 +182,7 @@ impl ReadOnly {
 mod tests {
     use std::{collections::BTreeSet, path::Path, sync::Arc};
 
-    use engine::{
-        Responder,
-        replication::{Address, Failover, Followed, Role, Standalone, Wanted},
-    };
     use env::{SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
-    use lsn::Lsn;
     use storage::{LogOptions, Recovery};
 
     use super::*;
@@ -200,7 +195,7 @@ mod tests {
         lacks_acks: bool,
     }
 
-    impl Replication for State {
+    impl Availability for State {
         fn is_read_only(&self) -> bool {
             use WriteRefusal::{Deposed, NoLeader, Removed, Replica, Witness};
             matches!(self.refusal, Some(Replica | Deposed | Witness | Removed | NoLeader))
@@ -220,54 +215,6 @@ mod tests {
 
         fn is_stale(&self) -> bool {
             false
-        }
-
-        fn role(&self) -> Role {
-            Standalone.role()
-        }
-
-        fn follow(&self, leader: Address) -> Result<Followed, String> {
-            Standalone.follow(leader)
-        }
-
-        fn lead(&self, responder: Responder) {
-            Standalone.lead(responder);
-        }
-
-        fn fail_over(&self, failover: Failover) -> Result<(), String> {
-            Standalone.fail_over(failover)
-        }
-
-        fn abort_failover(&self) -> Result<(), String> {
-            Standalone.abort_failover()
-        }
-
-        fn disconnect_replicas(&self) -> usize {
-            0
-        }
-
-        fn durable_lsn(&self) -> Lsn {
-            Lsn::ZERO
-        }
-
-        fn shown_lsn(&self) -> Lsn {
-            Lsn::MAX
-        }
-
-        fn count_flushed(&self, _: Lsn) -> usize {
-            0
-        }
-
-        fn wait_flushed(&self, wanted: Wanted, responder: Responder) {
-            Standalone.wait_flushed(wanted, responder);
-        }
-
-        fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, responder: Responder) {
-            Standalone.wait_applied(lsn, timeout_ms, responder);
-        }
-
-        fn newest_common(&self, marks: &[&[u8]]) -> Result<Option<Lsn>, String> {
-            Standalone.newest_common(marks)
         }
     }
 

@@ -61,7 +61,7 @@ use recovery::{
     group_state::{self, GroupState, Membership, Wanted},
     replication_state::ReplicationState,
 };
-use replication::{ProcessId, RelayOptions, ReplicaId, Role as NodeRole, Unanswered};
+use replication::{ProcessId, RelayOptions, ReplicaId, Role, Unanswered};
 use settings::{Key, Settings};
 use storage::{Chains, Log, Mirror};
 use tokio::sync::Notify;
@@ -112,7 +112,7 @@ pub(crate) struct Node {
     entropy: Arc<dyn Entropy + Send + Sync>,
     /// `replication.json`: the part of the role that must survive a restart.
     standing: Mutex<ReplicationState>,
-    role: Mutex<NodeRole<Address>>,
+    role: Mutex<Role<Address>>,
     /// Serialises promotions; a second caller sees the result of the first.
     promotion: Mutex<()>,
     /// Held while the acknowledged position is passed to the log, so that an older position never overwrites
@@ -151,7 +151,7 @@ pub(crate) struct Node {
     own: OnceLock<OwnAddresses>,
     leader: Leader,
     following: Mutex<Option<(Arc<Following>, Option<Threads>)>>,
-    /// What following needs; `None` for a server that has never followed, and after the end.
+    /// The parts that following needs; `None` for a server that has never followed, and after the end.
     following_parts: Mutex<Option<Arc<FollowingParts>>>,
     /// The right to mirror, while this server leads its group.
     mirror: Mutex<Option<Mirror>>,
@@ -200,8 +200,8 @@ impl Node {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let role = match &member {
-            Some(_) => NodeRole::start_member(standing.remembered()),
-            None => NodeRole::start(standing.remembered(), settings.integer(Key::AckReplicas) > 0),
+            Some(_) => Role::start_member(standing.remembered()),
+            None => Role::start(standing.remembered(), settings.integer(Key::AckReplicas) > 0),
         };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let votes = member.map(|member| Arc::new(Votes::new(member, dir.to_path_buf(), disk, clock.clone())));
@@ -388,7 +388,7 @@ impl Node {
         let Some((following, threads)) = self.following.lock().take() else { return };
         following.stop();
         if let Some(log) = self.log() {
-            log.wake_followers();
+            log.wake_cursors();
         }
         if let Some(Threads { link, apply }) = threads {
             let _ = (link.join().map(drop), apply.join());

@@ -395,7 +395,7 @@ impl Snapshots {
             disk: &disk,
             dir: &startup.dir,
             log,
-            begin_lsn: node.snapshot_begin().map_err(Failure::Storage)?,
+            begin_lsn: self.begin_lsn(log)?,
             parts: env::process::cores_available().clamp(1, WRITERS_MAX) as u32,
             chunk_bytes_aim: CHUNK_RAW_BYTES_AIM,
             compression: Compression::Lz4,
@@ -416,10 +416,28 @@ impl Snapshots {
         });
         let summaries = summaries?;
         // Publishing gives up the log before the snapshot: documents must not need it.
-        if self.sources.saver.save_all(log)?.is_some_and(|saved_lsn| saved_lsn < task.meta().begin_lsn) {
+        let saver = &self.sources.saver;
+        let is_needed = |saved: Option<Lsn>| saved.is_some_and(|saved_lsn| saved_lsn < task.meta().begin_lsn);
+        if is_needed(saver.saved_lsn()) && is_needed(saver.save_all(log)?) {
             return Err(Failure::Unsaved);
         }
         Ok(Some(task.publish(summaries)?))
+    }
+
+    /// The position at which a snapshot begins, for keys and documents alike; `None`: at the end of the log.
+    ///
+    /// Documents are saved first, as far as the replicas have acknowledged them. If some of them wait for a
+    /// replica, which may itself wait for a snapshot to copy, the snapshot begins at the last position up to
+    /// which documents are saved.
+    fn begin_lsn(&self, log: &Log) -> Result<Option<Lsn>, Failure> {
+        let Sources { node, saver, .. } = &self.sources;
+        let begin_lsn = node.snapshot_begin()?;
+        if saver.save_committed(log)? {
+            return Ok(begin_lsn);
+        }
+        let Some(saved_lsn) = saver.saved_lsn() else { return Ok(begin_lsn) };
+        let saved_lsn = log.boundary_before(saved_lsn)?;
+        Ok(Some(begin_lsn.map_or(saved_lsn, |begin_lsn| begin_lsn.min(saved_lsn))))
     }
 
     fn write_part(&self, mut part: PartTask<'_>, paces: &Paces) -> Result<PartSummary, Failure> {

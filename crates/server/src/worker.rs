@@ -43,7 +43,7 @@ use self::{held_back::HeldBack, replies::Replied};
 use crate::{
     connection::Connection,
     log_threads::LogThreads,
-    mailbox::{Mailbox, Message},
+    mailbox::{Mailbox, WorkerOrder},
     parts::Parts,
     reaper::Reaper,
     timeouts::Timeouts,
@@ -139,10 +139,10 @@ pub(crate) fn start(
 }
 
 impl Worker {
-    /// Handles messages until [`Message::Stop`], then closes all connections.
+    /// Carries out orders until [`WorkerOrder::Stop`], then closes all connections.
     async fn run(
         self: Rc<Self>,
-        mut messages: mpsc::UnboundedReceiver<Message>,
+        mut orders: mpsc::UnboundedReceiver<WorkerOrder>,
         index: usize,
         workers: usize,
     ) {
@@ -150,9 +150,9 @@ impl Worker {
         tokio::task::spawn_local(self.clone().upkeep_loop(index, workers));
         tokio::task::spawn_local(self.clone().timeout_loop());
         let done = loop {
-            match messages.recv().await {
-                Some(Message::Stop(done)) => break done,
-                Some(message) => self.handle(message),
+            match orders.recv().await {
+                Some(WorkerOrder::Stop(done)) => break done,
+                Some(order) => self.handle(order),
                 None => return,
             }
         };
@@ -161,8 +161,8 @@ impl Worker {
         loop {
             tokio::select! {
                 () = &mut stopping => break,
-                // Long units that still run report their end by a message.
-                Some(message) = messages.recv() => self.handle(message),
+                // Long units that still run report their end by an order.
+                Some(order) = orders.recv() => self.handle(order),
             }
         }
         let _ = done.send(());

@@ -1,8 +1,8 @@
-//! Publishers and followers of durable channels on a simulated disk, until the machine stops.
+//! Publishers and readers of durable channels on a simulated disk, until the machine stops.
 //!
 //! ```text
 //! publishers -> engine::conversation::Conversation -> executor -> log
-//! log -- LogMessages -> pubsub's Followers -> followers, each at its own pace
+//! log -- LogMessages -> pubsub's Readers -> readers, each at its own pace
 //! ```
 //!
 //! What it is: one incarnation of a server with the product's own thread of durable channels, step by step,
@@ -11,7 +11,7 @@
 //!
 //! Invariants
 //! - A publisher numbers its messages for each channel, so lost, repeated and invented messages are detected.
-//! - A message that was handed to a follower counts as shown, whether the follower has taken it or not.
+//! - A message that was handed to a reader counts as shown, whether the reader has taken it or not.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -23,7 +23,7 @@ use engine::{
 use env::{Clock, Prng, SimClock, SimDisk};
 use pubsub::{
     Delivery,
-    durable::{Flow, FollowerEvent, FollowerId, Followers, From, LogSource, Part, Position, Read},
+    durable::{Flow, From, LogSource, Part, Position, Read, ReaderEvent, ReaderId, Readers},
 };
 use storage::{Durability, Flush, Log};
 use wire::{DecodeLimits, Limits, Protocol, RequestBatch, Value, decode};
@@ -32,11 +32,11 @@ use crate::{Recovered, Violation, WorldOptions, recover, sim_host, start::WORKER
 
 /// The channels, which the host treats as durable.
 const CHANNELS: [&str; 2] = ["durable:a", "durable:b"];
-const FOLLOWERS: u64 = 3;
-/// So small that followers often fall behind.
+const READERS: u64 = 3;
+/// So small that readers often fall behind.
 const WINDOW_BYTES: u64 = 2 << 10;
 
-/// A message as shown to a follower: its position and payload.
+/// A message as shown to a reader: its position and payload.
 type Shown = (Position, Vec<u8>);
 
 /// A message of a publisher: the index of the channel, and the number of its earlier messages there.
@@ -53,8 +53,8 @@ struct Publisher {
     acknowledged: [u64; CHANNELS.len()],
 }
 
-struct Follower {
-    id: FollowerId,
+struct Reader {
+    id: ReaderId,
     flow: Arc<Flow>,
     channel: usize,
     begun_at: Option<Position>,
@@ -62,7 +62,7 @@ struct Follower {
     unsent: u64,
 }
 
-/// A simulated server with publishers and followers of durable channels.
+/// A simulated server with publishers and readers of durable channels.
 pub struct ChannelWorld {
     disk: Arc<SimDisk>,
     clock: Arc<SimClock>,
@@ -71,9 +71,9 @@ pub struct ChannelWorld {
     executors: Vec<Executor>,
     batch: RequestBatch,
     publishers: Vec<Publisher>,
-    machine: Followers,
+    machine: Readers,
     source: LogMessages,
-    followers: Vec<Follower>,
+    readers: Vec<Reader>,
     prng: Prng,
     /// Whether a reply guarantees that the message survives a crash.
     keeps_acknowledged: bool,
@@ -111,8 +111,8 @@ impl ChannelWorld {
             }
         };
         let publishers = (0..options.clients).map(publisher).collect();
-        let follower = |number: u64| Follower {
-            id: FollowerId { client_id: number, generation: 0 },
+        let reader = |number: u64| Reader {
+            id: ReaderId { client_id: number, generation: 0 },
             flow: Arc::new(Flow::new(|| {})),
             channel: number as usize % CHANNELS.len(),
             begun_at: None,
@@ -128,8 +128,8 @@ impl ChannelWorld {
             executors,
             batch: RequestBatch::new(),
             publishers,
-            machine: Followers::new(1, WINDOW_BYTES),
-            followers: (0..FOLLOWERS).map(follower).collect(),
+            machine: Readers::new(1, WINDOW_BYTES),
+            readers: (0..READERS).map(reader).collect(),
             prng: Prng::new(options.seed),
             keeps_acknowledged: matches!(options.durability, Durability::Strict | Durability::Commit),
         }
@@ -150,7 +150,7 @@ impl ChannelWorld {
                 30..50 => self.flush(),
                 50..65 => self.deliver(index)?,
                 65..85 => _ = self.machine.step(&mut self.source),
-                85..97 => self.follower_step(),
+                85..97 => self.reader_step(),
                 _ => self.clock.advance_us(self.prng.below(5_000)),
             }
             self.take_feeds()?;
@@ -247,20 +247,20 @@ impl ChannelWorld {
         Ok(())
     }
 
-    /// A follower subscribes, takes some of its unsent bytes, or unsubscribes and subscribes again.
-    fn follower_step(&mut self) {
-        let index = self.prng.below(FOLLOWERS) as usize;
-        let follower = &mut self.followers[index];
-        if follower.begun_at.is_some() {
-            let bytes = self.prng.below(follower.unsent + 1);
-            follower.unsent -= bytes;
-            follower.flow.take(bytes);
+    /// A reader subscribes, takes some of its unsent bytes, or unsubscribes and subscribes again.
+    fn reader_step(&mut self) {
+        let index = self.prng.below(READERS) as usize;
+        let reader = &mut self.readers[index];
+        if reader.begun_at.is_some() {
+            let bytes = self.prng.below(reader.unsent + 1);
+            reader.unsent -= bytes;
+            reader.flow.take(bytes);
             if self.prng.chance(10) {
-                self.machine.leave(follower.id);
-                follower.id.generation += 1;
-                let last = follower.shown.last().map(|(position, _)| *position);
-                let from = last.or(follower.begun_at).map_or(From::Oldest, From::After);
-                (follower.flow, follower.unsent) = (Arc::new(Flow::new(|| {})), 0);
+                self.machine.leave(reader.id);
+                reader.id.generation += 1;
+                let last = reader.shown.last().map(|(position, _)| *position);
+                let from = last.or(reader.begun_at).map_or(From::Oldest, From::After);
+                (reader.flow, reader.unsent) = (Arc::new(Flow::new(|| {})), 0);
                 self.begin(index, from);
             }
         } else {
@@ -270,15 +270,15 @@ impl ChannelWorld {
     }
 
     fn begin(&mut self, index: usize, from: From) {
-        let follower = &mut self.followers[index];
+        let reader = &mut self.readers[index];
         // The log cannot be read: the disk is about to stop.
         let Ok((position, at)) = self.source.place(from, self.machine.tail()) else { return };
-        let who = (follower.id, 0, follower.flow.clone());
-        self.machine.subscribe(who, CHANNELS[follower.channel].as_bytes().into(), position, at);
+        let who = (reader.id, 0, reader.flow.clone());
+        self.machine.subscribe(who, CHANNELS[reader.channel].as_bytes().into(), position, at);
     }
 
     fn take_feeds(&mut self) -> Result<(), Violation> {
-        let (followers, mut taken) = (&mut self.followers, Ok(()));
+        let (readers, mut taken) = (&mut self.readers, Ok(()));
         let has_stopped = self.disk.has_stopped();
         self.machine.take_feeds(|_, feed| {
             for part in feed.parts() {
@@ -287,17 +287,17 @@ impl ChannelWorld {
                         let (mut delivery, mut bytes) = (Delivery::default(), Vec::new());
                         run.encode(Protocol::Resp2).deliver_to(&mut delivery);
                         delivery.append_to(&mut bytes);
-                        let mut to = followers.iter_mut().filter(|follower| run.to.contains(&follower.id));
-                        to.try_for_each(|follower| follower.hear(bytes.clone()))
+                        let mut to = readers.iter_mut().filter(|reader| run.to.contains(&reader.id));
+                        to.try_for_each(|reader| reader.hear(bytes.clone()))
                     }
-                    Part::FollowerEvent(FollowerEvent::Subscribed { follower: id, position, .. }) => {
-                        let found = followers.iter_mut().find(|follower| follower.id == *id);
+                    Part::ReaderEvent(ReaderEvent::Subscribed { reader: id, position, .. }) => {
+                        let found = readers.iter_mut().find(|reader| reader.id == *id);
                         found.into_iter().for_each(|it| _ = it.begun_at.get_or_insert(*position));
                         Ok(())
                     }
                     // The disk cannot be read any more.
-                    Part::FollowerEvent(FollowerEvent::Lost { .. }) if has_stopped => Ok(()),
-                    Part::FollowerEvent(told) => Err(Violation::Protocol(format!("{told:?}"))),
+                    Part::ReaderEvent(ReaderEvent::Lost { .. }) if has_stopped => Ok(()),
+                    Part::ReaderEvent(told) => Err(Violation::Protocol(format!("{told:?}"))),
                 };
                 if taken.is_ok() {
                     taken = done;
@@ -307,9 +307,9 @@ impl ChannelWorld {
         taken
     }
 
-    /// The number of messages that followers were shown.
+    /// The number of messages that readers were shown.
     pub fn shown(&self) -> usize {
-        self.followers.iter().map(|follower| follower.shown.len()).sum()
+        self.readers.iter().map(|reader| reader.shown.len()).sum()
     }
 
     /// Checks the log of a server that was started on the remaining disk.
@@ -319,17 +319,17 @@ impl ChannelWorld {
     /// published.
     pub fn judge(&self, log: &Log) -> Result<(), Violation> {
         let mut source = LogMessages::new(log);
-        for follower in &self.followers {
-            let Some(begun_at) = follower.begun_at else { continue };
-            let kept = messages(&mut source, follower.channel)?;
+        for reader in &self.readers {
+            let Some(begun_at) = reader.begun_at else { continue };
+            let kept = messages(&mut source, reader.channel)?;
             let behind: Vec<&Shown> =
                 kept.iter().filter(|(position, _)| position.lsn > begun_at.lsn).collect();
-            if !follower.shown.iter().eq(behind.iter().take(follower.shown.len()).copied()) {
-                return Err(Violation::Protocol(format!("{:?} was shown something else", follower.id)));
+            if !reader.shown.iter().eq(behind.iter().take(reader.shown.len()).copied()) {
+                return Err(Violation::Protocol(format!("{:?} was shown something else", reader.id)));
             }
-            let last = follower.shown.last().map_or(begun_at, |(position, _)| *position);
+            let last = reader.shown.last().map_or(begun_at, |(position, _)| *position);
             let place = source.place(From::After(last), None);
-            if !follower.shown.is_empty() && place.is_err() {
+            if !reader.shown.is_empty() && place.is_err() {
                 return Err(Violation::Protocol(format!("{last} was shown: {place:?}")));
             }
         }
@@ -364,7 +364,7 @@ impl ChannelWorld {
     }
 }
 
-impl Follower {
+impl Reader {
     fn hear(&mut self, mut bytes: Vec<u8>) -> Result<(), Violation> {
         self.unsent += bytes.len() as u64;
         for value in take_values(&mut bytes)? {

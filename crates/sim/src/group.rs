@@ -46,7 +46,7 @@ use env::{
 };
 use lsn::Lsn;
 use membership::references;
-use storage::{Chains, Followed};
+use storage::{Chains, CursorRead};
 
 pub use self::options::{GroupFault, GroupFigures, GroupOptions};
 use self::{
@@ -386,15 +386,15 @@ impl GroupWorld {
         let votes = running.votes.clone();
         loop {
             match running.tail.read(READ_BYTES)? {
-                Followed::Chunk(chunk) => {
+                CursorRead::Chunk(chunk) => {
                     let early = self.options.fault == Some(GroupFault::ReportsBeforeItIsDurable)
                         && matches!(running.part, Part::Following(_));
                     if !early {
                         votes.durable(&references(&chunk.batches()));
                     }
                 }
-                Followed::UpToDate => break,
-                Followed::Forgotten(_) => return self.restart(id),
+                CursorRead::UpToDate => break,
+                CursorRead::Forgotten(_) => return self.restart(id),
             }
         }
         if votes.is_unsaved() {

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use documents::Documents;
 use engine::{
-    Authentication, CommandStats, Config, DebugAccess, DurableChannels, EventClass, Host, Loading, LogLevel,
-    MemoryFigures, MemoryLimits, Persistence, Process, Responder, SaveAnswer, ShutdownMode, clients::Clients,
-    group::NoGroup, replication::Standalone,
+    Authentication, CommandStats, DebugAccess, DurableChannels, EventClass, Host, Loading, LogLevel,
+    MemoryFigures, MemoryLimits, Persistence, Process, Responder, SaveAnswer, SettingsInForce, ShutdownMode,
+    clients::Clients, group::NoGroup, replication::Standalone,
 };
 use env::{Clock, SimClock};
 use keyspace::EvictionPolicy;
@@ -112,7 +112,7 @@ struct Fixed {
     event_classes: EventClass,
 }
 
-impl Config for Fixed {
+impl SettingsInForce for Fixed {
     fn memory_limits(&self) -> MemoryLimits {
         MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 5 }
     }

@@ -27,7 +27,7 @@ mod request;
 
 use std::{net::SocketAddr, rc::Rc, sync::Arc};
 
-use couch::{Front, Message};
+use couch::{Front, HttpOrder};
 use documents::{Documents, Due};
 use env::{Clock, Disk, Prng, SimClock, SimDisk};
 use lsn::Lsn;
@@ -118,18 +118,18 @@ impl HttpWorld {
     }
 
     fn connect(&mut self, front: Arc<Front>, clients: usize) {
-        let (messages, received) = mpsc::unbounded_channel();
+        let (orders, received) = mpsc::unbounded_channel();
         for owner in 0..clients {
             let (near, far) = tokio::io::duplex(SOCKET_BYTES);
             let permit = front.permit().expect("there is no limit");
             let peer = SocketAddr::from(([127, 0, 0, 1], owner as u16));
-            let sent = messages.send(Message::Connect { stream: Wire(far), peer, permit });
+            let sent = orders.send(HttpOrder::Connect { stream: Wire(far), peer, permit });
             assert!(sent.is_ok(), "the receiver is in this function");
             self.clients.push(HttpClient::new(owner, near));
         }
         self.front.spawn_local(async move {
-            // The thread goes on for as long as there may be messages.
-            let _messages = messages;
+            // The thread goes on for as long as there may be orders.
+            let _orders = orders;
             couch::serve_thread(front, received).await;
         });
     }

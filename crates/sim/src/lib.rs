@@ -11,7 +11,7 @@
 //!
 //! Beside it: a [`HttpWorld`] of clients that speak HTTP to the CouchDB front,
 //! a [`QueueWorld`] of clients that wait for elements of lists, with a [`Ledger`] of where each
-//! element may be, and a [`ChannelWorld`] of publishers and followers of durable channels, a
+//! element may be, and a [`ChannelWorld`] of publishers and readers of durable channels, a
 //! [`DocumentWorld`] of databases that are written, saved and compacted.
 //!
 //! Servers among others: a [`Cluster`] with an operator, and a [`GroupWorld`] whose votes decide.

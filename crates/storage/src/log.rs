@@ -20,9 +20,9 @@ pub(crate) mod check;
 mod commit;
 pub(crate) mod control;
 mod copying;
+mod cursor;
 pub(crate) mod cut;
 pub(crate) mod flusher;
-mod follow;
 pub(crate) mod footer;
 mod frozen;
 pub(crate) mod mirror;
@@ -49,7 +49,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU8, AtomicU32, AtomicUsize},
+        atomic::{AtomicU8, AtomicU32},
     },
 };
 
@@ -60,15 +60,15 @@ use parking_lot::{Condvar, Mutex};
 pub use appender::{Appender, Pending};
 pub use chains::Chains;
 pub use copying::{CopiedFile, CopyPlan};
+pub use cursor::{BatchInfo, Chunk, CursorRead, LogCursor, batches_in};
 pub use flusher::Flush;
-pub use follow::{BatchInfo, Chunk, Followed, LogFollower, batches_in};
 pub use mirror::{Mirror, MirrorError};
 pub use options::{Durability, LogOptions};
 pub use pins::Pin;
 pub use space::Prepare;
 
 use self::{
-    flusher::Flusher, follow::Recent, pins::Pins, segment::Segment, sequencer::Sequencer, waiters::Waiters,
+    cursor::Recent, flusher::Flusher, pins::Pins, segment::Segment, sequencer::Sequencer, waiters::Waiters,
 };
 use crate::{
     Control, Error, LogStats,
@@ -146,7 +146,8 @@ struct LogState {
     no_room_reason: Mutex<String>,
     /// Monotonic microseconds at which the write in flight began; 0 without one.
     flush_started_us: AtomicU64,
-    appenders: AtomicUsize,
+    /// The indices that no appender has.
+    free_appenders: Mutex<Vec<usize>>,
     waiters: Waiters,
     /// Wakes the caller of [`Log::prepare_segment`].
     maker: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -158,22 +159,23 @@ struct LogState {
     pins: Mutex<Pins>,
     control: Mutex<Control>,
     flusher: Mutex<Flusher>,
-    /// The latest batches, for followers.
+    /// The latest batches, for cursors.
     recent: Recent,
-    /// Notified after every flush, for followers and for appenders that wait for ring space (rare: they hold
+    /// Notified after every flush, for cursors and for appenders that wait for ring space (rare: they hold
     /// locks).
     progress: (Mutex<()>, Condvar),
     stats: LogStats,
 }
 
 impl Log {
-    /// A handle for one more appending thread.
+    /// A handle for one more appending thread. A dropped handle gives its place back, unless it had a
+    /// listener ([`Appender::listen`]): those belong to threads that live as long as the log.
     ///
     /// # Panics
     /// If all `appenders_max` handles are taken.
     pub fn appender(&self) -> Appender {
-        let index = self.shared.appenders.fetch_add(1, Ordering::Relaxed);
-        assert!(index < self.shared.options.appenders_max, "more appenders than the log was opened for");
+        let index = self.shared.free_appenders.lock().pop();
+        let index = index.expect("more appenders than the log was opened for");
         Appender::new(self.shared.clone(), index)
     }
 
@@ -379,7 +381,10 @@ impl Log {
     }
 
     /// The last batch boundary at or before `position`; the start of the log if there is none behind it.
-    fn boundary_before(&self, position: Lsn) -> Result<Lsn, Error> {
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn boundary_before(&self, position: Lsn) -> Result<Lsn, Error> {
         Ok(match self.batch_at(position)? {
             Some(batch) if batch.end == position => position,
             Some(batch) => batch.start,

@@ -402,7 +402,7 @@ impl Reading<'_> {
         let moved = |bytes| (self.report)(self.what, bytes, total);
         let mut transcript =
             Transcript::new(sink, (self.present, self.libraries), self.existing, self.now_ms);
-        // Once is enough.
+        // Only the first pass looks for keys that come twice.
         transcript.seen = (self.what == Stage::Verifying).then(Seen::default);
         let header = read_file(Stream::new(file, &moved), &mut transcript)?;
         let Transcript { sink, imported, .. } = transcript;

@@ -13,8 +13,8 @@ use lsn::Lsn;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
-    BLOB_BYTES_MAX, KEY_BYTES_MAX, METADATA_BYTES_MAX, Options, Pointer, Snapshot, TreeError, TreeFile,
-    TreeId, VALUE_BYTES_MAX,
+    BLOB_BYTES_MAX, KEY_BYTES_MAX, METADATA_BYTES_MAX, Options, Pointer, TreeError, TreeFile, TreeId,
+    TreeSnapshot, VALUE_BYTES_MAX,
     appender::Appender,
     encode::{Entry, Shape},
     file::first_header,
@@ -149,7 +149,11 @@ impl Builder {
         };
         self.appender.finish(&header)?;
         let reader = Arc::new(self.reader);
-        Ok(TreeFile::at(Snapshot { reader, header: Arc::new(header), options: self.options }, None, false))
+        Ok(TreeFile::at(
+            TreeSnapshot { reader, header: Arc::new(header), options: self.options },
+            None,
+            false,
+        ))
     }
 
     /// Adds an entry to a level, after closing the node there if that is full.

@@ -5,8 +5,8 @@
 use lsn::Lsn;
 
 use crate::{
-    BLOB_BYTES_MAX, Change, KEY_BYTES_MAX, METADATA_BYTES_MAX, Op, Pointer, Snapshot, TreeError, TreeFile,
-    TreeId, VALUE_BYTES_MAX,
+    BLOB_BYTES_MAX, Change, KEY_BYTES_MAX, METADATA_BYTES_MAX, Op, Pointer, TreeError, TreeFile, TreeId,
+    TreeSnapshot, VALUE_BYTES_MAX,
     appender::Appender,
     header::{Header, Root},
     modify::Batch,
@@ -114,7 +114,7 @@ impl<'a> Checkpoint<'a> {
     ///
     /// # Panics
     /// If an earlier change of a tree in this checkpoint has failed.
-    pub fn finish(self, metadata: &[u8], applied_lsn: Lsn) -> Result<Snapshot, TreeError> {
+    pub fn finish(self, metadata: &[u8], applied_lsn: Lsn) -> Result<TreeSnapshot, TreeError> {
         self.end(metadata, applied_lsn, true)
     }
 
@@ -126,12 +126,12 @@ impl<'a> Checkpoint<'a> {
     ///
     /// # Panics
     /// As [`Checkpoint::finish`].
-    pub fn finish_in_between(self) -> Result<Snapshot, TreeError> {
+    pub fn finish_in_between(self) -> Result<TreeSnapshot, TreeError> {
         let before = self.file.snapshot().header.clone();
         self.end(&before.metadata, before.applied_lsn, false)
     }
 
-    fn end(mut self, metadata: &[u8], applied_lsn: Lsn, has_state: bool) -> Result<Snapshot, TreeError> {
+    fn end(mut self, metadata: &[u8], applied_lsn: Lsn, has_state: bool) -> Result<TreeSnapshot, TreeError> {
         assert!(!self.unfinished_batch, "a checkpoint in which a change has failed");
         TreeError::require_fits("metadata", metadata.len(), METADATA_BYTES_MAX)?;
         let range_hash = self.appender.end_range()?;

@@ -18,7 +18,7 @@ use lsn::Lsn;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
-    Checkpoint, METADATA_BYTES_MAX, Options, PassedOver, Snapshot, TreeError, Wanted,
+    Checkpoint, METADATA_BYTES_MAX, Options, PassedOver, TreeError, TreeSnapshot, Wanted,
     header::{FileId, Header},
     reader::FileReader,
 };
@@ -26,7 +26,7 @@ use crate::{
 /// A tree file, open for writing.
 #[derive(Debug)]
 pub struct TreeFile {
-    snapshot: Snapshot,
+    snapshot: TreeSnapshot,
     passed_over: Option<PassedOver>,
     /// Whether the file may have bytes behind the last header.
     has_tail: bool,
@@ -52,7 +52,7 @@ impl TreeFile {
         crashsafe::write_atomically(disk, path, &header.encode()).map_err(TreeError::io("create", path))?;
         let file = disk.open(path, Access::ReadWrite).map_err(TreeError::io("open", path))?;
         let reader = Arc::new(FileReader::new(file, path.to_owned(), &options.cache));
-        Ok(TreeFile::at(Snapshot { reader, header: Arc::new(header), options }, None, false))
+        Ok(TreeFile::at(TreeSnapshot { reader, header: Arc::new(header), options }, None, false))
     }
 
     /// Opens a file with the newest checkpoint that `wanted` accepts. A newer checkpoint may have been
@@ -72,12 +72,12 @@ impl TreeFile {
         file.drop_cache().map_err(TreeError::io("sync", path))?;
         let len = file.len().map_err(TreeError::io("read", path))?;
         let reader = Arc::new(FileReader::new(file, path.to_owned(), &options.cache));
-        let (snapshot, passed_over) = Snapshot::find(reader, options, wanted)?;
+        let (snapshot, passed_over) = TreeSnapshot::find(reader, options, wanted)?;
         let has_tail = snapshot.file_end() != len;
         Ok(TreeFile::at(snapshot, passed_over, has_tail))
     }
 
-    pub(crate) fn at(snapshot: Snapshot, passed_over: Option<PassedOver>, has_tail: bool) -> TreeFile {
+    pub(crate) fn at(snapshot: TreeSnapshot, passed_over: Option<PassedOver>, has_tail: bool) -> TreeFile {
         TreeFile { snapshot, passed_over, has_tail, poisoned: None }
     }
 
@@ -88,7 +88,7 @@ impl TreeFile {
     }
 
     /// The state after the last checkpoint.
-    pub fn snapshot(&self) -> &Snapshot {
+    pub fn snapshot(&self) -> &TreeSnapshot {
         &self.snapshot
     }
 
@@ -130,7 +130,7 @@ impl TreeFile {
     }
 
     /// Continues behind `header`, which is durable.
-    pub(crate) fn advance(&mut self, header: Header) -> Snapshot {
+    pub(crate) fn advance(&mut self, header: Header) -> TreeSnapshot {
         self.snapshot.header = Arc::new(header);
         self.snapshot.clone()
     }

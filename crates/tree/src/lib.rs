@@ -3,15 +3,15 @@
 //! ```text
 //! TreeFile -- begin --> Checkpoint: put_blob*, modify(tree, sorted batch)*, finish(metadata, applied_lsn)
 //!    |                      appends blobs and rewritten nodes in pieces of 1 MiB, then a header, then syncs
-//!    |                      once -> Snapshot
-//!    '-- snapshot() --> Snapshot: get, get_many, range (both ways), sums, read_blob; valid for ever
+//!    |                      once -> TreeSnapshot
+//!    '-- snapshot() --> TreeSnapshot: get, get_many, range (both ways), sums, read_blob; valid for ever
 //! Builder: the same file from sorted entries, densely packed: the output of compaction, renamed into place
 //! ```
 //!
 //! What it is: up to [`TREES_MAX`] sorted maps from bytes to bytes per file, large values beside them as
 //! blobs, sums over any range in a walk from the root. The module [`mod@format`] describes every byte.
 //! What it is not: durable per change. The changes between two checkpoints must be in a log; after a restart
-//! those behind [`Snapshot::applied_lsn`] are applied again. Nor does it own threads, locks or clocks, or
+//! those behind [`TreeSnapshot::applied_lsn`] are applied again. Nor does it own threads, locks or clocks, or
 //! know the meaning of keys and values.
 //!
 //! Invariants
@@ -61,7 +61,7 @@ pub use options::{Options, Wanted};
 pub use pointer::Pointer;
 pub use range::{Direction, EntryRef, Range};
 pub use search::verify_appended;
-pub use snapshot::Snapshot;
+pub use snapshot::TreeSnapshot;
 pub use sums::{Measure, Sums};
 pub use verify::{Report, verify};
 pub use written::Written;

@@ -6,7 +6,7 @@
 use std::{ops::Bound, sync::Arc};
 
 use crate::{
-    Snapshot, TreeError, TreeId,
+    TreeError, TreeId, TreeSnapshot,
     node::Node,
     reader::Leaves,
     snapshot::{begin_of, end_of, key_of},
@@ -26,7 +26,7 @@ pub enum Direction {
 
 /// Iterator over the entries between two keys. It ends after an error.
 pub struct Range {
-    snapshot: Snapshot,
+    snapshot: TreeSnapshot,
     tree: TreeId,
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
@@ -50,7 +50,7 @@ enum State {
 
 impl Range {
     pub(crate) fn new(
-        snapshot: Snapshot,
+        snapshot: TreeSnapshot,
         tree: TreeId,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,

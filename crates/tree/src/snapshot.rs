@@ -1,4 +1,4 @@
-//! `Snapshot`: all trees of a file as of one checkpoint, and the walks from a root to an entry.
+//! `TreeSnapshot`: all trees of a file as of one checkpoint, and the walks from a root to an entry.
 //!
 //! It is a few words, cheap to clone and to send to another thread. It stays valid during writes, and also
 //! when the file is replaced by its compacted successor: it keeps the old file open.
@@ -20,13 +20,13 @@ use crate::{
 
 /// The state of all trees of a file at one checkpoint.
 #[derive(Clone)]
-pub struct Snapshot {
+pub struct TreeSnapshot {
     pub(crate) reader: Arc<FileReader>,
     pub(crate) header: Arc<Header>,
     pub(crate) options: Options,
 }
 
-impl Snapshot {
+impl TreeSnapshot {
     /// Opens a file read-only. The second value is a newer checkpoint that was skipped because it is damaged.
     ///
     /// # Errors
@@ -36,10 +36,10 @@ impl Snapshot {
         path: &Path,
         options: Options,
         wanted: Wanted,
-    ) -> Result<(Snapshot, Option<PassedOver>), TreeError> {
+    ) -> Result<(TreeSnapshot, Option<PassedOver>), TreeError> {
         let file = disk.open(path, Access::Read).map_err(TreeError::io("open", path))?;
         let reader = FileReader::new(file, path.to_owned(), &options.cache);
-        Snapshot::find(Arc::new(reader), options, wanted)
+        TreeSnapshot::find(Arc::new(reader), options, wanted)
     }
 
     /// Finds the newest checkpoint that `wanted` accepts.
@@ -47,13 +47,13 @@ impl Snapshot {
         reader: Arc<FileReader>,
         options: Options,
         wanted: Wanted,
-    ) -> Result<(Snapshot, Option<PassedOver>), TreeError> {
+    ) -> Result<(TreeSnapshot, Option<PassedOver>), TreeError> {
         let found = search::find(&*reader.file, &reader.path, wanted)?;
         if found.header.roots.len() != usize::from(options.trees) {
             let reason = "a header with another number of trees";
             return Err(TreeError::damaged(&reader.path, found.header.offset, reason));
         }
-        Ok((Snapshot { reader, header: Arc::new(found.header), options }, found.passed_over))
+        Ok((TreeSnapshot { reader, header: Arc::new(found.header), options }, found.passed_over))
     }
 
     /// The log position up to which all changes are in this state.
@@ -82,7 +82,7 @@ impl Snapshot {
     }
 
     /// Bytes of the nodes of a tree. Together with the bytes of live blobs, compared with
-    /// [`Snapshot::file_end`], they tell how much of the file is in use.
+    /// [`TreeSnapshot::file_end`], they tell how much of the file is in use.
     pub fn node_bytes(&self, tree: TreeId) -> u64 {
         self.root(tree).map_or(0, |root| root.child.node_bytes)
     }
@@ -114,7 +114,7 @@ impl Snapshot {
     /// The values of `keys`, which must ascend, in one walk: a node is visited once for all keys below it.
     ///
     /// # Errors
-    /// As [`Snapshot::get`].
+    /// As [`TreeSnapshot::get`].
     ///
     /// # Panics
     /// If the keys do not ascend.
@@ -166,7 +166,7 @@ impl Snapshot {
     /// The sums over the entries between two keys; reads at most two paths from the root.
     ///
     /// # Errors
-    /// As [`Snapshot::get`].
+    /// As [`TreeSnapshot::get`].
     pub fn sums_of_range(
         &self,
         tree: TreeId,
@@ -228,9 +228,9 @@ impl Snapshot {
     }
 }
 
-impl std::fmt::Debug for Snapshot {
+impl std::fmt::Debug for TreeSnapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Snapshot({} of lsn {})", self.path().display(), self.applied_lsn())
+        write!(f, "TreeSnapshot({} of lsn {})", self.path().display(), self.applied_lsn())
     }
 }
 

@@ -82,7 +82,7 @@ fn entries(range: Range) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 /// Asserts that a walk over the snapshot, its sums and its sizes agree with the models.
-fn assert_holds(snapshot: &Snapshot, models: &Models) {
+fn assert_holds(snapshot: &TreeSnapshot, models: &Models) {
     let mut walked: Models = Models::default();
     let report = verify(
         snapshot,
@@ -118,7 +118,7 @@ fn checkpoint(
     prng: &mut Prng,
     count: u64,
     lsn: u64,
-) -> Result<(Snapshot, Pointer), TreeError> {
+) -> Result<(TreeSnapshot, Pointer), TreeError> {
     let mut next = models.clone();
     let mut checkpoint = file.begin()?;
     let blob = checkpoint.put_blob(&lsn.to_le_bytes())?;
@@ -317,13 +317,13 @@ fn opening_at_an_older_position_cuts_off_later_checkpoints() {
     drop(file);
     for at_most in [5, 20, 25, 49, 70, 1000] {
         let wanted = Wanted { at_most: Lsn::new(at_most), ..Wanted::default() };
-        let (snapshot, passed_over) = Snapshot::open(&*disk, &path(), options(), wanted).unwrap();
+        let (snapshot, passed_over) = TreeSnapshot::open(&*disk, &path(), options(), wanted).unwrap();
         assert_eq!(passed_over, None);
         let expected = (at_most / 10).saturating_sub(1).min(6) as usize;
         assert_holds(&snapshot, &history[expected]);
     }
     let wanted = Wanted { at_most: Lsn::new(0), ..Wanted::default() };
-    let refused = Snapshot::open(&*disk, &path(), options(), wanted).unwrap_err();
+    let refused = TreeSnapshot::open(&*disk, &path(), options(), wanted).unwrap_err();
     assert!(matches!(refused, TreeError::NoCheckpoint { newest: None, .. }), "{refused}");
     let wanted = Wanted { at_least: Lsn::new(71), ..Wanted::default() };
     let refused = TreeFile::open(&*disk, &path(), options(), wanted).unwrap_err();

@@ -4,7 +4,7 @@
 //! lie within the bounds of their parents, and sums match the entries below. Damage is reported, and the walk
 //! goes on with the next node.
 
-use crate::{Snapshot, Sums, TreeError, TreeId, node::Node, pointer::Child};
+use crate::{Sums, TreeError, TreeId, TreeSnapshot, node::Node, pointer::Child};
 
 /// The counts of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -22,7 +22,7 @@ pub struct Report {
 /// Walks over all trees of a snapshot. `entry` is called for every readable entry, in order, and may return
 /// an error of its own, such as that of a blob; `damage` is called for every error.
 pub fn verify(
-    snapshot: &Snapshot,
+    snapshot: &TreeSnapshot,
     entry: impl FnMut(TreeId, &[u8], &[u8]) -> Result<(), TreeError>,
     damage: impl FnMut(TreeError),
 ) -> Report {
@@ -37,7 +37,7 @@ pub fn verify(
 }
 
 struct Walk<'a, E, D> {
-    snapshot: &'a Snapshot,
+    snapshot: &'a TreeSnapshot,
     tree: TreeId,
     entry: E,
     damage: D,

@@ -1,4 +1,4 @@
-// What the views of keys share: the choice of a database, facts about keys, walking over them.
+// The common parts of the views of keys: the choice of a database, facts about keys, walking over them.
 
 import { command, isError, redis } from './api.js';
 import { h } from './dom.js';

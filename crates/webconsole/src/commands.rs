@@ -107,7 +107,7 @@ enum Reason {
 /// A command that a request cannot run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("ERR '{name}' is not available over HTTP: {}", .reason.text())]
-pub struct Refusal {
+pub struct CommandRefusal {
     name: &'static str,
     reason: Reason,
 }
@@ -170,18 +170,18 @@ const REFUSED: &[(&str, Reason)] = &[
 const BLOCK_OPTION: &[&str] = &["xread", "xreadgroup"];
 
 /// Why a command is not run, if it is not.
-pub fn refusal(words: &[Vec<u8>]) -> Option<Refusal> {
+pub fn refusal(words: &[Vec<u8>]) -> Option<CommandRefusal> {
+    let is_idemp = words.first().is_some_and(|name| name.eq_ignore_ascii_case(b"idemp"));
+    // The inner command; the engine refuses an IDEMP within another.
+    let words = if is_idemp { words.get(3..)? } else { words };
     let [first, others @ ..] = words else { return None };
-    if first.eq_ignore_ascii_case(b"idemp") {
-        return refusal(others.get(2..)?);
-    }
     let name = BLOCK_OPTION.iter().find(|name| first.eq_ignore_ascii_case(name.as_bytes()));
     if let Some(&name) = name {
-        let options = others.iter().take_while(|word| !word.eq_ignore_ascii_case(b"streams"));
-        // A group or consumer may be called that: the options follow both.
-        let skipped = if name == "xreadgroup" { 3 } else { 0 };
-        let blocks = options.skip(skipped).any(|word| word.eq_ignore_ascii_case(b"block"));
-        return blocks.then_some(Refusal { name, reason: Reason::Waits });
+        // A group or a consumer may have any name: the options follow both.
+        let named = if name == "xreadgroup" { 3 } else { 0 };
+        let options = others.iter().skip(named).take_while(|word| !word.eq_ignore_ascii_case(b"streams"));
+        let blocks = options.into_iter().any(|word| word.eq_ignore_ascii_case(b"block"));
+        return blocks.then_some(CommandRefusal { name, reason: Reason::Waits });
     }
     let is_called = |name: &str| match name.split_once('|') {
         None => first.eq_ignore_ascii_case(name.as_bytes()),
@@ -191,7 +191,7 @@ pub fn refusal(words: &[Vec<u8>]) -> Option<Refusal> {
         }
     };
     let &(name, reason) = REFUSED.iter().find(|(name, _)| is_called(name))?;
-    Some(Refusal { name, reason })
+    Some(CommandRefusal { name, reason })
 }
 
 #[cfg(test)]
@@ -261,6 +261,8 @@ mod tests {
             "idemp k 1000 BLPOP q 0",
             "xread COUNT 1 BLOCK 0 STREAMS s $",
             "xreadgroup GROUP block c BLOCK 0 STREAMS s >",
+            "xreadgroup GROUP streams c BLOCK 0 STREAMS s >",
+            "idemp k 1000 xread BLOCK 0 STREAMS s $",
         ] {
             assert!(told(refused).is_some(), "{refused}");
         }
@@ -269,6 +271,7 @@ mod tests {
             "client list",
             "idemp k 1000 INCR n",
             "idemp k",
+            "idemp k 1000 idemp k 1000 BLPOP q 0",
             "xread STREAMS block 0",
             "xreadgroup GROUP block c STREAMS s >",
             "client",

@@ -29,7 +29,7 @@ mod files;
 mod reply;
 
 pub use self::{
-    commands::{COMMANDS_MAX, Follow, Malformed, Refusal, parse, refusal},
+    commands::{COMMANDS_MAX, CommandRefusal, Follow, Malformed, parse, refusal},
     files::{FILES_BYTES_MAX, File, file},
     reply::Reply,
 };

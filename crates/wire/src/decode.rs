@@ -54,6 +54,23 @@ pub enum Value {
     },
 }
 
+impl Value {
+    /// The number of values that it consists of, itself included: as [`DecodeLimits::elements_max`] counts.
+    pub fn elements(&self) -> usize {
+        let in_pairs = |pairs: &[(Value, Value)]| -> usize {
+            pairs.iter().map(|(name, value)| name.elements() + value.elements()).sum()
+        };
+        1 + match self {
+            Value::Array(values) | Value::Set(values) | Value::Push(values) => {
+                values.iter().map(Value::elements).sum()
+            }
+            Value::Map(pairs) => in_pairs(pairs),
+            Value::Attributed { attributes, value } => in_pairs(attributes) + value.elements(),
+            _ => 0,
+        }
+    }
+}
+
 /// Bounds of one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeLimits {

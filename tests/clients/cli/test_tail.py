@@ -167,7 +167,7 @@ def test_a_lost_connection_leaves_no_gap_in_durable_channels(durable):
         assert positions(tail.lines(1))[1] == ["log:a before"]
         server.kill()
         assert "sheaf: lost the connection" in tail.process.stderr.readline()
-        # On another port, to which the follower does not reconnect.
+        # On another port, to which `sheaf tail` does not reconnect.
         server.start()
         with server.connect() as publisher:
             publisher.call("PUBLISH", "log:a", "meanwhile")

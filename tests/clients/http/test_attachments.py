@@ -112,6 +112,7 @@ def test_attachments_that_are_none_are_refused(db):
     ]:
         answer = db.send("PUT", "/db/a", {"_attachments": attachments})
         assert answer.status == told, (attachments, answer.body)
+    assert db.send("PUT", "/db/a/x", b"bytes", Content_Type="text/\xff").told()[:2] == (400, "bad_request")
     assert db.get("/db/a").status == 404
 
 

@@ -79,6 +79,10 @@ def test_replies_have_a_limit(couch):
     run(couch, f"SET k {'x' * (3 << 20)}")
     assert len(run(couch, "GET k", "GET k")[1]) == 3 << 20
     assert couch.send("POST", "/_redis", [["GET", "k"]] * 3).told()[:2] == (413, "too_large")
+    run(couch, *(f"RPUSH l {' '.join('x' * 1000)}" for _ in range(100)))
+    # 100,001 values each: two replies fit, three do not.
+    assert len(run(couch, "LRANGE l 0 -1", "LRANGE l 0 -1")) == 2
+    assert couch.send("POST", "/_redis", [["LRANGE", "l", "0", "-1"]] * 3).told()[:2] == (413, "too_large")
     assert run(couch, "PING") == ["PONG"]
 
 

@@ -85,15 +85,15 @@ def test_positions_survive_a_restart(server, protocol):
 
 
 def test_a_transaction_is_read_as_a_whole(server, protocol):
-    with server.connect() as publisher, listener(server, protocol) as follower:
-        begin(follower, "log:a", "$")
-        begin(follower, "log:b", "$", 2)
+    with server.connect() as publisher, listener(server, protocol) as reader:
+        begin(reader, "log:a", "$")
+        begin(reader, "log:b", "$", 2)
         commands = [("PUBLISH", "log:a", "1"), ("SET", "k", "v"), ("PUBLISH", "log:b", "2"), ("PUBLISH", "log:a", "3")]
         assert publisher.call("MULTI") == b"OK"
         for command in commands:
             assert publisher.call(*command) == b"QUEUED"
         assert publisher.call("EXEC") == [1, b"OK", 1, 1]
-        told = [follower.read() for _ in range(3)]
+        told = [reader.read() for _ in range(3)]
         assert [(channel, payload) for _, channel, _, payload in told] == [
             (b"log:a", b"1"),
             (b"log:b", b"2"),
@@ -108,11 +108,11 @@ def test_a_transaction_is_read_as_a_whole(server, protocol):
 
 def test_large_messages(server, protocol):
     payloads = [bytes([65 + number]) * (3 * MIB) for number in range(5)]
-    with server.connect() as publisher, listener(server, protocol) as follower:
-        begin(follower, "log:a", "-")
+    with server.connect() as publisher, listener(server, protocol) as reader:
+        begin(reader, "log:a", "-")
         for payload in payloads:
             publisher.call("PUBLISH", "log:a", payload)
-        told = messages(follower, "log:a", len(payloads))
+        told = messages(reader, "log:a", len(payloads))
         assert [payload for _, payload in told] == payloads
         with listener(server, protocol) as again:
             begin(again, "log:a", told[1][0])
@@ -132,53 +132,53 @@ def test_plain_subscribers_get_messages_of_durable_channels(server, protocol):
 
 
 def test_subscriptions_end(server, protocol):
-    with server.connect() as publisher, listener(server, protocol) as follower:
-        begin(follower, "log:a", "$")
-        begin(follower, "log:b", "$", 2)
-        assert follower.call("XUNSUBSCRIBE", "log:a", "log:c") == [b"xunsubscribe", b"log:a", 1]
-        assert follower.read() == [b"xunsubscribe", b"log:c", 1]
+    with server.connect() as publisher, listener(server, protocol) as reader:
+        begin(reader, "log:a", "$")
+        begin(reader, "log:b", "$", 2)
+        assert reader.call("XUNSUBSCRIBE", "log:a", "log:c") == [b"xunsubscribe", b"log:a", 1]
+        assert reader.read() == [b"xunsubscribe", b"log:c", 1]
         assert publisher.call("PUBLISH", "log:a", "x") == 0
         assert publisher.call("PUBLISH", "log:b", "y") == 1
-        assert messages(follower, "log:b", 1)[0][1] == b"y"
-        assert follower.call("XUNSUBSCRIBE") == [b"xunsubscribe", b"log:b", 0]
-        assert follower.call("XUNSUBSCRIBE") == [b"xunsubscribe", None, 0]
-        assert follower.call("GET", "k") is None, "it is no subscriber any more"
-        begin(follower, "log:a", "-")
-        assert messages(follower, "log:a", 1)[0][1] == b"x"
-        assert follower.call("RESET") == b"RESET"
+        assert messages(reader, "log:b", 1)[0][1] == b"y"
+        assert reader.call("XUNSUBSCRIBE") == [b"xunsubscribe", b"log:b", 0]
+        assert reader.call("XUNSUBSCRIBE") == [b"xunsubscribe", None, 0]
+        assert reader.call("GET", "k") is None, "it is no subscriber any more"
+        begin(reader, "log:a", "-")
+        assert messages(reader, "log:a", 1)[0][1] == b"x"
+        assert reader.call("RESET") == b"RESET"
         assert publisher.call("PUBLISH", "log:a", "z") == 0
-        begin(follower, "log:a", "-")
-        assert [payload for _, payload in messages(follower, "log:a", 2)] == [b"x", b"z"]
+        begin(reader, "log:a", "-")
+        assert [payload for _, payload in messages(reader, "log:a", 2)] == [b"x", b"z"]
 
 
 def test_mistakes_are_named(server, protocol):
-    with server.connect() as publisher, listener(server, protocol) as follower:
+    with server.connect() as publisher, listener(server, protocol) as reader:
         for start in ("", "x", "1", "1:", ":1", "1:-1", "+", "1:2:", "1:2:x", "1:2:3:4"):
-            error = follower.call("XSUBSCRIBE", "log:a", "FROM", start)
+            error = reader.call("XSUBSCRIBE", "log:a", "FROM", start)
             assert isinstance(error, ErrorReply) and error.text.startswith("ERR invalid position"), start
-        assert follower.call("XSUBSCRIBE", "log:a", "AFTER", "-") == ErrorReply("ERR syntax error")
-        assert follower.call("XSUBSCRIBE", "other", "FROM", "-").text.startswith("ERR the channel is not durable")
+        assert reader.call("XSUBSCRIBE", "log:a", "AFTER", "-") == ErrorReply("ERR syntax error")
+        assert reader.call("XSUBSCRIBE", "other", "FROM", "-").text.startswith("ERR the channel is not durable")
         publisher.call("PUBLISH", "log:a", "x")
         for foreign in ("1:99999999999", "99:4096"):
-            error = follower.call("XSUBSCRIBE", "log:a", "FROM", foreign)
+            error = reader.call("XSUBSCRIBE", "log:a", "FROM", foreign)
             assert error == ErrorReply(f"LOST position {foreign} is not of this log")
-        assert follower.call("MULTI") == b"OK"
-        assert isinstance(follower.call("XSUBSCRIBE", "log:a", "FROM", "-"), ErrorReply)
-        assert follower.call("DISCARD") == b"OK"
-        assert follower.call("GET", "k") is None, "nothing was subscribed to"
+        assert reader.call("MULTI") == b"OK"
+        assert isinstance(reader.call("XSUBSCRIBE", "log:a", "FROM", "-"), ErrorReply)
+        assert reader.call("DISCARD") == b"OK"
+        assert reader.call("GET", "k") is None, "nothing was subscribed to"
 
 
 def test_which_channels_are_durable_can_be_changed(server, protocol):
-    with server.connect() as publisher, listener(server, protocol) as follower:
+    with server.connect() as publisher, listener(server, protocol) as reader:
         publisher.call("PUBLISH", "news", "before")
         assert publisher.call("CONFIG", "SET", "durable-channels", "log:* news") == b"OK"
         publisher.call("PUBLISH", "news", "after")
-        begin(follower, "news", "-")
-        assert messages(follower, "news", 1)[0][1] == b"after"
+        begin(reader, "news", "-")
+        assert messages(reader, "news", 1)[0][1] == b"after"
 
 
 def test_replay_goes_live_without_a_gap(server, protocol):
-    """One publisher at full speed; many followers begin anywhere and reach the end."""
+    """One publisher at full speed; many readers begin anywhere and reach the end."""
     stop, sent = threading.Event(), 0
     failures = []
 
@@ -191,30 +191,30 @@ def test_replay_goes_live_without_a_gap(server, protocol):
                     publisher.read()
                 sent += 50
 
-    def follow() -> None:
-        with listener(server, protocol) as follower:
-            begin(follower, "log:a", "-")
+    def read() -> None:
+        with listener(server, protocol) as reader:
+            begin(reader, "log:a", "-")
             for number in range(5_000):
-                _, _, _, payload = follower.read()
+                _, _, _, payload = reader.read()
                 if payload != b"%d" % number:
                     failures.append((number, payload))
                     return
 
     publisher = threading.Thread(target=publish)
     publisher.start()
-    followers = []
+    readers = []
     for _ in range(6):
-        followers.append(threading.Thread(target=follow))
-        followers[-1].start()
+        readers.append(threading.Thread(target=read))
+        readers[-1].start()
         wait_until("messages to be published", lambda before=sent: sent > before + 500)
-    for thread in followers:
+    for thread in readers:
         thread.join()
     stop.set()
     publisher.join()
     assert not failures
 
 
-def test_a_slow_follower_is_left_behind_and_gets_everything(server, protocol):
+def test_a_slow_reader_is_left_behind_and_gets_everything(server, protocol):
     payload, count = b"x" * (64 << 10), 1000
     with server.connect() as publisher, listener(server, protocol) as slow, listener(server, protocol) as quick:
         begin(slow, "log:a", "$")

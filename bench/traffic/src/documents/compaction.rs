@@ -1,4 +1,4 @@
-//! Load beside the writers: repeated compaction, and a follower of the feed that must not miss a change.
+//! Load beside the writers: repeated compaction, and a reader of the feed that must not miss a change.
 
 use std::{
     net::SocketAddr,
@@ -72,14 +72,14 @@ fn compact_until(client: &mut Client, is_to_end: &AtomicBool) -> Result<(u64, f6
 }
 
 /// Reads the continuous feed from the present end on.
-pub struct Follower {
+pub struct FeedReader {
     thread: JoinHandle<Result<Vec<u32>, Failure>>,
     address: SocketAddr,
 }
 
-impl Follower {
+impl FeedReader {
     /// Starts behind the present end of the feed.
-    pub fn begin(address: SocketAddr, store: &Store) -> Result<Follower, Failure> {
+    pub fn begin(address: SocketAddr, store: &Store) -> Result<FeedReader, Failure> {
         let info = Client::connect(address)?.expect(200, "GET", "", b"")?;
         let feed = Feed {
             ids: store.corpus.ids,
@@ -91,7 +91,7 @@ impl Follower {
             Value::String(seq) => seq.clone(),
             seq => seq.to_string(),
         };
-        Ok(Follower { thread: thread::spawn(move || follow(address, &since, feed)), address })
+        Ok(FeedReader { thread: thread::spawn(move || read_feed(address, &since, feed)), address })
     }
 
     /// Checks that the feed had these revisions, or later ones of the same documents.
@@ -141,7 +141,7 @@ impl Feed {
     }
 }
 
-fn follow(address: SocketAddr, since: &str, mut feed: Feed) -> Result<Vec<u32>, Failure> {
+fn read_feed(address: SocketAddr, since: &str, mut feed: Feed) -> Result<Vec<u32>, Failure> {
     let path = format!("/{DATABASE}/_changes?feed=continuous&since={since}&heartbeat={HEARTBEAT_MS}");
     Client::connect(address)?.stream("GET", &path, b"", |body| {
         let Some(end) = memchr::memrchr(b'\n', body) else { return Ok(ControlFlow::Continue(())) };

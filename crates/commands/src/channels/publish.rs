@@ -10,9 +10,9 @@ const MESSAGES_PER_UNIT_MAX: usize = 16 << 10;
 
 /// `PUBLISH channel message`
 pub(super) fn publish(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let followers = if cx.host.config.is_durable_channel(args.at(1)) { log(cx, args)? } else { 0 };
+    let readers = if cx.host.config.is_durable_channel(args.at(1)) { log(cx, args)? } else { 0 };
     let receivers = send(cx, Kind::Channel, args);
-    cx.reply.count(receivers + followers);
+    cx.reply.count(receivers + readers);
     Ok(())
 }
 
@@ -24,7 +24,7 @@ pub(super) fn spublish(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
 }
 
 /// Adds the message to the record of the unit; no client receives it before that record is durable. Returns
-/// how many clients follow the channel in the log.
+/// how many clients read the channel in the log.
 fn log(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<usize, CommandError> {
     if cx.unit.messages() == MESSAGES_PER_UNIT_MAX {
         return Err(CommandError::Text("ERR too many messages to durable channels in one transaction"));

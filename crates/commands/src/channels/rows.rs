@@ -2,13 +2,13 @@
 
 use engine::{Family, Flags, Keys, Row, Treatment, row::Mobility};
 
-use super::{follow, introspect, publish, subscribe};
+use super::{introspect, publish, read, subscribe};
 use crate::help;
 
 const ALWAYS: Flags = Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE);
 const SUBSCRIBING: Flags = ALWAYS.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER);
 /// Answered by another thread: not as one of several commands, and not before there is a log.
-const FOLLOWING: Flags = Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER).or(Flags::NO_MULTI);
+const READER: Flags = Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER).or(Flags::NO_MULTI);
 
 /// Shared fields of the rows.
 const ROW: Row = Row {
@@ -115,22 +115,22 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "xsubscribe",
         arity: 4,
-        flags: FOLLOWING,
+        flags: READER,
         since: "7.2.0",
         complexity: "O(1), and O(N) for N messages that are read again.",
         summary: "Listens to a durable channel from a position in the log on: epoch:lsn:reign, - for the oldest, $ for now.",
         syntax: "channel FROM position",
-        handler: follow::xsubscribe,
+        handler: read::xsubscribe,
         ..ROW
     },
     Row {
         name: "xunsubscribe",
         arity: -1,
-        flags: FOLLOWING.or(Flags::STALE),
+        flags: READER.or(Flags::STALE),
         since: "7.2.0",
         summary: "Stops listening to durable channels from the log, or to all of them.",
         syntax: "[channel [channel ...]]",
-        handler: follow::xunsubscribe,
+        handler: read::xunsubscribe,
         ..ROW
     },
 ];

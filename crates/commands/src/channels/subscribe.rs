@@ -1,6 +1,6 @@
 //! SUBSCRIBE, UNSUBSCRIBE and their like for patterns and shard channels.
 
-use engine::{CommandError, Context, follower::note_subscriptions};
+use engine::{CommandError, Context, channel_reader::note_subscriptions};
 use pubsub::{Kind, SubscriberId, durable::Request};
 use wire::{Args, ReplyWriter};
 
@@ -77,8 +77,8 @@ fn end(cx: &mut Context<'_, '_>, args: Args<'_>, kind: Kind, verb: &str) {
 
 /// Ends all subscriptions of the client without saying so; for RESET.
 pub(crate) fn unsubscribe_all(cx: &mut Context<'_, '_>) {
-    if let Some(follower) = cx.session.follower.take() {
-        cx.host.durable_channels.request(Request::Leave { follower: follower.id });
+    if let Some(reader) = cx.session.reader.take() {
+        cx.host.durable_channels.request(Request::Leave { reader: reader.id });
     }
     let Some(id) = cx.session.subscriber else { return };
     for kind in Kind::ALL {

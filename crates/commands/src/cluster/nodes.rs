@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use engine::{
     Context,
     group::{GroupView, MemberKind, MemberView},
-    replication::{Address, Role},
+    replication::{Address, RoleView},
 };
 use scripting::sha1_hex;
 
@@ -54,10 +54,10 @@ impl Nodes {
         self.all.iter().find(|node| node.leads)
     }
 
-    fn of_group(group: &GroupView, role: &Role) -> Nodes {
+    fn of_group(group: &GroupView, role: &RoleView) -> Nodes {
         // A cluster shows a failed master until another one is elected.
         let before = match role {
-            Role::Replica { leader, .. } if group.leader.is_none() => Some(leader),
+            RoleView::Replica { leader, .. } if group.leader.is_none() => Some(leader),
             _ => None,
         };
         let node = |member: &MemberView| Node {
@@ -72,7 +72,7 @@ impl Nodes {
         Nodes { all: group.with_data().map(node).collect(), epoch: group.term }
     }
 
-    fn of_replication(own: Address, role: Role) -> Nodes {
+    fn of_replication(own: Address, role: RoleView) -> Nodes {
         let node = |address: Address, offset: lsn::Lsn, (leads, is_self): (bool, bool)| Node {
             id: sha1_hex(address.to_string().as_bytes()),
             address,
@@ -83,10 +83,10 @@ impl Nodes {
             offset: offset.get(),
         };
         let all = match role {
-            Role::Leader { end, replicas } => std::iter::once(node(own, end, (true, true)))
+            RoleView::Leader { end, replicas } => std::iter::once(node(own, end, (true, true)))
                 .chain(replicas.into_iter().map(|it| node(it.address, it.flushed, (false, false))))
                 .collect(),
-            Role::Replica { leader, applied, .. } => {
+            RoleView::Replica { leader, applied, .. } => {
                 vec![node(leader, lsn::Lsn::ZERO, (true, false)), node(own, applied, (false, true))]
             }
         };

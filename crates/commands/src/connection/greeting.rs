@@ -3,7 +3,7 @@
 use engine::{
     CommandError, Context, ReplyMode, Session,
     clients::{DEFAULT_USER, Label, Labels},
-    replication::Role,
+    replication::RoleView,
 };
 use keyspace::DbId;
 use wire::{Args, Protocol, ReplyWriter, number::parse_i64};
@@ -83,8 +83,8 @@ pub(super) fn hello(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     // The reply already uses the new protocol, but `cx.reply` still has the old one.
     let mut reply = Vec::with_capacity(128);
     let role = match cx.host.replication.role() {
-        Role::Leader { .. } => "master",
-        Role::Replica { .. } => "replica",
+        RoleView::Leader { .. } => "master",
+        RoleView::Replica { .. } => "replica",
     };
     let mode = if cx.host.config.emulates_cluster() { "cluster" } else { "standalone" };
     introduce(&mut ReplyWriter::new(&mut reply, cx.session.protocol), cx.session, (mode, role));

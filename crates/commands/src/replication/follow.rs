@@ -3,7 +3,7 @@
 use engine::{
     CommandError, Context, PeerClaim,
     group::GroupView,
-    replication::{Address, Failover, Followed, Role},
+    replication::{Address, Failover, Followed, RoleView},
 };
 use wire::{Args, number::parse_i64};
 
@@ -13,7 +13,7 @@ pub(super) fn replicaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), 
     if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
         let replication = &cx.host.replication;
         match replication.role() {
-            Role::Leader { .. } if !replication.is_read_only() => cx.reply.ok(),
+            RoleView::Leader { .. } if !replication.is_read_only() => cx.reply.ok(),
             _ => cx.promise_for_sure(|responder| replication.lead(responder)),
         }
         return Ok(());
@@ -111,7 +111,7 @@ fn fail_over_in_group(
 pub(super) fn role(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let reply = &mut cx.reply;
     match cx.host.replication.role() {
-        Role::Leader { end, replicas } => {
+        RoleView::Leader { end, replicas } => {
             reply.array(3);
             reply.bulk(b"master");
             reply.integer(end.get() as i64);
@@ -123,7 +123,7 @@ pub(super) fn role(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
                 reply.bulk_display(replica.flushed);
             }
         }
-        Role::Replica { leader, link, applied } => {
+        RoleView::Replica { leader, link, applied } => {
             reply.array(5);
             reply.bulk(b"slave");
             reply.bulk(leader.host.as_bytes());

@@ -2,7 +2,7 @@
 
 use engine::{
     CommandError, Context,
-    replication::{Role, Wanted},
+    replication::{RoleView, Wanted},
 };
 use lsn::Lsn;
 use wire::{Args, number::parse_i64};
@@ -10,7 +10,7 @@ use wire::{Args, number::parse_i64};
 /// `WAIT numreplicas timeout`
 pub(super) fn wait(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let replication = &cx.host.replication;
-    if matches!(replication.role(), Role::Replica { .. }) {
+    if matches!(replication.role(), RoleView::Replica { .. }) {
         return Err(CommandError::Text(
             "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured \
              to be writable (which is not the default) writes to replicas are just local and are not propagated.",
@@ -35,7 +35,7 @@ pub(super) fn waitaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     let local = parse_count(args.at(1), 1)? == 1;
     let replicas = parse_count(args.at(2), i64::MAX)?;
     let timeout_ms = parse_timeout(args.at(3))?;
-    if matches!(replication.role(), Role::Replica { .. }) {
+    if matches!(replication.role(), RoleView::Replica { .. }) {
         return Err(CommandError::Text(
             "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just local and \
              are not propagated.",

@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use engine::{
     Responder,
-    replication::{Address, Failover, Followed, Link, Replication, Role, Standalone, Wanted, WriteRefusal},
+    replication::{
+        Address, Availability, Failover, Followed, LinkState, Replication, RoleView, Standalone, Wanted,
+        WriteRefusal,
+    },
 };
 use lsn::Lsn;
 use parking_lot::Mutex;
@@ -18,7 +21,7 @@ pub(crate) struct TestReplication {
     pub(crate) leader: Mutex<Option<Address>>,
 }
 
-impl Replication for TestReplication {
+impl Availability for TestReplication {
     fn is_read_only(&self) -> bool {
         self.is_stale() || self.leader.lock().is_some()
     }
@@ -30,10 +33,12 @@ impl Replication for TestReplication {
     fn is_stale(&self) -> bool {
         self.is_stale.load(Relaxed)
     }
+}
 
-    fn role(&self) -> Role {
+impl Replication for TestReplication {
+    fn role(&self) -> RoleView {
         match self.leader.lock().clone() {
-            Some(leader) => Role::Replica { leader, link: Link::Connected, applied: Lsn::new(4096) },
+            Some(leader) => RoleView::Replica { leader, link: LinkState::Connected, applied: Lsn::new(4096) },
             None => Standalone.role(),
         }
     }

@@ -11,7 +11,7 @@ pub struct FieldPath {
     parts: Vec<String>,
 }
 
-/// What a path leads to in a value.
+/// The part of a value to which a path leads.
 #[derive(Debug, Clone, Copy)]
 pub enum Reached<'v, 'a> {
     /// A value.
@@ -59,7 +59,7 @@ impl FieldPath {
         }
     }
 
-    /// What the path leads to.
+    /// The part to which the path leads.
     pub fn reach<'v, 'a>(&self, value: &'v Value<'a>) -> Reached<'v, 'a> {
         let mut value = value;
         for part in &self.parts {

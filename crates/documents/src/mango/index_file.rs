@@ -23,7 +23,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use env::{Disk, Entropy, crashsafe};
 use lsn::Lsn;
-use tree::{Builder, Change, NodeCache, Op, Options, Sums, TreeError, TreeFile, TreeId, Wanted};
+use tree::{
+    Builder, Change, NodeCache, Op, Options, Sums, TreeError, TreeFile, TreeId, TreeSnapshot, Wanted,
+};
 
 use super::KeyRange;
 use crate::codec::Input;
@@ -80,7 +82,7 @@ struct Copying {
 /// The entries as of the last checkpoint of the file. It stays valid after later writes.
 #[derive(Clone)]
 pub struct IndexSnapshot {
-    tree: tree::Snapshot,
+    tree: TreeSnapshot,
     damage: Damage,
 }
 
@@ -303,7 +305,7 @@ impl IndexPlace {
     }
 
     /// The update sequence in the metadata of a file; `None` if it is not of this index.
-    fn seq_of(&self, snapshot: &tree::Snapshot) -> Option<u64> {
+    fn seq_of(&self, snapshot: &TreeSnapshot) -> Option<u64> {
         let mut input = Input::new(snapshot.metadata());
         let (format, db, definition) = (input.byte()?, input.array()?, input.array::<16>()?);
         let seq = input.number().filter(|_| input.is_empty())?;
@@ -317,7 +319,7 @@ fn entry_key(key: &[u8], id: &str) -> Vec<u8> {
     [key, id.as_bytes()].concat()
 }
 
-fn whole(snapshot: &tree::Snapshot, tree: TreeId) -> tree::Range {
+fn whole(snapshot: &TreeSnapshot, tree: TreeId) -> tree::Range {
     snapshot.range(tree, Bound::Unbounded, Bound::Unbounded, tree::Direction::Forward)
 }
 

@@ -95,10 +95,9 @@ fn a_compacted_file_has_the_live_data_only() {
     let body = "b".repeat(2000);
     let mut revs: Vec<Rev> =
         (0..50).map(|n| kit.edit(&db, put(&format!("doc{n:02}"), "{}")).expect("new")).collect();
-    for round in 0..6 {
+    for turn in 0..6 {
         for (n, rev) in revs.iter_mut().enumerate() {
-            let edit =
-                update(&format!("doc{n:02}"), *rev, &format!(r#"{{"round":{round},"text":"{body}"}}"#));
+            let edit = update(&format!("doc{n:02}"), *rev, &format!(r#"{{"turn":{turn},"text":"{body}"}}"#));
             *rev = kit.edit(&db, edit).expect("a leaf");
         }
         kit.save().expect("a good disk");

@@ -15,7 +15,7 @@ pub(crate) enum Step {
     Conflict(u8, u8, bool),
     Purge(u8),
     Local(u8),
-    Round(Vec<(u8, u8)>),
+    Batch(Vec<(u8, u8)>),
 }
 
 pub(crate) fn step() -> impl Strategy<Value = Step> {
@@ -26,7 +26,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => (id.clone(), any::<u8>(), any::<bool>()).prop_map(|(id, n, deleted)| Step::Conflict(id, n, deleted)),
         1 => id.clone().prop_map(Step::Purge),
         1 => id.clone().prop_map(Step::Local),
-        1 => proptest::collection::vec((id, any::<u8>()), 1..8).prop_map(Step::Round),
+        1 => proptest::collection::vec((id, any::<u8>()), 1..8).prop_map(Step::Batch),
     ]
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn run(kit: &Kit, db: &Arc<Database>, step: &Step) {
             let rev = db.snapshot().local(&name(*id)).expect("readable").map(|local| local.rev);
             kit.write(db, |writer| writer.put_local(&name(*id), rev, "{}".into())).expect("the right rev");
         }
-        Step::Round(edits) => {
+        Step::Batch(edits) => {
             let edits = edits.iter().map(|(id, n)| edit(*id, *n)).collect();
             kit.write(db, |writer| writer.prepare(edits));
         }

@@ -221,7 +221,7 @@ impl Executor {
                     later.push_front(next);
                     break;
                 }
-                // What does not fit now is refused.
+                // A command that finds no room now is refused.
                 rules.limits.policy = EvictionPolicy::NoEviction;
             }
             let clock = self.next_clock();

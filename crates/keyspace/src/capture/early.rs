@@ -23,7 +23,7 @@ use crate::libraries::{LIBRARIES_SLOT, Libraries};
 use crate::locked::LockedSlots;
 use crate::slot::SlotGuard;
 
-/// What a capture has of a slot besides its entries, as of the moment of the slot.
+/// The state of a slot that a capture keeps besides its entries, as of the moment of the slot.
 pub(crate) struct Moment {
     pub(super) lsn: Lsn,
     pub(super) keys: u32,

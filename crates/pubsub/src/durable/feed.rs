@@ -4,13 +4,13 @@
 //! *4 $8 xmessage $2 ch $8 3:123456 $5 hello      a frame; for RESP3 only the first byte differs
 //! ```
 //!
-//! Consecutive frames of one channel form a run: one piece of memory for all of its followers.
+//! Consecutive frames of one channel form a run: one piece of memory for all of its readers.
 
 use std::{ops::Range, rc::Rc, sync::Arc};
 
 use wire::{Protocol, ReplyWriter};
 
-use super::{FollowerId, Message, Position};
+use super::{DurableMessage, Position, ReaderId};
 use crate::delivery::{Block, Delivery, SHARED_BYTES_MIN};
 
 /// Bytes of frames in one run at most, unless a single frame is larger.
@@ -18,11 +18,11 @@ const RUN_BYTES_MAX: usize = 256 << 10;
 
 /// The result of a request, or the end of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FollowerEvent {
+pub enum ReaderEvent {
     /// Subscribed: all messages behind the position follow.
     Subscribed {
         /// The client.
-        follower: FollowerId,
+        reader: ReaderId,
         /// The channel.
         channel: Box<[u8]>,
         /// The position at which the subscription begins.
@@ -31,21 +31,21 @@ pub enum FollowerEvent {
     /// The subscription was refused.
     Refused {
         /// The client.
-        follower: FollowerId,
+        reader: ReaderId,
         /// The complete error text, including the prefix.
         error: String,
     },
     /// Subscriptions ended by XUNSUBSCRIBE.
     Unsubscribed {
         /// The client.
-        follower: FollowerId,
+        reader: ReaderId,
         /// The channels, in the order of the request.
         channels: Vec<Box<[u8]>>,
     },
-    /// The log no longer holds the follower's next messages: its subscription has ended.
+    /// The log no longer holds the reader's next messages: its subscription has ended.
     Lost {
         /// The client.
-        follower: FollowerId,
+        reader: ReaderId,
         /// The channel whose subscription has ended.
         channel: Box<[u8]>,
         /// The oldest position that the log still holds.
@@ -53,14 +53,14 @@ pub enum FollowerEvent {
     },
 }
 
-impl FollowerEvent {
-    /// The follower that the event is for.
-    pub fn follower(&self) -> FollowerId {
+impl ReaderEvent {
+    /// The reader that the event is for.
+    pub fn reader(&self) -> ReaderId {
         match self {
-            FollowerEvent::Subscribed { follower, .. }
-            | FollowerEvent::Refused { follower, .. }
-            | FollowerEvent::Unsubscribed { follower, .. }
-            | FollowerEvent::Lost { follower, .. } => *follower,
+            ReaderEvent::Subscribed { reader, .. }
+            | ReaderEvent::Refused { reader, .. }
+            | ReaderEvent::Unsubscribed { reader, .. }
+            | ReaderEvent::Lost { reader, .. } => *reader,
         }
     }
 }
@@ -69,11 +69,11 @@ impl FollowerEvent {
 enum Entry {
     /// Frames of one channel: a range of [`Feed::starts`], and their range in [`Feed::bytes`].
     Frames {
-        to: Arc<[FollowerId]>,
+        to: Arc<[ReaderId]>,
         numbers: Range<usize>,
         bytes: Range<usize>,
     },
-    FollowerEvent(FollowerEvent),
+    ReaderEvent(ReaderEvent),
 }
 
 /// Frames and events for one worker, in order.
@@ -91,15 +91,15 @@ pub struct Feed {
 pub enum Part<'f> {
     /// Messages.
     Frames(Run<'f>),
-    /// An event for one follower.
-    FollowerEvent(&'f FollowerEvent),
+    /// An event for one reader.
+    ReaderEvent(&'f ReaderEvent),
 }
 
-/// Frames for the same followers.
+/// Frames for the same readers.
 #[derive(Debug)]
 pub struct Run<'f> {
-    /// The receiving followers.
-    pub to: &'f [FollowerId],
+    /// The receiving readers.
+    pub to: &'f [ReaderId],
     bytes: &'f [u8],
     starts: &'f [usize],
     base: usize,
@@ -108,9 +108,9 @@ pub struct Run<'f> {
 /// The frames of a run in one protocol.
 #[derive(Debug)]
 pub enum Encoded {
-    /// Bytes to be copied to each follower.
+    /// Bytes to be copied to each reader.
     Bytes(Vec<u8>),
-    /// A block to be shared by the followers.
+    /// A block to be shared by the readers.
     Block(Block),
 }
 
@@ -123,7 +123,7 @@ impl Feed {
     /// The parts, in order.
     pub fn parts(&self) -> impl Iterator<Item = Part<'_>> {
         self.entries.iter().map(|entry| match entry {
-            Entry::FollowerEvent(told) => Part::FollowerEvent(told),
+            Entry::ReaderEvent(told) => Part::ReaderEvent(told),
             Entry::Frames { to, numbers, bytes } => Part::Frames(Run {
                 to,
                 bytes: &self.bytes[bytes.clone()],
@@ -133,12 +133,12 @@ impl Feed {
         })
     }
 
-    pub(super) fn tell(&mut self, told: FollowerEvent) {
-        self.entries.push(Entry::FollowerEvent(told));
+    pub(super) fn tell(&mut self, told: ReaderEvent) {
+        self.entries.push(Entry::ReaderEvent(told));
     }
 
     /// Adds a message; returns the length of its frame in bytes.
-    pub(super) fn push(&mut self, to: &Arc<[FollowerId]>, message: &Message<'_>) -> u64 {
+    pub(super) fn push(&mut self, to: &Arc<[ReaderId]>, message: &DurableMessage<'_>) -> u64 {
         let start = self.bytes.len();
         self.starts.push(start);
         self.bytes.extend_from_slice(b"*4\r\n$8\r\nxmessage\r\n");
@@ -180,7 +180,7 @@ impl Run<'_> {
         if protocol == Protocol::Resp3 {
             self.starts.iter().for_each(|start| bytes[start - self.base] = b'>');
         }
-        // A block pays only if several followers share it.
+        // A block pays only if several readers share it.
         if bytes.len() >= SHARED_BYTES_MIN && self.to.len() > 1 {
             // Not counted in the worker's block bytes: the window bounds it.
             Encoded::Block(Block::new(bytes, &Rc::default()))

@@ -1,4 +1,4 @@
-//! Flow control of one follower: the bytes sent to it, written by its worker and read by the thread that
+//! Flow control of one reader: the bytes sent to it, written by its worker and read by the thread that
 //! hands out.
 //!
 //! Protocol (Dekker): the thread stores the total it waits for and then loads the bytes sent; the worker adds
@@ -12,7 +12,7 @@ use crate::sync::{AtomicU64, Ordering::SeqCst, fence};
 /// No wake-up is requested.
 const NOTHING: u64 = u64::MAX;
 
-/// The flow control of one follower's messages: a count of the bytes sent, and a wake-up at a requested
+/// The flow control of one reader's messages: a count of the bytes sent, and a wake-up at a requested
 /// total.
 pub struct Flow {
     taken: AtomicU64,

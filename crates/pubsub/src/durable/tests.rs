@@ -1,4 +1,4 @@
-//! Followers against a model: in every order of events, each follower gets every message of its channels
+//! Readers against a model: in every order of events, each reader gets every message of its channels
 //! behind its position once, in order, and nothing else.
 
 #![allow(clippy::unwrap_used)]
@@ -70,7 +70,7 @@ impl FakeLog {
 }
 
 impl LogSource for FakeLog {
-    fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&Message<'_>)) -> Read {
+    fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&DurableMessage<'_>)) -> Read {
         if from < self.start {
             return Read::Forgotten(Position { epoch: EPOCH, lsn: self.start, reign: 0 });
         }
@@ -79,7 +79,7 @@ impl LogSource for FakeLog {
         for (_, batch_end, messages) in shown.take(self.piece) {
             for (lsn, channel) in messages {
                 let position = Position { epoch: EPOCH, lsn: *lsn, reign: 0 };
-                each(&Message {
+                each(&DurableMessage {
                     position,
                     channel: CHANNELS[*channel].as_bytes(),
                     payload: &lsn.get().to_le_bytes(),
@@ -92,7 +92,7 @@ impl LogSource for FakeLog {
 }
 
 struct Client {
-    id: FollowerId,
+    id: ReaderId,
     flow: Arc<Flow>,
     unsent: u64,
     /// For each channel: the position at which the subscription began, and the messages received.
@@ -101,24 +101,20 @@ struct Client {
 
 struct World {
     log: FakeLog,
-    followers: Followers,
+    readers: Readers,
     clients: Vec<Client>,
 }
 
 impl World {
     fn new(clients: usize) -> World {
         let client = |number: usize| Client {
-            id: FollowerId { client_id: number as u64, generation: 0 },
+            id: ReaderId { client_id: number as u64, generation: 0 },
             flow: Arc::new(Flow::new(|| {})),
             unsent: 0,
             heard: HashMap::new(),
         };
         let clients = (0..clients).map(client).collect();
-        World {
-            log: FakeLog { piece: 1, ..FakeLog::default() },
-            followers: Followers::new(2, WINDOW),
-            clients,
-        }
+        World { log: FakeLog { piece: 1, ..FakeLog::default() }, readers: Readers::new(2, WINDOW), clients }
     }
 
     fn subscribe(&mut self, client: usize, channel: usize, after: Lsn) {
@@ -126,14 +122,14 @@ impl World {
         let (position, at) = (Position { epoch: EPOCH, lsn: after, reign: 0 }, self.log.batch_start(after));
         let Client { id, flow, .. } = &self.clients[client];
         let who = (*id, client % 2, flow.clone());
-        self.followers.subscribe(who, CHANNELS[channel].as_bytes().into(), position, at);
+        self.readers.subscribe(who, CHANNELS[channel].as_bytes().into(), position, at);
         self.collect();
     }
 
     /// Takes the feeds and checks that each contains the expected next messages.
     fn collect(&mut self) {
-        let World { log, followers, clients } = self;
-        followers.take_feeds(|worker, feed| {
+        let World { log, readers, clients } = self;
+        readers.take_feeds(|worker, feed| {
             for part in feed.parts() {
                 match part {
                     Part::Frames(run) => {
@@ -149,8 +145,8 @@ impl World {
                             client.hear(log, &bytes, protocol);
                         }
                     }
-                    Part::FollowerEvent(told) => {
-                        let client = &mut clients[told.follower().client_id as usize];
+                    Part::ReaderEvent(told) => {
+                        let client = &mut clients[told.reader().client_id as usize];
                         client.note(told);
                     }
                 }
@@ -160,7 +156,7 @@ impl World {
 
     fn step(&mut self, piece: usize) -> bool {
         self.log.piece = piece;
-        let more = self.followers.step(&mut self.log);
+        let more = self.readers.step(&mut self.log);
         self.collect();
         more
     }
@@ -170,7 +166,7 @@ impl World {
         self.rest();
         self.log.hide(false);
         self.rest();
-        assert_eq!(self.followers.behind(), 0, "everybody has caught up");
+        assert_eq!(self.readers.behind(), 0, "everybody has caught up");
         for client in &self.clients {
             for (channel, (after, heard)) in &client.heard {
                 let expected: Vec<Lsn> = self.log.messages(*channel).filter(|lsn| lsn > after).collect();
@@ -221,19 +217,19 @@ impl Client {
         }
     }
 
-    fn note(&mut self, told: &FollowerEvent) {
+    fn note(&mut self, told: &ReaderEvent) {
         match told {
-            FollowerEvent::Subscribed { channel, position, .. } => {
+            ReaderEvent::Subscribed { channel, position, .. } => {
                 self.heard.insert(number_of(channel), (position.lsn, Vec::new()));
             }
-            FollowerEvent::Unsubscribed { channels, .. } => {
+            ReaderEvent::Unsubscribed { channels, .. } => {
                 channels.iter().for_each(|channel| _ = self.heard.remove(&number_of(channel)));
             }
-            FollowerEvent::Lost { channel, oldest, .. } => {
+            ReaderEvent::Lost { channel, oldest, .. } => {
                 let (after, heard) = self.heard.remove(&number_of(channel)).expect("it has subscribed");
                 assert!(heard.last().copied().unwrap_or(after) < oldest.lsn, "it has missed something");
             }
-            FollowerEvent::Refused { .. } => panic!("nothing is refused here"),
+            ReaderEvent::Refused { .. } => panic!("nothing is refused here"),
         }
     }
 
@@ -278,7 +274,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_follower_hears_of_everything_once_and_in_order(
+    fn every_reader_hears_of_everything_once_and_in_order(
         events in prop::collection::vec(event(), 1..150),
     ) {
         let mut world = World::new(5);
@@ -293,12 +289,12 @@ proptest! {
                 }
                 Event::Unsubscribe { client, channel } => {
                     let id = world.clients[client].id;
-                    world.followers.unsubscribe(id, client % 2, vec![CHANNELS[channel].as_bytes().into()]);
+                    world.readers.unsubscribe(id, client % 2, vec![CHANNELS[channel].as_bytes().into()]);
                     world.collect();
                 }
                 Event::Leave(client) => {
                     world.collect();
-                    world.followers.leave(world.clients[client].id);
+                    world.readers.leave(world.clients[client].id);
                     world.clients[client].heard.clear();
                     world.clients[client].unsent = 0;
                     world.clients[client].flow = Arc::new(Flow::new(|| {}));
@@ -314,9 +310,9 @@ proptest! {
             prop_assert!(world.clients.iter().all(|client| client.unsent <= 2 * bound));
         }
         world.settle();
-        let following = world.clients.iter().filter(|client| !client.heard.is_empty()).count();
-        prop_assert_eq!(world.followers.len(), following);
-        prop_assert_eq!(world.followers.tail().is_some(), following > 0);
+        let reading = world.clients.iter().filter(|client| !client.heard.is_empty()).count();
+        prop_assert_eq!(world.readers.len(), reading);
+        prop_assert_eq!(world.readers.tail().is_some(), reading > 0);
     }
 }
 
@@ -325,27 +321,27 @@ fn clients_at_the_tail_share_frames_and_slow_ones_fall_behind() {
     let mut world = World::new(4);
     (0..4).for_each(|client| world.subscribe(client, 0, Lsn::ZERO));
     while world.step(1) {}
-    assert_eq!((world.followers.behind(), world.followers.tail()), (0, Some(Lsn::ZERO)));
+    assert_eq!((world.readers.behind(), world.readers.tail()), (0, Some(Lsn::ZERO)));
     world.log.append(&[0; 4]);
-    assert!(world.followers.step(&mut world.log));
+    assert!(world.readers.step(&mut world.log));
     let mut runs = Vec::new();
-    world.followers.take_feeds(|worker, feed| {
+    world.readers.take_feeds(|worker, feed| {
         for part in feed.parts() {
             let Part::Frames(run) = part else { panic!("messages only") };
             runs.push((worker, run.to.len(), run.starts_len()));
         }
     });
-    assert_eq!(runs, [(0, 2, 4), (1, 2, 4)], "one run for all followers of a worker");
-    assert_eq!(world.followers.behind(), 0, "the window is not full yet");
+    assert_eq!(runs, [(0, 2, 4), (1, 2, 4)], "one run for all readers of a worker");
+    assert_eq!(world.readers.behind(), 0, "the window is not full yet");
     let (mut slow, mut steps) = (Vec::new(), 0);
     while slow.len() < 3 && steps < 100 {
         world.log.append(&[0; 8]);
         world.clients[0].flow.take(100_000);
-        world.followers.step(&mut world.log);
-        slow = world.clients[1..].iter().filter(|client| world.followers.is_behind(client.id)).collect();
+        world.readers.step(&mut world.log);
+        slow = world.clients[1..].iter().filter(|client| world.readers.is_behind(client.id)).collect();
         steps += 1;
     }
-    assert!(slow.len() == 3 && !world.followers.is_behind(world.clients[0].id));
+    assert!(slow.len() == 3 && !world.readers.is_behind(world.clients[0].id));
 }
 
 #[test]
@@ -358,10 +354,10 @@ fn clients_that_begin_in_an_unreadable_batch_get_only_later_messages() {
     world.subscribe(0, 0, third_of_the_second);
     world.subscribe(1, 0, third_of_the_second);
     world.rest();
-    assert_eq!((world.followers.tail(), world.followers.waits_at()), (None, Some(Lsn::new(4096))));
+    assert_eq!((world.readers.tail(), world.readers.waits_at()), (None, Some(Lsn::new(4096))));
     world.subscribe(2, 0, Lsn::new(4096));
     world.rest();
-    assert_eq!((world.followers.tail(), world.followers.behind()), (Some(Lsn::new(4096)), 2));
+    assert_eq!((world.readers.tail(), world.readers.behind()), (Some(Lsn::new(4096)), 2));
     world.settle();
     assert_eq!(world.clients[0].heard[&0].1, [Lsn::new(4096 + 4)]);
 }
@@ -389,9 +385,9 @@ fn a_client_that_subscribes_again_keeps_its_window() {
     world.subscribe(0, 0, Lsn::ZERO);
     world.settle();
     let id = world.clients[0].id;
-    world.followers.unsubscribe(id, 0, vec![CHANNELS[0].as_bytes().into()]);
+    world.readers.unsubscribe(id, 0, vec![CHANNELS[0].as_bytes().into()]);
     world.collect();
-    assert!(world.followers.is_empty());
+    assert!(world.readers.is_empty());
     world.subscribe(0, 0, Lsn::ZERO);
     while world.step(1) {}
     let unsent = world.clients[0].unsent;

@@ -75,11 +75,12 @@ impl Config {
             // A CONFIG SET may have replaced them.
             return self.node.owe_settings(false);
         }
+        // A long unit may hold the slot.
+        let Some(mut slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return };
+        // Under the lock: a leader that steps down holds it while its log becomes a mirror.
         if self.node.refuses_changes() || log.is_mirror() || log.is_frozen() {
             return;
         }
-        // A long unit may hold the slot.
-        let Some(mut slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return };
         let mut record = Vec::new();
         let recorded = state.given.record(&mut slot, &mut record);
         let position = self.append(log, slot, &record);

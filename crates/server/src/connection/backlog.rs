@@ -2,7 +2,7 @@
 //!
 //! These are rules over unsent bytes. The waits of publishers are in [`keeping_up`](super::keeping_up).
 //!
-//! Messages of durable channels from the log do not count: a slow follower falls behind instead (see
+//! Messages of durable channels from the log do not count: a slow reader falls behind instead (see
 //! [`pubsub::durable`]).
 //!
 //! - Above the hard limit of the client's class: at once. For a client that is no subscriber it is the limit

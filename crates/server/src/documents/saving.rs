@@ -38,6 +38,8 @@ use crate::replication::Node;
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// The longest that a save of everything waits for replicas, and its polling period.
 const COMMIT_PATIENCE_US: u64 = 10_000_000;
+/// The same for a save that may leave out changes without an acknowledgement.
+const SHORT_PATIENCE_US: u64 = 1_000_000;
 const COMMIT_POLL: Duration = Duration::from_millis(1);
 /// Delay after a failure; it doubles with each further failure up to the maximum. Requested saves are not
 /// delayed.
@@ -112,7 +114,24 @@ impl Saver {
     /// # Errors
     /// I/O errors, or records to be saved are not committed yet; the log has all of them.
     pub(crate) fn save_all(&self, log: &Log) -> Result<Option<Lsn>, StoreError> {
-        self.save(log, true)
+        self.save(log, true, COMMIT_PATIENCE_US)
+    }
+
+    /// As [`Saver::save_all`], but waits only briefly for replicas. Returns whether everything is saved:
+    /// `false` if some changes are not committed yet.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(crate) fn save_committed(&self, log: &Log) -> Result<bool, StoreError> {
+        match self.save(log, true, SHORT_PATIENCE_US) {
+            Err(StoreError::NotCommitted) => Ok(false),
+            saved => saved.map(|_| true),
+        }
+    }
+
+    /// The position up to which documents are saved; `None` without documents.
+    pub(crate) fn saved_lsn(&self) -> Option<Lsn> {
+        self.documents.get()?.saved_lsn()
     }
 
     fn run(&self, log: &Log) {
@@ -131,16 +150,16 @@ impl Saver {
             // The state after a forced recovery is not saved before it is confirmed.
             if (everything || !rests) && !log.is_frozen() {
                 // A failure is logged, and the save is retried.
-                let _ = self.save(log, everything);
+                let _ = self.save(log, everything, if everything { COMMIT_PATIENCE_US } else { 0 });
             }
         }
     }
 
-    fn save(&self, log: &Log, everything: bool) -> Result<Option<Lsn>, StoreError> {
+    /// Waits for replicas for `patience_us` per database.
+    fn save(&self, log: &Log, everything: bool, patience_us: u64) -> Result<Option<Lsn>, StoreError> {
         let Some(documents) = self.documents.get() else { return Ok(None) };
         let _turn = self.turn.lock();
         let due = Due { now_ms: self.clock.monotonic_us() / 1000, upto: self.node.applied(log), everything };
-        let patience_us = if everything { COMMIT_PATIENCE_US } else { 0 };
         let mut committed = |lsn: Lsn| {
             let is_durable = lsn <= log.durable_lsn() || log.make_durable(lsn).is_ok();
             is_durable && self.await_commit(log, lsn, self.clock.monotonic_us() + patience_us)

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use engine::replication::{NO_LEADER, Replication};
+use engine::replication::{Availability, NO_LEADER};
 use lsn::Lsn;
 use tokio::time::{Instant, sleep};
 

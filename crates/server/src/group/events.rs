@@ -8,7 +8,7 @@ use commands::SentinelEvents;
 use engine::group::Group as _;
 
 use super::{Group, handle::GroupHandle};
-use crate::mailbox::Message;
+use crate::mailbox::WorkerOrder;
 
 /// What was published of the group.
 #[derive(Default)]
@@ -27,7 +27,7 @@ impl Group {
         }
         let events = announced.0.look(&group);
         if !events.is_empty() {
-            publisher.send(Message::Publish(events));
+            publisher.send(WorkerOrder::Publish(events));
         }
     }
 }

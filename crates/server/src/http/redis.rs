@@ -7,25 +7,21 @@
 use std::{
     net::{SocketAddr, TcpStream},
     os::{fd::OwnedFd, unix::net::UnixStream},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::Arc,
 };
 
 use engine::Place;
 
-use crate::{mailbox::Message, parts::Parts};
+use crate::{listen::RoundRobin, mailbox::WorkerOrder, parts::Parts};
 
 pub(super) struct RedisClients {
     parts: Arc<Parts>,
-    /// The worker that serves the next one.
-    next: AtomicUsize,
+    turns: RoundRobin,
 }
 
 impl RedisClients {
     pub(super) fn new(parts: Arc<Parts>) -> RedisClients {
-        RedisClients { parts, next: AtomicUsize::new(0) }
+        RedisClients { parts, turns: RoundRobin::default() }
     }
 }
 
@@ -47,10 +43,14 @@ impl couch::Redis for RedisClients {
         for end in [&own, &served] {
             end.set_nonblocking(true).map_err(|error| words(&error))?;
         }
-        // What a worker does with a connection (read, write, shut down) is the same for all stream sockets.
+        // A worker reads, writes and shuts down; these calls are the same for all stream sockets.
         let stream = TcpStream::from(OwnedFd::from(served));
-        let worker = self.next.fetch_add(1, Relaxed) % workers.len();
-        workers[worker].send(Message::Connect { stream, peer, local: peer, place });
+        workers[self.turns.take(workers.len())].send(WorkerOrder::Connect {
+            stream,
+            peer,
+            local: peer,
+            place,
+        });
         Ok(own)
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn host(parts: &Arc<Parts>, store: Arc<OnceLock<Store>>, feeds: Arc<F
     }
 }
 
-impl couch::Config for Config {
+impl couch::HttpSettings for Config {
     fn current(&self) -> RwLockReadGuard<'_, Settings> {
         Config::current(self)
     }
@@ -55,7 +55,7 @@ impl couch::Config for Config {
     }
 }
 
-impl couch::Access for Access {
+impl couch::Admins for Access {
     fn trusts_this_machine(&self) -> bool {
         Access::trusts_this_machine(self)
     }

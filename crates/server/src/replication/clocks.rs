@@ -14,7 +14,7 @@ use crate::repeated::Repeated;
 /// behind.
 const APART_MS_MAX: u64 = 60_000;
 
-/// What was said about clocks lately.
+/// The warnings about clocks that were given lately.
 #[derive(Default)]
 pub(super) struct Clocks(Mutex<Repeated>);
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use engine::replication::{Address, Link};
+use engine::replication::{Address, LinkState};
 use lsn::Lsn;
 
 use super::{Node, leader::ReplicaFigures};
@@ -27,7 +27,7 @@ pub(crate) struct Figures {
 /// The leader as its replica sees it.
 pub(crate) struct LeaderFigures {
     pub(crate) address: Address,
-    pub(crate) link: Link,
+    pub(crate) link: LinkState,
     pub(crate) silent_seconds: u64,
     pub(crate) down_seconds: Option<u64>,
     pub(crate) applied: Lsn,
@@ -66,7 +66,7 @@ impl Node {
         let following = following.as_deref();
         LeaderFigures {
             address,
-            link: following.map_or(Link::Connect, |it| it.link()),
+            link: following.map_or(LinkState::Connect, |it| it.link()),
             silent_seconds: following.map_or(0, |it| it.silent_ms(now_ms) / 1000),
             down_seconds: following.and_then(|it| it.down_ms(now_ms)).map(|down_ms| down_ms / 1000),
             applied: following.map_or(Lsn::ZERO, |it| it.applied()),

@@ -30,9 +30,9 @@ use std::{
 };
 
 use backup::fetch::Breaker;
-use consensus::Link as GroupLink;
+use consensus::Link;
 use documents::Documents;
-use engine::{Executor, Host, ReplayObservers, replication::Link};
+use engine::{Executor, Host, ReplayObservers, replication::LinkState};
 use env::thread::run_nice;
 use keyspace::{Effect, Item, Keyspace};
 use lsn::Lsn;
@@ -42,7 +42,7 @@ use replication::{
     ACK_BUSY_MS, Backoff, Intake, LogHistory, Receiver, TakeError,
     join::{JoinError, Joiner, Joining, Step, Verdict},
 };
-use storage::{Chains, Chunk, Flush, Followed, Log, LogFollower, Mirror, Prepare, Record};
+use storage::{Chains, Chunk, CursorRead, Flush, Log, LogCursor, Mirror, Prepare, Record};
 
 use super::{
     JOINING_NICE, Node, full_copy,
@@ -93,7 +93,7 @@ enum LinkEnd {
     Restart,
 }
 
-/// What the threads need, each time that this server begins to follow.
+/// The parts that the threads need, each time that this server begins to follow.
 pub(crate) struct FollowingParts {
     pub(crate) host: Host,
     pub(crate) log: Log,
@@ -147,7 +147,8 @@ pub(super) struct Threads {
     pub(super) apply: JoinHandle<()>,
 }
 
-const LINKS: [Link; 4] = [Link::Connect, Link::Connecting, Link::Copying, Link::Connected];
+const LINKS: [LinkState; 4] =
+    [LinkState::Connect, LinkState::Connecting, LinkState::Copying, LinkState::Connected];
 
 impl Following {
     /// Continues at the end of the recovered log.
@@ -169,13 +170,13 @@ impl Following {
         }
     }
 
-    pub(crate) fn link(&self) -> Link {
+    pub(crate) fn link(&self) -> LinkState {
         LINKS[usize::from(self.link.load(SeqCst)) % LINKS.len()]
     }
 
-    fn set_link(&self, link: Link, now_ms: u64) {
+    fn set_link(&self, link: LinkState, now_ms: u64) {
         let before = self.link.swap(link as u8, SeqCst);
-        if before == Link::Connected as u8 {
+        if before == LinkState::Connected as u8 {
             self.down_since_ms.store(now_ms, SeqCst);
         }
     }
@@ -208,7 +209,7 @@ impl Following {
 
     /// Milliseconds since the link went down; `None` while it is up.
     pub(crate) fn down_ms(&self, now_ms: u64) -> Option<u64> {
-        (self.link() != Link::Connected).then(|| now_ms.saturating_sub(self.down_since_ms.load(SeqCst)))
+        (self.link() != LinkState::Connected).then(|| now_ms.saturating_sub(self.down_since_ms.load(SeqCst)))
     }
 
     /// When all committed records were last applied, in monotonic milliseconds; `None` if never.
@@ -252,7 +253,7 @@ impl Following {
     pub(super) fn drain(&self, log: &Log) {
         self.draining.store(true, SeqCst);
         self.wake();
-        log.wake_followers();
+        log.wake_cursors();
     }
 
     fn wake(&self) {
@@ -302,7 +303,7 @@ struct LinkParts {
     threads: LogThreads,
     mirror: Mirror,
     /// The leader and the term of the connection, in a group.
-    link: Option<GroupLink>,
+    link: Option<Link>,
     /// The position up to which the log was last shown.
     acked: Cell<Lsn>,
     /// The size of the batches that the disk last had no room for.
@@ -315,12 +316,12 @@ impl LinkParts {
         let mut backoff = Backoff::default();
         let mut logged = Repeated::default();
         while !self.following.is_stopping() {
-            self.following.set_link(Link::Connecting, self.node.now_ms());
+            self.following.set_link(LinkState::Connecting, self.node.now_ms());
             // Before it looks whom to follow: whoever changes that wakes this thread afterwards.
             let woken = *self.following.pause.0.lock();
             let ended = self.attempt(&mut backoff);
             *self.following.socket.lock() = None;
-            self.following.set_link(Link::Connect, self.node.now_ms());
+            self.following.set_link(LinkState::Connect, self.node.now_ms());
             match ended {
                 _ if self.following.is_stopping() => break,
                 Ok(LinkEnd::Retry(reason)) | Err(reason) => {
@@ -440,7 +441,7 @@ impl LinkParts {
             }
             Verdict::Copy { http_port } => {
                 drop(socket);
-                self.following.set_link(Link::Copying, self.node.now_ms());
+                self.following.set_link(LinkState::Copying, self.node.now_ms());
                 tracing::info!(target: "replication", %leader, "copying everything from the leader");
                 let before = self.node.copied_bytes();
                 let fetch = || full_copy::fetch(&self.node, &self.following, &leader, http_port, &password);
@@ -527,12 +528,12 @@ impl LinkParts {
     /// committed stay hidden: as keys, because they are not applied, and as messages, because those are read
     /// from the committed log.
     fn confirm(&self, committed: Lsn) -> Result<(), String> {
-        let was_connected = self.following.link() == Link::Connected;
+        let was_connected = self.following.link() == LinkState::Connected;
         if !was_connected {
             if !self.node.confirm(committed)? {
                 return Ok(());
             }
-            self.following.set_link(Link::Connected, self.node.now_ms());
+            self.following.set_link(LinkState::Connected, self.node.now_ms());
         }
         // Records applied earlier are visible already. In a group, the votes may have told the position.
         let acked = self.following.committed().max(self.following.applied());
@@ -549,7 +550,7 @@ struct LinkIntake<'l> {
     mirror: &'l mut Mirror,
     log: &'l Log,
     node: &'l Node,
-    link: Option<GroupLink>,
+    link: Option<Link>,
     /// The end of the batches that the votes have accepted.
     accepted: Lsn,
     /// The size of batches that the disk has no room for.
@@ -626,7 +627,7 @@ impl ApplyParts {
     }
 
     fn apply(&mut self, observers: &mut ReplayObservers) -> Result<(), String> {
-        let mut follower = self.parts.log.follow(self.replayer.applied());
+        let mut cursor = self.parts.log.cursor(self.replayer.applied());
         let mut held: Option<Chunk> = None;
         loop {
             let is_draining = self.following.draining.load(SeqCst);
@@ -636,7 +637,7 @@ impl ApplyParts {
             let committed = if is_draining { Lsn::MAX } else { self.following.committed() };
             let chunk = match held.take() {
                 Some(chunk) => Some(chunk),
-                None => read(&mut follower)?,
+                None => read(&mut cursor)?,
             };
             if let Some(chunk) = &chunk
                 && committed.min(chunk.end) > self.replayer.applied()
@@ -651,12 +652,12 @@ impl ApplyParts {
                 if is_waiting {
                     self.following.committed.1.wait_for(&mut known, APPLY_WAIT);
                 }
-            } else if self.parts.log.shippable_lsn() <= follower.position() {
+            } else if self.parts.log.shippable_lsn() <= cursor.position() {
                 if is_draining {
                     return Ok(());
                 }
                 self.note_caught_up(committed);
-                follower.wait(APPLY_WAIT);
+                cursor.wait(APPLY_WAIT);
             }
         }
     }
@@ -681,7 +682,7 @@ impl ApplyParts {
     }
 
     fn note_caught_up(&self, committed: Lsn) {
-        if self.following.link() == Link::Connected && self.replayer.applied() >= committed {
+        if self.following.link() == LinkState::Connected && self.replayer.applied() >= committed {
             self.following.as_of_ms.store(self.node.now_ms(), SeqCst);
         }
     }
@@ -717,11 +718,11 @@ pub(crate) fn holds_data(record: &Record<'_>) -> bool {
     }
 }
 
-fn read(follower: &mut LogFollower) -> Result<Option<Chunk>, String> {
-    match follower.read(APPLY_BYTES) {
-        Ok(Followed::Chunk(chunk)) => Ok(Some(chunk)),
-        Ok(Followed::UpToDate) => Ok(None),
-        Ok(Followed::Forgotten(start)) => Err(format!("the log here starts at lsn {start} already")),
+fn read(cursor: &mut LogCursor) -> Result<Option<Chunk>, String> {
+    match cursor.read(APPLY_BYTES) {
+        Ok(CursorRead::Chunk(chunk)) => Ok(Some(chunk)),
+        Ok(CursorRead::UpToDate) => Ok(None),
+        Ok(CursorRead::Forgotten(start)) => Err(format!("the log here starts at lsn {start} already")),
         Err(error) => Err(error.to_string()),
     }
 }

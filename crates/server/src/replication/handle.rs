@@ -1,12 +1,12 @@
-//! Replication as commands see it: implements [`engine::replication::Replication`].
+//! Replication as commands see it: implements [`engine::replication`]'s traits.
 
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
 use engine::{
     Responder,
     replication::{
-        Address, Failover, Followed, Link, MASTER_DOWN, NO_LEADER, NOT_KNOWN_COMMITTED, READ_REMOVED,
-        READ_WITNESS, Replication, Role, Wanted, WriteRefusal,
+        Address, Availability, Failover, Followed, LinkState, MASTER_DOWN, NO_LEADER, NOT_KNOWN_COMMITTED,
+        READ_REMOVED, READ_WITNESS, Replication, RoleView, Wanted, WriteRefusal,
     },
 };
 use lsn::Lsn;
@@ -21,7 +21,7 @@ const OF_GROUP: &str =
 /// The interface for commands. Holds an `Arc`, because some operations outlive the command.
 pub(crate) struct ReplicationHandle(pub(crate) Arc<Node>);
 
-impl Replication for ReplicationHandle {
+impl Availability for ReplicationHandle {
     fn is_read_only(&self) -> bool {
         self.0.is_read_only.load(SeqCst)
     }
@@ -93,25 +93,27 @@ impl Replication for ReplicationHandle {
     fn drops_replies(&self) -> bool {
         self.0.drops_replies()
     }
+}
 
-    fn role(&self) -> Role {
+impl Replication for ReplicationHandle {
+    fn role(&self) -> RoleView {
         let node = &self.0;
         match node.leader_address() {
             // A member of a group that knows no leader.
-            None if node.is_replica() => Role::Replica {
+            None if node.is_replica() => RoleView::Replica {
                 leader: Address { host: String::new(), port: 0 },
-                link: Link::Connect,
+                link: LinkState::Connect,
                 applied: node.following().map_or(Lsn::ZERO, |following| following.applied()),
             },
-            None => Role::Leader {
+            None => RoleView::Leader {
                 end: node.durable_lsn(),
                 replicas: node.leader.replicas().into_iter().map(Into::into).collect(),
             },
             Some(leader) => {
                 let following = node.following();
-                Role::Replica {
+                RoleView::Replica {
                     leader,
-                    link: following.as_ref().map_or(Link::Connect, |following| following.link()),
+                    link: following.as_ref().map_or(LinkState::Connect, |following| following.link()),
                     applied: following.map_or(Lsn::ZERO, |following| following.applied()),
                 }
             }

@@ -282,7 +282,7 @@ fn converse(
         let read = || {
             let ended = read_acks(node, socket, relay, session);
             let _ = socket.shutdown(Shutdown::Both);
-            log.wake_followers();
+            log.wake_cursors();
             ended
         };
         let reader = acks.spawn_scoped(scope, read).map_err(|error| error.to_string())?;
@@ -302,7 +302,7 @@ const CLOSED: &str = "the connection was closed";
 
 /// Ships the log until the connection ends; returns the reason.
 fn ship(node: &Node, log: &Log, socket: &TcpStream, relay: &Mutex<Relay>) -> String {
-    let mut tail = Tail(log.follow(relay.lock().position()));
+    let mut tail = Tail(log.cursor(relay.lock().position()));
     let mut out = Vec::new();
     loop {
         if node.leader.stopping.load(SeqCst) {

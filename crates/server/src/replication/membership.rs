@@ -72,12 +72,13 @@ impl Node {
         self.acked();
     }
 
-    /// Whether this server has led its group in this incarnation.
+    /// Whether this server has led its group and not stepped down since.
     pub(crate) fn has_led(&self) -> bool {
         self.has_led.load(SeqCst)
     }
 
-    /// Another member leads: takes no writes, and shows nothing, until it has restarted within the process.
+    /// Another member leads: takes no writes, and shows nothing, until it has stepped down or restarted
+    /// within the process.
     pub(crate) fn depose(&self) {
         self.change_role_here(|role| role.depose());
     }

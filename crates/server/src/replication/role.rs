@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use engine::replication::Address;
 use env::RealDisk;
 use lsn::Lsn;
-use replication::{Confirmed, Role as NodeRole};
+use replication::{Confirmed, Role};
 use storage::Log;
 
 use super::Node;
@@ -23,7 +23,7 @@ impl Node {
     /// If it cannot be persisted: the role is as before.
     pub(super) fn change_role<T>(
         &self,
-        change: impl FnOnce(&mut NodeRole<Address>) -> (T, bool),
+        change: impl FnOnce(&mut Role<Address>) -> (T, bool),
     ) -> Result<T, String> {
         let mut role = self.role.lock();
         let mut changed = role.clone();
@@ -44,7 +44,7 @@ impl Node {
     }
 
     /// This server does not lead any more, as every command that begins to wait now sees: ends the waits of
-    /// those that began before. What they wait for may never come.
+    /// those that began before. The event for which they wait may never come.
     fn end_waits(&self) {
         if let Some(interests) = self.interests.get() {
             interests.end_waits();
@@ -53,7 +53,7 @@ impl Node {
     }
 
     /// Changes the part of the role that does not outlive this incarnation.
-    pub(super) fn change_role_here<T>(&self, change: impl FnOnce(&mut NodeRole<Address>) -> T) -> T {
+    pub(super) fn change_role_here<T>(&self, change: impl FnOnce(&mut Role<Address>) -> T) -> T {
         self.change_role(|role| (change(role), false)).expect("nothing is persisted")
     }
 
@@ -108,7 +108,7 @@ impl Node {
         self.change_role(|role| ((), role.forget_epochs()))
     }
 
-    fn remember(&self, role: &NodeRole<Address>) -> Result<(), String> {
+    fn remember(&self, role: &Role<Address>) -> Result<(), String> {
         let mut standing = self.standing.lock();
         standing.remember(role.remembered());
         standing
@@ -121,7 +121,7 @@ impl Node {
         if self.is_restarting() {
             return;
         }
-        let fence = |role: &mut NodeRole<Address>| {
+        let fence = |role: &mut Role<Address>| {
             let is_news = role.fence(epoch);
             (is_news, is_news)
         };
@@ -148,6 +148,6 @@ impl Node {
 }
 
 /// Whether a server in this role takes no writes although it follows nobody.
-pub(super) fn is_deposed(role: &NodeRole<Address>) -> bool {
+pub(super) fn is_deposed(role: &Role<Address>) -> bool {
     role.is_read_only() && !role.is_replica()
 }

@@ -7,11 +7,13 @@
 //! ```
 //!
 //! Invariants
-//! - The memory is that of the log, and whoever leads has all of the log: the group has committed it.
+//! - The memory is that of the log, and every later leader has all of the log: the group has committed it.
+//! - Nothing is appended between the end that is known to be committed and the return of the mirror.
 //! - No reply that was made while this server led leaves after that: its connection is closed before.
 
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
+use keyspace::LIBRARIES_SLOT;
 use storage::Chains;
 
 use super::Node;
@@ -34,17 +36,22 @@ impl Node {
         if !self.wait_for_rounds(gives_up) {
             return Ok(false);
         }
+        let parts = self.following_parts.lock().clone();
+        let Some(parts) = parts.filter(|_| !self.is_restarting()) else { return Ok(false) };
+        // Settings and facts about the group are recorded outside of rounds: under the lock of this slot, and
+        // only after a look whether the log is a mirror.
+        let recording = parts.keyspace.lock(LIBRARIES_SLOT);
         let end = log.appended_lsn();
         let is_committed = votes.look(|member| member.has_committed_all(end)) == Some(true);
         let Some(mut mirror) = self.mirror.lock().take().filter(|_| is_committed) else { return Ok(false) };
-        let parts = self.following_parts.lock().clone();
-        let Some(parts) = parts.filter(|_| !self.is_restarting()) else { return Ok(false) };
         let is_mirror = mirror.resume(end).map_err(|error| error.to_string())?;
+        drop(recording);
+        // Before replies leave without a lease: those that were begun under it do not.
+        self.times_stepped_down.fetch_add(1, SeqCst);
         if !is_mirror || !votes.step_down() {
             return Ok(false);
         }
         self.leader.disconnect();
-        self.times_stepped_down.fetch_add(1, SeqCst);
         let begun = parts.begin(self, mirror, Chains::from(end)).map_err(|error| error.to_string())?;
         *self.following.lock() = Some(begun);
         self.change_role_here(|role| role.step_down());

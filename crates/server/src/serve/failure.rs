@@ -5,7 +5,7 @@ use std::{sync::mpsc, time::Duration};
 use env::{HeldDisk, LockLost};
 
 use super::{EXIT_DIRECTORY_LOST, EXIT_LOG_FAILED, FAIL_GRACE};
-use crate::mailbox::{Mailbox, Message};
+use crate::mailbox::{Mailbox, WorkerOrder};
 
 /// How often an idle server checks that its directory is still there.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
@@ -26,7 +26,7 @@ pub(super) async fn notice_loss(disk: &HeldDisk) -> LockLost {
 pub(super) fn end_process(error: &dyn std::error::Error, mailboxes: &[Mailbox], disk: &HeldDisk) -> ! {
     let (done, finished) = mpsc::channel();
     for mailbox in mailboxes {
-        mailbox.send(Message::Fail(done.clone()));
+        mailbox.send(WorkerOrder::Fail(done.clone()));
     }
     drop(done);
     for _ in mailboxes {

@@ -31,7 +31,7 @@ use crate::{
     listen,
     log_threads::LogThreads,
     long_units::LONG_UNITS_MAX,
-    mailbox::{Mailbox, Message},
+    mailbox::{Mailbox, WorkerOrder},
     parts::Parts,
     read_only,
     reaper::Reaper,
@@ -264,7 +264,7 @@ fn attach(
     let (workers, settling) = (mailboxes.to_vec(), Arc::downgrade(http));
     let (hung_up, hanging_up) = (mailboxes.to_vec(), Arc::downgrade(http));
     let hang_up = move || {
-        hung_up.iter().for_each(|mailbox| mailbox.send(Message::HangUp));
+        hung_up.iter().for_each(|mailbox| mailbox.send(WorkerOrder::HangUp));
         if let Some(http) = hanging_up.upgrade() {
             http.hang_up();
         }
@@ -272,7 +272,7 @@ fn attach(
     let long_units = Arc::downgrade(&parts.long_units);
     let rounds_end = move |gives_up: &dyn Fn() -> bool| {
         let (done, finished) = mpsc::channel();
-        workers.iter().for_each(|mailbox| mailbox.send(Message::Report(done.clone())));
+        workers.iter().for_each(|mailbox| mailbox.send(WorkerOrder::Report(done.clone())));
         drop(done);
         // A worker that has ended does nothing more.
         while finished.recv().is_ok() {}
@@ -289,7 +289,7 @@ fn attach(
     let is_first = http.store.set(Store { documents, indexes, log, driver }).is_ok();
     assert!(is_first, "documents are served once");
     for mailbox in mailboxes {
-        mailbox.send(Message::Attach(threads.clone()));
+        mailbox.send(WorkerOrder::Attach(threads.clone()));
     }
     parts.log.attach(threads.clone());
     parts.progress.finish();
@@ -346,7 +346,7 @@ async fn every_second(parts: &Parts, log: &Log) {
         parts.backups.end_due();
         if let Some(up_to) = parts.node.overdue() {
             let workers = parts.mailboxes.get().into_iter().flatten();
-            workers.for_each(|mailbox| mailbox.send(Message::Overdue(up_to)));
+            workers.for_each(|mailbox| mailbox.send(WorkerOrder::Overdue(up_to)));
         }
         parts.config.put_data_settings_in_force();
         parts.config.record_given(log);
@@ -374,7 +374,7 @@ async fn stop_http(http: &Arc<Http>) {
 async fn stop_workers(mailboxes: Vec<Mailbox>, threads: Vec<JoinHandle<()>>) {
     let (done, finished) = mpsc::channel();
     for mailbox in &mailboxes {
-        mailbox.send(Message::Stop(done.clone()));
+        mailbox.send(WorkerOrder::Stop(done.clone()));
     }
     let count = mailboxes.len();
     let all_stopped = tokio::task::spawn_blocking(move || {

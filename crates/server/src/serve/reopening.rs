@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use storage::{Error, Log};
 
 use crate::{
-    mailbox::{Mailbox, Message},
+    mailbox::{Mailbox, WorkerOrder},
     replication::Node,
 };
 
@@ -31,7 +31,7 @@ pub(super) async fn requested(node: &Arc<Node>, log: &Log, mailboxes: &[Mailbox]
         }
         if node.has_led() {
             // Its replies never leave, not even refusals of writes: clients are to look for the new leader.
-            mailboxes.iter().for_each(|mailbox| mailbox.send(Message::HangUp));
+            mailboxes.iter().for_each(|mailbox| mailbox.send(WorkerOrder::HangUp));
         }
         tokio::time::sleep(LOOK_PERIOD).await;
     }

@@ -94,8 +94,8 @@ impl Worker {
     fn end_subscriptions(&self, connection: &Rc<Connection>) -> bool {
         let mut executor = self.executor.borrow_mut();
         let ended = connection.with_session(|session| {
-            if let Some(follower) = session.follower.take() {
-                self.host.durable_channels.request(Request::Leave { follower: follower.id });
+            if let Some(reader) = session.reader.take() {
+                self.host.durable_channels.request(Request::Leave { reader: reader.id });
             }
             executor.end_subscriptions(session)
         });

@@ -58,7 +58,7 @@ impl Worker {
         self.deliver();
     }
 
-    /// Passes messages and events on to followers of durable channels; they are sent at the end of the tick.
+    /// Passes messages and events on to readers of durable channels; they are sent at the end of the tick.
     pub(super) fn feed(&self, feed: &Feed) {
         for part in feed.parts() {
             match part {
@@ -73,8 +73,8 @@ impl Worker {
                         }
                     }
                 }
-                Part::FollowerEvent(event) => {
-                    let connection = self.connections.borrow().get(&event.follower().client_id).cloned();
+                Part::ReaderEvent(event) => {
+                    let connection = self.connections.borrow().get(&event.reader().client_id).cloned();
                     if let Some(connection) = connection {
                         let executor = &mut *self.executor.borrow_mut();
                         if connection.notify(event, |session, out| executor.notify(event, session, out)) {

@@ -5,7 +5,7 @@ use engine::{LongUnit, PendingServes};
 use super::Worker;
 use crate::{
     long_units::Job,
-    mailbox::{LongUnitDone, Message},
+    mailbox::{LongUnitDone, WorkerOrder},
 };
 
 impl Worker {
@@ -42,7 +42,7 @@ impl Worker {
 
     fn refuse(&self, Job { client_id, unit, mailbox, .. }: Job) {
         let reply = self.executor.borrow_mut().refuse_long(*unit, &self.host);
-        mailbox.send(Message::LongUnit(Box::new(LongUnitDone {
+        mailbox.send(WorkerOrder::LongUnit(Box::new(LongUnitDone {
             client_id,
             reply,
             notices: Vec::new(),

@@ -1,39 +1,41 @@
-//! What other threads send to a worker: connections, bytes for its clients, results, orders.
+//! Carries out the orders of other threads: connections to serve, bytes for clients, results to take over.
 
 use std::rc::Rc;
 
 use lsn::Lsn;
 
 use super::Worker;
-use crate::{connection::Connection, log_threads::LogThreads, mailbox::Message};
+use crate::{connection::Connection, log_threads::LogThreads, mailbox::WorkerOrder};
 
 impl Worker {
-    pub(super) fn handle(self: &Rc<Self>, message: Message) {
-        match message {
-            Message::Connect { .. } if self.stopping.get() => {}
-            Message::Connect { stream, peer, local, place } => self.connect(stream, peer, local, place),
-            Message::Attach(log) => self.attach(log),
-            Message::Kill(id) => {
+    pub(super) fn handle(self: &Rc<Self>, order: WorkerOrder) {
+        match order {
+            WorkerOrder::Connect { .. } if self.stopping.get() => {}
+            WorkerOrder::Connect { stream, peer, local, place } => self.connect(stream, peer, local, place),
+            WorkerOrder::Attach(log) => self.attach(log),
+            WorkerOrder::Kill(id) => {
                 let killed = self.connections.borrow().get(&id).cloned();
                 if let Some(connection) = killed {
                     connection.kill();
                 }
             }
-            Message::Push { client_id, bytes, gate } => self.push(client_id, &bytes, gate),
-            Message::Answer { client_id, bytes, gate } => self.answer(client_id, &bytes, gate),
-            Message::LongUnit(done) => self.take_back(*done),
-            Message::Feed(feed) => self.feed(&feed),
-            Message::Publish(events) => self.publish_own(&events),
-            Message::Report(done) => _ = done.send(()),
-            Message::ReleaseMemory => env::allocator::release_unused(),
-            Message::LeaseRenewed => self.send_withheld(),
-            Message::Overdue(up_to) => self.time_out_acks(up_to),
-            Message::HangUp => self.connections.borrow().values().for_each(|connection| connection.kill()),
-            Message::Fail(done) => {
+            WorkerOrder::Push { client_id, bytes, gate } => self.push(client_id, &bytes, gate),
+            WorkerOrder::Answer { client_id, bytes, gate } => self.answer(client_id, &bytes, gate),
+            WorkerOrder::LongUnit(done) => self.take_back(*done),
+            WorkerOrder::Feed(feed) => self.feed(&feed),
+            WorkerOrder::Publish(events) => self.publish_own(&events),
+            WorkerOrder::Report(done) => _ = done.send(()),
+            WorkerOrder::ReleaseMemory => env::allocator::release_unused(),
+            WorkerOrder::LeaseRenewed => self.send_withheld(),
+            WorkerOrder::Overdue(up_to) => self.time_out_acks(up_to),
+            WorkerOrder::HangUp => {
+                self.connections.borrow().values().for_each(|connection| connection.kill())
+            }
+            WorkerOrder::Fail(done) => {
                 self.fail_all();
                 let _ = done.send(());
             }
-            Message::Stop(done) => _ = done.send(()),
+            WorkerOrder::Stop(done) => _ = done.send(()),
         }
     }
 

@@ -22,7 +22,7 @@ use replication::{
     join::{JoinError, Joiner, Joining, Step, Verdict},
     promote,
 };
-use storage::{Chains, Chunk, Followed, Log, LogFollower, Mirror};
+use storage::{Chains, Chunk, CursorRead, Log, LogCursor, Mirror};
 
 use super::{
     FaultInjection,
@@ -59,7 +59,7 @@ pub(super) struct Following {
     pub(super) mirror: Mirror,
     pub(super) keyspace: Arc<Keyspace>,
     replayer: Replayer,
-    own: LogFollower,
+    own: LogCursor,
     chunk: Option<Chunk>,
     link: Link,
     backoff: Backoff,
@@ -93,7 +93,7 @@ impl Following {
         now_ms: u64,
     ) -> Following {
         let end = log.durable_lsn();
-        let (replayer, own) = (Replayer::new(keyspace.clone(), chains, end), log.follow(end));
+        let (replayer, own) = (Replayer::new(keyspace.clone(), chains, end), log.cursor(end));
         let (chunk, link, backoff) = (None, Link::Away { until_ms: now_ms }, Backoff::default());
         Following { log, mirror, keyspace, replayer, own, chunk, link, backoff }
     }
@@ -260,9 +260,9 @@ impl Following {
             let chunk = match self.chunk.take() {
                 Some(chunk) => chunk,
                 None => match self.own.read(APPLY_BYTES)? {
-                    Followed::Chunk(chunk) => chunk,
-                    Followed::UpToDate => return Ok(()),
-                    Followed::Forgotten(start) => {
+                    CursorRead::Chunk(chunk) => chunk,
+                    CursorRead::UpToDate => return Ok(()),
+                    CursorRead::Forgotten(start) => {
                         return Err(Failure::Breach(format!("its own log begins at lsn {start}")));
                     }
                 },

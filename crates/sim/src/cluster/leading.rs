@@ -22,7 +22,7 @@ use replication::{
     Acked, Close, Moment, Outgoing, Relay, RelayError, RelayOptions, ReplicaId, SILENCE_MS, Session, Tail,
     join::{Claim, Decision, newest_common, parse_marks},
 };
-use storage::{Admission, Appender, CopyPlan, Followed, Log, Pin, snapshot};
+use storage::{Admission, Appender, CopyPlan, CursorRead, Log, Pin, snapshot};
 
 use super::{
     FaultInjection,
@@ -309,7 +309,7 @@ impl Leading {
             Decision::Resume(end) => {
                 let relay = Relay::new(RELAY, epoch, end, now_ms);
                 let session = self.account.join(claim.replica, relay.acked());
-                let (source, replica) = (Tail(self.log.follow(end)), claim.replica);
+                let (source, replica) = (Tail(self.log.cursor(end)), claim.replica);
                 *served = Served::Shipping { relay: relay.into(), source, session, replica };
             }
             Decision::Probe => {}
@@ -409,8 +409,8 @@ pub(crate) fn holds(log: &Log, truth: &Truth) -> Result<Result<(), String>, Fail
     if end < truth.end() {
         return Ok(Err(format!("its log ends at {end}, committed is {}", truth.end())));
     }
-    let mut follower = log.follow(log.start_lsn());
-    while let Followed::Chunk(chunk) = follower.read(64 << 10)? {
+    let mut cursor = log.cursor(log.start_lsn());
+    while let CursorRead::Chunk(chunk) = cursor.read(64 << 10)? {
         if let Err(other) = truth.compare(chunk.start, &chunk.bytes) {
             return Ok(Err(other));
         }

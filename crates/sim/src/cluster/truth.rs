@@ -15,7 +15,7 @@ use std::{
 
 use keyspace::{DbId, Effect, GlobalOp, KeyOp, Keyspace, Value, slot_of};
 use lsn::Lsn;
-use storage::{Chains, Chunk, Followed, Log, LogFollower};
+use storage::{Chains, Chunk, CursorRead, Log, LogCursor};
 
 use super::{
     network::NodeId,
@@ -158,7 +158,7 @@ impl Truth {
 
 /// Reads a log as far as it is committed, for the judge.
 pub(crate) struct Witness {
-    follower: LogFollower,
+    cursor: LogCursor,
     /// The chunk that was read but is not fully committed yet.
     ahead: Option<Chunk>,
 }
@@ -166,7 +166,7 @@ pub(crate) struct Witness {
 impl Witness {
     /// Reads this log from its beginning.
     pub(crate) fn new(log: &Log) -> Witness {
-        Witness { follower: log.follow(log.start_lsn()), ahead: None }
+        Witness { cursor: log.cursor(log.start_lsn()), ahead: None }
     }
 
     /// Has the log judged up to `committed`; the inner error says what is wrong.
@@ -179,13 +179,13 @@ impl Witness {
         loop {
             let chunk = match self.ahead.take() {
                 Some(chunk) => chunk,
-                None if self.follower.position() >= committed => return Ok(Ok(())),
-                None => match self.follower.read(64 << 10)? {
-                    Followed::Chunk(chunk) => chunk,
-                    Followed::UpToDate => return Ok(Ok(())),
+                None if self.cursor.position() >= committed => return Ok(Ok(())),
+                None => match self.cursor.read(64 << 10)? {
+                    CursorRead::Chunk(chunk) => chunk,
+                    CursorRead::UpToDate => return Ok(Ok(())),
                     // The deleted part of the log was committed long ago, possibly by an earlier leader.
-                    Followed::Forgotten(start) => {
-                        self.follower = log.follow(start);
+                    CursorRead::Forgotten(start) => {
+                        self.cursor = log.cursor(start);
                         continue;
                     }
                 },

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use consensus::Link as GroupLink;
+use consensus::Link;
 use env::{Prng, SimDisk};
 use keyspace::{AccessClock, Keyspace};
 use lsn::Lsn;
@@ -16,7 +16,7 @@ use replication::{
     join::{JoinError, Joiner, Joining, Step, Verdict},
     promote,
 };
-use storage::{Chains, Chunk, Followed, Log, LogFollower, Mirror, batches_in};
+use storage::{Chains, Chunk, CursorRead, Log, LogCursor, Mirror, batches_in};
 
 use super::{options::GroupFault, standing::Standing};
 use crate::cluster::{
@@ -32,8 +32,8 @@ const APPLY_BYTES: usize = 64 << 10;
 /// The connection to the leader.
 enum Connection {
     Away { until_ms: u64 },
-    Asking { conn: ConnId, since_ms: u64, joining: Box<Joining>, link: Option<GroupLink> },
-    Streaming { conn: ConnId, receiver: Box<Receiver>, link: Option<GroupLink> },
+    Asking { conn: ConnId, since_ms: u64, joining: Box<Joining>, link: Option<Link> },
+    Streaming { conn: ConnId, receiver: Box<Receiver>, link: Option<Link> },
     Copying(Box<Copying>),
 }
 
@@ -57,12 +57,12 @@ pub(super) enum Next {
 pub(super) struct Following {
     mirror: Mirror,
     replayer: Replayer,
-    own: LogFollower,
+    own: LogCursor,
     chunk: Option<Chunk>,
     connection: Connection,
     backoff: Backoff,
     /// Whom to follow, as the votes knew it.
-    pub(super) named: Option<(Option<GroupLink>, NodeId)>,
+    pub(super) named: Option<(Option<Link>, NodeId)>,
     /// The position that is known to be committed.
     committed: Lsn,
     /// All data here may be shown.
@@ -101,7 +101,7 @@ impl Following {
         Following {
             mirror,
             replayer: Replayer::new(keyspace, chains, end),
-            own: log.follow(end),
+            own: log.cursor(end),
             chunk: None,
             connection: Connection::Away { until_ms: now_ms },
             backoff: Backoff::default(),
@@ -187,7 +187,7 @@ impl Following {
     }
 
     /// The leader to follow, and how the votes know it; `None`: nobody at the moment.
-    fn to_follow(&self, around: &Around<'_>) -> Option<(NodeId, Option<GroupLink>)> {
+    fn to_follow(&self, around: &Around<'_>) -> Option<(NodeId, Option<Link>)> {
         around.standing.role().leader()?;
         let known = around.votes.link().ok()?;
         let (link, node) = self.named?;
@@ -343,9 +343,9 @@ impl Following {
             let chunk = match self.chunk.take() {
                 Some(chunk) => chunk,
                 None => match self.own.read(APPLY_BYTES)? {
-                    Followed::Chunk(chunk) => chunk,
-                    Followed::UpToDate => return Ok(()),
-                    Followed::Forgotten(start) => {
+                    CursorRead::Chunk(chunk) => chunk,
+                    CursorRead::UpToDate => return Ok(()),
+                    CursorRead::Forgotten(start) => {
                         return Err(Failure::Breach(format!("its own log begins at lsn {start}")));
                     }
                 },
@@ -376,7 +376,7 @@ fn history<'l>(around: &Around<'l>) -> JudgedHistory<'l> {
 }
 
 /// The leader has found that the log here is the beginning of its own.
-fn found_equal(around: &Around<'_>, link: Option<GroupLink>) -> Result<(), String> {
+fn found_equal(around: &Around<'_>, link: Option<Link>) -> Result<(), String> {
     around.votes.accept(link, &[], Lsn::ZERO)
 }
 
@@ -393,7 +393,7 @@ struct LogIntake<'l> {
     votes: &'l Votes,
     standing: &'l mut Standing,
     member_dir: &'l Path,
-    link: Option<GroupLink>,
+    link: Option<Link>,
     /// The end of the batches that the votes have accepted.
     accepted: Lsn,
     fault: Option<GroupFault>,

@@ -168,7 +168,7 @@ impl Relays {
             Decision::Resume(end) => {
                 let relay = Relay::new(RELAY, epoch, end, around.now_ms);
                 let session = self.account.join(claim.replica, relay.acked());
-                let source = Tail(around.log.follow(end));
+                let source = Tail(around.log.cursor(end));
                 *served = Served::Shipping { relay: relay.into(), source, session, replica: claim.replica };
             }
             Decision::Full(_) => self.retain(around),

@@ -26,7 +26,7 @@ use recovery::{
     progress::LoadProgress,
     recover::{Mode, Source, load},
 };
-use storage::{Appender, Control, Cut, Durability, LogFollower, LogOptions, Mirror, cut_log};
+use storage::{Appender, Control, Cut, Durability, LogCursor, LogOptions, Mirror, cut_log};
 
 use super::{
     ballots::Ballots, following::Following, leading::Leading, options::GroupFault, relays::Relays,
@@ -66,7 +66,7 @@ pub(super) struct Running {
     pub(super) is_member: bool,
     pub(super) decided: Arc<Mutex<Decided>>,
     /// Of the log, for the votes.
-    pub(super) tail: LogFollower,
+    pub(super) tail: LogCursor,
     pub(super) standing: Standing,
     pub(super) relays: Relays,
     pub(super) part: Part,
@@ -245,7 +245,7 @@ impl Server {
         {
             ballots.check_start(id, votes.ballot(), log.epoch().into()).map_err(Failure::Breach)?;
         }
-        let tail = log.follow(log.shippable_lsn());
+        let tail = log.cursor(log.shippable_lsn());
         let member = match start(&votes, &mut known, &log, self.prng.next_u64())? {
             Started::Member(member) => Some(*member),
             Started::Joins => None,

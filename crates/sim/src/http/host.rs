@@ -7,7 +7,7 @@ use std::{
 };
 
 use couch::{
-    Access, Acks, Answer, Compaction, Config, Fault, Feeds, Host, LogDriver, Progress, Redis, Running,
+    Acks, Admins, Answer, Compaction, Fault, Feeds, Host, HttpSettings, LogDriver, Progress, Redis, Running,
     Status, Store, Tools,
 };
 use documents::{DbId, Documents, mango::Indexes};
@@ -73,7 +73,7 @@ impl LogDriver for Rest {
     fn wake_if_needed(&self) {}
 }
 
-impl Config for Rest {
+impl HttpSettings for Rest {
     fn current(&self) -> RwLockReadGuard<'_, Settings> {
         self.settings.read()
     }
@@ -87,7 +87,7 @@ impl Config for Rest {
     }
 }
 
-impl Access for Rest {
+impl Admins for Rest {
     fn trusts_this_machine(&self) -> bool {
         false
     }

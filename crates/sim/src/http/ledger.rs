@@ -1,5 +1,5 @@
-//! What every document may contain: all versions that its owner has sent, and the oldest that it may have,
-//! because some reply has shown it or acknowledged it.
+//! The possible contents of every document: all versions that its owner has sent, and the oldest that it may
+//! have, because some reply has shown it or acknowledged it.
 //!
 //! The number of a version is the generation of its revision: each change makes the next one.
 
@@ -25,7 +25,7 @@ impl Document {
     }
 }
 
-/// What is known about a document.
+/// The versions of one document that are known.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// The versions that were sent, from the first on; `None` is a deletion.

@@ -8,13 +8,13 @@ use super::{
     ledger::{Document, Ledger},
 };
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Debug)]
 pub(super) enum Request {
     CreateDatabase,
     LogIn,
     LogOut,
-    /// Who the client is, asked with the cookie of a session that has ended.
+    /// The name of the client, asked for with the cookie of a session that has ended.
     WhoAmI,
     /// One document, which the client owns; `None` deletes it.
     Put(Document, Option<Value>),

@@ -22,7 +22,7 @@ fn run(options: WorldOptions, crash_at_io: Option<u64>) -> (u64, usize) {
     disk.set_fault_plan(FaultPlan { crash_at_io, ..FaultPlan::default() });
     let seed = options.seed;
     world.run(STEPS).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
-    // Without syncs, a power cut may lose messages that followers were shown; only an end of the process may
+    // Without syncs, a power cut may lose messages that readers were shown; only an end of the process may
     // not.
     let modes: &[CrashMode] = match options.durability {
         Durability::Strict | Durability::Commit => {

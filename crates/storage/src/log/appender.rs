@@ -51,6 +51,14 @@ pub struct Pending<'a> {
     published: bool,
 }
 
+impl Drop for Appender {
+    fn drop(&mut self) {
+        if !self.shared.waiters.is_listening(self.index) {
+            self.shared.free_appenders.lock().push(self.index);
+        }
+    }
+}
+
 impl Appender {
     pub(super) fn new(shared: Arc<LogState>, index: usize) -> Self {
         let piece_bytes_max = PAYLOAD_BYTES_MAX.min(shared.options.ring_bytes as usize / 4);

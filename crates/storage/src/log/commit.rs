@@ -44,8 +44,8 @@ impl Log {
         if self.awaits_acks() { self.committed_lsn() } else { self.shippable_lsn() }
     }
 
-    /// Wakes waiting followers so that they check conditions other than the log.
-    pub fn wake_followers(&self) {
+    /// Wakes waiting cursors so that they check conditions other than the log.
+    pub fn wake_cursors(&self) {
         self.shared.notify_progress();
     }
 }
@@ -103,14 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn followers_are_woken_without_progress() {
+    fn cursors_are_woken_without_progress() {
         let (_, log) = recover(&disk()).expect("an empty disk");
-        let follower = log.follow(log.shippable_lsn());
+        let cursor = log.cursor(log.shippable_lsn());
         let (ended, has_ended) = mpsc::channel();
-        let waiting = thread::spawn(move || ended.send(follower.wait(Duration::from_secs(3600))));
-        // Repeated, because it may come before the follower waits; a minute is enough for any machine.
+        let waiting = thread::spawn(move || ended.send(cursor.wait(Duration::from_secs(3600))));
+        // Repeated, because it may come before the cursor waits; a minute is enough for any machine.
         let found = (0..60_000).find_map(|_| {
-            log.wake_followers();
+            log.wake_cursors();
             has_ended.recv_timeout(Duration::from_millis(1)).ok()
         });
         assert_eq!(found, Some(false), "it is woken, and nothing more can be read");

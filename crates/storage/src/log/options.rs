@@ -69,8 +69,8 @@ impl Default for LogOptions {
             durability: Durability::Strict,
             segment_bytes: 64 << 20,
             ring_bytes: 4 << 20,
-            // Workers, threads that serve HTTP, threads of long units, and a few internal threads of the
-            // server.
+            // At most 128 workers, 32 threads that serve HTTP, 32 of long units, and one each for durable
+            // channels, the recorder of settings, the mirror and the applier of a replica.
             appenders_max: 200,
             unwritten_bytes_max: 1 << 20,
         }

@@ -1,4 +1,4 @@
-//! Skipping damage: for followers of the log that prefer missing a part of it to missing everything after it.
+//! Skipping damage: for cursors of the log that prefer missing a part of it to missing everything after it.
 //!
 //! It finds the beginning of the next readable batch. It does not restore anything; a running server has all
 //! data in memory.
@@ -10,7 +10,7 @@
 use lsn::Lsn;
 
 use super::{
-    Followed, Log,
+    CursorRead, Log,
     footer::{FOOTER_BYTES, Footer},
     record::BLOCK_BYTES,
     segment::Segment,
@@ -47,6 +47,6 @@ impl Log {
     }
 
     fn is_readable_at(&self, start: Lsn) -> bool {
-        start >= self.shippable_lsn() || matches!(self.follow(start).read(1), Ok(Followed::Chunk(_)))
+        start >= self.shippable_lsn() || matches!(self.cursor(start).read(1), Ok(CursorRead::Chunk(_)))
     }
 }

@@ -87,6 +87,19 @@ fn appended_records_are_recovered_in_order() {
 }
 
 #[test]
+fn a_dropped_appender_gives_its_place_back() {
+    let (_, log) = recover(&disk()).unwrap();
+    let _others: Vec<_> = (1..options().appenders_max).map(|_| log.appender()).collect();
+    for payload in numbered(100) {
+        append(&mut log.appender(), &payload);
+    }
+    let listening = log.appender();
+    listening.listen(|| {});
+    drop(listening);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| log.appender())).is_err());
+}
+
+#[test]
 fn the_log_crosses_segments_and_recycles_forgotten_ones() {
     let disk = disk();
     let (_, log) = recover(&disk).unwrap();

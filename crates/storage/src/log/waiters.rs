@@ -37,6 +37,11 @@ impl Waiters {
         assert!(self.waiters[index].listener.set(listener).is_ok(), "a waiter has one listener");
     }
 
+    /// Whether `index` has a listener.
+    pub(crate) fn is_listening(&self, index: usize) -> bool {
+        self.waiters[index].listener.get().is_some()
+    }
+
     /// Requests a call of the listener once `position` has reached `gate`. Returns `false` if it has already:
     /// then no call follows.
     pub(crate) fn arm(&self, index: usize, gate: Lsn, position: impl Fn() -> u64) -> bool {

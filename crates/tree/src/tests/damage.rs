@@ -38,7 +38,7 @@ fn written() -> Written {
 }
 
 /// Pointers to all nodes that a snapshot reaches.
-fn nodes_of(snapshot: &Snapshot) -> Vec<Pointer> {
+fn nodes_of(snapshot: &TreeSnapshot) -> Vec<Pointer> {
     let mut found = Vec::new();
     for tree in (0..TREES).map(TreeId) {
         let root = snapshot.root(tree).unwrap();
@@ -56,7 +56,7 @@ fn nodes_of(snapshot: &Snapshot) -> Vec<Pointer> {
 
 /// Reads all entries through every kind of access; asserts that each result without an error is right.
 /// Returns the errors.
-fn read_all(snapshot: &Snapshot, models: &Models) -> Vec<TreeError> {
+fn read_all(snapshot: &TreeSnapshot, models: &Models) -> Vec<TreeError> {
     let mut errors = Vec::new();
     for (tree, model) in (0..).map(TreeId).zip(models) {
         for (key, value) in model {
@@ -97,8 +97,8 @@ fn offset_of(error: &TreeError) -> u64 {
 }
 
 /// Opens the newest state while the file is still intact, as a server does that runs when the damage occurs.
-fn open_before_damage(written: &Written) -> Snapshot {
-    Snapshot::open(&*written.disk, &path(), options(), Wanted::default()).unwrap().0
+fn open_before_damage(written: &Written) -> TreeSnapshot {
+    TreeSnapshot::open(&*written.disk, &path(), options(), Wanted::default()).unwrap().0
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_flipped_bit_in_a_node_is_named_and_the_others_stay_readable() {
             bytes[at] ^= 1 << (bit % 8);
             let snapshot = open_before_damage(&written);
             written.disk.write_file(&path(), &bytes);
-            let snapshot = Snapshot { reader: reopened(&written, &snapshot), ..snapshot };
+            let snapshot = TreeSnapshot { reader: reopened(&written, &snapshot), ..snapshot };
             let errors = read_all(&snapshot, &written.models);
             assert!(!errors.is_empty(), "offset {at}");
             assert!(errors.iter().all(|error| offset_of(error) == node.offset()), "{errors:?}");
@@ -129,7 +129,7 @@ fn a_flipped_bit_in_a_node_is_named_and_the_others_stay_readable() {
 }
 
 /// A reader of the file as it is now, with an empty cache.
-fn reopened(written: &Written, snapshot: &Snapshot) -> Arc<crate::reader::FileReader> {
+fn reopened(written: &Written, snapshot: &TreeSnapshot) -> Arc<crate::reader::FileReader> {
     let file = env::Disk::open(&*written.disk, &path(), env::Access::Read).unwrap();
     Arc::new(crate::reader::FileReader::new(file, path(), &snapshot.options.cache))
 }
@@ -143,7 +143,7 @@ fn a_flipped_bit_in_a_blob_is_named() {
         let mut bytes = written.bytes.clone();
         bytes[written.blob.offset() as usize + bit / 8] ^= 1 << (bit % 8);
         written.disk.write_file(&path(), &bytes);
-        let snapshot = Snapshot { reader: reopened(&written, &snapshot), ..snapshot.clone() };
+        let snapshot = TreeSnapshot { reader: reopened(&written, &snapshot), ..snapshot.clone() };
         assert_eq!(offset_of(&snapshot.read_blob(written.blob).unwrap_err()), written.blob.offset());
     }
 }
@@ -195,7 +195,7 @@ fn a_damaged_header_in_the_middle_is_passed_over_on_the_way_back() {
     written.disk.write_file(&path(), &bytes);
     let back_to = |lsn| {
         let wanted = Wanted { at_most: Lsn::new(lsn), ..Wanted::default() };
-        Snapshot::open(&*written.disk, &path(), options(), wanted).unwrap()
+        TreeSnapshot::open(&*written.disk, &path(), options(), wanted).unwrap()
     };
     assert_eq!(back_to(5).0.applied_lsn(), Lsn::new(5));
     let (snapshot, passed_over) = back_to(4);
@@ -210,7 +210,8 @@ fn a_file_cut_anywhere_opens_with_the_last_checkpoint_before_the_cut() {
     for len in begin..end {
         written.disk.write_file(&path(), &written.bytes[..len]);
         let expected = if (len as u64) < written.ends[4] { 4 } else { 5 };
-        let (snapshot, _) = Snapshot::open(&*written.disk, &path(), options(), Wanted::default()).unwrap();
+        let (snapshot, _) =
+            TreeSnapshot::open(&*written.disk, &path(), options(), Wanted::default()).unwrap();
         assert_eq!(snapshot.applied_lsn(), Lsn::new(expected), "cut at {len}");
         if len % 257 == 0 {
             let report = verify(&snapshot, |_, _, _| Ok(()), |error| panic!("{error}"));
@@ -258,7 +259,7 @@ fn wrong_sums_and_keys_in_the_wrong_place_are_found_by_the_walk() {
     let snapshot = file.snapshot();
     let mut header = (*snapshot.header).clone();
     header.roots.swap(0, 1);
-    let swapped = Snapshot { header: Arc::new(header.clone()), ..snapshot.clone() };
+    let swapped = TreeSnapshot { header: Arc::new(header.clone()), ..snapshot.clone() };
     let mut damage = Vec::new();
     verify(&swapped, |_, _, _| Ok(()), |error| damage.push(error.to_string()));
     assert_eq!(damage.len(), 2);
@@ -266,7 +267,7 @@ fn wrong_sums_and_keys_in_the_wrong_place_are_found_by_the_walk() {
     assert!(swapped.get(TreeId(0), b"key 001").is_err(), "nor is it read from another tree");
     header.roots.swap(0, 1);
     header.roots[2].as_mut().unwrap().child.sums.0[0] += 1;
-    let miscounted = Snapshot { header: Arc::new(header), ..snapshot.clone() };
+    let miscounted = TreeSnapshot { header: Arc::new(header), ..snapshot.clone() };
     damage.clear();
     verify(&miscounted, |_, _, _| Ok(()), |error| damage.push(error.to_string()));
     assert!(damage.len() == 1 && damage[0].contains("sums"), "{damage:?}");

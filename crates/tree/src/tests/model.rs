@@ -60,7 +60,7 @@ struct World {
     disk: Arc<SimDisk>,
     file: TreeFile,
     models: Models,
-    held: Vec<(Snapshot, Models)>,
+    held: Vec<(TreeSnapshot, Models)>,
     lsn: u64,
 }
 
@@ -152,7 +152,13 @@ proptest! {
     }
 }
 
-fn check_range(snapshot: &Snapshot, tree: TreeId, model: &Model, from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) {
+fn check_range(
+    snapshot: &TreeSnapshot,
+    tree: TreeId,
+    model: &Model,
+    from: &Bound<Vec<u8>>,
+    to: &Bound<Vec<u8>>,
+) {
     let (from, to) = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
     // `BTreeMap::range` panics if the bounds are in the wrong order; such a range is empty here.
     let within = |key: &[u8]| {

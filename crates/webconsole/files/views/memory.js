@@ -1,4 +1,4 @@
-// What takes memory, and what to do about it.
+// The largest uses of memory, and the remedies.
 
 import { isError, redis } from '../api.js';
 import { button, fill, h, head, none, panel, table, tell } from '../dom.js';

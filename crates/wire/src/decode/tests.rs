@@ -79,6 +79,12 @@ proptest! {
                 prop_assert!(size <= bytes.len());
                 prop_assert_eq!(decoded(&bytes[..size]), Ok(Some((value, size))));
                 prop_assert_eq!(decoded(&bytes[..size - 1]), Ok(None));
+                // It fits a limit of exactly its elements, and no lower one.
+                let at_most = |elements_max| DecodeLimits { elements_max, ..DecodeLimits::DEFAULT };
+                let elements = decoded(&bytes[..size]).unwrap().unwrap().0.elements();
+                prop_assert!(decode(&bytes[..size], &at_most(elements)).is_ok());
+                let fewer = decode(&bytes[..size], &at_most(elements - 1));
+                prop_assert_eq!(fewer, Err(DecodeError::TooManyElements));
             }
             Ok(None) => {
                 // Every prefix of an incomplete value is incomplete, too.

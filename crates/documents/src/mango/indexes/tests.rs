@@ -335,9 +335,9 @@ fn a_file_of_the_past_is_copied() {
     let mut world = World::new(&[r#"{"fields":["a"]}"#]);
     let long = "x".repeat(900);
     let mut sizes = Vec::new();
-    for round in 10..18 {
+    for turn in 10..18 {
         for number in 0..1500 {
-            world.put(&format!("{number:04}"), &json(&format!(r#"{{"a":"{round}-{number:04}-{long}"}}"#)));
+            world.put(&format!("{number:04}"), &json(&format!(r#"{{"a":"{turn}-{number:04}-{long}"}}"#)));
         }
         assert_eq!(world.found(r#"{"selector":{"a":{"$gt":null}},"limit":3000}"#).len(), 1500);
         sizes.push(world.disk.read_file(&path(&world)).expect("a file").len());

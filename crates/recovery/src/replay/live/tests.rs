@@ -1,6 +1,6 @@
 use env::{Prng, SimDisk, sim::SimDiskOptions};
 use keyspace::{DbId, KeyOp, Options, Value};
-use storage::{Followed, Log};
+use storage::{CursorRead, Log};
 
 use super::*;
 use crate::recover::tests::{history, recovered};
@@ -63,8 +63,8 @@ fn replica() -> (Arc<Keyspace>, Replayer) {
 
 /// Applies the whole log in random steps.
 fn follow(log: &Log, replayer: &mut Replayer, prng: &mut Prng) {
-    let mut follower = log.follow(replayer.applied());
-    while let Followed::Chunk(chunk) = follower.read(200_000).expect("a sound disk") {
+    let mut cursor = log.cursor(replayer.applied());
+    while let CursorRead::Chunk(chunk) = cursor.read(200_000).expect("a sound disk") {
         let mut until = replayer.applied();
         while replayer.applied() < chunk.end {
             until = until.advance(4096 * prng.below(20)).min(chunk.end);
@@ -110,8 +110,8 @@ fn records_beyond_the_limit_are_not_applied() {
         leader.commit();
         ends.push(leader.log.durable_lsn());
     }
-    let mut follower = leader.log.follow(Lsn::ZERO);
-    let Followed::Chunk(chunk) = follower.read(1 << 20).expect("a sound disk") else { panic!("a chunk") };
+    let mut cursor = leader.log.cursor(Lsn::ZERO);
+    let CursorRead::Chunk(chunk) = cursor.read(1 << 20).expect("a sound disk") else { panic!("a chunk") };
     assert_eq!(chunk.end, ends[49]);
     let mut told = Counter::default();
     for (count, &end) in (1u64..).zip(&ends) {
@@ -128,9 +128,9 @@ fn payloads_in_parts_are_joined_and_name_the_position_that_they_need() {
     let value = Value::String(&long);
     leader.apply(&KeyOp::Put { value, expire_at_ms: None }.on(DbId::ZERO, b"long"));
     let lsn = leader.commit();
-    let mut follower = leader.log.follow(Lsn::ZERO);
+    let mut cursor = leader.log.cursor(Lsn::ZERO);
     let mut chunks = 0;
-    while let Followed::Chunk(chunk) = follower.read(1 << 20).expect("a sound disk") {
+    while let CursorRead::Chunk(chunk) = cursor.read(1 << 20).expect("a sound disk") {
         let replayed =
             replayer.apply(&chunk, Lsn::MAX, AccessClock::default(), &mut ()).expect("sound records");
         assert_eq!(replayed, chunk.end);
@@ -165,8 +165,8 @@ fn a_value_that_moves_to_where_the_snapshot_has_been_is_in_it() {
         to_key: to_key.as_bytes(),
     });
     leader.commit();
-    let mut follower = leader.log.follow(replayer.applied());
-    let Followed::Chunk(chunk) = follower.read(1 << 20).expect("a sound disk") else { panic!("a chunk") };
+    let mut cursor = leader.log.cursor(replayer.applied());
+    let CursorRead::Chunk(chunk) = cursor.read(1 << 20).expect("a sound disk") else { panic!("a chunk") };
     let replayed = replayer.apply(&chunk, Lsn::MAX, AccessClock::default(), &mut ()).expect("sound records");
     assert_eq!(replayed, chunk.end);
     assert!(keyspace.digest() == leader.keyspace.digest());

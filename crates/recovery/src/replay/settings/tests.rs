@@ -2,7 +2,7 @@ use std::{path::Path, sync::Arc};
 
 use env::{SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
 use keyspace::{DbId, KeyOp, Options, Value};
-use storage::{Followed, Log, LogOptions};
+use storage::{CursorRead, Log, LogOptions};
 
 use super::*;
 use crate::{
@@ -69,12 +69,12 @@ fn a_witness_has_the_settings_of_its_log_and_nothing_else() {
     assert_eq!(roster(&keyspace).as_deref(), Some(&b"second"[..]));
     assert_eq!((keyspace.len(DbId::ZERO), recovered.durable_lsn()), (0, log.durable_lsn()));
 
-    let (mut replayer, mut follower) =
-        (Replayer::of_witness(keyspace.clone(), log.durable_lsn()), log.follow(log.durable_lsn()));
+    let (mut replayer, mut cursor) =
+        (Replayer::of_witness(keyspace.clone(), log.durable_lsn()), log.cursor(log.durable_lsn()));
     let third = append(&[put(b"e"), named(b"third")]);
     append(&[named(b"fourth")]);
     flush();
-    let Followed::Chunk(chunk) = follower.read(1 << 20).expect("a sound disk") else { panic!("a chunk") };
+    let CursorRead::Chunk(chunk) = cursor.read(1 << 20).expect("a sound disk") else { panic!("a chunk") };
     let mut apply = |until| {
         replayer.apply(&chunk, until, AccessClock::default(), &mut ()).expect("sound records");
         assert_eq!((replayer.applied(), replayer.needed_from()), (until, until));

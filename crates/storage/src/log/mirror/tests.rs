@@ -11,7 +11,7 @@ use env::{
 
 use super::*;
 use crate::{
-    Durability, Followed, LogOptions, RecordKind, check,
+    CursorRead, Durability, LogOptions, RecordKind, check,
     log::{
         footer::{self, Footer, Link},
         record,
@@ -75,9 +75,9 @@ fn append(log: &Log, appender: &mut Appender, payload: &[u8]) {
 
 /// The log of the leader after the mirror's position.
 fn behind(leader: &Log, mirror: &Mirror) -> Vec<u8> {
-    let mut follower = leader.follow(mirror.position());
+    let mut cursor = leader.cursor(mirror.position());
     let mut bytes = Vec::new();
-    while let Followed::Chunk(chunk) = follower.read(1 << 20).unwrap() {
+    while let CursorRead::Chunk(chunk) = cursor.read(1 << 20).unwrap() {
         bytes.extend_from_slice(&chunk.bytes);
     }
     bytes
@@ -99,8 +99,8 @@ fn append_all(log: &Log, mirror: &mut Mirror, mut bytes: &[u8]) {
 
 /// The bytes of this log from `from` on.
 fn bytes_behind(log: &Log, from: Lsn) -> Vec<u8> {
-    let (mut follower, mut bytes) = (log.follow(from), Vec::new());
-    while let Followed::Chunk(chunk) = follower.read(1 << 20).unwrap() {
+    let (mut cursor, mut bytes) = (log.cursor(from), Vec::new());
+    while let CursorRead::Chunk(chunk) = cursor.read(1 << 20).unwrap() {
         bytes.extend_from_slice(&chunk.bytes);
     }
     bytes

@@ -75,7 +75,7 @@ fn a_pin_within_a_batch_keeps_the_whole_batch() {
         publish(&disk, &log);
         retain_snapshots(&*disk, Path::new(DIR), &log, 1).unwrap();
         assert_eq!(log.start_lsn(), start, "{bytes_in}");
-        assert!(matches!(log.follow(start).read(1 << 20).unwrap(), Followed::Chunk(_)));
+        assert!(matches!(log.cursor(start).read(1 << 20).unwrap(), CursorRead::Chunk(_)));
     }
 }
 

@@ -9,8 +9,8 @@
 //!   to its earlier subscriptions.
 
 use engine::{
-    CommandError, Context, Follower, ReplyMode, Wait,
-    follower::{confirm, count},
+    ChannelReader, CommandError, Context, ReplyMode, Wait,
+    channel_reader::{confirm, count},
 };
 use pubsub::{
     Kind,
@@ -35,12 +35,12 @@ pub(super) fn xsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
             "ERR the channel is not durable: no pattern in durable-channels matches it",
         ));
     }
-    let (follower, flow) = {
-        let Follower { id, flow } = follower(cx);
+    let (reader, flow) = {
+        let ChannelReader { id, flow } = reader(cx);
         (*id, flow.clone())
     };
     let (worker, channel) = (cx.channels().worker(), args.at(1).into());
-    ask(cx, Request::Subscribe { follower, worker, flow, channel, from });
+    ask(cx, Request::Subscribe { reader, worker, flow, channel, from });
     Ok(())
 }
 
@@ -52,14 +52,14 @@ pub(super) fn xunsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
         channels = cx.channels().names(id, Kind::Log);
     }
     let worker = cx.channels().worker();
-    match &cx.session.follower {
-        Some(follower) if !channels.is_empty() => {
-            let follower = follower.id;
-            ask(cx, Request::Unsubscribe { follower, worker, channels });
+    match &cx.session.reader {
+        Some(reader) if !channels.is_empty() => {
+            let reader = reader.id;
+            ask(cx, Request::Unsubscribe { reader, worker, channels });
         }
         _ => {
             let count = count(cx.channels(), id);
-            // The client follows no durable channel, so the other thread need not know.
+            // The client reads no durable channel, so the other thread need not know.
             let names = channels.iter().map(|name| Some(&**name));
             let names: Vec<Option<&[u8]>> = if channels.is_empty() { vec![None] } else { names.collect() };
             names.iter().for_each(|name| confirm(&mut cx.reply, "xunsubscribe", *name, None, count));
@@ -72,16 +72,16 @@ pub(super) fn xunsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
     Ok(())
 }
 
-/// The follower of this session, created on first use.
-fn follower<'s>(cx: &'s mut Context<'_, '_>) -> &'s Follower {
+/// The reader of this session, created on first use.
+fn reader<'s>(cx: &'s mut Context<'_, '_>) -> &'s ChannelReader {
     let session = &mut *cx.session;
-    if session.follower.is_none() {
-        session.follower_generation += 1;
+    if session.reader.is_none() {
+        session.reader_generation += 1;
     }
-    let (client_id, generation) = (session.client.id(), session.follower_generation);
-    session.follower.get_or_insert_with(|| {
-        let id = pubsub::durable::FollowerId { client_id, generation };
-        Box::new(Follower { id, flow: cx.host.durable_channels.new_flow() })
+    let (client_id, generation) = (session.client.id(), session.reader_generation);
+    session.reader.get_or_insert_with(|| {
+        let id = pubsub::durable::ReaderId { client_id, generation };
+        Box::new(ChannelReader { id, flow: cx.host.durable_channels.new_flow() })
     })
 }
 
@@ -92,7 +92,7 @@ fn ask(cx: &mut Context<'_, '_>, request: Request) {
 
 #[cfg(test)]
 mod tests {
-    use pubsub::durable::{FollowerEvent, FollowerId, Position};
+    use pubsub::durable::{Position, ReaderEvent, ReaderId};
 
     use super::*;
     use crate::testing::TestServer;
@@ -106,38 +106,38 @@ mod tests {
         server.host.channel_requests.lock().pop().expect("something is asked")
     }
 
-    fn notified(server: &mut TestServer, notified: &FollowerEvent) -> String {
+    fn notified(server: &mut TestServer, notified: &ReaderEvent) -> String {
         let mut out = Vec::new();
         server.executor.notify(notified, &mut server.session, &mut out);
         String::from_utf8(out).expect("text").replace("\r\n", " ")
     }
 
     /// Subscribes, with a simulated answer of the thread.
-    fn follow(server: &mut TestServer, channel: &str) -> (FollowerId, String) {
+    fn subscribe(server: &mut TestServer, channel: &str) -> (ReaderId, String) {
         let request = ask(server, &format!("xsubscribe {channel} from -"));
-        let Request::Subscribe { follower, channel, from: From::Oldest, worker: 0, .. } = request else {
+        let Request::Subscribe { reader, channel, from: From::Oldest, worker: 0, .. } = request else {
             panic!("{request:?}")
         };
-        (follower, notified(server, &FollowerEvent::Subscribed { follower, channel, position: POSITION }))
+        (reader, notified(server, &ReaderEvent::Subscribed { reader, channel, position: POSITION }))
     }
 
     #[test]
     fn a_request_is_confirmed_when_its_answer_arrives() {
         let mut server = TestServer::new();
-        let (follower, confirmed) = follow(&mut server, "durable:a");
+        let (reader, confirmed) = subscribe(&mut server, "durable:a");
         assert_eq!(confirmed, "*4 $10 xsubscribe $9 durable:a $6 3:4096 :1 ");
         assert!(server.session.subscribed);
         server.session.protocol = wire::Protocol::Resp3;
-        let (again, confirmed) = follow(&mut server, "durable:b");
+        let (again, confirmed) = subscribe(&mut server, "durable:b");
         assert_eq!(confirmed, ">4 $10 xsubscribe $9 durable:b $6 3:4096 :2 ");
-        assert_eq!(again, follower);
+        assert_eq!(again, reader);
         server.check(&[("pubsub numsub durable:a", "[\"durable:a\", :1]")]);
         server.check(&[("subscribe x", ">[\"subscribe\", \"x\", :3]"), ("publish durable:a m", ":1")]);
         let request = ask(&mut server, "xunsubscribe durable:b z");
         let Request::Unsubscribe { channels, .. } = request else { panic!("{request:?}") };
-        let ended = notified(&mut server, &FollowerEvent::Unsubscribed { follower, channels });
+        let ended = notified(&mut server, &ReaderEvent::Unsubscribed { reader, channels });
         assert_eq!(ended, ">3 $12 xunsubscribe $9 durable:b :2 >3 $12 xunsubscribe $1 z :2 ");
-        let lost = FollowerEvent::Lost { follower, channel: (*b"durable:a").into(), oldest: POSITION };
+        let lost = ReaderEvent::Lost { reader, channel: (*b"durable:a").into(), oldest: POSITION };
         assert_eq!(notified(&mut server, &lost), ">4 $5 xlost $9 durable:a $6 3:4096 :1 ");
         server.check(&[("unsubscribe", ">[\"unsubscribe\", \"x\", :0]")]);
         assert!(!server.session.subscribed);
@@ -147,13 +147,13 @@ mod tests {
     fn a_refusal_changes_nothing() {
         let mut server = TestServer::new();
         let request = ask(&mut server, "xsubscribe durable from 3:77");
-        let Request::Subscribe { follower, from: From::After(position), .. } = request else {
+        let Request::Subscribe { reader, from: From::After(position), .. } = request else {
             panic!("{request:?}")
         };
         assert_eq!((position.epoch, position.lsn), (3, lsn::Lsn::new(77)));
         let error = format!("LOST position {position} is not of this log");
         assert_eq!(
-            notified(&mut server, &FollowerEvent::Refused { follower, error }),
+            notified(&mut server, &ReaderEvent::Refused { reader, error }),
             "-LOST position 3:77 is not of this log "
         );
         assert!(!server.session.subscribed);
@@ -182,11 +182,11 @@ mod tests {
     #[test]
     fn a_client_gets_a_new_generation_after_reset() {
         let mut server = TestServer::new();
-        let (first, _) = follow(&mut server, "durable");
+        let (first, _) = subscribe(&mut server, "durable");
         server.check(&[("reset", "+RESET"), ("publish durable m", ":0")]);
         let request = server.host.channel_requests.lock().pop();
-        assert!(matches!(request, Some(Request::Leave { follower }) if follower == first));
-        let (second, _) = follow(&mut server, "durable");
+        assert!(matches!(request, Some(Request::Leave { reader }) if reader == first));
+        let (second, _) = subscribe(&mut server, "durable");
         assert_eq!((second.client_id, second.generation), (first.client_id, first.generation + 1));
     }
 }

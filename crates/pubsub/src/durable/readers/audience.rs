@@ -1,27 +1,27 @@
-//! The followers of one channel that are at the tail, by worker.
+//! The readers of one channel that are at the tail, by worker.
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{Follower, FollowerId};
-use crate::durable::{Feed, Message};
+use super::{Reader, ReaderId};
+use crate::durable::{DurableMessage, Feed};
 
 #[derive(Debug, Default)]
 pub(super) struct Audience {
-    pub(super) members: Vec<FollowerId>,
+    pub(super) members: Vec<ReaderId>,
     /// `members` by worker; empty if out of date.
-    by_worker: Vec<(usize, Arc<[FollowerId]>)>,
+    by_worker: Vec<(usize, Arc<[ReaderId]>)>,
     /// Bytes handed out to each member in this step.
     pub(super) handed: u64,
 }
 
 impl Audience {
-    pub(super) fn add(&mut self, id: FollowerId) {
+    pub(super) fn add(&mut self, id: ReaderId) {
         self.members.push(id);
         self.by_worker.clear();
     }
 
     /// Returns whether the audience is now empty.
-    pub(super) fn remove(&mut self, id: FollowerId) -> bool {
+    pub(super) fn remove(&mut self, id: ReaderId) -> bool {
         self.members.retain(|member| *member != id);
         self.by_worker.clear();
         self.members.is_empty()
@@ -29,15 +29,15 @@ impl Audience {
 
     pub(super) fn hand_out(
         &mut self,
-        followers: &HashMap<FollowerId, Follower>,
+        readers: &HashMap<ReaderId, Reader>,
         feeds: &mut [Feed],
-        message: &Message<'_>,
+        message: &DurableMessage<'_>,
     ) {
         if self.by_worker.is_empty() {
-            let mut by_worker: HashMap<usize, Vec<FollowerId>> = HashMap::new();
+            let mut by_worker: HashMap<usize, Vec<ReaderId>> = HashMap::new();
             for id in &self.members {
-                if let Some(follower) = followers.get(id) {
-                    by_worker.entry(follower.worker).or_default().push(*id);
+                if let Some(reader) = readers.get(id) {
+                    by_worker.entry(reader.worker).or_default().push(*id);
                 }
             }
             self.by_worker = by_worker.into_iter().map(|(worker, ids)| (worker, ids.into())).collect();

@@ -1,33 +1,28 @@
 //! Reports of the thread of durable channels about a client's subscriptions, as replies to the client.
 
-use pubsub::{Kind, Local, SubscriberId, durable::FollowerEvent};
+use pubsub::{Kind, Local, SubscriberId, durable::ReaderEvent};
 use wire::ReplyWriter;
 
 use crate::Session;
 
 /// Applies an answer of the thread of durable channels, and writes it to the client.
-pub fn notify(
-    channels: &mut Local,
-    session: &mut Session,
-    event: &FollowerEvent,
-    reply: &mut ReplyWriter<'_>,
-) {
+pub fn notify(channels: &mut Local, session: &mut Session, event: &ReaderEvent, reply: &mut ReplyWriter<'_>) {
     let (client_id, protocol) = (session.client.id(), session.protocol);
     let id = *session.subscriber.get_or_insert_with(|| channels.join(client_id, protocol));
     match event {
-        FollowerEvent::Subscribed { channel, position, .. } => {
+        ReaderEvent::Subscribed { channel, position, .. } => {
             channels.subscribe(id, Kind::Log, channel);
             let (count, position) = (count(channels, id), position.to_string());
             confirm(reply, "xsubscribe", Some(channel), Some(position.as_bytes()), count);
         }
-        FollowerEvent::Refused { error, .. } => reply.error(error),
-        FollowerEvent::Unsubscribed { channels: names, .. } => {
+        ReaderEvent::Refused { error, .. } => reply.error(error),
+        ReaderEvent::Unsubscribed { channels: names, .. } => {
             for name in names {
                 channels.unsubscribe(id, Kind::Log, name);
                 confirm(reply, "xunsubscribe", Some(name), None, count(channels, id));
             }
         }
-        FollowerEvent::Lost { channel, oldest, .. } => {
+        ReaderEvent::Lost { channel, oldest, .. } => {
             channels.unsubscribe(id, Kind::Log, channel);
             let (count, oldest) = (count(channels, id), oldest.to_string());
             confirm(reply, "xlost", Some(channel), Some(oldest.as_bytes()), count);

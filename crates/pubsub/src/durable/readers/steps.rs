@@ -1,12 +1,12 @@
-//! One step of the durable channel thread: hands out a piece of the log to the followers at the tail, and one
-//! to the next follower behind it.
+//! One step of the durable channel thread: hands out a piece of the log to the readers at the tail, and one
+//! to the next reader behind it.
 
 use std::mem;
 
 use lsn::Lsn;
 
-use super::{Follower, FollowerId, Followers};
-use crate::durable::{FollowerEvent, Message, Position};
+use super::{Reader, ReaderId, Readers};
+use crate::durable::{DurableMessage, Position, ReaderEvent};
 
 /// The result of reading a piece of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,11 +23,11 @@ pub enum Read {
 pub trait LogSource {
     /// Calls `each` for the messages of a piece of the log that begins at `from`, in order. Messages passed
     /// to `each` before [`Read::Forgotten`] is returned count as read.
-    fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&Message<'_>)) -> Read;
+    fn read(&mut self, from: Lsn, each: &mut dyn FnMut(&DurableMessage<'_>)) -> Read;
 }
 
-impl Followers {
-    /// Hands out a piece of the log to the followers at the tail, and one to the next follower behind it.
+impl Readers {
+    /// Hands out a piece of the log to the readers at the tail, and one to the next reader behind it.
     /// Returns whether there may be more to do; if not, the next call is due when the log has grown or a
     /// [`Flow`](crate::durable::Flow) has woken the thread.
     pub fn step(&mut self, log: &mut impl LogSource) -> bool {
@@ -42,12 +42,12 @@ impl Followers {
         moved || !self.turns.is_empty()
     }
 
-    /// Gives waiting followers a turn again if half of their window is free.
+    /// Gives waiting readers a turn again if half of their window is free.
     fn go_on(&mut self) {
         let window_bytes = self.window_bytes();
-        let (followers, turns) = (&self.followers, &mut self.turns);
+        let (readers, turns) = (&self.readers, &mut self.turns);
         self.waiting.retain(|id| {
-            let waits = followers.get(id).is_some_and(|it| it.must_wait_still(window_bytes));
+            let waits = readers.get(id).is_some_and(|it| it.must_wait_still(window_bytes));
             if !waits {
                 turns.push_back(*id);
             }
@@ -57,13 +57,13 @@ impl Followers {
 
     fn step_tail(&mut self, tail: Lsn, log: &mut impl LogSource) -> bool {
         let (mut touched, window_bytes) = (Vec::new(), self.window_bytes());
-        let Followers { followers, audiences, feeds, messages, .. } = self;
+        let Readers { readers, audiences, feeds, messages, .. } = self;
         let read = log.read(tail, &mut |message| {
             let Some(audience) = audiences.get_mut(message.channel) else { return };
             if audience.handed == 0 {
                 touched.push(Box::<[u8]>::from(message.channel));
             }
-            audience.hand_out(followers, feeds, message);
+            audience.hand_out(readers, feeds, message);
             *messages += audience.members.len() as u64;
         });
         let end = match read {
@@ -80,33 +80,33 @@ impl Followers {
             let Some(audience) = self.audiences.get_mut(&channel) else { continue };
             let handed = mem::take(&mut audience.handed);
             for id in &audience.members {
-                let Some(follower) = self.followers.get_mut(id) else { continue };
-                follower.handed += handed;
-                if follower.unsent() > window_bytes {
+                let Some(reader) = self.readers.get_mut(id) else { continue };
+                reader.handed += handed;
+                if reader.unsent() > window_bytes {
                     slow.push(*id);
                 }
             }
         }
         for id in slow {
-            // A follower may be listed once for each of its channels.
-            if self.followers.get(&id).is_some_and(|follower| follower.behind.is_none()) {
+            // A reader may be listed once for each of its channels.
+            if self.readers.get(&id).is_some_and(|reader| reader.behind.is_none()) {
                 self.leave_behind(id, end);
             }
         }
         true
     }
 
-    /// Hands out a piece of the log to a follower that is behind and has no place in a list. Returns `false`
+    /// Hands out a piece of the log to a reader that is behind and has no place in a list. Returns `false`
     /// if it waits for the log or the tail to move.
-    fn step_behind(&mut self, id: FollowerId, log: &mut impl LogSource) -> bool {
+    fn step_behind(&mut self, id: ReaderId, log: &mut impl LogSource) -> bool {
         let window_bytes = self.window_bytes();
         let (tail, feeds) = (self.tail, &mut self.feeds);
-        let Some(follower) = self.followers.get_mut(&id) else { return true };
-        let Some(at) = follower.behind else { return true };
+        let Some(reader) = self.readers.get_mut(&id) else { return true };
+        let Some(at) = reader.behind else { return true };
         if tail.is_some_and(|tail| at >= tail) {
             return self.join_or_wait(id, tail);
         }
-        let Follower { worker, channels, alone, .. } = &*follower;
+        let Reader { worker, channels, alone, .. } = &*reader;
         let (mut handed, mut messages) = (0, 0);
         let read = log.read(at, &mut |message| {
             let wants = channels.get(message.channel).is_some_and(|&after| message.position.lsn > after);
@@ -115,19 +115,19 @@ impl Followers {
                 messages += 1;
             }
         });
-        follower.handed += handed;
+        reader.handed += handed;
         self.messages += messages;
         let end = match read {
             Read::UpTo(end) => end.min(tail.unwrap_or(end)),
-            // The first follower to catch up starts the tail. A tail beyond what may be read must be reached.
+            // The first reader to catch up starts the tail. A tail beyond what may be read must be reached.
             Read::Nothing => return self.join_or_wait(id, tail.or(Some(at))),
             Read::Forgotten(oldest) => {
                 self.lose(id, oldest);
                 return true;
             }
         };
-        follower.behind = Some(end);
-        if follower.must_wait(window_bytes) {
+        reader.behind = Some(end);
+        if reader.must_wait(window_bytes) {
             self.waiting.push(id);
         } else {
             self.turns.push_back(id);
@@ -136,9 +136,9 @@ impl Followers {
         true
     }
 
-    /// A follower that can read nothing before the tail, or before what is to become the tail: joins it if it
+    /// A reader that can read nothing before the tail, or before what is to become the tail: joins it if it
     /// may. Returns whether it does.
-    fn join_or_wait(&mut self, id: FollowerId, tail: Option<Lsn>) -> bool {
+    fn join_or_wait(&mut self, id: ReaderId, tail: Option<Lsn>) -> bool {
         let joins = self.may_join(id, tail);
         if joins {
             self.join(id);
@@ -151,12 +151,12 @@ impl Followers {
     // ---- messages that the log no longer holds ------------------------------------------------------------
 
     fn lose_tail(&mut self, oldest: Position) {
-        let is_joined = |(_, follower): &(&FollowerId, &Follower)| follower.behind.is_none();
-        let joined: Vec<FollowerId> = self.followers.iter().filter(is_joined).map(|(id, _)| *id).collect();
+        let is_joined = |(_, reader): &(&ReaderId, &Reader)| reader.behind.is_none();
+        let joined: Vec<ReaderId> = self.readers.iter().filter(is_joined).map(|(id, _)| *id).collect();
         let Some(tail) = self.tail else { return };
         for id in joined {
-            let Some(follower) = self.followers.get_mut(&id) else { continue };
-            follower.channels.values_mut().for_each(|after| *after = (*after).max(tail));
+            let Some(reader) = self.readers.get_mut(&id) else { continue };
+            reader.channels.values_mut().for_each(|after| *after = (*after).max(tail));
             self.leave_behind(id, tail);
             self.turns.retain(|other| *other != id);
             self.waiting.retain(|other| *other != id);
@@ -164,18 +164,18 @@ impl Followers {
         }
     }
 
-    /// Handles messages that the log no longer holds, for a follower that is behind and not in `turns`. The
+    /// Handles messages that the log no longer holds, for a reader that is behind and not in `turns`. The
     /// subscriptions that miss messages end; the others continue at the oldest position.
-    fn lose(&mut self, id: FollowerId, oldest: Position) {
-        let Some(follower) = self.followers.get_mut(&id) else { return };
-        let lost = follower.channels.iter().filter(|(_, after)| **after < oldest.lsn);
+    fn lose(&mut self, id: ReaderId, oldest: Position) {
+        let Some(reader) = self.readers.get_mut(&id) else { return };
+        let lost = reader.channels.iter().filter(|(_, after)| **after < oldest.lsn);
         let lost: Vec<Box<[u8]>> = lost.map(|(channel, _)| channel.clone()).collect();
-        follower.behind = Some(oldest.lsn.max(follower.behind.unwrap_or(oldest.lsn)));
-        let worker = follower.worker;
+        reader.behind = Some(oldest.lsn.max(reader.behind.unwrap_or(oldest.lsn)));
+        let worker = reader.worker;
         self.turns.push_back(id);
         for channel in lost {
             self.end(id, &channel);
-            self.feeds[worker].tell(FollowerEvent::Lost { follower: id, channel, oldest });
+            self.feeds[worker].tell(ReaderEvent::Lost { reader: id, channel, oldest });
         }
     }
 }

@@ -1,18 +1,19 @@
-//! Following the log: whole batches, in order, soon after they were written, for replication and feeds.
+//! Cursors of the log: they read whole batches, in order, soon after they were written, for replication and
+//! feeds.
 //!
 //! ```text
-//! flusher -- while the log has followers: a copy of each batch --> recent (memory, bounded) --+--> followers
+//! flusher -- while the log has cursors: a copy of each batch --> recent (memory, bounded) --+--> cursors
 //!                                                         segment files (older batches) ------+
 //! ```
 //!
-//! A follower does not keep the log: if the removal of old segments overtakes it, it gets
-//! [`Followed::Forgotten`]. A caller that must not lose anything pins the log.
+//! A cursor does not keep the log: if the removal of old segments overtakes it, it gets
+//! [`CursorRead::Forgotten`]. A caller that must not lose anything pins the log.
 //!
 //! Invariants
-//! - The position of a follower is one number, a batch boundary: changing between memory and files leaves no
+//! - The position of a cursor is one number, a batch boundary: changing between memory and files leaves no
 //!   gap.
-//! - A follower never sees records that may not leave the server: it ends at [`Log::shippable_lsn`].
-//! - The log never waits for a follower. A slow one reads files; the batches kept in memory for all of them
+//! - A cursor never sees records that may not leave the server: it ends at [`Log::shippable_lsn`].
+//! - The log never waits for a cursor. A slow one reads files; the batches kept in memory for all of them
 //!   together are bounded by [`RECENT_BYTES_MAX`].
 //! - Batches from a file are verified record by record and must continue the chain of the batches read
 //!   before; batches from memory are the bytes that were written.
@@ -35,7 +36,7 @@ use super::{
 };
 use crate::{Control, Error, Start, sync::Ordering};
 
-/// Limit of the batches kept in memory for all followers together, in bytes.
+/// Limit of the batches kept in memory for all cursors together, in bytes.
 const RECENT_BYTES_MAX: usize = 8 << 20;
 /// Files are read in pieces of this size.
 const READ_BYTES: usize = 1 << 20;
@@ -48,24 +49,24 @@ struct RecentBatch {
     bytes: Arc<[u8]>,
 }
 
-/// The batches written most recently, while the log has followers.
+/// The batches written most recently, while the log has cursors.
 #[derive(Default)]
 pub(super) struct Recent {
-    followers: AtomicUsize,
+    cursors: AtomicUsize,
     batches: Mutex<(VecDeque<RecentBatch>, usize)>,
 }
 
 impl Recent {
-    /// Whether the log has followers. Without followers, this check is the only cost of following.
+    /// Whether the log has cursors. Without cursors, this check is all that they cost.
     pub(super) fn is_wanted(&self) -> bool {
-        self.followers.load(std::sync::atomic::Ordering::Relaxed) > 0
+        self.cursors.load(std::sync::atomic::Ordering::Relaxed) > 0
     }
 
     /// Adds the batch or batches just written.
     pub(super) fn push(&self, start: Lsn, end: Lsn, bytes: &[u8]) {
         let batch = RecentBatch { start, end, bytes: bytes.into() };
         let (batches, total) = &mut *self.batches.lock();
-        // After a time without followers, the batches kept do not reach up to `start`.
+        // After a time without cursors, the batches kept do not reach up to `start`.
         if batches.back().is_some_and(|last| last.end != start) {
             batches.clear();
             *total = 0;
@@ -139,13 +140,13 @@ fn batches_backwards(start: Lsn, bytes: &[u8]) -> impl Iterator<Item = BatchInfo
     })
 }
 
-/// The result of reading as a follower.
-pub enum Followed {
+/// What a cursor reads.
+pub enum CursorRead {
     /// The next batches.
     Chunk(Chunk),
     /// No new batches.
     UpToDate,
-    /// The log no longer reaches back to the follower's position: it starts at this one.
+    /// The log no longer reaches back to the cursor's position: it starts at this one.
     Forgotten(Lsn),
 }
 
@@ -176,8 +177,8 @@ impl From<Footer> for BatchInfo {
     }
 }
 
-/// A reader of the log that continues as batches are written.
-pub struct LogFollower {
+/// A position in the log from which batches are read, and read on as they are written.
+pub struct LogCursor {
     shared: Arc<LogState>,
     position: Lsn,
     /// The predecessor of the next batch, as far as it is known.
@@ -188,10 +189,10 @@ pub struct LogFollower {
 }
 
 impl Log {
-    /// Follows the log from `from`, a batch boundary.
-    pub fn follow(&self, from: Lsn) -> LogFollower {
-        self.shared.recent.followers.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        LogFollower {
+    /// A cursor at `from`, a batch boundary.
+    pub fn cursor(&self, from: Lsn) -> LogCursor {
+        self.shared.recent.cursors.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        LogCursor {
             shared: self.shared.clone(),
             position: from,
             before: Predecessor::default(),
@@ -207,12 +208,12 @@ impl Log {
     /// # Errors
     /// I/O errors.
     pub fn holds_records(&self, counts: impl Fn(&Record<'_>) -> bool) -> Result<bool, Error> {
-        let mut follower = self.follow(Lsn::ZERO);
+        let mut cursor = self.cursor(Lsn::ZERO);
         loop {
-            match follower.read(BLOCK_BYTES as usize)? {
-                Followed::Chunk(chunk) if !chunk.records().any(|record| counts(&record)) => {}
-                Followed::UpToDate => return Ok(false),
-                Followed::Chunk(_) | Followed::Forgotten(_) => return Ok(true),
+            match cursor.read(BLOCK_BYTES as usize)? {
+                CursorRead::Chunk(chunk) if !chunk.records().any(|record| counts(&record)) => {}
+                CursorRead::UpToDate => return Ok(false),
+                CursorRead::Chunk(_) | CursorRead::Forgotten(_) => return Ok(true),
             }
         }
     }
@@ -288,7 +289,7 @@ impl Log {
     }
 }
 
-impl LogFollower {
+impl LogCursor {
     /// Where the next batch starts.
     pub fn position(&self) -> Lsn {
         self.position
@@ -298,36 +299,38 @@ impl LogFollower {
     ///
     /// # Errors
     /// I/O errors; [`Error::Inconsistent`] if written batches cannot be read back.
-    pub fn read(&mut self, bytes_max: usize) -> Result<Followed, Error> {
+    pub fn read(&mut self, bytes_max: usize) -> Result<CursorRead, Error> {
         self.read_until(bytes_max, Lsn::MAX)
     }
 
-    /// As [`LogFollower::read`], but returns no batch that ends after `until`.
+    /// As [`LogCursor::read`], but returns no batch that ends after `until`.
     ///
     /// # Errors
-    /// As [`LogFollower::read`].
-    pub fn read_until(&mut self, bytes_max: usize, until: Lsn) -> Result<Followed, Error> {
+    /// As [`LogCursor::read`].
+    pub fn read_until(&mut self, bytes_max: usize, until: Lsn) -> Result<CursorRead, Error> {
         let limit = self.shared.shippable_lsn();
         if self.position >= limit.min(until) {
-            return Ok(Followed::UpToDate);
+            return Ok(CursorRead::UpToDate);
         }
         if let Some(RecentBatch { start, end, bytes }) = self.shared.recent.find(self.position) {
             if end > until {
-                return Ok(Followed::UpToDate);
+                return Ok(CursorRead::UpToDate);
             }
             self.window.clear();
             self.segment = None;
             self.position = end;
             self.before = Footer::decode(&bytes, end).as_ref().map_or_else(Default::default, Into::into);
-            return Ok(Followed::Chunk(Chunk { start, end, bytes }));
+            return Ok(CursorRead::Chunk(Chunk { start, end, bytes }));
         }
         let read = self.read_files(bytes_max, limit, until);
         let log_start = self.shared.control.lock().log_start;
         if self.position < log_start || read.as_ref().is_ok_and(|chunk| chunk.start < log_start) {
             // The segment may have been recycled during the read: discard the result.
-            return Ok(Followed::Forgotten(log_start));
+            return Ok(CursorRead::Forgotten(log_start));
         }
-        read.map(|chunk| if chunk.start < chunk.end { Followed::Chunk(chunk) } else { Followed::UpToDate })
+        read.map(
+            |chunk| if chunk.start < chunk.end { CursorRead::Chunk(chunk) } else { CursorRead::UpToDate },
+        )
     }
 
     /// Sleeps until more can be read, the log is poisoned, or the timeout; returns whether more can be read.
@@ -341,7 +344,7 @@ impl LogFollower {
     }
 
     /// Reads verified batches that end at `until` or before from the files. The caller guarantees that
-    /// `limit`, the shippable position, lies after the follower's position.
+    /// `limit`, the shippable position, lies after the cursor's position.
     fn read_files(&mut self, bytes_max: usize, limit: Lsn, until: Lsn) -> Result<Chunk, Error> {
         let (mut whole, mut next, mut before) = (0, self.position, self.before);
         'batches: while next < limit && (whole == 0 || whole < bytes_max) {
@@ -410,10 +413,10 @@ impl LogFollower {
     }
 }
 
-impl Drop for LogFollower {
+impl Drop for LogCursor {
     fn drop(&mut self) {
         let recent = &self.shared.recent;
-        if recent.followers.fetch_sub(1, std::sync::atomic::Ordering::SeqCst) == 1 {
+        if recent.cursors.fetch_sub(1, std::sync::atomic::Ordering::SeqCst) == 1 {
             recent.forget();
         }
     }

@@ -1,4 +1,4 @@
-//! Followers on a simulated disk: every batch once and in order, from memory and from files, and never too
+//! Cursors on a simulated disk: every batch once and in order, from memory and from files, and never too
 //! early.
 
 #![allow(clippy::unwrap_used)]
@@ -43,13 +43,13 @@ fn write(log: &Log, appender: &mut crate::Appender, payload_bytes: &[usize]) -> 
     payload_bytes.iter().map(write).collect()
 }
 
-/// The LSNs of all records that the follower reads.
-fn drain(follower: &mut LogFollower, bytes_max: usize) -> Vec<Lsn> {
+/// The LSNs of all records that the cursor reads.
+fn drain(cursor: &mut LogCursor, bytes_max: usize) -> Vec<Lsn> {
     let mut lsns = Vec::new();
-    while let Followed::Chunk(chunk) = follower.read(bytes_max).unwrap() {
+    while let CursorRead::Chunk(chunk) = cursor.read(bytes_max).unwrap() {
         assert_eq!(chunk.end.bytes_since(chunk.start), chunk.bytes.len() as u64);
         lsns.extend(chunk.records().map(|record| record.lsn));
-        assert_eq!(follower.position(), chunk.end);
+        assert_eq!(cursor.position(), chunk.end);
     }
     lsns
 }
@@ -93,18 +93,18 @@ fn damage_of_a_batch_costs_none_before_it_and_none_of_the_next_segment() {
             let (disk, log, written, next) = whole();
             harm(&disk, &path, at);
             for bytes_max in [1, 1 << 20] {
-                let (mut follower, mut read) = (log.follow(Lsn::ZERO), Vec::new());
+                let (mut cursor, mut read) = (log.cursor(Lsn::ZERO), Vec::new());
                 let error = loop {
-                    match follower.read(bytes_max) {
-                        Ok(Followed::Chunk(chunk)) => read.extend(ends(&chunk)),
+                    match cursor.read(bytes_max) {
+                        Ok(CursorRead::Chunk(chunk)) => read.extend(ends(&chunk)),
                         Ok(_) => panic!("{what}: the damage was not noticed"),
                         Err(error) => break error,
                     }
                 };
                 assert!(matches!(error, Error::Inconsistent { .. }), "{what}: {error}");
                 assert_eq!(read, written[..index], "{what}, batch {index}");
-                assert_eq!(follower.position(), batch.start, "{what}");
-                let mut behind = log.follow(log.readable_behind(follower.position()));
+                assert_eq!(cursor.position(), batch.start, "{what}");
+                let mut behind = log.cursor(log.readable_behind(cursor.position()));
                 let rest = drain(&mut behind, bytes_max);
                 assert!(rest.ends_with(&next), "{what}, batch {index}: the next segment is whole");
             }
@@ -117,18 +117,18 @@ fn nothing_is_read_beyond_the_given_position() {
     let log = log(options());
     let mut appender = log.appender();
     let mut ends = Vec::new();
-    let mut live = log.follow(Lsn::ZERO);
+    let mut live = log.cursor(Lsn::ZERO);
     for _ in 0..4 {
         write(&log, &mut appender, &[100]);
         ends.push(log.durable_lsn());
     }
-    for follower in [&mut live, &mut log.follow(Lsn::ZERO)] {
+    for cursor in [&mut live, &mut log.cursor(Lsn::ZERO)] {
         for until in [Lsn::ZERO, ends[0], ends[2].advance(1), ends[3]] {
             let reached = ends.iter().rev().find(|end| **end <= until).copied().unwrap_or(Lsn::ZERO);
-            while let Followed::Chunk(chunk) = follower.read_until(10 << 20, until).unwrap() {
+            while let CursorRead::Chunk(chunk) = cursor.read_until(10 << 20, until).unwrap() {
                 assert!(chunk.end <= until);
             }
-            assert_eq!(follower.position(), reached, "{until}");
+            assert_eq!(cursor.position(), reached, "{until}");
         }
     }
     log.set_acked(ends[1]);
@@ -143,9 +143,9 @@ fn files_and_memory_tell_the_same() {
     let mut appender = log.appender();
     let sizes: Vec<usize> = (0..300).map(|number| number * 37 % 9000).collect();
     let mut written = write(&log, &mut appender, &sizes[..100]);
-    // Without followers so far, the first 100 are in files only, and span several segments.
-    let (mut early, mut late) = (log.follow(Lsn::ZERO), log.follow(log.shippable_lsn()));
-    assert!(late.read(1).is_ok_and(|followed| matches!(followed, Followed::UpToDate)));
+    // Without cursors so far, the first 100 are in files only, and span several segments.
+    let (mut early, mut late) = (log.cursor(Lsn::ZERO), log.cursor(log.shippable_lsn()));
+    assert!(late.read(1).is_ok_and(|read| matches!(read, CursorRead::UpToDate)));
     let mut found = drain(&mut early, 1);
     assert_eq!(found, written);
     let rest = write(&log, &mut appender, &sizes[100..]);
@@ -154,7 +154,7 @@ fn files_and_memory_tell_the_same() {
     assert_eq!(found, written);
     assert_eq!(drain(&mut late, 100_000), rest);
     for bytes_max in [1, 4096, 70_000, 10 << 20] {
-        assert_eq!(drain(&mut log.follow(Lsn::ZERO), bytes_max), written, "{bytes_max}");
+        assert_eq!(drain(&mut log.cursor(Lsn::ZERO), bytes_max), written, "{bytes_max}");
     }
     assert!(written.last() <= Some(&log.shippable_lsn()));
 }
@@ -163,12 +163,12 @@ fn files_and_memory_tell_the_same() {
 fn memory_is_bounded_and_given_back() {
     let log = log(LogOptions { segment_bytes: 4 << 20, ring_bytes: 1 << 20, ..options() });
     let mut appender = log.appender();
-    let mut follower = log.follow(Lsn::ZERO);
+    let mut cursor = log.cursor(Lsn::ZERO);
     let written = write(&log, &mut appender, &[200_000; 60]);
     let kept = |log: &Log| log.shared.recent.batches.lock().1;
     assert!((RECENT_BYTES_MAX - 300_000..=RECENT_BYTES_MAX).contains(&kept(&log)), "{}", kept(&log));
-    assert_eq!(drain(&mut follower, 1 << 20), written);
-    drop(follower);
+    assert_eq!(drain(&mut cursor, 1 << 20), written);
+    drop(cursor);
     assert_eq!(kept(&log), 0);
 }
 
@@ -176,19 +176,19 @@ fn memory_is_bounded_and_given_back() {
 fn only_committed_batches_are_read() {
     let log = log(options());
     let mut appender = log.appender();
-    let mut follower = log.follow(Lsn::ZERO);
+    let mut cursor = log.cursor(Lsn::ZERO);
     let payload = [1; 10];
     appender.reserve(&payload).unwrap().publish();
-    assert!(drain(&mut follower, 1 << 20).is_empty(), "appended is not written");
-    assert!(!follower.wait(Duration::ZERO));
+    assert!(drain(&mut cursor, 1 << 20).is_empty(), "appended is not written");
+    assert!(!cursor.wait(Duration::ZERO));
     log.flush_all().unwrap();
-    assert!(follower.wait(Duration::ZERO));
-    assert_eq!(drain(&mut follower, 1 << 20).len(), 1);
+    assert!(cursor.wait(Duration::ZERO));
+    assert_eq!(drain(&mut cursor, 1 << 20).len(), 1);
     log.set_durability(Durability::None);
     appender.reserve(&payload).unwrap().publish();
     log.flush().unwrap();
     assert!(log.durable_lsn() < log.written_lsn());
-    assert_eq!(drain(&mut follower, 1 << 20).len(), 1, "without syncs, what is written may leave");
+    assert_eq!(drain(&mut cursor, 1 << 20).len(), 1, "without syncs, what is written may leave");
 }
 
 #[test]
@@ -196,13 +196,13 @@ fn an_overtaken_reader_learns_the_start_of_the_log() {
     let log = log(options());
     let mut appender = log.appender();
     write(&log, &mut appender, &[9000; 100]);
-    let mut follower = log.follow(Lsn::ZERO);
-    let Followed::Chunk(_) = follower.read(1).unwrap() else { panic!("a batch") };
+    let mut cursor = log.cursor(Lsn::ZERO);
+    let CursorRead::Chunk(_) = cursor.read(1).unwrap() else { panic!("a batch") };
     let boundary = log.durable_lsn();
     assert!(log.truncate_before(boundary).unwrap());
-    assert!(matches!(follower.read(1).unwrap(), Followed::Forgotten(start) if start == boundary));
+    assert!(matches!(cursor.read(1).unwrap(), CursorRead::Forgotten(start) if start == boundary));
     let lsns = write(&log, &mut appender, &[100; 3]);
-    assert_eq!(drain(&mut log.follow(boundary), 1 << 20), lsns);
+    assert_eq!(drain(&mut log.cursor(boundary), 1 << 20), lsns);
 }
 
 #[test]
@@ -210,9 +210,9 @@ fn a_batch_is_found_by_a_position_inside() {
     let log = log(options());
     let mut appender = log.appender();
     let lsns = write(&log, &mut appender, &[10, 9000, 20, 30_000, 50_000, 50_000, 50_000, 50_000, 50_000]);
-    let mut follower = log.follow(Lsn::ZERO);
+    let mut cursor = log.cursor(Lsn::ZERO);
     let mut batches = Vec::new();
-    while let Followed::Chunk(chunk) = follower.read(1).unwrap() {
+    while let CursorRead::Chunk(chunk) = cursor.read(1).unwrap() {
         batches.push((chunk.start, chunk.end));
     }
     for (number, (&lsn, &(start, end))) in lsns.iter().zip(&batches).enumerate() {
@@ -258,6 +258,6 @@ fn batches_larger_than_one_read_are_read_across_segments() {
         log.flush_all().unwrap();
     }
     for bytes_max in [1, 1 << 20, 64 << 20] {
-        assert_eq!(drain(&mut log.follow(Lsn::ZERO), bytes_max), written, "{bytes_max}");
+        assert_eq!(drain(&mut log.cursor(Lsn::ZERO), bytes_max), written, "{bytes_max}");
     }
 }
