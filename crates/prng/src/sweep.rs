@@ -15,17 +15,22 @@ const ROUNDS_SHARE_MIN: u64 = 20;
 /// The rounds of a sweep: `full` times the scale, from 0 on. With a budget of time they end early, but never
 /// before a twentieth of them is done.
 pub fn rounds(full: u64) -> impl Iterator<Item = u64> {
-    within_budget(full * scale())
+    rounds_at_least(0, full)
+}
+
+/// As [`rounds`], for a test that counts what it has met: it makes `fewest` rounds on the slowest machine.
+pub fn rounds_at_least(fewest: u64, full: u64) -> impl Iterator<Item = u64> {
+    within_budget(fewest, full * scale())
 }
 
 #[expect(
     clippy::disallowed_methods,
     reason = "the budget is of the machine's time, not of the simulated one"
 )]
-fn within_budget(wanted: u64) -> impl Iterator<Item = u64> {
+fn within_budget(fewest: u64, wanted: u64) -> impl Iterator<Item = u64> {
     let started = Instant::now();
     let budget = number(BUDGET_VARIABLE).map_or(Duration::MAX, Duration::from_secs);
-    let fewest = wanted.div_ceil(ROUNDS_SHARE_MIN);
+    let fewest = fewest.max(wanted.div_ceil(ROUNDS_SHARE_MIN));
     (0..wanted).take_while(move |&round| round < fewest || started.elapsed() < budget)
 }
 
@@ -34,9 +39,15 @@ fn within_budget(wanted: u64) -> impl Iterator<Item = u64> {
 ///
 /// The step is `count` divided by the golden ratio, which leaves the most even gaps (Knuth, TAOCP 3, 6.4).
 pub fn spread(count: u64) -> impl Iterator<Item = u64> {
+    spread_at_least(0, count)
+}
+
+/// As [`spread`], of which `fewest` come on the slowest machine; all of them with `u64::MAX`.
+pub fn spread_at_least(fewest: u64, count: u64) -> impl Iterator<Item = u64> {
     let golden = (count as f64 / 1.618_033_988_749_895) as u64;
     let step = (golden.max(1)..).find(|&step| gcd(step, count.max(1)) == 1).expect("a prime is among them");
-    within_budget(count).map(move |round| (u128::from(round) * u128::from(step) % u128::from(count)) as u64)
+    within_budget(fewest, count)
+        .map(move |round| (u128::from(round) * u128::from(step) % u128::from(count)) as u64)
 }
 
 fn gcd(a: u64, b: u64) -> u64 {
@@ -74,7 +85,7 @@ mod tests {
     #[test]
     fn spread_numbers_come_once_and_are_spread_from_the_beginning() {
         for count in [0, 1, 2, 3, 10, 97, 120, 1000] {
-            let mut numbers: Vec<u64> = spread(count).collect();
+            let mut numbers: Vec<u64> = spread_at_least(u64::MAX, count).collect();
             let beginning: Vec<u64> = {
                 let mut first = numbers[..numbers.len() / 10].to_vec();
                 first.sort_unstable();

@@ -120,7 +120,7 @@ pub(crate) struct Node {
     acking: Mutex<()>,
     /// Copies of parts of `role`, for frequent readers.
     is_read_only: AtomicBool,
-    /// It is read-only and follows nobody; see [`Replication::is_deposed`](engine::replication::Replication).
+    /// It is read-only and follows nobody; see [`engine::replication::Availability::is_deposed`].
     is_deposed: AtomicBool,
     /// Settings given at the start are not in the log yet, so no acknowledgement may rest on them.
     owes_settings: AtomicBool,

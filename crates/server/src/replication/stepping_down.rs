@@ -59,7 +59,7 @@ impl Node {
         Ok(true)
     }
 
-    /// See [`engine::replication::Replication::times_stepped_down`].
+    /// See [`engine::replication::Availability::times_stepped_down`].
     pub(super) fn times_stepped_down(&self) -> u64 {
         self.times_stepped_down.load(SeqCst)
     }

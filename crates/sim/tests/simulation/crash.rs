@@ -1,7 +1,7 @@
 //! A power cut at every I/O boundary of a workload, including the first start.
 
 use env::sim::FaultPlan;
-use sim::{WorldOptions, rounds, scale, seed_or, spread};
+use sim::{WorldOptions, rounds, scale, seed_or, spread_at_least};
 use storage::Durability;
 
 use crate::states::{live, seeded, with_durability};
@@ -16,9 +16,19 @@ const MIXTURES: u64 = 14;
 /// Stops the machine during every I/O, or as many as the budget allows, and judges all possible remains.
 /// Returns the number of judged states.
 pub(crate) fn sweep(options: WorldOptions, steps: usize, mixtures: u64) -> Result<u64, String> {
+    sweep_at_least(0, options, steps, mixtures)
+}
+
+/// As [`sweep`], but stops the machine during `fewest` of the I/Os, whatever the budget.
+pub(crate) fn sweep_at_least(
+    fewest: u64,
+    options: WorldOptions,
+    steps: usize,
+    mixtures: u64,
+) -> Result<u64, String> {
     let total = live(options, steps, FaultPlan::default()).disk.io_count();
     let mut states = 0;
-    for io in spread(total) {
+    for io in spread_at_least(fewest, total) {
         let plan = FaultPlan { crash_at_io: Some(io), ..FaultPlan::default() };
         states += live(options, steps, plan).judge_power_cuts(mixtures)?;
     }

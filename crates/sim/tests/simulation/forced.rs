@@ -16,12 +16,16 @@ use keyspace::{Effect, Scope, slot_of};
 use lsn::Lsn;
 use recovery::recover::Mode;
 use serde_json::Value;
-use sim::{Content, Recovered, WorldOptions, confirm, content_of, recover, recover_by, rounds, seed_or};
+use sim::{
+    Content, Recovered, WorldOptions, confirm, content_of, recover, recover_by, rounds_at_least, seed_or,
+};
 use storage::{Admission, LogReader, RecordKind};
 
 use crate::flipped_bits::{DIR, Sound, sound};
 
 const LIVES: u64 = 12;
+/// The lives that are damaged on the slowest machine: one alone may have too small a log to lose a record of.
+const LIVES_MIN: u64 = 3;
 const DAMAGES_PER_LIFE: u64 = 50;
 const REPORT: &str = "/data/recovery-report.json";
 
@@ -124,7 +128,7 @@ fn differing<'a>(a: &'a Content, b: &'a Content) -> impl Iterator<Item = &'a Vec
 /// Lives that closed their logs, so that the whole log is confirmed.
 fn sounds(seed: u64) -> impl Iterator<Item = Sound> {
     let sounds = (0..).filter_map(move |round| sound(seed + round, true, 0));
-    rounds(LIVES).zip(sounds).map(|(_, sound)| sound)
+    rounds_at_least(LIVES_MIN, LIVES).zip(sounds).map(|(_, sound)| sound)
 }
 
 #[test]
