@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from differential.peers import Peer
-from differential.reply import Tree, children, is_error
+from differential.reply import Tree, children, is_error, is_null
 from differential.steps import Command
 from differential.table import names_allowed
 
@@ -191,6 +191,9 @@ NEARLY_LARGE = {
     ("zset", "listpack", "skiplist"),
     ("hash", "listpack", "hashtable"),
 }
+# A list that was long and is short again: it stays a quicklist in Sheaf.
+SHORT_AGAIN = {("list", "listpack", "quicklist")}
+_SHORT_AGAIN = "A long list that is short again"
 _LONGER = "Strings of up to 44 bytes are embstr"
 _LISTPACKS = "Small lists and sets are listpacks"
 
@@ -200,6 +203,7 @@ def encodings(peer: Peer) -> set[tuple[str, str, str]]:
     allowed = names_allowed(peer)
     named = {
         _LISTPACKS: SMALL_LISTPACKS,
+        _SHORT_AGAIN: SHORT_AGAIN,
         _LONGER: {("string", "embstr", "raw")},
     }
     return ENCODINGS.union(*(names for name, names in named.items() if name in allowed))
@@ -302,7 +306,7 @@ _ON_FIELDS = ("HEXPIRE", "HPEXPIRE", "HTTL", "HPTTL", "HPERSIST", "HGETEX", "HSE
 
 def _getex(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     is_refused = command.name == "GETEX" and is_error(redis) and b"WRONGTYPE" not in redis[1]
-    return sheaf if is_refused and (sheaf[1] is None or is_error(sheaf)) else redis
+    return sheaf if is_refused and (is_null(sheaf) or is_error(sheaf)) else redis
 
 
 def _only_start(command: Command, redis: Tree, sheaf: Tree) -> Tree:
@@ -310,17 +314,19 @@ def _only_start(command: Command, redis: Tree, sheaf: Tree) -> Tree:
 
 
 def _coordinates(command: Command, redis: Tree, sheaf: Tree) -> Tree:
-    """Pairs of coordinates in their shortest form."""
-    return _rewrite_coordinates(redis) if command.name.startswith("GEO") else redis
+    """Coordinates in their shortest form, where the peer shows 17 decimal places."""
+    return _with_coordinates(redis, sheaf) if command.name.startswith("GEO") else redis
 
 
-def _rewrite_coordinates(tree: Tree) -> Tree:
-    kind, content = tree
-    if isinstance(content, tuple):
-        return kind, tuple(map(_rewrite_coordinates, content))
-    if kind in b",$" and content is not None and re.fullmatch(rb"-?\d{1,3}\.\d{5,}", content):
-        return kind, shortest(float(content))
-    return tree
+def _with_coordinates(redis: Tree, sheaf: Tree) -> Tree:
+    left, right = children(redis), children(sheaf)
+    if left is not None and right is not None and len(left) == len(right):
+        return redis[0], tuple(map(_with_coordinates, left, right))
+    if not redis[0] == sheaf[0] or redis[0] not in b",$" or not _DOUBLE.match(sheaf[1] or b""):
+        return redis
+    degrees = float(sheaf[1])
+    places = f"{degrees:.17f}".rstrip("0").removesuffix(".").encode()
+    return sheaf if redis[1] == places and sheaf[1] == shortest(degrees) else redis
 
 
 def _scores_of_scan(command: Command, redis: Tree, sheaf: Tree) -> Tree:
@@ -338,6 +344,8 @@ def _unknown_type(command: Command, redis: Tree, sheaf: Tree) -> Tree:
 
 
 DIFFERENCES = (
+    # Before the doubles, which would round these places.
+    Difference("Coordinates in their shortest form", _coordinates),
     Difference("Scores and distances in their shortest form", _doubles),
     Difference("LPOS refuses the lowest RANK", _lowest_rank),
     Difference("LREM refuses the lowest count", _lowest_count),
@@ -348,6 +356,7 @@ DIFFERENCES = (
     Difference("Errors quote whole arguments", _cut_at_nul),
     Difference("Encodings follow from what a value is", _named_otherwise(ENCODINGS | SMALL_AGAIN | NEARLY_LARGE)),
     Difference(_LISTPACKS, _named_otherwise(SMALL_LISTPACKS)),
+    Difference(_SHORT_AGAIN, _named_otherwise(SHORT_AGAIN)),
     Difference(LAG, _lag),
     Difference("Keys and ids of XREAD in unequal numbers", _unbalanced),
     Difference("Errors of scripts name the script", _script_errors),
@@ -356,7 +365,6 @@ DIFFERENCES = (
     Difference("SCAN refuses an empty cursor", _empty_cursor),
     Difference("GETEX looks for the key first", _getex),
     Difference("BITCOUNT with a start needs an end", _only_start),
-    Difference("Coordinates in their shortest form", _coordinates),
     Difference(_LONGER, _named_otherwise({("string", "embstr", "raw")})),
     Difference(
         "EVALSHA of an unknown script",

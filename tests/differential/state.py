@@ -20,6 +20,8 @@ READ = {
 # The bytes in which a HyperLogLog keeps its last count, which Redis updates when it counts and Sheaf does
 # not.
 COUNT_OF_HYPERLOGLOG = slice(8, 16)
+# The bytes that each negative list-max-listpack-size stands for; with a positive one, those of -2.
+BYTES_OF_LISTPACK = {-1: 4096, -2: 8192, -3: 16384, -4: 32768, -5: 65536}
 
 Name = tuple[int, bytes]
 
@@ -130,6 +132,8 @@ def _without_counters(groups: tuple[dict[bytes, Tree], ...]) -> list[dict[bytes,
 
 def _is_small(value: Held, encoding: str, limits: dict[str, int], share: float = 1) -> bool:
     """Whether the value may be in this compact form, with at most this share of the permitted members."""
+    if value.type == "list":
+        return _is_short(value.content, limits.get("list-max-listpack-size", -2))
     entries = limits.get(f"{value.type}-max-{encoding}-entries", 128)
     longest = limits.get(f"{value.type}-max-{encoding}-value", 64)
     members = [member for member, _ in value.content] if value.type in ("zset", "hash") else value.content
@@ -137,3 +141,9 @@ def _is_small(value: Held, encoding: str, limits: dict[str, int], share: float =
         members = [part for pair in value.content for part in pair]
         entries *= 2
     return len(members) <= share * entries and max(map(len, members)) <= longest
+
+
+def _is_short(elements: list[bytes], size: int) -> bool:
+    """Whether a listpack may hold a list: `size` is a number of elements, or stands for a number of bytes."""
+    elements_max, bytes_max = (size, BYTES_OF_LISTPACK[-2]) if size > 0 else (None, BYTES_OF_LISTPACK[size])
+    return (elements_max is None or len(elements) <= elements_max) and sum(map(len, elements)) <= bytes_max

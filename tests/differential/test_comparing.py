@@ -9,7 +9,7 @@ import pytest
 from differential import differences, sequence, steps, table
 from differential.families import all_families
 from differential.pair import Judge
-from differential.peers import PEERS, REDIS_7_0, REDIS_8_2
+from differential.peers import PEERS, REDIS_7_0, REDIS_8_2, VALKEY_9_1
 from differential.shrink import shrink
 from differential.steps import command
 
@@ -87,6 +87,25 @@ def test_a_difference_lets_nothing_else_through():
     assert differences.expected(command("GET", "k"), score, (b"$", b"5.18"), REDIS_7_0) == score
     far_off = (b"$", b"1.5"), (b"$", b"1.4")
     assert differences.expected(command("INCRBYFLOAT", "k", "1"), *far_off, REDIS_7_0) == far_off[0]
+    expired, wrong = command("GETEX", "k", "EX", "-1"), (b"-", b"ERR invalid expire time in 'getex' command")
+    assert differences.expected(expired, wrong, (b"_", b""), VALKEY_9_1) == (b"_", b"")
+    assert differences.expected(expired, wrong, (b"$", b"v"), VALKEY_9_1) == wrong
+
+
+@pytest.mark.parametrize(
+    ("places", "shortest", "right"),
+    [
+        (b"13.36138933897018433", b"13.361389338970184", True),
+        (b"0.00000126736058093", b"1.2673605809254695e-6", True),
+        (b"180", b"180", True),
+        (b"0.00000126736058094", b"1.2673605809254695e-6", False),
+        (b"13.36138933897018433", b"13.3613893389701840", False),
+    ],
+)
+def test_coordinates_are_the_same_to_17_places(places, shortest, right):
+    theirs, ours = (bulk(text, text) for text in (places, shortest))
+    allowed = differences.expected(command("GEOPOS", "g", "m"), theirs, ours, VALKEY_9_1)
+    assert (allowed == ours) is right
 
 
 def test_a_difference_is_allowed_beside_the_peers_of_the_table_only():

@@ -25,11 +25,12 @@ pub(super) fn parse_ids(words: Args<'_>) -> Result<Vec<StreamId>, CommandError> 
     words.iter().map(|word| id::parse_id(word, 0)).collect()
 }
 
-/// Parses `[KEEPREF | DELREF | ACKED] IDS numids id [id ...]`, in any order, but for the ids themselves.
+/// Parses `[KEEPREF | DELREF | ACKED] IDS numids id [id ...]`, in any order, but for the ids themselves. The
+/// last IDS counts, as in Redis.
 pub(super) fn parse_referred(words: Args<'_>) -> Result<(References, Args<'_>), CommandError> {
-    let (mut references, mut ids, mut at) = (References::default(), None, 0);
+    let (mut references, mut ids, mut at) = (None, None, 0);
     while let Some(word) = words.get(at) {
-        if word.eq_ignore_ascii_case(b"ids") && ids.is_none() {
+        if word.eq_ignore_ascii_case(b"ids") {
             let number = words.get(at + 1).ok_or(CommandError::Syntax)?;
             if parse_i64(number).is_none_or(|number| number <= 0) {
                 return Err(CommandError::Text("ERR Number of IDs must be a positive integer"));
@@ -38,13 +39,13 @@ pub(super) fn parse_referred(words: Args<'_>) -> Result<(References, Args<'_>), 
                 .ok_or(CommandError::Text("ERR The `numids` parameter must match the number of arguments"))?;
             at = found.end;
             ids = Some(words.skip(found.start).take(found.len()));
-        } else if references.take(&word.to_ascii_lowercase()) {
+        } else if References::take(&mut references, &word.to_ascii_lowercase()) {
             at += 1;
         } else {
             return Err(CommandError::Syntax);
         }
     }
-    Ok((references, ids.ok_or(CommandError::Syntax)?))
+    Ok((references.unwrap_or_default(), ids.ok_or(CommandError::Syntax)?))
 }
 
 /// The outcome of removing an entry.

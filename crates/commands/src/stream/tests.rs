@@ -440,6 +440,13 @@ fn xdelex_keeps_or_deletes_the_references_of_groups() {
         ("XDELEX x IDS 0 1-5", "-ERR Number of IDs must be a positive integer"),
         ("XDELEX x IDS 2 1-5", "-ERR The `numids` parameter must match the number of arguments"),
         ("XDELEX x KEEPREF 1 2", "-ERR syntax error"),
+        ("XDELEX x ACKED ACKED IDS 1 9-9", "-ERR syntax error"),
+        ("XDELEX x ACKED DELREF IDS 1 9-9", "-ERR syntax error"),
+        ("XDELEX x IDS 1 9-9 KEEPREF KEEPREF", "-ERR syntax error"),
+        ("XDELEX x IDS 1 8-8 IDS 2 9-9 9-8", "[:-1, :-1]"),
+        ("XACKDEL x g KEEPREF ACKED IDS 1 9-9", "-ERR syntax error"),
+        ("XTRIM x MAXLEN 100 ACKED ACKED", "-ERR syntax error"),
+        ("XADD x KEEPREF KEEPREF * a b", "-ERR Invalid stream ID specified as stream command argument"),
         ("XDELEX none IDS 1 1-1", "[:-1]"),
         ("XACKDEL x none IDS 1 1-1", "[:-1]"),
     ]);
