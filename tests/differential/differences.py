@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 
 from differential.peers import Peer
 from differential.reply import Tree, children, is_error, is_null
@@ -338,6 +339,14 @@ def _empty_cursor(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     return sheaf if is_one and sheaf == (b"-", b"ERR invalid cursor") else redis
 
 
+def _negative_offset(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    is_range = command.name.startswith(("ZRANGE", "ZREVRANGE"))
+    words = [word.lower() for word in command.arguments]
+    offsets = [offset for word, offset in pairwise(words) if word == b"limit"]
+    is_one = is_range and any(offset.startswith(b"-") for offset in offsets)
+    return sheaf if is_one and children(sheaf) == () and not is_error(redis) else redis
+
+
 def _unknown_type(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     is_refused = command.name == "SCAN" and is_error(redis) and redis[1].startswith(b"ERR unknown type name")
     return sheaf if is_refused else redis
@@ -388,4 +397,5 @@ DIFFERENCES = (
         _same_refusal(rb"ERR member .* does not exist", b"ERR could not decode requested zset member"),
     ),
     Difference("SCAN of an unknown type", _unknown_type),
+    Difference("A negative offset of LIMIT finds nothing", _negative_offset),
 )

@@ -1,6 +1,6 @@
 """Lists."""
 
-from differential.draw import Draw
+from differential.draw import INT64_MIN, Draw
 from differential.families import Family
 from differential.steps import Command, Step, command, step
 
@@ -73,7 +73,9 @@ def linsert(draw: Draw, name: str) -> Command:
 
 @family.draws("LREM", weight=1.5)
 def lrem(draw: Draw, name: str) -> Command:
-    return command(name, draw.key("list"), draw.integer(-3, 3), element(draw))
+    count = draw.integer(-3, 3)
+    # Refused, but for 7.0, which then has other data.
+    return command(name, draw.key("list"), -3 if count == INT64_MIN else count, element(draw))
 
 
 @family.draws("LPOS", weight=2)

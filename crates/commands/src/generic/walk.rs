@@ -260,6 +260,15 @@ mod tests {
     }
 
     #[test]
+    fn a_random_key_may_be_one_of_the_same_transaction() {
+        let mut server = TestServer::new();
+        for command in ["MULTI", "RANDOMKEY", "SET a 1", "RANDOMKEY", "DEL a", "RANDOMKEY"] {
+            server.run(command);
+        }
+        assert_eq!(server.run("EXEC"), r#"[nil, +OK, "a", :1, nil]"#);
+    }
+
+    #[test]
     fn commands_over_all_keys_wait_for_all_writes() {
         let mut server = TestServer::new();
         server.run("SET a 1");

@@ -425,7 +425,7 @@ fn xdelex_keeps_or_deletes_the_references_of_groups() {
             "XREADGROUP GROUP g a COUNT 2 STREAMS x >",
             r#"[["x", [["1-1", ["f", "1"]], ["1-2", ["f", "2"]]]]]"#,
         ),
-        ("XDELEX x ACKED IDS 3 1-1 1-3 9-9", "[:2, :2, :-1]"),
+        ("XDELEX x ACKED IDS 3 1-1 1-3 9-9", "[:2, :2, :2]"),
         ("XACK x g 1-1", ":1"),
         ("XTRIM x MAXLEN 1 ACKED", ":1"),
         ("XRANGE x - + COUNT 1", r#"[["1-2", ["f", "2"]]]"#),
@@ -612,7 +612,7 @@ fn what_was_trimmed_or_deleted_is_not_waited_for() {
 
 #[test]
 fn references_to_deleted_entries_count() {
-    check(&[
+    check_one(&[
         ("XADD s 1 f v", r#""1-0""#),
         ("XADD s 2 f v", r#""2-0""#),
         ("XGROUP CREATE s g 0", "+OK"),
