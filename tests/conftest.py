@@ -11,6 +11,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from differential.peers import ALL, PEERS, named
 from harness.importing import Import
 from harness.server import UNDER_TEST, Options, Server
 
@@ -21,7 +22,7 @@ LOG_TAIL_CHARS = 8000
 ENDING_S = 180
 # The limit of a soak of the default length, and the options that make it longer, with their defaults.
 SOAK_LIMIT_S = 1200
-SOAK_OPTIONS = {"kills": 100, "commands": 50_000, "sequences": 30_000, "races": 2000, "churn_seconds": 10, "import_seconds": 5}
+SOAK_OPTIONS = {"kills": 100, "commands": 50_000, "sequences": 15_000, "races": 2000, "churn_seconds": 10, "import_seconds": 5}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--jobs", type=int, help="jobs for each queue library; by default as many as a CI run has time for")
     parser.addoption(
-        "--sequences", type=int, default=SOAK_OPTIONS["sequences"], help="the same with scripts or streams as theme: two thirds are theirs"
+        "--sequences", type=int, default=SOAK_OPTIONS["sequences"], help="the same for each of some families: two thirds are theirs"
     )
     parser.addoption("--races", type=int, default=SOAK_OPTIONS["races"], help="rounds of SUBSCRIBE and GET against SET and PUBLISH")
     parser.addoption("--promotions", type=int, default=3, help="rounds of two replicas that are promoted at the same time")
@@ -48,6 +49,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--import-seconds", type=int, default=SOAK_OPTIONS["import_seconds"], help="how long a source is written to while it is copied"
     )
     parser.addoption("--traffic", help="bench/traffic, to measure others beside slow listeners")
+    parser.addoption(
+        "--peer", choices=[*(peer.name for peer in PEERS), ALL], default=PEERS[0].name, help="what the differential test runs beside"
+    )
     parser.addoption("--failures", type=int, default=1, help="differences to find before the differential test ends")
 
 
@@ -57,6 +61,12 @@ def pytest_configure() -> None:
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test beside another server runs beside each of the chosen ones."""
+    if "compared_with" in metafunc.fixturenames:
+        metafunc.parametrize("compared_with", named(metafunc.config.getoption("peer")), ids=lambda peer: peer.name)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

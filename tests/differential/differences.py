@@ -1,8 +1,7 @@
-"""The intended differences from Redis 7.0.15: the only table of them. docs/compatibility.md describes them in
-prose.
+"""How the differences that the table of docs/compatibility.md allows show in replies.
 
-Each row converts a reply of Redis into the reply that Sheaf has to give, so that only this difference is
-accepted.
+Each one converts a reply of the peer into the reply that Sheaf has to give, so that only this difference is
+accepted, and only beside the peers that the table lists for it.
 """
 
 import math
@@ -10,9 +9,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 
-from differential.reply import Tree, is_error
+from differential.peers import Peer
+from differential.reply import Tree, children, is_error, is_null
 from differential.steps import Command
+from differential.table import names_allowed
 
 # rewrite(command, reply of Redis, reply of Sheaf) is the required reply of Sheaf.
 Rewrite = Callable[[Command, Tree, Tree], Tree]
@@ -20,16 +22,18 @@ Rewrite = Callable[[Command, Tree, Tree], Tree]
 
 @dataclass(frozen=True)
 class Difference:
-    """One intended difference; its title is a heading in docs/compatibility.md."""
+    """One difference; its name is that of a row in the table."""
 
-    title: str
+    name: str
     rewrite: Rewrite
 
 
-def expected(command: Command, redis: Tree, sheaf: Tree) -> Tree:
-    """The required reply of Sheaf where Redis replies `redis`."""
+def expected(command: Command, redis: Tree, sheaf: Tree, peer: Peer) -> Tree:
+    """The required reply of Sheaf where the peer replies `redis`."""
+    allowed = names_allowed(peer)
     for difference in DIFFERENCES:
-        redis = difference.rewrite(command, redis, sheaf)
+        if difference.name in allowed:
+            redis = difference.rewrite(command, redis, sheaf)
     return redis
 
 
@@ -114,6 +118,11 @@ def _only_for_redis(number: bytes) -> bool:
     return _DOUBLE.match(number) is not None and math.isinf(float(number))
 
 
+def _lowest_count(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    is_one = command.name == "LREM" and command.arguments[2:3] == (b"-9223372036854775808",)
+    return sheaf if is_one and is_error(sheaf) and b"out of range" in sheaf[1] else redis
+
+
 def _lowest_rank(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     if command.name != "LPOS" or b"-9223372036854775808" not in command.arguments:
         return redis
@@ -156,45 +165,237 @@ _ARGUMENT_ERRORS = (
 
 # ---- encodings ---------------------------------------------------------------------------------------------
 
-# Type, name in Redis, name in Sheaf.
+# Type, name in the peer, name in Sheaf.
 ENCODINGS = {
     ("string", "raw", "embstr"),
     ("string", "raw", "int"),
     ("string", "embstr", "int"),
-    # Since 7.2.
+}
+# Since 7.2.
+SMALL_LISTPACKS = {
     ("list", "quicklist", "listpack"),
     ("set", "hashtable", "listpack"),
 }
 # The same for a value that was large and is small again: in Sheaf it may return to its compact form.
 SMALL_AGAIN = {
+    ("list", "quicklist", "listpack"),
     ("set", "hashtable", "intset"),
     ("set", "hashtable", "listpack"),
+    ("set", "listpack", "intset"),
     ("zset", "skiplist", "listpack"),
     ("hash", "hashtable", "listpack"),
 }
 # The same for a value that is almost too large: in Sheaf members that are named twice count twice.
 NEARLY_LARGE = {
     ("set", "intset", "hashtable"),
+    ("set", "listpack", "hashtable"),
     ("zset", "listpack", "skiplist"),
     ("hash", "listpack", "hashtable"),
 }
+# A list that was long and is short again: it stays a quicklist in Sheaf.
+SHORT_AGAIN = {("list", "listpack", "quicklist")}
+_SHORT_AGAIN = "A long list that is short again"
+_LONGER = "Strings of up to 44 bytes are embstr"
+_LISTPACKS = "Small lists and sets are listpacks"
 
 
-def _encodings(command: Command, redis: Tree, sheaf: Tree) -> Tree:
-    if command.name != "OBJECT" or redis[0] != b"$" or sheaf[0] != b"$":
-        return redis
+def encodings(peer: Peer) -> set[tuple[str, str, str]]:
+    """The names that may differ for any value."""
+    allowed = names_allowed(peer)
+    named = {
+        _LISTPACKS: SMALL_LISTPACKS,
+        _SHORT_AGAIN: SHORT_AGAIN,
+        _LONGER: {("string", "embstr", "raw")},
+    }
+    return ENCODINGS.union(*(names for name, names in named.items() if name in allowed))
+
+
+def _named_otherwise(pairs: set[tuple[str, str, str]]) -> Rewrite:
     # state.py, which knows the contents, judges which of the values may be compact.
-    named_otherwise = {(theirs.encode(), ours.encode()) for _, theirs, ours in ENCODINGS | SMALL_AGAIN | NEARLY_LARGE}
-    return sheaf if (redis[1], sheaf[1]) in named_otherwise else redis
+    names = {(theirs.encode(), ours.encode()) for _, theirs, ours in pairs}
+
+    def rewrite(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+        if command.name != "OBJECT" or redis[0] != b"$" or sheaf[0] != b"$":
+            return redis
+        return sheaf if (redis[1], sheaf[1]) in names else redis
+
+    return rewrite
+
+
+# ---- streams -----------------------------------------------------------------------------------------------
+
+
+LAG = "The lag of groups after entries were removed"
+
+
+def _lag(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    """The counters of groups as in Sheaf."""
+    if command.name != "XINFO" or (redis[0] == b"-") or (sheaf[0] == b"-"):
+        return redis
+    return _with_counters(redis, sheaf)
+
+
+def _with_counters(redis: Tree, sheaf: Tree) -> Tree:
+    left, right = children(redis), children(sheaf)
+    if left is None or right is None or len(left) != len(right):
+        return redis
+    merged, name = [], None
+    for mine, theirs in zip(left, right, strict=True):
+        merged.append(theirs if name in (b"lag", b"entries-read") else _with_counters(mine, theirs))
+        name = mine[1]
+    return redis[0], tuple(merged)
+
+
+def _unbalanced(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    texts = [b"list of streams: for each stream key an ID" in (tree[1] or b"") for tree in (redis, sheaf) if is_error(tree)]
+    return sheaf if texts == [True, True] else redis
+
+
+# ---- Valkey ------------------------------------------------------------------------------------------------
+
+_SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO", "FCALL", "FCALL_RO", "FUNCTION")
+_NAME_OF_SCRIPT = re.compile(rb"script: (?:\w+, )?on ")
+# What Valkey's texts say without the name Redis.
+_NEUTRAL = (
+    (b"Unknown Redis command called from script", b"Unknown command called from script"),
+    (b"Wrong number of args calling Redis command from script", b"Wrong number of args calling command from script"),
+    (b"at least one argument for this redis lib call", b"at least one argument for this call"),
+    (b"Lua redis lib command arguments must be strings", b"Command arguments must be strings"),
+    (b"This Redis command is not allowed", b"This Valkey command is not allowed"),
+    (b"redis.log()", b"server.log()"),
+    (b"redis.register_function", b"server.register_function"),
+)
+
+
+def _script_errors(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    return sheaf if command.name in _SCRIPTS and _neutral(redis) == _neutral(sheaf) else redis
+
+
+def _neutral(tree: Tree) -> Tree:
+    kind, content = tree
+    if isinstance(content, tuple):
+        return kind, tuple(map(_neutral, content))
+    if content is None:
+        return tree
+    for ours, theirs in _NEUTRAL:
+        content = content.replace(ours, theirs)
+    return kind, _NAME_OF_SCRIPT.sub(b"script: on ", content)
+
+
+def _same_refusal(theirs: bytes, ours: bytes) -> Rewrite:
+    """An error with another text."""
+    pattern = re.compile(theirs, re.DOTALL)
+
+    def rewrite(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+        return (b"-", ours) if is_error(redis) and pattern.fullmatch(redis[1]) else redis
+
+    return rewrite
+
+
+def _without(theirs: bytes, ours: bytes) -> Rewrite:
+    """An error with other words in its text."""
+    return lambda command, redis, sheaf: (b"-", redis[1].replace(theirs, ours)) if is_error(redis) else redis
+
+
+def _refusals_of(is_one: Callable[[Command], bool]) -> Rewrite:
+    """Both refuse the arguments, with other texts."""
+    return lambda command, redis, sheaf: sheaf if is_one(command) and is_error(redis) and is_error(sheaf) else redis
+
+
+_ON_FIELDS = ("HEXPIRE", "HPEXPIRE", "HTTL", "HPTTL", "HPERSIST", "HGETEX", "HSETEX", "HGETDEL")
+
+
+def _getex(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    is_refused = command.name == "GETEX" and is_error(redis) and b"WRONGTYPE" not in redis[1]
+    return sheaf if is_refused and (is_null(sheaf) or is_error(sheaf)) else redis
+
+
+def _only_start(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    return sheaf if command.name == "BITCOUNT" and is_error(sheaf) and b"WRONGTYPE" not in sheaf[1] else redis
+
+
+def _coordinates(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    """Coordinates in their shortest form, where the peer shows 17 decimal places."""
+    return _with_coordinates(redis, sheaf) if command.name.startswith("GEO") else redis
+
+
+def _with_coordinates(redis: Tree, sheaf: Tree) -> Tree:
+    left, right = children(redis), children(sheaf)
+    if left is not None and right is not None and len(left) == len(right):
+        return redis[0], tuple(map(_with_coordinates, left, right))
+    if not redis[0] == sheaf[0] or redis[0] not in b",$" or not _DOUBLE.match(sheaf[1] or b""):
+        return redis
+    degrees = float(sheaf[1])
+    places = f"{degrees:.17f}".rstrip("0").removesuffix(".").encode()
+    return sheaf if redis[1] == places and sheaf[1] == shortest(degrees) else redis
+
+
+def _scores_of_scan(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    return _rewrite_leaves(redis) if command.name == "ZSCAN" else redis
+
+
+def _empty_cursor(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    is_one = command.name.endswith("SCAN") and b"" in command.arguments
+    return sheaf if is_one and sheaf == (b"-", b"ERR invalid cursor") else redis
+
+
+def _negative_offset(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    is_range = command.name.startswith(("ZRANGE", "ZREVRANGE"))
+    words = [word.lower() for word in command.arguments]
+    offsets = [offset for word, offset in pairwise(words) if word == b"limit"]
+    is_one = is_range and any(offset.startswith(b"-") for offset in offsets)
+    return sheaf if is_one and children(sheaf) == () and not is_error(redis) else redis
+
+
+def _unknown_type(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    is_refused = command.name == "SCAN" and is_error(redis) and redis[1].startswith(b"ERR unknown type name")
+    return sheaf if is_refused else redis
 
 
 DIFFERENCES = (
+    # Before the doubles, which would round these places.
+    Difference("Coordinates in their shortest form", _coordinates),
     Difference("Scores and distances in their shortest form", _doubles),
     Difference("LPOS refuses the lowest RANK", _lowest_rank),
+    Difference("LREM refuses the lowest count", _lowest_count),
     Difference("Timeouts of more than 64 bits are out of range", _endless_timeouts),
     Difference("BITCOUNT and BITPOS check their arguments first", _arguments_of_bits),
     Difference("Decimal sums are exact", _noise_of_sums),
     Difference("Numbers are decimal and within the range of a double", _more_than_a_double),
     Difference("Errors quote whole arguments", _cut_at_nul),
-    Difference("Encodings follow from what a value is", _encodings),
+    Difference("Encodings follow from what a value is", _named_otherwise(ENCODINGS | SMALL_AGAIN | NEARLY_LARGE)),
+    Difference(_LISTPACKS, _named_otherwise(SMALL_LISTPACKS)),
+    Difference(_SHORT_AGAIN, _named_otherwise(SHORT_AGAIN)),
+    Difference(LAG, _lag),
+    Difference("Keys and ids of XREAD in unequal numbers", _unbalanced),
+    Difference("Errors of scripts name the script", _script_errors),
+    Difference("Refusals of arguments of expiring fields", _refusals_of(lambda command: command.name.startswith(_ON_FIELDS))),
+    Difference("ZSCAN shows scores as ZRANGE does", _scores_of_scan),
+    Difference("SCAN refuses an empty cursor", _empty_cursor),
+    Difference("GETEX looks for the key first", _getex),
+    Difference("BITCOUNT with a start needs an end", _only_start),
+    Difference(_LONGER, _named_otherwise({("string", "embstr", "raw")})),
+    Difference(
+        "EVALSHA of an unknown script",
+        _same_refusal(rb"NOSCRIPT No matching script\.", b"NOSCRIPT No matching script. Please use EVAL."),
+    ),
+    Difference("Texts of refused libraries", _refusals_of(lambda command: command.name == "FUNCTION")),
+    Difference(
+        "GEOSEARCH has no polygons",
+        _without(b", BYBOX and BYPOLYGON can", b" and BYBOX can"),
+    ),
+    Difference(
+        "WATCH in a transaction",
+        _same_refusal(rb"ERR Command 'watch' not allowed inside a transaction", b"ERR WATCH inside MULTI is not allowed"),
+    ),
+    Difference(
+        "MULTI in a transaction",
+        _same_refusal(rb"ERR Command 'multi' not allowed inside a transaction", b"ERR MULTI calls can not be nested"),
+    ),
+    Difference(
+        "The center of GEOSEARCH is absent",
+        _same_refusal(rb"ERR member .* does not exist", b"ERR could not decode requested zset member"),
+    ),
+    Difference("SCAN of an unknown type", _unknown_type),
+    Difference("A negative offset of LIMIT finds nothing", _negative_offset),
 )

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
+from differential.peers import REDIS_7_0, Peer
+
 Drawn = TypeVar("Drawn")
 
 KEYS_PER_TYPE = 4
@@ -57,8 +59,10 @@ ALMOST_NUMBERS = (b"1.0", b"01", b"+1", b"1.5", b" 1", b"1e3", b"922337203685477
 class Draw:
     """A seeded source of arguments."""
 
-    def __init__(self, random: Random, payloads: Sequence[bytes] = ()):
+    def __init__(self, random: Random, payloads: Sequence[bytes] = (), peer: Peer = REDIS_7_0):
         self.random = random
+        # Only what this peer has is drawn.
+        self.peer = peer
         # Payloads for RESTORE, of every kind of value.
         self.payloads = payloads
 

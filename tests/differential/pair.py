@@ -1,24 +1,16 @@
-"""A Redis and a Sheaf that get the same commands, and the comparison of their replies."""
+"""A peer and a Sheaf that get the same commands, and the comparison of their replies."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from differential import differences
+from differential.peers import Peer
 from differential.reply import QUEUED, Tree, Wire, children, shown
 from differential.steps import Command, Step
 from harness.resp import Closed, encode
-from harness.server import Options, Server
+from harness.server import Server
 
 PIPELINE_COMMANDS = 100
 CONNECTIONS = 2
-
-
-class RedisOptions(Options):
-    """A redis-server without persistence."""
-
-    def command_line(self, directory: Path, port: int, http_port: int) -> list[str]:
-        """The whole command line."""
-        return ["redis-server", "--dir", str(directory), "--port", str(port), "--save", "", "--appendonly", "no"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +30,8 @@ class Mismatch:
 class Judge:
     """Compares the replies of one connection, command by command; knows the queue of a transaction."""
 
-    def __init__(self) -> None:
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
         self._queued: list[Command] = []
 
     def agree(self, command: Command, redis: Tree, sheaf: Tree, before: list[Tree]) -> bool:
@@ -50,29 +43,29 @@ class Judge:
             self._queued = [] if redis[0] != b"-" or redis[1].startswith(b"EXECABORT") else queued
         if name == "EXEC" and redis != sheaf:
             before.append(redis)
-            return _agree_within(queued, redis, sheaf)
-        return _agree(command, redis, sheaf, before)
+            return _agree_within(queued, redis, sheaf, self._peer)
+        return _agree(command, redis, sheaf, before, self._peer)
 
 
-def _agree(command: Command, redis: Tree, sheaf: Tree, before: list[Tree]) -> bool:
+def _agree(command: Command, redis: Tree, sheaf: Tree, before: list[Tree], peer: Peer) -> bool:
     """Compares one reply and appends the expected one to `before`."""
     redis, sheaf = (differences.without_sign_of_zero(command, reply) for reply in (redis, sheaf))
     if redis == sheaf or command.agree(redis, sheaf, before):
         before.append(redis)
         return True
-    expected = differences.expected(command, redis, sheaf)
+    expected = differences.expected(command, redis, sheaf, peer)
     right = expected == sheaf or command.agree(expected, sheaf, before)
     before.append(expected)
     return right
 
 
-def _agree_within(commands: list[Command], redis: Tree, sheaf: Tree) -> bool:
+def _agree_within(commands: list[Command], redis: Tree, sheaf: Tree, peer: Peer) -> bool:
     left, right = children(redis), children(sheaf)
     if left is None or right is None or not len(left) == len(right) == len(commands):
         return False
     before: list[Tree] = []
     return all(
-        _agree(command, mine, theirs, before) for command, mine, theirs in zip(commands, left, right, strict=True)
+        _agree(command, mine, theirs, before, peer) for command, mine, theirs in zip(commands, left, right, strict=True)
     )
 
 
@@ -101,7 +94,7 @@ class Pair:
         self._wires = [
             (Wire(self.redis.port, self._protocol), Wire(self.sheaf.port, self._protocol)) for _ in range(CONNECTIONS)
         ]
-        self._judges = [Judge() for _ in range(CONNECTIONS)]
+        self._judges = [Judge(self.redis.options.peer) for _ in range(CONNECTIONS)]
         for wire in self._wires[0]:
             assert wire.call("FLUSHALL") == (b"+", b"OK")
 

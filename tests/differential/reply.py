@@ -81,6 +81,11 @@ def is_error(tree: Tree) -> bool:
     return tree[0] == b"-"
 
 
+def is_null(tree: Tree) -> bool:
+    """Whether the reply is a null, of either protocol."""
+    return tree[0] == b"_" or tree[1] is None
+
+
 def shown(tree: Tree, limit: int = 600) -> str:
     """The reply for people."""
     text = _shown(tree)

@@ -8,6 +8,7 @@ from random import Random
 
 from differential.draw import Draw
 from differential.families import Drawable, Family
+from differential.peers import REDIS_7_0, Peer
 from differential.reply import Tree
 from differential.steps import Agreement, Command, Step, in_any_order
 
@@ -47,9 +48,10 @@ def steps_of_round(
     seed: str,
     theme: str,
     commands: int,
+    peer: Peer = REDIS_7_0,
 ) -> list[Step]:
     """Steps of at least this many commands. The same arguments give the same steps."""
-    draw = Draw(Random(seed), payloads)
+    draw = Draw(Random(seed), payloads, peer)
     drawables, weights = _weighted(families, available, theme)
     steps: list[Step] = []
     connection = 0

@@ -50,12 +50,12 @@ class Session:
         self._redis, self._sheaf = redis, sheaf
         self._exchanges = False
         self._families = all_families()
-        self.available = commands_of(sheaf) | {"NOSUCH"}
+        self.available = (commands_of(sheaf) & commands_of(redis)) | {"NOSUCH"}
         self._payloads = payloads_of(redis)
         self._limits = {name: default for name, default in limits_of(redis).items() if name in limits_of(sheaf)}
 
     def skipped(self) -> list[str]:
-        """The drawable commands that Sheaf lacks."""
+        """The drawable commands that one of the two lacks."""
         return sorted({drawable.name for family in self._families for drawable in family.drawables} - self.available)
 
     def run(
@@ -74,12 +74,14 @@ class Session:
         raise AssertionError("themes never end")
 
     def _possible(self) -> list[Family]:
-        """Families of which Sheaf has at least one command."""
+        """Families of which both have at least one command."""
         return [family for family in self._families if any(found.name in self.available for found in family.drawables)]
 
     def _round(self, name: str, number: int, theme: str) -> Failure | None:
         seed = f"{name}/{self._protocol}"
-        steps = sequence.steps_of_round(self._possible(), self.available, self._payloads, seed, theme, ROUND_COMMANDS)
+        steps = sequence.steps_of_round(
+            self._possible(), self.available, self._payloads, seed, theme, ROUND_COMMANDS, self._redis.options.peer
+        )
         small = number % 2 == 1
         mismatch = self._mismatch(steps, small)
         if mismatch is None:
@@ -101,7 +103,7 @@ class Session:
     def state_mismatch(self, position: int = 0) -> Mismatch | None:
         """Compares all data of both."""
         values = state.held(self._redis.port), state.held(self._sheaf.port)
-        found = state.first_difference(*values, limits=limits_of(self._redis))
+        found = state.first_difference(*values, limits=limits_of(self._redis), peer=self._redis.options.peer)
         if found is None and self._exchanges:
             found = self._exchange_mismatch()
         return Mismatch(*found, position) if found else None
@@ -110,11 +112,12 @@ class Session:
         """Lets each server restore the dumps of the other."""
         # A payload does not say in which form its value was.
         fields = state.WITHOUT_ENCODING
-        there = state.first_difference(*exchange.restored(self._redis, self._sheaf), fields)
+        peer = self._redis.options.peer
+        there = state.first_difference(*exchange.restored(self._redis, self._sheaf), fields, peer=peer)
         if there:
             return f"dumped by Redis: {there[0]}", *there[1:]
         original, copy = exchange.restored(self._sheaf, self._redis)
-        back = state.first_difference(copy, original, fields)
+        back = state.first_difference(copy, original, fields, peer=peer)
         return (f"dumped by Sheaf: {back[0]}", *back[1:]) if back else None
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from differential.draw import Draw
-from differential.pair import RedisOptions
+from differential.peers import PeerOptions
 from differential.reply import Tree, Wire, children, shown
 from harness.resp import Closed, encode
 from harness.server import Server
@@ -247,10 +247,10 @@ class Side:
 
 
 @pytest.fixture
-def servers(new_server, server, tmp_path) -> tuple[Server, Server]:
+def servers(new_server, server, tmp_path, compared_with) -> tuple[Server, Server]:
     """Redis, and the server under test."""
     redis = new_server(tmp_path / "redis")
-    redis.options = RedisOptions()
+    redis.options = PeerOptions(peer=compared_with)
     return redis.start(), server
 
 

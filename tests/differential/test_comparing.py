@@ -2,18 +2,16 @@
 are shrunk.
 """
 
-import re
 from pathlib import Path
 
 import pytest
 
-from differential import differences, sequence, steps
+from differential import differences, sequence, steps, table
 from differential.families import all_families
 from differential.pair import Judge
+from differential.peers import PEERS, REDIS_7_0, REDIS_8_2, VALKEY_9_1
 from differential.shrink import shrink
 from differential.steps import command
-
-COMPATIBILITY = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
 
 
 def bulk(*texts: bytes, kind: bytes = b"*"):
@@ -56,7 +54,7 @@ def test_random_elements_come_from_the_collection(sheaf, right):
 
 @pytest.mark.parametrize(("sheaf", "right"), [(bulk(b"b", b"a"), True), (bulk(b"a", b"x"), False)])
 def test_replies_of_a_transaction_are_judged_one_by_one(sheaf, right):
-    judge = Judge()
+    judge = Judge(REDIS_7_0)
     queued = (b"+", b"QUEUED")
     assert judge.agree(command("MULTI"), (b"+", b"OK"), (b"+", b"OK"), [])
     assert judge.agree(command("PING", "x"), queued, queued, [])
@@ -85,15 +83,47 @@ def test_doubles_in_their_shortest_form(value, text):
 
 def test_a_difference_lets_nothing_else_through():
     score, wrong = (b"$", b"5.1799999999999997"), (b"$", b"5.19")
-    assert differences.expected(command("ZSCORE", "k", "m"), score, wrong) == (b"$", b"5.18")
-    assert differences.expected(command("GET", "k"), score, (b"$", b"5.18")) == score
+    assert differences.expected(command("ZSCORE", "k", "m"), score, wrong, REDIS_7_0) == (b"$", b"5.18")
+    assert differences.expected(command("GET", "k"), score, (b"$", b"5.18"), REDIS_7_0) == score
     far_off = (b"$", b"1.5"), (b"$", b"1.4")
-    assert differences.expected(command("INCRBYFLOAT", "k", "1"), *far_off) == far_off[0]
+    assert differences.expected(command("INCRBYFLOAT", "k", "1"), *far_off, REDIS_7_0) == far_off[0]
+    expired, wrong = command("GETEX", "k", "EX", "-1"), (b"-", b"ERR invalid expire time in 'getex' command")
+    assert differences.expected(expired, wrong, (b"_", b""), VALKEY_9_1) == (b"_", b"")
+    assert differences.expected(expired, wrong, (b"$", b"v"), VALKEY_9_1) == wrong
 
 
-def test_every_difference_is_documented():
-    headings = re.findall(r"^#+ (.+)$", COMPATIBILITY.read_text(), re.MULTILINE)
-    assert [row.title for row in differences.DIFFERENCES if row.title not in headings] == []
+@pytest.mark.parametrize(
+    ("places", "shortest", "right"),
+    [
+        (b"13.36138933897018433", b"13.361389338970184", True),
+        (b"0.00000126736058093", b"1.2673605809254695e-6", True),
+        (b"180", b"180", True),
+        (b"0.00000126736058094", b"1.2673605809254695e-6", False),
+        (b"13.36138933897018433", b"13.3613893389701840", False),
+    ],
+)
+def test_coordinates_are_the_same_to_17_places(places, shortest, right):
+    theirs, ours = (bulk(text, text) for text in (places, shortest))
+    allowed = differences.expected(command("GEOPOS", "g", "m"), theirs, ours, VALKEY_9_1)
+    assert (allowed == ours) is right
+
+
+def test_a_difference_is_allowed_beside_the_peers_of_the_table_only():
+    score, shorter = (b"$", b"5.1799999999999997"), (b"$", b"5.18")
+    asked = command("ZSCORE", "k", "m")
+    assert differences.expected(asked, score, shorter, REDIS_7_0) == shorter
+    assert differences.expected(asked, score, shorter, REDIS_8_2) == score
+
+
+def test_every_difference_is_a_row_of_the_table():
+    named = {row.name for row in table.rows()}
+    assert [difference.name for difference in differences.DIFFERENCES if difference.name not in named] == []
+    assert table.strangers() == []
+
+
+def test_the_gate_knows_the_peers():
+    gate = (Path(__file__).resolve().parents[2] / "test").read_text()
+    assert f"PEERS = {tuple(peer.name for peer in PEERS)}".replace("'", '"') in gate
 
 
 def test_a_seed_gives_the_same_steps_again():

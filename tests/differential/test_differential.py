@@ -1,15 +1,19 @@
-"""Random commands to Redis 7.0.15 and to Sheaf side by side: the same replies, and the same data at the end.
+"""Random commands to a peer (Redis 7.0 or 8.2, Valkey 9.1) and to Sheaf side by side: the same replies, and the
+same data at the end.
 
     pytest tests/differential --commands 5000000 --seed 7     the soak; --seed repeats a run exactly
     pytest tests/differential --failures 10                   continues after a failure, to see more of them
+    pytest tests/differential --peer valkey-9.1               beside another server; `all` for each of them
 
-A failure shows the shortest sequence found that leads to it. differences.py lists the accepted differences.
+A failure shows the shortest sequence found that leads to it. docs/compatibility.md lists the accepted
+differences.
 """
 
 import pytest
 
-from differential import state
-from differential.pair import RedisOptions
+from differential import state, table
+from differential.peers import PeerOptions
+from differential.reply import Wire
 from differential.session import Session, commands_of
 from harness.server import UNDER_TEST, Server
 
@@ -37,10 +41,10 @@ MONITOR SLOWLOG LATENCY MEMORY
 
 
 @pytest.fixture
-def redis(new_server, tmp_path) -> Server:
-    """The Redis that Sheaf is compared with."""
+def redis(new_server, tmp_path, compared_with) -> Server:
+    """The server that Sheaf is compared with."""
     server = new_server(tmp_path / "redis")
-    server.options = RedisOptions()
+    server.options = PeerOptions(peer=compared_with)
     return server.start()
 
 
@@ -51,10 +55,10 @@ def sheaf(new_server) -> Server:
 
 
 @pytest.mark.soak
-def test_random_commands(redis, sheaf, protocol, request):
+def test_random_commands(redis, sheaf, compared_with, protocol, request):
     option = request.config.getoption
     session = Session(redis, sheaf, protocol)
-    print("not in Sheaf, so not asked:", " ".join(session.skipped()) or "nothing")
+    print("not in both, so not asked:", " ".join(session.skipped()) or "nothing")
     failures = session.run(option("seed"), option("commands"), option("failures"))
     report = "\n\n".join(map(str, failures))
     assert not failures, f"--seed {option('seed')} differs from Redis:\n\n{report}"
@@ -64,11 +68,11 @@ def test_random_commands(redis, sheaf, protocol, request):
         sheaf.kill()
         sheaf.start()
         # Recovery uses the limits of compact forms at the time of the start, not those of the last round.
-        assert state.first_difference(before, state.held(sheaf.port), state.WITHOUT_ENCODING) is None
+        assert state.first_difference(before, state.held(sheaf.port), state.WITHOUT_ENCODING, peer=compared_with) is None
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("theme", ["script", "stream"])
+@pytest.mark.parametrize("theme", ["script", "stream", "blocking", "transaction"])
 def test_random_sequences_of_one_family(theme, redis, sheaf, protocol, request):
     """The effects of one family on its values and on those of others, over many more commands than its share
     of the mixture.
@@ -79,6 +83,23 @@ def test_random_sequences_of_one_family(theme, redis, sheaf, protocol, request):
     report = "\n\n".join(map(str, failures))
     assert not failures, f"--seed {option('seed')} differs from Redis:\n\n{report}"
     session.close()
+
+
+def test_the_table_of_differences_is_true(redis, sheaf, compared_with):
+    """Both ways: what it lists differs, and everything else in its examples does not."""
+    sides = [Wire(server.port, protocol=2) for server in (redis, sheaf)]
+    false = []
+    for row in table.rows():
+        for side in sides:
+            side.call("FLUSHALL")
+        theirs, ours = (table.written(side.calls(list(row.commands))[-1]) for side in sides)
+        if ours != row.reply or (theirs != ours) != (compared_with.name in row.unlike):
+            false.append(f"{row.name}: {compared_with.name} {theirs}, Sheaf {ours}, in the table {row.reply}")
+        for side in sides:
+            side.call("RESET")
+    assert false == []
+    for side in sides:
+        side.close()
 
 
 def test_dumps_of_one_server_are_values_of_the_other(redis, sheaf, protocol, request):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from differential.pair import RedisOptions
+from differential.peers import PeerOptions
 from differential.state import WITHOUT_ENCODING, first_difference, held
 from harness.server import Options, Server, run_sheaf
 
@@ -40,7 +40,7 @@ def peer(tmp_path):
     """A redis-server that saves to `dump.rdb` in its directory."""
     directory = tmp_path / "redis"
     directory.mkdir()
-    server = Server(directory, RedisOptions())
+    server = Server(directory, PeerOptions())
     yield server
     server.close()
 
@@ -152,7 +152,7 @@ def test_a_file_of_redis_arrives_and_goes_back(peer, new_server, tmp_path, pytes
     compare(peer, server)
 
     stop(server)
-    back = Server(tmp_path / "back", RedisOptions())
+    back = Server(tmp_path / "back", PeerOptions())
     back.directory.mkdir()
     try:
         for version in ("10", "11", "12"):

@@ -18,6 +18,7 @@ PASSED = (
 SKIPPED = re.compile(r"^=*\s*\d+ passed.*?(\d+) skipped.* in [0-9.]+s")
 PYTEST_TIME = re.compile(r"^([0-9.]+)s (?:call|setup|teardown) +(\S+)")
 PYTEST_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+::\S+)")
+PEER = re.compile(r"[-\[](redis-\d\.\d|valkey-\d\.\d)[-\]]")
 NODE_FAILED = re.compile(r"^ *not ok \d+ - (.+)$")
 SEED = re.compile(r"(SHEAF_\w*SEED=\d+|seed[ =:]+\d+)")
 PROGRESS = re.compile(r"^(begins|ends) (.+)$")
@@ -51,7 +52,10 @@ def read(log: Path) -> Output:
                 owner = package if source == "src/lib.rs" else owner_of(package)
                 output.failed.append((f"{package} {name}", f"cargo test -p {owner} {target} {name}"))
         elif match := PYTEST_FAILED.match(line):
-            repeat = f"target/test-venv/bin/pytest -c tests/pytest.ini 'tests/{match[1].removeprefix('tests/')}'"
+            # The name of a test that compares ends with its peer.
+            peer = PEER.search(match[1])
+            options = f" --seed 1 --peer {peer[1]}" if peer else ""
+            repeat = f"target/test-venv/bin/pytest -c tests/pytest.ini{options} 'tests/{match[1].removeprefix('tests/')}'"
             output.failed.append((match[1], repeat))
         elif (match := NODE_FAILED.match(line)) and not match[1].endswith(".js"):
             repeat = f"node --test --test-name-pattern '{match[1]}' tests/clients/node"

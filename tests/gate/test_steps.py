@@ -153,6 +153,12 @@ class StepsTest(unittest.TestCase):
         self.assertEqual(name, "faults/test_groups.py::test_x[a-b]")
         self.assertIn("tests/faults/test_groups.py::test_x[a-b]", alone)
 
+    def test_a_failed_comparison_is_repeated_beside_the_same_peer(self) -> None:
+        log = self.room / "logs" / "x.log"
+        log.write_text("FAILED differential/test_y.py::test_y[valkey-9.1-resp2] - differs\n")
+        [(_, alone)] = outputs.read(log).failed
+        self.assertIn(" --seed 1 --peer valkey-9.1 ", alone)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -18,14 +18,12 @@ pub(super) enum ScanTarget {
     Members,
 }
 
-/// Reads a cursor as loosely as Redis does: no digit at all is 0, a sign and leading zeros are allowed, a
-/// negative number wraps.
+/// Reads a cursor as loosely as Redis does: a sign and leading zeros are allowed, a negative number wraps.
 ///
 /// # Errors
 /// The text is not a number.
 pub(super) fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
     let (negative, digits) = match text {
-        [] => return Ok(0),
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] => (false, digits),
         digits => (false, digits),
@@ -99,7 +97,7 @@ mod tests {
     fn cursors_are_read_as_strtoul_does() {
         let cursor = |text: &str| parse_cursor(text.as_bytes()).ok();
         for (text, expected) in [
-            ("", Some(0)),
+            ("", None),
             ("007", Some(7)),
             ("+5", Some(5)),
             ("-1", Some(u64::MAX)),

@@ -209,31 +209,15 @@ fn by_number<'u>(
     Ok(weighted.into_iter().map(|(_, element)| element).collect())
 }
 
-/// Reads a number as `strtod` does: nothing at all is 0, space before it does not matter, an integer may be
-/// hexadecimal, and a subnormal number is refused.
+/// Reads a number as Redis 8 does: nothing at all is 0.
 fn parse_weight(weight: &Element<'_>) -> Option<f64> {
     if weight.is_empty() {
         return Some(0.0);
     }
     match weight.integer() {
         Some(integer) => Some(integer as f64),
-        None => {
-            let text = weight.trim_ascii_start();
-            parse_f64(text).filter(|number| !number.is_subnormal()).or_else(|| parse_hexadecimal(text))
-        }
+        None => parse_f64(weight).filter(|number| !number.is_subnormal()),
     }
-}
-
-/// Reads `0x`, with or without a sign before it, and up to 16 digits.
-fn parse_hexadecimal(text: &[u8]) -> Option<f64> {
-    let (sign, text) = match text {
-        [b'-', text @ ..] => (-1.0, text),
-        [b'+', text @ ..] => (1.0, text),
-        text => (1.0, text),
-    };
-    let digits = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X"))?;
-    let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
-    u64::from_str_radix(digits, 16).ok().map(|magnitude| sign * magnitude as f64)
 }
 
 mod rows;

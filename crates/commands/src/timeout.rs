@@ -7,16 +7,26 @@ use wire::number::parse_f64;
 pub(super) fn parse_timeout_ms(seconds: &[u8]) -> Result<Option<u64>, CommandError> {
     /// Leaves room to add the time of day: larger sums with unix milliseconds would not fit 63 bits.
     const MS_MAX: f64 = i64::MAX as f64 / 2.0;
-    let seconds =
-        parse_f64(seconds).ok_or(CommandError::Text("ERR timeout is not a float or out of range"))?;
+    const OUT_OF_RANGE: CommandError = CommandError::Text("ERR timeout is out of range");
+    let seconds = match parse_f64(seconds) {
+        Some(seconds) => seconds,
+        None if is_beyond_doubles(seconds) => return Err(OUT_OF_RANGE),
+        None => return Err(CommandError::Text("ERR timeout is not a float or out of range")),
+    };
     let ms = (seconds * 1000.0).ceil();
     if ms > MS_MAX {
-        return Err(CommandError::Text("ERR timeout is out of range"));
+        return Err(OUT_OF_RANGE);
     }
     if ms < 0.0 {
         return Err(CommandError::Text("ERR timeout is negative"));
     }
     Ok((ms > 0.0).then_some(ms as u64))
+}
+
+/// Whether this is a positive number that is too large for a double.
+fn is_beyond_doubles(text: &[u8]) -> bool {
+    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
+    number == Some(f64::INFINITY) && text.iter().any(u8::is_ascii_digit)
 }
 
 #[cfg(test)]
@@ -42,6 +52,7 @@ mod tests {
         for (text, expected) in [
             ("x", "ERR timeout is not a float or out of range"),
             ("", "ERR timeout is not a float or out of range"),
+            ("1e400", "ERR timeout is out of range"),
             ("nan", "ERR timeout is not a float or out of range"),
             ("-1", "ERR timeout is negative"),
             ("-inf", "ERR timeout is negative"),

@@ -92,12 +92,16 @@ impl Keyspace {
     /// the slots that have keys, then evenly in the slot. When most keys are expired or in other databases it
     /// becomes a search from a random slot on, locking one slot at a time.
     pub fn random_key(&self, db: DbId, seed: u64, now_ms: u64, out: &mut Vec<u8>) -> bool {
+        if self.len(db) == 0 {
+            return false;
+        }
         let lock = |slot| Ok::<_, Infallible>(self.lock(slot));
         let Ok(found) = self.random_key_locking(lock, db, seed, now_ms, out);
         found
     }
 
-    /// The same, with slots locked by `lock`.
+    /// The same, with slots locked by `lock`. If the database is empty, all slots are looked at: the keys of a
+    /// unit that has not ended are not counted yet.
     ///
     /// # Errors
     /// The error of `lock` for a slot that it does not lock.
@@ -109,9 +113,6 @@ impl Keyspace {
         now_ms: u64,
         out: &mut Vec<u8>,
     ) -> Result<bool, E> {
-        if self.len(db) == 0 {
-            return Ok(false);
-        }
         let mut sequence = Prng::new(seed);
         for _ in 0..RANDOM_KEY_TRIES {
             let Some(slot) = self.occupied.random(&mut sequence) else { return Ok(false) };

@@ -33,7 +33,8 @@ pub fn restore_libraries<E: From<LibrariesError>>(
     payload: &[u8],
     mut visit: impl FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut reader = Reader::new(payload::verified(payload).map_err(LibrariesError::Payload)?);
+    let (libraries, _) = payload::verified(payload).map_err(LibrariesError::Payload)?;
+    let mut reader = Reader::new(libraries);
     let of_bytes = |error: Error| LibrariesError::Payload(error.into());
     let mut source = Vec::new();
     while !reader.is_at_end() {

@@ -1,11 +1,12 @@
 //! DUMP payloads: a type number, a value, the RDB version (two bytes) and a CRC-64 of everything before
 //! (eight bytes), both little-endian.
 
+use crate::element::Dialect;
 use crate::input::{Input, Reader};
 use crate::value::{Value, decode_value};
-use crate::{CRC, Error};
+use crate::{CRC, Error, FILE_VERSION_VALKEY};
 
-/// Newest version that [`restore`] accepts.
+/// Newest version of Redis that [`restore`] accepts, beside that of Valkey.
 pub const PAYLOAD_VERSION_MAX: u16 = 12;
 
 /// The version that [`dump`] writes: its encodings are no newer, and Redis 7.0 accepts no newer version.
@@ -41,24 +42,27 @@ pub fn dump(mut value: Vec<u8>) -> Vec<u8> {
 /// # Errors
 /// If the footer or the value is invalid.
 pub fn restore(payload: &[u8]) -> Result<Value, PayloadError> {
-    let mut reader = Reader::new(verified(payload)?);
+    let (value, dialect) = verified(payload)?;
+    let mut reader = Reader::new(value);
     let value_type = reader.byte()?;
-    let value = decode_value(value_type, &mut reader)?;
+    let value = decode_value(value_type, dialect, &mut reader)?;
     if reader.is_at_end() { Ok(value) } else { Err(Error::Malformed("end of the payload").into()) }
 }
 
-/// The bytes of a payload before its footer, once that is verified.
-pub(crate) fn verified(payload: &[u8]) -> Result<&[u8], PayloadError> {
+/// The bytes of a payload before its footer, once that is verified, and whose encodings they are in.
+pub(crate) fn verified(payload: &[u8]) -> Result<(&[u8], Dialect), PayloadError> {
     let value_len = payload.len().checked_sub(FOOTER_BYTES).ok_or(PayloadError::Footer)?;
     let mut footer = Reader::new(&payload[value_len..]);
     let version = u16::from_le_bytes(footer.array()?);
     let checksum = u64::from_le_bytes(footer.array()?);
     // Zero stands for no checksum.
     let intact = checksum == 0 || checksum == CRC.checksum(&payload[..value_len + 2]);
-    if version > PAYLOAD_VERSION_MAX || !intact {
-        return Err(PayloadError::Footer);
-    }
-    Ok(&payload[..value_len])
+    let dialect = match version {
+        FILE_VERSION_VALKEY => Dialect::Valkey,
+        ..=PAYLOAD_VERSION_MAX => Dialect::Redis,
+        _ => return Err(PayloadError::Footer),
+    };
+    if intact { Ok((&payload[..value_len], dialect)) } else { Err(PayloadError::Footer) }
 }
 
 #[cfg(test)]
@@ -67,6 +71,7 @@ mod tests {
 
     use super::*;
     use crate::testing::{value, write_value};
+    use crate::value::HashField;
     use crate::writer::Writer;
 
     /// Encodes a value as DUMP does.
@@ -107,6 +112,12 @@ mod tests {
         let mut with_checksum = payload.to_vec();
         with_checksum.extend_from_slice(&CRC.checksum(payload).to_le_bytes());
         assert_eq!(restore(&with_checksum), Ok(Value::String(text("hello"))));
+        // HSET h f v; HPEXPIREAT h 4000000000000 FIELDS 1 f; DUMP h, in Valkey 9.1.
+        let expiring = b"\x16\x01\x01f\x01v\x00\x40\x94\x52\xa3\x03\x00\x00\x50\x00";
+        let mut with_checksum = expiring.to_vec();
+        with_checksum.extend_from_slice(&CRC.checksum(expiring).to_le_bytes());
+        let field = HashField { name: text("f"), value: text("v"), expire_at_ms: Some(4_000_000_000_000) };
+        assert_eq!(restore(&with_checksum), Ok(Value::Hash(vec![field])));
         // The check value published with the CRC algorithm.
         assert_eq!(CRC.checksum(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
     }

@@ -86,10 +86,14 @@ impl Value {
 ///
 /// # Errors
 /// If the bytes are not a value of this type, or the type is unknown.
-pub(crate) fn decode_value(value_type: u8, reader: &mut Reader<'_>) -> Result<Value, Error> {
-    let kind = kind_of(value_type, Dialect::Redis).ok_or(Error::UnknownType(value_type))?;
+pub(crate) fn decode_value(
+    value_type: u8,
+    dialect: Dialect,
+    reader: &mut Reader<'_>,
+) -> Result<Value, Error> {
+    let kind = kind_of(value_type, dialect).ok_or(Error::UnknownType(value_type))?;
     let mut value = Value::empty(kind);
-    read_elements(value_type, Dialect::Redis, reader, &mut |element| {
+    read_elements(value_type, dialect, reader, &mut |element| {
         value.add(element);
         Ok::<(), Error>(())
     })?;

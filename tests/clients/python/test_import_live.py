@@ -8,7 +8,7 @@ import threading
 import pytest
 import redis
 
-from differential.pair import RedisOptions
+from differential.peers import PeerOptions
 from differential.state import WITHOUT_ENCODING, first_difference, held
 from harness.cutting_proxy import CuttingProxy
 from harness.server import Server, run_sheaf
@@ -29,7 +29,7 @@ def source(tmp_path):
     """A redis-server with keys of every type in several databases."""
     directory = tmp_path / "redis"
     directory.mkdir()
-    server = Server(directory, RedisOptions()).start()
+    server = Server(directory, PeerOptions()).start()
     yield server
     server.close()
 

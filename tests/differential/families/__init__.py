@@ -51,6 +51,7 @@ def all_families() -> list[Family]:
     from differential.families import (
         bitmaps,
         blocking,
+        expiring_fields,
         functions,
         generic,
         geo,
@@ -68,4 +69,4 @@ def all_families() -> list[Family]:
     )
 
     modules = (strings, generic, bitmaps, hyperloglogs, lists, sets, zsets, hashes, geo, sorting, streams)
-    return [module.family for module in (*modules, transactions, blocking, payloads, scripts, functions)]
+    return [module.family for module in (*modules, expiring_fields, transactions, blocking, payloads, scripts, functions)]

@@ -48,7 +48,10 @@ def bitpos(draw: Draw, name: str) -> Command:
 
 @family.draws("BITOP", weight=2)
 def bitop(draw: Draw, name: str) -> Command:
-    operation = draw.one(("AND", "OR", "XOR", "NOT", "and", "xor")) if draw.chance(0.97) else draw.one(("NAND", ""))
+    names = ("AND", "OR", "XOR", "NOT", "and", "xor")
+    if draw.peer.level >= (8, 2):
+        names += ("DIFF", "DIFF1", "ANDOR", "ONE", "one")
+    operation = draw.one(names) if draw.chance(0.97) else draw.one(("NAND", ""))
     sources = draw.keys("bitmap", 1, 1 if operation == "NOT" and draw.chance(0.8) else 4)
     return command(name, operation, draw.key("bitmap"), *sources)
 

@@ -1,8 +1,8 @@
 """Lists."""
 
-from differential.draw import Draw
+from differential.draw import INT64_MIN, Draw
 from differential.families import Family
-from differential.steps import Command, command
+from differential.steps import Command, Step, command, step
 
 family = Family("list")
 
@@ -56,8 +56,13 @@ def lindex(draw: Draw, name: str) -> Command:
 
 
 @family.draws("LSET", weight=1.5)
-def lset(draw: Draw, name: str) -> Command:
-    return command(name, draw.key("list"), draw.integer(), element(draw))
+def lset(draw: Draw, name: str) -> Command | Step:
+    index = draw.integer()
+    if draw.peer.level == (7, 0):
+        return command(name, draw.key("list"), index, element(draw))
+    # Newer peers take the lower 32 bits of an index.
+    low = index if not isinstance(index, int) or abs(index) < 1 << 31 else 10_000
+    return step(command(name, draw.key("list"), low, element(draw)))
 
 
 @family.draws("LINSERT", weight=2)
@@ -68,7 +73,9 @@ def linsert(draw: Draw, name: str) -> Command:
 
 @family.draws("LREM", weight=1.5)
 def lrem(draw: Draw, name: str) -> Command:
-    return command(name, draw.key("list"), draw.integer(-3, 3), element(draw))
+    count = draw.integer(-3, 3)
+    # Refused, but for 7.0, which then has other data.
+    return command(name, draw.key("list"), -3 if count == INT64_MIN else count, element(draw))
 
 
 @family.draws("LPOS", weight=2)

@@ -1,5 +1,5 @@
-"""Streams. Ids are given fully or in part: those made of the time would not agree. A consumer is created
-before it reads or claims: since 7.2 it is created even if it gets nothing.
+"""Streams. Ids are given fully or in part: those made of the time would not agree. Beside 7.0 a consumer is
+created before it reads or claims: since 7.2 it is created even if it gets nothing.
 """
 
 from differential.draw import Draw
@@ -50,11 +50,20 @@ def trimming(draw: Draw) -> list:
         words = [draw.case("MAXLEN"), *how, draw.count(12)]
     else:
         words = [draw.case("MINID"), *how, identity(draw)]
-    return [*words, *draw.maybe(0.05, draw.case("LIMIT"), draw.count())]
+    return [*words, *draw.maybe(0.05, draw.case("LIMIT"), draw.count()), *references(draw, 0.3)]
 
 
-def with_consumer(key: bytes, name: bytes, consumer: bytes, *commands: Command) -> Step:
-    return step(command("XGROUP", "CREATECONSUMER", key, name, consumer), *commands)
+def with_consumer(draw: Draw, key: bytes, name: bytes, consumer: bytes, reading: Command) -> Step:
+    if draw.peer.level > (7, 0):
+        return step(reading)
+    return step(command("XGROUP", "CREATECONSUMER", key, name, consumer), reading)
+
+
+def references(draw: Draw, probability: float) -> list:
+    """What happens to references to entries that go."""
+    if draw.peer.level < (8, 2) or not draw.chance(probability):
+        return []
+    return [draw.case(draw.one(("KEEPREF", "DELREF", "ACKED", "ACKED")))]
 
 
 def value(draw: Draw) -> bytes:
@@ -99,6 +108,23 @@ def xdel(draw: Draw, name: str) -> Command:
     return command(name, draw.key("stream"), *draw.many(lambda: identity(draw), 1, 8))
 
 
+@family.draws("XDELEX", weight=2)
+def xdelex(draw: Draw, name: str) -> Command:
+    return command(name, draw.key("stream"), *references(draw, 0.8), *listed(draw))
+
+
+@family.draws("XACKDEL", weight=2)
+def xackdel(draw: Draw, name: str) -> Command:
+    return command(name, draw.key("stream"), group(draw), *references(draw, 0.8), *listed(draw))
+
+
+def listed(draw: Draw) -> list:
+    """Ids with their number, which is sometimes wrong."""
+    ids = draw.many(lambda: identity(draw), 1, 8)
+    number = len(ids) if draw.chance(0.95) else draw.one((0, 1, -1, "abc", 9))
+    return [draw.case("IDS"), number, *ids]
+
+
 @family.draws("XTRIM")
 def xtrim(draw: Draw, name: str) -> Command:
     return command(name, draw.key("stream"), *(trimming(draw) if draw.chance(0.95) else ["LIMIT", 3]))
@@ -140,7 +166,7 @@ def xsetid(draw: Draw, name: str) -> Step:
             *draw.maybe(0.5, draw.case("ENTRIESADDED"), draw.count(100)),
             *draw.maybe(0.4, draw.case("MAXDELETEDID"), plain((draw.number(0, 90), 0))),
         ),
-        command("XINFO", "GROUPS", key, agree=lagging),
+        command("XINFO", "GROUPS", key),
         command("XINFO", "STREAM", key, agree=described),
     )
 
@@ -165,7 +191,8 @@ def plain(entry: tuple[int, int]) -> bytes:
 @family.draws("XREAD", weight=2)
 def xread(draw: Draw, name: str) -> Step:
     keys = draw.keys("stream", 1, 3)
-    ids = [identity(draw) if draw.chance(0.9) else draw.one((b"$", b">", b"-")) for _ in keys]
+    odd = (b"$", b">", b"-", b"+") if draw.peer.level > (7, 0) else (b"$", b">", b"-")
+    ids = [identity(draw) if draw.chance(0.9) else draw.one(odd) for _ in keys]
     options = [
         *draw.maybe(0.3, draw.case("COUNT"), draw.count()),
         *draw.maybe(0.1, draw.case("BLOCK"), draw.one((1, 5, -1, b"abc"))),
@@ -202,7 +229,7 @@ def xreadgroup(draw: Draw, name: str) -> Step:
         *draw.maybe(0.1, draw.case("NOACK")),
     ]
     reading = command(name, draw.case("GROUP"), of, consumer, *options, draw.case("STREAMS"), key, which)
-    return with_consumer(key, of, consumer, reading)
+    return with_consumer(draw, key, of, consumer, reading)
 
 
 @family.draws("XACK", weight=2)
@@ -256,7 +283,7 @@ def xclaim(draw: Draw, name: str) -> Step:
     ]
     ids = draw.many(lambda: identity(draw), 1, 6)
     idle = draw.one((0, 0, 0, FOREVER_MS, -1, b"abc"))
-    return with_consumer(key, of, consumer, command(name, key, of, consumer, idle, *ids, *options))
+    return with_consumer(draw, key, of, consumer, command(name, key, of, consumer, idle, *ids, *options))
 
 
 @family.draws("XAUTOCLAIM", weight=2)
@@ -265,7 +292,7 @@ def xautoclaim(draw: Draw, name: str) -> Step:
     options = [*draw.maybe(0.5, draw.case("COUNT"), draw.count()), *draw.maybe(0.3, draw.case("JUSTID"))]
     idle = draw.one((0, 0, 0, FOREVER_MS, b"abc"))
     claiming = command(name, key, of, consumer, idle, draw.one((b"-", b"0", bound(draw))), *options)
-    return with_consumer(key, of, consumer, claiming)
+    return with_consumer(draw, key, of, consumer, claiming)
 
 
 def described(redis: Tree, sheaf: Tree, _before: list[Tree]) -> bool:
@@ -280,29 +307,9 @@ def described(redis: Tree, sheaf: Tree, _before: list[Tree]) -> bool:
     return redis[0] == sheaf[0] and fields(redis) == fields(sheaf)
 
 
-def lagging(redis: Tree, sheaf: Tree, _before: list[Tree]) -> bool:
-    """The same except for a negative lag, which 7.0 shows for a group that claims to have read more than was
-    ever added.
-    """
-
-    def fields(group: Tree) -> list[tuple[Tree, Tree]]:
-        parts = children(group) or ()
-        return list(zip(parts[::2], parts[1::2], strict=True))
-
-    def agree(left: tuple[Tree, Tree], right: tuple[Tree, Tree]) -> bool:
-        (name, value), is_negative = left, left[1][0] == b":" and left[1][1].startswith(b"-")
-        return left == right or (name == right[0] and name[1] == b"lag" and is_negative)
-
-    left, right = children(redis), children(sheaf)
-    if left is None or right is None or len(left) != len(right):
-        return False
-    pairs = [(fields(mine), fields(theirs)) for mine, theirs in zip(left, right, strict=True)]
-    return all(len(mine) == len(theirs) and all(map(agree, mine, theirs)) for mine, theirs in pairs)
-
-
 @family.draws("XINFO", weight=3)
 def xinfo(draw: Draw, name: str) -> Command:
     key = draw.key("stream")
-    if draw.chance(0.5):
-        return command(name, draw.case("GROUPS"), key, agree=lagging)
+    if draw.chance(0.6):
+        return command(name, draw.case("GROUPS"), key)
     return command(name, draw.case("STREAM"), key, agree=described)

@@ -2,14 +2,20 @@
 
 from differential.draw import Draw
 from differential.families import Family
+from differential.peers import VALKEY_9_1
 from differential.steps import Command, Step, command, step
 
 family = Family("transaction")
 
 
 @family.draws("MULTI", weight=1)
-def multi(_draw: Draw, name: str) -> Step:
-    return step(command(name))
+def multi(draw: Draw, name: str) -> Step:
+    return step(*outside(draw), command(name))
+
+
+def outside(draw: Draw) -> list[Command]:
+    """Valkey discards a transaction for a MULTI or WATCH in it."""
+    return [command("DISCARD")] if draw.peer is VALKEY_9_1 else []
 
 
 @family.draws("EXEC", weight=4)
@@ -31,8 +37,9 @@ def watched_key(draw: Draw) -> str:
 
 
 @family.draws("WATCH", weight=2)
-def watch(draw: Draw, name: str) -> Command:
-    return command(name, *draw.many(lambda: watched_key(draw), 1, 3))
+def watch(draw: Draw, name: str) -> Command | Step:
+    watching = command(name, *draw.many(lambda: watched_key(draw), 1, 3))
+    return step(*outside(draw), watching) if outside(draw) else watching
 
 
 def always_new(draw: Draw) -> int:

@@ -31,9 +31,10 @@ def lex_bounds(draw: Draw) -> list:
     return [draw.one(LEX_BOUNDS), draw.one(LEX_BOUNDS)]
 
 
-def limit(draw: Draw, probability: float = 0.4) -> tuple:
-    """LIMIT, or nothing."""
-    return draw.maybe(probability, draw.case("LIMIT"), draw.integer(-2, 4), draw.integer(-2, 6))
+def limit(draw: Draw, probability: float = 0.4, offsets: tuple = ()) -> tuple:
+    """LIMIT, with one of these offsets or any, or nothing."""
+    offset = draw.one(offsets) if offsets else draw.integer(-2, 4)
+    return draw.maybe(probability, draw.case("LIMIT"), offset, draw.integer(-2, 6))
 
 
 @family.draws("ZADD", weight=6)
@@ -80,7 +81,8 @@ def zscore(draw: Draw, name: str) -> Command:
 @family.draws("ZRANK", "ZREVRANK")
 def zrank(draw: Draw, name: str) -> Step:
     # Sent unchanged: WITHSCORE exists since 7.2, so an additional argument is a different error there.
-    return step(command(name, draw.key("zset"), *draw.maybe(0.98, member(draw))))
+    scored = draw.maybe(0.3, draw.case("WITHSCORE")) if draw.peer.level > (7, 0) else ()
+    return step(command(name, draw.key("zset"), *draw.maybe(0.98, member(draw), *scored)))
 
 
 @family.draws("ZMSCORE")
@@ -116,7 +118,8 @@ def zrange(draw: Draw, name: str) -> Command:
     options = [
         draw.maybe(1 if by else 0, draw.case(by)),
         draw.maybe(0.3, draw.case("REV")),
-        limit(draw, 0.4 if by else 0.03),
+        # A negative offset of Valkey would store other data.
+        limit(draw, 0.4 if by else 0.03, offsets=(0, 1, 2, 4, "x") if name == "ZRANGESTORE" else ()),
         draw.maybe(0.4 if name == "ZRANGE" and by != "BYLEX" else 0.02, draw.case("WITHSCORES")),
     ]
     draw.random.shuffle(options)

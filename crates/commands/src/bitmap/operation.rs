@@ -12,6 +12,14 @@ enum Operation {
     Or,
     Xor,
     Not,
+    /// Bits of the first that no other has.
+    Diff,
+    /// Bits that others have and the first has not.
+    Diff1,
+    /// Bits of the first that any other has.
+    AndOr,
+    /// Bits that one has and no other.
+    One,
 }
 
 impl Operation {
@@ -21,8 +29,55 @@ impl Operation {
             b"or" => Ok(Operation::Or),
             b"xor" => Ok(Operation::Xor),
             b"not" => Ok(Operation::Not),
+            b"diff" => Ok(Operation::Diff),
+            b"diff1" => Ok(Operation::Diff1),
+            b"andor" => Ok(Operation::AndOr),
+            b"one" => Ok(Operation::One),
             _ => Err(CommandError::Syntax),
         }
+    }
+
+    /// The error for this number of sources, if it is wrong.
+    fn refusal(self, sources: usize) -> Option<CommandError> {
+        let text = match self {
+            Operation::Not if sources != 1 => "ERR BITOP NOT must be called with a single source key.",
+            Operation::Diff if sources < 2 => "ERR BITOP DIFF must be called with at least two source keys.",
+            Operation::Diff1 if sources < 2 => {
+                "ERR BITOP DIFF1 must be called with at least two source keys."
+            }
+            Operation::AndOr if sources < 2 => {
+                "ERR BITOP ANDOR must be called with at least two source keys."
+            }
+            _ => return None,
+        };
+        Some(CommandError::Text(text))
+    }
+
+    /// Combines the sources, of which the longest has `len` bytes.
+    fn combine<'a>(self, len: usize, mut sources: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+        let mut result = sources.next().unwrap_or_default().to_vec();
+        result.resize(len, 0);
+        match self {
+            Operation::Not => self.fold(&mut result, &[]),
+            Operation::And | Operation::Or | Operation::Xor => {
+                sources.for_each(|source| self.fold(&mut result, source));
+            }
+            Operation::Diff | Operation::Diff1 | Operation::AndOr => {
+                let others = Operation::Or.combine(len, sources);
+                self.fold(&mut result, &others);
+            }
+            Operation::One => {
+                let mut several = vec![0; len];
+                for source in sources {
+                    for ((result, several), byte) in result.iter_mut().zip(&mut several).zip(source) {
+                        *several |= *result & byte;
+                        *result |= byte;
+                    }
+                }
+                Operation::Diff.fold(&mut result, &several);
+            }
+        }
+        result
     }
 
     /// Combines the result so far with a source that is not longer; its missing bytes count as zeros. Written
@@ -37,36 +92,34 @@ impl Operation {
             }
             Operation::Or => pairs.for_each(|(result, byte)| *result |= byte),
             Operation::Xor => pairs.for_each(|(result, byte)| *result ^= byte),
-            Operation::Not => result.iter_mut().for_each(|result| *result = !*result),
+            Operation::Not => tail.iter_mut().for_each(|result| *result = !*result),
+            Operation::Diff => pairs.for_each(|(result, byte)| *result &= !byte),
+            Operation::Diff1 => pairs.for_each(|(result, byte)| *result = !*result & byte),
+            Operation::AndOr => pairs.for_each(|(result, byte)| *result &= byte),
+            Operation::One => pairs.for_each(|(result, byte)| *result |= byte),
         }
     }
 }
 
-/// `BITOP <AND | OR | XOR | NOT> destkey key [key ...]`
+/// `BITOP <AND | OR | XOR | NOT | DIFF | DIFF1 | ANDOR | ONE> destkey key [key ...]`
 pub(super) fn bitop(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, sources) = (cx.db(), args.at(2), args.skip(3));
     let operation = Operation::parse(args.at(1))?;
-    if operation == Operation::Not && sources.len() != 1 {
-        return Err(CommandError::Text("ERR BITOP NOT must be called with a single source key."));
+    if let Some(refusal) = operation.refusal(sources.len()) {
+        return Err(refusal);
     }
     let mut len = 0;
     for source in sources {
-        if let Some(entry) = cx.unit.peek(db, source) {
+        if let Some(entry) = cx.unit.read(db, source) {
             len = len.max(string(entry)?.len());
         }
     }
     cx.require_room((key.len() + len) as u64)?;
-    let mut result = Vec::with_capacity(len);
-    for (index, source) in sources.iter().enumerate() {
-        let bytes = cx.unit.read(db, source).and_then(|entry| entry.string()).unwrap_or_default();
-        if index == 0 {
-            result.extend_from_slice(bytes);
-            result.resize(len, 0);
-        }
-        if index > 0 || operation == Operation::Not {
-            operation.fold(&mut result, bytes);
-        }
+    let mut bytes = Vec::with_capacity(sources.len());
+    for source in sources {
+        bytes.push(cx.unit.peek(db, source).and_then(|entry| entry.string()).unwrap_or_default());
     }
+    let result = operation.combine(len, bytes.into_iter());
     if !result.is_empty() {
         cx.apply(key, KeyOp::Put { value: Value::String(&result), expire_at_ms: None });
         cx.notify(EventClass::STRING, "set", key);
@@ -98,6 +151,27 @@ mod tests {
             ("GET r", r#""\xff\x0f\xaa""#),
             ("BITOP XOR a a a", ":3"),
             ("GET a", r#""\x00\x00\x00""#),
+        ]);
+    }
+
+    #[test]
+    fn the_operations_since_8_2_compare_the_first_with_all_others() {
+        check(&[
+            (r#"MSET a "\xff\x0f" b "\x0f\x3f" c "\x01\x00\x80""#, "+OK"),
+            ("BITOP DIFF r a b c", ":3"),
+            ("GET r", r#""\xf0\x00\x00""#),
+            ("BITOP DIFF1 r a b c", ":3"),
+            ("GET r", r#""\x000\x80""#),
+            ("BITOP ANDOR r a b c", ":3"),
+            ("GET r", r#""\x0f\x0f\x00""#),
+            ("BITOP ONE r a b c", ":3"),
+            ("GET r", r#""\xf00\x80""#),
+            ("BITOP ONE r c", ":3"),
+            ("GET r", r#""\x01\x00\x80""#),
+            ("BITOP one r none", ":0"),
+            ("BITOP diff r a", "-ERR BITOP DIFF must be called with at least two source keys."),
+            ("BITOP DIFF1 r a", "-ERR BITOP DIFF1 must be called with at least two source keys."),
+            ("BITOP ANDOR r a", "-ERR BITOP ANDOR must be called with at least two source keys."),
         ]);
     }
 

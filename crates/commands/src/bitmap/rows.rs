@@ -71,7 +71,7 @@ pub(crate) const ROWS: &[Row] = &[
         since: "2.6.0",
         complexity: "O(N) where N is the number of bytes of all the strings.",
         summary: "Combines strings bit by bit and stores the result, which is as long as the longest of them.",
-        syntax: "<AND | OR | XOR | NOT> destkey key [key ...]",
+        syntax: "<AND | OR | XOR | NOT | DIFF | DIFF1 | ANDOR | ONE> destkey key [key ...]",
         handler: operation::bitop,
         ..ROW
     },

@@ -101,7 +101,7 @@ fn calls_that_cannot_be_right_do_not_block() {
         ("BRPOP l -1", "-ERR timeout is negative"),
         ("BLMOVE a b LEFT UP x", "-ERR syntax error"),
         ("BLMOVE a b LEFT LEFT x", NO_FLOAT),
-        ("BRPOPLPUSH a b 1e400", NO_FLOAT),
+        ("BRPOPLPUSH a b 1e400", "-ERR timeout is out of range"),
         ("BLMPOP x 0 a LEFT", "-ERR numkeys should be greater than 0"),
         ("BLMPOP x 1 a LEFT", NO_FLOAT),
         ("BZMPOP x 1 z MIN COUNT 0", "-ERR count should be greater than 0"),

@@ -202,7 +202,7 @@ mod tests {
             ("SCAN 0 COUNT -1", "-ERR syntax error"),
             ("SCAN 0 COUNT x", "-ERR value is not an integer or out of range"),
             ("SCAN 0", r#"["0", []]"#),
-            (r#"SCAN """#, r#"["0", []]"#),
+            (r#"SCAN """#, "-ERR invalid cursor"),
             ("SCAN 18446744073709551615", r#"["0", []]"#),
             ("SCAN 0 COUNT 9223372036854775807", r#"["0", []]"#),
         ]);
@@ -257,6 +257,15 @@ mod tests {
         server.run("DEL a b c d");
         assert_eq!(server.run("RANDOMKEY"), "nil", "only an expired key is left");
         assert_eq!(server.run("RANDOMKEY a"), "-ERR wrong number of arguments for 'randomkey' command");
+    }
+
+    #[test]
+    fn a_random_key_may_be_one_of_the_same_transaction() {
+        let mut server = TestServer::new();
+        for command in ["MULTI", "RANDOMKEY", "SET a 1", "RANDOMKEY", "DEL a", "RANDOMKEY"] {
+            server.run(command);
+        }
+        assert_eq!(server.run("EXEC"), r#"[nil, +OK, "a", :1, nil]"#);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Single places: GEOADD, GEOPOS, GEODIST, GEOHASH.
 
 use engine::{CommandError, Context};
-use wire::{Args, Protocol, ReplyWriter, number::parse_f64};
+use wire::{Args, ReplyWriter, number::parse_f64};
 
 use super::{
     cell::Coordinates,
@@ -31,18 +31,11 @@ pub(super) fn write_length(reply: &mut ReplyWriter<'_>, length: f64) {
     reply.bulk_display(format_args!("{length:.4}"));
 }
 
-/// Writes longitude and latitude with 17 decimal places, without trailing zeros.
+/// Writes longitude and latitude in their shortest form, without the sign of zero.
 pub(super) fn write_place(reply: &mut ReplyWriter<'_>, place: Coordinates) {
     reply.array(2);
     for degrees in [place.longitude, place.latitude] {
-        let digits = format!("{degrees:.17}");
-        let digits = digits.trim_end_matches('0').trim_end_matches('.');
-        let digits = if digits == "-0" { "0" } else { digits };
-        match reply.protocol() {
-            Protocol::Resp2 => reply.bulk(digits.as_bytes()),
-            // More digits than the shortest form of a double, which `ReplyWriter::double` writes.
-            Protocol::Resp3 => [",", digits, "\r\n"].iter().for_each(|part| reply.raw(part.as_bytes())),
-        }
+        reply.double(degrees + 0.0);
     }
 }
 
@@ -135,7 +128,7 @@ mod tests {
             ("ZSCORE s Catania", r#""3479447370796909""#, ",3479447370796909"),
             (
                 "GEOPOS s Palermo nowhere",
-                r#"[["13.36138933897018433", "38.11555639549629859"], nil]"#,
+                r#"[["13.361389338970184", "38.1155563954963"], nil]"#,
                 "[[,13.361389338970184, ,38.1155563954963], nil]",
             ),
             (

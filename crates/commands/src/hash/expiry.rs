@@ -1,5 +1,7 @@
 //! Expiry of fields: HEXPIRE and HTTL in all their forms, HPERSIST, HGETDEL, HGETEX, HSETEX.
 
+use std::collections::BTreeSet;
+
 use engine::{CommandError, Context, EventClass};
 use keyspace::{HashField, Items, KeyOp};
 use wire::{Args, ArgsIter, number::parse_i64};
@@ -18,26 +20,40 @@ const SET: i64 = 1;
 /// Reply: the deadline has passed, and the field was deleted.
 const DELETED: i64 = 2;
 
+const NO_FIELDS: CommandError =
+    CommandError::Text("ERR Mandatory argument FIELDS is missing or not at the right position");
+
 /// The latest deadline of a field, in unix milliseconds: 46 bits, as in Redis.
 const DEADLINE_MS_MAX: u64 = (1 << 46) - 1;
 
 /// Parses `FIELDS count name ...` to the end, with `per_field` arguments per field.
-fn parse_fields(words: Args<'_>, per_field: usize) -> Result<Args<'_>, CommandError> {
+fn parse_fields<'a>(
+    words: Args<'a>,
+    per_field: usize,
+    no_number: &'static str,
+    wrong_number: CommandError,
+) -> Result<Args<'a>, CommandError> {
     if words.get(0).is_none_or(|word| !word.eq_ignore_ascii_case(b"fields")) {
-        return Err(CommandError::Text(
-            "ERR Mandatory argument FIELDS is missing or not at the right position",
-        ));
+        return Err(NO_FIELDS);
     }
     let count = words.get(1).and_then(parse_i64).and_then(|count| usize::try_from(count).ok());
     let Some(count) = count.filter(|count| *count > 0) else {
-        return Err(CommandError::Text("ERR Parameter `numFields` should be greater than 0"));
+        return Err(CommandError::Text(no_number));
     };
     let fields = words.skip(2);
     if count.checked_mul(per_field) != Some(fields.len()) {
-        return Err(CommandError::Text("ERR The `numfields` parameter must match the number of arguments"));
+        return Err(wrong_number);
     }
     Ok(fields)
 }
+
+/// Parses `FIELDS count name ...` to the end, for all commands but HEXPIRE and HSETEX.
+fn parse_names(words: Args<'_>) -> Result<Args<'_>, CommandError> {
+    parse_fields(words, 1, "ERR Number of fields must be a positive integer", UNEQUAL)
+}
+
+const UNEQUAL: CommandError =
+    CommandError::Text("ERR The `numfields` parameter must match the number of arguments");
 
 /// The field of this name, unless it has expired; `None` also if there is no hash.
 fn live<'u>(cx: &'u Context<'_, '_>, key: &[u8], name: &[u8]) -> Result<Option<HashField<'u>>, CommandError> {
@@ -100,29 +116,32 @@ fn set_deadlines(
     command: &'static str,
 ) -> Result<(), CommandError> {
     let (db, key, now_ms, as_of_ms) = (cx.db(), args.at(1), cx.now_ms(), cx.as_of_ms());
-    let number = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
-    if number < 0 {
-        return Err(CommandError::Text("ERR invalid expire time, must be >= 0"));
-    }
+    hash(cx.unit.get(db, key))?;
+    let number = not_negative(args.at(2))?;
     let deadline_ms = form.deadline_ms(number, now_ms).and_then(|ms| u64::try_from(ms).ok());
     let deadline_ms = deadline_ms.filter(|ms| *ms <= DEADLINE_MS_MAX);
     let deadline_ms = deadline_ms.ok_or(CommandError::InvalidExpire(command))?;
     let words = args.skip(3);
-    let has_condition = words.get(0).is_some_and(|word| !word.eq_ignore_ascii_case(b"fields"));
+    let has_condition = words.get(0).is_some_and(|word| {
+        [b"nx", b"xx", b"gt", b"lt"].iter().any(|condition| word.eq_ignore_ascii_case(*condition))
+    });
     let conditions = Conditions::parse(words.take(has_condition.into()))?;
-    let names = parse_fields(words.skip(has_condition.into()), 1)?;
-    hash(cx.unit.get(db, key))?;
+    let no_number = "ERR Parameter `numFields` should be greater than 0";
+    let names = parse_fields(words.skip(has_condition.into()), 1, no_number, UNEQUAL)?;
     remove_expired(cx, key, names.iter())?;
     cx.reply.array(names.len());
-    let mut changed = Slices::new();
+    // A field that is named again has the deadline that it was given before, or is gone.
+    let (mut changed, mut seen) = (Slices::new(), BTreeSet::new());
     for name in names.iter() {
         let outcome = match live(cx, key, name)? {
             None => NO_FIELD,
-            // The field was named twice, and its first occurrence deletes it.
-            Some(_) if deadline_ms <= as_of_ms && changed.contains(&name) => NO_FIELD,
+            Some(_) if deadline_ms <= as_of_ms && seen.contains(name) => NO_FIELD,
+            Some(_) if seen.contains(name) && !conditions.allow(Some(deadline_ms), deadline_ms) => NOT_SET,
+            Some(_) if seen.contains(name) => SET,
             Some(field) if !conditions.allow(field.expire_at_ms, deadline_ms) => NOT_SET,
             Some(_) => {
                 changed.push(name);
+                seen.insert(name);
                 if deadline_ms <= as_of_ms { DELETED } else { SET }
             }
         };
@@ -172,9 +191,9 @@ fn reply_deadlines(
     args: Args<'_>,
     show: impl Fn(u64) -> u64,
 ) -> Result<(), CommandError> {
-    let names = parse_fields(args.skip(2), 1)?;
     let db = cx.db();
     hash(cx.unit.inspect(db, args.at(1)))?;
+    let names = parse_names(args.skip(2))?;
     cx.reply.array(names.len());
     for name in names.iter() {
         let outcome = match live(cx, args.at(1), name)? {
@@ -190,14 +209,14 @@ fn reply_deadlines(
 /// `HPERSIST key FIELDS count field [field ...]`
 pub(super) fn hpersist(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key) = (cx.db(), args.at(1));
-    let names = parse_fields(args.skip(2), 1)?;
     hash(cx.unit.get(db, key))?;
+    let names = parse_names(args.skip(2))?;
     cx.reply.array(names.len());
-    let mut changed = Slices::new();
+    let (mut changed, mut seen) = (Slices::new(), BTreeSet::new());
     for name in names.iter() {
         let outcome = match live(cx, key, name)? {
             None => NO_FIELD,
-            Some(field) if field.expire_at_ms.is_none() || changed.contains(&name) => NEVER,
+            Some(field) if field.expire_at_ms.is_none() || !seen.insert(name) => NEVER,
             Some(_) => {
                 changed.push(name);
                 SET
@@ -213,13 +232,22 @@ pub(super) fn hpersist(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Replies with the values of fields, null for absent ones.
-fn reply_values(cx: &mut Context<'_, '_>, key: &[u8], names: Args<'_>) -> Result<(), CommandError> {
+/// Replies with the values of fields, null for absent ones. If they are then deleted, a field that is named
+/// again is absent.
+fn reply_values(
+    cx: &mut Context<'_, '_>,
+    key: &[u8],
+    names: Args<'_>,
+    are_deleted: bool,
+) -> Result<(), CommandError> {
     let (db, as_of_ms) = (cx.db(), cx.as_of_ms());
     let hash = hash(cx.unit.read(db, key))?;
     cx.reply.array(names.len());
+    let mut seen = BTreeSet::new();
     for name in names.iter() {
-        let field = hash.and_then(|hash| hash.field(name)).filter(|field| !field.is_expired(as_of_ms));
+        let is_gone = are_deleted && !seen.insert(name);
+        let field = hash.filter(|_| !is_gone).and_then(|hash| hash.field(name));
+        let field = field.filter(|field| !field.is_expired(as_of_ms));
         cx.reply.bulk_or_null(field.as_ref().map(|field| &*field.value));
     }
     Ok(())
@@ -227,13 +255,32 @@ fn reply_values(cx: &mut Context<'_, '_>, key: &[u8], names: Args<'_>) -> Result
 
 /// `HGETDEL key FIELDS count field [field ...]`
 pub(super) fn hgetdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let key = args.at(1);
-    let names = parse_fields(args.skip(2), 1)?;
-    reply_values(cx, key, names)?;
+    let (db, key) = (cx.db(), args.at(1));
+    hash(cx.unit.get(db, key))?;
+    let names = parse_names(args.skip(2))?;
+    reply_values(cx, key, names, true)?;
     remove_expired(cx, key, names.iter())?;
     let mut slices = Slices::new();
     remove(cx, key, gather(names, &mut slices));
     Ok(())
+}
+
+/// A number that may be 0.
+fn not_negative(number: &[u8]) -> Result<i64, CommandError> {
+    let number = parse_i64(number).ok_or(CommandError::NotAnInteger)?;
+    if number < 0 { Err(CommandError::Text("ERR invalid expire time, must be >= 0")) } else { Ok(number) }
+}
+
+/// The deadline of fields in unix milliseconds, which may be in the past; `None` if no time was given.
+fn field_deadline_ms(
+    expiry: ExpiryOption<'_>,
+    now_ms: u64,
+    command: &'static str,
+) -> Result<Option<u64>, CommandError> {
+    let ExpiryOption::At(form, number) = expiry else { return Ok(None) };
+    let deadline_ms = form.deadline_ms(not_negative(number)?, now_ms).and_then(|ms| u64::try_from(ms).ok());
+    let deadline_ms = deadline_ms.filter(|ms| *ms <= DEADLINE_MS_MAX);
+    deadline_ms.map(Some).ok_or(CommandError::InvalidExpire(command))
 }
 
 /// Parses the options before FIELDS; returns the rest, including FIELDS.
@@ -255,13 +302,13 @@ fn parse_options<'a>(
 pub(super) fn hgetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (key, now_ms, as_of_ms) = (args.at(1), cx.now_ms(), cx.as_of_ms());
     let mut expiry = ExpiryOption::Unsaid;
-    let names = parse_options(args.skip(2), |word, rest| expiry.read(word, rest))?;
-    if matches!(expiry, ExpiryOption::Keep) {
-        return Err(CommandError::Syntax);
-    }
-    let names = parse_fields(names, 1)?;
-    let deadline_ms = expiry.deadline_ms(now_ms, "hgetex")?;
-    reply_values(cx, key, names)?;
+    let names = parse_options(args.skip(2), |word, rest| {
+        let is_option = Form::named(word).is_some() || word.eq_ignore_ascii_case(b"persist");
+        if is_option { expiry.read(word, rest) } else { Err(NO_FIELDS) }
+    })?;
+    let deadline_ms = field_deadline_ms(expiry, now_ms, "hgetex")?;
+    let names = parse_names(names)?;
+    reply_values(cx, key, names, deadline_ms.is_some_and(|deadline_ms| deadline_ms <= as_of_ms))?;
     remove_expired(cx, key, names.iter())?;
     let mut slices = Slices::new();
     let fields = gather(names, &mut slices);
@@ -289,18 +336,21 @@ pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
         let wanted = match word.to_ascii_lowercase().as_slice() {
             b"fnx" => false,
             b"fxx" => true,
-            _ => return expiry.read(word, rest),
+            b"keepttl" => return expiry.read(word, rest),
+            _ if Form::named(word).is_some() => return expiry.read(word, rest),
+            _ => {
+                let word = String::from_utf8_lossy(word);
+                return Err(CommandError::Composed(format!("ERR unknown argument: {word}")));
+            }
         };
         if must_exist.replace(wanted).is_some_and(|before| before != wanted) {
             return Err(CommandError::Syntax);
         }
         Ok(())
     })?;
-    if matches!(expiry, ExpiryOption::Persist) {
-        return Err(CommandError::Syntax);
-    }
-    let pairs = parse_fields(pairs, 2)?;
-    let deadline_ms = expiry.deadline_ms(now_ms, "hsetex")?;
+    let deadline_ms = field_deadline_ms(expiry, now_ms, "hsetex")?;
+    let unequal = CommandError::Text("ERR wrong number of arguments for 'hsetex' command");
+    let pairs = parse_fields(pairs, 2, "ERR invalid number of fields", unequal)?;
     hash(cx.unit.get(db, key))?;
     let names: Slices<'_> = pairs.iter().step_by(2).collect();
     for name in &names {
@@ -396,6 +446,33 @@ mod tests {
             ("HGETDEL h FIELDS 2 a x", r#"["5", nil]"#),
             ("HGETDEL h FIELDS 1 b", r#"["2"]"#),
             ("EXISTS h", ":0"),
+        ]);
+    }
+
+    #[test]
+    fn fields_that_are_named_twice_are_treated_one_after_the_other() {
+        check(&[
+            ("HSET h a 1 b 2", ":2"),
+            ("HEXPIRE h 10 NX FIELDS 2 a a", "[:1, :0]"),
+            ("HEXPIRE h 5 LT FIELDS 2 a a", "[:1, :0]"),
+            ("HEXPIRE h 6 XX FIELDS 2 a a", "[:1, :1]"),
+            ("HPERSIST h FIELDS 2 a a", "[:1, :-1]"),
+            ("HGETDEL h FIELDS 3 a a b", r#"["1", nil, "2"]"#),
+        ]);
+    }
+
+    #[test]
+    fn a_time_to_live_of_nothing_deletes() {
+        check(&[
+            ("HSET h a 1 b 2", ":2"),
+            ("HGETEX h EX 0 FIELDS 2 a a", r#"["1", nil]"#),
+            ("HSETEX h PXAT 0 FIELDS 1 b x", ":1"),
+            ("EXISTS h", ":0"),
+            ("HSETEX h EX -1 FIELDS 1 b x", "-ERR invalid expire time, must be >= 0"),
+            ("HSETEX h FIELDS 0 b x", "-ERR invalid number of fields"),
+            ("HSETEX h FIELDS 2 b x", "-ERR wrong number of arguments for 'hsetex' command"),
+            ("HSETEX h NOW FIELDS 1 b x", "-ERR unknown argument: NOW"),
+            ("HTTL h FIELDS 0 a", "-ERR Number of fields must be a positive integer"),
         ]);
     }
 

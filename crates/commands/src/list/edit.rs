@@ -48,6 +48,11 @@ pub(super) fn linsert(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
 pub(super) fn lrem(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, item) = (cx.db(), args.at(1), args.at(3));
     let count = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
+    if count == i64::MIN {
+        return Err(CommandError::Text(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        ));
+    }
     let end = if count < 0 { ListEnd::Tail } else { ListEnd::Head };
     list(cx.unit.peek(db, key))?;
     let applied = cx.apply(key, KeyOp::ListRemove { end, count: count.unsigned_abs(), item });
@@ -125,8 +130,12 @@ mod tests {
             ("LREM l 5 nothing", ":0"),
             ("LREM l 0 x", ":2"),
             ("RPUSH l 7 7 7", ":6"),
-            ("LREM l -9223372036854775808 7", ":3"),
+            ("LREM l -9223372036854775807 7", ":3"),
             ("LREM l 9223372036854775807 a", ":1"),
+            (
+                "LREM l -9223372036854775808 a",
+                "-ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+            ),
             ("LREM l 0 b", ":1"),
             ("LREM l 0 c", ":1"),
             ("EXISTS l", ":0"),

@@ -22,16 +22,15 @@ fn numbers_are_sorted() {
 }
 
 #[test]
-fn weights_are_read_as_strtod_does() {
+fn weights_are_numbers_without_spaces() {
     let wrong = "-ERR One or more scores can't be converted into double";
     let mut table = vec![
         (r#"RPUSH e "" 1 -1"#, ":3"),
         ("SORT e", r#"["-1", "", "1"]"#),
-        (r#"RPUSH f " 2" 1 inf -INF 1e-300"#, ":5"),
-        ("SORT f", r#"["-INF", "1e-300", "1", " 2", "inf"]"#),
+        (r#"RPUSH f 2 1 inf -INF 1e-300"#, ":5"),
+        ("SORT f", r#"["-INF", "1e-300", "1", "2", "inf"]"#),
     ];
-    table.extend([("RPUSH h 0x1F -0XA +0x0 3", ":4"), ("SORT h", r#"["-0XA", "+0x0", "3", "0x1F"]"#)]);
-    let refused = ["0x", "0x+1", "x", "nan", r#""1 ""#, r#"" ""#, "1e400", "4e-320", "--1"];
+    let refused = ["0x1F", "0x+1", r#"" 2""#, "x", "nan", r#""1 ""#, r#"" ""#, "1e400", "4e-320", "--1"];
     let steps: Vec<_> =
         refused.iter().map(|text| (format!("RPUSH k 1 {text}"), format!("RPUSH k2 {text}"))).collect();
     for (both, alone) in &steps {

@@ -25,13 +25,14 @@ pub(super) fn xack(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 /// `XACKDEL key group [KEEPREF | DELREF | ACKED] IDS numids id [id ...]`
 pub(super) fn xackdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, group) = (cx.db(), args.at(1), args.at(2));
-    let (references, ids) = parse_referred(args.skip(3))?;
     let found = stream(cx.unit.get(db, key))?.and_then(|stream| stream.group(group));
+    let (references, ids) = parse_referred(args.skip(3))?;
     let mut fates = vec![Fate::Absent; ids.len()];
     let Some(found) = found else {
         write_fates(cx, &fates);
         return Ok(());
     };
+    let ids = parse_ids(ids)?;
     // The pending ids among the arguments, each at its first occurrence.
     let mut pending = Vec::new();
     for (at, &id) in ids.iter().enumerate() {

@@ -25,11 +25,12 @@ pub(super) fn parse_ids(words: Args<'_>) -> Result<Vec<StreamId>, CommandError> 
     words.iter().map(|word| id::parse_id(word, 0)).collect()
 }
 
-/// Parses `[KEEPREF | DELREF | ACKED] IDS numids id [id ...]`, in any order.
-pub(super) fn parse_referred(words: Args<'_>) -> Result<(References, Vec<StreamId>), CommandError> {
-    let (mut references, mut ids, mut at) = (References::default(), None, 0);
+/// Parses `[KEEPREF | DELREF | ACKED] IDS numids id [id ...]`, in any order, but for the ids themselves. The
+/// last IDS counts, as in Redis.
+pub(super) fn parse_referred(words: Args<'_>) -> Result<(References, Args<'_>), CommandError> {
+    let (mut references, mut ids, mut at) = (None, None, 0);
     while let Some(word) = words.get(at) {
-        if word.eq_ignore_ascii_case(b"ids") && ids.is_none() {
+        if word.eq_ignore_ascii_case(b"ids") {
             let number = words.get(at + 1).ok_or(CommandError::Syntax)?;
             if parse_i64(number).is_none_or(|number| number <= 0) {
                 return Err(CommandError::Text("ERR Number of IDs must be a positive integer"));
@@ -37,14 +38,14 @@ pub(super) fn parse_referred(words: Args<'_>) -> Result<(References, Vec<StreamI
             let found = counted_keys(words, at + 1)
                 .ok_or(CommandError::Text("ERR The `numids` parameter must match the number of arguments"))?;
             at = found.end;
-            ids = Some(parse_ids(words.skip(found.start).take(found.len()))?);
-        } else if references.take(&word.to_ascii_lowercase()) {
+            ids = Some(words.skip(found.start).take(found.len()));
+        } else if References::take(&mut references, &word.to_ascii_lowercase()) {
             at += 1;
         } else {
             return Err(CommandError::Syntax);
         }
     }
-    Ok((references, ids.ok_or(CommandError::Syntax)?))
+    Ok((references.unwrap_or_default(), ids.ok_or(CommandError::Syntax)?))
 }
 
 /// The outcome of removing an entry.
@@ -54,16 +55,19 @@ pub(super) enum Fate {
     Absent = -1,
     /// The entry was deleted.
     Deleted = 1,
-    /// It stays, because a group still refers to it.
+    /// A group still refers to it, so it stays if it is there.
     Kept = 2,
 }
 
 /// `XDELEX key [KEEPREF | DELREF | ACKED] IDS numids id [id ...]`
 pub(super) fn xdelex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (references, ids) = parse_referred(args.skip(2))?;
     let key = args.at(1);
-    stream(cx.unit.get(cx.session.db, key))?;
-    let fates = delete_referred(cx, key, references, &ids);
+    let exists = stream(cx.unit.get(cx.session.db, key))?.is_some();
+    let (references, ids) = parse_referred(args.skip(2))?;
+    let fates = match exists {
+        true => delete_referred(cx, key, references, &parse_ids(ids)?),
+        false => vec![Fate::Absent; ids.len()],
+    };
     write_fates(cx, &fates);
     Ok(())
 }
@@ -84,11 +88,12 @@ pub(super) fn delete_referred(
     let Ok(Some(stream)) = stream(cx.unit.peek(db, key)) else { return vec![Fate::Absent; ids.len()] };
     let mut going = Vec::new();
     let fate = |&id: &StreamId| {
-        if stream.get(id).is_none() || going.contains(&id) {
-            return Fate::Absent;
-        }
+        // References to an entry that was deleted before count as well.
         if references == References::Acknowledged && !References::none_to(stream, id) {
             return Fate::Kept;
+        }
+        if stream.get(id).is_none() || going.contains(&id) {
+            return Fate::Absent;
         }
         going.push(id);
         Fate::Deleted

@@ -58,7 +58,9 @@ fn position_at(
         b"$" => stream.map_or(StreamId::ZERO, |stream| stream.head().last_id),
         text => parse(text, 0)?,
     };
-    Ok(GroupPosition { last_id, entries_read })
+    // No more than were ever added.
+    let added = stream.map_or(0, |stream| stream.head().entries_added);
+    Ok(GroupPosition { last_id, entries_read: entries_read.map(|read| read.min(added)) })
 }
 
 /// `XGROUP CREATE key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]`

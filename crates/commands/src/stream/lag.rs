@@ -3,7 +3,7 @@
 //! A group counts the entries that it has read. The count is exact until entries are deleted between unread
 //! ones; then it is unknown until the group has read to the end.
 
-use keyspace::{GroupPosition, StreamId, StreamView};
+use keyspace::{GroupPosition, StreamHead, StreamId, StreamView};
 
 /// Whether an entry at or after this id was deleted from between others. Deletions before all remaining
 /// entries do not count, as in Redis.
@@ -40,15 +40,20 @@ pub(super) fn lag(
     stream: StreamView<'_>,
     GroupPosition { last_id, entries_read }: GroupPosition,
 ) -> Option<i64> {
-    let added = stream.head().entries_added;
-    if added == 0 {
+    let StreamHead { entries_added, max_deleted_id, .. } = stream.head();
+    let Some(first) = stream.first() else { return Some(0) };
+    if entries_added == 0 {
         return Some(0);
+    }
+    // What was removed before the first entry will never be read.
+    if last_id < first.id && max_deleted_id < first.id {
+        return Some(stream.len() as i64);
     }
     let read = match entries_read {
         Some(read) if !has_deleted_from(stream, last_id) => Some(read),
         _ => count_through(stream, last_id),
     };
-    read.map(|read| (added as i64).wrapping_sub(read as i64))
+    read.map(|read| (entries_added as i64).wrapping_sub(read as i64))
 }
 
 /// Advances the position of a group by one entry.
@@ -56,8 +61,12 @@ pub(super) fn read_one(stream: StreamView<'_>, position: &mut GroupPosition, id:
     if id <= position.last_id {
         return;
     }
+    // The counter goes on only if nothing was removed between the last entry that the group has read and this
+    // one.
+    let is_gapless = stream.first().is_some_and(|first| position.last_id >= first.id)
+        && !has_deleted_from(stream, position.last_id);
     position.entries_read = match position.entries_read {
-        Some(read) if !has_deleted_from(stream, id) => Some(read + 1),
+        Some(read) if is_gapless => Some(read + 1),
         read if stream.head().entries_added == 0 => read,
         _ => count_through(stream, id),
     };

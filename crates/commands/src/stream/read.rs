@@ -117,7 +117,7 @@ fn unbalanced(has_group: bool) -> CommandError {
             "ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified."
         }
         false => {
-            "ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be specified."
+            "ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be specified."
         }
     })
 }

@@ -18,15 +18,15 @@ pub(super) enum References {
 }
 
 impl References {
-    /// Parses a word in lower case; returns whether it is one of these options.
-    pub(super) fn take(&mut self, word: &[u8]) -> bool {
-        *self = match word {
+    /// Parses a word in lower case; returns whether it is one of these options, and the first of a command.
+    pub(super) fn take(given: &mut Option<Self>, word: &[u8]) -> bool {
+        let option = match word {
             b"keepref" => References::Kept,
             b"delref" => References::Deleted,
             b"acked" => References::Acknowledged,
             _ => return false,
         };
-        true
+        given.replace(option).is_none()
     }
 
     /// Whether all groups have read and acknowledged an entry.

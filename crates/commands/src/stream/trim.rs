@@ -40,7 +40,7 @@ pub(super) struct TrimWords {
     threshold: Option<Threshold>,
     whole_blocks: bool,
     limit: Option<usize>,
-    references: References,
+    references: Option<References>,
 }
 
 impl TrimWords {
@@ -69,7 +69,7 @@ impl TrimWords {
                 self.limit = Some(size(words.at(1), "ERR The LIMIT argument must be >= 0.")?);
                 Ok(Some(2))
             }
-            word => Ok(self.references.take(word).then_some(1)),
+            word => Ok(References::take(&mut self.references, word).then_some(1)),
         }
     }
 
@@ -97,7 +97,7 @@ impl TrimWords {
             None | Some(0) => usize::MAX,
             Some(limit) => limit,
         };
-        Ok(Trim { threshold, whole_blocks, limit, references })
+        Ok(Trim { threshold, whole_blocks, limit, references: references.unwrap_or_default() })
     }
 }
 

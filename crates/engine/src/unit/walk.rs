@@ -61,6 +61,9 @@ impl<'k> Unit<'k> {
         db: DbId,
         out: &mut Vec<u8>,
     ) -> Result<bool, LockContended> {
+        if self.keys_len(db) == 0 {
+            return Ok(false);
+        }
         let (seed, as_of_ms) = (self.seed(), self.as_of_ms());
         let lock = |slot| patience.lock(self.keyspace, slot);
         match self.all_slots() {
