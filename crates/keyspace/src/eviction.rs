@@ -100,8 +100,8 @@ impl Keyspace {
         found
     }
 
-    /// The same, with slots locked by `lock`. If the database is empty, all slots are looked at: the keys of a
-    /// unit that has not ended are not counted yet.
+    /// The same, with slots locked by `lock`. If the database is empty, all slots are looked at: the keys of
+    /// a unit that has not ended are not counted yet.
     ///
     /// # Errors
     /// The error of `lock` for a slot that it does not lock.
