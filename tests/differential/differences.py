@@ -195,6 +195,9 @@ NEARLY_LARGE = {
 # A list that was long and is short again: it stays a quicklist in Sheaf.
 SHORT_AGAIN = {("list", "listpack", "quicklist")}
 _SHORT_AGAIN = "A long list that is short again"
+# A hash with fields that expire, under whatever name.
+EXPIRING_FIELDS = {("hash", "listpackex", "hashtable")}
+_EXPIRING_FIELDS = "Names of encodings with expiring fields"
 _LONGER = "Strings of up to 44 bytes are embstr"
 _LISTPACKS = "Small lists and sets are listpacks"
 
@@ -205,6 +208,7 @@ def encodings(peer: Peer) -> set[tuple[str, str, str]]:
     named = {
         _LISTPACKS: SMALL_LISTPACKS,
         _SHORT_AGAIN: SHORT_AGAIN,
+        _EXPIRING_FIELDS: EXPIRING_FIELDS,
         _LONGER: {("string", "embstr", "raw")},
     }
     return ENCODINGS.union(*(names for name, names in named.items() if name in allowed))
@@ -251,6 +255,14 @@ def _unbalanced(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     return sheaf if texts == [True, True] else redis
 
 
+def _from_last(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    """XREAD with `+`: Sheaf also finds the last entry of a stream whose last id is higher."""
+    found, more = children(redis) or (), children(sheaf) or ()
+    is_one = command.name == "XREAD" and b"+" in command.arguments and not is_error(redis)
+    rest = iter(more)
+    return sheaf if is_one and all(stream in rest for stream in found) else redis
+
+
 # ---- Valkey ------------------------------------------------------------------------------------------------
 
 _SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO", "FCALL", "FCALL_RO", "FUNCTION")
@@ -280,6 +292,17 @@ def _neutral(tree: Tree) -> Tree:
     for ours, theirs in _NEUTRAL:
         content = content.replace(ours, theirs)
     return kind, _NAME_OF_SCRIPT.sub(b"script: on ", content)
+
+
+def _big_numbers(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    kind, content = redis
+    if command.name not in _SCRIPTS:
+        return redis
+    left, right = children(redis), children(sheaf)
+    if left is not None and right is not None and len(left) == len(right):
+        return kind, tuple(_big_numbers(command, *pair) for pair in zip(left, right, strict=True))
+    is_cut = kind == sheaf[0] == b"(" and sheaf[1].split(b"\0")[0] == content
+    return sheaf if is_cut else redis
 
 
 def _same_refusal(theirs: bytes, ours: bytes) -> Rewrite:
@@ -366,6 +389,7 @@ DIFFERENCES = (
     Difference("Encodings follow from what a value is", _named_otherwise(ENCODINGS | SMALL_AGAIN | NEARLY_LARGE)),
     Difference(_LISTPACKS, _named_otherwise(SMALL_LISTPACKS)),
     Difference(_SHORT_AGAIN, _named_otherwise(SHORT_AGAIN)),
+    Difference(_EXPIRING_FIELDS, _named_otherwise(EXPIRING_FIELDS)),
     Difference(LAG, _lag),
     Difference("Keys and ids of XREAD in unequal numbers", _unbalanced),
     Difference("Errors of scripts name the script", _script_errors),
@@ -375,6 +399,8 @@ DIFFERENCES = (
     Difference("GETEX looks for the key first", _getex),
     Difference("BITCOUNT with a start needs an end", _only_start),
     Difference(_LONGER, _named_otherwise({("string", "embstr", "raw")})),
+    Difference("XREAD from the last entry below the last id", _from_last),
+    Difference("Big numbers of scripts are whole", _big_numbers),
     Difference(
         "EVALSHA of an unknown script",
         _same_refusal(rb"NOSCRIPT No matching script\.", b"NOSCRIPT No matching script. Please use EVAL."),
