@@ -24,10 +24,14 @@ class Row:
     """One allowed difference."""
 
     name: str
-    # Commands on one connection to an empty server; the last reply differs.
+    # Commands on one connection to an empty server with its own settings; the last reply differs.
     commands: tuple[tuple[bytes, ...], ...]
     reply: str
     unlike: frozenset[str]
+
+    def settings(self) -> list[bytes]:
+        """The settings that the example changes."""
+        return [command[2] for command in self.commands if command[:2] == (b"CONFIG", b"SET")]
 
 
 @cache

@@ -13,7 +13,7 @@ import pytest
 
 from differential import state, table
 from differential.peers import PeerOptions
-from differential.reply import Wire
+from differential.reply import Wire, children
 from differential.session import Session, commands_of
 from harness.server import UNDER_TEST, Server
 
@@ -92,11 +92,13 @@ def test_the_table_of_differences_is_true(redis, sheaf, compared_with):
     for row in table.rows():
         for side in sides:
             side.call("FLUSHALL")
+        before = [[side.call("CONFIG", "GET", name) for name in row.settings()] for side in sides]
         theirs, ours = (table.written(side.calls(list(row.commands))[-1]) for side in sides)
         if ours != row.reply or (theirs != ours) != (compared_with.name in row.unlike):
             false.append(f"{row.name}: {compared_with.name} {theirs}, Sheaf {ours}, in the table {row.reply}")
-        for side in sides:
+        for side, settings in zip(sides, before, strict=True):
             side.call("RESET")
+            side.calls([("CONFIG", "SET", *(part[1] for part in children(setting))) for setting in settings])
     assert false == []
     for side in sides:
         side.close()
