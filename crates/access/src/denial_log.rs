@@ -1,0 +1,200 @@
+//! The log of denials: what users were refused, and failed logins, for ACL LOG.
+//!
+//! What it is: a short list in memory, newest first. Equal denials within a minute are one entry with a
+//! count, so that a client in a loop does not push out all others.
+//! What it is not: durable, or shared by the members of a group.
+//!
+//! Invariants
+//! - It holds no more entries than its limit; 0 turns it off.
+//! - It never has a password: the object of a failed login is the command (`AUTH`, `HELLO`).
+
+use std::collections::VecDeque;
+
+/// Denials further apart are never one entry.
+pub const MERGE_MS_MAX: u64 = 60_000;
+
+/// How many of the newest entries are compared with a new denial, as in Redis.
+const COMPARED_MAX: usize = 10;
+
+/// Why something was denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// The command.
+    Command,
+    /// A key.
+    Key,
+    /// A channel.
+    Channel,
+    /// A wrong name or password.
+    Auth,
+}
+
+impl Reason {
+    /// The name in ACL LOG.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reason::Command => "command",
+            Reason::Key => "key",
+            Reason::Channel => "channel",
+            Reason::Auth => "auth",
+        }
+    }
+}
+
+/// Where something was denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Context {
+    /// A command of its own.
+    TopLevel,
+    /// Between MULTI and EXEC.
+    Multi,
+    /// In a script.
+    Lua,
+}
+
+impl Context {
+    /// The name in ACL LOG.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Context::TopLevel => "toplevel",
+            Context::Multi => "multi",
+            Context::Lua => "lua",
+        }
+    }
+}
+
+/// One denial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    /// Why.
+    pub reason: Reason,
+    /// Where.
+    pub context: Context,
+    /// The name of the command, key or channel; for a failed login that of the command.
+    pub object: Box<[u8]>,
+    /// The user; for a failed login the name that was given.
+    pub user: Box<[u8]>,
+    /// The client, as CLIENT LIST shows it.
+    pub client: Box<[u8]>,
+}
+
+impl Denial {
+    fn is_like(&self, other: &Denial) -> bool {
+        (self.reason, self.context) == (other.reason, other.context)
+            && self.object == other.object
+            && self.user == other.user
+    }
+}
+
+/// One or more equal denials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogEntry {
+    /// Its number: entries are counted from 0, those that were removed included.
+    pub id: u64,
+    /// How many denials it stands for.
+    pub count: u64,
+    /// The newest of them.
+    pub denial: Denial,
+    /// When the first happened, in Unix ms.
+    pub created_ms: u64,
+    /// When the newest happened, in Unix ms.
+    pub updated_ms: u64,
+}
+
+impl LogEntry {
+    /// Its age in seconds, as ACL LOG shows it.
+    pub fn age_s(&self, now_ms: u64) -> f64 {
+        now_ms.saturating_sub(self.updated_ms) as f64 / 1000.0
+    }
+}
+
+/// The newest denials.
+#[derive(Debug, Default)]
+pub struct DenialLog {
+    entries: VecDeque<LogEntry>,
+    next_id: u64,
+}
+
+impl DenialLog {
+    /// Notes a denial, and keeps at most `entries_max` entries.
+    pub fn note(&mut self, denial: Denial, now_ms: u64, entries_max: usize) {
+        if entries_max > 0 {
+            let entry = match self.take_similar(&denial, now_ms) {
+                Some(known) => LogEntry { count: known.count + 1, denial, updated_ms: now_ms, ..known },
+                None => {
+                    let id = self.next_id;
+                    self.next_id += 1;
+                    LogEntry { id, count: 1, denial, created_ms: now_ms, updated_ms: now_ms }
+                }
+            };
+            self.entries.push_front(entry);
+        }
+        self.entries.truncate(entries_max);
+    }
+
+    /// The entries, newest first.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &LogEntry> {
+        self.entries.iter()
+    }
+
+    /// Forgets all entries. Their numbers are not used again.
+    pub fn reset(&mut self) {
+        self.entries.clear();
+    }
+
+    fn take_similar(&mut self, denial: &Denial, now_ms: u64) -> Option<LogEntry> {
+        let is_similar = |entry: &LogEntry| {
+            now_ms.abs_diff(entry.updated_ms) <= MERGE_MS_MAX && entry.denial.is_like(denial)
+        };
+        let at = self.entries.iter().take(COMPARED_MAX).position(is_similar)?;
+        self.entries.remove(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login(user: &str) -> Denial {
+        let [object, user, client] = ["AUTH", user, "id=1"].map(|text| text.as_bytes().into());
+        Denial { reason: Reason::Auth, context: Context::TopLevel, object, user, client }
+    }
+
+    fn shown(log: &DenialLog) -> Vec<(u64, String)> {
+        log.iter().map(|entry| (entry.count, String::from_utf8_lossy(&entry.denial.user).into())).collect()
+    }
+
+    #[test]
+    fn equal_denials_within_a_minute_are_one_entry_which_becomes_the_newest() {
+        let mut log = DenialLog::default();
+        log.note(login("a"), 1_000, 128);
+        log.note(login("b"), 1_000, 128);
+        log.note(Denial { client: b"id=2".as_slice().into(), ..login("a") }, 61_000, 128);
+        assert_eq!(shown(&log), [(2, "a".into()), (1, "b".into())]);
+        let newest = log.iter().next().unwrap();
+        assert_eq!((newest.id, newest.created_ms, newest.updated_ms), (0, 1_000, 61_000));
+        assert_eq!((&*newest.denial.client, newest.age_s(61_500)), (&b"id=2"[..], 0.5));
+        log.note(login("b"), 61_001, 128);
+        log.note(Denial { context: Context::Multi, ..login("b") }, 61_001, 128);
+        assert_eq!(shown(&log).len(), 4, "too late, and elsewhere");
+        log.reset();
+        log.note(login("a"), 61_001, 128);
+        assert_eq!(log.iter().map(|entry| entry.id).collect::<Vec<_>>(), [4]);
+    }
+
+    #[test]
+    fn only_the_ten_newest_are_compared_and_the_limit_holds() {
+        let mut log = DenialLog::default();
+        for number in 0..12 {
+            log.note(login(&format!("x{number}")), 0, 128);
+        }
+        log.note(login("x0"), 0, 128);
+        log.note(login("x5"), 0, 128);
+        assert_eq!(shown(&log).len(), 13);
+        assert_eq!(shown(&log)[..2], [(2, "x5".into()), (1, "x0".into())]);
+        log.note(login("y"), 0, 3);
+        assert_eq!(shown(&log).len(), 3);
+        log.note(login("y"), 0, 0);
+        assert_eq!(log.iter().len(), 0);
+    }
+}

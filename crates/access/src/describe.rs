@@ -1,0 +1,77 @@
+//! A user as texts: the line of ACL LIST, of a file and of the configuration, and the fields of ACL GETUSER.
+//!
+//! The line is a rule set: read as rules of a new user, it gives an equal user but for its roles. As in Redis
+//! 8, the mark `sanitize-payload` is always shown.
+
+use crate::selector::Selector;
+use crate::user::User;
+use crate::words::push_spaced;
+
+/// The fields of ACL GETUSER.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserDescription {
+    /// Its properties, such as `on` and `nopass`.
+    pub flags: Vec<&'static str>,
+    /// The hashes of its passwords, in hexadecimal digits.
+    pub passwords: Vec<String>,
+    /// What it may do.
+    pub root: SelectorDescription,
+    /// What else it may do.
+    pub selectors: Vec<SelectorDescription>,
+}
+
+/// The fields of a selector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SelectorDescription {
+    /// `-@all +get`
+    pub commands: Vec<u8>,
+    /// `~a %R~b`
+    pub keys: Vec<u8>,
+    /// `&a`
+    pub channels: Vec<u8>,
+}
+
+impl SelectorDescription {
+    fn of(selector: &Selector) -> SelectorDescription {
+        SelectorDescription {
+            commands: selector.commands.text(),
+            keys: selector.keys.text(),
+            channels: selector.channels.text(),
+        }
+    }
+}
+
+impl User {
+    /// Its description for ACL GETUSER.
+    pub fn describe(&self) -> UserDescription {
+        UserDescription {
+            flags: self.flags().collect(),
+            passwords: self.passwords.iter().map(|password| password.to_hex()).collect(),
+            root: SelectorDescription::of(&self.root),
+            selectors: self.selectors.iter().map(SelectorDescription::of).collect(),
+        }
+    }
+
+    /// Its line for ACL LIST: `user NAME on nopass sanitize-payload ~* &* +@all`.
+    pub fn line(&self, name: &[u8]) -> Vec<u8> {
+        let mut line = [b"user ", name].concat();
+        self.flags().for_each(|flag| push_spaced(&mut line, &[flag.as_bytes()]));
+        for password in &self.passwords {
+            push_spaced(&mut line, &[b"#", password.to_hex().as_bytes()]);
+        }
+        push_spaced(&mut line, &[&self.root.text()]);
+        for selector in &self.selectors {
+            push_spaced(&mut line, &[b"(", &selector.text(), b")"]);
+        }
+        line
+    }
+
+    fn flags(&self) -> impl Iterator<Item = &'static str> {
+        let flags = [
+            Some(if self.is_enabled { "on" } else { "off" }),
+            self.needs_no_password.then_some("nopass"),
+            Some(if self.skips_sanitizing { "skip-sanitize-payload" } else { "sanitize-payload" }),
+        ];
+        flags.into_iter().flatten()
+    }
+}

@@ -1,0 +1,189 @@
+//! The language of rules: what ACL SETUSER and the lines of a file give, as changes of a user.
+//!
+//! ```text
+//! words -> merged: `(+get`, `~a)` is one rule -> rule by rule, on a copy of the user
+//! ```
+//!
+//! As in Redis 7.2 and later, with these differences, each of which refuses what Redis takes and cannot show
+//! again as rules: quotes within selectors; null bytes and spaces within names and first arguments (Redis
+//! 8.2.3 crashes on ACL LIST after `+select|a b`); patterns after `%RW~*`, which is `~*`.
+
+use crate::category::Category;
+use crate::command_list::CommandList;
+use crate::command_rules::{CommandRule, CommandRules};
+use crate::password::PasswordHash;
+use crate::patterns::{ChannelPatterns, KeyAccess, KeyPatterns};
+use crate::rule_error::{RuleError, RulesError};
+use crate::selector::Selector;
+use crate::user::User;
+use crate::words::{is_word, words};
+
+/// What rules can refer to.
+#[derive(Debug, Clone, Copy)]
+pub struct Grammar<'a> {
+    /// The commands.
+    pub commands: &'a CommandList,
+    /// Whether new and reset selectors permit all channels: the setting `acl-pubsub-default`.
+    pub all_channels: bool,
+}
+
+impl Grammar<'_> {
+    /// The user after these rules.
+    ///
+    /// # Errors
+    /// The first rule that is refused.
+    pub fn apply<'r>(
+        &self,
+        user: &User,
+        rules: impl IntoIterator<Item = &'r [u8]>,
+    ) -> Result<User, RulesError> {
+        let mut user = user.clone();
+        for rule in merged(rules)? {
+            self.apply_one(&mut user, &rule).map_err(|error| RulesError::rule(&rule, error))?;
+        }
+        Ok(user)
+    }
+
+    /// Applies one rule, whose parentheses match. Changes nothing that matters after an error.
+    pub(crate) fn apply_one(&self, user: &mut User, rule: &[u8]) -> Result<(), RuleError> {
+        let hash_of = |text| PasswordHash::from_hex(text).ok_or(RuleError::MalformedHash);
+        match rule {
+            [] => {}
+            [b'>', password @ ..] => add_password(user, PasswordHash::of(password)),
+            [b'#', hash @ ..] => add_password(user, hash_of(hash)?),
+            [b'<', password @ ..] => remove_password(user, PasswordHash::of(password))?,
+            [b'!', hash @ ..] => remove_password(user, hash_of(hash)?)?,
+            [b'(', inner @ .., b')'] => user.selectors.push(self.selector(inner)?),
+            _ => match &*rule.to_ascii_lowercase() {
+                b"on" => user.is_enabled = true,
+                b"off" => user.is_enabled = false,
+                b"skip-sanitize-payload" => user.skips_sanitizing = true,
+                b"sanitize-payload" => user.skips_sanitizing = false,
+                b"nopass" => (user.needs_no_password, user.passwords) = (true, Vec::new()),
+                b"resetpass" => (user.needs_no_password, user.passwords) = (false, Vec::new()),
+                b"clearselectors" => user.selectors.clear(),
+                b"reset" => *user = User::initial(self.all_channels),
+                _ => self.apply_to_selector(&mut user.root, rule)?,
+            },
+        }
+        Ok(())
+    }
+
+    /// The selector with these rules.
+    fn selector(&self, rules: &[u8]) -> Result<Selector, RuleError> {
+        if rules.iter().any(|byte| matches!(byte, b'"' | b'\'')) {
+            return Err(RuleError::Syntax);
+        }
+        let mut selector = Selector::initial(self.all_channels);
+        words(rules).try_for_each(|rule| self.apply_to_selector(&mut selector, rule))?;
+        Ok(selector)
+    }
+
+    fn apply_to_selector(&self, selector: &mut Selector, rule: &[u8]) -> Result<(), RuleError> {
+        match &*rule.to_ascii_lowercase() {
+            b"allkeys" | b"~*" => selector.keys = KeyPatterns::All,
+            b"resetkeys" => selector.keys = KeyPatterns::NONE,
+            b"allchannels" | b"&*" => selector.channels = ChannelPatterns::All,
+            b"resetchannels" => selector.channels = ChannelPatterns::NONE,
+            b"allcommands" | b"+@all" => selector.commands = CommandRules::all_or_none(true),
+            b"nocommands" | b"-@all" => selector.commands = CommandRules::all_or_none(false),
+            [sign @ (b'+' | b'-'), target @ ..] => {
+                let allows = *sign == b'+';
+                self.check_target(allows, target)?;
+                selector.commands.add(CommandRule { allows, target: target.into() });
+            }
+            _ => match rule {
+                [b'~', pattern @ ..] => selector.keys.add(KeyAccess::BOTH, pattern)?,
+                [b'%', rest @ ..] => {
+                    if selector.keys == KeyPatterns::All {
+                        return Err(RuleError::AfterAllKeys);
+                    }
+                    let (access, pattern) = access_and_pattern(rest).ok_or(RuleError::Syntax)?;
+                    selector.keys.add(access, pattern)?;
+                }
+                [b'&', pattern @ ..] => selector.channels.add(pattern)?,
+                _ => return Err(RuleError::Syntax),
+            },
+        }
+        Ok(())
+    }
+
+    /// Checks what a rule about commands names, in lower case.
+    fn check_target(&self, allows: bool, target: &[u8]) -> Result<(), RuleError> {
+        if let [b'@', category @ ..] = target {
+            return Category::named(category).map(drop).ok_or(RuleError::Unknown);
+        }
+        if self.commands.find(target).is_some() {
+            return Ok(());
+        }
+        let bar = target.iter().rposition(|byte| *byte == b'|').filter(|_| allows);
+        let (name, argument) = target.split_at(bar.ok_or(RuleError::Unknown)?);
+        let command = self.commands.find(name).ok_or(RuleError::Unknown)?;
+        if name.contains(&b'|') {
+            return Err(RuleError::FirstArgOfSubcommand);
+        }
+        match &argument[1..] {
+            argument if argument.is_empty() || !is_word(argument) => Err(RuleError::Syntax),
+            _ if self.commands.is_container(command) => Err(RuleError::Unknown),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn add_password(user: &mut User, password: PasswordHash) {
+    user.needs_no_password = false;
+    if !user.passwords.contains(&password) {
+        user.passwords.push(password);
+    }
+}
+
+fn remove_password(user: &mut User, password: PasswordHash) -> Result<(), RuleError> {
+    let at = user.passwords.iter().position(|known| *known == password).ok_or(RuleError::NoSuchPassword)?;
+    user.passwords.remove(at);
+    Ok(())
+}
+
+/// The access and the pattern of a rule after its `%`: `R~p`, `W~p`, `RW~p`. The `~` may be missing at the
+/// end.
+fn access_and_pattern(rest: &[u8]) -> Option<(KeyAccess, &[u8])> {
+    let end = rest.iter().position(|byte| *byte == b'~').unwrap_or(rest.len());
+    let mut access = KeyAccess::NONE;
+    for letter in &rest[..end] {
+        let more = match letter.to_ascii_lowercase() {
+            b'r' => KeyAccess::READ,
+            b'w' => KeyAccess::WRITE,
+            _ => return None,
+        };
+        if access.has(more) {
+            return None;
+        }
+        access = access.or(more);
+    }
+    (access != KeyAccess::NONE).then(|| (access, rest.get(end + 1..).unwrap_or_default()))
+}
+
+/// Joins the words of each selector.
+pub(crate) fn merged<'r>(rules: impl IntoIterator<Item = &'r [u8]>) -> Result<Vec<Vec<u8>>, RulesError> {
+    let mut merged: Vec<Vec<u8>> = Vec::new();
+    // The first word of the selector that is the last in `merged`, while it is incomplete.
+    let mut open: Option<&[u8]> = None;
+    for word in rules {
+        match (open, merged.last_mut()) {
+            (Some(_), Some(selector)) => {
+                selector.push(b' ');
+                selector.extend_from_slice(word);
+            }
+            _ => {
+                merged.push(word.to_vec());
+                open = word.starts_with(b"(").then_some(word);
+            }
+        }
+        if word.ends_with(b")") {
+            open = None;
+        }
+    }
+    match open {
+        Some(from) => Err(RulesError::unmatched(from)),
+        None => Ok(merged),
+    }
+}

@@ -1,0 +1,141 @@
+//! Judgements: may this user make this call?
+//!
+//! ```text
+//! Rights::allow_freely(command) -- yes, for most calls --> run
+//!    '-- no --> gather keys and channels -> Rights::judge -> run, or Denied
+//! ```
+//!
+//! One selector must permit all of a call. If none does, the refusal is that of the selector that came
+//! furthest: a command is judged before keys, and keys before channels, each in the order of the arguments.
+
+use crate::command_list::CommandId;
+use crate::denied::Denied;
+use crate::patterns::KeyAccess;
+use crate::rights::{ChannelRights, KeyRights, Rights, SelectorRights};
+
+/// A key of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyUse<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// How the call uses it.
+    pub access: KeyAccess,
+}
+
+/// A channel of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChannelUse<'a> {
+    /// The channel or pattern.
+    pub name: &'a [u8],
+    /// Whether it is a pattern of PSUBSCRIBE: it must be permitted literally.
+    pub is_pattern: bool,
+}
+
+/// A call.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// The command.
+    pub command: CommandId,
+    /// The argument after its name.
+    pub first_arg: Option<&'a [u8]>,
+    /// Its keys, in the order of its arguments.
+    pub keys: &'a [KeyUse<'a>],
+    /// Its channels, in the order of its arguments.
+    pub channels: &'a [ChannelUse<'a>],
+}
+
+/// How far a selector went before it refused a call: at its command, at a key, at a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Refusal {
+    Command,
+    Key(usize),
+    Channel(usize),
+}
+
+impl Rights {
+    /// Whether a call is permitted.
+    ///
+    /// # Errors
+    /// What the user may not do.
+    pub fn judge<'a>(&self, call: &Call<'a>) -> Result<(), Denied<'a>> {
+        if self.allow_freely(call.command) {
+            return Ok(());
+        }
+        let mut furthest = Refusal::Command;
+        for selector in &self.selectors {
+            match selector.refusal(call) {
+                None => return Ok(()),
+                Some(refusal) => furthest = furthest.max(refusal),
+            }
+        }
+        Err(match furthest {
+            Refusal::Command => Denied::Command(call.command),
+            Refusal::Key(at) => Denied::Key(call.keys[at].key),
+            Refusal::Channel(at) => Denied::Channel(call.channels[at].name),
+        })
+    }
+
+    /// Whether a selector permits a command together with this access to all keys: what SORT BY and GET need,
+    /// whose keys follow from values.
+    pub fn allow_all_keys(&self, command: CommandId, first_arg: Option<&[u8]>, access: KeyAccess) -> bool {
+        self.allow_freely(command)
+            || self.selectors.iter().any(|selector| {
+                selector.permits_command(command, first_arg)
+                    && match &selector.keys {
+                        KeyRights::All => true,
+                        KeyRights::Of { all, .. } => *all != KeyAccess::NONE && all.has(access),
+                    }
+            })
+    }
+
+    /// Whether a subscription may go on: any selector permits the channel, whatever its commands are.
+    pub fn allow_subscription(&self, channel: ChannelUse<'_>) -> bool {
+        self.is_unrestricted_or(|selector| selector.channels.permit(channel))
+    }
+
+    fn is_unrestricted_or(&self, test: impl Fn(&SelectorRights) -> bool) -> bool {
+        self.are_unrestricted() || self.selectors.iter().any(test)
+    }
+}
+
+impl SelectorRights {
+    fn refusal(&self, call: &Call<'_>) -> Option<Refusal> {
+        if !self.permits_command(call.command, call.first_arg) {
+            return Some(Refusal::Command);
+        }
+        if let Some(at) = call.keys.iter().position(|key| !self.keys.permit(key)) {
+            return Some(Refusal::Key(at));
+        }
+        call.channels.iter().position(|channel| !self.channels.permit(*channel)).map(Refusal::Channel)
+    }
+
+    fn permits_command(&self, command: CommandId, first_arg: Option<&[u8]>) -> bool {
+        self.commands.has(command)
+            || first_arg.is_some_and(|given| {
+                self.first_args
+                    .iter()
+                    .any(|(known, argument)| *known == command && argument.eq_ignore_ascii_case(given))
+            })
+    }
+}
+
+impl KeyRights {
+    fn permit(&self, KeyUse { key, access }: &KeyUse<'_>) -> bool {
+        match self {
+            KeyRights::All => true,
+            KeyRights::Of { patterns, .. } => patterns.permits(key, *access),
+        }
+    }
+}
+
+impl ChannelRights {
+    fn permit(&self, channel: ChannelUse<'_>) -> bool {
+        match self {
+            ChannelRights::All => true,
+            ChannelRights::Of { patterns, .. } if channel.is_pattern => {
+                patterns.binary_search_by(|known| (**known).cmp(channel.name)).is_ok()
+            }
+            ChannelRights::Of { index, .. } => index.permits(channel.name, KeyAccess::NONE),
+        }
+    }
+}

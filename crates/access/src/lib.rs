@@ -1,0 +1,66 @@
+//! Users: who may run which commands on which keys and channels, in the language of Redis' ACL.
+//!
+//! ```text
+//! rules (ACL SETUSER, a file) -> User -> record of the log -> User -> Rights -> judge each call -> Denied
+//!                                 '-> ACL LIST, ACL GETUSER, a file
+//! ```
+//!
+//! What it is: the user as data ([`User`]), the language of its rules ([`Grammar`], [`User::line`]), its
+//! record ([`User::encode`]), its compiled form ([`Rights`]) with judgements about calls, and what follows
+//! from a refusal ([`Denied`], [`DenialLog`]).
+//! What it is not: a set of users, which belongs to the data; sessions; commands. It has no clock, no
+//! randomness and no table of commands: all three are arguments.
+//!
+//! Invariants
+//! - A user is declared by names, not by numbers of commands. So a record means the same to every version of
+//!   the server; only [`Rights`] depend on one table of commands ([`CommandList`]).
+//! - Rules are applied all or none.
+//! - [`User::line`] is a text that [`Grammar`] reads as an equal user.
+//! - One selector must allow all of a call: command, keys and channels. What no selector allows is denied.
+//! - Passwords exist only as hashes. No error and no rendering shows a password.
+//! - Decoding arbitrary bytes never panics; a user has exactly one encoding.
+
+#![forbid(unsafe_code)]
+
+mod category;
+mod codec;
+mod command_list;
+mod command_rules;
+mod command_set;
+mod denial_log;
+mod denied;
+mod describe;
+mod file;
+mod genpass;
+mod grammar;
+mod judge;
+mod password;
+mod pattern_index;
+mod patterns;
+mod rights;
+mod rule_error;
+#[cfg(test)]
+mod samples;
+mod selector;
+#[cfg(test)]
+mod tests;
+mod user;
+mod words;
+
+pub use category::{Categories, Category};
+pub use codec::{DecodeError, VERSION};
+pub use command_list::{Command, CommandId, CommandList};
+pub use command_rules::{CommandRule, CommandRules};
+pub use denial_log::{Context, Denial, DenialLog, LogEntry, MERGE_MS_MAX, Reason};
+pub use denied::Denied;
+pub use describe::{SelectorDescription, UserDescription};
+pub use file::{FileError, parse_file};
+pub use genpass::{GENPASS_BITS_DEFAULT, GENPASS_BITS_MAX, GenpassError, genpass};
+pub use grammar::Grammar;
+pub use judge::{Call, ChannelUse, KeyUse};
+pub use password::PasswordHash;
+pub use patterns::{ChannelPatterns, KeyAccess, KeyPattern, KeyPatterns};
+pub use rights::Rights;
+pub use rule_error::{RuleError, RulesError};
+pub use selector::Selector;
+pub use user::{User, is_user_name};

@@ -1,0 +1,148 @@
+//! The keys and the channels of a selector: glob patterns in the order in which they were given.
+//!
+//! Invariants
+//! - A pattern is a word, and stands in a list once; that of a key has at least one kind of access.
+//! - "All" stands alone: no pattern beside it has an effect, and Redis refuses to add one.
+
+use crate::rule_error::RuleError;
+use crate::words::{is_word, push_spaced};
+
+/// How a call uses a key, or what a pattern permits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeyAccess(u8);
+
+impl KeyAccess {
+    /// Only whether and how the key exists, as with EXISTS, TYPE and STRLEN: any pattern permits it.
+    pub const NONE: KeyAccess = KeyAccess(0);
+    /// Reads its value.
+    pub const READ: KeyAccess = KeyAccess(1);
+    /// Changes its value.
+    pub const WRITE: KeyAccess = KeyAccess(2);
+    /// Reads and changes its value.
+    pub const BOTH: KeyAccess = KeyAccess(3);
+
+    /// Both kinds together.
+    #[must_use]
+    pub const fn or(self, other: KeyAccess) -> KeyAccess {
+        KeyAccess(self.0 | other.0)
+    }
+
+    /// Whether it includes all of `other`.
+    pub const fn has(self, other: KeyAccess) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn from_bits(bits: u8) -> Option<KeyAccess> {
+        if bits <= KeyAccess::BOTH.0 { Some(KeyAccess(bits)) } else { None }
+    }
+
+    /// What stands before the pattern in a rule.
+    const fn prefix(self) -> &'static [u8] {
+        match self {
+            KeyAccess::READ => b"%R~",
+            KeyAccess::WRITE => b"%W~",
+            _ => b"~",
+        }
+    }
+}
+
+/// A pattern for keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyPattern {
+    /// What it permits.
+    pub access: KeyAccess,
+    /// The glob pattern.
+    pub pattern: Box<[u8]>,
+}
+
+/// The keys that a selector permits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyPatterns {
+    /// All keys.
+    All,
+    /// Those that match one of these.
+    Of(Vec<KeyPattern>),
+}
+
+impl KeyPatterns {
+    /// No key.
+    pub const NONE: KeyPatterns = KeyPatterns::Of(Vec::new());
+
+    /// Adds a pattern, or what it permits to the equal one. `*` for reading and writing means all keys.
+    pub(crate) fn add(&mut self, access: KeyAccess, pattern: &[u8]) -> Result<(), RuleError> {
+        let KeyPatterns::Of(patterns) = self else { return Err(RuleError::AfterAllKeys) };
+        if !is_word(pattern) || access == KeyAccess::NONE {
+            return Err(RuleError::Syntax);
+        }
+        let access = match patterns.iter_mut().find(|known| *known.pattern == *pattern) {
+            Some(known) => {
+                known.access = known.access.or(access);
+                known.access
+            }
+            None => {
+                patterns.push(KeyPattern { access, pattern: pattern.into() });
+                access
+            }
+        };
+        if access == KeyAccess::BOTH && pattern == b"*" {
+            *self = KeyPatterns::All;
+        }
+        Ok(())
+    }
+
+    /// As ACL GETUSER shows them.
+    pub fn text(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        match self {
+            KeyPatterns::All => text.extend_from_slice(b"~*"),
+            KeyPatterns::Of(patterns) => patterns
+                .iter()
+                .for_each(|known| push_spaced(&mut text, &[known.access.prefix(), &known.pattern])),
+        }
+        text
+    }
+}
+
+/// The channels that a selector permits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChannelPatterns {
+    /// All channels.
+    All,
+    /// Those that match one of these.
+    Of(Vec<Box<[u8]>>),
+}
+
+impl ChannelPatterns {
+    /// No channel.
+    pub const NONE: ChannelPatterns = ChannelPatterns::Of(Vec::new());
+
+    /// Adds a pattern.
+    pub(crate) fn add(&mut self, pattern: &[u8]) -> Result<(), RuleError> {
+        let ChannelPatterns::Of(patterns) = self else { return Err(RuleError::AfterAllChannels) };
+        if !is_word(pattern) {
+            return Err(RuleError::Syntax);
+        }
+        if pattern == b"*" {
+            *self = ChannelPatterns::All;
+        } else if !patterns.iter().any(|known| **known == *pattern) {
+            patterns.push(pattern.into());
+        }
+        Ok(())
+    }
+
+    /// As ACL GETUSER shows them.
+    pub fn text(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        match self {
+            ChannelPatterns::All => text.extend_from_slice(b"&*"),
+            ChannelPatterns::Of(patterns) => {
+                patterns.iter().for_each(|known| push_spaced(&mut text, &[b"&", known]));
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,166 @@
+//! The rights of a user: its declaration, compiled for one table of commands.
+//!
+//! Rules are replayed in their order into one bit per command and, for `+command|argument`, a list of first
+//! arguments. A rule about a command, or about a category that it is in, takes its first arguments back.
+//!
+//! A record can have been written by a version with other commands. A rule about an unknown command does
+//! nothing: nobody can run it. So does one that allows an unknown category. One that denies an unknown
+//! category denies everything before it: the category may have commands that are known here.
+//!
+//! Invariants
+//! - Rights never change. A changed user gets new ones.
+//! - A command in `free` may run whatever its arguments are.
+
+use crate::category::Category;
+use crate::command_list::{CommandId, CommandList};
+use crate::command_rules::{CommandRule, CommandRules};
+use crate::command_set::CommandSet;
+use crate::pattern_index::PatternIndex;
+use crate::patterns::{ChannelPatterns, KeyAccess, KeyPatterns};
+use crate::selector::Selector;
+use crate::user::User;
+
+/// What a user may do.
+#[derive(Debug, Clone)]
+pub struct Rights {
+    /// The commands that one selector permits with all keys and all channels.
+    pub(crate) free: CommandSet,
+    pub(crate) selectors: Vec<SelectorRights>,
+    is_unrestricted: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct SelectorRights {
+    pub(crate) commands: CommandSet,
+    /// Of commands that are not in `commands`: the first arguments that permit them, in lower case.
+    pub(crate) first_args: Vec<(CommandId, Box<[u8]>)>,
+    pub(crate) keys: KeyRights,
+    pub(crate) channels: ChannelRights,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum KeyRights {
+    All,
+    /// `all` is the access to all keys, by a pattern `*`.
+    Of {
+        all: KeyAccess,
+        patterns: PatternIndex,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum ChannelRights {
+    All,
+    /// The patterns as such, sorted, and what they match.
+    Of {
+        patterns: Vec<Box<[u8]>>,
+        index: PatternIndex,
+    },
+}
+
+impl Rights {
+    /// Those of a user.
+    pub fn new(user: &User, commands: &CommandList) -> Rights {
+        let selectors: Vec<SelectorRights> =
+            user.all_selectors().map(|selector| SelectorRights::new(selector, commands)).collect();
+        let mut free = CommandSet::all_or_none(commands, false);
+        for selector in selectors.iter().filter(|selector| selector.has_all_names()) {
+            free.add(&selector.commands);
+        }
+        for (id, command) in commands.iter() {
+            if command.is_for_all {
+                free.set(id, true);
+            }
+        }
+        let is_unrestricted = user.all_selectors().any(|selector| {
+            selector.commands.allow_all()
+                && selector.keys == KeyPatterns::All
+                && selector.channels == ChannelPatterns::All
+        });
+        Rights { free, selectors, is_unrestricted }
+    }
+
+    /// Whether everything is permitted.
+    #[inline]
+    pub fn are_unrestricted(&self) -> bool {
+        self.is_unrestricted
+    }
+
+    /// Whether a command is permitted whatever its arguments are: one load and one test for most calls.
+    #[inline]
+    pub fn allow_freely(&self, command: CommandId) -> bool {
+        self.free.has(command)
+    }
+}
+
+impl SelectorRights {
+    fn new(selector: &Selector, commands: &CommandList) -> SelectorRights {
+        let keys = match &selector.keys {
+            KeyPatterns::All => KeyRights::All,
+            KeyPatterns::Of(patterns) => {
+                let all = patterns.iter().find(|known| *known.pattern == *b"*");
+                KeyRights::Of {
+                    all: all.map_or(KeyAccess::NONE, |known| known.access),
+                    patterns: PatternIndex::new(patterns.iter().map(|known| (known.access, &*known.pattern))),
+                }
+            }
+        };
+        let channels = match &selector.channels {
+            ChannelPatterns::All => ChannelRights::All,
+            ChannelPatterns::Of(patterns) => {
+                let index = PatternIndex::new(patterns.iter().map(|pattern| (KeyAccess::NONE, &**pattern)));
+                let mut patterns = patterns.clone();
+                patterns.sort();
+                ChannelRights::Of { patterns, index }
+            }
+        };
+        let (commands, first_args) = replay(&selector.commands, commands);
+        SelectorRights { commands, first_args, keys, channels }
+    }
+
+    /// Whether all keys and channels are permitted.
+    fn has_all_names(&self) -> bool {
+        matches!(self.keys, KeyRights::All) && matches!(self.channels, ChannelRights::All)
+    }
+}
+
+fn replay(rules: &CommandRules, commands: &CommandList) -> (CommandSet, Vec<(CommandId, Box<[u8]>)>) {
+    let mut set = CommandSet::all_or_none(commands, rules.begins_with_all());
+    let mut first_args: Vec<(CommandId, Box<[u8]>)> = Vec::new();
+    for rule in rules.rules() {
+        if let Some((command, argument)) = first_arg(rule, commands) {
+            first_args.push((command, argument.into()));
+            continue;
+        }
+        let is_denied_for_safety = is_unknown_category(rule) && !rule.allows();
+        for (id, command) in commands.iter() {
+            let is_named = match rule.category() {
+                Some(name) => Category::named(name).is_some_and(|category| command.categories.has(category)),
+                None => commands
+                    .find(rule.target())
+                    .is_some_and(|found| commands.with_subcommands(found).contains(&id.0)),
+            };
+            if is_named || is_denied_for_safety {
+                set.set(id, rule.allows());
+                first_args.retain(|(known, _)| *known != id);
+            }
+        }
+    }
+    first_args.retain(|(command, _)| !set.has(*command));
+    (set, first_args)
+}
+
+fn is_unknown_category(rule: &CommandRule) -> bool {
+    rule.category().is_some_and(|name| Category::named(name).is_none())
+}
+
+/// The command and the first argument of a rule that allows it for that argument only.
+fn first_arg<'r>(rule: &'r CommandRule, commands: &CommandList) -> Option<(CommandId, &'r [u8])> {
+    let target = rule.target();
+    if !rule.allows() || commands.find(target).is_some() {
+        return None;
+    }
+    let bar = target.iter().position(|byte| *byte == b'|')?;
+    let command = commands.find(&target[..bar]).filter(|command| !commands.is_container(*command))?;
+    Some((command, &target[bar + 1..]))
+}

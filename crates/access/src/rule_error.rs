@@ -1,0 +1,108 @@
+//! Why rules are refused, with the exact texts of Redis.
+//!
+//! No text shows a password: the words of rules that add or remove one are replaced.
+
+use crate::words::up_to_null;
+
+/// Why one rule is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleError {
+    /// It is no rule.
+    Syntax,
+    /// There is no such command or category.
+    Unknown,
+    /// It allows a subcommand for one of its arguments only.
+    FirstArgOfSubcommand,
+    /// A pattern for keys after all keys were permitted.
+    AfterAllKeys,
+    /// A pattern for channels after all channels were permitted.
+    AfterAllChannels,
+    /// It is no hash of a password.
+    MalformedHash,
+    /// The user does not have the password.
+    NoSuchPassword,
+}
+
+impl RuleError {
+    /// The text.
+    pub const fn text(self) -> &'static str {
+        match self {
+            RuleError::Syntax => "Syntax error",
+            RuleError::Unknown => "Unknown command or category name in ACL",
+            RuleError::FirstArgOfSubcommand => "Allowing first-arg of a subcommand is not supported",
+            RuleError::AfterAllKeys => {
+                "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have \
+                 any effect. Try 'resetkeys' to start with an empty list of patterns"
+            }
+            RuleError::AfterAllChannels => {
+                "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not \
+                 have any effect. Try 'resetchannels' to start with an empty list of channels"
+            }
+            RuleError::MalformedHash => {
+                "The password hash must be exactly 64 characters and contain only lowercase hexadecimal \
+                 characters"
+            }
+            RuleError::NoSuchPassword => "The password you are trying to remove from the user does not exist",
+        }
+    }
+}
+
+/// Why a list of rules is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RulesError {
+    /// One of them is refused.
+    Rule {
+        /// The rule, without passwords.
+        rule: Vec<u8>,
+        /// Why.
+        error: RuleError,
+    },
+    /// A selector does not end.
+    Unmatched {
+        /// The word that begins it, without passwords.
+        from: Vec<u8>,
+    },
+}
+
+impl RulesError {
+    pub(crate) fn rule(rule: &[u8], error: RuleError) -> RulesError {
+        RulesError::Rule { rule: without_passwords(rule), error }
+    }
+
+    pub(crate) fn unmatched(from: &[u8]) -> RulesError {
+        RulesError::Unmatched { from: without_passwords(from) }
+    }
+
+    /// The whole reply to ACL SETUSER. It can contain bytes of the rules, so line ends, too.
+    pub fn reply(&self) -> Vec<u8> {
+        match self {
+            RulesError::Rule { rule, error } => {
+                [b"ERR Error in ACL SETUSER modifier '", &**rule, b"': ", error.text().as_bytes()].concat()
+            }
+            RulesError::Unmatched { from } => {
+                [&b"ERR Unmatched parenthesis in acl selector starting at '"[..], from, b"'."].concat()
+            }
+        }
+    }
+}
+
+/// A rule as messages show it.
+fn without_passwords(rule: &[u8]) -> Vec<u8> {
+    let rule = up_to_null(rule);
+    if let [sign @ (b'>' | b'<'), ..] = rule {
+        return [&[*sign][..], b"(redacted)"].concat();
+    }
+    if !rule.starts_with(b"(") {
+        return rule.to_vec();
+    }
+    // The words of a selector; a parenthesis may stand before the first.
+    let words = rule.split(|byte| byte.is_ascii_whitespace()).map(|word| {
+        let at = word.iter().position(|byte| *byte != b'(').unwrap_or(word.len());
+        let (before, word) = word.split_at(at);
+        match word {
+            [sign @ (b'>' | b'<'), ..] => [before, &[*sign], b"(redacted)"].concat(),
+            _ => [before, word].concat(),
+        }
+    });
+    words.collect::<Vec<_>>().join(&b' ')
+}

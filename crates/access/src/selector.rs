@@ -1,0 +1,48 @@
+//! A selector: commands, keys and channels that are permitted together.
+
+use crate::command_rules::CommandRules;
+use crate::patterns::{ChannelPatterns, KeyPatterns};
+use crate::words::push_spaced;
+
+/// One selector. Every user has its root, and any number of others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selector {
+    /// The commands.
+    pub commands: CommandRules,
+    /// The keys.
+    pub keys: KeyPatterns,
+    /// The channels.
+    pub channels: ChannelPatterns,
+}
+
+impl Selector {
+    /// Permits everything.
+    pub const ALL: Selector = Selector {
+        commands: CommandRules::all_or_none(true),
+        keys: KeyPatterns::All,
+        channels: ChannelPatterns::All,
+    };
+
+    /// Permits nothing, but all channels if a setting (`acl-pubsub-default`) gives them to new selectors.
+    pub const fn initial(all_channels: bool) -> Selector {
+        Selector {
+            commands: CommandRules::all_or_none(false),
+            keys: KeyPatterns::NONE,
+            channels: if all_channels { ChannelPatterns::All } else { ChannelPatterns::NONE },
+        }
+    }
+
+    /// Its rules, as ACL LIST shows them.
+    pub fn text(&self) -> Vec<u8> {
+        let mut text = self.keys.text();
+        if self.channels != ChannelPatterns::All {
+            push_spaced(&mut text, &[b"resetchannels"]);
+        }
+        for part in [self.channels.text(), self.commands.text()] {
+            if !part.is_empty() {
+                push_spaced(&mut text, &[&part]);
+            }
+        }
+        text
+    }
+}

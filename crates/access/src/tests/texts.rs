@@ -1,0 +1,284 @@
+//! What rules become, and why they are refused: each line was compared with Redis 8.2.3 and Valkey 9.1.2;
+//! where 7.0.15 differs, its rewriting of commands does.
+
+use crate::rule_error::RulesError;
+use crate::samples::{commands, grammar, user};
+use crate::user::User;
+
+/// The line without what all have, as `rules` make it, or the error.
+fn after(rules: &[&[u8]]) -> String {
+    let commands = commands();
+    let text = match grammar(commands).apply(&User::initial(false), rules.iter().copied()) {
+        Ok(user) => user.line(b"u"),
+        Err(error) => error.reply(),
+    };
+    String::from_utf8(text).unwrap().replacen("user u off sanitize-payload ", "", 1)
+}
+
+fn after_words(rules: &str) -> String {
+    let rules: Vec<&[u8]> = rules.split(' ').map(str::as_bytes).collect();
+    after(&rules)
+}
+
+#[test]
+fn rules_about_commands_are_normalised() {
+    for (rules, commands) in [
+        ("+get -get", "-@all -get"),
+        ("+@all -get +get", "+@all +get"),
+        ("+@all -@dangerous +keys", "+@all -@dangerous +keys"),
+        ("+@READ +Get", "-@all +@read +get"),
+        ("+get +@read", "-@all +get +@read"),
+        ("+@all +@read", "+@all +@read"),
+        ("+get +@all", "+@all"),
+        ("+get -@all", "-@all"),
+        ("+@read -get +@read", "-@all -get +@read"),
+        ("+@read +@write -@read", "-@all +@write -@read"),
+        ("+config|get +config", "-@all +config"),
+        ("+config +config|get", "-@all +config +config|get"),
+        ("+config -config|get -config", "-@all -config"),
+        ("+@all -config +config|GET", "+@all -config +config|get"),
+        ("+config|get +@dangerous", "-@all +config|get +@dangerous"),
+        ("+select|0 +select|1", "-@all +select|0 +select|1"),
+        ("+select|0 +select", "-@all +select"),
+        ("+select|0 -select", "-@all -select"),
+        ("+select +select|A", "-@all +select +select|a"),
+        ("+get|a +set|b +get", "-@all +set|b +get"),
+        ("-acl|cat", "-@all -acl|cat"),
+        ("+@all -get nocommands +set", "-@all +set"),
+        ("+get AllCommands", "+@all"),
+    ] {
+        assert_eq!(after_words(rules), format!("resetchannels {commands}"), "{rules}");
+    }
+}
+
+#[test]
+fn patterns_are_normalised() {
+    for (rules, shown) in [
+        ("~", "~ resetchannels -@all"),
+        ("~a ~*", "~* resetchannels -@all"),
+        ("allkeys AllKeys", "~* resetchannels -@all"),
+        ("%R", "%R~ resetchannels -@all"),
+        ("%RW~*", "~* resetchannels -@all"),
+        ("%R~* %W~*", "~* resetchannels -@all"),
+        ("%R~* ~a", "%R~* ~a resetchannels -@all"),
+        ("%RW~a %WR~b %r~c", "~a ~b %R~c resetchannels -@all"),
+        ("%R~a %R~b %W~a", "~a %R~b resetchannels -@all"),
+        ("~b ~a ~b", "~b ~a resetchannels -@all"),
+        ("~* resetkeys ~a", "~a resetchannels -@all"),
+        ("~a)", "~a) resetchannels -@all"),
+        ("&", "resetchannels & -@all"),
+        ("&a &*", "&* -@all"),
+        ("allchannels resetchannels &a &a &b", "resetchannels &a &b -@all"),
+    ] {
+        assert_eq!(after_words(rules), shown, "{rules}");
+    }
+}
+
+#[test]
+fn selectors_are_read_from_one_word_or_several() {
+    for (rules, shown) in [
+        ("()", "(resetchannels -@all)"),
+        ("(+get)", "(resetchannels -@all +get)"),
+        ("(~a ~b)", "(~a ~b resetchannels -@all)"),
+        ("(~a )", "(~a resetchannels -@all)"),
+        ("( +get )", "(resetchannels -@all +get)"),
+        ("(+get) (+set ~x)", "(resetchannels -@all +get) (~x resetchannels -@all +set)"),
+        ("(~a(b)", "(~a(b resetchannels -@all)"),
+        ("(allkeys allchannels allcommands)", "(~* &* +@all)"),
+        ("(resetkeys ~a nocommands)", "(~a resetchannels -@all)"),
+    ] {
+        assert_eq!(after_words(rules), format!("resetchannels -@all {shown}"), "{rules}");
+    }
+    assert_eq!(after(&[b"(~a\t~b)"]), "resetchannels -@all (~a ~b resetchannels -@all)");
+    assert_eq!(after_words("(+get) clearselectors"), "resetchannels -@all");
+    assert_eq!(after_words("(+get) reset"), "resetchannels -@all");
+}
+
+#[test]
+fn passwords_and_flags_are_kept() {
+    let [a, b] = [b"a", b"b"].map(|password| crate::PasswordHash::of(password).to_hex());
+    for (rules, shown) in [
+        ("ON >a >b >a", format!("user u on sanitize-payload #{a} #{b} resetchannels -@all")),
+        ("on off ON", "user u on sanitize-payload resetchannels -@all".into()),
+        ("on >a nopass", "user u on nopass sanitize-payload resetchannels -@all".into()),
+        ("on nopass >a", format!("user u on sanitize-payload #{a} resetchannels -@all")),
+        ("on nopass resetpass", "user u on sanitize-payload resetchannels -@all".into()),
+        ("on >a <a", "user u on sanitize-payload resetchannels -@all".into()),
+        ("on skip-sanitize-payload", "user u on skip-sanitize-payload resetchannels -@all".into()),
+    ] {
+        assert_eq!(String::from_utf8(user(rules).line(b"u")).unwrap(), shown, "{rules}");
+    }
+    assert_eq!(after_words(&format!("#{a} >b !{a}")), format!("#{b} resetchannels -@all"));
+    let default = User::all_powerful().line(b"default");
+    assert_eq!(default, b"user default on nopass sanitize-payload ~* &* +@all");
+}
+
+const SYNTAX: &str = "Syntax error";
+const UNKNOWN: &str = "Unknown command or category name in ACL";
+const FIRST_ARG: &str = "Allowing first-arg of a subcommand is not supported";
+const HASH: &str =
+    "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters";
+const NO_PASSWORD: &str = "The password you are trying to remove from the user does not exist";
+const AFTER_KEYS: &str = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not \
+                          have any effect. Try 'resetkeys' to start with an empty list of patterns";
+const AFTER_CHANNELS: &str = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and \
+                              does not have any effect. Try 'resetchannels' to start with an empty list of \
+                              channels";
+
+#[test]
+fn rules_are_refused_with_the_texts_of_redis() {
+    let unowned = format!("!{}", "a".repeat(64));
+    let upper = format!("#{}", "A".repeat(64));
+    for (rules, error) in [
+        (&["foo"][..], SYNTAX),
+        (&["nopass2"], SYNTAX),
+        (&["@all"], SYNTAX),
+        (&["*"], SYNTAX),
+        (&[")"], SYNTAX),
+        (&["allchannels "], SYNTAX),
+        (&["+nosuch"], UNKNOWN),
+        (&["-nosuch"], UNKNOWN),
+        (&["+@nosuch"], UNKNOWN),
+        (&["+"], UNKNOWN),
+        (&["-@"], UNKNOWN),
+        (&["+@all "], UNKNOWN),
+        (&["+get)"], UNKNOWN),
+        (&["+a b"], UNKNOWN),
+        (&["-get|foo"], UNKNOWN),
+        (&["+config|nosuch"], UNKNOWN),
+        (&["-config|nosuch"], UNKNOWN),
+        (&["+config||get"], UNKNOWN),
+        (&["+select|0|1"], UNKNOWN),
+        (&["+select||"], UNKNOWN),
+        (&["+|get"], UNKNOWN),
+        (&["+nosuch|"], UNKNOWN),
+        (&["-config|get|x"], UNKNOWN),
+        (&["+config|get|x"], FIRST_ARG),
+        (&["+client|id|"], FIRST_ARG),
+        (&["+config|"], SYNTAX),
+        (&["+get|"], SYNTAX),
+        (&["#zz"], HASH),
+        (&["#"], HASH),
+        (&[&upper], HASH),
+        (&["!zz"], HASH),
+        (&[&unowned], NO_PASSWORD),
+        (&["%X~a"], SYNTAX),
+        (&["%~a"], SYNTAX),
+        (&["%"], SYNTAX),
+        (&["%RR~a"], SYNTAX),
+        (&["%RRW~a"], SYNTAX),
+        (&["%RWa"], SYNTAX),
+        (&["~a b"], SYNTAX),
+        (&["%R~a\tb"], SYNTAX),
+        (&["& b"], SYNTAX),
+        (&["~*", "~a"], AFTER_KEYS),
+        (&["~*", "%RW~*"], AFTER_KEYS),
+        (&["~*", "%X"], AFTER_KEYS),
+        (&["&*", "&a"], AFTER_CHANNELS),
+        (&["(foo)"], SYNTAX),
+        (&["(on)"], SYNTAX),
+        (&["(nopass)"], SYNTAX),
+        (&["(clearselectors)"], SYNTAX),
+        (&["((+get))"], SYNTAX),
+        (&["(~* ~a)"], AFTER_KEYS),
+        (&["( %X~a )"], SYNTAX),
+    ] {
+        let given: Vec<&[u8]> = rules.iter().map(|rule| rule.as_bytes()).collect();
+        let refused = rules.last().unwrap();
+        assert_eq!(
+            after(&given),
+            format!("ERR Error in ACL SETUSER modifier '{refused}': {error}"),
+            "{rules:?}"
+        );
+    }
+    let merged = "ERR Error in ACL SETUSER modifier '(~a on ~b)': Syntax error";
+    assert_eq!(after_words("(~a on ~b)"), merged);
+    assert_eq!(after(&[b"~a\0b"]), "ERR Error in ACL SETUSER modifier '~a': Syntax error");
+    for (rules, from) in [("(", "("), ("(+get", "(+get"), ("(~a ~b", "(~a"), ("(&a) (", "(")] {
+        let error = format!("ERR Unmatched parenthesis in acl selector starting at '{from}'.");
+        assert_eq!(after_words(rules), error, "{rules}");
+    }
+    assert_eq!(
+        after(&[b"( +get ) x"]),
+        "ERR Unmatched parenthesis in acl selector starting at '( +get ) x'."
+    );
+}
+
+#[test]
+fn what_redis_takes_and_cannot_show_again_is_refused() {
+    for rule in ["+select|a b", "(\"+get\" ~b)", "(~\"a)", "('+get')"] {
+        assert_eq!(
+            after(&[rule.as_bytes()]),
+            format!("ERR Error in ACL SETUSER modifier '{rule}': {SYNTAX}")
+        );
+    }
+    assert_eq!(after(&[b"+get\0"]), format!("ERR Error in ACL SETUSER modifier '+get': {UNKNOWN}"));
+    assert_eq!(after_words("%RW~* ~a"), format!("ERR Error in ACL SETUSER modifier '~a': {AFTER_KEYS}"));
+}
+
+#[test]
+fn no_error_shows_a_password() {
+    let commands = commands();
+    for rules in [&["<secret"][..], &["(+get >secret)"], &["( <secret", "+get)"], &["(>secret"]] {
+        let given = rules.iter().map(|rule| rule.as_bytes());
+        let error = grammar(commands).apply(&User::initial(false), given).unwrap_err();
+        let reply = String::from_utf8(error.reply()).unwrap();
+        assert!(!reply.contains("secret") && reply.contains("(redacted)"), "{reply}");
+        assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+    }
+}
+
+#[test]
+fn rules_are_applied_all_or_none() {
+    let commands = commands();
+    let before = user("on >a ~a +get");
+    let error = grammar(commands).apply(&before, [&b"reset"[..], b"+set", b"foo"]).unwrap_err();
+    assert!(matches!(error, RulesError::Rule { .. }));
+    assert_eq!(before, user("on >a ~a +get"));
+}
+
+#[test]
+fn all_channels_can_be_the_beginning() {
+    let commands = commands();
+    let grammar = crate::Grammar { all_channels: true, ..grammar(commands) };
+    let user = grammar.apply(&User::initial(true), [&b"(+get)"[..]]).unwrap();
+    assert_eq!(user.line(b"u"), b"user u off sanitize-payload &* -@all (&* -@all +get)");
+    let reset = grammar.apply(&user, [&b"reset"[..]]).unwrap();
+    assert_eq!(reset.line(b"u"), b"user u off sanitize-payload &* -@all");
+}
+
+#[test]
+fn a_description_has_the_fields_of_getuser() {
+    let described = user("on >a ~a %R~b &c +get -set (+get ~*) (&x ~y %W~z)").describe();
+    assert_eq!(described.flags, ["on", "sanitize-payload"]);
+    assert_eq!(described.passwords, [crate::PasswordHash::of(b"a").to_hex()]);
+    let selectors: Vec<_> = std::iter::once(&described.root)
+        .chain(&described.selectors)
+        .map(|of| {
+            [&of.commands, &of.keys, &of.channels].map(|text| String::from_utf8_lossy(text).into_owned())
+        })
+        .collect();
+    let expected =
+        [["-@all +get -set", "~a %R~b", "&c"], ["-@all +get", "~*", ""], ["-@all", "~y %W~z", "&x"]];
+    assert_eq!(selectors, expected);
+    assert_eq!(User::all_powerful().describe().flags, ["on", "nopass", "sanitize-payload"]);
+}
+
+#[test]
+fn names_of_users_are_words() {
+    for name in ["", "a", "ü", "a|b"] {
+        assert!(crate::is_user_name(name.as_bytes()), "{name}");
+    }
+    for name in ["a b", "a\0", "\t"] {
+        assert!(!crate::is_user_name(name.as_bytes()), "{name}");
+    }
+}
+
+#[test]
+fn only_an_enabled_user_with_its_password_is_accepted() {
+    let accepts = |rules: &str, password: &str| user(rules).accepts(password.as_bytes());
+    assert!(accepts("on >a >b", "a") && accepts("on >a >b", "b"));
+    assert!(!accepts("on >a >b", "c") && !accepts("on >a", "") && !accepts("on", ""));
+    assert!(accepts("on nopass", "anything"));
+    assert!(!accepts("off >a", "a") && !accepts("nopass", "a"));
+}

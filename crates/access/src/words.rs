@@ -1,0 +1,29 @@
+//! The words of rules: what separates them, and what one may contain.
+
+/// Whether C calls this byte a space. Redis, whose language this is, does.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+/// Whether a text can stand as one word in a rule: no spaces, no null bytes.
+pub(crate) fn is_word(text: &[u8]) -> bool {
+    !text.iter().any(|byte| is_space(*byte) || *byte == 0)
+}
+
+/// The words of a text.
+pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| is_space(*byte)).filter(|word| !word.is_empty())
+}
+
+/// A text up to its first null byte: Redis' messages end there.
+pub(crate) fn up_to_null(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// Appends an item after a space, unless it is the first.
+pub(crate) fn push_spaced(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    if !out.is_empty() {
+        out.push(b' ');
+    }
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+}
