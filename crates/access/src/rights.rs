@@ -29,11 +29,14 @@ pub struct Rights {
     is_unrestricted: bool,
 }
 
+/// First arguments that permit their command, in lower case.
+type FirstArgs = Vec<(CommandId, Box<[u8]>)>;
+
 #[derive(Debug, Clone)]
 pub(crate) struct SelectorRights {
     pub(crate) commands: CommandSet,
-    /// Of commands that are not in `commands`: the first arguments that permit them, in lower case.
-    pub(crate) first_args: Vec<(CommandId, Box<[u8]>)>,
+    /// Of commands that are not in `commands`.
+    pub(crate) first_args: FirstArgs,
     pub(crate) keys: KeyRights,
     pub(crate) channels: ChannelRights,
 }
@@ -124,9 +127,9 @@ impl SelectorRights {
     }
 }
 
-fn replay(rules: &CommandRules, commands: &CommandList) -> (CommandSet, Vec<(CommandId, Box<[u8]>)>) {
+fn replay(rules: &CommandRules, commands: &CommandList) -> (CommandSet, FirstArgs) {
     let mut set = CommandSet::all_or_none(commands, rules.begins_with_all());
-    let mut first_args: Vec<(CommandId, Box<[u8]>)> = Vec::new();
+    let mut first_args = FirstArgs::new();
     for rule in rules.rules() {
         if let Some((command, argument)) = first_arg(rule, commands) {
             first_args.push((command, argument.into()));
