@@ -90,19 +90,23 @@ impl RulesError {
 fn without_passwords(rule: &[u8]) -> Vec<u8> {
     let rule = up_to_null(rule);
     if let [sign @ (b'>' | b'<'), ..] = rule {
-        return [&[*sign][..], b"(redacted)"].concat();
+        return [&[*sign][..], REDACTED].concat();
     }
     if !rule.starts_with(b"(") {
         return rule.to_vec();
     }
-    // The words of a selector; a parenthesis may stand before the first.
+    // The words of a selector; parentheses may stand before the first and after the last.
     let words = rule.split(|byte| byte.is_ascii_whitespace()).map(|word| {
         let at = word.iter().position(|byte| *byte != b'(').unwrap_or(word.len());
-        let (before, word) = word.split_at(at);
-        match word {
-            [sign @ (b'>' | b'<'), ..] => [before, &[*sign], b"(redacted)"].concat(),
-            _ => [before, word].concat(),
+        match word.split_at(at) {
+            (before, [sign @ (b'>' | b'<'), secret @ ..]) => {
+                let after: &[u8] = if secret.ends_with(b")") { b")" } else { b"" };
+                [before, &[*sign], REDACTED, after].concat()
+            }
+            _ => word.to_vec(),
         }
     });
     words.collect::<Vec<_>>().join(&b' ')
 }
+
+const REDACTED: &[u8] = b"(redacted)";
