@@ -36,10 +36,10 @@ impl CommandList {
     /// A list of these commands. Of two with the same name the latter is found.
     ///
     /// # Panics
-    /// If there are more than 65,536.
+    /// If there are more than 65,535.
     pub fn new(commands: impl IntoIterator<Item = Command>) -> CommandList {
         let commands: Vec<Command> = commands.into_iter().collect();
-        assert!(commands.len() <= usize::from(u16::MAX) + 1, "too many commands for their numbers");
+        assert!(commands.len() <= usize::from(u16::MAX), "too many commands for their numbers");
         let ids =
             commands.iter().enumerate().map(|(at, command)| (command.name.as_bytes(), id(at))).collect();
         CommandList { commands, ids }

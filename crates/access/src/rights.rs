@@ -135,14 +135,12 @@ fn replay(rules: &CommandRules, commands: &CommandList) -> (CommandSet, FirstArg
             first_args.push((command, argument.into()));
             continue;
         }
-        let is_denied_for_safety = is_unknown_category(rule) && !rule.allows();
+        let category = rule.category().and_then(Category::named);
+        let named = commands.find(rule.target()).map(|command| commands.with_subcommands(command));
+        let is_denied_for_safety = !rule.allows() && rule.category().is_some() && category.is_none();
         for (id, command) in commands.iter() {
-            let is_named = match rule.category() {
-                Some(name) => Category::named(name).is_some_and(|category| command.categories.has(category)),
-                None => commands
-                    .find(rule.target())
-                    .is_some_and(|found| commands.with_subcommands(found).contains(&id.0)),
-            };
+            let is_named = category.is_some_and(|category| command.categories.has(category))
+                || named.as_ref().is_some_and(|named| named.contains(&id.0));
             if is_named || is_denied_for_safety {
                 set.set(id, rule.allows());
                 first_args.retain(|(known, _)| *known != id);
@@ -151,10 +149,6 @@ fn replay(rules: &CommandRules, commands: &CommandList) -> (CommandSet, FirstArg
     }
     first_args.retain(|(command, _)| !set.has(*command));
     (set, first_args)
-}
-
-fn is_unknown_category(rule: &CommandRule) -> bool {
-    rule.category().is_some_and(|name| Category::named(name).is_none())
 }
 
 /// The command and the first argument of a rule that allows it for that argument only.

@@ -219,7 +219,9 @@ fn what_redis_takes_and_cannot_show_again_is_refused() {
 #[test]
 fn no_error_shows_a_password() {
     let commands = commands();
-    for rules in [&["<secret"][..], &["(+get >secret)"], &["( <secret", "+get)"], &["(>secret"], &["(+get >secret)"]] {
+    for rules in
+        [&["<secret"][..], &["(+get >secret)"], &["( <secret", "+get)"], &["(>secret"], &["(+get >secret)"]]
+    {
         let given = rules.iter().map(|rule| rule.as_bytes());
         let error = grammar(commands).apply(&User::initial(false), given).unwrap_err();
         let reply = String::from_utf8(error.reply()).unwrap();
