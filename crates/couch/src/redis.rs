@@ -59,7 +59,7 @@ const GATHER_TIME: Duration = Duration::from_millis(20);
 const MESSAGES_MAX: usize = 500;
 const READ_BYTES: usize = 64 << 10;
 
-/// `/_redis` and what is below.
+/// `/_redis` and the paths below it.
 pub(super) async fn answer(
     thread: &HttpThread,
     head: &Parts,
@@ -89,8 +89,9 @@ pub(super) async fn answer(
 async fn run(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Reply, Failure> {
     let _permit = thread.front.redis_runs.try_acquire().map_err(|_| Broken::Busy)?;
     let commands = webconsole::parse(body).map_err(|error| Failure::bad_request(error.to_string()))?;
+    let table = thread.host().redis.commands();
     let refused: Vec<Option<CommandRefusal>> =
-        commands.iter().map(|words| webconsole::refusal(words)).collect();
+        commands.iter().map(|words| webconsole::refusal(table, words)).collect();
     let (mut request, mut count) = (Vec::new(), 0);
     for (words, _) in commands.iter().zip(&refused).filter(|(_, refused)| refused.is_none()) {
         wire::request::encode(words, &mut request);
