@@ -2,7 +2,7 @@
 //! durable channel.
 //!
 //! ```text
-//! body -> webconsole::parse -> words -> a client of its own, logged in -> webconsole::Reply -> body
+//! body -> webconsole::parse -> words -> a client of its own, logged in -> webconsole::JsonReply -> body
 //! ```
 //!
 //! A request is one client of the Redis protocol for as long as it lasts. That client decides about the
@@ -26,7 +26,7 @@ use tokio::{
     net::{UnixStream, unix::ReadHalf},
     time::{Instant, timeout_at},
 };
-use webconsole::{CommandRefusal, Follow, Reply as Shown};
+use webconsole::{CommandRefusal, Follow, JsonReply};
 use wire::{DecodeLimits, Decoder, Value};
 
 use super::{
@@ -111,7 +111,7 @@ async fn run(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Repl
             None => replies.next(),
         })
         .collect();
-    Ok(private(&all.iter().map(Shown).collect::<Vec<_>>()))
+    Ok(private(&all.iter().map(JsonReply).collect::<Vec<_>>()))
 }
 
 /// `POST /_redis/channel`: the messages after a position, at once if there are any, or when the first comes.
@@ -154,15 +154,17 @@ async fn follow(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<R
             }
         }
     }
-    let messages: Vec<Message<'_>> =
-        messages.iter().map(|(position, message)| Message { position, message: Shown(message) }).collect();
+    let messages: Vec<Message<'_>> = messages
+        .iter()
+        .map(|(position, message)| Message { position, message: JsonReply(message) })
+        .collect();
     Ok(private(&json!({ "messages": messages, "next": next, "lost": lost })))
 }
 
 #[derive(Serialize)]
 struct Message<'m> {
     position: &'m str,
-    message: Shown<'m>,
+    message: JsonReply<'m>,
 }
 
 fn text(parts: &[Value], index: usize) -> String {
