@@ -190,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_value_breaks_a_reader(mut value in proptest::collection::vec(any::<u8>(), 0..60), has_head in any::<bool>()) {
+        fn arbitrary_stored_values_are_readable(mut value in proptest::collection::vec(any::<u8>(), 0..60), has_head in any::<bool>()) {
             if has_head {
                 value = Stored::encode(DIGEST, Protocol::Resp3, &value);
             }

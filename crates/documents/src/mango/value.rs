@@ -454,7 +454,7 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn text_comes_back(value in values()) {
+        fn written_values_are_parsed_unchanged(value in values()) {
             let text = value.to_json();
             prop_assert_eq!(Value::parse(&text).expect("JSON"), value);
         }

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn others_come_back_for_the_slot_of_a_long_unit_then_are_told() {
+    fn commands_on_a_slot_of_a_long_unit_are_retried_and_then_get_busy() {
         let scripts = Scripts::default();
         scripts.settings.set_busy_after(20);
         let (slot, other, begun_us) = (SlotId::FIRST, SlotId::LAST, 1_000_000);

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_is_ended_and_all_that_are_too_old() {
+    fn a_kill_ends_the_oldest_script_and_all_overdue_ones() {
         let (running, kind) = (RunningScripts::default(), ScriptKind::Script);
         assert_eq!(running.kill(0, kind), Kill::Nothing);
         let meters = [Meter::default(), Meter::default(), Meter::default()];

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_decide_which_form_it_has_now() {
+    fn verified_values_take_the_form_of_the_limits_in_force() {
         let tight = PackedLimits {
             list_entries: 1,
             set_integers: 1,

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_is_waited_for_once_where_others_did_not_waste_it() {
+    fn a_new_subscriber_is_awaited_once_unless_such_a_wait_was_useless_lately() {
         let mut newcomer = KeepingUp::default();
         assert!(!newcomer.look(0, 300 * KIB, true, true, 0) && newcomer.is_behind);
         assert!(newcomer.look(0, 400 * KIB, true, true, PATIENCE_US_MAX), "in vain");

@@ -284,7 +284,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_score_comes_back(score in any::<f64>().prop_filter("a number", |score| !score.is_nan())) {
+        fn every_encoded_score_is_decoded(score in any::<f64>().prop_filter("a number", |score| !score.is_nan())) {
             let encoded = EncodedScore::of(score);
             prop_assert_eq!(decode_score(encoded.bytes()).to_bits(), score.to_bits());
         }
