@@ -537,7 +537,8 @@ fn membership(
                 remembered.set_leader(None);
                 standing.remember(&remembered);
             }
-            // In this order: a crash between the two leaves a member that follows nobody, as any does.
+            // In this order: after a crash between the two, the server starts as a member, whose votes decide
+            // whom it follows.
             standing.set_member(false);
             standing.store(&RealDisk, dir)?;
             group_state::leave(&RealDisk, dir)?;

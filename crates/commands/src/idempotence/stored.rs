@@ -91,7 +91,8 @@ impl<'v> Stored<'v> {
         Some(Stored { digest: Digest(*digest), protocol, reply })
     }
 
-    /// Writes the reply in the version of the protocol of the writer. Returns whether it is one.
+    /// Writes the reply in the version of the protocol of the writer. Returns whether the
+    /// stored bytes are a reply.
     pub(super) fn write(&self, reply: &mut ReplyWriter<'_>) -> bool {
         let Some(value) = read(self.reply) else { return false };
         if self.protocol == reply.protocol() {

@@ -230,8 +230,7 @@ impl Scripts {
         now_us >= next_us && self.next_wait_us.compare_exchange(next_us, after_us, Relaxed, Relaxed).is_ok()
     }
 
-    /// Kills, of scripts or of functions, the one that has run for longest, and all that keep the server
-    /// busy.
+    /// Kills the script or function of this kind that has run for longest, and all that keep the server busy.
     pub fn kill(&self, now_us: u64, kind: ScriptKind) -> Kill {
         self.running.kill(now_us.saturating_sub(self.settings.busy_after_ms() * 1000), kind)
     }

@@ -98,7 +98,7 @@ impl RunningScripts {
         functions.min_by_key(|(_, started_us)| *started_us).map(|(function, us)| (function.clone(), us))
     }
 
-    /// Kills, of this kind, the one that has run for longest, and all that have run since before `before_us`.
+    /// Kills the script of this kind that has run for longest, and all that began before `before_us`.
     pub(super) fn kill(&self, before_us: u64, kind: ScriptKind) -> Kill {
         let running = self.0.lock();
         let of_kind = || running.iter().filter(|running| running.kind() == kind);

@@ -66,7 +66,7 @@ impl fmt::Display for TooSlow {
 pub(super) struct Backlog {
     /// Since when the unsent bytes exceed the soft limit.
     above_soft_since_ms: Option<u64>,
-    /// What the peer had acknowledged at its last progress, and the time of it.
+    /// Bytes that the peer had acknowledged at its last progress, and the time of it.
     progress: Option<(u64, u64)>,
 }
 

@@ -317,7 +317,7 @@ impl LinkParts {
         let mut logged = Repeated::default();
         while !self.following.is_stopping() {
             self.following.set_link(LinkState::Connecting, self.node.now_ms());
-            // Before it looks whom to follow: whoever changes that wakes this thread afterwards.
+            // Before it reads whom to follow: a change of that wakes this thread afterwards.
             let woken = *self.following.pause.0.lock();
             let ended = self.attempt(&mut backoff);
             *self.following.socket.lock() = None;
@@ -355,7 +355,7 @@ impl LinkParts {
     fn attempt(&mut self, backoff: &mut Backoff) -> Result<LinkEnd, String> {
         let text = |error: storage::Error| error.to_string();
         let Some((leader, link)) = self.node.to_follow() else { return Ok(LinkEnd::Idle) };
-        // Not before what the leader sends first fits.
+        // Not before there is room for the first batch that the leader will send.
         if !self.mirror.make_room_for(self.refused_bytes) {
             return Err(no_room(&self.log));
         }
@@ -501,7 +501,8 @@ impl LinkParts {
         };
         let taken = receiver.take_in(now_ms, &mut intake);
         if intake.lacks_accepted() {
-            // The votes count on batches that are not in the log here: they begin anew with what is.
+            // The votes count on batches that are not in the log here: after a restart they begin with the
+            // batches that are.
             self.node.request_restart();
         }
         match taken {
@@ -568,7 +569,8 @@ impl Intake for LinkIntake<'_> {
 
     fn accept(&mut self, start: Lsn, batches: &[u8], commit: Lsn) -> Result<(), String> {
         let bytes = batches.len() as u64;
-        // First: the votes count on what they have accepted, and the log is closed with what it has taken.
+        // Before the votes accept the batches: they count on accepted ones, so the log must be able to take
+        // them.
         if !self.mirror.make_room_for(bytes) {
             *self.refused_bytes = bytes;
             return Err(no_room(self.log));
@@ -688,7 +690,7 @@ impl ApplyParts {
     }
 }
 
-/// The clients of this server that see what is applied.
+/// The clients of this server that are told of applied effects.
 struct Observed<'a> {
     observers: &'a mut ReplayObservers,
     host: &'a Host,

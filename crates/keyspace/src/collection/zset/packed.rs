@@ -223,7 +223,7 @@ impl EncodedScore {
     }
 }
 
-/// The integer that this is to the last bit, if it is one.
+/// The integer with exactly these bits as a double, if there is one.
 #[inline]
 fn exact_integer(score: f64) -> Option<i64> {
     let integer = score as i64;
