@@ -95,7 +95,7 @@ pub enum BackupError {
     Damaged {
         /// The damage and its position.
         error: storage::Error,
-        /// The RDB file.
+        /// The damaged file.
         path: PathBuf,
     },
     /// The copied data cannot be verified.
@@ -106,7 +106,7 @@ pub enum BackupError {
     Os {
         /// The operation that failed, as a verb.
         doing: &'static str,
-        /// The RDB file.
+        /// The file or directory.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,

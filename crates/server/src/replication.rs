@@ -153,7 +153,8 @@ pub(crate) struct Node {
     following: Mutex<Option<(Arc<Following>, Option<Threads>)>>,
     /// The parts that following needs; `None` for a server that has never followed, and after the end.
     following_parts: Mutex<Option<Arc<FollowingParts>>>,
-    /// The right to mirror, while this server leads its group.
+    /// The mirror of the log from before the promotion, while this server leads its group: it may follow
+    /// again.
     mirror: Mutex<Option<Mirror>>,
     times_stepped_down: AtomicU64,
     clocks: Clocks,

@@ -16,10 +16,10 @@ pub trait Listable: Copy + Eq + fmt::Debug {
     /// Shows the numbers that it consists of, in order.
     fn visit(&self, visit: &mut dyn FnMut(u64));
 
-    /// Makes one of the numbers that `next` gives.
+    /// Makes the record that consists of the numbers which `next` gives.
     ///
     /// # Errors
-    /// The record of the numbers of `next`, or an error if they do not form one.
+    /// That of `next`, or an error if the numbers do not form a record.
     fn make(next: &mut dyn FnMut() -> Result<u64, EffectError>) -> Result<Self, EffectError>;
 }
 
