@@ -39,7 +39,7 @@ use crate::{
     long_units::{LONG_UNITS_MAX, LongUnits},
     mailbox::Mailbox,
     process::ServerProcess,
-    replication::{Node, ReplicationHandle},
+    replication::{Node, handle::ReplicationHandle},
     scrub::Scrubber,
     snapshots::{Persistence, Snapshots, Sources},
     startup_info::StartupInfo,

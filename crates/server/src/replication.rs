@@ -27,10 +27,10 @@
 mod acks;
 mod clocks;
 mod failover;
-mod figures;
+pub(crate) mod figures;
 mod follower;
 pub(crate) mod full_copy;
-mod handle;
+pub(crate) mod handle;
 mod leader;
 pub(crate) mod line;
 mod membership;
@@ -38,7 +38,7 @@ mod overdue;
 mod own_addresses;
 mod promoting;
 mod role;
-mod stalled;
+pub(crate) mod stalled;
 mod stepping_down;
 mod waits;
 
@@ -76,11 +76,8 @@ use self::{
     waits::Waits,
 };
 pub(crate) use self::{
-    figures::Figures,
     follower::{FollowingParts, holds_data},
-    handle::ReplicationHandle,
     leader::ReplicaFigures,
-    stalled::StalledApplier,
 };
 
 /// The niceness of the threads that copy and load everything from a leader. They serve no client yet, while

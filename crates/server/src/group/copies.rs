@@ -14,7 +14,7 @@ use lsn::Lsn;
 use tokio::time::{Instant, sleep};
 
 use super::Group;
-use crate::replication::ReplicationHandle;
+use crate::replication::handle::ReplicationHandle;
 
 /// How long a backup waits until a majority has what it copies.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
