@@ -2,7 +2,7 @@
 //!
 //! What it is: as [`Items`](super::Items), borrowed from a command or from the bytes of a log record; and the
 //! encodings of the records, which are their numbers one after the other.
-//! What it is not: for byte strings.
+//! What it is not: a list of byte strings.
 
 use std::fmt;
 

@@ -131,9 +131,9 @@ impl<'a> StreamView<'a> {
         self.passed_blocks(limit, |block, _| is_below(block)).0.1
     }
 
-    /// Passes over the first blocks while they may go, which depends on a block and on how many entries were
-    /// passed, and at most `limit` entries. Returns how many they are, the last of them, and the block
-    /// behind.
+    /// Passes over the first blocks for which `may_go` is true, given the block and the number of entries
+    /// before it; at most `limit` entries. Returns the number of these entries, the last id of them, and the
+    /// block behind.
     fn passed_blocks(
         &self,
         limit: usize,

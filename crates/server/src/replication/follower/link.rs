@@ -161,8 +161,8 @@ impl LinkParts {
         }
     }
 
-    /// Connects to the leader, and settles with it how this log can follow. `None`: try again at once, because
-    /// everything is to be copied now.
+    /// Connects to the leader, and settles with it how this log can follow. `None`: try again at once,
+    /// because everything is to be copied now.
     fn join(&self, leader: &Address, password: &str) -> Result<Option<(TcpStream, Verdict)>, String> {
         let text = |error: storage::Error| error.to_string();
         let mut socket = connect(leader, password, |socket| self.following.begins(socket))?;
