@@ -276,7 +276,7 @@ def test_a_hangup_without_a_configuration_file_changes_nothing(server):
         ("maxmemory", "1 potato", {}, "--maxmemory: "),
     ],
 )
-def test_a_bad_value_names_where_it_is(tmp_path, name, value, environment, said):
+def test_the_error_of_a_bad_value_names_its_place(tmp_path, name, value, environment, said):
     flags = (f"--{name}", value) if name else ()
     refused = run_sheaf("serve", "--dir", str(tmp_path / "data"), *flags, extra_environment=environment)
     assert refused.returncode not in (0, 101)

@@ -62,7 +62,7 @@ use crate::{
 const READ_BYTES: usize = 1 << 20;
 /// How often a vote that could not be saved is saved again.
 const SAVE_PERIOD: Duration = Duration::from_millis(200);
-/// How often a member that is to campaign looks whether it has applied what it knows to be committed.
+/// How often a member that is to campaign looks whether it has applied the committed part of its log.
 const APPLIED_PERIOD: Duration = Duration::from_millis(1);
 /// How often the leader looks for learners that have caught up.
 const PROMOTION_PERIOD_US: u64 = 2 * TICK_US;
@@ -115,7 +115,7 @@ pub(crate) enum Prepared {
     Joins,
     /// It takes part in votes.
     Member {
-        /// What the votes decide.
+        /// The leaderships that the votes decide.
         leaderships: mpsc::Receiver<Option<Leadership>>,
         /// The log, from the last batch on that the votes know.
         tail: LogCursor,
@@ -502,9 +502,9 @@ impl Group {
         }
     }
 
-    /// Goes on taking part in votes until a leader is known, for one election timeout at most: after its
-    /// restart this member votes for nobody for so long, and its vote may be needed. Returns false if it is
-    /// to stop meanwhile.
+    /// Goes on taking part in votes until a leader is known, for one election timeout at most: its vote may
+    /// be needed, and after its restart it gives none for that time. Returns false if it is to stop
+    /// meanwhile.
     fn await_leader(
         &self,
         leaderships: &mpsc::Receiver<Option<Leadership>>,

@@ -11,8 +11,8 @@ pub fn variable(name: &str) -> String {
     format!("{PREFIX}{}", name.to_uppercase().replace('-', "_"))
 }
 
-/// A warning for each of these variables that is named like a setting and is none: a mistyped password must
-/// not be ignored silently.
+/// A warning for each of these variables whose name resembles that of a setting: a mistyped password must not
+/// be ignored silently.
 pub fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
     let known: Vec<String> =
         OPTIONS.iter().map(|option| variable(option.name)).chain([CONFIG.into()]).collect();

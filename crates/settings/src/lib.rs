@@ -64,7 +64,7 @@ pub enum ConfigError {
     /// A settings file cannot be read.
     #[error("cannot read the settings of {path}: {reason}")]
     File {
-        /// The RDB file.
+        /// The settings file.
         path: String,
         /// The reason, in words.
         reason: String,

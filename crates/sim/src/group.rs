@@ -94,7 +94,7 @@ enum Event {
     Client,
     Operator,
     Trouble,
-    /// The schedule of a voter that restarts: see `faults`.
+    /// A voter that has granted the leader its lease restarts, and is cut off from the leader: see `faults`.
     Forget {
         voter: NodeId,
         leader: NodeId,

@@ -102,7 +102,7 @@ def test_no_page_of_another_origin_runs_commands_even_if_cors_admits_it(couch, p
     assert run(couch, "EXISTS k") == [0]
 
 
-def test_a_site_whose_name_is_made_to_point_here_runs_nothing(couch):
+def test_a_site_with_a_rebound_name_runs_no_command(couch):
     answer = couch.send("POST", "/_redis", [["PING"]], Host="evil.example")
     assert answer.told()[:2] == (403, "forbidden")
     assert couch.get("/", Accept=BROWSER, Host="evil.example").status == 403

@@ -77,7 +77,7 @@ impl Config {
         for (name, value) in pairs {
             let name = String::from_utf8_lossy(name);
             let failed = |reason: String| Refused { name: name.to_string(), reason };
-            // Settings are text, in the file too. A password with other bytes in it would be another one.
+            // Settings are text, in the file too: a password with other bytes could not be stored unchanged.
             let value = std::str::from_utf8(value).map_err(|_| failed("the value is not UTF-8".into()))?;
             let setting = changed.set_live(&name, value).map_err(|error| match error {
                 ConfigError::Invalid { reason, .. } => failed(reason),

@@ -46,7 +46,7 @@ use crate::{
 pub(super) const PEER_VERSION: u32 = 1;
 /// The code of the error that tells a member of its removal.
 pub(super) const REMOVED: &str = "REMOVED";
-/// The code of the error that asks to try again: what it stands for is no fault.
+/// The code of the error that asks to try again, and is not logged as a fault.
 const LOADING: &str = "LOADING";
 /// The pause after a failed attempt to connect.
 const RETRY_PERIOD: Duration = Duration::from_millis(100);
@@ -237,7 +237,7 @@ impl Peers {
 
     fn receive(&self, mut socket: TcpStream, from: MemberId) -> Result<(), String> {
         let is_listed = self.peers.lock().contains_key(&from);
-        // An error of the socket is its end, which is no fault of anybody.
+        // An error of the socket ends the connection, and is not logged as a fault.
         let Ok(handle) = socket.try_clone() else { return Ok(()) };
         let number = self.inboxes.lock().open(from, is_listed, handle);
         let begun = socket

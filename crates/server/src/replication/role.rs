@@ -43,8 +43,8 @@ impl Node {
         Ok(outcome)
     }
 
-    /// This server does not lead any more, as every command that begins to wait now sees: ends the waits of
-    /// those that began before. The event for which they wait may never come.
+    /// Ends the waits of commands that began to wait while this server led: the event for which they wait may
+    /// never come. Commands that begin to wait now see the new role themselves.
     fn end_waits(&self) {
         if let Some(interests) = self.interests.get() {
             interests.end_waits();
