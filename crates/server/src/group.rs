@@ -367,6 +367,7 @@ impl Group {
                     yielding_due_us = now_us + ROOM_BACKOFF_US;
                 }
                 self.keep_log_alone(votes);
+                self.close_removed();
                 self.node.note_majority_awaited(votes.majority_awaited_us());
                 // While nothing else changes the leadership.
                 votes.look(|member| self.node.note_leader_heard(self.hears_leader(votes, member)));

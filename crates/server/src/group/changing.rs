@@ -289,6 +289,13 @@ impl Group {
         }
     }
 
+    /// Closes the connections of removed members that were let in while this server had no lease, and could
+    /// not know: they connect again, and are told.
+    pub(super) fn close_removed(&self) {
+        let Some(peers) = self.peers.get() else { return };
+        peers.unlisted().into_iter().filter(|&id| self.has_removed(id)).for_each(|id| peers.close_of(id));
+    }
+
     /// Whether this server leads, and has removed the member with this id or never had it.
     pub(super) fn has_removed(&self, id: MemberId) -> bool {
         let Some(votes) = &self.votes else { return false };

@@ -60,6 +60,11 @@ impl Inboxes {
         self.open.retain(|inbox| inbox.number != number);
     }
 
+    /// The senders of the connections that were not listed when these were opened.
+    pub(super) fn unlisted(&self) -> Vec<MemberId> {
+        self.open.iter().filter(|inbox| !inbox.is_listed).map(|inbox| inbox.from).collect()
+    }
+
     /// Closes the connections of a member.
     pub(super) fn close_of(&mut self, from: MemberId) {
         self.close(|inbox| inbox.from == from);

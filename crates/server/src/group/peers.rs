@@ -140,7 +140,7 @@ impl Peers {
             }
             if listed.is_none() {
                 // It connects again, and is told.
-                self.inboxes.lock().close_of(id);
+                self.close_of(id);
             }
         }
         for listed in all {
@@ -208,16 +208,27 @@ impl Peers {
     }
 
     /// Serves the member that has connected, after [`Peers::check`].
-    pub(super) fn serve(self: &Arc<Self>, socket: TcpStream, from: MemberId) {
+    pub(super) fn serve(self: &Arc<Self>, mut socket: TcpStream, from: MemberId) {
         let peers = self.clone();
         let run = move || {
-            if let Err(reason) = peers.receive(socket, from) {
+            // Counted before the connection is closed: who sees the end also sees the count.
+            if let Err(reason) = peers.receive(&mut socket, from) {
                 peers.count_refusal(&format!("a message of the member {from}"), &reason);
             }
         };
         if let Err(error) = thread::Builder::new().name("group-inbox".into()).spawn(run) {
             tracing::error!(target: "group", %error, "cannot start a thread");
         }
+    }
+
+    /// The senders that have a connection, and that the roster did not list when they connected.
+    pub(super) fn unlisted(&self) -> Vec<MemberId> {
+        self.inboxes.lock().unlisted()
+    }
+
+    /// Closes the connections from a member.
+    pub(super) fn close_of(&self, from: MemberId) {
+        self.inboxes.lock().close_of(from);
     }
 
     /// Refuses a connection.
@@ -235,7 +246,7 @@ impl Peers {
         }
     }
 
-    fn receive(&self, mut socket: TcpStream, from: MemberId) -> Result<(), String> {
+    fn receive(&self, socket: &mut TcpStream, from: MemberId) -> Result<(), String> {
         let is_listed = self.peers.lock().contains_key(&from);
         // An error of the socket ends the connection, and is not logged as a fault.
         let Ok(handle) = socket.try_clone() else { return Ok(()) };
@@ -247,7 +258,7 @@ impl Peers {
             .and_then(|()| socket.write_all(b"+OK\r\n"));
         // A member that has just connected can be reached, and one that has gone is to be reached again.
         self.look_at(from);
-        let read = if begun.is_ok() { self.read(&mut socket, from) } else { Ok(()) };
+        let read = if begun.is_ok() { self.read(socket, from) } else { Ok(()) };
         self.inboxes.lock().ended(number);
         self.look_at(from);
         read
