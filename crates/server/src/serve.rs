@@ -101,7 +101,7 @@ pub fn serve(settings: Settings, lasting: Lasting, mode: Mode) -> Result<(), Ser
     logging::start(&settings);
     lasting.report();
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    for warning in unknown_variables(names) {
+    if let Some(warning) = unknown_variables(names) {
         tracing::warn!(target: "server", "{warning}");
     }
     env::allocator::keep_unused_for_ms(UNUSED_KEPT_MS);
