@@ -1,9 +1,10 @@
 //! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`, `sheaf import FILE`,
 //! `sheaf import --from URL`, `sheaf export FILE`, `sheaf backup DIR`, `sheaf restore BACKUP`, `sheaf tail
-//! CHANNEL...`, `sheaf group HOST:PORT`.
+//! CHANNEL...`, `sheaf group HOST:PORT`, `sheaf completions SHELL`, `sheaf man DIR`.
 //!
 //! The flags of `serve` and their environment variables come from the table of settings (`serve.rs`).
 
+mod generate;
 mod group;
 mod import;
 mod serve;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 
 use backup::{fetch::DEFAULT_USER, restore::Target};
 use clap::{Arg, ArgAction, ArgMatches, Command};
+pub use generate::{completions, man};
 use lsn::Lsn;
 use recovery::{recover::Mode, unix_time};
 use settings::{Key, Lasting, OPTIONS, Settings};
@@ -88,6 +90,16 @@ pub enum Task {
     Tail(Options),
     /// Show the group of a running server.
     Group(tools::group::Options),
+    /// Print a script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages.
+    Man {
+        /// The directory of the pages.
+        dir: PathBuf,
+    },
 }
 
 /// Parses the command line. Prints help and exits, or prints a usage error and exits with status 2, as clap
@@ -130,6 +142,8 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, UsageE
         }
         Some(("tail", found)) => Ok(Task::Tail(tail::options(found))),
         Some(("group", found)) => Ok(Task::Group(group::options(found))),
+        Some(("completions", found)) => Ok(generate::completions_task(found)),
+        Some(("man", man)) => Ok(Task::Man { dir: path(man, "dir").unwrap_or_default() }),
         Some((_, serve)) => Ok(serve::task(serve)?),
         None => Ok(serve::task(&matches)?),
     }
@@ -174,6 +188,8 @@ fn command() -> Command {
         .subcommand(restore_command())
         .subcommand(tail::command())
         .subcommand(group::command())
+        .subcommand(generate::completions_command())
+        .subcommand(generate::man_command())
 }
 
 /// The commands other than `serve`.

@@ -44,6 +44,8 @@ fn main() -> ExitCode {
         Task::Restore { source, dir, target } => restore::run(&source, &dir, target).map_err(Into::into),
         Task::Tail(options) => tail::run(&options).map_err(Into::into),
         Task::Group(options) => group::run(&options).map_err(Into::into),
+        Task::Completions { shell } => cli::completions(shell).map_err(Into::into),
+        Task::Man { dir } => cli::man(&dir).map_err(Into::into),
         Task::Log { dir, selection } => log::print_log(&dir, &selection).map_err(Into::into),
     };
     match result {
