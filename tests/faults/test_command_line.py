@@ -1,5 +1,6 @@
-"""The command line as people, packages and shells use it: help, completions, manual pages."""
+"""The command line as people, packages and shells use it: help, completions, manual pages, doctor."""
 
+import json
 import shutil
 import subprocess
 
@@ -9,7 +10,7 @@ from harness.server import run_sheaf
 
 pytestmark = pytest.mark.sheaf_only
 
-TOOLS = ("check", "log", "import", "export", "backup", "restore", "tail", "group", "completions", "man")
+TOOLS = ("check", "log", "import", "export", "backup", "restore", "tail", "group", "doctor", "completions", "man")
 
 
 def printed(*arguments: str) -> str:
@@ -60,3 +61,51 @@ def test_manual_pages_have_all_commands_and_settings(tmp_path):
             ["man", "--warnings", "-l", str(directory / "sheaf.1")], capture_output=True, text=True, check=True
         )
         assert "DURABILITY" in rendered.stdout and rendered.stderr == "", rendered.stderr
+
+
+def examined(*arguments: str, **variables: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """The exit status of doctor, and its findings by check."""
+    ran = run_sheaf("doctor", "--format", "json", *arguments, extra_environment=variables)
+    assert ran.stderr == "", ran.stderr
+    answer = json.loads(ran.stdout)
+    states = [check["state"] for check in answer["checks"]]
+    assert ran.returncode == (1 if "change" in states else 2 if "unseen" in states else 0)
+    return ran.returncode, {check["check"]: check for check in answer["checks"]}
+
+
+def test_doctor_looks_at_a_directory_before_and_while_a_server_runs(server, tmp_path):
+    new = tmp_path / "new" / "data"
+    _, checks = examined("--dir", str(new))
+    assert {"settings", "directory", "file system", "disk sync", "disk space", "open files", "clock"} <= set(checks)
+    assert checks["directory"]["state"] == "fine" and "first start creates it" in checks["directory"]["text"]
+    assert checks["disk sync"]["text"].startswith("p50 ")
+    assert not new.exists() and list(tmp_path.glob("**/.doctor*")) == []
+
+    data = server.directory
+    before = sorted(path.name for path in data.iterdir())
+    _, checks = examined("--dir", str(data))
+    assert "a server runs there" in checks["directory"]["text"]
+    assert sorted(path.name for path in data.iterdir()) == before
+    with server.connect() as connection:
+        assert connection.call("SET", "k", "v") == b"OK"
+
+
+def test_doctor_says_what_to_change(tmp_path):
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "notes.txt").write_text("mine")
+    status, checks = examined("--dir", str(foreign), SHEAF_PROT="1", SHEAF_MAXMEMORY="1000000gb")
+    assert status == 1
+    assert "is not empty and not a data directory" in checks["directory"]["text"]
+    assert "did you mean SHEAF_PORT?" in checks["variables"]["text"]
+    assert checks["memory"]["state"] == "change"
+    assert [path.name for path in foreign.iterdir()] == ["notes.txt"]
+
+    settings = tmp_path / "sheaf.toml"
+    settings.write_text("maxmemroy = 1\n")
+    status, checks = examined("--dir", str(tmp_path / "data"), "--config", str(settings))
+    assert status == 1 and "did you mean 'maxmemory'?" in checks["settings"]["text"]
+
+    in_memory = run_sheaf("doctor", "--dir", "/dev/shm/no-such-directory")
+    assert in_memory.returncode == 1 and in_memory.stdout.rstrip().endswith("to change")
+    assert any(line.startswith("change  file system  tmpfs") for line in in_memory.stdout.splitlines())

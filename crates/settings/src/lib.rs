@@ -13,6 +13,7 @@
 //! - An unknown name is an error in every source; the message suggests the nearest known name.
 
 mod bytes;
+mod clients_max;
 mod environment;
 mod file;
 mod foreign;
@@ -22,6 +23,7 @@ mod owed;
 mod table;
 mod value;
 
+pub use clients_max::{ClientsMax, RESERVED_PLACES};
 use engine::DebugAccess;
 pub use environment::{unknown_variables, variable};
 pub use foreign::instead_of;

@@ -1,9 +1,10 @@
 //! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`, `sheaf import FILE`,
 //! `sheaf import --from URL`, `sheaf export FILE`, `sheaf backup DIR`, `sheaf restore BACKUP`, `sheaf tail
-//! CHANNEL...`, `sheaf group HOST:PORT`, `sheaf completions SHELL`, `sheaf man DIR`.
+//! CHANNEL...`, `sheaf group HOST:PORT`, `sheaf doctor`, `sheaf completions SHELL`, `sheaf man DIR`.
 //!
 //! The flags of `serve` and their environment variables come from the table of settings (`serve.rs`).
 
+mod doctor;
 mod generate;
 mod group;
 mod import;
@@ -90,6 +91,8 @@ pub enum Task {
     Tail(Options),
     /// Show the group of a running server.
     Group(tools::group::Options),
+    /// Look at the machine and a directory.
+    Doctor(tools::doctor::Options),
     /// Print a script for a shell.
     Completions {
         /// The shell.
@@ -142,6 +145,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, UsageE
         }
         Some(("tail", found)) => Ok(Task::Tail(tail::options(found))),
         Some(("group", found)) => Ok(Task::Group(group::options(found))),
+        Some(("doctor", found)) => Ok(Task::Doctor(doctor::options(found))),
         Some(("completions", found)) => Ok(generate::completions_task(found)),
         Some(("man", man)) => Ok(Task::Man { dir: path(man, "dir").unwrap_or_default() }),
         Some((_, serve)) => Ok(serve::task(serve)?),
@@ -188,6 +192,7 @@ fn command() -> Command {
         .subcommand(restore_command())
         .subcommand(tail::command())
         .subcommand(group::command())
+        .subcommand(doctor::command())
         .subcommand(generate::completions_command())
         .subcommand(generate::man_command())
 }

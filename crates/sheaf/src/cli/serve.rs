@@ -1,7 +1,7 @@
 //! The arguments of `sheaf [serve]`: the settings, by group, and options of a single start.
 //!
-//! `-h` has what a first start needs, a line each; `--help` has all, with values and units. Both come from the
-//! table of settings.
+//! `-h` has what a first start needs, a line each; `--help` has all, with values and units. Both come from
+//! the table of settings.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::Str, parser::ValueSource};
 use lsn::Lsn;
