@@ -32,8 +32,8 @@ pub fn overcommit_memory() -> Option<u8> {
 /// Whether the kernel's clock is kept synchronised (by chrony, ntpd, systemd-timesyncd, the hypervisor).
 pub fn clock_is_synchronized() -> Option<bool> {
     let mut state = MaybeUninit::<libc::timex>::zeroed();
-    // SAFETY: `state` is writable memory of the right type, and all zeros are a value of it: `modes` 0 asks, and
-    // changes nothing.
+    // SAFETY: `state` is writable memory of the right type, and all zeros are a value of it: `modes` 0 asks,
+    // and changes nothing.
     let answer = unsafe { libc::adjtimex(state.as_mut_ptr()) };
     // SAFETY: it was zeroed, which is a value of the type.
     let state = unsafe { state.assume_init() };

@@ -1,12 +1,13 @@
-//! `sheaf doctor`: looks at a machine and a data directory, and says what to change before a server runs there.
+//! `sheaf doctor`: looks at a machine and a data directory, and says what to change before a server runs
+//! there.
 //!
 //! It has a look at the machine ([`look`]) and judgements of the figures ([`judge`]), which are functions. It
 //! verifies no data (that is `sheaf check`) and changes nothing: a file that it writes to measure the disk is
 //! removed.
 //!
 //! Invariants
-//! - One line per check. Advice is given only where it applies to this server: it does not fork, so what Redis
-//!   says of overcommit and huge pages mostly does not.
+//! - One line per check. Advice is given only where it applies to this server: it does not fork, so what
+//!   Redis says of overcommit and huge pages mostly does not.
 
 mod judge;
 mod look;
