@@ -1,7 +1,7 @@
 //! `sheaf doctor`: looks at a machine and a data directory, and says what to change before a server runs
 //! there.
 //!
-//! It has a look at the machine ([`look`]) and judgements of the figures ([`judge`]), which are functions. It
+//! It has a look at the machine (`look`) and judgements of the figures (`judge`), which are functions. It
 //! verifies no data (that is `sheaf check`) and changes nothing: a file that it writes to measure the disk is
 //! removed.
 //!
