@@ -12,7 +12,7 @@ use recovery::group_state::check_durability;
 use settings::{ConfigError, Key, OPTIONS, Origin, Settings};
 use storage::Log;
 
-use super::{ClientsMax, Config, data_settings::VALUE_BYTES_MAX};
+use super::{Config, data_settings::VALUE_BYTES_MAX, possible_clients};
 
 /// Why a value is refused.
 struct Refused {
@@ -88,7 +88,7 @@ impl Config {
             }
             if setting.key == Key::Maxclients {
                 let wanted = changed.integer(Key::Maxclients);
-                let possible = ClientsMax::possible(wanted).redis;
+                let possible = possible_clients(wanted).redis;
                 if possible < wanted {
                     return Err(failed(format!(
                         "The operating system is not able to handle the specified number of clients, try with {possible}"
