@@ -195,8 +195,8 @@ NEARLY_LARGE = {
 # A list that was long and is short again: it stays a quicklist in Sheaf.
 SHORT_AGAIN = {("list", "listpack", "quicklist")}
 _SHORT_AGAIN = "A long list that is short again"
-# A hash with fields that expire, under whatever name.
-EXPIRING_FIELDS = {("hash", "listpackex", "hashtable")}
+# A hash with fields that expire, or did, under whatever name.
+EXPIRING_FIELDS = {("hash", "listpackex", "hashtable"), ("hash", "listpackex", "listpack")}
 _EXPIRING_FIELDS = "Names of encodings with expiring fields"
 _LONGER = "Strings of up to 44 bytes are embstr"
 _LISTPACKS = "Small lists and sets are listpacks"
@@ -353,6 +353,18 @@ def _with_coordinates(redis: Tree, sheaf: Tree) -> Tree:
     return sheaf if redis[1] == places and sheaf[1] == shortest(degrees) else redis
 
 
+def _needless_digits(command: Command, redis: Tree, sheaf: Tree) -> Tree:
+    """A double whose 17th digit is not needed."""
+    if not command.name.startswith(("Z", "BZ", "GEO")):
+        return redis
+    left, right = children(redis), children(sheaf)
+    if left is not None and right is not None and len(left) == len(right):
+        return redis[0], tuple(_needless_digits(command, *pair) for pair in zip(left, right, strict=True))
+    if not redis[0] == sheaf[0] or redis[0] not in b",$" or redis[1] is None or not _DOUBLE.match(redis[1]):
+        return redis
+    return sheaf if len(redis[1]) == len(sheaf[1] or b"") + 1 and sheaf[1] == shortest(float(redis[1])) else redis
+
+
 def _scores_of_scan(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     return _rewrite_leaves(redis) if command.name == "ZSCAN" else redis
 
@@ -395,6 +407,7 @@ DIFFERENCES = (
     Difference("Errors of scripts name the script", _script_errors),
     Difference("Refusals of arguments of expiring fields", _refusals_of(lambda command: command.name.startswith(_ON_FIELDS))),
     Difference("ZSCAN shows scores as ZRANGE does", _scores_of_scan),
+    Difference("Doubles without a needless 17th digit", _needless_digits),
     Difference("SCAN refuses an empty cursor", _empty_cursor),
     Difference("GETEX looks for the key first", _getex),
     Difference("BITCOUNT with a start needs an end", _only_start),
