@@ -1,4 +1,4 @@
-//! The look at the machine and the directory: figures for [`judge`](super::judge).
+//! The look at the machine and the directory: figures for [`super::judge`].
 //!
 //! Invariants
 //! - What cannot be seen is a finding of its own ([`State::Unseen`]); no check keeps the others from running.
