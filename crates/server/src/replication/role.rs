@@ -17,6 +17,11 @@ impl Node {
         self.role.lock().is_replica()
     }
 
+    /// Whether clients see a replica.
+    pub(crate) fn is_shown_as_replica(&self) -> bool {
+        self.role.lock().is_shown_as_replica()
+    }
+
     /// Changes the role. If the second value that `change` returns is true, the change is persisted first.
     ///
     /// # Errors
@@ -147,7 +152,7 @@ impl Node {
     }
 }
 
-/// Whether a server in this role takes no writes although it follows nobody.
+/// Whether a server in this role takes no writes although clients see a leader.
 pub(super) fn is_deposed(role: &Role<Address>) -> bool {
-    role.is_read_only() && !role.is_replica()
+    role.is_read_only() && !role.is_shown_as_replica()
 }
