@@ -14,7 +14,8 @@ TOOLS = ("check", "log", "import", "export", "backup", "restore", "tail", "group
 
 
 def printed(*arguments: str) -> str:
-    ran = run_sheaf(*arguments)
+    # The width of a terminal that nobody has changed.
+    ran = run_sheaf(*arguments, extra_environment={"COLUMNS": "80"})
     assert (ran.returncode, ran.stderr) == (0, ""), ran
     return ran.stdout
 

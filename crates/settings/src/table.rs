@@ -174,7 +174,7 @@ const EVICTION_POLICIES: &[&str] = &[
 
 settings! {
     Dir "dir" Start "DIR" Kind::Text, "data", Fixed, "Directory of the data; created if missing.";
-    Bind "bind" Network "ADDRESSES" Kind::Text, "127.0.0.1 ::1", Fixed, "Addresses to listen on, separated by spaces. Without a password, clients of other machines are refused (protected-mode).";
+    Bind "bind" Network "ADDRESSES" Kind::Text, "127.0.0.1 ::1", Fixed, "Addresses to listen on. Spaces separate several. Without a password, clients of other machines are refused (protected-mode).";
     Port "port" Network "PORT" Kind::Integer { min: 0, max: 65535 }, "6379", Fixed, "Port of the Redis protocol; 0 for any free port.";
     HttpPort "http-port" Network "PORT" Kind::Integer { min: 0, max: 65535 }, "5984", Fixed, "Port of HTTP: documents as in CouchDB, /_up, /metrics and backups; 0 for any free port.";
     Workers "workers" Start "THREADS" Kind::Integer { min: 0, max: 128 }, "0", Fixed, "Threads that serve connections; 0 for one per core and at least 2.";
@@ -185,7 +185,7 @@ settings! {
     AdminPassword "admin-password" Access "PASSWORD" Kind::Text, "", Mutable, "Password of the admin over HTTP; empty for none. Without it and requirepass, every client on this machine is an admin.";
     HttpHosts "http-hosts" Access "HOSTS" Kind::Text, "", Mutable, "Host names of this server in URLs, separated by commas, in addition to localhost and IP addresses; * for any. Without a password (protected-mode), requests with other host names are refused.";
     HttpBodyBytesMax "http-body-bytes-max" Documents "BYTES" Kind::Bytes { min: 1 << 10, max: 1 << 32 }, "64mb", Mutable, "Largest body of a request over HTTP.";
-    MaxDocumentSize "max-document-size" Documents "BYTES" Kind::Bytes { min: 1 << 10, max: 64 << 20 }, "8000000", Mutable, "Largest document, as JSON without attachments.";
+    MaxDocumentSize "max-document-size" Documents "BYTES" Kind::Bytes { min: 1 << 10, max: 64 << 20 }, "8000000", Mutable, "Largest document, as JSON. Attachments do not count.";
     Cors "cors" Access "yes|no" Kind::Switch, "no", Mutable, "Let web pages of other origins use the server.";
     CorsOrigins "cors-origins" Access "ORIGINS" Kind::Text, "", Mutable, "Origins that `cors` permits, separated by commas; * for all.";
     CorsCredentials "cors-credentials" Access "yes|no" Kind::Switch, "no", Mutable, "Let pages of cors-origins send cookies and passwords.";

@@ -175,7 +175,8 @@ fn command() -> Command {
         .subcommand(serve::with_arguments(Command::new("serve")).about("Run the server (the default)"))
         .subcommand(
             Command::new("check")
-                .about("Verify every byte of the log, snapshots and documents; exits non-zero on damage")
+                .about("Verify every byte of a data directory")
+                .long_about("Verify every byte of the log, snapshots and documents; exits non-zero on damage")
                 .arg(dir()),
         )
         .subcommand(
@@ -213,7 +214,7 @@ fn export_command() -> Command {
     let version = Arg::new("rdb-version").long("rdb-version").value_name("VERSION");
     let file = Arg::new("file").value_name("FILE").required(true);
     Command::new("export")
-        .about("Write the data of a stopped server to an RDB file that Redis and Valkey load")
+        .about("Write the data of a stopped server to an RDB file")
         .arg(file.help("The RDB file; one that exists is replaced when the new one is complete"))
         .arg(data_dir().help("Directory of the data; it is not changed"))
         .arg(
@@ -244,7 +245,7 @@ fn backup_command() -> Command {
     let user = Arg::new("user").long("user").value_name("NAME");
     let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
     Command::new("backup")
-        .about("Copy the data of a running server, verified; or bring such a copy up to date")
+        .about("Copy the data of a running server, or bring a copy up to date")
         .arg(
             Arg::new("dest")
                 .value_name("DEST")
@@ -270,7 +271,7 @@ fn restore_command() -> Command {
     let time = Arg::new("to-time").long("to-time").value_name("TIME").value_parser(unix_time::parse);
     let dir = Arg::new("dir").long("dir").value_name("DIR").required(true);
     Command::new("restore")
-        .about("Make a data directory as of any point of the log of a backup or a stopped server")
+        .about("Make a data directory as of any point of a log")
         .arg(Arg::new("source").value_name("SOURCE").required(true).help("A backup, or the directory of a stopped server; it is not changed"))
         .arg(dir.help("The new directory; it must not exist or be empty"))
         .arg(lsn.help("Up to this position: `sheaf log SOURCE` shows the changes and their positions"))

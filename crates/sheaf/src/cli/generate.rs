@@ -24,7 +24,7 @@ const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 pub(super) fn completions_command() -> Command {
     let shell = Arg::new("shell").value_name("SHELL").required(true);
     Command::new("completions")
-        .about("Print the script with which a shell completes commands and settings")
+        .about("Print the script by which a shell completes commands")
         .arg(shell.value_parser(PossibleValuesParser::new(SHELLS)).help("The shell"))
         .after_help(
             "Examples:\n  sheaf completions bash > /etc/bash_completion.d/sheaf\n  sheaf completions zsh > \

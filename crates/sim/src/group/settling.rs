@@ -65,7 +65,7 @@ impl GroupWorld {
         let Some(running) = &leader.running else { return false };
         let end = running.log.appended_lsn();
         let members = &running.known.in_force;
-        // What is shippable is durable, unless a voter does not sync: that is to be found by what it loses.
+        // A shippable batch is durable, unless a voter does not sync: its losses are to reveal that.
         let has_all = |id| {
             let Some(running) = self.ids.get(id).and_then(|&node| self.servers[node].running.as_ref()) else {
                 return false;

@@ -6,17 +6,17 @@
 //! | rule | broken here by | in the votes by |
 //! |---|---|---|
 //! | 1. the ballot is on disk before it leaves | SendsBeforeItHasSaved, IgnoresItsBallot | ForgetsItsVote |
-//! | 2. only who has won a term begins its epoch | | BeginsAnEpochAtItsStart |
+//! | 2. only the winner of a term begins its epoch | | BeginsAnEpochAtItsStart |
 //! | 3. batches are accepted before the log takes them | TakesWhatIsNotAccepted | |
 //! | and durable before that is said | ReportsBeforeItIsDurable | AcknowledgesBeforeItIsDurable |
 //! | by a leader as well | | ProposesWhatIsNotDurable |
 //! | 4. a log is cut where it conflicts | CutsCommitted, JoinsByPosition | CutsCommitted, JoinsAnyLeader |
-//! | 5. what is shown is committed | ShowsUncommitted, ShowsLeftovers, KeepsItsMemory | |
-//! | and what is acknowledged | AnswersBeforeCommit | |
-//! | 6. a voter syncs what it acknowledges | AcknowledgesWithoutSync | |
+//! | 5. data are committed before they are shown | ShowsUncommitted, ShowsLeftovers, KeepsItsMemory | |
+//! | and before they are acknowledged | AnswersBeforeCommit | |
+//! | 6. a voter syncs before it acknowledges | AcknowledgesWithoutSync | |
 //! | 7. a lost or older disk is another member | GoesBackToAnOlderDisk | |
 //! | 8. reads at a leader need a lease | AnswersWithoutLease | VotesAtOnceAfterAStart, LeaseDuringTransfer |
-//! | 9. who has not loaded does not lead | LeadsBeforeApplying | CampaignsWithOldMembers |
+//! | 9. a member that has not loaded does not lead | LeadsBeforeApplying | CampaignsWithOldMembers |
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
