@@ -45,7 +45,7 @@ use consensus::{ELECTION_US, Leadership, Link, Member, MemberId, TERM_MAX, TICK_
 use engine::replication::Address;
 use env::Entropy;
 use keyspace::Keyspace;
-use membership::{Known, Listed, Reports, Started, Votes, references};
+use membership::{Known, Listed, Reports, Roster, Started, Votes, references};
 use parking_lot::Mutex;
 use settings::Key;
 use storage::{CursorRead, Log, LogCursor};
@@ -528,7 +528,7 @@ impl Group {
     pub(crate) fn figures(&self) -> Option<GroupFigures> {
         let votes = self.votes.as_ref()?;
         let leadership = votes.look(Member::leadership).unwrap_or(Leadership::Unknown { term: 0 });
-        let roster = self.known.lock().roster.clone().unwrap_or_default();
+        let roster = self.shown_roster(votes);
         Some(GroupFigures {
             name: votes.state().name,
             term: leadership.term(),
@@ -542,6 +542,16 @@ impl Group {
             leaderless_us: votes.leaderless_us(),
             votes: votes.clone(),
         })
+    }
+
+    /// The roster as people are shown it: the founder lists itself until its roster is in the data.
+    fn shown_roster(&self, votes: &Votes) -> Roster {
+        let recorded = self.known.lock().roster.clone();
+        let founding = || {
+            let own = self.own.get().filter(|_| votes.state().founded)?;
+            Some(Roster { members: vec![Listed { is_voter: true, ..own.clone() }], ..Roster::default() })
+        };
+        recorded.or_else(founding).unwrap_or_default()
     }
 
     /// The address of the leader that this member knows.

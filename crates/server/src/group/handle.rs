@@ -48,7 +48,7 @@ impl engine::group::Group for GroupHandle {
         let end = group.log.get().map_or(Lsn::ZERO, |log| log.shippable_lsn());
         let now_us = votes.now_us();
         let voters = group.known_voters(votes);
-        let roster = group.known.lock().roster.clone();
+        let roster = group.shown_roster(votes);
         let view = |listed: &Listed| {
             let id = listed.member_id()?;
             let is_self = id == votes.id();
@@ -83,7 +83,7 @@ impl engine::group::Group for GroupHandle {
             term,
             leader: leader.map(|leader| leader.to_string()),
             standing,
-            members: roster.iter().flat_map(|roster| &roster.members).filter_map(view).collect(),
+            members: roster.members.iter().filter_map(view).collect(),
         })
     }
 
