@@ -37,6 +37,18 @@ def expected(command: Command, redis: Tree, sheaf: Tree, peer: Peer) -> Tree:
     return redis
 
 
+def _leaves_of(commands: tuple[str, ...], allows: Callable[[Tree, Tree], bool]) -> Rewrite:
+    """Replies of these commands, by the beginnings of their names, in which single leaves may differ."""
+
+    def merged(redis: Tree, sheaf: Tree) -> Tree:
+        left, right = children(redis), children(sheaf)
+        if left is not None and right is not None and len(left) == len(right):
+            return redis[0], tuple(map(merged, left, right))
+        return sheaf if redis[0] == sheaf[0] and None not in (redis[1], sheaf[1]) and allows(redis, sheaf) else redis
+
+    return lambda command, redis, sheaf: merged(redis, sheaf) if command.name.startswith(commands) else redis
+
+
 # ---- floating point numbers --------------------------------------------------------------------------------
 
 _DOUBLE = re.compile(rb"-?\d+(\.\d+)?(e[+-]?\d+)?\Z")
@@ -195,8 +207,8 @@ NEARLY_LARGE = {
 # A list that was long and is short again: it stays a quicklist in Sheaf.
 SHORT_AGAIN = {("list", "listpack", "quicklist")}
 _SHORT_AGAIN = "A long list that is short again"
-# A hash with fields that expire, under whatever name.
-EXPIRING_FIELDS = {("hash", "listpackex", "hashtable")}
+# A hash with fields that expire, or did, under whatever name.
+EXPIRING_FIELDS = {("hash", "listpackex", "hashtable"), ("hash", "listpackex", "listpack")}
 _EXPIRING_FIELDS = "Names of encodings with expiring fields"
 _LONGER = "Strings of up to 44 bytes are embstr"
 _LISTPACKS = "Small lists and sets are listpacks"
@@ -294,15 +306,9 @@ def _neutral(tree: Tree) -> Tree:
     return kind, _NAME_OF_SCRIPT.sub(b"script: on ", content)
 
 
-def _big_numbers(command: Command, redis: Tree, sheaf: Tree) -> Tree:
-    kind, content = redis
-    if command.name not in _SCRIPTS:
-        return redis
-    left, right = children(redis), children(sheaf)
-    if left is not None and right is not None and len(left) == len(right):
-        return kind, tuple(_big_numbers(command, *pair) for pair in zip(left, right, strict=True))
-    is_cut = kind == sheaf[0] == b"(" and sheaf[1].split(b"\0")[0] == content
-    return sheaf if is_cut else redis
+def _is_cut_big_number(redis: Tree, sheaf: Tree) -> bool:
+    """Whether the peer shows a big number up to its first NUL."""
+    return redis[0] == b"(" and redis[1] == sheaf[1].split(b"\0")[0]
 
 
 def _same_refusal(theirs: bytes, ours: bytes) -> Rewrite:
@@ -337,20 +343,24 @@ def _only_start(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     return sheaf if command.name == "BITCOUNT" and is_error(sheaf) and b"WRONGTYPE" not in sheaf[1] else redis
 
 
-def _coordinates(command: Command, redis: Tree, sheaf: Tree) -> Tree:
-    """Coordinates in their shortest form, where the peer shows 17 decimal places."""
-    return _with_coordinates(redis, sheaf) if command.name.startswith("GEO") else redis
+def _is_double(tree: Tree) -> bool:
+    return tree[0] in b",$" and _DOUBLE.match(tree[1] or b"") is not None
 
 
-def _with_coordinates(redis: Tree, sheaf: Tree) -> Tree:
-    left, right = children(redis), children(sheaf)
-    if left is not None and right is not None and len(left) == len(right):
-        return redis[0], tuple(map(_with_coordinates, left, right))
-    if not redis[0] == sheaf[0] or redis[0] not in b",$" or not _DOUBLE.match(sheaf[1] or b""):
-        return redis
+def _is_coordinate(redis: Tree, sheaf: Tree) -> bool:
+    """Whether the peer shows a coordinate with 17 decimal places, and Sheaf in its shortest form."""
+    if not _is_double(sheaf):
+        return False
     degrees = float(sheaf[1])
     places = f"{degrees:.17f}".rstrip("0").removesuffix(".").encode()
-    return sheaf if redis[1] == places and sheaf[1] == shortest(degrees) else redis
+    return redis[1] == places and sheaf[1] == shortest(degrees)
+
+
+def _has_needless_digit(redis: Tree, sheaf: Tree) -> bool:
+    """Whether the peer shows a double with a 17th digit that is not needed."""
+    if not _is_double(redis) or not _is_double(sheaf):
+        return False
+    return len(redis[1]) == len(sheaf[1]) + 1 and sheaf[1] == shortest(float(redis[1]))
 
 
 def _scores_of_scan(command: Command, redis: Tree, sheaf: Tree) -> Tree:
@@ -377,7 +387,7 @@ def _unknown_type(command: Command, redis: Tree, sheaf: Tree) -> Tree:
 
 DIFFERENCES = (
     # Before the doubles, which would round these places.
-    Difference("Coordinates in their shortest form", _coordinates),
+    Difference("Coordinates in their shortest form", _leaves_of(("GEO",), _is_coordinate)),
     Difference("Scores and distances in their shortest form", _doubles),
     Difference("LPOS refuses the lowest RANK", _lowest_rank),
     Difference("LREM refuses the lowest count", _lowest_count),
@@ -395,12 +405,13 @@ DIFFERENCES = (
     Difference("Errors of scripts name the script", _script_errors),
     Difference("Refusals of arguments of expiring fields", _refusals_of(lambda command: command.name.startswith(_ON_FIELDS))),
     Difference("ZSCAN shows scores as ZRANGE does", _scores_of_scan),
+    Difference("Doubles without a needless 17th digit", _leaves_of(("Z", "BZ", "GEO"), _has_needless_digit)),
     Difference("SCAN refuses an empty cursor", _empty_cursor),
     Difference("GETEX looks for the key first", _getex),
     Difference("BITCOUNT with a start needs an end", _only_start),
     Difference(_LONGER, _named_otherwise({("string", "embstr", "raw")})),
     Difference("XREAD from the last entry below the last id", _from_last),
-    Difference("Big numbers of scripts are whole", _big_numbers),
+    Difference("Big numbers of scripts are whole", _leaves_of(_SCRIPTS, _is_cut_big_number)),
     Difference(
         "EVALSHA of an unknown script",
         _same_refusal(rb"NOSCRIPT No matching script\.", b"NOSCRIPT No matching script. Please use EVAL."),

@@ -32,6 +32,8 @@ JUNK = (
     b"LIMIT",
     b"nan",
 )
+# With other arguments of these commands a peer has other data afterwards (docs/compatibility.md).
+EFFECTS_DIFFER = frozenset({"LREM", "ZRANGESTORE"})
 # Spoiling the numbers of these commands could make a key expire during a round.
 TIMED = frozenset({"SET", "SETEX", "PSETEX", "GETEX", "EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "RESTORE"})
 
@@ -93,9 +95,9 @@ def _share(family: str, theme: str) -> float:
 def spoilt(draw: Draw, command: Command) -> Command:
     """The command with one mistake in its arguments."""
     name, *arguments = command.arguments
-    mistakes = ["drop", "add", "replace", "replace", "replace"]
-    if command.name not in TIMED:
-        mistakes += ["swap", "repeat"]
+    mistakes = ["drop", "add"]
+    if command.name not in EFFECTS_DIFFER:
+        mistakes += ["replace", "replace", "replace"] + (["swap", "repeat"] if command.name not in TIMED else [])
     mistake = draw.one(mistakes)
     if not arguments or mistake == "add":
         arguments.append(draw.one(JUNK))

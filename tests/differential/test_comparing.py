@@ -85,6 +85,10 @@ def test_a_difference_lets_nothing_else_through():
     score, wrong = (b"$", b"5.1799999999999997"), (b"$", b"5.19")
     assert differences.expected(command("ZSCORE", "k", "m"), score, wrong, REDIS_7_0) == (b"$", b"5.18")
     assert differences.expected(command("GET", "k"), score, (b"$", b"5.18"), REDIS_7_0) == score
+    long, short = (b"$", b"48.845325090632556"), (b"$", b"48.84532509063256")
+    assert differences.expected(command("ZSCORE", "k", "m"), long, short, REDIS_8_2) == short
+    assert differences.expected(command("ZSCORE", "k", "m"), long, (b"$", b"48.84532509063255"), REDIS_8_2) == long
+    assert differences.expected(command("GET", "k"), long, short, REDIS_8_2) == long
     far_off = (b"$", b"1.5"), (b"$", b"1.4")
     assert differences.expected(command("INCRBYFLOAT", "k", "1"), *far_off, REDIS_7_0) == far_off[0]
     expired, wrong = command("GETEX", "k", "EX", "-1"), (b"-", b"ERR invalid expire time in 'getex' command")

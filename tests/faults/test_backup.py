@@ -160,7 +160,7 @@ class TestInterrupted:
         assert not (dest / "backup.json").exists()
         return server, dest
 
-    def test_it_goes_on_where_it_stopped(self, interrupted, restored):
+    def test_an_interrupted_backup_is_continued(self, interrupted, restored):
         server, dest = interrupted
         kept = sum(path.stat().st_size for path in dest.rglob("*.part")) + sum(
             path.stat().st_size for path in dest.glob("log-*.seg")
@@ -174,13 +174,13 @@ class TestInterrupted:
         with restored(dest).connect() as connection:
             assert connection.call("DBSIZE") == 7000
 
-    def test_it_is_no_backup_before(self, interrupted, tmp_path):
+    def test_an_interrupted_backup_is_not_restored(self, interrupted, tmp_path):
         _, dest = interrupted
         for arguments in (("check", str(dest)), ("restore", str(dest), "--dir", str(tmp_path / "new"))):
             assert "not complete" in refused(run_sheaf(*arguments))
         assert not (tmp_path / "new").exists()
 
-    def test_it_starts_over_when_the_snapshot_is_gone(self, interrupted, restored):
+    def test_a_backup_starts_over_when_the_snapshot_is_gone(self, interrupted, restored):
         server, dest = interrupted
         [session] = re.findall(r'a copy of the files begins, for a backup or a replica session="(\w+)"', server.log())
         assert ask(server, "DELETE", f"/_backup/{session}")[0] == 200
@@ -261,7 +261,7 @@ def test_only_an_empty_directory_becomes_a_backup_or_is_restored_into(server, tm
     assert "neither a backup" in refused(run_sheaf("restore", str(occupied), "--dir", str(tmp_path / "new")))
 
 
-def test_nobody_answers(server, tmp_path):
+def test_an_unreachable_server_is_an_error(server, tmp_path):
     server.stop()
     assert "--from" in refused(backup(server.http_port, tmp_path / "backup"))
 
@@ -287,7 +287,7 @@ class TestPassword:
         """A server with a password."""
         return new_server(requirepass="seal:ed").start()
 
-    def test_it_is_needed(self, protected, tmp_path):
+    def test_the_password_is_needed(self, protected, tmp_path):
         assert "--password-file" in refused(backup(protected.http_port, tmp_path / "backup"))
         (tmp_path / "wrong").write_text("sealed\n")
         wrong = ("--password-file", str(tmp_path / "wrong"))
@@ -303,7 +303,7 @@ class TestPassword:
         succeeded(backup(server.http_port, tmp_path / "backup", "--user", "admin", *given))
 
     @pytest.mark.parametrize("given", [None, "default:", "default:seal:e", "default:seal:edd", "root:seal:ed"])
-    def test_no_path_is_open_without(self, protected, given):
+    def test_no_path_is_open_without_the_password(self, protected, given):
         headers = {"Authorization": f"Basic {base64.b64encode(given.encode()).decode()}"} if given else {}
         paths = (("POST", "/_backup"), ("GET", "/_backup/x/control"), ("DELETE", "/_backup/x"), ("GET", "/metrics"))
         for method, path in paths:
@@ -355,11 +355,11 @@ class TestSessions:
             assert (status, headers["Content-Range"]) == (416, f"bytes */{len(whole)}")
 
     @pytest.mark.parametrize("name", ["sheaf.lock", "../control", "%2e%2e/control", "/etc/passwd", "log-0.seg", ""])
-    def test_nothing_else_is_handed_out(self, busy, name):
+    def test_only_offered_files_are_served(self, busy, name):
         session = begin(busy)["session"]
         assert ask(busy, "GET", f"/_backup/{session}/{name}")[0] == 404
 
-    def test_there_are_only_so_many(self, busy):
+    def test_the_number_of_sessions_is_limited(self, busy):
         sessions = [begin(busy)["session"] for _ in range(SESSIONS_MAX)]
         status, _, body = ask(busy, "POST", "/_backup")
         assert (status, json.loads(body)["error"]) == (429, "too_many_requests")

@@ -328,7 +328,7 @@ def test_a_backup_of_the_format_before_is_brought_up_to_date(grown, restored, tm
     assert restored(dest) == contents(grown)
 
 
-def test_an_increment_under_load_is_a_moment(grown, restored, tmp_path):
+def test_an_increment_under_load_is_consistent(grown, restored, tmp_path):
     dest = tmp_path / "backup"
     succeeded(backup(grown.http_port, dest))
     acknowledged = 0

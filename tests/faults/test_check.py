@@ -171,7 +171,7 @@ def fill_more(server: Server) -> None:
 
 
 @pytest.mark.parametrize("told", ["a leader", "to lead", "nothing"])
-def test_a_replica_without_replication_json_does_not_lead_without_a_word(new_server, told):
+def test_a_replica_without_replication_json_must_be_told_its_role(new_server, told):
     leader = new_server().start()
     assert call(leader, "SET", "k", "1") == b"OK"
     replica = follower_of(new_server, leader)
@@ -212,7 +212,7 @@ def test_a_leader_needs_no_replication_json(new_server):
 
 
 @pytest.mark.parametrize("how", ["removed", "emptied"])
-def test_documents_that_are_gone_as_a_whole_are_missed(new_server, how):
+def test_a_missing_directory_of_documents_is_reported(new_server, how):
     """The log no longer has the missing documents: without the message, the loss would be silent."""
     server = new_server(log_segment_bytes=SMALL_SEGMENTS).start()
     fill(server)
@@ -241,7 +241,7 @@ def test_documents_that_are_gone_as_a_whole_are_missed(new_server, how):
         assert couch.send("GET", "/_all_dbs").json == ["third"]
 
 
-def test_documents_that_are_gone_are_made_anew_where_the_log_has_them(new_server):
+def test_missing_documents_are_rebuilt_if_the_log_has_them(new_server):
     server = new_server().start()
     with Couch(server.http_port) as couch:
         assert couch.send("PUT", "/first").status == 201

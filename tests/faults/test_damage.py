@@ -195,7 +195,7 @@ def test_an_interrupted_last_write_is_cut_and_told(new_server, kept):
 
 
 @pytest.mark.parametrize("kept", ["nothing", "the first half"])
-def test_an_interrupted_last_write_that_left_no_whole_record(new_server, kept):
+def test_an_interrupted_last_write_without_a_whole_record_is_cut(new_server, kept):
     """The bytes may look like those of a recycled segment; the server starts nevertheless."""
     server = new_server()
     interrupt_last_write(server, kept)

@@ -60,7 +60,7 @@ def start_without(new_server, server):
 
 
 @pytest.mark.parametrize("between", ["nothing", "SAVE", "FLUSHALL"])
-def test_they_hold_after_kill_9(server, between):
+def test_settings_of_the_data_hold_after_kill_9(server, between):
     say(server)
     if between != "nothing":
         assert call(server, between) == b"OK"
@@ -75,7 +75,7 @@ def test_they_hold_after_kill_9(server, between):
     assert not (server.directory / "settings.toml").exists(), "the log has them"
 
 
-def test_each_is_on_disk_when_ok_comes(server):
+def test_a_setting_of_the_data_is_on_disk_before_its_ok(server):
     for number in range(20):
         assert call(server, "CONFIG", "SET", "min-replicas-max-lag", number) == b"OK"
         server.kill()
@@ -83,7 +83,7 @@ def test_each_is_on_disk_when_ok_comes(server):
         assert setting(server, "min-replicas-max-lag") == str(number)
 
 
-def test_the_log_shows_them_in_plain_words(server):
+def test_the_log_shows_settings_of_the_data_as_text(server):
     say(server)
     server.kill()
     shown = run_sheaf("log", str(server.directory)).stdout
@@ -92,7 +92,7 @@ def test_the_log_shows_them_in_plain_words(server):
 
 
 @pytest.mark.parametrize("how", ["FAILOVER", "kill -9"])
-def test_a_new_leader_has_them(new_server, how):
+def test_a_new_leader_has_the_settings_of_the_data(new_server, how):
     leader = new_server().start()
     replica = follower_of(new_server, leader, extra=("--durable-channels", "own", "--ack-timeout", "5"))
     say(leader)
@@ -123,7 +123,7 @@ def test_a_new_leader_has_them(new_server, how):
         wait_until("the old leader to take it over", lambda: setting(leader, "ack-replicas") == "0")
 
 
-def test_backups_have_them(new_server, tmp_path):
+def test_backups_have_the_settings_of_the_data(new_server, tmp_path):
     server = new_server().start()
     say(server)
     assert call(server, "SAVE") == b"OK"
@@ -248,7 +248,7 @@ def test_an_unchanged_file_does_not_undo_config_set(new_server, tmp_path, with_d
     wait_until("the file to be in force", lambda: setting(server, "durable-channels") == "log:*")
 
 
-def test_a_transaction_cannot_set_them(server):
+def test_a_transaction_cannot_change_settings_of_the_data(server):
     with server.connect() as connection:
         connection.call("MULTI")
         connection.call("CONFIG", "SET", "ack-replicas", 1)

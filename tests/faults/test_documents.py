@@ -266,7 +266,7 @@ def test_a_saved_database_stays_saved_while_others_are_edited(new_server):
         assert couch.ok("GET", "/two")["doc_count"] == 10
 
 
-def test_a_database_that_came_and_went_around_a_snapshot_is_no_riddle(new_server):
+def test_a_database_created_and_removed_around_a_snapshot_is_recovered(new_server):
     for delete_first in (False, True):
         server = new_server(log_segment_bytes="1mb").start()
         with Couch(server.http_port) as couch:

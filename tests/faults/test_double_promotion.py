@@ -70,7 +70,7 @@ def follow(server: Server, leader: Server) -> None:
     wait_same(leader, server)
 
 
-def test_of_two_leaders_of_one_epoch_one_wins_whole(new_server, request):
+def test_one_of_two_leaders_of_an_epoch_wins_with_its_whole_log(new_server, request):
     leader = new_server().start()
     others = [follower_of(new_server, leader) for _ in range(2)]
     for round_number in range(request.config.getoption("--promotions")):

@@ -80,7 +80,7 @@ def test_a_failed_write_stops_the_server(new_server, error, when):
 
 
 @pytest.mark.parametrize("durability", ["commit", "interval", "none"])
-def test_it_stops_in_every_durability(new_server, durability):
+def test_a_failed_write_stops_the_server_in_every_durability(new_server, durability):
     server = new_server(durability=durability).start()
     writers = [Writer(number, seed=3, large_values=False) for number in range(WRITERS)]
     assert hit(server, writers, [], LOG_CALLS, "error=EIO:when=3") == EXIT_LOG_FAILED

@@ -86,7 +86,7 @@ def test_a_full_disk_shows_in_every_status(on_volume, volume):
         assert b"aof_last_write_status:ok\r\n" in connection.call("INFO", "persistence")
 
 
-def test_nothing_acknowledged_is_lost_if_it_dies_while_full(on_volume, volume):
+def test_a_kill_on_a_full_disk_loses_no_acknowledged_write(on_volume, volume):
     writers = [Writer(number, seed=2) for number in range(WRITERS)]
     write_until_refused(on_volume, writers)
     volume.fill()

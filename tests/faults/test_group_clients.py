@@ -292,7 +292,7 @@ def java_actor(tmp_path_factory) -> list[str]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["sentinel", "cluster"])
 @pytest.mark.parametrize("library", ["go-redis", "jedis", "lettuce"])
-def test_it_follows_the_leader(new_server, request, library, kind):
+def test_a_client_library_follows_the_leader(new_server, request, library, kind):
     is_go = library == "go-redis"
     actor = request.getfixturevalue("go_actor" if is_go else "java_actor") + ([] if is_go else [library])
     servers = group_of(new_server, extra=EMULATION if kind == "cluster" else ())

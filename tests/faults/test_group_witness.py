@@ -120,7 +120,7 @@ def test_the_group_goes_on_without_any_one_of_them(new_server):
         assert ("a log and no data" in checked.stdout) == (server is witness), checked.stdout
 
 
-def test_a_witness_that_alone_has_the_newest_write_gives_it_away(new_server):
+def test_a_witness_passes_on_the_newest_write_that_it_alone_has(new_server):
     first, second, witness = with_witness(new_server)
     for number, (gone, leader) in enumerate(((second, first), (first, second))):
         wait_until("it to lead", lambda one=leader: accepts_writes(one))

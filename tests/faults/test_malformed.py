@@ -104,7 +104,7 @@ def test_before_authentication_the_limits_are_small(new_server):
 
 
 @pytest.mark.parametrize("raw", [bytes(range(256)) * 8, b"\0" * 4096, b"\xff" * 4096, b"\r\n" * 4096, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"])
-def test_noise_neither_stops_the_server_nor_grows_it(server, raw):
+def test_random_bytes_neither_stop_the_server_nor_grow_its_memory(server, raw):
     before = procfs.resident_bytes(server.pid)
     for _ in range(50):
         with Connection(server.port) as connection:

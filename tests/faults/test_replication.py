@@ -308,7 +308,7 @@ def test_acks_of_replicas_are_waited_for(new_server, pair):
     assert call(leader, "SET", "k", "v2") == b"OK"
 
 
-def test_wait_counts_replicas_that_have_it_on_disk(pair):
+def test_wait_counts_replicas_with_the_write_on_disk(pair):
     leader, replica = pair()
     with leader.connect() as connection:
         connection.call("SET", "k", "v")
@@ -492,7 +492,7 @@ def test_a_server_does_not_follow_itself_by_another_name(server):
     assert call(server, "GET", "k") == b"v"
 
 
-def test_a_hand_over_that_cannot_be_is_given_up(pair):
+def test_an_impossible_hand_over_is_given_up(pair):
     leader, replica = pair()
     assert error_of(call(leader, "FAILOVER", "TO", "127.0.0.1", 1)).startswith("ERR FAILOVER target HOST and PORT")
     with replica.frozen():
@@ -642,7 +642,7 @@ def test_watches_and_invalidations_work_on_a_replica(pair):
         assert cacher.read() == [b"invalidate", None]
 
 
-def test_a_leader_that_was_replaced_takes_no_writes_until_it_is_told_to(new_server, pair):
+def test_a_replaced_leader_takes_no_writes_until_it_is_told_to_lead(new_server, pair):
     leader, replica = pair()
     call(leader, "SET", "k", "1")
     wait_same(leader, replica)
@@ -753,7 +753,7 @@ def endless_script(replica: Server) -> Iterator[resp.Connection]:
         yield reader
 
 
-def test_an_endless_script_of_a_replica_is_ended_so_that_it_follows(pair):
+def test_an_endless_script_on_a_replica_is_ended_for_replication(pair):
     leader, replica = pair()
     assert call(leader, "SET", "k", "v1") == b"OK"
     wait_same(leader, replica)

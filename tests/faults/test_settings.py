@@ -276,7 +276,7 @@ def test_a_hangup_without_a_configuration_file_changes_nothing(server):
         ("maxmemory", "1 potato", {}, "--maxmemory: "),
     ],
 )
-def test_a_bad_value_names_where_it_is(tmp_path, name, value, environment, said):
+def test_the_error_of_a_bad_value_names_its_place(tmp_path, name, value, environment, said):
     flags = (f"--{name}", value) if name else ()
     refused = run_sheaf("serve", "--dir", str(tmp_path / "data"), *flags, extra_environment=environment)
     assert refused.returncode not in (0, 101)
@@ -294,6 +294,11 @@ def test_a_bad_value_names_where_it_is(tmp_path, name, value, environment, said)
         (("--port", "6390", "--http-port", "6390"), "port and http-port both name port 6390"),
         (("--workers", "-1"), "must be a number from 0 to 128"),
         (("--log-segment-bytes", "63mb"), "must be a power of two"),
+        (("--maxmemroy", "1gb"), "a similar argument exists: '--maxmemory'"),
+        (("--appendfsync", "always"), "--appendfsync is not known here: use --durability"),
+        (("--save", "900", "1"), "every write is in the log"),
+        (("--appendonly", "no"), "can only be yes: every write is in the log"),
+        (("redis.conf",), "in a file given by --config FILE"),
     ],
 )
 def test_a_wrong_value_has_an_exit_status_of_its_own(tmp_path, flags, said):
@@ -303,9 +308,15 @@ def test_a_wrong_value_has_an_exit_status_of_its_own(tmp_path, flags, said):
     assert said in refused.stderr
 
 
-def test_a_mistyped_variable_is_told(new_server):
-    server = new_server(extra_environment={"SHEAF_PROT": "6390"}).start()
+def test_mistyped_variables_are_told_in_one_line(new_server):
+    of_tests = {"SHEAF_SIM_SEED": "1", "SHEAF_BINARY": "x"}
+    mistyped = {"SHEAF_PROT": "6390", "SHEAF_REPLICAOF": "db1:6379"}
+    server = new_server(extra_environment=of_tests | mistyped).start()
     server.wait_for_log("SHEAF_PROT is no setting; did you mean SHEAF_PORT?")
+    lines = [line for line in server.log().splitlines() if "is no setting" in line]
+    assert len(lines) == 1 and "WARN" in lines[0], lines
+    assert "SHEAF_REPLICAOF is no setting: use --replica-of HOST:PORT" in lines[0]
+    assert not any(name in lines[0] for name in of_tests)
 
 
 def test_a_lower_limit_of_memory_evicts_without_any_write(server):

@@ -134,7 +134,7 @@ class TestTheHoldOnTheDirectory:
 
     @pytest.mark.parametrize("loss", ["file removed", "file replaced", "moved", "replaced"])
     @pytest.mark.parametrize("is_idle", [False, True])
-    def test_a_server_that_has_lost_it_stops_and_says_why(self, new_server, loss, is_idle):
+    def test_a_server_that_has_lost_its_directory_stops_with_the_reason(self, new_server, loss, is_idle):
         server = new_server().start()
         kept = server.directory
         with server.connect() as connection:
@@ -255,12 +255,12 @@ class TestProtectedMode:
         allowed = backup("allowed")
         assert allowed.returncode == 0, allowed.stderr
 
-    def test_a_password_opens(self, reach):
+    def test_a_password_ends_protected_mode(self, reach):
         _, cli = reach(requirepass="secret")
         assert cli("SET", "k", "v").startswith("NOAUTH")
         assert "OK" in cli("-a", "secret", "SET", "k", "v")
 
-    def test_it_can_be_switched_off(self, reach):
+    def test_protected_mode_can_be_switched_off(self, reach):
         _, cli = reach()
         assert cli("CONFIG", "SET", "protected-mode", "no", host="127.0.0.1") == "OK\n"
         assert cli("SET", "k", "v") == "OK\n"

@@ -11,7 +11,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from . import outputs, processes
@@ -83,11 +85,18 @@ class Run:
         with self.lock:
             print(text, flush=True)
 
-    def lanes(self, *lanes: list[Step]) -> None:
-        """Runs the lanes at the same time, each in order. Returns when all have ended; raises if one has
-        failed.
+    def lanes(self, *lanes: list[Step], shared: Sequence[Step] = ()) -> None:
+        """Runs the lanes at the same time, each in order; then each of the shared steps on the first lane that is
+        free. Returns when all have ended; raises if one has failed.
         """
-        threads = [threading.Thread(target=self.lane, args=(lane,)) for lane in lanes]
+        left = iter(shared)
+        taking = threading.Lock()
+
+        def take() -> Step | None:
+            with taking:
+                return next(left, None)
+
+        threads = [threading.Thread(target=self.lane, args=(chain(lane, iter(take, None)),)) for lane in lanes]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -96,7 +105,7 @@ class Run:
         if self.failures or self.ending.is_set():
             raise Failed
 
-    def lane(self, steps: list[Step]) -> None:
+    def lane(self, steps: Iterable[Step]) -> None:
         for step in steps:
             if self.ending.is_set():
                 return

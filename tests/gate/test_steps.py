@@ -9,6 +9,7 @@ import sys
 import tempfile
 import textwrap
 import unittest
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -29,13 +30,13 @@ class StepsTest(unittest.TestCase):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             self.addCleanup(signal.signal, number, signal.getsignal(number))
 
-    def run_lanes(self, *lanes: list[Step], limit_s: int = 60) -> tuple[int, str]:
+    def run_lanes(self, *lanes: list[Step], shared: Sequence[Step] = (), limit_s: int = 60) -> tuple[int, str]:
         """Runs the lanes; returns the exit status and all that was printed."""
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             run = Run(self.room / "logs", dict(os.environ), limit_s)
             with contextlib.suppress(Failed):
-                run.lanes(*lanes)
+                run.lanes(*lanes, shared=shared)
             status = run.report()
         return status, out.getvalue()
 
@@ -53,6 +54,15 @@ class StepsTest(unittest.TestCase):
         status, text = self.run_lanes([Step("three suites", 10, output)], [Step("nothing", 10, "true")])
         self.assertEqual(status, 0)
         self.assertTrue(text.endswith("12 passed, 0 failed\n"), text)
+
+    def test_a_shared_step_runs_on_the_lane_that_is_free(self) -> None:
+        # The long step waits for the shared ones, and would reach its limit if one of them waited for it.
+        shared = [Step(f"shared {number}", 30, f"touch {self.room}/{number}") for number in range(3)]
+        waits = f"until [ -e {self.room}/0 ] && [ -e {self.room}/1 ] && [ -e {self.room}/2 ]; do sleep 0.05; done"
+        status, text = self.run_lanes([Step("long", 30, waits)], [Step("short", 30, "true")], shared=shared)
+        self.assertEqual(status, 0, text)
+        for step in shared:
+            self.assertEqual(text.count(f"{step.name} begins"), 1, text)
 
     def test_a_server_that_hangs_is_ended_at_the_limit_and_listed(self) -> None:
         command = f"cd {self.room}; {STUBBORN} echo starting; sleep 1000"

@@ -95,7 +95,7 @@ pub enum BackupError {
     Damaged {
         /// The damage and its position.
         error: storage::Error,
-        /// The RDB file.
+        /// The damaged file.
         path: PathBuf,
     },
     /// The copied data cannot be verified.
@@ -106,7 +106,7 @@ pub enum BackupError {
     Os {
         /// The operation that failed, as a verb.
         doing: &'static str,
-        /// The RDB file.
+        /// The file or directory.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
@@ -137,7 +137,7 @@ pub type Show<'s> = &'s dyn Fn(Stage, u64, u64) -> Result<(), BackupError>;
 pub enum Onto {
     /// Nothing, or an interrupted copy.
     Nothing,
-    /// Also a complete backup, which is brought up to date.
+    /// The same, or a complete backup, which is brought up to date.
     Backup,
 }
 

@@ -61,8 +61,8 @@ pub fn chain_digits(chain: u64) -> String {
 /// The parameter of `POST /_backup` that asks for the log alone, as far back as it is kept: for a witness.
 pub const LOG_ONLY: &str = "part=log";
 
-/// The parameter of `POST /_backup` of another server: it follows the log that it copies, so what is not
-/// committed of it is settled later.
+/// The parameter of `POST /_backup` of a server that will follow this one. The copy may end with records that
+/// are not committed yet: as a follower it learns later whether they are, or cuts them.
 pub const FOR_FOLLOWER: &str = "for=follower";
 
 /// The offer of a session: the reply to `POST /_backup`.

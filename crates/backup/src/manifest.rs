@@ -115,7 +115,7 @@ pub enum ManifestError {
     /// A file does not match the manifest.
     #[error("the backup is damaged: {}: {reason}. Use another backup", path.display())]
     Damaged {
-        /// The RDB file.
+        /// The damaged file.
         path: PathBuf,
         /// A description of the damage.
         reason: String,
@@ -125,7 +125,7 @@ pub enum ManifestError {
     Os {
         /// The operation that failed, as a verb.
         doing: &'static str,
-        /// The RDB file.
+        /// The file or directory.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,

@@ -15,7 +15,7 @@ pub(crate) const LEASE_US: u64 = (ELECTION_TICKS as u64 - 1) * TICK_US * 9 / 10;
 /// A release of voters counts for this long after the voter's own message that it repeats.
 pub(crate) const RELEASE_US: u64 = 1_000_000;
 
-/// What the voters have granted to this leader in its term.
+/// The lease of this leader in its term, from the answers of the voters.
 #[derive(Debug, Default)]
 pub(crate) struct Lease {
     /// The newest heartbeat that each voter has answered, by the time of its sending.

@@ -438,7 +438,7 @@ impl Member {
         self.engine.raft.lead_transferee.is_some()
     }
 
-    /// Takes what is to be done.
+    /// Takes the actions that the owner has to carry out.
     pub fn take_actions(&mut self) -> Actions {
         std::mem::take(&mut self.actions)
     }
@@ -647,7 +647,7 @@ impl Member {
         self.engine.mut_store().trim(applied);
     }
 
-    /// Lets go of what the disk has caught up with.
+    /// Releases the messages whose batches and ballot are durable by now.
     fn let_go(&mut self) {
         while let Some(first) = self.waiting.front() {
             let is_durable = first.last.is_none_or(|last| last <= self.durable);

@@ -88,7 +88,7 @@ pub struct Message {
     pub kind: Kind,
     /// A vote that is refused.
     pub is_rejected: bool,
-    /// A candidate that the leader has released the voters for.
+    /// The leader has released the voters from its lease, so that they may vote for this candidate.
     pub is_released: bool,
     /// The sender's disk has no room for the log.
     pub lacks_room: bool,

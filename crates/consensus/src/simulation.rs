@@ -34,7 +34,8 @@ const RUN_US: u64 = 20_000_000;
 const SERVERS: u64 = 5;
 /// The server that is a witness, if there is one.
 const WITNESS: u64 = 3;
-/// A learner that lacks at most so many batches becomes a voter. So many are kept that everybody has.
+/// A learner that lacks at most this number of batches becomes a voter. Logs keep as many batches that all
+/// members have.
 const CAUGHT_UP: usize = 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,7 +127,7 @@ struct World {
     next_value: u64,
     broken: Option<Break>,
     has_witness: bool,
-    /// What was found, for runs with a deliberate break.
+    /// The violation that was found, for runs with a deliberate break.
     found: Option<String>,
     figures: Figures,
 }

@@ -86,7 +86,7 @@ fn a_candidate_may_ask_before_the_release_arrives() {
 }
 
 #[test]
-fn a_leader_tells_whomever_it_reaches_and_a_follower_does_not() {
+fn a_leader_announces_itself_and_a_follower_does_not() {
     let mut follower = follower();
     follower.announce(NOW_US);
     assert!(follower.take_actions().is_empty());

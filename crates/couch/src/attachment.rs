@@ -122,11 +122,11 @@ async fn parent(
 
 async fn put(call: &mut Call, database: &Arc<Database>, id: &str, name: &str) -> Result<Reply, Failure> {
     check_attachment_name(name)?;
-    // It would have to be stored compressed, and inflated for clients that do not accept gzip.
+    // A compressed attachment would have to be inflated for clients that do not accept gzip.
     if is_gzip(&call.head.headers)? {
         return Err(Failure::BadContentEncoding);
     }
-    // No bytes have a digest that is none.
+    // An invalid digest is kept as one that no bytes have, so that the upload fails.
     let expected = call.header(HeaderName::from_static(CONTENT_MD5)).map(Digest::of_base64);
     // Checked before the upload: a client with a wrong revision need not send all bytes.
     let (snapshot, parent) = parent(call, database, id).await?;

@@ -203,7 +203,7 @@ fn put_refused(out: &mut Vec<u8>, refused: &RefusedDocument) {
     }
     out.extend_from_slice(b"\"error\":\"forbidden\",\"name\":\"forbidden\",\"reason\":");
     let reason = match refused.error.status() {
-        // Their reason is only the name of what is too large.
+        // The reason alone would not say that something is too large: it is a name.
         413 => format!("{}: {}", refused.error.error(), refused.error.reason()),
         _ => refused.error.reason(),
     };

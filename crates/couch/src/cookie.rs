@@ -46,8 +46,8 @@ pub(super) struct Sessions {
 struct LoggedOut {
     /// Session number and time of its logout, in seconds.
     at_s: HashMap<u64, u64>,
-    /// How many may be remembered before expired ones are removed: twice what the last removal left, so that
-    /// a logout costs the same however many there are.
+    /// Number of logouts at which expired ones are removed: twice the number that the last removal left, so
+    /// that the mean cost of a logout does not grow with their number.
     next_removal: usize,
     /// Cookies issued at this time or before are rejected.
     all_until_s: u64,

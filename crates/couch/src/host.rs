@@ -9,7 +9,7 @@ use std::{
 };
 
 use documents::{DbId, Documents, mango::Indexes};
-use engine::{group::Group, replication::Replication};
+use engine::{CommandTable, group::Group, replication::Replication};
 use env::{Clock, Entropy};
 use http::Request;
 use hyper::body::Incoming;
@@ -174,6 +174,8 @@ pub trait Redis: Send + Sync {
     /// # Errors
     /// In words for a client: no further client is served.
     fn connect(&self, peer: SocketAddr) -> Result<UnixStream, String>;
+    /// The table of its commands.
+    fn commands(&self) -> &'static CommandTable;
 }
 
 /// The future of a reply.

@@ -107,7 +107,8 @@ impl IdleTimer {
         self.stall.take();
     }
 
-    /// The socket refuses bytes. `ask` makes what says how many bytes the client has not acknowledged.
+    /// The socket refuses bytes. `ask` returns a function that asks the kernel how many bytes the client has
+    /// not acknowledged.
     pub(super) fn was_refused(&self, ask: impl FnOnce() -> Box<dyn Fn() -> u64>) {
         self.stall.borrow_mut().get_or_insert_with(|| {
             let ask = ask();

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_become_bounds_whichever_way_they_are_walked() {
+    fn keys_become_bounds_in_either_direction() {
         use Bound::{Excluded, Included, Unbounded};
         assert_eq!(range("", ""), IdRange::ALL);
         assert_eq!(range("startkey=\"b\"&endkey=\"d\"", ""), ids(Included("b"), Included("d")));

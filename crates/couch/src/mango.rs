@@ -3,7 +3,7 @@
 //! This module translates between HTTP and `documents::mango`, and sends results in chunks. A query updates
 //! its index first, in steps between which other connections are served.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use documents::{
@@ -15,7 +15,6 @@ use documents::{
 };
 use http::StatusCode;
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::{
     body::{ChunkWriter, chunks},
@@ -58,7 +57,9 @@ fn query_error(error: QueryError) -> Failure {
 /// `POST /DB/_find`
 pub(super) async fn find(call: &mut Call, database: &Arc<Database>) -> Result<Reply, Failure> {
     only(&call.head, "POST")?;
-    let begun = Instant::now();
+    let clock = call.thread.host().clock.clone();
+    let begun_us = clock.monotonic_us();
+    let elapsed = move || Duration::from_micros(clock.monotonic_us() - begun_us);
     let body = text(call).await?;
     let request = FindRequest::parse(&parse(&body)?).map_err(query_error)?;
     let mut tries_left = INDEX_TRIES;
@@ -66,7 +67,7 @@ pub(super) async fn find(call: &mut Call, database: &Arc<Database>) -> Result<Re
         tries_left -= 1;
         let mut first = Vec::new();
         let begun = begin(call, database, request.clone()).await.and_then(|mut query| {
-            let has_more = query.step(begun.elapsed(), &mut first)?;
+            let has_more = query.step(elapsed(), &mut first)?;
             Ok((query, first, has_more))
         });
         match begun {
@@ -80,7 +81,7 @@ pub(super) async fn find(call: &mut Call, database: &Arc<Database>) -> Result<Re
         while has_more {
             writer.breathe().await?;
             writer.rest().await?;
-            has_more = query.step(begun.elapsed(), &mut writer.buffer)?;
+            has_more = query.step(elapsed(), &mut writer.buffer)?;
         }
         writer.send().await
     });

@@ -2,7 +2,7 @@
 //! durable channel.
 //!
 //! ```text
-//! body -> webconsole::parse -> words -> a client of its own, logged in -> webconsole::Reply -> body
+//! body -> webconsole::parse -> words -> a client of its own, logged in -> webconsole::JsonReply -> body
 //! ```
 //!
 //! A request is one client of the Redis protocol for as long as it lasts. That client decides about the
@@ -23,11 +23,11 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::UnixStream,
+    net::{UnixStream, unix::ReadHalf},
     time::{Instant, timeout_at},
 };
-use webconsole::{CommandRefusal, Follow, Reply as Shown};
-use wire::{DecodeLimits, Value, decode};
+use webconsole::{CommandRefusal, Follow, JsonReply};
+use wire::{DecodeLimits, Decoder, Value};
 
 use super::{
     access,
@@ -59,7 +59,7 @@ const GATHER_TIME: Duration = Duration::from_millis(20);
 const MESSAGES_MAX: usize = 500;
 const READ_BYTES: usize = 64 << 10;
 
-/// `/_redis` and what is below.
+/// `/_redis` and the paths below it.
 pub(super) async fn answer(
     thread: &HttpThread,
     head: &Parts,
@@ -89,8 +89,9 @@ pub(super) async fn answer(
 async fn run(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Reply, Failure> {
     let _permit = thread.front.redis_runs.try_acquire().map_err(|_| Broken::Busy)?;
     let commands = webconsole::parse(body).map_err(|error| Failure::bad_request(error.to_string()))?;
+    let table = thread.host().redis.commands();
     let refused: Vec<Option<CommandRefusal>> =
-        commands.iter().map(|words| webconsole::refusal(words)).collect();
+        commands.iter().map(|words| webconsole::refusal(table, words)).collect();
     let (mut request, mut count) = (Vec::new(), 0);
     for (words, _) in commands.iter().zip(&refused).filter(|(_, refused)| refused.is_none()) {
         wire::request::encode(words, &mut request);
@@ -110,7 +111,7 @@ async fn run(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<Repl
             None => replies.next(),
         })
         .collect();
-    Ok(private(&all.iter().map(Shown).collect::<Vec<_>>()))
+    Ok(private(&all.iter().map(JsonReply).collect::<Vec<_>>()))
 }
 
 /// `POST /_redis/channel`: the messages after a position, at once if there are any, or when the first comes.
@@ -153,15 +154,17 @@ async fn follow(thread: &HttpThread, body: &Bytes, peer: SocketAddr) -> Result<R
             }
         }
     }
-    let messages: Vec<Message<'_>> =
-        messages.iter().map(|(position, message)| Message { position, message: Shown(message) }).collect();
+    let messages: Vec<Message<'_>> = messages
+        .iter()
+        .map(|(position, message)| Message { position, message: JsonReply(message) })
+        .collect();
     Ok(private(&json!({ "messages": messages, "next": next, "lost": lost })))
 }
 
 #[derive(Serialize)]
 struct Message<'m> {
     position: &'m str,
-    message: Shown<'m>,
+    message: JsonReply<'m>,
 }
 
 fn text(parts: &[Value], index: usize) -> String {
@@ -183,11 +186,17 @@ fn private(content: &impl Serialize) -> Reply {
 /// A connection of the Redis protocol, logged in.
 struct Client {
     stream: UnixStream,
+    replies: Replies,
+}
+
+/// The bytes that the server has sent, and the values in them.
+struct Replies {
     received: Vec<u8>,
-    /// Bytes of `received` that are decoded.
-    decoded: usize,
+    /// Bytes of `received` that belong to values which were taken.
+    taken: usize,
+    decoder: Decoder,
     /// Bytes that may still be received.
-    left: usize,
+    bytes_left: usize,
     /// Values that may still be decoded.
     values_left: usize,
 }
@@ -198,13 +207,7 @@ impl Client {
         let host = thread.host();
         let stream = host.redis.connect(peer).map_err(Broken::NotServed)?;
         let stream = UnixStream::from_std(stream).map_err(|_| Broken::Busy)?;
-        let mut client = Client {
-            stream,
-            received: Vec::new(),
-            decoded: 0,
-            left: REPLIES_BYTES_MAX,
-            values_left: VALUES_MAX,
-        };
+        let mut client = Client { stream, replies: Replies::new() };
         let mut words = vec!["HELLO".to_owned(), "3".to_owned()];
         if let Some(password) = host.access.admin_password("default") {
             words.extend(["AUTH".to_owned(), "default".to_owned(), password]);
@@ -226,68 +229,72 @@ impl Client {
     /// Sends commands, and receives their replies meanwhile: the server reads no more while too many replies
     /// are unread.
     async fn exchange(&mut self, request: &[u8], count: usize) -> Result<Vec<Value>, Broken> {
-        let Client { stream, received, decoded, left, values_left } = self;
+        let Client { stream, replies } = self;
         let (mut reading, mut writing) = stream.split();
         let send = async { writing.write_all(request).await.map_err(|_| Broken::Closed) };
         let receive = async {
-            let mut replies = Vec::with_capacity(count);
-            while replies.len() < count {
-                match next(received, decoded, values_left)? {
-                    Some(value) => replies.push(value),
-                    None => read(&mut reading, received, left).await?,
-                }
+            let mut values = Vec::with_capacity(count);
+            while values.len() < count {
+                values.push(replies.value(&mut reading).await?);
             }
-            Ok::<_, Broken>(replies)
+            Ok::<_, Broken>(values)
         };
-        let ((), replies) = tokio::try_join!(send, receive)?;
-        Ok(replies)
+        let ((), values) = tokio::try_join!(send, receive)?;
+        Ok(values)
     }
 
-    /// The next value that the server sends.
+    /// The next value that the server sends. Cancelled, it has lost nothing.
     async fn value(&mut self) -> Result<Value, Broken> {
+        let (mut reading, _) = self.stream.split();
+        self.replies.value(&mut reading).await
+    }
+}
+
+impl Replies {
+    fn new() -> Replies {
+        Replies {
+            received: Vec::new(),
+            taken: 0,
+            decoder: Decoder::new(),
+            bytes_left: REPLIES_BYTES_MAX,
+            values_left: VALUES_MAX,
+        }
+    }
+
+    /// The next value, once it has arrived whole.
+    async fn value(&mut self, reading: &mut ReadHalf<'_>) -> Result<Value, Broken> {
         loop {
-            if let Some(value) = next(&mut self.received, &mut self.decoded, &mut self.values_left)? {
+            if let Some(value) = self.take()? {
                 return Ok(value);
             }
-            let (mut reading, _) = self.stream.split();
-            read(&mut reading, &mut self.received, &mut self.left).await?;
+            self.read(reading).await?;
         }
     }
-}
 
-/// Decodes a value, if all of it was received.
-fn next(
-    received: &mut Vec<u8>,
-    decoded: &mut usize,
-    values_left: &mut usize,
-) -> Result<Option<Value>, Broken> {
-    let limits = DecodeLimits { bytes_max: REPLIES_BYTES_MAX, elements_max: *values_left, nesting_max: 64 };
-    match decode(&received[*decoded..], &limits) {
-        Ok(Some((value, bytes))) => {
-            *decoded += bytes;
-            *values_left -= value.elements();
-            if *decoded == received.len() {
-                received.clear();
-                *decoded = 0;
-            }
-            Ok(Some(value))
+    /// Takes a value out of the received bytes, if all of it is there.
+    fn take(&mut self) -> Result<Option<Value>, Broken> {
+        let limits =
+            DecodeLimits { bytes_max: REPLIES_BYTES_MAX, elements_max: self.values_left, nesting_max: 64 };
+        let decoded = self.decoder.decode(&self.received[self.taken..], &limits);
+        let Some((value, bytes)) = decoded.map_err(|_| Broken::TooLong)? else { return Ok(None) };
+        self.taken += bytes;
+        self.values_left -= value.elements();
+        if self.taken == self.received.len() {
+            self.received.clear();
+            self.taken = 0;
         }
-        Ok(None) => Ok(None),
-        Err(_) => Err(Broken::TooLong),
+        Ok(Some(value))
     }
-}
 
-async fn read(
-    reading: &mut tokio::net::unix::ReadHalf<'_>,
-    received: &mut Vec<u8>,
-    left: &mut usize,
-) -> Result<(), Broken> {
-    received.reserve(READ_BYTES.min(*left));
-    let count = reading.take(*left as u64).read_buf(received).await.map_err(|_| Broken::Closed)?;
-    *left -= count;
-    match count {
-        0 if *left == 0 => Err(Broken::TooLong),
-        0 => Err(Broken::Closed),
-        _ => Ok(()),
+    async fn read(&mut self, reading: &mut ReadHalf<'_>) -> Result<(), Broken> {
+        self.received.reserve(READ_BYTES.min(self.bytes_left));
+        let mut bounded = reading.take(self.bytes_left as u64);
+        let count = bounded.read_buf(&mut self.received).await.map_err(|_| Broken::Closed)?;
+        self.bytes_left -= count;
+        match count {
+            0 if self.bytes_left == 0 => Err(Broken::TooLong),
+            0 => Err(Broken::Closed),
+            _ => Ok(()),
+        }
     }
 }

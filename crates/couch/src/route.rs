@@ -41,7 +41,7 @@ pub(super) async fn answer(
     let first = request.uri().path().split('/').find(|segment| !segment.is_empty());
     let reply = if let Err(failure) = check_head(&request) {
         let mut reply = reply::failed(failure);
-        // Where the body ends is not known, or not what the client means.
+        // The connection cannot go on: the end of the body is unknown, or another than the client means.
         reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         reply::finish(&mut reply, request.headers().get(header::ACCEPT), thread.front.request_id());
         reply
@@ -58,7 +58,7 @@ pub(super) async fn answer(
     reply
 }
 
-/// Refuses what HTTP does not allow, and bodies with a coding that this server would not undo.
+/// Refuses heads that HTTP does not allow, and bodies in a coding that this server does not decode.
 fn check_head<B>(request: &Request<B>) -> Result<(), Failure> {
     let headers = request.headers();
     if request.version() == Version::HTTP_11 && headers.get_all(header::HOST).iter().count() != 1 {

@@ -151,8 +151,8 @@ impl HttpThread {
         Ok(waits.await?)
     }
 
-    /// Reads what a reply shows, with the position of the log up to which it shows data, and waits until the
-    /// log has committed that.
+    /// Reads the data of a reply, with the position in the log of the newest change in it, and waits until
+    /// that position is committed.
     ///
     /// # Errors
     /// If this server shows no data, or not for certain the newest; those of `read`.

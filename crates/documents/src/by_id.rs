@@ -167,7 +167,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map_in_the_order_of_ids(
+        fn the_index_is_a_map_in_the_order_of_ids(
             edits in prop::collection::vec((ids(), any::<bool>()), 0..60),
             from in ids(),
             to in ids(),

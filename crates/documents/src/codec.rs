@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_promised_than_is_there() {
+    fn lengths_beyond_the_input_are_refused() {
         assert_eq!(Input::new(&[3, 1, 2]).bytes(), None);
         assert_eq!(Input::new(&[2, 0, 0, 0]).count(2), None);
         assert_eq!(Input::new(&[2, 0, 0, 0, 0]).count(2), Some(2));

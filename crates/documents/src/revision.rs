@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_end() {
+    fn the_last_generation_has_no_successor() {
         let last = Rev::new(u32::MAX, [1; 16]).expect("not 0");
         assert_eq!(last.next([2; 16]), None);
         assert_eq!(last.to_string().len(), REV_TEXT_BYTES);

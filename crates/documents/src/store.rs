@@ -80,7 +80,8 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the catalog if it has changed enough, and notes the files that are no longer in it.
+    /// Writes the catalog if its databases have changed, or its saved position has risen by
+    /// [`CATALOG_LOG_BYTES`] (by anything, if everything is due). Notes the files that are no longer in it.
     pub(crate) fn write(
         &self,
         catalog: Catalog,

@@ -163,7 +163,7 @@ mod tests {
     const HASH: &str = "abababababababababababababababab";
 
     #[test]
-    fn nothing_is_shown_that_is_not_there() {
+    fn absent_members_are_not_shown() {
         let view = DocumentView::new("a\n", DocRev::Tree(rev(1)), false, b"{}");
         assert_eq!(rendered(&view), format!(r#"{{"_id":"a\n","_rev":"1-{HASH}"}}"#));
         let view = DocumentView::new("_local/a", DocRev::Local(3), false, b"{\"b\":[{}]}");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_has_its_place() {
+    fn all_members_of_a_view_have_their_place() {
         let path = RevPath::new(2, vec![[0xab; 16], [0xab; 16]]).expect("a path");
         let attachment = |name| AttachmentView {
             name,

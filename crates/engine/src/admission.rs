@@ -95,8 +95,8 @@ impl Executor {
     /// cannot take it now.
     #[inline]
     pub(crate) fn admit_demand(&mut self, demand: Demand, host: &Host) -> Result<bool, CommandError> {
-        if demand.runs_scripts && !self.admit_script(demand.args_bytes, host)? {
-            return Ok(false);
+        if demand.runs_scripts {
+            return self.admit_script(demand, host);
         }
         if !demand.appends {
             return Ok(true);
@@ -114,15 +114,18 @@ impl Executor {
     /// its commands are refused. Returns whether it may run now; `false`: the log cannot take it now.
     ///
     /// # Errors
-    /// A long unit holds the slot of an eviction candidate.
+    /// A long unit holds the slot of an eviction candidate, or a command beside the scripts is refused.
     #[cold]
-    fn admit_script(&mut self, args_bytes: u64, host: &Host) -> Result<bool, CommandError> {
-        let writes = match self.admit_args(args_bytes) {
+    fn admit_script(&mut self, demand: Demand, host: &Host) -> Result<bool, CommandError> {
+        let writes = match self.admit_args(demand.args_bytes) {
             Ok(false) => return Ok(false),
+            Err(error) if demand.appends => return Err(error),
             other => other.map(|_| ()),
         };
         let growth = match self.make_room(host) {
-            Err(error @ CommandError::SlotTaken { .. }) => return Err(error),
+            Err(error) if demand.grows || matches!(error, CommandError::SlotTaken { .. }) => {
+                return Err(error);
+            }
             growth => growth,
         };
         self.scripting.allow(writes, growth);

@@ -102,10 +102,11 @@ pub struct Conversation {
     pub outbox: Outbox,
     parser: RequestParser,
     pending: Vec<u8>,
-    /// Of the bytes in the outbox, so many at most were pushed by others.
+    /// Upper bound of the bytes in the outbox that others have pushed.
     pushed_bytes: usize,
-    /// Of the bytes in the outbox, so many at most are messages from the log; whose flow they belong to.
+    /// The flow of the messages from the log that are in the outbox.
     fed: Option<(ReaderId, Arc<Flow>)>,
+    /// Upper bound of the bytes of these messages.
     fed_bytes: usize,
     /// Unsent bytes above which the commands of a client that is no subscriber wait.
     outbox_bytes_max: usize,
@@ -292,8 +293,8 @@ impl Conversation {
         self.session.wait = None;
     }
 
-    /// Lets the client's commands run until so many bytes are unsent, until all are sent: a client may send
-    /// all of its commands before it reads a reply.
+    /// Lets the client's commands run until `bytes_max` are unsent, for a client that sends all of its
+    /// commands before it reads a reply. Holds until everything is sent.
     pub fn allow_unsent(&mut self, bytes_max: usize) {
         self.outbox_bytes_max = bytes_max.max(OUTBOX_BYTES_MAX);
     }

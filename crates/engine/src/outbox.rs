@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn an_equal_gate_in_the_next_round_is_nothing_new_to_wait_for() {
+    fn an_equal_gate_in_the_next_round_adds_no_wait() {
         let mut outbox = used();
         for text in ["a", "b"] {
             outbox.begin_round();

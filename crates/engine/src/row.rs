@@ -6,6 +6,7 @@
 //! - Names are lower case; a subcommand's row carries the name `container|sub`.
 //! - Rows are unique by name; [`CommandTable::resolve`] is case-insensitive.
 
+mod connection_need;
 mod flags;
 mod keys;
 mod mobility;
@@ -16,6 +17,7 @@ mod wrapped;
 
 use wire::Args;
 
+pub use connection_need::ConnectionNeed;
 pub use flags::Flags;
 pub use keys::{FindKeys, Keys, counted_keys};
 pub use mobility::{Mobility, is_final};

@@ -88,7 +88,7 @@ pub struct Session {
     /// Whether the client imports another server's data; keys expire only when that server says so (CLIENT
     /// IMPORT-SOURCE).
     pub is_import_source: bool,
-    /// Whether a client of a cluster accepts what a replica shows (READONLY).
+    /// Whether a client of a cluster accepts reads from a replica (READONLY).
     pub reads_replica: bool,
     /// Whether the client is shown every command (MONITOR): it may not use keys itself.
     pub monitoring: bool,

@@ -45,7 +45,7 @@ const MESSAGE_LOOKS_MAX: usize = 3;
 /// Number of rounds that must have published before the worker looks for more.
 const PUBLISHING_ROUNDS_MIN: usize = 2;
 
-/// What the owner of a [`Tick`] has to do next.
+/// The next action of the owner of a [`Tick`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action<C> {
     /// Let all connections that are ready have a round first: they probably bring more for the same batch, or
@@ -65,7 +65,7 @@ pub enum Action<C> {
     Deliver,
 }
 
-/// What follows for the owner from the end of a round.
+/// The consequences of the end of a round for the owner.
 #[derive(Debug)]
 #[must_use]
 pub struct RoundEnd {
@@ -89,10 +89,11 @@ pub struct Tick<C> {
     /// The end of the tick was requested and has not begun.
     is_due: bool,
     step: Step,
-    /// Looks taken so far in this gathering, and what there was at the last one.
+    /// Looks taken so far in this gathering.
     looks: usize,
+    /// Parked connections, or rounds that published, at the last look.
     seen: usize,
-    /// What is released now: the log was committed up to here.
+    /// The log was committed up to here when the present release began.
     committed: Lsn,
     /// Where the log is to wake the owner, if it was asked.
     wake_up: Option<Lsn>,
@@ -118,7 +119,7 @@ enum Step {
     Finish,
 }
 
-/// What a release was for.
+/// The step that follows a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AfterRelease {
     /// To count those that still wait.
@@ -348,7 +349,7 @@ impl<C> Tick<C> {
         Step::Flush
     }
 
-    /// Takes what may leave next. If nothing may, the log is asked for a wake-up.
+    /// Releases the next notices or replies. If none may leave, the log is asked for a wake-up.
     fn release(&mut self, log: &impl LogView) -> Option<Action<C>> {
         loop {
             let notices = self.notices.release(self.committed);

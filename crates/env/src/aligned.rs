@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stays_aligned_while_it_grows() {
+    fn a_growing_buffer_stays_aligned() {
         let mut buffer = AlignedBytes::new();
         let mut expected = Vec::new();
         for round in 0..2_000u32 {

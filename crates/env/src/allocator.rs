@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_allocator_answers() {
+    fn the_allocator_reports_its_memory() {
         super::release_unused();
         assert!(!super::report().is_empty());
         // True even if nothing in this process has used the allocator.

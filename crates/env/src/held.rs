@@ -155,7 +155,7 @@ mod tests {
     use crate::{AlignedBytes, BLOCK_BYTES, testing::TempDir};
 
     #[test]
-    fn nothing_is_done_any_more_in_a_directory_that_is_not_the_one_that_was_locked() {
+    fn a_replaced_directory_is_neither_read_nor_written() {
         let temp = TempDir::new("held");
         let dir = temp.path().join("data");
         RealDisk.create_dir_all(&dir).unwrap();

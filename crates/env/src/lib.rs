@@ -23,6 +23,7 @@ mod disk;
 mod entropy;
 mod held;
 mod lock;
+pub mod machine;
 mod mapping;
 pub mod process;
 mod real;

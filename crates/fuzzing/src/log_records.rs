@@ -84,7 +84,7 @@ pub fn log_records(input: &[u8]) -> Outcome {
 
 pub(crate) fn seeds() -> Vec<Seed> {
     let segment = content(&new_disk(), Path::new(SEGMENT));
-    // What stands there already.
+    // Writes the bytes that are there already.
     let same = |place: u16, bytes: usize| {
         let begin = HEADER_BYTES as usize + usize::from(place);
         [&place.to_le_bytes()[..], &segment[begin..begin + bytes]].concat()

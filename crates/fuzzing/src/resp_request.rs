@@ -1,10 +1,11 @@
-//! Arbitrary bytes as requests, divided at any position: no panic, no overrun, the same commands.
+//! Arbitrary bytes as requests and as replies, divided at any position: no panic, no overrun, the same
+//! commands, the same reply.
 //!
 //! Input: a choice of limits (u8), the cut (u16), the bytes.
 
 use arbitrary::{Arbitrary, Unstructured};
 use wire::request::check::check_cut;
-use wire::{DecodeLimits, Limits, decode, glob};
+use wire::{DecodeLimits, Decoder, Limits, decode, glob};
 
 use crate::{Outcome, Seed};
 
@@ -31,8 +32,14 @@ pub fn resp_request(input: &[u8]) -> Outcome {
         _ => Limits { authenticated: false, ..TIGHT },
     };
     let parsed = check_cut(bytes, usize::from(cut), &limits);
-    // The other decoders of foreign bytes: they must only return.
     let reply = decode(bytes, &DecodeLimits::DEFAULT);
+    let mut decoder = Decoder::new();
+    if let Ok(None) = decoder.decode(&bytes[..bytes.len().min(cut.into())], &DecodeLimits::DEFAULT) {
+        let later = decoder.decode(bytes, &DecodeLimits::DEFAULT);
+        // As text: a NaN does not equal itself.
+        assert_eq!(format!("{later:?}"), format!("{reply:?}"), "the reply depends on the cut");
+    }
+    // Must only return.
     let (pattern, text) = bytes.split_at(bytes.len().min(usize::from(choice)));
     let _ = glob::matches(pattern, text);
     let are_commands = parsed.error.is_none() && !parsed.commands.is_empty();

@@ -104,7 +104,8 @@ impl SlotGuard<'_> {
         self.apply_hashed(effect, &hash, clock, freed)
     }
 
-    /// As `apply`, with the hash of the effect's key (ignored for an effect that has not one key) given.
+    /// As `apply`, if the caller has the hash of the key already. The hash counts for effects on one key
+    /// only.
     ///
     /// # Panics
     /// If the hash is of another slot.

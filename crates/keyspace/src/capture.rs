@@ -12,8 +12,8 @@
 //! `last_lsn` had the value in the stream.
 //!
 //! A replica applies a Move as its leader has logged it, also from a slot that is not captured to one that
-//! is: then the moment of the first slot comes early (`early`), and what changes in it before the walk gets
-//! there is captured first, as in any slot that the walk is in.
+//! is: then the moment of the source comes early (`early`). From then on, entries of the source are captured
+//! before they change, as in the slot that the walk is in.
 //!
 //! # Stream
 //! For each slot a head and then rows and effects (see [`crate::Effect`]), which on an empty slot make its

@@ -131,7 +131,7 @@ impl Big {
         }
     }
 
-    /// Starts loading members or fields.
+    /// Prefetches the memory in which these members or fields are looked up.
     pub(crate) fn prefetch_members<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
         match self {
             Big::List(_) | Big::Stream(_) => {}

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_part_of_the_digest_and_go_with_everything() {
+    fn settings_are_in_the_digest_until_all_data_is_removed() {
         let keyspace = keyspace();
         let empty = keyspace.digest();
         let mut guard = keyspace.lock(LIBRARIES_SLOT);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_carries_them() {
+    fn a_capture_carries_the_settings() {
         let keyspace = keyspace();
         let mut guard = keyspace.lock(LIBRARIES_SLOT);
         apply(&mut guard, &PUT);

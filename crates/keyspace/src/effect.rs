@@ -464,7 +464,7 @@ pub enum EffectError {
     /// A number is longer than it has to be or does not fit 64 bits.
     #[error("effect holds a malformed number")]
     MalformedNumber,
-    /// The entries of a stream are none.
+    /// The entries of a stream are malformed.
     #[error("effect holds a malformed block of a stream")]
     MalformedBlock,
 }

@@ -59,7 +59,7 @@ mod tests {
     use crate::access::AccessStamp;
 
     #[test]
-    fn only_big_entries_wait() {
+    fn only_big_entries_are_freed_later() {
         let entry = |len| Entry::new(b"k", &vec![0; len], None, AccessStamp::default());
         let mut freed = Freed::new();
         freed.entry(entry(40 << 10));

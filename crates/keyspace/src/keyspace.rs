@@ -212,7 +212,7 @@ impl Keyspace {
         sum
     }
 
-    /// The slots from `from` to `to`, both included, that have something in their expiry index that is due.
+    /// The slots from `from` to `to`, both included, in which a key or a field is due to expire.
     /// Takes no lock.
     pub fn due_slots(&self, now_ms: u64, from: SlotId, to: SlotId) -> impl Iterator<Item = SlotId> {
         self.expiring

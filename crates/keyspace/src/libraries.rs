@@ -40,7 +40,7 @@ pub const LIBRARIES_SLOT: SlotId = SlotId::FIRST;
 /// marks.
 const ENCODING_BYTES: usize = 32;
 
-/// The key whose slot that is: the empty one.
+/// The empty key: its slot is [`LIBRARIES_SLOT`].
 pub(crate) const LIBRARIES_KEY: &[u8] = b"";
 
 /// The declared flags of a function.

@@ -41,7 +41,7 @@ pub struct Known {
 /// The news that a look at the data has found.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Another roster, or other members in force: others are reached elsewhere.
+    /// The roster or the members in force have changed, so connections to members may have to.
     pub is_news: bool,
     /// To be told to the machine: these are the members, up to this position.
     pub configure: Option<(Members, Lsn)>,
@@ -120,7 +120,8 @@ impl Known {
         let Some(members) = self.roster.as_ref().map(Roster::members) else { return (seen, Ok(())) };
         let is_change = members != self.in_force || !self.is_saved;
         if is_change && votes.committed() < self.recorded_at {
-            // Of members that know only a part of the log before it to be committed, nobody could campaign.
+            // A member that knows only a part of the log before the change to be committed could not
+            // campaign.
             if is_tick && self.is_exact {
                 let known_up_to = applied_before.min(votes.committed());
                 seen.configure = Some((self.in_force.clone(), known_up_to));

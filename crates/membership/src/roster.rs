@@ -105,7 +105,7 @@ impl Roster {
         (!members.voters.is_empty()).then_some(members)
     }
 
-    /// Notes what was before this change: the roster, and the members in force.
+    /// Notes the state before this change: the roster and the members in force.
     pub fn note_before(&mut self, before: &Roster, members: &Members, committed: Lsn) {
         let is_gone = |listed: &&Listed| self.members.iter().all(|member| member.id != listed.id);
         self.leaving = before.members.iter().filter(is_gone).cloned().collect();

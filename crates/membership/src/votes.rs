@@ -36,7 +36,7 @@ const TIMED_MAX: usize = 1024;
 /// Sends messages to other members, without waiting.
 type Outgoing = Box<dyn Fn(&[Message]) + Send + Sync>;
 
-/// What the rest of the server does when the votes have decided.
+/// The functions of the server that carry out decisions of the votes.
 pub struct Reports {
     /// Sends messages to other members.
     pub send: Outgoing,
@@ -165,8 +165,8 @@ impl Votes {
         state.store(&*self.disk, &self.dir)
     }
 
-    /// Saves what is in memory: that this server asks to join, before it does, as the group may list it
-    /// before it knows that; or a ballot that could not be saved.
+    /// Saves the state that is in memory only: a ballot that could not be saved, or that this server asks to
+    /// join. The latter is saved before it asks, since the group may list it before the answer arrives.
     ///
     /// # Errors
     /// I/O errors.
@@ -209,7 +209,8 @@ impl Votes {
     pub fn stop(&self) {
         self.is_silent.store(true, SeqCst);
         let Some((member, _)) = self.member.lock().take() else { return };
-        // The next start reads the log from there on. Nothing depends on it, so an error is none.
+        // The next start reads the log from there on. It does not depend on that, so an error is
+        // ignored.
         let mut state = self.state.lock();
         let settled_up_to = member.settled_up_to().get();
         if !state.voters.is_empty() && state.in_force_at < settled_up_to {
@@ -236,7 +237,7 @@ impl Votes {
         {
             self.is_unsaved.store(true, SeqCst);
             tracing::error!(target: "group", %error, "cannot save this member's vote: it takes part in no votes until it can");
-            // So it neither leads nor follows: clients are to look elsewhere.
+            // So it neither leads nor follows, and refuses clients: another member may lead.
             (reports.leadership)(Leadership::Unknown { term: ballot.term });
             return None;
         }
@@ -410,7 +411,7 @@ impl Votes {
     /// there on.
     ///
     /// # Errors
-    /// If another leader is known by now, or what is committed would be cut.
+    /// If another leader is known by now, or committed batches would be cut.
     pub fn may_cut(&self, link: Option<Link>, at: Lsn) -> Result<(), String> {
         let Some(link) = link else { return Ok(()) };
         if self.link()? != Some(link) {

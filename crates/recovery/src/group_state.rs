@@ -142,7 +142,7 @@ impl GroupState {
                 }
                 state
             }
-            // It was refused there, or never reached anybody: nobody counts on it.
+            // No group has answered yet, so none counts on this server.
             Some(state) if !state.has_joined() && !join.is_empty() => {
                 let begun = GroupState::begin((group, join, is_witness), entropy)?;
                 GroupState { member_id: state.member_id, ..begun }
@@ -251,7 +251,7 @@ pub fn refuse_lost(disk: &dyn Disk, dir: &Path, group: &str, standing: &Replicat
 /// Whether a member may run with this value of the setting `durability`.
 ///
 /// # Errors
-/// If an acknowledgement of such a member would promise less than that the write is on disk.
+/// If an acknowledgement of such a member would not promise that the write is on disk.
 pub fn check_durability(durability: &str) -> Result<(), String> {
     match Durability::parse(durability) {
         Some(Durability::Strict | Durability::Commit) => Ok(()),

@@ -24,7 +24,7 @@ use lsn::Lsn;
 pub use self::live::Replayer;
 use crate::error::RecoverError;
 
-/// Sees what is applied. The unit type sees nothing.
+/// Is told of every effect that is applied. The unit type ignores them.
 pub trait Observer {
     /// An effect was applied; the slots of its record are locked.
     fn saw(&mut self, effect: &Effect<'_>);

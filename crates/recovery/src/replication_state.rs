@@ -121,7 +121,7 @@ impl ReplicationState {
         ReplicaId::parse(self.replica_id.as_bytes()).unwrap_or(ReplicaId::new([0; 16]))
     }
 
-    /// What it remembers of its role.
+    /// The role, as this file remembers it.
     pub fn remembered(&self) -> Remembered<Address> {
         Remembered {
             leader: parse_address(&self.leader),
@@ -146,8 +146,7 @@ impl ReplicationState {
         parse_address(&self.setting).filter(|named| self.remembered().leader.as_ref() != Some(named))
     }
 
-    /// Takes over what it is to remember of its role. That is durable once it is
-    /// [stored](ReplicationState::store).
+    /// Sets the role to remember. It is durable once the state is [stored](ReplicationState::store).
     pub fn remember(&mut self, remembered: &Remembered<Address>) {
         self.leader = remembered.leader.as_ref().map_or(String::new(), ToString::to_string);
         (self.seen_epoch, self.fenced_by) = (remembered.seen_epoch, remembered.fenced_by);

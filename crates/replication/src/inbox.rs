@@ -69,7 +69,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_come_whole_however_their_bytes_come(
+        fn frames_do_not_depend_on_their_division_into_reads(
             payloads in prop::collection::vec(1..5000u32, 1..12),
             pieces in prop::collection::vec(1..4000usize, 1..20),
         ) {

@@ -249,8 +249,9 @@ impl Relay {
     ) -> Result<(), RelayError<S::Error>> {
         let mut left = self.options.round_bytes_max;
         while left > 0 && self.position < moment.shippable {
-            // Nothing newer than the committed position of this moment: with a change of members comes the
-            // knowledge that the one before it is committed.
+            // Nothing newer than the committed position of this moment, because each frame tells that
+            // position: a follower that gets a change of members so learns that the change before it is
+            // committed.
             let Some(chunk) = source.read(left, moment.shippable).map_err(RelayError::Source)? else { break };
             assert_eq!(chunk.start, self.position, "the source follows the relay");
             let bytes = chunk.end.bytes_since(chunk.start);

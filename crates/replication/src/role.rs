@@ -170,6 +170,13 @@ impl<A: PartialEq> Role<A> {
         self.remembered.fenced_by > 0
     }
 
+    /// Whether clients see a replica, perhaps of nobody: also between [`Role::lead`] and [`Role::open`],
+    /// while it does not take writes yet.
+    pub fn is_shown_as_replica(&self) -> bool {
+        let is_about_to_lead = !self.is_open && !self.is_fenced() && self.leader().is_none();
+        self.is_replica() || is_about_to_lead
+    }
+
     /// The position up to which the leader must have committed the log before any of it is shown; zero if all
     /// may be shown.
     pub fn unconfirmed(&self) -> Lsn {
@@ -380,11 +387,15 @@ mod tests {
         assert!(role.fence(7));
         assert!(!role.fence(7) && role.fence(8), "only a higher epoch is news");
         let mut role = Role::start(role.remembered().clone(), false);
-        assert!(role.is_read_only() && role.unconfirmed() == EVERYTHING);
+        assert!(role.is_read_only() && !role.is_shown_as_replica() && role.unconfirmed() == EVERYTHING);
         assert_eq!(role.lead(), 8);
-        assert!(role.is_read_only(), "not before it is opened");
+        assert!(role.is_read_only() && role.is_shown_as_replica(), "not before it is opened");
         role.open();
-        assert!(!role.is_read_only() && *role.remembered() == Remembered::default());
+        assert!(
+            !role.is_read_only()
+                && !role.is_shown_as_replica()
+                && *role.remembered() == Remembered::default()
+        );
         let mut replica = follower(false);
         assert!(!replica.fence(9), "it takes no writes anyway");
     }

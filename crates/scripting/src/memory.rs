@@ -63,7 +63,7 @@ mod tests {
 
     /// The replies that take most memory for their bytes, and others.
     #[test]
-    fn no_reply_takes_more_than_is_reckoned() {
+    fn no_reply_exceeds_its_estimated_memory() {
         let replies =
             ["+\r\n", "-\r\n", "*0\r\n", "*1\r\n*0\r\n", "_\r\n", ":1\r\n", "$0\r\n\r\n", ",1\r\n", "(1\r\n"];
         let pairs = ["%1\r\n:1\r\n*0\r\n", "~1\r\n:1\r\n", "=4\r\ntxt:\r\n"];
@@ -88,7 +88,7 @@ mod tests {
 
     /// The same for texts: nested tables, and elements of one byte.
     #[test]
-    fn no_text_takes_more_than_is_reckoned() {
+    fn no_text_exceeds_its_estimated_memory() {
         let lua = Lua::new();
         lua.gc_stop();
         let library = crate::msgpack::library(&lua, &crate::Meter::default(), 1 << 30).expect("a library");

@@ -15,10 +15,10 @@ use engine::{
     Authentication, CommandError, Place,
     clients::{Clients, TOO_MANY_CLIENTS},
 };
-use settings::Key;
+use settings::{Key, RESERVED_PLACES};
 use subtle::ConstantTimeEq;
 
-use crate::config::{Config, RESERVED_PLACES};
+use crate::config::Config;
 
 const PROTECTED: CommandError = CommandError::Text(
     "DENIED Sheaf is running in protected mode: it has no password, so it serves only clients on this machine. Set one \

@@ -27,10 +27,7 @@ use settings::{Key, Lasting, Settings, setting_named};
 use storage::{Appender, Log};
 
 use self::data_settings::DataSettingsState;
-pub(crate) use self::{
-    clients_max::{ClientsMax, RESERVED_PLACES},
-    hot::HotSettings,
-};
+pub(crate) use self::{clients_max::possible_clients, hot::HotSettings};
 use crate::{attached_log::AttachedLog, replication::Node};
 
 /// Takes over the settings that concern a part. It must not read the [`Config`].

@@ -404,7 +404,7 @@ impl Connection {
             return;
         }
         if self.broken.get() {
-            // Also one that is closed because this server leads no more: what it showed may be old by now.
+            // Also if it is closed because this server no longer leads: its replies may show old data.
             return;
         }
         if !self.worker.may_answer() && self.conversation.borrow().session.shows_data.get() {

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_told_once_a_minute() {
+    fn cross_protocol_requests_are_logged_once_a_minute() {
         let noted = CrossProtocol::default();
         assert!(noted.is_to_be_told(0));
         assert!(!noted.is_to_be_told(WARNING_INTERVAL_US));

@@ -45,7 +45,7 @@ use consensus::{ELECTION_US, Leadership, Link, Member, MemberId, TERM_MAX, TICK_
 use engine::replication::Address;
 use env::Entropy;
 use keyspace::Keyspace;
-use membership::{Known, Listed, Reports, Started, Votes, references};
+use membership::{Known, Listed, Reports, Roster, Started, Votes, references};
 use parking_lot::Mutex;
 use settings::Key;
 use storage::{CursorRead, Log, LogCursor};
@@ -62,7 +62,7 @@ use crate::{
 const READ_BYTES: usize = 1 << 20;
 /// How often a vote that could not be saved is saved again.
 const SAVE_PERIOD: Duration = Duration::from_millis(200);
-/// How often a member that is to campaign looks whether it has applied what it knows to be committed.
+/// How often a member that is to campaign looks whether it has applied the committed part of its log.
 const APPLIED_PERIOD: Duration = Duration::from_millis(1);
 /// How often the leader looks for learners that have caught up.
 const PROMOTION_PERIOD_US: u64 = 2 * TICK_US;
@@ -115,7 +115,7 @@ pub(crate) enum Prepared {
     Joins,
     /// It takes part in votes.
     Member {
-        /// What the votes decide.
+        /// The leaderships that the votes decide.
         leaderships: mpsc::Receiver<Option<Leadership>>,
         /// The log, from the last batch on that the votes know.
         tail: LogCursor,
@@ -367,6 +367,7 @@ impl Group {
                     yielding_due_us = now_us + ROOM_BACKOFF_US;
                 }
                 self.keep_log_alone(votes);
+                self.close_removed();
                 self.node.note_majority_awaited(votes.majority_awaited_us());
                 // While nothing else changes the leadership.
                 votes.look(|member| self.node.note_leader_heard(self.hears_leader(votes, member)));
@@ -502,9 +503,9 @@ impl Group {
         }
     }
 
-    /// Goes on taking part in votes until a leader is known, for one election timeout at most: after its
-    /// restart this member votes for nobody for so long, and its vote may be needed. Returns false if it is
-    /// to stop meanwhile.
+    /// Goes on taking part in votes until a leader is known, for one election timeout at most: its vote may
+    /// be needed, and after its restart it gives none for that time. Returns false if it is to stop
+    /// meanwhile.
     fn await_leader(
         &self,
         leaderships: &mpsc::Receiver<Option<Leadership>>,
@@ -527,7 +528,7 @@ impl Group {
     pub(crate) fn figures(&self) -> Option<GroupFigures> {
         let votes = self.votes.as_ref()?;
         let leadership = votes.look(Member::leadership).unwrap_or(Leadership::Unknown { term: 0 });
-        let roster = self.known.lock().roster.clone().unwrap_or_default();
+        let roster = self.shown_roster(votes);
         Some(GroupFigures {
             name: votes.state().name,
             term: leadership.term(),
@@ -541,6 +542,16 @@ impl Group {
             leaderless_us: votes.leaderless_us(),
             votes: votes.clone(),
         })
+    }
+
+    /// The roster as people are shown it: the founder lists itself until its roster is in the data.
+    fn shown_roster(&self, votes: &Votes) -> Roster {
+        let recorded = self.known.lock().roster.clone();
+        let founding = || {
+            let own = self.own.get().filter(|_| votes.state().founded)?;
+            Some(Roster { members: vec![Listed { is_voter: true, ..own.clone() }], ..Roster::default() })
+        };
+        recorded.or_else(founding).unwrap_or_default()
     }
 
     /// The address of the leader that this member knows.

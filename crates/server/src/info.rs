@@ -224,7 +224,7 @@ fn stats(parts: &Parts, _: &Figures, out: &mut String) {
 
 fn replication(parts: &Parts, _: &Figures, out: &mut String) {
     let figures = parts.node.figures();
-    let role = if parts.node.is_replica() { "slave" } else { "master" };
+    let role = if parts.node.is_shown_as_replica() { "slave" } else { "master" };
     fields!(out, "role": role,);
     if let Some(group) = parts.group.figures() {
         fields!(out,

@@ -2,8 +2,8 @@
 //!
 //! Both sleep until they are unparked. A wake-up is never lost: an unpark before the park makes the park
 //! return at once; an appender checks, after appending, whether the flusher is awake
-//! ([`Log::needs_flusher`]); and another thread that has flushed wakes it for what was appended meanwhile
-//! ([`Log::on_flush_wanted`]).
+//! ([`Log::needs_flusher`]); and another thread that has flushed wakes it for records that were appended
+//! meanwhile ([`Log::on_flush_wanted`]).
 
 use std::{
     sync::{

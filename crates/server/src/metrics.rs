@@ -24,7 +24,7 @@ use crate::{
     group::GroupFigures,
     parts::Parts,
     read_only::ReadOnly,
-    replication::{Figures, ReplicaFigures},
+    replication::{ReplicaFigures, figures::Figures},
 };
 
 /// All metrics as text, in OpenMetrics.

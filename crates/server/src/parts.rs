@@ -5,9 +5,9 @@
 //! of them, hold [`Parts`].
 //!
 //! Invariants
-//! - No part holds [`Parts`], and no two parts hold each other (the votes of a group hold what they report
-//!   to, until they are stopped): when an incarnation of the server ends, its memory is freed before the next
-//!   one begins.
+//! - No part holds [`Parts`], and no two parts hold each other (but the votes of a group hold the parts that
+//!   they report to, until they are stopped): when an incarnation of the server ends, its memory is freed
+//!   before the next one begins.
 
 use std::sync::{
     Arc, OnceLock,
@@ -39,7 +39,7 @@ use crate::{
     long_units::{LONG_UNITS_MAX, LongUnits},
     mailbox::Mailbox,
     process::ServerProcess,
-    replication::{Node, ReplicationHandle},
+    replication::{Node, handle::ReplicationHandle},
     scrub::Scrubber,
     snapshots::{Persistence, Snapshots, Sources},
     startup_info::StartupInfo,

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_in_which_no_write_is_acknowledged_has_a_reason_and_no_other_state_has_one() {
+    fn exactly_the_states_without_acknowledgements_have_a_reason() {
         let log = new_log();
         let mut reasons = BTreeSet::new();
         for state in states() {

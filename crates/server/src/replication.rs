@@ -27,10 +27,10 @@
 mod acks;
 mod clocks;
 mod failover;
-mod figures;
+pub(crate) mod figures;
 mod follower;
 pub(crate) mod full_copy;
-mod handle;
+pub(crate) mod handle;
 mod leader;
 pub(crate) mod line;
 mod membership;
@@ -38,7 +38,7 @@ mod overdue;
 mod own_addresses;
 mod promoting;
 mod role;
-mod stalled;
+pub(crate) mod stalled;
 mod stepping_down;
 mod waits;
 
@@ -76,11 +76,8 @@ use self::{
     waits::Waits,
 };
 pub(crate) use self::{
-    figures::Figures,
     follower::{FollowingParts, holds_data},
-    handle::ReplicationHandle,
     leader::ReplicaFigures,
-    stalled::StalledApplier,
 };
 
 /// The niceness of the threads that copy and load everything from a leader. They serve no client yet, while
@@ -153,7 +150,8 @@ pub(crate) struct Node {
     following: Mutex<Option<(Arc<Following>, Option<Threads>)>>,
     /// The parts that following needs; `None` for a server that has never followed, and after the end.
     following_parts: Mutex<Option<Arc<FollowingParts>>>,
-    /// The right to mirror, while this server leads its group.
+    /// The mirror of the log from before the promotion, while this server leads its group: it may follow
+    /// again.
     mirror: Mutex<Option<Mirror>>,
     times_stepped_down: AtomicU64,
     clocks: Clocks,
@@ -537,7 +535,8 @@ fn membership(
                 remembered.set_leader(None);
                 standing.remember(&remembered);
             }
-            // In this order: a crash between the two leaves a member that follows nobody, as any does.
+            // In this order: after a crash between the two, the server starts as a member, whose votes decide
+            // whom it follows.
             standing.set_member(false);
             standing.store(&RealDisk, dir)?;
             group_state::leave(&RealDisk, dir)?;

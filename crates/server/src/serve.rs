@@ -37,7 +37,7 @@ use replication::ProcessId;
 use settings::{Key, Lasting, Settings, unknown_variables};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{config::ClientsMax, listen, logging};
+use crate::{config::possible_clients, listen, logging};
 use incarnation::Next;
 
 /// Exit status when the log failed (EX_IOERR).
@@ -101,7 +101,7 @@ pub fn serve(settings: Settings, lasting: Lasting, mode: Mode) -> Result<(), Ser
     logging::start(&settings);
     lasting.report();
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    for warning in unknown_variables(names) {
+    if let Some(warning) = unknown_variables(names) {
         tracing::warn!(target: "server", "{warning}");
     }
     env::allocator::keep_unused_for_ms(UNUSED_KEPT_MS);
@@ -176,7 +176,7 @@ impl Process {
 /// Raises the limit of open files for the clients that may come; says if it cannot be raised far enough.
 fn fit_clients(settings: &Settings) {
     let wanted = settings.integer(Key::Maxclients);
-    let possible = ClientsMax::possible(wanted).redis;
+    let possible = possible_clients(wanted).redis;
     if possible < wanted {
         let open_files_max = env::process::open_files_max();
         tracing::warn!(

@@ -1,6 +1,6 @@
 //! Environment variables of settings: their names, and those that look like one but are none.
 
-use super::{OPTIONS, nearest};
+use super::{OPTIONS, instead_of, nearest};
 
 const PREFIX: &str = "SHEAF_";
 /// The variable of the configuration file, which is no setting.
@@ -11,17 +11,35 @@ pub fn variable(name: &str) -> String {
     format!("{PREFIX}{}", name.to_uppercase().replace('-', "_"))
 }
 
-/// A warning for each of these variables that is named like a setting and is none: a mistyped password must
-/// not be ignored silently.
-pub fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
+/// Variables of tests, the simulation and fuzzing; a `*` at the end stands for any rest. Servers that tests
+/// start inherit them.
+const OF_TESTS: &[&str] =
+    &["SHEAF_BINARY", "SHEAF_EARLIER_BINARY", "SHEAF_FUZZ_*", "SHEAF_SIM_*", "SHEAF_TEST_*"];
+
+fn is_of_tests(name: &str) -> bool {
+    OF_TESTS
+        .iter()
+        .any(|known| known.strip_suffix('*').map_or(*known == name, |start| name.starts_with(start)))
+}
+
+/// A warning that names those of these variables that are named like a setting and are none: a mistyped
+/// password must not be ignored silently. `None` without any.
+pub fn unknown_variables(names: impl Iterator<Item = String>) -> Option<String> {
     let known: Vec<String> =
         OPTIONS.iter().map(|option| variable(option.name)).chain([CONFIG.into()]).collect();
-    let unknown = names.filter(|name| name.starts_with(PREFIX) && !known.contains(name));
-    let warning = |name: String| match nearest(&name, known.iter()) {
-        Some(nearest) => format!("{name} is no setting; did you mean {nearest}?"),
-        None => format!("{name} is no setting; `sheaf serve --help` lists all"),
+    let is_unknown = |name: &String| name.starts_with(PREFIX) && !known.contains(name) && !is_of_tests(name);
+    let mut unknown: Vec<String> = names.filter(is_unknown).collect();
+    // The order of the environment is any.
+    unknown.sort_unstable();
+    let told = |name: &String| {
+        let setting = name[PREFIX.len()..].replace('_', "-");
+        match (instead_of(&setting), nearest(name, known.iter())) {
+            (Some(answer), _) => format!("{name} is no setting: {answer}"),
+            (None, Some(nearest)) => format!("{name} is no setting; did you mean {nearest}?"),
+            (None, None) => format!("{name} is no setting; `sheaf --help` lists all"),
+        }
     };
-    unknown.map(warning).collect()
+    (!unknown.is_empty()).then(|| unknown.iter().map(told).collect::<Vec<_>>().join(". "))
 }
 
 #[cfg(test)]
@@ -30,13 +48,20 @@ mod tests {
 
     #[test]
     fn mistyped_variables_are_told_with_the_nearest_name() {
-        let names = ["SHEAF_PROT", "SHEAF_PORT", "SHEAF_CONFIG", "PATH", "SHEAF_PASSWORD"];
+        let told = |names: &[&str]| unknown_variables(names.iter().map(ToString::to_string));
         assert_eq!(
-            unknown_variables(names.into_iter().map(String::from)),
-            [
-                "SHEAF_PROT is no setting; did you mean SHEAF_PORT?",
-                "SHEAF_PASSWORD is no setting; `sheaf serve --help` lists all",
-            ]
+            told(&["SHEAF_PROT", "SHEAF_PORT", "SHEAF_CONFIG", "PATH", "SHEAF_PASSWORD", "SHEAF_BINARY"])
+                .unwrap(),
+            "SHEAF_PASSWORD is no setting; `sheaf --help` lists all. SHEAF_PROT is no setting; did you mean SHEAF_PORT?"
         );
+        assert!(told(&["SHEAF_IO_THREADS"]).unwrap().ends_with("there is one per core"));
+    }
+
+    #[test]
+    fn variables_of_tests_and_known_ones_are_not_told() {
+        let names =
+            ["SHEAF_SIM_SEED", "SHEAF_FUZZ_INPUT", "SHEAF_TEST_SERVER", "SHEAF_EARLIER_BINARY", "SHEAF_PORT"];
+        assert_eq!(unknown_variables(names.into_iter().map(String::from)), None);
+        assert!(unknown_variables(["SHEAF_BINARY_2".to_owned()].into_iter()).is_some());
     }
 }

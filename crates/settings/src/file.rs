@@ -65,7 +65,7 @@ fn sealed(text: &str) -> String {
 /// The text without its seal.
 ///
 /// # Errors
-/// If it is not what was sealed, and does not count as edited by hand.
+/// If it differs from the text that was sealed, and does not count as edited by hand.
 fn unsealed(text: &str) -> Result<&str, &'static str> {
     const EMPTY: &str = "it is empty, or only its beginning is left, and it had the settings that clients have set (CONFIG SET), perhaps a \
                          password. Restore it from a copy, or write the line '# none' into it to start without them";

@@ -82,7 +82,7 @@ pub struct Reread {
 pub struct Lasting {
     config_file: Option<PathBuf>,
     kept_file: PathBuf,
-    /// The file in the data directory exists. Whoever removes it removes settings that are in force.
+    /// The file in the data directory exists. If it is removed, settings in force are lost.
     has_kept: bool,
     kept: Vec<Line>,
     lines: Vec<Line>,

@@ -13,21 +13,25 @@
 //! - An unknown name is an error in every source; the message suggests the nearest known name.
 
 mod bytes;
+mod clients_max;
 mod environment;
 mod file;
+mod foreign;
 mod lasting;
 mod output_limits;
 mod owed;
 mod table;
 mod value;
 
+pub use clients_max::{ClientsMax, RESERVED_PLACES};
 use engine::DebugAccess;
 pub use environment::{unknown_variables, variable};
+pub use foreign::instead_of;
 use keyspace::PackedLimits;
 pub use lasting::{Given, Lasting, Origin, Reread};
 pub use output_limits::{OutputLimit, OutputLimits};
 pub use owed::{OwedSettings, RecordedSetting};
-pub use table::{ALIASES, Key, OPTIONS, Setting};
+pub use table::{ALIASES, Group, Key, OPTIONS, Setting};
 pub use value::{Kind, Value};
 
 /// Why a configuration was refused; the message says how to correct it.
@@ -64,7 +68,7 @@ pub enum ConfigError {
     /// A settings file cannot be read.
     #[error("cannot read the settings of {path}: {reason}")]
     File {
-        /// The RDB file.
+        /// The settings file.
         path: String,
         /// The reason, in words.
         reason: String,
@@ -92,6 +96,9 @@ impl ConfigError {
 }
 
 fn suggestion(name: &str) -> String {
+    if let Some(answer) = instead_of(name) {
+        return format!(": {answer}");
+    }
     match nearest(name, OPTIONS.iter().map(|option| option.name)) {
         Some(nearest) => format!("; did you mean '{nearest}'?"),
         None => "; `sheaf serve --help` lists all settings".into(),
@@ -303,6 +310,26 @@ mod tests {
         for (option, text) in settings.iter() {
             assert_eq!(option.parse(&text), option.parse(option.default), "{}", option.name);
         }
+    }
+
+    #[test]
+    fn the_name_of_a_value_says_its_kind() {
+        for option in OPTIONS {
+            let fits = match option.kind {
+                Kind::Switch => option.value == "yes|no",
+                Kind::Bytes { .. } | Kind::BytesPowerOfTwo { .. } => option.value == "BYTES",
+                Kind::Choice([only]) => only.is_empty() || option.value == *only,
+                Kind::Choice(names) => option.value == names.join("|") || option.unlisted_names() == names,
+                _ => !option.value.is_empty(),
+            };
+            assert!(fits, "{} {}", option.name, option.value);
+        }
+    }
+
+    #[test]
+    fn names_of_other_servers_are_answered_with_ours() {
+        let error = Settings::default().set("appendfsync", "always").unwrap_err().to_string();
+        assert!(error.starts_with("unknown setting 'appendfsync': use --durability"), "{error}");
     }
 
     #[test]

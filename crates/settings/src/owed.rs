@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_recorded_once_however_often_it_is_given() {
+    fn a_value_given_again_is_not_recorded_again() {
         let keyspace = Keyspace::new(Options { hash_seed: 1 });
         let mut owed = OwedSettings::new(given("1"), &keyspace.data_settings());
         assert!(owed.has("ack-replicas") && !owed.has("durable-channels"));

@@ -12,6 +12,10 @@ pub struct Setting {
     pub key: Key,
     /// Its name in all sources: flag, environment (`SHEAF_` and upper case), file, CONFIG.
     pub name: &'static str,
+    /// Where help and documentation show it.
+    pub group: Group,
+    /// The name of a value in help, which says its type or unit, such as `BYTES`, or lists all values.
+    pub value: &'static str,
     /// The accepted values.
     pub kind: Kind,
     /// Its default, as text.
@@ -24,8 +28,57 @@ pub struct Setting {
     pub doc: &'static str,
 }
 
+/// Settings that are shown together, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// The directory and the process.
+    Start,
+    /// The log, snapshots, backups.
+    Durability,
+    /// What is kept in memory, and how.
+    Memory,
+    /// Who may do what.
+    Access,
+    /// Addresses and connections.
+    Network,
+    /// Replicas and groups of servers.
+    Replication,
+    /// Documents and HTTP.
+    Documents,
+    /// Channels and events.
+    Messages,
+    /// Lua.
+    Scripts,
+    /// The largest of each thing.
+    Limits,
+    /// What the server tells of itself.
+    Diagnosis,
+    /// Of Redis, with one value each.
+    Fixed,
+}
+
+impl Group {
+    /// Its heading.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Group::Start => "Start",
+            Group::Durability => "Durability",
+            Group::Memory => "Memory",
+            Group::Access => "Access",
+            Group::Network => "Network",
+            Group::Replication => "Replication",
+            Group::Documents => "Documents",
+            Group::Messages => "Messages",
+            Group::Scripts => "Scripts",
+            Group::Limits => "Limits",
+            Group::Diagnosis => "Diagnosis",
+            Group::Fixed => "With one value, for tools",
+        }
+    }
+}
+
 macro_rules! settings {
-    ($($key:ident $name:literal $kind:expr, $default:literal, $mutability:ident, $doc:literal;)*) => {
+    ($($key:ident $name:literal $group:ident $value:literal $kind:expr, $default:literal, $mutability:ident, $doc:literal;)*) => {
         /// Identifies a setting in code.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Key {
@@ -37,6 +90,8 @@ macro_rules! settings {
             $(Setting {
                 key: Key::$key,
                 name: $name,
+                group: Group::$group,
+                value: $value,
                 kind: $kind,
                 default: $default,
                 mutable: !matches!(Mutability::$mutability, Mutability::Fixed),
@@ -60,6 +115,20 @@ impl Setting {
     /// Whether its value is a password, which is not shown in messages.
     pub fn is_secret(&self) -> bool {
         matches!(self.key, Key::Requirepass | Key::AdminPassword | Key::Masterauth)
+    }
+
+    /// The beginning of its documentation, up to a stop: a line.
+    pub fn summary(&self) -> &'static str {
+        let end = [". ", "; ", ": "].iter().filter_map(|stop| self.doc.find(stop)).min();
+        end.map_or(self.doc.trim_end_matches('.'), |end| &self.doc[..end])
+    }
+
+    /// Its values, if they are names that [`Setting::value`] does not list.
+    pub fn unlisted_names(&self) -> &'static [&'static str] {
+        match self.kind {
+            Kind::Choice(names) if !self.value.contains(names[0]) => names,
+            _ => &[],
+        }
     }
 
     /// Parses a value. If the text sets only a part, as for [`Kind::OutputLimits`], the rest is that of
@@ -104,86 +173,86 @@ const EVICTION_POLICIES: &[&str] = &[
 ];
 
 settings! {
-    Dir "dir" Kind::Text, "data", Fixed, "Directory of the data; created if missing.";
-    Bind "bind" Kind::Text, "127.0.0.1 ::1", Fixed, "Addresses to listen on, separated by spaces. Without a password, clients of other machines are refused (protected-mode).";
-    Port "port" Kind::Integer { min: 0, max: 65535 }, "6379", Fixed, "Port of the Redis protocol; 0 for any free port.";
-    HttpPort "http-port" Kind::Integer { min: 0, max: 65535 }, "5984", Fixed, "Port of HTTP: documents as in CouchDB, /_up, /metrics and backups; 0 for any free port.";
-    Workers "workers" Kind::Integer { min: 0, max: 128 }, "0", Fixed, "Threads that serve connections; 0 for one per core and at least 2.";
-    Durability "durability" Kind::Choice(&["strict", "commit", "interval", "none"]), "strict", Mutable, "The meaning of an OK. strict: the write is on disk, and no client reads a write that is not. commit: the write is on disk. interval: a power cut loses at most a second. none: the operating system decides.";
-    Maxclients "maxclients" Kind::Integer { min: 1, max: 1_000_000 }, "10000", Mutable, "Maximum number of connections.";
-    Requirepass "requirepass" Kind::Text, "", Mutable, "Password that clients must give; empty for none.";
-    AdminUser "admin-user" Kind::Text, "admin", Mutable, "Name of the admin over HTTP.";
-    AdminPassword "admin-password" Kind::Text, "", Mutable, "Password of the admin over HTTP; empty for none. Without it and requirepass, every client on this machine is an admin.";
-    HttpHosts "http-hosts" Kind::Text, "", Mutable, "Host names of this server in URLs, separated by commas, in addition to localhost and IP addresses; * for any. Without a password (protected-mode), requests with other host names are refused.";
-    HttpBodyBytesMax "http-body-bytes-max" Kind::Bytes { min: 1 << 10, max: 1 << 32 }, "64mb", Mutable, "Largest body of a request over HTTP.";
-    MaxDocumentSize "max-document-size" Kind::Bytes { min: 1 << 10, max: 64 << 20 }, "8000000", Mutable, "Largest document, in bytes of JSON without attachments.";
-    Cors "cors" Kind::Switch, "no", Mutable, "Let web pages of other origins use the server.";
-    CorsOrigins "cors-origins" Kind::Text, "", Mutable, "Origins that `cors` permits, separated by commas; * for all.";
-    CorsCredentials "cors-credentials" Kind::Switch, "no", Mutable, "Let pages of cors-origins send cookies and passwords.";
-    CorsMethods "cors-methods" Kind::Text, "GET, HEAD, POST, PUT, DELETE, COPY", Mutable, "Methods that pages of cors-origins may use.";
-    CorsHeaders "cors-headers" Kind::Text, "", Mutable, "Headers that pages of cors-origins may send in addition to those of CouchDB's clients, separated by commas.";
-    ProtectedMode "protected-mode" Kind::Switch, "yes", Mutable, "Refuse clients of other machines while no password is set.";
-    LogFormat "log-format" Kind::Choice(&["text", "json"]), "text", Fixed, "Format of the server's log lines.";
-    Loglevel "loglevel" Kind::Choice(&["debug", "info", "warn", "error"]), "info", Fixed, "Lowest level of log lines to write.";
-    Maxmemory "maxmemory" BYTES_ANY, "0", Mutable, "Bytes of data above which keys are evicted or writes are refused; 0 for no limit.";
-    MaxmemoryPolicy "maxmemory-policy" Kind::Choice(EVICTION_POLICIES), "noeviction", Mutable, "Choice of the keys to evict above maxmemory.";
-    MaxmemorySamples "maxmemory-samples" Kind::Integer { min: 1, max: 64 }, "5", Mutable, "Keys compared for each eviction.";
-    ProtoMaxBulkLen "proto-max-bulk-len" Kind::Bytes { min: 1 << 20, max: 512 << 20 }, "512mb", Mutable, "Largest string.";
-    ClientQueryBufferLimit "client-query-buffer-limit" Kind::Bytes { min: 1 << 20, max: 2 << 30 }, "1gb", Mutable, "Largest command.";
-    ClientOutputBufferLimit "client-output-buffer-limit" Kind::OutputLimits, "normal 256mb 0 0 slave 256mb 64mb 60 pubsub 32mb 8mb 60", Mutable, "Disconnect clients whose unsent output exceeds a limit. For each class of clients (normal, slave, pubsub): a hard limit, a soft limit, and the seconds for which the soft limit may be exceeded; 0 for no limit. At the hard limit a normal client waits, and is disconnected if it then reads nothing for 10 s while it sends commands.";
-    Timeout "timeout" SECONDS_ANY, "0", Mutable, "Seconds after which an idle client is disconnected; 0 for never.";
-    TcpKeepalive "tcp-keepalive" SECONDS_ANY, "300", Fixed, "Seconds between probes of silent connections; 0 for none.";
-    TcpBacklog "tcp-backlog" Kind::Integer { min: 1, max: 65535 }, "1024", Fixed, "Maximum number of connections that wait to be accepted.";
-    LogSegmentBytes "log-segment-bytes" Kind::BytesPowerOfTwo { min: 1 << 20, max: 1 << 30 }, "64mb", Fixed, "Size of a segment of the log, a power of two; fixed when the directory is created.";
-    LogMerge "log-merge" Kind::Switch, "yes", Fixed, "Merge concurrent writes into one write and sync; `no`: one sync for each write, for comparison.";
-    SnapshotLogBytes "snapshot-log-bytes" BYTES_ANY, "64mb", Mutable, "Growth of the log after which a snapshot is taken, if the growth exceeds the size of the last snapshot; 0 for never.";
-    SnapshotIntervalSeconds "snapshot-interval-seconds" SECONDS_ANY, "3600", Mutable, "Seconds after which a snapshot is taken if anything was written; 0 for never.";
-    SnapshotRateBytes "snapshot-rate-bytes" BYTES_ANY, "200mb", Mutable, "Maximum bytes per second at which a snapshot is written; 0 for no limit.";
-    BackupRetentionBytes "backup-retention-bytes" BYTES_ANY, "16gb", Mutable, "Cancel a backup when the log has grown by this much since it began.";
-    SnapshotCpuPercent "snapshot-cpu-percent" Kind::Integer { min: 0, max: 100 }, "10", Mutable, "Maximum percentage of the machine's CPU time for taking a snapshot, or sending one to a replica or a backup; 0 for no limit.";
-    ScrubRateBytes "scrub-rate-bytes" BYTES_ANY, "16mb", Mutable, "Bytes per second at which the scrubber reads log and snapshots again to find damage early; 0 for never.";
-    ScrubIntervalSeconds "scrub-interval-seconds" SECONDS_ANY, "86400", Mutable, "Seconds between two passes of the scrubber.";
-    SlowlogLogSlowerThan "slowlog-log-slower-than" Kind::Signed { min: -1, max: i64::MAX }, "10000", Mutable, "Microseconds above which a command is kept in SLOWLOG; 0 for all commands, -1 for none.";
-    SlowlogMaxLen "slowlog-max-len" Kind::Integer { min: 0, max: u32::MAX as u64 }, "128", Mutable, "Commands kept in SLOWLOG.";
-    LatencyMonitorThreshold "latency-monitor-threshold" Kind::Integer { min: 0, max: u32::MAX as u64 }, "0", Mutable, "Milliseconds above which LATENCY records an event; 0 for none.";
-    ScriptMaxMemory "script-max-memory" Kind::Bytes { min: 4 << 20, max: 1 << 40 }, "256mb", Mutable, "Memory that the scripts of one worker may use.";
-    ScriptMaxInstructions "script-max-instructions" Kind::Integer { min: 0, max: u64::MAX }, "0", Mutable, "Instructions after which a script is stopped and undone; 0 for no limit.";
-    BusyReplyThreshold "busy-reply-threshold" Kind::Integer { min: 0, max: u32::MAX as u64 }, "5000", Mutable, "Milliseconds after which commands that need keys locked by a script get BUSY instead of waiting; 0 for never.";
-    ScriptRollback "script-rollback" Kind::Switch, "no", Mutable, "Undo the changes of a script that ends with an error; `no`: keep them, as Redis does.";
-    HashMaxListpackEntries "hash-max-listpack-entries" ENTRIES, "512", Mutable, "Maximum fields of a hash that is packed into one allocation.";
-    HashMaxListpackValue "hash-max-listpack-value" VALUE_BYTES, "64", Mutable, "Longest field or value of a packed hash, in bytes.";
-    ListMaxListpackSize "list-max-listpack-size" Kind::Signed { min: -5, max: 32_000 }, "-2", Mutable, "Maximum elements of a packed list; -1 to -5 for 4, 8, 16, 32, 64 KiB instead.";
-    SetMaxIntsetEntries "set-max-intset-entries" ENTRIES, "512", Mutable, "Maximum members of a set of integers that is kept as a sorted array.";
-    SetMaxListpackEntries "set-max-listpack-entries" ENTRIES, "128", Mutable, "Maximum members of a packed set.";
-    SetMaxListpackValue "set-max-listpack-value" VALUE_BYTES, "64", Mutable, "Longest member of a packed set, in bytes.";
-    ZsetMaxListpackEntries "zset-max-listpack-entries" ENTRIES, "128", Mutable, "Maximum members of a packed sorted set.";
-    ZsetMaxListpackValue "zset-max-listpack-value" VALUE_BYTES, "64", Mutable, "Longest member of a packed sorted set, in bytes.";
-    EnableDebugCommand "enable-debug-command" Kind::Choice(&["no", "local", "yes"]), "no", Fixed, "Clients that may run DEBUG, which is for tests. no: nobody; local: clients on this machine; yes: everybody.";
-    NotifyKeyspaceEvents "notify-keyspace-events" Kind::Events, "", Mutable, "Keyspace events to publish, as letters: K and E for the channels, A for g$lshzxetd, n for new keys, m for misses; empty for none.";
-    DurableChannels "durable-channels" Kind::Text, "", OfData, "Patterns of durable channels, separated by spaces: their messages are in the log, and XSUBSCRIBE replays them; empty for none.";
-    DurableChannelsRetentionBytes "durable-channels-retention-bytes" BYTES_ANY, "1gb", OfData, "Bytes of log kept for messages of durable channels.";
-    DurableChannelsRetentionMs "durable-channels-retention-ms" Kind::Integer { min: 0, max: u64::MAX }, "0", OfData, "Milliseconds for which messages of durable channels are kept; 0 for no limit.";
-    ReplicaOf "replica-of" Kind::Text, "", Fixed, "Follow this server, as HOST:PORT: copy its log, show its data, refuse writes; `none`: lead. REPLICAOF overrides it until this setting changes.";
-    Group "group" Kind::Text, "", Fixed, "Belong to this group of servers, which chooses its leader by votes. Without join, a directory that belongs to no group founds it and keeps its data; `none`: leave the group.";
-    Join "join" Kind::Text, "", Fixed, "Join the group through this member, as HOST:PORT, at the first start. Restarts do not need it.";
-    Witness "witness" Kind::Switch, "no", Fixed, "Join as a witness, at the first start: a voter that keeps the log and no data, so a small machine will do. Restarts do not need it.";
-    GroupHost "group-host" Kind::Text, "", Fixed, "Host under which other members and clients reach this server; empty for the first address of bind.";
-    StaleReads "stale-reads" Kind::Switch, "no", Mutable, "Let a member of a group that knows no leader, or a leader without a majority, show committed data, however old; `no`: such reads are refused, or wait.";
-    HttpRedirect "http-redirect" Kind::Switch, "no", Mutable, "Answer writes of documents at a member of a group that follows with 307 and the address of the leader, instead of 503.";
-    SentinelPort "sentinel-port" Kind::Integer { min: 0, max: 65535 }, "0", Fixed, "Another port of the Redis protocol, for clients that look for sentinels at a fixed port; 0 for none.";
-    ClusterEmulation "cluster-emulation" Kind::Switch, "no", Mutable, "Answer CLUSTER as a cluster of one shard, for clients that speak only that, and send them to the leader (MOVED).";
-    Masterauth "masterauth" Kind::Text, "", Mutable, "Password of the leader.";
-    AckReplicas "ack-replicas" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Number of replicas that must have a write on disk before it is acknowledged.";
-    AckTimeout "ack-timeout" SECONDS_ANY, "10", OfData, "Seconds after which a reply that waits for ack-replicas becomes an error (NOREPLICAS), although the write is in the log; in a group, after which the leader refuses writes while no majority takes its log. 0 to wait without limit.";
-    MinReplicasToWrite "min-replicas-to-write" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Minimum number of connected replicas; with fewer, writes are refused.";
-    MinReplicasMaxLag "min-replicas-max-lag" SECONDS_ANY, "10", OfData, "Seconds after which a silent replica does not count for min-replicas-to-write.";
-    RelayFlushSize "relay-flush-size" Kind::Bytes { min: 1, max: 1 << 20 }, "64kb", Mutable, "Approximate bytes of log sent to a replica at once.";
-    ReplicaRetentionBytes "replica-retention-bytes" BYTES_ANY, "16gb", Mutable, "Maximum bytes of log kept for replicas that are behind or disconnected; a replica further behind copies everything again.";
-    ReplicaRetentionSeconds "replica-retention-seconds" SECONDS_ANY, "3600", Mutable, "Seconds for which log is kept for a disconnected replica.";
-    TrackingTableMaxKeys "tracking-table-max-keys" Kind::Integer { min: 0, max: u32::MAX as u64 }, "1000000", Mutable, "Maximum keys remembered for CLIENT TRACKING; 0 for no limit.";
-    Databases "databases" Kind::Integer { min: 16, max: 16 }, "16", Fixed, "Number of databases.";
-    Save "save" Kind::Choice(&[""]), "", Fixed, "Always empty: the log is the persistence.";
-    Appendonly "appendonly" Kind::Choice(&["yes"]), "yes", Fixed, "Always yes: every write is in the log.";
+    Dir "dir" Start "DIR" Kind::Text, "data", Fixed, "Directory of the data; created if missing.";
+    Bind "bind" Network "ADDRESSES" Kind::Text, "127.0.0.1 ::1", Fixed, "Addresses to listen on. Spaces separate several. Without a password, clients of other machines are refused (protected-mode).";
+    Port "port" Network "PORT" Kind::Integer { min: 0, max: 65535 }, "6379", Fixed, "Port of the Redis protocol; 0 for any free port.";
+    HttpPort "http-port" Network "PORT" Kind::Integer { min: 0, max: 65535 }, "5984", Fixed, "Port of HTTP: documents as in CouchDB, /_up, /metrics and backups; 0 for any free port.";
+    Workers "workers" Start "THREADS" Kind::Integer { min: 0, max: 128 }, "0", Fixed, "Threads that serve connections; 0 for one per core and at least 2.";
+    Durability "durability" Durability "strict|commit|interval|none" Kind::Choice(&["strict", "commit", "interval", "none"]), "strict", Mutable, "The meaning of an OK. strict: the write is on disk, and no client reads a write that is not. commit: the write is on disk. interval: a power cut loses at most a second. none: the operating system decides.";
+    Maxclients "maxclients" Limits "CONNECTIONS" Kind::Integer { min: 1, max: 1_000_000 }, "10000", Mutable, "Maximum number of connections.";
+    Requirepass "requirepass" Access "PASSWORD" Kind::Text, "", Mutable, "Password that clients must give; empty for none.";
+    AdminUser "admin-user" Access "NAME" Kind::Text, "admin", Mutable, "Name of the admin over HTTP.";
+    AdminPassword "admin-password" Access "PASSWORD" Kind::Text, "", Mutable, "Password of the admin over HTTP; empty for none. Without it and requirepass, every client on this machine is an admin.";
+    HttpHosts "http-hosts" Access "HOSTS" Kind::Text, "", Mutable, "Host names of this server in URLs, separated by commas, in addition to localhost and IP addresses; * for any. Without a password (protected-mode), requests with other host names are refused.";
+    HttpBodyBytesMax "http-body-bytes-max" Documents "BYTES" Kind::Bytes { min: 1 << 10, max: 1 << 32 }, "64mb", Mutable, "Largest body of a request over HTTP.";
+    MaxDocumentSize "max-document-size" Documents "BYTES" Kind::Bytes { min: 1 << 10, max: 64 << 20 }, "8000000", Mutable, "Largest document, as JSON. Attachments do not count.";
+    Cors "cors" Access "yes|no" Kind::Switch, "no", Mutable, "Let web pages of other origins use the server.";
+    CorsOrigins "cors-origins" Access "ORIGINS" Kind::Text, "", Mutable, "Origins that `cors` permits, separated by commas; * for all.";
+    CorsCredentials "cors-credentials" Access "yes|no" Kind::Switch, "no", Mutable, "Let pages of cors-origins send cookies and passwords.";
+    CorsMethods "cors-methods" Access "METHODS" Kind::Text, "GET, HEAD, POST, PUT, DELETE, COPY", Mutable, "Methods that pages of cors-origins may use.";
+    CorsHeaders "cors-headers" Access "HEADERS" Kind::Text, "", Mutable, "Headers that pages of cors-origins may send in addition to those of CouchDB's clients, separated by commas.";
+    ProtectedMode "protected-mode" Access "yes|no" Kind::Switch, "yes", Mutable, "Refuse clients of other machines while no password is set.";
+    LogFormat "log-format" Diagnosis "text|json" Kind::Choice(&["text", "json"]), "text", Fixed, "Format of the server's log lines.";
+    Loglevel "loglevel" Diagnosis "debug|info|warn|error" Kind::Choice(&["debug", "info", "warn", "error"]), "info", Fixed, "Lowest level of log lines to write.";
+    Maxmemory "maxmemory" Memory "BYTES" BYTES_ANY, "0", Mutable, "Bytes of data above which keys are evicted or writes are refused; 0 for no limit.";
+    MaxmemoryPolicy "maxmemory-policy" Memory "POLICY" Kind::Choice(EVICTION_POLICIES), "noeviction", Mutable, "Choice of the keys to evict above maxmemory.";
+    MaxmemorySamples "maxmemory-samples" Memory "KEYS" Kind::Integer { min: 1, max: 64 }, "5", Mutable, "Keys compared for each eviction.";
+    ProtoMaxBulkLen "proto-max-bulk-len" Limits "BYTES" Kind::Bytes { min: 1 << 20, max: 512 << 20 }, "512mb", Mutable, "Largest string.";
+    ClientQueryBufferLimit "client-query-buffer-limit" Limits "BYTES" Kind::Bytes { min: 1 << 20, max: 2 << 30 }, "1gb", Mutable, "Largest command.";
+    ClientOutputBufferLimit "client-output-buffer-limit" Limits "LIMITS" Kind::OutputLimits, "normal 256mb 0 0 slave 256mb 64mb 60 pubsub 32mb 8mb 60", Mutable, "Disconnect clients whose unsent output exceeds a limit. For each class of clients (normal, slave, pubsub): a hard limit, a soft limit, and the seconds for which the soft limit may be exceeded; 0 for no limit. At the hard limit a normal client waits, and is disconnected if it then reads nothing for 10 s while it sends commands.";
+    Timeout "timeout" Network "SECONDS" SECONDS_ANY, "0", Mutable, "Seconds after which an idle client is disconnected; 0 for never.";
+    TcpKeepalive "tcp-keepalive" Network "SECONDS" SECONDS_ANY, "300", Fixed, "Seconds between probes of silent connections; 0 for none.";
+    TcpBacklog "tcp-backlog" Network "CONNECTIONS" Kind::Integer { min: 1, max: 65535 }, "1024", Fixed, "Maximum number of connections that wait to be accepted.";
+    LogSegmentBytes "log-segment-bytes" Durability "BYTES" Kind::BytesPowerOfTwo { min: 1 << 20, max: 1 << 30 }, "64mb", Fixed, "Size of a segment of the log, a power of two; fixed when the directory is created.";
+    LogMerge "log-merge" Durability "yes|no" Kind::Switch, "yes", Fixed, "Merge concurrent writes into one write and sync; `no`: one sync for each write, for comparison.";
+    SnapshotLogBytes "snapshot-log-bytes" Durability "BYTES" BYTES_ANY, "64mb", Mutable, "Growth of the log after which a snapshot is taken, if the growth exceeds the size of the last snapshot; 0 for never.";
+    SnapshotIntervalSeconds "snapshot-interval-seconds" Durability "SECONDS" SECONDS_ANY, "3600", Mutable, "Seconds after which a snapshot is taken if anything was written; 0 for never.";
+    SnapshotRateBytes "snapshot-rate-bytes" Durability "BYTES" BYTES_ANY, "200mb", Mutable, "Maximum bytes per second at which a snapshot is written; 0 for no limit.";
+    BackupRetentionBytes "backup-retention-bytes" Durability "BYTES" BYTES_ANY, "16gb", Mutable, "Cancel a backup when the log has grown by this much since it began.";
+    SnapshotCpuPercent "snapshot-cpu-percent" Durability "PERCENT" Kind::Integer { min: 0, max: 100 }, "10", Mutable, "Maximum percentage of the machine's CPU time for taking a snapshot, or sending one to a replica or a backup; 0 for no limit.";
+    ScrubRateBytes "scrub-rate-bytes" Durability "BYTES" BYTES_ANY, "16mb", Mutable, "Bytes per second at which the scrubber reads log and snapshots again to find damage early; 0 for never.";
+    ScrubIntervalSeconds "scrub-interval-seconds" Durability "SECONDS" SECONDS_ANY, "86400", Mutable, "Seconds between two passes of the scrubber.";
+    SlowlogLogSlowerThan "slowlog-log-slower-than" Diagnosis "MICROSECONDS" Kind::Signed { min: -1, max: i64::MAX }, "10000", Mutable, "Microseconds above which a command is kept in SLOWLOG; 0 for all commands, -1 for none.";
+    SlowlogMaxLen "slowlog-max-len" Diagnosis "COMMANDS" Kind::Integer { min: 0, max: u32::MAX as u64 }, "128", Mutable, "Commands kept in SLOWLOG.";
+    LatencyMonitorThreshold "latency-monitor-threshold" Diagnosis "MILLISECONDS" Kind::Integer { min: 0, max: u32::MAX as u64 }, "0", Mutable, "Milliseconds above which LATENCY records an event; 0 for none.";
+    ScriptMaxMemory "script-max-memory" Scripts "BYTES" Kind::Bytes { min: 4 << 20, max: 1 << 40 }, "256mb", Mutable, "Memory that the scripts of one worker may use.";
+    ScriptMaxInstructions "script-max-instructions" Scripts "INSTRUCTIONS" Kind::Integer { min: 0, max: u64::MAX }, "0", Mutable, "Instructions after which a script is stopped and undone; 0 for no limit.";
+    BusyReplyThreshold "busy-reply-threshold" Scripts "MILLISECONDS" Kind::Integer { min: 0, max: u32::MAX as u64 }, "5000", Mutable, "Milliseconds after which commands that need keys locked by a script get BUSY instead of waiting; 0 for never.";
+    ScriptRollback "script-rollback" Scripts "yes|no" Kind::Switch, "no", Mutable, "Undo the changes of a script that ends with an error; `no`: keep them, as Redis does.";
+    HashMaxListpackEntries "hash-max-listpack-entries" Memory "FIELDS" ENTRIES, "512", Mutable, "Maximum fields of a hash that is packed into one allocation.";
+    HashMaxListpackValue "hash-max-listpack-value" Memory "BYTES" VALUE_BYTES, "64", Mutable, "Longest field or value of a packed hash, in bytes.";
+    ListMaxListpackSize "list-max-listpack-size" Memory "ELEMENTS" Kind::Signed { min: -5, max: 32_000 }, "-2", Mutable, "Maximum elements of a packed list; -1 to -5 for 4, 8, 16, 32, 64 KiB instead.";
+    SetMaxIntsetEntries "set-max-intset-entries" Memory "MEMBERS" ENTRIES, "512", Mutable, "Maximum members of a set of integers that is kept as a sorted array.";
+    SetMaxListpackEntries "set-max-listpack-entries" Memory "MEMBERS" ENTRIES, "128", Mutable, "Maximum members of a packed set.";
+    SetMaxListpackValue "set-max-listpack-value" Memory "BYTES" VALUE_BYTES, "64", Mutable, "Longest member of a packed set, in bytes.";
+    ZsetMaxListpackEntries "zset-max-listpack-entries" Memory "MEMBERS" ENTRIES, "128", Mutable, "Maximum members of a packed sorted set.";
+    ZsetMaxListpackValue "zset-max-listpack-value" Memory "BYTES" VALUE_BYTES, "64", Mutable, "Longest member of a packed sorted set, in bytes.";
+    EnableDebugCommand "enable-debug-command" Access "no|local|yes" Kind::Choice(&["no", "local", "yes"]), "no", Fixed, "Clients that may run DEBUG, which is for tests. no: nobody; local: clients on this machine; yes: everybody.";
+    NotifyKeyspaceEvents "notify-keyspace-events" Messages "LETTERS" Kind::Events, "", Mutable, "Keyspace events to publish, as letters: K and E for the channels, A for g$lshzxetd, n for new keys, m for misses; empty for none.";
+    DurableChannels "durable-channels" Messages "PATTERNS" Kind::Text, "", OfData, "Patterns of durable channels, separated by spaces: their messages are in the log, and XSUBSCRIBE replays them; empty for none.";
+    DurableChannelsRetentionBytes "durable-channels-retention-bytes" Messages "BYTES" BYTES_ANY, "1gb", OfData, "Bytes of log kept for messages of durable channels.";
+    DurableChannelsRetentionMs "durable-channels-retention-ms" Messages "MILLISECONDS" Kind::Integer { min: 0, max: u64::MAX }, "0", OfData, "Milliseconds for which messages of durable channels are kept; 0 for no limit.";
+    ReplicaOf "replica-of" Replication "HOST:PORT" Kind::Text, "", Fixed, "Follow this server, as HOST:PORT: copy its log, show its data, refuse writes; `none`: lead. REPLICAOF overrides it until this setting changes.";
+    Group "group" Replication "NAME" Kind::Text, "", Fixed, "Belong to this group of servers, which chooses its leader by votes. Without join, a directory that belongs to no group founds it and keeps its data; `none`: leave the group.";
+    Join "join" Replication "HOST:PORT" Kind::Text, "", Fixed, "Join the group through this member, at the first start. Restarts do not need it.";
+    Witness "witness" Replication "yes|no" Kind::Switch, "no", Fixed, "Join as a witness, at the first start: a voter that keeps the log and no data, so a small machine will do. Restarts do not need it.";
+    GroupHost "group-host" Replication "HOST" Kind::Text, "", Fixed, "Host under which other members and clients reach this server; empty for the first address of bind.";
+    StaleReads "stale-reads" Replication "yes|no" Kind::Switch, "no", Mutable, "Let a member of a group that knows no leader, or a leader without a majority, show committed data, however old; `no`: such reads are refused, or wait.";
+    HttpRedirect "http-redirect" Replication "yes|no" Kind::Switch, "no", Mutable, "Answer writes of documents at a member of a group that follows with 307 and the address of the leader, instead of 503.";
+    SentinelPort "sentinel-port" Replication "PORT" Kind::Integer { min: 0, max: 65535 }, "0", Fixed, "Another port of the Redis protocol, for clients that look for sentinels at a fixed port; 0 for none.";
+    ClusterEmulation "cluster-emulation" Replication "yes|no" Kind::Switch, "no", Mutable, "Answer CLUSTER as a cluster of one shard, for clients that speak only that, and send them to the leader (MOVED).";
+    Masterauth "masterauth" Replication "PASSWORD" Kind::Text, "", Mutable, "Password of the leader.";
+    AckReplicas "ack-replicas" Replication "REPLICAS" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Replicas that must have a write on disk before it is acknowledged.";
+    AckTimeout "ack-timeout" Replication "SECONDS" SECONDS_ANY, "10", OfData, "Seconds after which a reply that waits for ack-replicas becomes an error (NOREPLICAS), although the write is in the log; in a group, after which the leader refuses writes while no majority takes its log. 0 to wait without limit.";
+    MinReplicasToWrite "min-replicas-to-write" Replication "REPLICAS" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Minimum number of connected replicas; with fewer, writes are refused.";
+    MinReplicasMaxLag "min-replicas-max-lag" Replication "SECONDS" SECONDS_ANY, "10", OfData, "Seconds after which a silent replica does not count for min-replicas-to-write.";
+    RelayFlushSize "relay-flush-size" Replication "BYTES" Kind::Bytes { min: 1, max: 1 << 20 }, "64kb", Mutable, "Approximate bytes of log sent to a replica at once.";
+    ReplicaRetentionBytes "replica-retention-bytes" Replication "BYTES" BYTES_ANY, "16gb", Mutable, "Maximum bytes of log kept for replicas that are behind or disconnected; a replica further behind copies everything again.";
+    ReplicaRetentionSeconds "replica-retention-seconds" Replication "SECONDS" SECONDS_ANY, "3600", Mutable, "Seconds for which log is kept for a disconnected replica.";
+    TrackingTableMaxKeys "tracking-table-max-keys" Limits "KEYS" Kind::Integer { min: 0, max: u32::MAX as u64 }, "1000000", Mutable, "Maximum keys remembered for CLIENT TRACKING; 0 for no limit.";
+    Databases "databases" Fixed "16" Kind::Integer { min: 16, max: 16 }, "16", Fixed, "Number of databases.";
+    Save "save" Fixed "\"\"" Kind::Choice(&[""]), "", Fixed, "Always empty: the log is the persistence.";
+    Appendonly "appendonly" Fixed "yes" Kind::Choice(&["yes"]), "yes", Fixed, "Always yes: every write is in the log.";
 }
 
 /// Older names of settings, still used by tools.

@@ -1,21 +1,27 @@
 //! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`, `sheaf import FILE`,
 //! `sheaf import --from URL`, `sheaf export FILE`, `sheaf backup DIR`, `sheaf restore BACKUP`, `sheaf tail
-//! CHANNEL...`, `sheaf group HOST:PORT`.
+//! CHANNEL...`, `sheaf group HOST:PORT`, `sheaf doctor`, `sheaf completions SHELL`, `sheaf man DIR`.
 //!
-//! The flags of `serve` and their environment variables come from the table of settings.
+//! The flags of `serve` and their environment variables come from the table of settings (`serve.rs`).
 
+mod doctor;
+mod generate;
 mod group;
 mod import;
+mod serve;
 mod tail;
+mod usage;
 
 use std::path::PathBuf;
 
 use backup::{fetch::DEFAULT_USER, restore::Target};
-use clap::{Arg, ArgAction, ArgMatches, Command, builder::Str, parser::ValueSource};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+pub use generate::{completions, man};
 use lsn::Lsn;
 use recovery::{recover::Mode, unix_time};
-use settings::{ConfigError, Given, Key, Kind, Lasting, OPTIONS, Origin, Settings, variable};
+use settings::{Key, Lasting, OPTIONS, Settings};
 use tools::{export::Format, log::Selection, migration, tail::Options};
+pub use usage::UsageError;
 
 /// The requested task, with its arguments.
 #[derive(Debug)]
@@ -85,15 +91,30 @@ pub enum Task {
     Tail(Options),
     /// Show the group of a running server.
     Group(tools::group::Options),
+    /// Look at the machine and a directory.
+    Doctor(tools::doctor::Options),
+    /// Print a script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages.
+    Man {
+        /// The directory of the pages.
+        dir: PathBuf,
+    },
 }
 
 /// Parses the command line. Prints help and exits, or prints a usage error and exits with status 2, as clap
 /// does.
 ///
 /// # Errors
-/// If a setting is unknown or out of range.
-pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, ConfigError> {
-    let matches = command().get_matches_from(arguments);
+/// If a setting is unknown or out of range, or a flag is one of another server.
+pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, UsageError> {
+    let arguments: Vec<String> = arguments.into_iter().collect();
+    let matches = command()
+        .try_get_matches_from(&arguments)
+        .map_err(|error| usage::refused(error, &arguments, &tool_names()))?;
     match matches.subcommand() {
         Some(("check", check)) => Ok(Task::Check { dir: path(check, "dir").unwrap_or_default() }),
         Some(("log", log)) => {
@@ -124,8 +145,11 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, Config
         }
         Some(("tail", found)) => Ok(Task::Tail(tail::options(found))),
         Some(("group", found)) => Ok(Task::Group(group::options(found))),
-        Some((_, serve)) => serve_task(serve),
-        None => serve_task(&matches),
+        Some(("doctor", found)) => Ok(Task::Doctor(doctor::options(found))),
+        Some(("completions", found)) => Ok(generate::completions_task(found)),
+        Some(("man", man)) => Ok(Task::Man { dir: path(man, "dir").unwrap_or_default() }),
+        Some((_, serve)) => Ok(serve::task(serve)?),
+        None => Ok(serve::task(&matches)?),
     }
 }
 
@@ -137,59 +161,22 @@ fn file_and_dir(matches: &ArgMatches) -> (PathBuf, PathBuf) {
     (path(matches, "file").unwrap_or_default(), path(matches, "dir").unwrap_or_default())
 }
 
-fn serve_task(matches: &ArgMatches) -> Result<Task, ConfigError> {
-    let config_file = path(matches, "config");
-    let given = |name: &'static str| {
-        let value = matches.get_one::<String>(name)?.clone();
-        let is_variable = matches.value_source(name) == Some(ValueSource::EnvVariable);
-        let origin = if is_variable { Origin::Variable } else { Origin::Flag };
-        Some(Given { name: name.into(), value, origin })
-    };
-    let given: Vec<Given> = OPTIONS.iter().filter_map(|option| given(option.name)).collect();
-    let base = matches.get_one::<u64>("recover-from").copied().map(Lsn::new);
-    let mode = match base {
-        _ if matches.get_flag("force-recovery") => Mode::Force,
-        Some(base) => Mode::From(base),
-        None => Mode::Newest,
-    };
-    let (settings, lasting) = Lasting::load(config_file, given)?;
-    Ok(Task::Serve { settings, lasting, mode })
-}
-
-/// Examples for the help, and what they do.
-const EXAMPLES: &[(&str, &str)] = &[
-    ("sheaf", "serve ./data on 127.0.0.1:6379"),
-    ("sheaf serve --dir /var/lib/sheaf", "serve another directory"),
-    ("SHEAF_PORT=6380 sheaf", "every setting is also a variable"),
-    ("sheaf check ./data", "verify the data of a stopped server"),
-    ("sheaf log ./data --key 'cart:*'", "changes of these keys"),
-    ("sheaf import dump.rdb --dir ./data", "move in from Redis or Valkey"),
-    ("sheaf backup ./monday", "copy the data of a running server"),
-    ("sheaf restore ./monday --dir ./new", "make a data directory from it"),
-    ("sheaf export dump.rdb --dir ./data", "move out again"),
-    ("sheaf tail orders", "follow a channel"),
-    ("sheaf group db1:6379", "show the members of a group"),
-];
-
-fn examples() -> String {
-    let line = |(example, meaning): &(&str, &str)| format!("\n  {example:<36} {meaning}");
-    format!("Examples:{}", EXAMPLES.iter().map(line).collect::<String>())
-}
-
 fn command() -> Command {
     let dir = || Arg::new("dir").value_name("DIR").required(true).help("Directory of the data");
     let lsn = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name("LSN").value_parser(clap::value_parser!(u64)).help(help)
     };
-    serving(Command::new("sheaf"))
+    serve::with_arguments(Command::new("sheaf"))
         .version(env!("CARGO_PKG_VERSION"))
-        .about("A database server that keeps its word: keys as in Redis, documents as in CouchDB, every OK is on disk")
-        .after_help(examples())
+        .about(
+            "A database that keeps its word: keys as in Redis, documents as in CouchDB, every OK is on disk",
+        )
         .args_conflicts_with_subcommands(true)
-        .subcommand(serving(Command::new("serve")).about("Run the server (the default)"))
+        .subcommand(serve::with_arguments(Command::new("serve")).about("Run the server (the default)"))
         .subcommand(
             Command::new("check")
-                .about("Verify every byte of the log, snapshots and documents; exits non-zero on damage")
+                .about("Verify every byte of a data directory")
+                .long_about("Verify every byte of the log, snapshots and documents; exits non-zero on damage")
                 .arg(dir()),
         )
         .subcommand(
@@ -206,6 +193,15 @@ fn command() -> Command {
         .subcommand(restore_command())
         .subcommand(tail::command())
         .subcommand(group::command())
+        .subcommand(doctor::command())
+        .subcommand(generate::completions_command())
+        .subcommand(generate::man_command())
+}
+
+/// The commands other than `serve`.
+fn tool_names() -> Vec<String> {
+    let all = command();
+    all.get_subcommands().map(|tool| tool.get_name().to_owned()).filter(|name| name != "serve").collect()
 }
 
 /// The directory of a stopped server; the default is that of `serve`.
@@ -218,7 +214,7 @@ fn export_command() -> Command {
     let version = Arg::new("rdb-version").long("rdb-version").value_name("VERSION");
     let file = Arg::new("file").value_name("FILE").required(true);
     Command::new("export")
-        .about("Write the data of a stopped server to an RDB file that Redis and Valkey load")
+        .about("Write the data of a stopped server to an RDB file")
         .arg(file.help("The RDB file; one that exists is replaced when the new one is complete"))
         .arg(data_dir().help("Directory of the data; it is not changed"))
         .arg(
@@ -249,7 +245,7 @@ fn backup_command() -> Command {
     let user = Arg::new("user").long("user").value_name("NAME");
     let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
     Command::new("backup")
-        .about("Copy the data of a running server, verified; or bring such a copy up to date")
+        .about("Copy the data of a running server, or bring a copy up to date")
         .arg(
             Arg::new("dest")
                 .value_name("DEST")
@@ -275,7 +271,7 @@ fn restore_command() -> Command {
     let time = Arg::new("to-time").long("to-time").value_name("TIME").value_parser(unix_time::parse);
     let dir = Arg::new("dir").long("dir").value_name("DIR").required(true);
     Command::new("restore")
-        .about("Make a data directory from a backup, or from the directory of a stopped server, as of any point of its log")
+        .about("Make a data directory as of any point of a log")
         .arg(Arg::new("source").value_name("SOURCE").required(true).help("A backup, or the directory of a stopped server; it is not changed"))
         .arg(dir.help("The new directory; it must not exist or be empty"))
         .arg(lsn.help("Up to this position: `sheaf log SOURCE` shows the changes and their positions"))
@@ -290,58 +286,6 @@ fn restore_command() -> Command {
              not served.\n\nExamples:\n  sheaf restore /backups/monday --dir ./data\n  sheaf restore ./data --dir \
              ./before --to-time 2026-01-31T18:29:59Z",
         )
-}
-
-/// The arguments of `serve`: the settings, and options of a single start, which are not saved.
-fn serving(command: Command) -> Command {
-    let recover_from = Arg::new("recover-from")
-        .long("recover-from")
-        .value_name("LSN")
-        .value_parser(clap::value_parser!(u64))
-        .help("Start from the snapshot or log that begins here, if newer ones are damaged");
-    let force_recovery = Arg::new("force-recovery")
-        .long("force-recovery")
-        .action(ArgAction::SetTrue)
-        .conflicts_with("recover-from")
-        .help(
-            "Leave out damaged parts, write recovery-report.json, and be read-only until CONFIG SET force-recovery \
-             confirmed accepts the loss; without damage, start as always",
-        );
-    with_settings(command).arg(recover_from).arg(force_recovery)
-}
-
-fn with_settings(command: Command) -> Command {
-    let config = Arg::new("config").long("config").value_name("FILE").env("SHEAF_CONFIG");
-    let command =
-        command.arg(config.help("Read settings from this TOML file; flags and variables override it"));
-    OPTIONS.iter().fold(command, |command, option| {
-        let help = match option.default {
-            "" => option.doc.to_string(),
-            default => format!("{} [default: {default}]", option.doc),
-        };
-        let flag = Arg::new(option.name)
-            .long(option.name)
-            .value_name("VALUE")
-            .action(ArgAction::Set)
-            // `--workers -1` is a value out of range, not an unknown flag.
-            .allow_negative_numbers(is_number(option.kind))
-            .env(Str::from(variable(option.name)))
-            .hide_env(true)
-            .help(help);
-        let flag = match option.kind {
-            Kind::Switch => flag.num_args(0..=1).default_missing_value("yes"),
-            _ => flag,
-        };
-        // Every user of the machine can see a secret on the command line; it is accepted anyway.
-        command.arg(if option.is_secret() { flag.hide_env_values(true) } else { flag })
-    })
-}
-
-fn is_number(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Integer { .. } | Kind::Signed { .. } | Kind::Bytes { .. } | Kind::BytesPowerOfTwo { .. }
-    )
 }
 
 #[cfg(test)]
@@ -399,6 +343,21 @@ mod tests {
         );
         let error = parse(["sheaf", "--workers", "-1"].map(String::from)).unwrap_err();
         assert!(error.to_string().ends_with("'workers': must be a number from 0 to 128"), "{error}");
+    }
+
+    #[test]
+    fn the_short_help_fits_a_screen_and_the_long_one_has_every_setting() {
+        let short = command().term_width(100).render_help().to_string();
+        let lines: Vec<&str> = short.lines().collect();
+        assert!(lines.len() <= 68, "{}: {short}", lines.len());
+        assert!(lines.iter().all(|line| line.len() <= 100), "{short}");
+        let long = command().term_width(100).render_long_help().to_string();
+        for option in OPTIONS {
+            assert!(long.contains(&format!("--{} ", option.name)), "{}", option.name);
+            assert!(long.contains(&format!("<{}>", option.value)), "{}", option.name);
+            assert!(long.contains(&format!("\n{}:\n", option.group.title())), "{}", option.name);
+        }
+        assert!(long.contains("SHEAF_HTTP_PORT") && long.contains("volatile-ttl]"), "{long}");
     }
 
     #[test]

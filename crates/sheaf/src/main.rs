@@ -1,7 +1,8 @@
 //! The `sheaf` binary: the command line and exit statuses, nothing else.
 //!
 //! 0: done, or stopped in order. 1: refused to start, or damage found. 2: wrong usage, or a wrong value of a
-//! setting. 3: `sheaf group` has shown a group without a leader. 74: the log failed.
+//! setting; `sheaf doctor` could not look. 3: `sheaf group` has shown a group without a leader. 74: the log
+//! failed.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +11,7 @@ mod cli;
 use std::{io::Write, process::ExitCode};
 
 use server::serve::{self, ServeError};
-use tools::{backup, check, export, group, import, log, migration, restore, tail};
+use tools::{backup, check, doctor, export, group, import, log, migration, restore, tail};
 
 use self::cli::Task;
 
@@ -20,6 +21,8 @@ static ALLOCATOR: env::allocator::Allocator = env::allocator::Allocator;
 
 /// Exit status of wrong usage, as in clap.
 const EXIT_USAGE: u8 = 2;
+/// Exit status of `sheaf doctor` if there is nothing to change, but not all could be seen.
+const EXIT_UNSEEN: u8 = 2;
 /// Exit status of `sheaf group` if the server that is asked knows no leader.
 const EXIT_NO_LEADER: u8 = 3;
 
@@ -44,6 +47,12 @@ fn main() -> ExitCode {
         Task::Restore { source, dir, target } => restore::run(&source, &dir, target).map_err(Into::into),
         Task::Tail(options) => tail::run(&options).map_err(Into::into),
         Task::Group(options) => group::run(&options).map_err(Into::into),
+        Task::Doctor(options) => match doctor::run(&options) {
+            Ok(state) => return exit_of(state),
+            Err(error) => Err(error.into()),
+        },
+        Task::Completions { shell } => cli::completions(shell).map_err(Into::into),
+        Task::Man { dir } => cli::man(&dir).map_err(Into::into),
         Task::Log { dir, selection } => log::print_log(&dir, &selection).map_err(Into::into),
     };
     match result {
@@ -57,6 +66,15 @@ fn main() -> ExitCode {
                 _ => ExitCode::FAILURE,
             }
         }
+    }
+}
+
+/// The exit status of `sheaf doctor`.
+fn exit_of(state: doctor::State) -> ExitCode {
+    match state {
+        doctor::State::Fine | doctor::State::Note => ExitCode::SUCCESS,
+        doctor::State::Change => ExitCode::FAILURE,
+        doctor::State::Unseen => ExitCode::from(EXIT_UNSEEN),
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! events, in real time: ticks and messages of the votes | batches written | the log shipped, accepted,
-//!     applied | clients write and read | members change | the lead is handed over | crashes, failing disks,
-//!     pauses, partitions, starts
+//!     applied | clients write and read | members change | the lead is handed over | crashes, power failures,
+//!     failing and lost disks, pauses, partitions, starts
 //! ```
 //!
 //! Each [`Server`] is made of the product's parts: its votes (`membership`, `consensus`) with `group.json`,
@@ -12,8 +12,9 @@
 //! (`tests/faults`), the machine of the votes also alone (`consensus::simulation`).
 //!
 //! Checked invariants
-//! - What any member knows to be committed is the same log, byte by byte, and never changes ([`Truth`]). No
-//!   member that restarts lacks what it knew to be committed.
+//! - What any member knows to be committed is the same log, byte by byte, and never changes ([`Truth`]).
+//! - No member that starts lacks committed batches that it had: those that it knew to be committed, or that a
+//!   leader has counted on. A group often gets over that, so the loss itself is judged, not what follows.
 //! - A term has at most one leader, which has everything that was committed in earlier terms.
 //! - An acknowledged write is committed.
 //! - A read at a leader shows committed data, and every write that was acknowledged before it began.
@@ -34,7 +35,7 @@ mod standing;
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
     path::Path,
 };
 
@@ -93,7 +94,7 @@ enum Event {
     Client,
     Operator,
     Trouble,
-    /// The schedule of a voter that restarts: see `faults`.
+    /// A voter that has granted the leader its lease restarts, and is cut off from the leader: see `faults`.
     Forget {
         voter: NodeId,
         leader: NodeId,
@@ -101,6 +102,8 @@ enum Event {
     },
     /// Nothing reaches this server, or leaves it.
     CutOff(NodeId),
+    /// The disk of this member is lost: see `faults`.
+    LoseDisk(NodeId),
 }
 
 /// A simulated group.
@@ -112,6 +115,8 @@ pub struct GroupWorld {
     count: u64,
     servers: Vec<Server>,
     ids: BTreeMap<MemberId, NodeId>,
+    /// Members whose disks were lost.
+    lost: BTreeSet<MemberId>,
     network: Network,
     messages: Vec<Option<Message>>,
     truth: Truth,
@@ -139,6 +144,7 @@ impl GroupWorld {
             count: 0,
             servers,
             ids: BTreeMap::new(),
+            lost: BTreeSet::new(),
             messages: Vec::new(),
             truth: Truth::new(),
             ballots: Ballots::default(),
@@ -287,6 +293,10 @@ impl GroupWorld {
                 }
                 Ok(())
             }
+            Event::LoseDisk(id) if !self.is_calm => {
+                self.lose_disk(id);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -320,13 +330,27 @@ impl GroupWorld {
     }
 
     /// As [`GroupWorld::act`], for what may have the ballot saved: now and then the machine stops in the
-    /// middle of that, or the disk fails.
+    /// middle of that, or the disk fails, or the power fails when the vote has just left.
     fn act_on_ballot(
         &mut self,
         id: NodeId,
         act: impl FnOnce(&mut GroupWorld, NodeId) -> Result<(), Failure>,
     ) -> Result<(), String> {
         let is_tried = !self.is_calm && self.now_us > QUIET_US && !self.servers[id].is_troubled;
+        let before = self.servers[id].ballot();
+        let acted = self.try_on_ballot(id, is_tried, act);
+        if is_tried && self.servers[id].ballot().is_some_and(|it| Some(it) != before) && self.prng.chance(3) {
+            self.fail_power();
+        }
+        acted
+    }
+
+    fn try_on_ballot(
+        &mut self,
+        id: NodeId,
+        is_tried: bool,
+        act: impl FnOnce(&mut GroupWorld, NodeId) -> Result<(), Failure>,
+    ) -> Result<(), String> {
         if self.has(GroupFault::SendsBeforeItHasSaved) {
             let (ballot, file) = (self.servers[id].ballot(), self.servers[id].ballot_file());
             let acted = self.act(id, act);
@@ -747,6 +771,7 @@ impl GroupWorld {
         let needs_flush = running.log.appended_lsn() > running.log.durable_lsn() && !running.is_flush_due;
         running.is_flush_due |= needs_flush;
         let is_slow = server.slow_until_us > self.now_us;
+        self.note_counted(id, known);
         self.answer(id)?;
         if has_news {
             let delay_us = self.prng.below(15_000);
@@ -761,6 +786,18 @@ impl GroupWorld {
             self.at(delay_us, Event::Flush(id, incarnation));
         }
         Ok(())
+    }
+
+    /// Notes what a leader counts on: that others have what it knows to be committed.
+    fn note_counted(&mut self, id: NodeId, committed: Lsn) {
+        let Some(running) = &self.servers[id].running else { return };
+        // Nothing unless it leads.
+        for progress in running.votes.look(Member::progress).unwrap_or_default() {
+            let member = self.servers.iter_mut().find(|server| server.id == Some(progress.id));
+            if let (Some(member), Some(durable)) = (member, progress.durable) {
+                member.committed = member.committed.max(durable.min(committed));
+            }
+        }
     }
 
     /// Lets the replies of a leader leave that may.
@@ -868,11 +905,7 @@ impl GroupWorld {
         let now_ms = self.now_ms();
         self.figures.crashes += 1;
         self.network.crash(id, now_ms);
-        let end = self.servers[id].running.as_ref().map(|running| running.log.durable_lsn());
-        let older = end.filter(|_| self.has(GroupFault::GoesBackToAnOlderDisk) && self.prng.chance(30));
-        let older = older.map(|end| self.too_early(id, end));
         self.servers[id].crash(mode);
-        self.servers[id].diverged_at = older;
         let delay_us = match self.prng.below(3) {
             0 => self.prng.below(20_000),
             1 => self.prng.below(300_000),

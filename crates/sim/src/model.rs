@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn every_earlier_state_can_be_had_back() {
+    fn every_earlier_state_can_be_restored() {
         let (mut model, mut session) = (Model::default(), ModelSession::default());
         let commands = [
             set("a", "1"),

@@ -59,7 +59,7 @@ impl SimWorker {
         }
     }
 
-    /// Whether so many notices wait that no command may run.
+    /// Whether too many notices wait for a command to run.
     pub(crate) fn is_congested(&self) -> bool {
         self.tick.is_congested()
     }

@@ -94,7 +94,7 @@ pub fn check(dir: &Path) -> Result<(), CheckError> {
         rehearsed => rehearsed.map_err(CheckError::Start),
     };
     if let Err(damage) = check_data(&disk, dir, is_witness) {
-        // What a start says of the damage has the way out.
+        // The error of a start names the way out.
         if !is_held && !is_backup {
             let damaged = if let Error::SnapshotCorrupt(damaged) = &damage { Some(&**damaged) } else { None };
             rehearse(damaged)?;

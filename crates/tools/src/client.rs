@@ -8,7 +8,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
-use wire::{DecodeLimits, Value, decode};
+use wire::{DecodeLimits, Decoder, Value};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -45,6 +45,7 @@ pub(crate) struct Client {
     received: Vec<u8>,
     /// The bytes of `received` that were taken.
     taken: usize,
+    decoder: Decoder,
 }
 
 impl Client {
@@ -56,7 +57,7 @@ impl Client {
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect((host, port))).await;
         let stream = connected.map_err(|_| "no answer".to_string())?.map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        Ok(Client { stream, limits, received: Vec::new(), taken: 0 })
+        Ok(Client { stream, limits, received: Vec::new(), taken: 0, decoder: Decoder::new() })
     }
 
     /// Sends one request.
@@ -105,9 +106,10 @@ impl Client {
         &self.received[self.taken..]
     }
 
-    /// Takes so many bytes of the buffer.
+    /// Takes so many bytes of the buffer, which are not a part of a value.
     pub(crate) fn take(&mut self, bytes: usize) {
         self.taken += bytes;
+        self.decoder = Decoder::new();
     }
 
     /// Takes the next value; `None` if it has not arrived whole.
@@ -115,7 +117,9 @@ impl Client {
     /// # Errors
     /// The reason, in words: it is not of the Redis protocol, or larger than the limits.
     pub(crate) fn next_value(&mut self) -> Result<Option<Value>, String> {
-        let found = decode(self.buffer(), &self.limits).map_err(|error| match self.buffer() {
+        let Client { limits, received, taken, decoder, .. } = self;
+        let buffer = &received[*taken..];
+        let found = decoder.decode(buffer, limits).map_err(|error| match buffer {
             [b'H', b'T', b'T', b'P', b'/', ..] => "it is an HTTP port".into(),
             _ => error.to_string(),
         })?;

@@ -95,7 +95,7 @@ pub enum GroupError {
     NoLeader {
         /// Host and port.
         address: String,
-        /// Why it knows none, and what to do.
+        /// Why it knows none, with advice.
         reason: &'static str,
     },
     /// The password cannot be read.

@@ -1,7 +1,7 @@
 //! Commands without a server: they work on a stopped server's directory, or as the client of a running one.
 //!
-//! The crate has `sheaf check`, `log`, `import`, `export`, `backup`, `restore`, `tail` and `group`, each as a
-//! function that prints its progress and result. The command line is parsed in `sheaf`.
+//! The crate has `sheaf check`, `log`, `import`, `export`, `backup`, `restore`, `tail`, `group` and `doctor`,
+//! each as a function that prints its progress and result. The command line is parsed in `sheaf`.
 //!
 //! Invariants
 //! - A directory in use by a server is locked: the commands that need the lock refuse it.
@@ -12,6 +12,7 @@
 pub mod backup;
 pub mod check;
 mod client;
+pub mod doctor;
 pub mod export;
 pub mod group;
 pub mod import;

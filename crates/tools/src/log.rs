@@ -118,7 +118,7 @@ impl<W: Write> Printer<'_, W> {
         Ok(writeln!(self.out, "{lsn} {what}")?)
     }
 
-    /// Prints what concerns no key.
+    /// Prints a line that concerns no key.
     fn other(&mut self, lsn: Lsn, what: impl std::fmt::Display) -> Result<(), PrintError> {
         if self.selection.key.is_some() { Ok(()) } else { self.line(lsn, what) }
     }

@@ -115,7 +115,7 @@ pub enum MigrationError {
     /// A password file cannot be read.
     #[error("cannot read the password in {}: {source}", path.display())]
     Password {
-        /// The RDB file.
+        /// The password file.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,

@@ -19,7 +19,7 @@ impl Outage {
         tokio::time::sleep(RETRY_PERIOD).await;
     }
 
-    /// What is to be reported about a failure.
+    /// The report of a failure; `None` if it was reported already.
     fn note(&mut self, error: &impl Display) -> Option<String> {
         let is_news = !std::mem::replace(&mut self.is_reported, true);
         is_news.then(|| format!("{error}; trying again every second"))

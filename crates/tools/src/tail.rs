@@ -89,7 +89,7 @@ pub enum TailError {
     /// The password cannot be read.
     #[error("cannot read the password in {}: {source}", path.display())]
     Password {
-        /// The RDB file.
+        /// The password file.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,

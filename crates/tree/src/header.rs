@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_come_back() {
+    fn encoded_headers_are_decoded() {
         for metadata in [0, 1, 3855, 3864, 3865, METADATA_BYTES_MAX] {
             let header = Header { metadata: vec![1; metadata], ..header() };
             let bytes = header.encode();

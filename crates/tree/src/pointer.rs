@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pointers_and_children_come_back() {
+    fn encoded_pointers_and_children_are_decoded() {
         let pointer = Pointer::new(0x1234_5678_9abc, b"some bytes");
         assert_eq!(Pointer::decode(&pointer.encode()), pointer);
         assert_eq!((pointer.len(), pointer.end()), (10, 0x1234_5678_9abc + 10));

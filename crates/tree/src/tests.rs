@@ -261,7 +261,7 @@ fn appended_keys_leave_full_nodes_and_removed_ones_no_small_ones() {
 }
 
 #[test]
-fn looking_changes_nothing_and_sees_the_stored_values() {
+fn lookups_in_a_checkpoint_change_nothing_and_find_the_stored_values() {
     let disk = disk();
     let mut file = create(&disk);
     let mut models = Models::default();

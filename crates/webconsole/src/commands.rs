@@ -1,7 +1,9 @@
 //! From JSON to commands, and which commands a request cannot run.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use engine::{CommandTable, row::ConnectionNeed};
 use serde::Deserialize;
+use wire::OwnedArgs;
 
 /// Commands of one request.
 pub const COMMANDS_MAX: usize = 256;
@@ -94,110 +96,35 @@ impl Follow {
     }
 }
 
-/// Why a command is not run for a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reason {
-    Waits,
-    Subscribes,
-    Transaction,
-    Connection,
-    Server,
-}
-
 /// A command that a request cannot run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("ERR '{name}' is not available over HTTP: {}", .reason.text())]
+#[error("ERR '{name}' is not available over HTTP: {}", reason(*need))]
 pub struct CommandRefusal {
     name: &'static str,
-    reason: Reason,
+    need: ConnectionNeed,
 }
 
-impl Reason {
-    fn text(self) -> &'static str {
-        match self {
-            Reason::Waits => "it waits, and a request must end",
-            Reason::Subscribes => "it makes its connection listen, and a request has none that lasts",
-            Reason::Transaction => {
-                "the state of a transaction belongs to a connection; a script is one transaction (EVAL)"
-            }
-            Reason::Connection => "it changes its connection, and a request has none that lasts",
-            Reason::Server => "it is for connections between servers",
+fn reason(need: ConnectionNeed) -> &'static str {
+    match need {
+        ConnectionNeed::Waiting => "it waits, and a request must end",
+        ConnectionNeed::Messages => "it makes its connection listen, and a request has none that lasts",
+        ConnectionNeed::Transaction => {
+            "the state of a transaction belongs to a connection; a script is one transaction (EVAL)"
         }
+        ConnectionNeed::State => "it changes its connection, and a request has none that lasts",
+        ConnectionNeed::Server => "it is for connections between servers",
     }
 }
 
-/// The commands that are refused.
-const REFUSED: &[(&str, Reason)] = &[
-    ("auth", Reason::Connection),
-    ("blmove", Reason::Waits),
-    ("blmpop", Reason::Waits),
-    ("blpop", Reason::Waits),
-    ("brpop", Reason::Waits),
-    ("brpoplpush", Reason::Waits),
-    ("bzmpop", Reason::Waits),
-    ("bzpopmax", Reason::Waits),
-    ("bzpopmin", Reason::Waits),
-    ("client|caching", Reason::Connection),
-    ("client|reply", Reason::Connection),
-    ("client|tracking", Reason::Connection),
-    ("discard", Reason::Transaction),
-    ("exec", Reason::Transaction),
-    ("group|join", Reason::Server),
-    ("group|peer", Reason::Server),
-    ("hello", Reason::Connection),
-    ("lease", Reason::Connection),
-    ("monitor", Reason::Subscribes),
-    ("multi", Reason::Transaction),
-    ("psubscribe", Reason::Subscribes),
-    ("punsubscribe", Reason::Subscribes),
-    ("quit", Reason::Connection),
-    ("replicate", Reason::Server),
-    ("reset", Reason::Connection),
-    ("ssubscribe", Reason::Subscribes),
-    ("subscribe", Reason::Subscribes),
-    ("sunsubscribe", Reason::Subscribes),
-    ("unsubscribe", Reason::Subscribes),
-    ("unwatch", Reason::Transaction),
-    ("wait", Reason::Waits),
-    ("waitaof", Reason::Waits),
-    ("waitlsn", Reason::Waits),
-    ("watch", Reason::Transaction),
-    ("xsubscribe", Reason::Subscribes),
-    ("xunsubscribe", Reason::Subscribes),
-];
-
-/// Commands that wait only if their options say so.
-const BLOCK_OPTION: &[&str] = &["xread", "xreadgroup"];
-
-/// Why a command is not run, if it is not.
-pub fn refusal(words: &[Vec<u8>]) -> Option<CommandRefusal> {
-    let is_idemp = words.first().is_some_and(|name| name.eq_ignore_ascii_case(b"idemp"));
-    // The inner command; the engine refuses an IDEMP within another.
-    let words = if is_idemp { words.get(3..)? } else { words };
-    let [first, others @ ..] = words else { return None };
-    let name = BLOCK_OPTION.iter().find(|name| first.eq_ignore_ascii_case(name.as_bytes()));
-    if let Some(&name) = name {
-        // A group or a consumer may have any name: the options follow both.
-        let named = if name == "xreadgroup" { 3 } else { 0 };
-        let options = others.iter().skip(named).take_while(|word| !word.eq_ignore_ascii_case(b"streams"));
-        let blocks = options.into_iter().any(|word| word.eq_ignore_ascii_case(b"block"));
-        return blocks.then_some(CommandRefusal { name, reason: Reason::Waits });
-    }
-    let is_called = |name: &str| match name.split_once('|') {
-        None => first.eq_ignore_ascii_case(name.as_bytes()),
-        Some((container, subcommand)) => {
-            first.eq_ignore_ascii_case(container.as_bytes())
-                && others.first().is_some_and(|word| word.eq_ignore_ascii_case(subcommand.as_bytes()))
-        }
-    };
-    let &(name, reason) = REFUSED.iter().find(|(name, _)| is_called(name))?;
-    Some(CommandRefusal { name, reason })
+/// Why a command is not run, if it is not: its row says that it needs a connection.
+pub fn refusal(table: &'static CommandTable, words: &[Vec<u8>]) -> Option<CommandRefusal> {
+    let args: OwnedArgs = words.iter().collect();
+    let (row, need) = ConnectionNeed::of(table, args.as_args())?;
+    Some(CommandRefusal { name: row.name, need })
 }
 
 #[cfg(test)]
 mod tests {
-    use engine::{Family, Flags};
-
     use super::*;
 
     fn words(line: &str) -> Vec<Vec<u8>> {
@@ -249,7 +176,7 @@ mod tests {
 
     #[test]
     fn commands_that_outlive_their_request_are_refused_with_a_reason() {
-        let told = |line: &str| refusal(&words(line)).map(|refusal| refusal.to_string());
+        let told = |line: &str| refusal(commands::table(), &words(line)).map(|refusal| refusal.to_string());
         assert_eq!(
             told("BLPOP k 0").unwrap(),
             "ERR 'blpop' is not available over HTTP: it waits, and a request must end"
@@ -282,18 +209,23 @@ mod tests {
     }
 
     #[test]
-    fn no_command_of_the_table_is_forgotten() {
-        let is_refused = |name: &str| REFUSED.iter().any(|(known, _)| *known == name);
-        for row in commands::table().rows() {
-            let waits = row.flags.has(Flags::BLOCKING) && !BLOCK_OPTION.contains(&row.name);
-            let listens = row.family == Family::Pubsub && row.flags.has(Flags::SUBSCRIBER);
-            let is_of_transactions = row.family == Family::Transactions && !row.flags.has(Flags::WRAPS);
-            if waits || listens || is_of_transactions {
-                assert!(is_refused(row.name), "{}", row.name);
-            }
-        }
-        for (name, _) in REFUSED {
-            assert!(commands::table().rows().iter().any(|row| row.name == *name), "{name} is no command");
-        }
+    fn the_rows_of_all_commands_that_need_a_connection_say_so() {
+        let needy = |need: ConnectionNeed| {
+            let rows = commands::table().rows().iter();
+            let calls = rows.map(|row| row.name.split('|').map(|word| word.as_bytes().to_vec()).collect());
+            let refusals = calls.filter_map(|call: Vec<_>| refusal(commands::table(), &call));
+            let mut names: Vec<_> = refusals.filter(|it| it.need == need).map(|it| it.name).collect();
+            names.sort_unstable();
+            names.join(" ")
+        };
+        let waiting = "blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin wait waitaof waitlsn";
+        assert_eq!(needy(ConnectionNeed::Waiting), waiting);
+        let messages = "monitor psubscribe punsubscribe ssubscribe subscribe sunsubscribe unsubscribe \
+                        xsubscribe xunsubscribe";
+        assert_eq!(needy(ConnectionNeed::Messages), messages);
+        assert_eq!(needy(ConnectionNeed::Transaction), "discard exec multi unwatch watch");
+        let state = "auth client|caching client|reply client|tracking hello lease quit reset";
+        assert_eq!(needy(ConnectionNeed::State), state);
+        assert_eq!(needy(ConnectionNeed::Server), "group|join group|peer replicate");
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! GET /  (text/html)          -> index.html                       [`file`]: bytes, media type, tag, gzip
 //! GET /_console/NAME          -> modules of JavaScript, styles
-//! POST /_redis  [[...], ...]  -> [`parse`] -> words -> a client of the Redis protocol -> [`Reply`] as JSON
+//! POST /_redis  [[...], ...]  -> [`parse`] -> words -> a client of the Redis protocol -> [`JsonReply`]
 //! ```
 //!
 //! What it is: the static files, embedded in the binary as they stand in `files/`, and the two translations.
@@ -31,5 +31,5 @@ mod reply;
 pub use self::{
     commands::{COMMANDS_MAX, CommandRefusal, Follow, Malformed, parse, refusal},
     files::{FILES_BYTES_MAX, File, file},
-    reply::Reply,
+    reply::JsonReply,
 };

@@ -19,9 +19,9 @@ const EXACT_MAX: u64 = (1 << 53) - 1;
 
 /// A reply as JSON.
 #[derive(Debug, Clone, Copy)]
-pub struct Reply<'v>(pub &'v Value);
+pub struct JsonReply<'v>(pub &'v Value);
 
-impl Serialize for Reply<'_> {
+impl Serialize for JsonReply<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::Simple(bytes) | Value::Bulk(bytes) | Value::Verbatim { text: bytes, .. } => {
@@ -48,14 +48,14 @@ impl Serialize for Reply<'_> {
             Value::Null => serializer.serialize_unit(),
             Value::Boolean(is_true) => serializer.serialize_bool(*is_true),
             Value::Array(values) | Value::Set(values) | Value::Push(values) => {
-                serializer.collect_seq(values.iter().map(Reply))
+                serializer.collect_seq(values.iter().map(JsonReply))
             }
             Value::Map(pairs) => {
                 let mut map = serializer.serialize_map(Some(1))?;
                 map.serialize_entry("map", &Pairs(pairs))?;
                 map.end()
             }
-            Value::Attributed { value, .. } => Reply(value).serialize(serializer),
+            Value::Attributed { value, .. } => JsonReply(value).serialize(serializer),
         }
     }
 }
@@ -70,7 +70,7 @@ struct Pairs<'v>(&'v [(Value, Value)]);
 
 impl Serialize for Pairs<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|(key, value)| (Reply(key), Reply(value))))
+        serializer.collect_seq(self.0.iter().map(|(key, value)| (JsonReply(key), JsonReply(value))))
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     fn json(value: &Value) -> String {
-        serde_json::to_string(&Reply(value)).unwrap()
+        serde_json::to_string(&JsonReply(value)).unwrap()
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! The Redis serialization protocol, versions 2 and 3: bytes in, frames out.
 //!
 //! The crate has the parser of requests ([`RequestParser`]), the writer of replies ([`ReplyWriter`]), a
-//! decoder of replies for tests, simulations and importers ([`decode()`]), and the text rules of the
-//! protocol: numbers ([`number`], [`decimal`], [`double`]) and glob patterns ([`glob`]).
+//! decoder of replies for clients, tests and simulations ([`decode()`], [`Decoder`]), and the text rules of
+//! the protocol: numbers ([`number`], [`decimal`], [`double`]) and glob patterns ([`glob`]).
 //!
 //! It owns no socket and no buffer, and knows no commands, keys or log positions.
 //!
 //! Invariants:
 //! - No input causes a panic, or a reservation of more memory than a constant plus the bytes received.
-//! - A request byte is examined once, and the result does not depend on how the input is divided into reads.
+//! - A byte that arrives in parts is examined once, and the result does not depend on how the input is
+//!   divided into reads.
 //! - After warm-up nothing is allocated per command or per reply.
 
 #![forbid(unsafe_code)]
@@ -21,7 +22,7 @@ pub mod number;
 pub mod reply;
 pub mod request;
 
-pub use decode::{DecodeError, DecodeLimits, Value, decode};
+pub use decode::{DecodeError, DecodeLimits, Decoder, Value, decode};
 pub use reply::{Aggregate, Deferred, Protocol, ReplyWriter};
 pub use request::{
     Args, ArgsIter, Limits, OwnedArgs, Parsed, ProtocolError, RequestBatch, RequestParser, split_words,

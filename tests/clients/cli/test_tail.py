@@ -189,7 +189,7 @@ def test_a_lost_connection_leaves_no_gap_in_durable_channels(durable):
 
 
 @pytest.mark.sheaf_only
-def test_positions_that_there_are_not_are_refused(durable):
+def test_invalid_positions_are_refused(durable):
     server = durable().start()
     for arguments, error in [
         (("log:a", "--from", "9:999999999"), "LOST "),
@@ -211,7 +211,7 @@ def test_a_closed_pipe_is_an_end_in_order(server, tail):
 
 
 @pytest.mark.sheaf_only
-def test_it_can_be_interrupted_while_its_output_is_not_read(server, tail):
+def test_tail_can_be_interrupted_while_its_output_is_not_read(server, tail):
     following = tail("c")
     with server.connect() as publisher:
         # More than the pipe and the sockets together buffer.
@@ -272,6 +272,6 @@ def test_an_unreachable_server_is_an_error(server):
 
 
 @pytest.mark.sheaf_only
-def test_something_else_that_listens_is_an_error(server):
+def test_another_server_is_an_error(server):
     status, errors = Tail("c", port=server.http_port).end()
     assert status == 1 and "does not speak the Redis protocol: it is an HTTP port" in errors, errors

@@ -18,7 +18,7 @@ def _digest(content):
 
 
 @pytest.mark.parametrize("size", [0, 5, 256 * 1024, 256 * 1024 + 1, 3 * MIB])
-def test_an_attachment_is_given_back_as_it_was(db, size):
+def test_an_attachment_is_read_back_unchanged(db, size):
     content = os.urandom(size)
     answer = db.send("PUT", "/db/a/deep/name.bin", content, Content_Type="image/png")
     assert answer.status == 201
@@ -95,14 +95,14 @@ def test_attachments_come_inline_with_their_document(db):
     assert db.ok("GET", "/db/a")["_rev"] == third
 
 
-def test_a_stub_needs_a_parent_that_has_it(db):
+def test_a_stub_needs_a_parent_with_the_attachment(db):
     stub = {"_attachments": {"x": {"stub": True}}}
     assert db.send("PUT", "/db/a", stub).told() == (412, "missing_stub", "Invalid attachment stub in a for x")
     rev = db.put("db", {"_id": "b"})
     assert db.send("PUT", "/db/b", stub | {"_rev": rev}).told()[:2] == (412, "missing_stub")
 
 
-def test_attachments_that_are_none_are_refused(db):
+def test_invalid_attachments_are_refused(db):
     for attachments, told in [
         ({"x": {"data": "%%%"}}, 400),
         ({"x": 7}, 400),

@@ -40,7 +40,7 @@ INVALID = (400, "bad_request", "invalid UTF-8 JSON")
         b"\xef\xbb\xbf{}",
     ],
 )
-def test_json_that_is_none_is_refused_at_every_door(db, body):
+def test_invalid_json_is_refused_on_every_path(db, body):
     assert db.send("PUT", "/db/a", body).told() == INVALID
     assert db.send("PUT", "/db/a?new_edits=false", body).told() == INVALID
     assert db.send("PUT", "/db/_local/a", body).told() == INVALID
@@ -62,7 +62,7 @@ def test_numbers_that_a_double_holds_are_kept_as_they_are_written(db, number):
 
 
 @pytest.mark.parametrize(("depth", "status"), [(255, 201), (256, 400)])
-def test_nesting_has_one_limit_at_every_door(db, depth, status):
+def test_nesting_has_one_limit_on_every_path(db, depth, status):
     document = b'{"_id":"%s","n":' + b"[" * depth + b"]" * depth + b"}"
     assert db.send("PUT", "/db/a", document % b"a").status == status
     assert db.send("PUT", "/db/_local/a", document % b"a").status == status
@@ -120,7 +120,7 @@ def test_a_replicated_document_that_is_too_large_fails_alone(db):
     assert db.get("/db/a").status == 200
 
 
-def test_the_size_of_a_document_has_one_limit_at_every_door(db):
+def test_the_size_of_a_document_has_one_limit_on_every_path(db):
     db.ok("PUT", "/_node/_local/_config/couchdb/max_document_size", b'"2000"')
     body = json.dumps({"x": "y" * 3000}).encode()
     assert db.send("PUT", "/db/a", body).status == 413
@@ -243,7 +243,7 @@ def test_compressed_bodies_are_read_and_bombs_are_not(db):
         "/db/a?rev=-1-" + "a" * 32,
     ],
 )
-def test_revisions_that_are_none_are_refused(db, path):
+def test_invalid_revisions_are_refused(db, path):
     db.put("db", {"_id": "a"})
     assert db.get(path).told() == (400, "bad_request", "Invalid rev format")
 

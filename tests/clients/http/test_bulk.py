@@ -53,7 +53,7 @@ def test_edits_of_others_are_taken_as_they_are(db):
         ({"docs": [{"_x": 1}]}, (400, "doc_validation", "Bad special document member: _x")),
     ],
 )
-def test_a_batch_that_is_none_is_refused(db, body, told):
+def test_an_invalid_batch_is_refused(db, body, told):
     assert db.send("POST", "/db/_bulk_docs", body).told() == told
 
 
@@ -86,7 +86,7 @@ def test_each_document_of_a_batch_that_the_user_may_not_edit_is_refused_alone(ne
         assert [row["id"] for row in admin.ok("GET", "/db/_all_docs")["rows"]] == ["a", "b"]
 
 
-def test_a_batch_must_be_said_to_be_json(db):
+def test_a_batch_needs_the_media_type_of_json(db):
     assert db.send("POST", "/db/_bulk_docs", {"docs": []}, Content_Type="").told() == (
         415,
         "bad_content_type",
@@ -95,7 +95,7 @@ def test_a_batch_must_be_said_to_be_json(db):
     assert db.get("/db/_bulk_docs").told() == (405, "method_not_allowed", "Only POST allowed")
 
 
-def test_revisions_that_are_not_there_are_named(db):
+def test_missing_revisions_are_named(db):
     rev = db.put("db", {"_id": "a"})
     asked = {"a": [rev, revision(3, "c")], "b": [revision(1, "a")], "c": []}
     assert db.ok("POST", "/db/_revs_diff", asked | {"a": [rev]}) == {"b": {"missing": [revision(1, "a")]}}

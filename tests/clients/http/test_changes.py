@@ -36,7 +36,7 @@ def test_each_document_is_in_the_feed_once_at_its_last_change(db):
     assert feed["pending"] == 0
 
 
-def test_a_reader_goes_on_where_it_was(db):
+def test_a_reader_continues_from_its_position(db):
     for name in "abcde":
         db.put("db", {"_id": name})
     first = db.ok("GET", "/db/_changes?limit=2")
@@ -105,7 +105,7 @@ def test_longpoll_answers_at_once_or_with_the_first_change(db, second):
     assert _ids(json.loads(waiting.read())) == ["b"]
 
 
-def test_longpoll_ends_with_its_timeout_and_says_where_it_is(db):
+def test_longpoll_ends_with_its_timeout_and_tells_its_position(db):
     db.put("db", {"_id": "a"})
     since = db.ok("GET", "/db")["update_seq"]
     feed = db.ok("GET", f"/db/_changes?feed=longpoll&since={since}&timeout=100")

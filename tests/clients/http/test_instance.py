@@ -56,7 +56,7 @@ def test_uuids_are_as_many_as_asked_for_and_all_different(couch):
     )
 
 
-def test_a_method_that_a_path_does_not_know_is_refused_with_those_that_it_knows(couch):
+def test_a_refused_method_is_answered_with_the_allowed_ones(couch):
     answer = couch.send("POST", "/_up")
     assert answer.told() == (405, "method_not_allowed", "Only GET,HEAD allowed")
     assert answer.headers["Allow"] == "GET,HEAD"

@@ -55,17 +55,18 @@ async function application(port, adapter, connect) {
   return { io, url: `http://127.0.0.1:${http.address().port}`, close };
 }
 
-/* A browser, and the messages that it received. */
+/* A browser, the messages that it received, and the servers whose room it hears. */
 async function browser(url, answer) {
   const socket = connectTo(url, { transports: ['websocket'], reconnection: false });
-  const told = [];
+  const [told, heard] = [[], new Set()];
   socket.onAny((event, ...values) => {
+    if (event === 'ready') return heard.add(values[0]);
     const reply = typeof values.at(-1) === 'function' ? values.pop() : null;
     told.push([event, ...values]);
     reply?.(answer);
   });
   await new Promise((resolve, reject) => { socket.once('connect', resolve).once('connect_error', reject); });
-  return { socket, told, join: (room) => socket.emitWithAck('join', room) };
+  return { socket, told, heard, join: (room) => socket.emitWithAck('join', room) };
 }
 
 for (const [variant, adapter, connect] of VARIANTS) {
@@ -89,6 +90,11 @@ for (const [variant, adapter, connect] of VARIANTS) {
 
       // Rooms, to which servers and browsers write.
       await Promise.all([a.join('room'), c.join('room')]);
+      // The adapter over shard channels subscribes to a room's channel without waiting for it.
+      await waitUntil('the room to be heard', () => {
+        for (const [number, { io }] of applications.entries()) io.to('room').emit('ready', number);
+        return [a, c].every(({ heard }) => heard.size === 2);
+      });
       second.io.to('room').emit('news', { text: 'for a and c', binary: Buffer.from([0, 13, 10, 255]) });
       a.socket.emit('say', 'room', 'hello from a');
       await waitUntil('what is said in the room', () => a.told.length === 1 && c.told.length === 2);

@@ -78,7 +78,7 @@ def test_a_sorted_set_serves_a_waiter(client, waiting):
     assert client.zrange("z", 0, -1) == [b"b"]
 
 
-def test_nothing_comes_in_time(client):
+def test_a_wait_without_a_push_times_out(client):
     assert client.blpop("missing", 0.01) is None
     assert client.bzpopmax("missing", 0.01) is None
     assert client.blmove("missing", "t", 0.01) is None
@@ -90,7 +90,7 @@ def test_waiters_are_served_in_order(client, waiting):
     assert [waiter.result()[1] for waiter in waiters] == [b"a", b"b", b"c", b"d"]
 
 
-def test_a_transaction_serves_when_it_is_over(client, waiting):
+def test_a_transaction_serves_waiters_at_its_end(client, waiting):
     waiter = waiting(lambda own: own.blpop("l", 0))
     pipe = client.pipeline()
     pipe.rpush("l", "first").lpush("l", "before").llen("l")

@@ -168,7 +168,7 @@ def test_mistakes_are_named(server, protocol):
         assert reader.call("GET", "k") is None, "nothing was subscribed to"
 
 
-def test_which_channels_are_durable_can_be_changed(server, protocol):
+def test_the_set_of_durable_channels_can_be_changed(server, protocol):
     with server.connect() as publisher, listener(server, protocol) as reader:
         publisher.call("PUBLISH", "news", "before")
         assert publisher.call("CONFIG", "SET", "durable-channels", "log:* news") == b"OK"

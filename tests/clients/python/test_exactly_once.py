@@ -34,7 +34,7 @@ class TestIdemp:
             assert three.call("IDEMP", "nothing", MINUTE_MS, "LPOP", "queue") is None
             assert two.call("IDEMP", "nothing", MINUTE_MS, "LPOP", "queue") is None
 
-    def test_of_many_at_the_same_time_one_runs(self, server, client):
+    def test_of_many_concurrent_calls_one_runs(self, server, client):
         replies: list[list[int]] = [[] for _ in range(8)]
 
         def work(own: list[int]) -> None:
@@ -62,7 +62,7 @@ class TestIdemp:
             pipeline.execute_command("IDEMP", "ship", MINUTE_MS, "RPUSH", "shipments", "order")
             assert pipeline.execute() == [-5, 1]
 
-    def test_it_survives_a_stop_a_kill_and_a_restore(self, server, new_server, tmp_path):
+    def test_kept_replies_survive_a_stop_a_kill_and_a_restore(self, server, new_server, tmp_path):
         command = ("IDEMP", "once", MINUTE_MS, "INCR", "counter")
         with server.connect() as connection:
             assert connection.call(*command) == 1
@@ -89,7 +89,7 @@ class TestIdemp:
 class TestLease:
     """A key that belongs to a connection."""
 
-    def test_it_is_taken_renewed_and_given_back(self, client):
+    def test_a_lease_is_taken_renewed_and_given_back(self, client):
         first = client.execute_command("LEASE", "job", MINUTE_MS, "worker-1")
         assert client.execute_command("LEASE", "job", MINUTE_MS, "worker-1") > first
         assert client.execute_command("LEASE", "job", MINUTE_MS, "worker-2") is None
@@ -98,7 +98,7 @@ class TestLease:
         assert client.execute_command("UNLEASE", "job", "worker-1") == 1
         assert client.exists("job") == 0
 
-    def test_it_ends_with_its_connection(self, server, client):
+    def test_a_lease_ends_with_its_connection(self, server, client):
         holder = server.connect()
         token = holder.call("LEASE", "job", MINUTE_MS, "worker-1")
         assert client.execute_command("LEASE", "job", MINUTE_MS, "worker-2") is None
@@ -106,7 +106,7 @@ class TestLease:
         lease = ("LEASE", "job", MINUTE_MS, "worker-2")
         assert wait_until("the lease to be free", lambda: client.execute_command(*lease)) > token
 
-    def test_it_ends_when_the_connection_is_killed(self, server, client):
+    def test_a_lease_ends_when_its_connection_is_killed(self, server, client):
         with server.connect() as holder:
             holder.call("LEASE", "job", MINUTE_MS, "worker-1")
             assert client.client_kill_filter(_id=holder.call("CLIENT", "ID")) == 1
@@ -136,7 +136,7 @@ class TestLease:
             told = [listener.read()[2] for _ in range(4)]
             assert told == [b"lease", b"unlease", b"lease", b"leaselost"]
 
-    def test_a_stop_of_the_server_ends_it(self, server):
+    def test_a_stop_of_the_server_ends_leases(self, server):
         with server.connect() as holder:
             token = holder.call("LEASE", "job", MINUTE_MS, "worker-1")
             assert server.stop() == 0
@@ -144,7 +144,7 @@ class TestLease:
         with server.connect() as connection:
             assert connection.call("LEASE", "job", MINUTE_MS, "worker-2") > token
 
-    def test_a_kill_of_the_server_leaves_it_to_its_deadline(self, server):
+    def test_after_a_kill_of_the_server_a_lease_ends_at_its_deadline(self, server):
         with server.connect() as holder:
             token = holder.call("LEASE", "job", MINUTE_MS, "worker-1")
             server.kill()

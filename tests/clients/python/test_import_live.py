@@ -145,7 +145,7 @@ def test_a_redis_under_load_is_copied_and_followed(source, server, new_import, t
     assert_same(source, server)
 
 
-def test_a_broken_connection_goes_on_where_it_was(source, server, new_import, tmp_path, pytestconfig):
+def test_a_broken_connection_continues_from_its_position(source, server, new_import, tmp_path, pytestconfig):
     seed = pytestconfig.getoption("seed")
     write(source.port, seed, WRITES, "before")
     with redis.Redis(port=source.port) as client:
@@ -190,7 +190,7 @@ def test_after_a_lost_backlog_a_new_copy_needs_permission(source, new_server, ne
         assert_same(source, target)
 
 
-def test_a_deadline_that_was_moved_before_it_passed_holds(source, server, new_import, tmp_path):
+def test_a_deadline_moved_in_time_holds(source, server, new_import, tmp_path):
     """A key whose deadline reaches the target too late has not expired there: the source alone decides."""
     with redis.Redis(port=source.port) as client, redis.Redis(port=server.port) as target:
         client.config_set("repl-diskless-sync-delay", 0)

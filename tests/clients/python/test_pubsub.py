@@ -154,7 +154,7 @@ def test_names_may_be_empty_large_and_many(server):
 
 
 @pytest.mark.parametrize("pattern", ["[", "[^", "\\", "a\\", "[a-", "[]", "*" * 1000, "?" * 1000, ""])
-def test_patterns_that_are_strange_are_patterns(server, pattern):
+def test_unusual_patterns_match_as_in_redis(server, pattern):
     with server.connect() as listener, server.connect() as publisher:
         assert listener.call("PSUBSCRIBE", pattern) == [b"psubscribe", pattern.encode(), 1]
         for channel in ["", "a", "[", "\\", "a\\", "x" * 1000]:

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_at_all_removes_the_destination() {
+    fn an_empty_result_removes_the_destination() {
         check(&[
             ("SET r 1 EX 10", "+OK"),
             ("BITOP NOT r none", ":0"),

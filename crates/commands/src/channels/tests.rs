@@ -215,7 +215,7 @@ fn events_and_messages_of_a_transaction_keep_their_order() {
 }
 
 #[test]
-fn subscribing_in_a_transaction_is_for_the_patient() {
+fn a_transaction_runs_subscribe_and_refuses_ssubscribe() {
     check(&[("multi", "+OK"), ("ssubscribe a", "+QUEUED"), ("get a", "+QUEUED")]);
     let mut server = TestServer::new();
     for line in ["multi", "ssubscribe a", "subscribe a", "get a"] {

@@ -1,6 +1,6 @@
 //! The subcommands of CLIENT.
 
-use engine::{CommandError, Context, Flags, Row};
+use engine::{CommandError, Context, Flags, Row, Treatment, row::ConnectionNeed};
 use wire::{Args, number::parse_i64};
 
 use super::{ALWAYS, ROW, SESSION, attributes, list, tracking};
@@ -12,6 +12,7 @@ const ADMIN: Flags = SESSION.or(Flags::ADMIN);
 pub(super) const ROWS: [Row; 19] = [
     Row {
         name: "client|caching",
+        treatment: Treatment::of_connection(ConnectionNeed::State),
         arity: 3,
         since: "6.0.0",
         summary: "Says whether the keys that the next command reads are tracked.",
@@ -132,6 +133,7 @@ pub(super) const ROWS: [Row; 19] = [
     },
     Row {
         name: "client|reply",
+        treatment: Treatment::of_connection(ConnectionNeed::State),
         arity: 3,
         since: "3.2.0",
         summary: "Turns replies to this connection on, off, or off for the next command.",
@@ -159,6 +161,7 @@ pub(super) const ROWS: [Row; 19] = [
     },
     Row {
         name: "client|tracking",
+        treatment: Treatment::of_connection(ConnectionNeed::State),
         arity: -3,
         since: "6.0.0",
         summary: "Tells this connection, or another one, when what it has read changes.",
@@ -219,7 +222,7 @@ mod tests {
     use crate::testing::check;
 
     #[test]
-    fn ids_and_the_unused_are_told() {
+    fn client_id_and_getredir_reply_with_numbers() {
         check(&[
             ("client id", ":1"),
             ("CLIENT ID", ":1"),

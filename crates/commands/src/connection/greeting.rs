@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hello_that_is_wrong_changes_nothing() {
+    fn an_invalid_hello_changes_nothing() {
         const BAD: &str = "-ERR Client names cannot contain spaces, newlines or special characters.";
         check(&[
             ("hello 4", "-NOPROTO unsupported protocol version"),
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_need_no_leave() {
+    fn readonly_and_readwrite_need_no_cluster() {
         check(&[
             ("readonly", "+OK"),
             ("set k v", "+OK"),

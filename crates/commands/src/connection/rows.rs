@@ -1,6 +1,9 @@
 //! The rows of the commands on the connection.
 
-use engine::{Family, Flags, Keys, Row, Treatment, row::Mobility};
+use engine::{
+    Family, Flags, Keys, Row, Treatment,
+    row::{ConnectionNeed, Mobility},
+};
 
 use super::{client, greeting};
 use crate::help::no_subcommand;
@@ -31,7 +34,10 @@ pub(super) const ROW: Row = Row {
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "auth",
-        treatment: Treatment::of_secrets(|_, index| index > 0),
+        treatment: Treatment {
+            is_secret: |_, index| index > 0,
+            ..Treatment::of_connection(ConnectionNeed::State)
+        },
         arity: -2,
         flags: GREETING.or(Flags::BETWEEN_SERVERS),
         summary: "Authenticates the client.",
@@ -64,7 +70,7 @@ pub(crate) const ROWS: &[Row] = &[
         treatment: Treatment {
             mobility: Some(Mobility::Never),
             is_secret: greeting::is_secret_of_hello,
-            ..Treatment::DEFAULT
+            ..Treatment::of_connection(ConnectionNeed::State)
         },
         arity: -1,
         flags: GREETING,
@@ -90,6 +96,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "quit",
+        treatment: Treatment::of_connection(ConnectionNeed::State),
         arity: -1,
         flags: GREETING.or(Flags::IMMEDIATE).or(Flags::SUBSCRIBER),
         summary: "Closes the connection once all replies are sent.",
@@ -114,7 +121,10 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "reset",
-        treatment: Treatment::of_mobility(Mobility::Never),
+        treatment: Treatment {
+            mobility: Some(Mobility::Never),
+            ..Treatment::of_connection(ConnectionNeed::State)
+        },
         flags: GREETING.or(Flags::IMMEDIATE).or(Flags::SUBSCRIBER),
         since: "6.2.0",
         summary: "Puts the connection into the state of a new one.",

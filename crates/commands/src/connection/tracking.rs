@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_do_not_fit() {
+    fn conflicting_options_are_refused() {
         let overlap = |prefix, which, other| {
             format!(
                 "-ERR Prefix '{prefix}' overlaps with {which} prefix '{other}'. Prefixes for a single client must not overlap."

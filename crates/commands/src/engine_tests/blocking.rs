@@ -93,7 +93,7 @@ fn present_elements_are_popped_without_blocking() {
 }
 
 #[test]
-fn calls_that_cannot_be_right_do_not_block() {
+fn invalid_calls_do_not_block() {
     const NO_FLOAT: &str = "-ERR timeout is not a float or out of range";
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
     check(&[
@@ -177,7 +177,7 @@ fn a_waiter_is_answered_in_its_own_protocol() {
 }
 
 #[test]
-fn only_the_wanted_type_serves() {
+fn an_element_of_another_type_serves_no_waiter() {
     let mut clients = Clients::new(2);
     clients.block(0, "BLPOP k 0");
     clients.block(1, "BZPOPMIN k 0");
@@ -235,7 +235,7 @@ fn keys_that_come_from_elsewhere_serve_too() {
 }
 
 #[test]
-fn a_transaction_serves_when_it_has_ended() {
+fn a_transaction_serves_waiters_at_its_end() {
     let mut clients = Clients::new(2);
     clients.block(0, "BLPOP a b 0");
     clients.check(&[
@@ -336,7 +336,7 @@ fn keys_in_one_slot_are_moved_in_the_record_of_the_push() {
 }
 
 #[test]
-fn time_ends_a_wait_once() {
+fn a_timeout_ends_a_wait_once() {
     let mut clients = Clients::new(2);
     clients.block(0, "BLPOP l 0.25");
     clients.block(1, "BLMOVE l m LEFT LEFT 0");
@@ -357,7 +357,7 @@ fn time_ends_a_wait_once() {
 }
 
 #[test]
-fn others_may_wake_a_client() {
+fn client_unblock_ends_a_wait() {
     let mut clients = Clients::new(2);
     clients.check(&[("CLIENT UNBLOCK 2", ":0")]);
     clients.block(0, "BLPOP l 0");
@@ -374,7 +374,7 @@ fn others_may_wake_a_client() {
 }
 
 #[test]
-fn a_client_that_goes_gets_nothing() {
+fn a_disconnected_client_gets_no_element() {
     let mut clients = Clients::new(2);
     clients.block(0, "BLPOP l 0");
     clients.block(1, "BLPOP l 0");
@@ -491,7 +491,7 @@ fn consumers_hear_that_their_group_has_gone() {
 const FULL: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
 
 #[test]
-fn a_client_that_is_served_is_admitted_as_if_it_had_just_called() {
+fn a_served_client_is_admitted_again() {
     let mut clients = Clients::new(2);
     clients.check(&[("RPUSH full a", ":1")]);
     clients.block(0, "BLMOVE l d LEFT LEFT 0");

@@ -17,7 +17,7 @@ fn server() -> TestServer {
 }
 
 #[test]
-fn a_script_that_takes_long_runs_elsewhere_as_if_it_had_just_come() {
+fn a_long_script_is_undone_and_runs_on_a_thread_of_its_own() {
     let mut server = server();
     let mut listener = server.connect();
     std::mem::swap(&mut server.session, &mut listener);

@@ -57,7 +57,7 @@ fn only_correct_commands_on_one_key_outside_of_transactions_are_merged() {
 }
 
 #[test]
-fn a_run_ends_where_it_serves_somebody() {
+fn a_run_ends_at_a_push_that_serves_a_waiter() {
     let mut server = server();
     let mut waiting = server.connect();
     std::mem::swap(&mut server.session, &mut waiting);

@@ -200,7 +200,7 @@ fn a_full_table_forgets_and_tells() {
 }
 
 #[test]
-fn nobody_is_told_after_it_ends() {
+fn no_invalidation_follows_the_end_of_tracking() {
     for end in ["client tracking off", "reset"] {
         let (mut server, mut other) = tracked(&["hello 3", "client tracking on", "get a"]);
         by_other(&mut server, &mut other, end);

@@ -141,7 +141,7 @@ proptest! {
 }
 
 #[test]
-fn a_keyspace_is_as_it_was_in_all_it_counts() {
+fn undo_restores_every_count_of_the_keyspace() {
     let mut server = filled();
     server.host.scripts.settings.set_rolls_back(true);
     let keyspace = server.executor.keyspace().clone();

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_comes_back() {
+    fn dumped_values_of_every_type_are_restored() {
         let mut server = TestServer::new();
         server.check(&[
             ("SET s text", "+OK"),

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_shows_every_key_once_while_others_come_and_go() {
+    fn a_walk_shows_every_lasting_key_once() {
         let mut server = TestServer::new();
         for number in 0..500 {
             server.run(&format!("SET stays:{number} 1"));

@@ -182,7 +182,7 @@ mod tests {
         }
 
         #[test]
-        fn no_length_is_too_long(longitude in -180.0..180.0f64, latitude in -85.0..85.0f64, width: f64, height: f64) {
+        fn an_area_of_any_size_has_one_to_nine_cells(longitude in -180.0..180.0f64, latitude in -85.0..85.0f64, width: f64, height: f64) {
             let (width, height) = (width.abs(), height.abs());
             prop_assume!(!width.is_nan() && !height.is_nan());
             for shape in [Shape::Circle { radius: width }, Shape::Box { width, height }] {

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_corners_of_the_map_are_on_it() {
+    fn the_map_includes_its_corners_and_nothing_beyond() {
         for (longitude, latitude) in [(180.0, 85.05112878), (-180.0, -85.05112878), (180.0, -85.05112878)] {
             let place = Coordinates { longitude, latitude };
             assert!(place.is_on_map());
@@ -217,7 +217,7 @@ mod tests {
 
     /// The places that Redis 7.0 shows for these scores.
     #[test]
-    fn any_score_is_some_place() {
+    fn scores_beyond_the_map_have_the_places_of_redis() {
         let shown = |score| {
             let Coordinates { longitude, latitude } = Coordinates::of_score(score);
             format!("{longitude:.17} {latitude:.17}")
@@ -261,7 +261,7 @@ mod tests {
         }
 
         #[test]
-        fn no_score_is_off_the_map(score: f64) {
+        fn every_score_is_a_place_on_the_map(score: f64) {
             let place = Coordinates::of_score(score);
             prop_assert!(place.is_on_map());
         }

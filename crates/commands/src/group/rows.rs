@@ -1,6 +1,6 @@
 //! The rows of GROUP.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Family, Flags, Keys, Row, Treatment, row::ConnectionNeed};
 
 use super::{change, show};
 use crate::help::{help, no_subcommand};
@@ -54,6 +54,7 @@ const SUBCOMMANDS: [Row; 7] = [
     },
     Row {
         name: "group|join",
+        treatment: Treatment::of_connection(ConnectionNeed::Server),
         arity: -8,
         flags: BETWEEN,
         summary: "Adds a server as a learner; sent by that server, not by clients.",
@@ -64,6 +65,7 @@ const SUBCOMMANDS: [Row; 7] = [
     Row { name: "group|members", summary: "Lists the members of the group.", handler: show::members, ..ROW },
     Row {
         name: "group|peer",
+        treatment: Treatment::of_connection(ConnectionNeed::Server),
         arity: 6,
         flags: BETWEEN,
         complexity: "O(1)",

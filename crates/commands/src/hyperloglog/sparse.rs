@@ -235,7 +235,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cursor_makes_no_difference(
+        fn raising_registers_with_a_cursor_gives_the_same_sketch(
             before in prop::collection::vec((0..400usize, 1..=4u8), 0..200),
             steps in prop::collection::btree_map(0..400usize, 1..=4u8, 0..200),
         ) {

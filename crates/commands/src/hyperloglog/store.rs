@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_that_are_close_are_one() {
+    fn close_differences_are_merged() {
         let old = [0; 100];
         let differing = |indices: &[usize], len| {
             let mut new = vec![0; len];
@@ -115,7 +115,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn differences_make_the_new_from_the_old(
+        fn applied_differences_give_the_new_string(
             old in prop::collection::vec(0..2u8, 0..200),
             changes in prop::collection::vec((0..200usize, any::<u8>()), 0..5),
             added in prop::collection::vec(any::<u8>(), 0..20),

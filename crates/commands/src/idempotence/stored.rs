@@ -91,7 +91,8 @@ impl<'v> Stored<'v> {
         Some(Stored { digest: Digest(*digest), protocol, reply })
     }
 
-    /// Writes the reply in the version of the protocol of the writer. Returns whether it is one.
+    /// Writes the reply in the version of the protocol of the writer. Returns whether the
+    /// stored bytes are a reply.
     pub(super) fn write(&self, reply: &mut ReplyWriter<'_>) -> bool {
         let Some(value) = read(self.reply) else { return false };
         if self.protocol == reply.protocol() {
@@ -190,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_value_breaks_a_reader(mut value in proptest::collection::vec(any::<u8>(), 0..60), has_head in any::<bool>()) {
+        fn arbitrary_stored_values_are_readable(mut value in proptest::collection::vec(any::<u8>(), 0..60), has_head in any::<bool>()) {
             if has_head {
                 value = Stored::encode(DIGEST, Protocol::Resp3, &value);
             }

@@ -74,7 +74,7 @@ fn errors_without_effects_are_not_kept() {
 }
 
 #[test]
-fn calls_that_cannot_be_right_are_refused() {
+fn invalid_calls_of_idemp_are_refused() {
     check(&[
         ("IDEMP k 1000", "-ERR wrong number of arguments for 'idemp' command"),
         ("IDEMP k x INCR c", "-ERR value is not an integer or out of range"),
@@ -185,7 +185,7 @@ fn functions_run_once() {
 }
 
 #[test]
-fn each_is_a_part_of_its_transaction() {
+fn idemp_in_a_transaction_belongs_to_its_record() {
     check(&[
         ("MULTI", "+OK"),
         ("IDEMP k 1000 INCR c", "+QUEUED"),
@@ -310,7 +310,7 @@ fn kept_replies_are_sent_while_writes_are_refused() {
 }
 
 #[test]
-fn documents_and_messages_are_part_of_it() {
+fn documents_and_messages_are_in_the_record_of_idemp() {
     let mut server = TestServer::new();
     server.create_database("orders");
     let first = server.run("IDEMP k 1000 DOC.PUT orders a {}");
@@ -389,7 +389,7 @@ proptest! {
 
     /// Beside a server that runs each command only if the model says that it has not run under its key.
     #[test]
-    fn nothing_runs_twice(steps in proptest::collection::vec(step(), 1..60)) {
+    fn no_command_under_one_key_runs_twice(steps in proptest::collection::vec(step(), 1..60)) {
         let (mut server, mut plain) = (TestServer::new(), TestServer::new());
         let mut kept: BTreeMap<usize, (usize, String, u64)> = BTreeMap::new();
         let mut now_ms = START_MS;

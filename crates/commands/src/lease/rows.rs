@@ -1,6 +1,9 @@
 //! The rows of the commands on leases.
 
-use engine::{Family, Flags, Keys, Row, Treatment, row::Mobility};
+use engine::{
+    Family, Flags, Keys, Row, Treatment,
+    row::{ConnectionNeed, Mobility},
+};
 
 use super::{lease, unlease};
 
@@ -25,7 +28,10 @@ const ROW: Row = Row {
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "lease",
-        treatment: Treatment::of_mobility(Mobility::BeforeItBegins),
+        treatment: Treatment {
+            mobility: Some(Mobility::BeforeItBegins),
+            ..Treatment::of_connection(ConnectionNeed::State)
+        },
         summary: "Takes or renews a key for an owner and this connection; gives a token that rises, or null if it is taken.",
         syntax: "key milliseconds owner",
         ..ROW

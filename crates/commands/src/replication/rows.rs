@@ -1,6 +1,6 @@
 //! The rows of the commands on replication.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Family, Flags, Keys, Row, Treatment, row::ConnectionNeed};
 
 use super::{follow, wait};
 use crate::help::no_subcommand;
@@ -46,6 +46,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "replicate",
+        treatment: Treatment::of_connection(ConnectionNeed::Server),
         arity: -2,
         flags: ADMIN.or(Flags::NO_MULTI).or(Flags::BETWEEN_SERVERS),
         since: "7.2.0",

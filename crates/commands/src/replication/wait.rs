@@ -89,7 +89,7 @@ mod tests {
     use crate::testing::check;
 
     #[test]
-    fn without_replicas_nobody_has_anything() {
+    fn without_replicas_wait_counts_none() {
         check(&[
             ("set k v", "+OK"),
             ("wait 0 0", ":0"),

@@ -266,7 +266,7 @@ fn memory_and_the_log_are_asked_for_before() {
 }
 
 #[test]
-fn a_script_that_takes_too_much_has_done_nothing() {
+fn a_script_beyond_its_limit_of_instructions_is_undone() {
     let mut server = TestServer::new();
     server.host.scripts.settings.set_instructions(1_000_000);
     let reply = server.run("EVAL \"redis.call('SET', 'a', 1) while true do end\" 1 a");

@@ -17,7 +17,7 @@
 //!
 //! Invariants
 //! - The old address of a switch is that of the leader that was announced, or known first, before.
-//! - What the first look shows is no change.
+//! - The state at the first look is not announced: there is nothing to compare it with.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! What Redis Sentinel says about a master, a replica and a sentinel: names and numbers in its order.
 //!
-//! Some fields speak of what a group does not have, such as the number of unanswered pings of a connection.
-//! They have the values of an idle, healthy Sentinel.
+//! Fields without a meaning in a group, such as the number of unanswered pings of a connection, have the
+//! values of an idle, healthy Sentinel.
 
 use std::fmt::Display;
 

@@ -270,7 +270,7 @@ fn arguments_are_counted() {
 }
 
 #[test]
-fn a_member_that_loads_or_is_stale_answers() {
+fn a_loading_or_stale_member_answers() {
     let mut server = server(sample_group());
     server.host.replication.is_stale.store(true, std::sync::atomic::Ordering::Relaxed);
     server.check(&[

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_wrong() {
+    fn invalid_calls_are_refused() {
         check(&[
             ("hotkeys 5", "-ERR syntax error"),
             ("hotkeys count", "-ERR syntax error"),

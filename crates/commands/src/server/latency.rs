@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_wrong() {
+    fn invalid_calls_are_refused() {
         check(&[
             ("latency foo", "-ERR unknown subcommand 'foo'. Try LATENCY HELP."),
             ("latency history", "-ERR wrong number of arguments for 'latency|history' command"),

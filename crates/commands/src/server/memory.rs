@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_wrong() {
+    fn invalid_calls_are_refused() {
         check(&[
             ("memory usage a samples", "-ERR syntax error"),
             ("memory usage a samples -1", "-ERR syntax error"),

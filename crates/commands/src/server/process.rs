@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shutdown_that_is_wrong_does_nothing() {
+    fn an_invalid_shutdown_does_nothing() {
         let mut server = TestServer::new();
         server.check(&[
             ("shutdown foo", "-ERR syntax error"),

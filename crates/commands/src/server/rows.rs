@@ -1,6 +1,9 @@
 //! The rows of the commands on the server.
 
-use engine::{Family, Flags, Keys, Row, Treatment, row::Mobility};
+use engine::{
+    Family, Flags, Keys, Row, Treatment,
+    row::{ConnectionNeed, Mobility},
+};
 
 use super::{command, config, databases, debug, hotkeys, latency, memory, monitor, process, slowlog};
 use crate::help::{help, no_subcommand};
@@ -161,6 +164,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "monitor",
+        treatment: Treatment::of_connection(ConnectionNeed::Messages),
         flags: ADMIN,
         summary: "Shows this connection every command that the server executes.",
         handler: monitor::monitor,

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_wrong() {
+    fn invalid_calls_are_refused() {
         crate::testing::check(&[
             ("slowlog get -2", "-ERR count should be greater than or equal to -1"),
             ("slowlog get x", "-ERR count should be greater than or equal to -1"),

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_shows_every_member_once_while_others_come_and_go() {
+    fn a_walk_shows_every_lasting_member_once() {
         let mut server = TestServer::new();
         for number in 0..1000 {
             server.run(&format!("SADD s stays:{number} goes:{number}"));

@@ -164,7 +164,7 @@ fn patterns_work_in_transactions() {
 }
 
 #[test]
-fn calls_that_are_wrong() {
+fn invalid_calls_are_refused() {
     let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value";
     check(&[
         ("SET s x", "+OK"),

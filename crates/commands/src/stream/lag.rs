@@ -45,7 +45,7 @@ pub(super) fn lag(
     if entries_added == 0 {
         return Some(0);
     }
-    // What was removed before the first entry will never be read.
+    // Entries that were removed before the first one are never read.
     if last_id < first.id && max_deleted_id < first.id {
         return Some(stream.len() as i64);
     }

@@ -111,6 +111,11 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Whether a call of XREAD, or of XREADGROUP if `has_group`, waits if there are no entries.
+pub(super) fn waits(args: Args<'_>, has_group: bool) -> bool {
+    Call::parse(args, has_group).is_ok_and(|call| call.waits.is_some())
+}
+
 fn unbalanced(has_group: bool) -> CommandError {
     CommandError::Text(match has_group {
         true => {

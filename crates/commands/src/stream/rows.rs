@@ -224,6 +224,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "xread",
+        treatment: Treatment { may_wait: |args| read::waits(args, false), ..Treatment::DEFAULT },
         arity: -4,
         summary: "Replies with what comes after an id in one or several streams, and waits for it if wanted.",
         syntax: "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
@@ -232,6 +233,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "xreadgroup",
+        treatment: Treatment { may_wait: |args| read::waits(args, true), ..Treatment::DEFAULT },
         arity: -7,
         flags: Flags::WRITE.or(Flags::BLOCKING),
         summary: "Delivers what a group has not read to one of its consumers, or again what is pending for it.",

@@ -644,7 +644,7 @@ fn options_of_groups_are_given_once() {
 
 /// All remaining entries are after the position of the group, regardless of deletions before it.
 #[test]
-fn a_group_before_all_that_is_left_has_all_of_it_to_read() {
+fn a_group_before_all_entries_lags_by_their_number() {
     let mut server = TestServer::new();
     server.check(&[
         ("XADD s 5-0 f v", r#""5-0""#),

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_is_written_as_the_protocol_has_it() {
+    fn a_missing_value_has_the_null_of_the_protocol() {
         let mut server = TestServer::new();
         assert_eq!(server.raw("GET a"), b"$-1\r\n");
         assert_eq!(server.raw("MGET a"), b"*1\r\n$-1\r\n");

@@ -614,3 +614,15 @@ fn commands_are_counted_when_they_run() {
     server.run("incr");
     assert_eq!((calls(&server, "incr"), calls(&server, "exec")), ((1, 1, 1), (1, 0, 0)));
 }
+
+#[test]
+fn exec_with_a_script_and_a_write_is_admitted_once() {
+    let unused = |queued: &[&str]| {
+        let mut server = TestServer::new();
+        server.run("multi");
+        queued.iter().for_each(|line| assert_eq!(server.run(line), "+QUEUED"));
+        assert_eq!(server.run("exec").matches("+OK").count(), queued.len());
+        server.executor.admitted_bytes
+    };
+    assert_eq!(unused(&["set k v", "eval \"return redis.call('set', 'l', 'v')\" 0"]), unused(&["set k v"]));
+}

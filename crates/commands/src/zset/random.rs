@@ -8,7 +8,7 @@ use wire::{Args, Protocol};
 use super::zset;
 use crate::sample::{Drawn, distinct, parse_count, verify_drawn_bytes};
 
-/// Up to so many members, all are looked up at once where several are drawn.
+/// If several members are drawn from at most this many, all are looked up at once.
 const LISTED_LEN_MAX: usize = 1024;
 
 /// `ZRANDMEMBER key [count [WITHSCORES]]`
@@ -68,7 +68,7 @@ enum Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// For so many calls of `get`.
+    /// The members, for this number of calls of `get`.
     fn of(zset: ZsetView<'a>, gets: usize) -> Members<'a> {
         if gets > 1 && zset.len() <= LISTED_LEN_MAX {
             Members::Listed(zset.iter().collect())

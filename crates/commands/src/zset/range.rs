@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_do_not_fit_are_refused() {
+    fn conflicting_options_are_refused() {
         const LIMIT: &str =
             "-ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX";
         const WITH_SCORES: &str = "-ERR syntax error, WITHSCORES not supported in combination with BYLEX";

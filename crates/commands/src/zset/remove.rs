@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_removed_by_where_they_are() {
+    fn members_are_removed_by_rank_score_and_name() {
         check(&[
             FIVE,
             ("ZREMRANGEBYRANK z 1 1", ":1"),

@@ -43,7 +43,7 @@ impl World {
         }
         let target = match running.member.leadership() {
             Leadership::Follows { term, leader } => Some((term, leader.get())),
-            // A server that is no member yet follows whom the operator names.
+            // A server that is no member yet follows the server that the operator names.
             Leadership::Unknown { term } if running.member.members().voters == [id(1)] && number != 1 => {
                 Some((term, 1))
             }

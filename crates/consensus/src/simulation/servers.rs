@@ -256,7 +256,7 @@ impl World {
             // The machine was started again, and its clock begins anew.
             server.clock.0 = self.prng.below(1 << 40);
         }
-        // Of what was being written, some may be on the disk.
+        // A part of the unsynced batches may be on the disk.
         let written = server.disk.log.len() - server.disk.durable;
         let kept = self.prng.below(written as u64 + 1) as usize;
         server.disk.durable += kept;

@@ -220,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn strings_come_back(text in ".*") {
+    fn written_strings_are_read_back(text in ".*") {
         let mut out = Vec::new();
         put_string(&mut out, &text);
         prop_assert_eq!(Reader::new(&out).expect("UTF-8").string().expect("a string"), text);

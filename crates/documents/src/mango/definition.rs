@@ -16,7 +16,7 @@ use crate::names::DESIGN_PREFIX;
 /// The allowed members of a request that creates an index; `w`, for clusters, is checked and ignored.
 const KEYS: [&str; 6] = ["index", "type", "name", "ddoc", "w", "partitioned"];
 
-/// The version of what selectors mean. When it changes, partial indexes are made again.
+/// The version of the meaning of selectors. When it changes, partial indexes are built again.
 const SELECTOR_RULES: &[u8] = b"2";
 
 /// The entry in the list of indexes for the one that every database has: all documents by id.

@@ -1,8 +1,8 @@
 //! The reply of `_explain`: how a query would be answered, and why not otherwise.
 //!
-//! The members are those of CouchDB, and so are the reasons and ranks of the indexes that are not used. What
-//! they say of the execution is what CouchDB would do, except that this server always reads the documents: no
-//! index covers a query.
+//! The members are those of CouchDB, and so are the reasons and ranks of the indexes that are not used. They
+//! describe how CouchDB would execute the query, except that this server always reads the documents: no index
+//! covers a query.
 
 use super::plan::{all_docs_is_usable, bounded_prefix, is_considered, merit, unusable_because};
 use super::range::{FieldRange, bounded_fields};

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn bookmarks_come_back() {
+    fn shown_bookmarks_are_parsed() {
         let bookmark = Bookmark { index: [7; 16], key: vec![1, 255, 0] };
         let request = format!(r#"{{"selector":{{}},"bookmark":"{}"}}"#, bookmark.text());
         assert_eq!(parse(&request).expect("a request").bookmark, Some(bookmark));

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_end() {
+    fn the_end_of_a_prefix_is_the_next_greater_key() {
         assert_eq!(end_of_prefix(vec![1, 2]), Some(vec![1, 3]));
         assert_eq!(end_of_prefix(vec![1, 255, 255]), Some(vec![2]));
         assert_eq!(end_of_prefix(vec![255]), None);

@@ -57,7 +57,7 @@ impl<'a> Number<'a> {
         !self.text.contains(['.', 'e', 'E'])
     }
 
-    /// Whether it equals all numbers with the same float.
+    /// Whether numbers with the same float count as equal to it: they do below 2^53.
     pub(crate) fn is_exact_float(&self) -> bool {
         self.float().abs() < EXACT_FLOAT_MAX
     }
@@ -454,7 +454,7 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn text_comes_back(value in values()) {
+        fn written_values_are_parsed_unchanged(value in values()) {
             let text = value.to_json();
             prop_assert_eq!(Value::parse(&text).expect("JSON"), value);
         }

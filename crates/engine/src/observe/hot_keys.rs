@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_past_fades() {
+    fn old_rates_decay() {
         let mut sampled = Sampled::new();
         (0..10_000).for_each(|step| sampled.sample("old", START_MS + step));
         (0..10_000).for_each(|step| sampled.sample("new", START_MS + 30_000 + step));
@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_bound_the_truth(keys in prop::collection::vec((0u32..400, 1u64..4), 0..4000)) {
+        fn estimated_counts_bound_the_true_counts(keys in prop::collection::vec((0u32..400, 1u64..4), 0..4000)) {
             let mut sampled = Sampled::new();
             let mut truth: HashMap<String, u64> = HashMap::new();
             for (key, uses) in &keys {

@@ -2,7 +2,7 @@
 
 use wire::Args;
 
-use super::Mobility;
+use super::{ConnectionNeed, Mobility};
 
 /// The particulars of a row. Most rows have [`Treatment::DEFAULT`].
 #[derive(Debug, Clone, Copy)]
@@ -12,6 +12,10 @@ pub struct Treatment {
     pub member: u8,
     /// Whether it can leave its worker; `None`: as its flags say.
     pub mobility: Option<Mobility>,
+    /// Why it needs a connection that outlives its reply; `None`: as its flags say.
+    pub connection: Option<ConnectionNeed>,
+    /// Whether a call may wait, if the flags say that the command may.
+    pub may_wait: fn(Args<'_>) -> bool,
     /// Whether the argument at this index is a secret, which SLOWLOG and MONITOR do not show.
     pub is_secret: fn(Args<'_>, usize) -> bool,
     /// It never replies BUSY: a client that ignores the reply would go on without what it asked for.
@@ -25,6 +29,8 @@ impl Treatment {
     pub const DEFAULT: Treatment = Treatment {
         member: 0,
         mobility: None,
+        connection: None,
+        may_wait: |_| true,
         is_secret: |_, _| false,
         is_never_busy: false,
         asks_for_life: false,
@@ -38,6 +44,11 @@ impl Treatment {
     /// That of a command with a mobility of its own.
     pub const fn of_mobility(mobility: Mobility) -> Treatment {
         Treatment { mobility: Some(mobility), ..Treatment::DEFAULT }
+    }
+
+    /// That of a command with a need of its own for a connection.
+    pub const fn of_connection(need: ConnectionNeed) -> Treatment {
+        Treatment { connection: Some(need), ..Treatment::DEFAULT }
     }
 
     /// That of a command with secret arguments.

@@ -230,8 +230,7 @@ impl Scripts {
         now_us >= next_us && self.next_wait_us.compare_exchange(next_us, after_us, Relaxed, Relaxed).is_ok()
     }
 
-    /// Kills, of scripts or of functions, the one that has run for longest, and all that keep the server
-    /// busy.
+    /// Kills the script or function of this kind that has run for longest, and all that keep the server busy.
     pub fn kill(&self, now_us: u64, kind: ScriptKind) -> Kill {
         self.running.kill(now_us.saturating_sub(self.settings.busy_after_ms() * 1000), kind)
     }
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn others_come_back_for_the_slot_of_a_long_unit_then_are_told() {
+    fn commands_on_a_slot_of_a_long_unit_are_retried_and_then_get_busy() {
         let scripts = Scripts::default();
         scripts.settings.set_busy_after(20);
         let (slot, other, begun_us) = (SlotId::FIRST, SlotId::LAST, 1_000_000);

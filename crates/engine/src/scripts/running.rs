@@ -98,7 +98,7 @@ impl RunningScripts {
         functions.min_by_key(|(_, started_us)| *started_us).map(|(function, us)| (function.clone(), us))
     }
 
-    /// Kills, of this kind, the one that has run for longest, and all that have run since before `before_us`.
+    /// Kills the script of this kind that has run for longest, and all that began before `before_us`.
     pub(super) fn kill(&self, before_us: u64, kind: ScriptKind) -> Kill {
         let running = self.0.lock();
         let of_kind = || running.iter().filter(|running| running.kind() == kind);
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_is_ended_and_all_that_are_too_old() {
+    fn a_kill_ends_the_oldest_script_and_all_overdue_ones() {
         let (running, kind) = (RunningScripts::default(), ScriptKind::Script);
         assert_eq!(running.kill(0, kind), Kill::Nothing);
         let meters = [Meter::default(), Meter::default(), Meter::default()];

@@ -5,7 +5,7 @@ use storage::{Appender, Durability};
 
 use crate::Executor;
 
-/// What a tick reads from the log and asks of it.
+/// The log, as a tick sees it.
 pub trait LogView {
     /// The position up to which replies and notices may leave.
     fn committed_lsn(&self) -> Lsn;
@@ -17,7 +17,7 @@ pub trait LogView {
     /// Requests one wake-up at the next progress of the log. Returns `false` if it has room by now.
     fn wait_for_room(&self) -> bool;
 
-    /// Whether replies wait for the disk, and no thread writes what is appended.
+    /// Whether replies wait for the disk, and no thread is about to write the log.
     fn needs_flush(&self) -> bool;
 }
 

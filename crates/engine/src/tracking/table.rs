@@ -171,7 +171,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map_from_keys_to_sets(steps in prop::collection::vec((0u8..4, 0u8..30, 1u64..6), 0..300)) {
+        fn the_table_is_a_map_from_keys_to_sets(steps in prop::collection::vec((0u8..4, 0u8..30, 1u64..6), 0..300)) {
             let (table, mut model) = (Table::default(), BTreeMap::<String, BTreeSet<u64>>::new());
             for (kind, key, reader) in steps {
                 let key = format!("key:{key}");

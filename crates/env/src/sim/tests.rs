@@ -318,7 +318,7 @@ fn damage_reaches_disk_and_cache() {
 }
 
 #[test]
-fn the_seed_decides_and_copies_are_independent() {
+fn copies_are_independent_and_crash_by_the_same_seed() {
     let (disk, file) = disk_with_file("/d/f");
     file.set_len(64 * 1024).unwrap();
     file.sync_all().unwrap();

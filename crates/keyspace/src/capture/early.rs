@@ -79,11 +79,11 @@ impl Keyspace {
 }
 
 impl LockedSlots<'_> {
-    /// Before a record with these Moves is applied, each from a slot to another: takes the moments of slots
-    /// that the snapshot in progress would otherwise have without the values, while it has their destinations
-    /// without them, too. For a server that cannot choose what it applies; others ask
-    /// [`Keyspace::may_move`]. A value that then moves is copied for the snapshot, which takes as long as it
-    /// is large.
+    /// To be called before a record with these Moves is applied, each from a slot to another. Without it, the
+    /// snapshot in progress could lack a value in both slots, if the destination is captured already and the
+    /// source is not: the moment of the source is taken now. For a server that applies the records of a
+    /// leader; others ask [`Keyspace::may_move`] instead. A value that moves then is copied for the snapshot,
+    /// which takes time in proportion to its size.
     ///
     /// # Panics
     /// If a slot is not locked.

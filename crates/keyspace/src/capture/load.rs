@@ -182,7 +182,7 @@ impl<'k> Loader<'k> {
         if hash.slot() == slot { Ok(hash) } else { Err(LoadError::ForeignKey(slot)) }
     }
 
-    /// Begins a slot, of which at most so many bytes are here.
+    /// Begins a slot with at most this number of bytes in the stream.
     fn enter(&mut self, head: &[u8; HEAD_BYTES], bytes: usize) -> Result<SlotGuard<'k>, LoadError> {
         let [_, slot @ .., k0, k1, k2, k3] = head;
         let (number, lsn) = slot.split_at(2);

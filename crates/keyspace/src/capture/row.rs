@@ -73,7 +73,7 @@ impl<'a> Row<'a> {
         Ok(Row { db, value_type, expire_at_ms, key, payload })
     }
 
-    /// The entry, and whether it fits these limits; `None` if the payload is none of its type.
+    /// The entry, and whether it fits these limits; `None` if the payload is invalid for its type.
     #[inline]
     pub(super) fn verify(&self, limits: &PackedLimits) -> Option<Fit> {
         verify(self.value_type, self.payload, limits)

@@ -99,7 +99,7 @@ enum SuccessorState {
     AtItsKey,
     /// Removed from there, and kept for the capture.
     Detached(Entry),
-    /// Gone on elsewhere, after all that was left of it was captured.
+    /// Moved to another slot or freed, after the rest of it was captured.
     Gone(Part),
 }
 
@@ -347,8 +347,7 @@ impl Walk {
 }
 
 impl LongString {
-    /// Adds the next piece of the string, which this entry is, to a stream; returns whether it was the last
-    /// one.
+    /// Adds the next piece of the string in this entry to the stream. Returns whether it was the last one.
     fn put_piece(&mut self, db: DbId, entry: EntryRef<'_>, stream: &mut Vec<u8>) -> bool {
         let (key, rest) = (&*self.key, &entry.payload()[self.done..]);
         let piece = &rest[..rest.len().min(STRING_PIECE_BYTES)];

@@ -431,12 +431,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_string_comes_back(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn every_encoded_string_is_decoded(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             check(&bytes);
         }
 
         #[test]
-        fn every_integer_comes_back_and_has_one_encoding(value: i64, shift in 0u32..64) {
+        fn every_encoded_integer_is_decoded_and_has_one_encoding(value: i64, shift in 0u32..64) {
             let value = value >> shift;
             let text = value.to_string();
             check(text.as_bytes());

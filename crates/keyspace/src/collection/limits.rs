@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_limit_comes_back() {
+    fn stored_limits_are_loaded_unchanged() {
         let mut limits = PackedLimits::DEFAULT;
         limits.hash_value_bytes = 1;
         limits.list_entries = 2;

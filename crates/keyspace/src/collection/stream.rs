@@ -108,8 +108,8 @@ impl Stream {
         true
     }
 
-    /// Adds the entries of a block; returns how many, which is none if there are others between them or the
-    /// head does not know of them.
+    /// Adds the entries of a block, and returns their number. Adds none, and returns 0, if other entries lie
+    /// between them, or they are above the last id of the head.
     fn add_block(&mut self, block: StreamBlock<'_>) -> usize {
         let (base, last) = (block.base(), block.entries().last().map_or(StreamId::MAX, |entry| entry.id));
         if last > self.head.last_id {

@@ -29,7 +29,7 @@ struct Measured {
     longest_bytes: usize,
 }
 
-/// Verifies the payload of a collection or a string; `None` if it is none.
+/// Verifies the payload of a collection or a string; `None` if it is invalid.
 #[inline]
 pub(crate) fn verify(value_type: ValueType, payload: &[u8], limits: &PackedLimits) -> Option<Fit> {
     let fits = match value_type {
@@ -79,7 +79,8 @@ impl From<element::Checked> for Step {
     }
 }
 
-/// Walks a payload by steps, of which it must have as many as it counts, a multiple of `stride` and not none.
+/// Walks a payload step by step. The number of steps must be the one that it announces, a multiple of
+/// `stride`, and not 0.
 #[inline]
 fn measure(payload: &[u8], stride: usize, step: impl Fn(&[u8]) -> Option<Step>) -> Option<Measured> {
     let (header, mut rest) = payload.split_first_chunk::<HEADER>()?;
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_decide_which_form_it_has_now() {
+    fn verified_values_take_the_form_of_the_limits_in_force() {
         let tight = PackedLimits {
             list_entries: 1,
             set_integers: 1,

@@ -201,7 +201,7 @@ pub(super) trait Writer: Sized {
 
     fn number(&mut self, number: u64) -> &mut Self;
 
-    /// Bytes whose length stands elsewhere.
+    /// Bytes without their length.
     fn raw(&mut self, bytes: &[u8]) -> &mut Self;
 
     #[inline]

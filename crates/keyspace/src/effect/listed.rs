@@ -2,7 +2,7 @@
 //!
 //! What it is: as [`Items`](super::Items), borrowed from a command or from the bytes of a log record; and the
 //! encodings of the records, which are their numbers one after the other.
-//! What it is not: for byte strings.
+//! What it is not: a list of byte strings.
 
 use std::fmt;
 
@@ -16,10 +16,10 @@ pub trait Listable: Copy + Eq + fmt::Debug {
     /// Shows the numbers that it consists of, in order.
     fn visit(&self, visit: &mut dyn FnMut(u64));
 
-    /// Makes one of the numbers that `next` gives.
+    /// Makes the record that consists of the numbers which `next` gives.
     ///
     /// # Errors
-    /// The record of the numbers of `next`, or an error if they do not form one.
+    /// That of `next`, or an error if the numbers do not form a record.
     fn make(next: &mut dyn FnMut() -> Result<u64, EffectError>) -> Result<Self, EffectError>;
 }
 

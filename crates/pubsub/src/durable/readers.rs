@@ -72,7 +72,7 @@ pub struct Readers {
     turns: VecDeque<ReaderId>,
     /// Readers behind the tail whose window is full.
     waiting: Vec<ReaderId>,
-    /// Readers that begin beyond the tail, or beyond what may be read yet: the log or the tail must move.
+    /// Readers whose position is beyond the tail, or beyond the readable log: they wait until either moves.
     early: Vec<ReaderId>,
     feeds: Vec<Feed>,
     messages: u64,

@@ -363,7 +363,7 @@ fn clients_that_begin_in_an_unreadable_batch_get_only_later_messages() {
 }
 
 #[test]
-fn a_lost_position_ends_only_the_subscriptions_that_need_it() {
+fn a_lost_position_ends_only_the_subscriptions_behind_it() {
     let mut world = World::new(1);
     for _ in 0..10 {
         world.log.append(&[0, 1, 2]);

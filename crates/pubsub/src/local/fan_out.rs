@@ -48,7 +48,7 @@ impl FanOut {
         self.block_bytes.get()
     }
 
-    /// Delivers to the members that `whom` selects; returns whether there are others.
+    /// Delivers to the members that `whom` selects. Returns whether it has left out any.
     fn deliver(
         &mut self,
         members: &[SubscriberId],

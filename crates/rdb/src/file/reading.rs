@@ -161,7 +161,7 @@ impl<R: Read> Reading<R> {
         }
     }
 
-    /// Reads the operands of an opcode that is no value; `false` if the code is none.
+    /// Reads the operands of an opcode. Returns `false` if the code is the type of a value.
     fn passes_over<V: Visitor>(&mut self, code: u8, visitor: &mut V) -> Result<bool, Stop<V::Error>> {
         let source = &mut self.source;
         let what = match code {

@@ -53,7 +53,7 @@ pub fn history(count: u64, mut visit: impl FnMut(&Effect<'_>)) {
 }
 
 #[test]
-fn moves_keep_their_place_in_the_order_however_many_apply() {
+fn moves_keep_their_order_with_any_number_of_appliers() {
     const EFFECTS: u64 = 8_000;
     let disk = SimDisk::new(SimDiskOptions { seed: 1, ..SimDiskOptions::default() });
     let (expected, log) = recovered(disk.clone(), 0);

@@ -118,7 +118,7 @@ fn a_log_that_ends_inside_a_batch_is_probed() {
 }
 
 #[test]
-fn a_copy_of_which_only_the_chain_value_of_the_end_is_known_goes_on_from_there() {
+fn a_copy_continues_from_the_chain_value_of_its_end() {
     /// No batch is kept; only the chain value of the last is known.
     struct Copy(Batches);
     impl History for Copy {

@@ -204,7 +204,7 @@ fn the_table_of_the_server_is_complete() {
 }
 
 #[test]
-fn nothing_outlives_a_script() {
+fn globals_do_not_outlive_a_script() {
     let mut vm = TestVm::new();
     for script in [
         "x = 1",
@@ -247,7 +247,7 @@ fn nothing_outlives_a_script() {
 }
 
 #[test]
-fn there_is_no_way_out() {
+fn scripts_cannot_leave_the_machine() {
     check_parts(&[
         ("return dofile('/etc/passwd')", "nonexistent global variable 'dofile'"),
         ("return loadfile('/etc/passwd')", "nonexistent global variable 'loadfile'"),
@@ -395,7 +395,7 @@ fn tables_are_sorted_as_lua_sorts_them() {
 const SORTED_ALONE_MAX: usize = 64;
 
 #[test]
-fn others_stop_a_script() {
+fn another_thread_stops_a_script() {
     let mut vm = TestVm::new();
     vm.limits.instructions_max = 0;
     let meter = vm.vm().meter().clone();

@@ -12,7 +12,7 @@ use recovery::group_state::check_durability;
 use settings::{ConfigError, Key, OPTIONS, Origin, Settings};
 use storage::Log;
 
-use super::{ClientsMax, Config, data_settings::VALUE_BYTES_MAX};
+use super::{Config, data_settings::VALUE_BYTES_MAX, possible_clients};
 
 /// Why a value is refused.
 struct Refused {
@@ -77,7 +77,7 @@ impl Config {
         for (name, value) in pairs {
             let name = String::from_utf8_lossy(name);
             let failed = |reason: String| Refused { name: name.to_string(), reason };
-            // Settings are text, in the file too. A password with other bytes in it would be another one.
+            // Settings are text, in the file too: a password with other bytes could not be stored unchanged.
             let value = std::str::from_utf8(value).map_err(|_| failed("the value is not UTF-8".into()))?;
             let setting = changed.set_live(&name, value).map_err(|error| match error {
                 ConfigError::Invalid { reason, .. } => failed(reason),
@@ -88,7 +88,7 @@ impl Config {
             }
             if setting.key == Key::Maxclients {
                 let wanted = changed.integer(Key::Maxclients);
-                let possible = ClientsMax::possible(wanted).redis;
+                let possible = possible_clients(wanted).redis;
                 if possible < wanted {
                     return Err(failed(format!(
                         "The operating system is not able to handle the specified number of clients, try with {possible}"

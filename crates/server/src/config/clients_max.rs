@@ -1,48 +1,10 @@
-//! How many clients each port may have, within the limit of open files.
+//! How many clients each port may have: as many as are wanted, if the limit of open files can be raised so
+//! far.
 
-/// Connections to the Redis port beyond those of clients, for replicas and members of the group. None of them
-/// stays: once another server has said what it wants, it is in the care of the group or of replication, and
-/// counts there.
-pub(crate) const RESERVED_PLACES: u64 = 32;
-/// Descriptors the server needs besides those of clients.
-const DESCRIPTORS_OWN: u64 = 64 + RESERVED_PLACES;
+use settings::ClientsMax;
 
-/// How many clients there may be on each port, so that all of them together leave the server the descriptors
-/// that it needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ClientsMax {
-    pub(crate) redis: u64,
-    pub(crate) http: u64,
-}
-
-impl ClientsMax {
-    /// As many as are wanted on each port, if the limit of open files can be raised so far. If not, the Redis
-    /// port comes first, and leaves a quarter to HTTP.
-    pub(crate) fn possible(wanted: u64) -> ClientsMax {
-        match env::process::raise_open_files_limit(2 * wanted + DESCRIPTORS_OWN) {
-            // Not known.
-            0 => ClientsMax { redis: wanted, http: wanted },
-            limit => ClientsMax::within(limit, wanted),
-        }
-    }
-
-    fn within(open_files_max: u64, wanted: u64) -> ClientsMax {
-        let room = open_files_max.saturating_sub(DESCRIPTORS_OWN);
-        let redis = wanted.min(room - room / 4).max(1);
-        ClientsMax { redis, http: wanted.min(room.saturating_sub(redis)).max(1) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_clients_together_leave_the_server_its_descriptors() {
-        let max = |redis, http| ClientsMax { redis, http };
-        assert_eq!(ClientsMax::within(20_096, 10_000), max(10_000, 10_000));
-        assert_eq!(ClientsMax::within(20_000, 10_100), max(10_100, 9_804));
-        assert_eq!(ClientsMax::within(1024, 10_000), max(696, 232));
-        assert_eq!(ClientsMax::within(10, 10_000), max(1, 1));
-    }
+/// The clients that are possible of those wanted on each port. Raises the limit of open files, never lowers
+/// it.
+pub(crate) fn possible_clients(wanted: u64) -> ClientsMax {
+    ClientsMax::within(env::process::raise_open_files_limit(ClientsMax::descriptors(wanted)), wanted)
 }

@@ -7,7 +7,7 @@ use keyspace::EvictionPolicy;
 use parking_lot::RwLock;
 use settings::{Key, OutputLimit, OutputLimits, Settings};
 
-use super::ClientsMax;
+use super::possible_clients;
 
 /// The eviction policies by the names that `maxmemory-policy` takes.
 const POLICIES: [(&str, EvictionPolicy); 8] = [
@@ -53,7 +53,7 @@ impl HotSettings {
         self.eviction_policy.store(number as u8, Relaxed);
         self.bulk_bytes_max.store(settings.integer(Key::ProtoMaxBulkLen), Relaxed);
         self.request_bytes_max.store(settings.integer(Key::ClientQueryBufferLimit), Relaxed);
-        let clients_max = ClientsMax::possible(settings.integer(Key::Maxclients));
+        let clients_max = possible_clients(settings.integer(Key::Maxclients));
         self.clients_max.store(clients_max.redis, Relaxed);
         self.http_clients_max.store(clients_max.http, Relaxed);
         self.idle_timeout_seconds.store(settings.integer(Key::Timeout), Relaxed);

@@ -29,8 +29,8 @@ use super::Connection;
 
 /// With fewer unsent bytes a subscriber never counts as stalled.
 const STALLED_BYTES_MIN: u64 = 1 << 20;
-/// Time after which a subscriber that receives nothing is disconnected, and a client whose commands are not
-/// read.
+/// Time after which a subscriber that receives nothing is disconnected, and so is a client that reads no
+/// replies while its commands wait for that.
 pub(super) const STALLED_MS_MAX: u64 = 10_000;
 /// Limit of the unsent bytes of all subscribers of a worker together.
 pub(crate) const UNSENT_BYTES_MAX: usize = 256 << 20;
@@ -66,7 +66,7 @@ impl fmt::Display for TooSlow {
 pub(super) struct Backlog {
     /// Since when the unsent bytes exceed the soft limit.
     above_soft_since_ms: Option<u64>,
-    /// What the peer had acknowledged at its last progress, and the time of it.
+    /// Bytes that the peer had acknowledged at its last progress, and the time of it.
     progress: Option<(u64, u64)>,
 }
 

@@ -5,13 +5,13 @@
 //!   for.
 //! - Caught up: no more than [`CAUGHT_UP_BYTES_MAX`] are unsent, or it is no longer worth waiting for.
 //! - Worth waiting for: its peer acknowledges something. [`RATE_BYTES_PER_S_MIN`] acknowledged bytes earn a
-//!   second of patience, and no more than [`PATIENCE_US_MAX`] is saved up. Only what is acknowledged after a
-//!   refusal of the socket counts: before, the kernels buffer it.
+//!   second of patience, and no more than [`PATIENCE_US_MAX`] is saved up. Only acknowledgements after a
+//!   refusal of the socket count: before, the kernels buffer the bytes.
 //! - A subscriber whose peer has not yet acknowledged anything after a refusal gets [`PATIENCE_US_MAX`] once,
 //!   unless such a wait of its worker was useless in the last [`DISTRUST_US`].
 //!
-//! What the socket takes is no measure: a full socket takes nothing until a third of its buffer is free, for
-//! a slow reader seconds later. What the peer acknowledges comes in lumps too, but of a sixteenth of the
+//! Bytes that the socket takes are no measure: a full socket takes nothing until a third of its buffer is
+//! free, for a slow reader seconds later. Acknowledgements come in lumps too, but of a sixteenth of the
 //! peer's buffer: 93 KiB by default, 0.7 s apart at 128 KiB/s. Patience outlasts two of these gaps, and half
 //! of that rate earns all of it, so that a subscriber that reads 128 KiB/s is always waited for.
 //!
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_is_waited_for_once_where_others_did_not_waste_it() {
+    fn a_new_subscriber_is_awaited_once_unless_such_a_wait_was_useless_lately() {
         let mut newcomer = KeepingUp::default();
         assert!(!newcomer.look(0, 300 * KIB, true, true, 0) && newcomer.is_behind);
         assert!(newcomer.look(0, 400 * KIB, true, true, PATIENCE_US_MAX), "in vain");

@@ -7,7 +7,7 @@
 //! - If the peer acknowledges nothing for [`READ_ON_AFTER_MS`] while its commands wait, the client may have
 //!   [`GROWTH`] times as much unsent, and so on, up to the hard limit of its class
 //!   (`client-output-buffer-limit normal`), until all is sent.
-//! - What all clients are allowed beyond their first mebibyte is at most [`UNREAD_BYTES_MAX`].
+//! - All clients together have at most [`UNREAD_BYTES_MAX`] unsent beyond the first mebibyte of each.
 //! - A client that is allowed no more, and whose peer acknowledges nothing for [`STALLED_MS_MAX`] while its
 //!   commands wait, is disconnected. While others are refused more, so is every client with unread replies
 //!   whose peer is silent for so long.
@@ -40,12 +40,12 @@ use super::{
 const READ_ON_AFTER_MS: u64 = 100;
 /// So many times more.
 const GROWTH: u64 = 4;
-/// Limit of what all clients of the server are allowed beyond [`OUTBOX_BYTES_MAX`] each.
+/// Limit of the unsent bytes of all clients together, beyond [`OUTBOX_BYTES_MAX`] of each.
 const UNREAD_BYTES_MAX: u64 = 512 << 20;
-/// For so long after a refusal, silent clients lose what they were allowed.
+/// The time after a refusal in which silent clients lose their allowance.
 const SHORTAGE_MS: u64 = 1000;
 
-/// What the clients of the server are allowed to have unsent beyond [`OUTBOX_BYTES_MAX`] each.
+/// The unsent bytes that the clients of the server are allowed beyond [`OUTBOX_BYTES_MAX`] of each.
 #[derive(Debug, Default)]
 pub(crate) struct UnreadReplies {
     bytes: AtomicU64,
@@ -82,7 +82,7 @@ pub(super) struct Unread {
     is_watched: bool,
     /// Bytes taken from [`UnreadReplies`].
     taken_bytes: u64,
-    /// What the peer had acknowledged at its last progress, and the time of it.
+    /// Bytes that the peer had acknowledged at its last progress, and the time of it.
     progress: Option<(u64, u64)>,
     /// Since when commands wait.
     waits_since_ms: Option<u64>,

@@ -187,7 +187,7 @@ fn positions_of_other_logs_are_refused() {
 }
 
 #[test]
-fn a_replica_does_not_call_a_position_lost_that_it_may_still_get() {
+fn a_replica_waits_for_a_position_that_it_has_not_received() {
     let server = Server::new();
     server.publish(&[("a", "1")]);
     let known = server.messages(Lsn::ZERO)[0].0;

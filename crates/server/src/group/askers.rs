@@ -1,7 +1,7 @@
 //! The servers that ask to join at the moment, and how many there may be.
 //!
-//! Whoever reaches the port can say GROUP JOIN, and each asker holds a thread of the leader until it was
-//! found at its address and the change is committed.
+//! Everybody who reaches the port can send GROUP JOIN, and each asker occupies a thread of the leader until
+//! the leader has reached it at its address and the change is committed.
 //!
 //! Invariants
 //! - At most [`ASKERS_MAX`] are served at a time; others are told to try again.

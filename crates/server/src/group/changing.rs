@@ -66,7 +66,7 @@ impl Group {
         if is_known() {
             return Ok(state.group_id);
         }
-        // Before the lock is taken: whoever does not answer must not delay other changes.
+        // Before the lock is taken: a server that does not answer must not delay other changes.
         self.verify(id, &listed, known().as_ref())?;
         let _one_at_a_time = self.changing.lock();
         if is_known() {
@@ -190,8 +190,8 @@ impl Group {
         Ok(())
     }
 
-    /// The voters that a majority knows: whoever is among them is counted by all that may be elected. A
-    /// leader that shows more could die, and leave nobody who may campaign.
+    /// The voters that a majority knows: every member that may be elected counts them. A leader that showed a
+    /// voter earlier, and died, could leave no member that may campaign.
     pub(super) fn known_voters(&self, votes: &Votes) -> Vec<MemberId> {
         let (roster, in_force, recorded_at) = {
             let known = self.known.lock();
@@ -287,6 +287,13 @@ impl Group {
             }
             thread::sleep(Duration::from_micros(TICK_US));
         }
+    }
+
+    /// Closes the connections of removed members that were let in while this server had no lease, and could
+    /// not know: they connect again, and are told.
+    pub(super) fn close_removed(&self) {
+        let Some(peers) = self.peers.get() else { return };
+        peers.unlisted().into_iter().filter(|&id| self.has_removed(id)).for_each(|id| peers.close_of(id));
     }
 
     /// Whether this server leads, and has removed the member with this id or never had it.

@@ -1,8 +1,9 @@
 //! Which copies of its data a member gives away (`/_backup`).
 //!
 //! Invariants
-//! - A backup holds nothing that a majority may not have, and lacks nothing that was acknowledged before it
-//!   began, but what a follower had not heard of yet: the rules are those of reads.
+//! - A backup holds only changes that a majority has, and all that were acknowledged before it began. A
+//!   backup of a follower may lack those of which the follower has not heard yet: the rules are those of
+//!   reads.
 //! - A server that copies everything to follow this one is served by a leader that may have committed nothing
 //!   yet: without that copy there might be no majority to commit anything.
 
@@ -13,7 +14,7 @@ use lsn::Lsn;
 use tokio::time::{Instant, sleep};
 
 use super::Group;
-use crate::replication::ReplicationHandle;
+use crate::replication::handle::ReplicationHandle;
 
 /// How long a backup waits until a majority has what it copies.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
@@ -32,13 +33,13 @@ impl Group {
         refusal.map(|text| text.split_once(' ').map_or(text, |(_, reason)| reason))
     }
 
-    /// Returns whether the log is committed up to `end`, and this server still the one to say so. Waits for a
-    /// moment: a majority is about to have what was written last.
+    /// Whether the log is committed up to `end`, and this server may still say so. Waits for a moment: the
+    /// newest records are about to reach a majority.
     pub(crate) async fn has_committed(&self, end: Lsn) -> bool {
         let Some(votes) = &self.votes else { return true };
         let gives_up_at = Instant::now() + COMMIT_PATIENCE;
         while votes.committed() < end {
-            // A leader that is deposed restarts; whoever asks is to be told before.
+            // A leader that is deposed restarts; the client is to be told before.
             if Instant::now() >= gives_up_at || self.refuses_copy(false).is_some() {
                 return false;
             }

@@ -10,7 +10,7 @@ use engine::group::Group as _;
 use super::{Group, handle::GroupHandle};
 use crate::mailbox::WorkerOrder;
 
-/// What was published of the group.
+/// The state of the group that was published last.
 #[derive(Default)]
 pub(super) struct Announced(SentinelEvents);
 

@@ -12,7 +12,7 @@ use membership::{Listed, Votes};
 
 use super::{Group, joining::NOT_LEADER};
 
-/// The answer to whoever asks to join while enough others do.
+/// The answer to a server that asks to join while enough others do.
 const TOO_MANY_ASKERS: &str = "TRYAGAIN many servers ask to join at the moment";
 /// How long a member may take to catch up before a transfer, while writes go on.
 const TRANSFER_TIMEOUT_US: u64 = 10_000_000;
@@ -48,7 +48,7 @@ impl engine::group::Group for GroupHandle {
         let end = group.log.get().map_or(Lsn::ZERO, |log| log.shippable_lsn());
         let now_us = votes.now_us();
         let voters = group.known_voters(votes);
-        let roster = group.known.lock().roster.clone();
+        let roster = group.shown_roster(votes);
         let view = |listed: &Listed| {
             let id = listed.member_id()?;
             let is_self = id == votes.id();
@@ -83,7 +83,7 @@ impl engine::group::Group for GroupHandle {
             term,
             leader: leader.map(|leader| leader.to_string()),
             standing,
-            members: roster.iter().flat_map(|roster| &roster.members).filter_map(view).collect(),
+            members: roster.members.iter().filter_map(view).collect(),
         })
     }
 
@@ -114,7 +114,7 @@ impl engine::group::Group for GroupHandle {
             let mut responder = Some(responder);
             let mut answer = |outcome| _ = responder.take().map(|responder| responder.keep(outcome));
             if let Err(reason) = group.hand_over(votes, to.as_deref(), || answer(Ok(()))) {
-                // Only whoever asked has to know that another one leads.
+                // If another one leads by now, the answer to the asker is enough.
                 if votes.look(Member::leads) == Some(true) {
                     tracing::warn!(target: "group", reason, "the lead was not handed over");
                 }
@@ -125,7 +125,7 @@ impl engine::group::Group for GroupHandle {
 }
 
 impl GroupHandle {
-    /// Runs what takes long on a thread of its own.
+    /// Runs a command that takes long on a thread of its own.
     fn in_thread(&self, responder: Responder, run: impl FnOnce(&Group, &Votes, Responder) + Send + 'static) {
         let Some(votes) = self.0.votes.clone() else { return responder.keep(Err(NO_GROUP.into())) };
         let group = self.0.clone();

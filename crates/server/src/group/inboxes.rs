@@ -1,7 +1,7 @@
 //! The connections from other members, and how many there may be.
 //!
-//! Whoever reaches the port can say GROUP PEER. So a member that the roster lists has places of its own, and
-//! all others share a few: a new member of which this one has not heard yet, or a stranger.
+//! Everybody who reaches the port can send GROUP PEER. So a member that the roster lists has places of its
+//! own, and all others share a few: a new member of which this one has not heard yet, or a stranger.
 //!
 //! Invariants
 //! - A member has at most [`OF_MEMBER_MAX`] connections, and all that the roster does not list have
@@ -58,6 +58,11 @@ impl Inboxes {
     /// A connection has ended.
     pub(super) fn ended(&mut self, number: u64) {
         self.open.retain(|inbox| inbox.number != number);
+    }
+
+    /// The senders of the connections that were not listed when these were opened.
+    pub(super) fn unlisted(&self) -> Vec<MemberId> {
+        self.open.iter().filter(|inbox| !inbox.is_listed).map(|inbox| inbox.from).collect()
     }
 
     /// Closes the connections of a member.

@@ -30,7 +30,7 @@ pub(super) const NOT_LEADER: &str = "NOTLEADER ";
 const ELECTIONS_AT_START: u32 = 6;
 
 impl Group {
-    /// Checks what would make it useless to ask, before anybody lists this server.
+    /// Checks that this server can join, before it asks and the group lists it.
     ///
     /// # Errors
     /// If it is to join itself, or has data of its own.
@@ -194,7 +194,7 @@ fn leader_named(line: &str) -> Option<Address> {
     parse_address(said.split(' ').next()?)
 }
 
-/// The reason why this server is not added, with what to do where the answer does not say it.
+/// The reason why this server is not added, with advice where the answer has none.
 fn explained(line: &str) -> String {
     let reason = line.trim_start_matches('-');
     let advice = match reason.split_once([' ', '/']).map(|(code, _)| code) {

@@ -46,7 +46,7 @@ use crate::{
 pub(super) const PEER_VERSION: u32 = 1;
 /// The code of the error that tells a member of its removal.
 pub(super) const REMOVED: &str = "REMOVED";
-/// The code of the error that asks to try again: what it stands for is no fault.
+/// The code of the error that asks to try again, and is not logged as a fault.
 const LOADING: &str = "LOADING";
 /// The pause after a failed attempt to connect.
 const RETRY_PERIOD: Duration = Duration::from_millis(100);
@@ -140,7 +140,7 @@ impl Peers {
             }
             if listed.is_none() {
                 // It connects again, and is told.
-                self.inboxes.lock().close_of(id);
+                self.close_of(id);
             }
         }
         for listed in all {
@@ -208,16 +208,27 @@ impl Peers {
     }
 
     /// Serves the member that has connected, after [`Peers::check`].
-    pub(super) fn serve(self: &Arc<Self>, socket: TcpStream, from: MemberId) {
+    pub(super) fn serve(self: &Arc<Self>, mut socket: TcpStream, from: MemberId) {
         let peers = self.clone();
         let run = move || {
-            if let Err(reason) = peers.receive(socket, from) {
+            // Counted before the connection is closed: a client that sees the end also sees the count.
+            if let Err(reason) = peers.receive(&mut socket, from) {
                 peers.count_refusal(&format!("a message of the member {from}"), &reason);
             }
         };
         if let Err(error) = thread::Builder::new().name("group-inbox".into()).spawn(run) {
             tracing::error!(target: "group", %error, "cannot start a thread");
         }
+    }
+
+    /// The senders that have a connection, and that the roster did not list when they connected.
+    pub(super) fn unlisted(&self) -> Vec<MemberId> {
+        self.inboxes.lock().unlisted()
+    }
+
+    /// Closes the connections from a member.
+    pub(super) fn close_of(&self, from: MemberId) {
+        self.inboxes.lock().close_of(from);
     }
 
     /// Refuses a connection.
@@ -235,9 +246,9 @@ impl Peers {
         }
     }
 
-    fn receive(&self, mut socket: TcpStream, from: MemberId) -> Result<(), String> {
+    fn receive(&self, socket: &mut TcpStream, from: MemberId) -> Result<(), String> {
         let is_listed = self.peers.lock().contains_key(&from);
-        // An error of the socket is its end, which is no fault of anybody.
+        // An error of the socket ends the connection, and is not logged as a fault.
         let Ok(handle) = socket.try_clone() else { return Ok(()) };
         let number = self.inboxes.lock().open(from, is_listed, handle);
         let begun = socket
@@ -247,7 +258,7 @@ impl Peers {
             .and_then(|()| socket.write_all(b"+OK\r\n"));
         // A member that has just connected can be reached, and one that has gone is to be reached again.
         self.look_at(from);
-        let read = if begun.is_ok() { self.read(&mut socket, from) } else { Ok(()) };
+        let read = if begun.is_ok() { self.read(socket, from) } else { Ok(()) };
         self.inboxes.lock().ended(number);
         self.look_at(from);
         read

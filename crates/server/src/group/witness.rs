@@ -12,7 +12,7 @@
 //! Invariants
 //! - The roster is in `group.json` before the part of the log that names the members is forgotten. Where the
 //!   log was copied, it names the members itself.
-//! - Log that a member may lack is kept, unless the disk is full. Then what is committed is forgotten: the
+//! - Log that a member may lack is kept, unless the disk is full. Then the committed part is forgotten: the
 //!   group goes on, and a member that lacks it waits for another one with data.
 //! - It leads no longer than it has to.
 

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use engine::Place;
+use engine::{CommandTable, Place};
 
 use crate::{listen::RoundRobin, mailbox::WorkerOrder, parts::Parts};
 
@@ -52,5 +52,9 @@ impl couch::Redis for RedisClients {
             place,
         });
         Ok(own)
+    }
+
+    fn commands(&self) -> &'static CommandTable {
+        commands::table()
     }
 }

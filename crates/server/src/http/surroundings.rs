@@ -15,7 +15,7 @@ use crate::{
     group::GroupHandle,
     parts::Parts,
     read_only::ReadOnly,
-    replication::{Node, ReplicationHandle},
+    replication::{Node, handle::ReplicationHandle},
 };
 
 /// The interfaces of this server.

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_once_in_a_while() {
+    fn a_differing_clock_is_logged_once_a_minute() {
         let clocks = Clocks::default();
         let ahead = [batch(8192, NOW_MS + YEAR_MS)];
         clocks.look(&ahead, Lsn::ZERO, NOW_MS, 1);

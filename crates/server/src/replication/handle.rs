@@ -99,8 +99,8 @@ impl Replication for ReplicationHandle {
     fn role(&self) -> RoleView {
         let node = &self.0;
         match node.leader_address() {
-            // A member of a group that knows no leader.
-            None if node.is_replica() => RoleView::Replica {
+            // A member of a group that knows no leader, or a server that is about to lead.
+            None if node.is_shown_as_replica() => RoleView::Replica {
                 leader: Address { host: String::new(), port: 0 },
                 link: LinkState::Connect,
                 applied: node.following().map_or(Lsn::ZERO, |following| following.applied()),

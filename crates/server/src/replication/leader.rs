@@ -148,7 +148,7 @@ impl Leader {
         connected.len()
     }
 
-    /// Whether what happened to a replica is to be logged, and how often it was not.
+    /// Whether an incident of a replica is to be logged, and how often the same was not logged before.
     fn news(&self, node: &Node, replica: &str, reason: &str) -> Option<u64> {
         self.logged.lock().note(&format!("{replica} {reason}"), node.now_ms())
     }

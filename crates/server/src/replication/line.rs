@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_is_called_one() {
+    fn a_timeout_has_a_readable_reason() {
         let timed_out = io::Error::from_raw_os_error(11);
         assert_eq!(timed_out.kind(), io::ErrorKind::WouldBlock);
         assert_eq!(reason_of(&timed_out), "it timed out");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_that_is_not_wanted_any_more_is_not_begun() {
+    fn an_abandoned_attempt_to_connect_is_not_begun() {
         let (_listener, _taken, address) = silent();
         assert_eq!(connect(&address, "", |_| Err("ended".into())).expect_err("not wanted"), "ended");
     }

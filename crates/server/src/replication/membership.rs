@@ -27,7 +27,7 @@ impl Node {
     }
 
     /// Whether a reply that shows data may leave now: within the lease of a leader, or if old data may be
-    /// shown. What it shows is committed in any case: the log holds it back until then.
+    /// shown. Its data is committed in any case: the reply waits for that.
     #[inline]
     pub(crate) fn may_answer(&self) -> bool {
         self.has_lease() || self.shows_old_data()
@@ -63,8 +63,9 @@ impl Node {
         self.hears_leader.store(is_known, SeqCst);
     }
 
-    /// The votes know this position to be committed, perhaps before the leader's connection says so. A member
-    /// applies it: it may campaign only with every change of members that it knows to be committed.
+    /// Lets the log be applied up to this position, which the votes know to be committed; the connection to
+    /// the leader may tell so later. A member must not campaign before it has applied every change of the
+    /// roster that it knows to be committed.
     pub(crate) fn note_committed(&self, committed: Lsn) {
         if let Some(following) = self.following() {
             following.note_committed(committed);

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn for_ever_is_for_ever_and_little_is_kept() {
+    fn without_a_timeout_nothing_is_overdue_and_few_positions_are_kept() {
         let mut overdue = Overdue::default();
         for now_ms in (0..100_000_000).step_by(1000) {
             assert_eq!(overdue.look(now_ms, Lsn::new(1 + now_ms), Lsn::ZERO, 0), None);

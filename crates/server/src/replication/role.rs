@@ -17,6 +17,11 @@ impl Node {
         self.role.lock().is_replica()
     }
 
+    /// Whether clients see a replica.
+    pub(crate) fn is_shown_as_replica(&self) -> bool {
+        self.role.lock().is_shown_as_replica()
+    }
+
     /// Changes the role. If the second value that `change` returns is true, the change is persisted first.
     ///
     /// # Errors
@@ -43,8 +48,8 @@ impl Node {
         Ok(outcome)
     }
 
-    /// This server does not lead any more, as every command that begins to wait now sees: ends the waits of
-    /// those that began before. The event for which they wait may never come.
+    /// Ends the waits of commands that began to wait while this server led: the event for which they wait may
+    /// never come. Commands that begin to wait now see the new role themselves.
     fn end_waits(&self) {
         if let Some(interests) = self.interests.get() {
             interests.end_waits();
@@ -147,7 +152,7 @@ impl Node {
     }
 }
 
-/// Whether a server in this role takes no writes although it follows nobody.
+/// Whether a server in this role takes no writes although clients see a leader.
 pub(super) fn is_deposed(role: &Role<Address>) -> bool {
-    role.is_read_only() && !role.is_replica()
+    role.is_read_only() && !role.is_shown_as_replica()
 }

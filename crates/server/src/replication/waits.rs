@@ -27,7 +27,7 @@ pub(super) enum Awaited {
     Shown(Lsn),
 }
 
-/// The state of the condition.
+/// How far the condition is met: by how many replicas, by this server, and altogether.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WaitState {
     pub(super) replicas: usize,

@@ -35,7 +35,7 @@ use crate::{
     parts::Parts,
     read_only,
     reaper::Reaper,
-    replication::{FollowingParts, Node, StalledApplier, full_copy},
+    replication::{FollowingParts, Node, full_copy, stalled::StalledApplier},
     startup_info::StartupInfo,
     stop::AtStop,
     stop::Stop,
@@ -102,21 +102,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     parts.config.protect_kept().map_err(|reason| ServeError::Setting(std::io::Error::other(reason)))?;
     let in_group = parts.group.prepare(&log, (&redis_addresses, http_addresses[0].port()), &mailboxes)?;
     if let Some((mirror, chains)) = mirrored {
-        let (data, thread, for_waiters) =
-            (parts.data.clone(), parts.startup.workers + LONG_UNITS_MAX, log.clone());
-        let needed = FollowingParts {
-            host: parts.engine_host(),
-            log: log.clone(),
-            threads: log_threads.clone(),
-            keyspace: parts.data.keyspace.clone(),
-            documents,
-            reaper: reaper.clone(),
-            new_executor: Box::new(move || {
-                let mut executor = data.executor(thread, 0);
-                executor.attach(for_waiters.appender());
-                executor
-            }),
-        };
+        let needed = following_parts(&parts, &log, log_threads.clone(), documents, reaper.clone());
         node.start_following(needed, mirror, chains)?;
     }
     parts.group.start(in_group)?;
@@ -294,6 +280,30 @@ fn attach(
     parts.log.attach(threads.clone());
     parts.progress.finish();
     Ok(threads)
+}
+
+fn following_parts(
+    parts: &Arc<Parts>,
+    log: &Log,
+    threads: LogThreads,
+    documents: Arc<Documents>,
+    reaper: Reaper,
+) -> FollowingParts {
+    let (data, thread, for_waiters) =
+        (parts.data.clone(), parts.startup.workers + LONG_UNITS_MAX, log.clone());
+    FollowingParts {
+        host: parts.engine_host(),
+        log: log.clone(),
+        threads,
+        keyspace: parts.data.keyspace.clone(),
+        documents,
+        reaper,
+        new_executor: Box::new(move || {
+            let mut executor = data.executor(thread, 0);
+            executor.attach(for_waiters.appender());
+            executor
+        }),
+    }
 }
 
 fn show_banner(parts: &Parts, redis: &[SocketAddr], http: &[SocketAddr], log: &Log) {

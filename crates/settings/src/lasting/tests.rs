@@ -103,7 +103,7 @@ fn a_lost_or_cut_file_is_not_made_anew_and_no_value_is_kept_without_the_mark() {
 }
 
 #[test]
-fn with_one_it_is_written_when_that_is_asked_for() {
+fn a_configuration_file_is_rewritten_on_request() {
     let place = Place::new("rewritten");
     let config = place.file("sheaf.toml", "timeout = 2 # seconds\n");
     let given = [("maxclients", "7", Origin::Flag)];
@@ -124,7 +124,7 @@ fn with_one_it_is_written_when_that_is_asked_for() {
 }
 
 #[test]
-fn a_removed_one_is_not_made_anew() {
+fn a_removed_configuration_file_is_not_created_again() {
     let place = Place::new("removed");
     let config = place.file("sheaf.toml", "requirepass = \"pass\"\n");
     let (mut settings, mut lasting) = Lasting::load(Some(config.clone()), place.given(&[])).unwrap();

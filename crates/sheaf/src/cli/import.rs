@@ -19,7 +19,7 @@ pub(super) fn command() -> Command {
     let file =
         Arg::new("file").value_name("FILE").required_unless_present("from").conflicts_with_all(OF_A_SERVER);
     Command::new("import")
-        .about("Move in from Redis or Valkey: an RDB file, or a running server, without downtime")
+        .about("Move in from Redis or Valkey: an RDB file, or a running server")
         .arg(file.help("The RDB file, as SAVE, BGSAVE or redis-cli --rdb write it"))
         .arg(data_dir().help("Directory of the data of a stopped server; made if there is none"))
         .arg(flag("replace-existing", "Keys of the file replace existing keys; other keys stay"))

@@ -403,7 +403,7 @@ impl Leading {
     }
 }
 
-/// What a snapshot is made of: the log, the data, and their directory.
+/// The sources of a snapshot: the log, the data, and their directory.
 type Data<'d> = (&'d Log, &'d Keyspace, &'d Path);
 
 /// Takes a snapshot. The log before the previous snapshot is deleted, unless a replica needs it. Skipped

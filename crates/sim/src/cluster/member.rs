@@ -18,7 +18,7 @@ pub(super) struct Member {
     role: Role<Address>,
 }
 
-/// The address that a server follows by this order; no server has it if the order is to be held.
+/// The address that a server follows by this order. For an order to be held it is one without a server.
 fn address(order: Order) -> Option<Address> {
     let host = match order {
         Order::Lead => return None,

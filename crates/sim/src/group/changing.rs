@@ -30,7 +30,7 @@ fn listed(id: MemberId, node: NodeId) -> Listed {
 
 impl GroupWorld {
     /// The first server that leads and has committed in its term.
-    fn leader(&self) -> Option<NodeId> {
+    pub(super) fn leader(&self) -> Option<NodeId> {
         let leads = |id: &NodeId| {
             let server = &self.servers[*id];
             server.paused_until_us <= self.now_us
@@ -151,8 +151,13 @@ impl GroupWorld {
     /// An operator hands the lead over, removes a member, or has a new server join.
     pub(super) fn operate(&mut self) -> Result<(), String> {
         let Some(leader) = self.leader() else { return Ok(()) };
-        let voters = |running: &Running| running.known.in_force.voters.clone();
-        let voters = self.servers[leader].running.as_ref().map(voters).unwrap_or_default();
+        let members = |running: &Running| running.known.in_force.clone();
+        let members = self.servers[leader].running.as_ref().map(members).unwrap_or_default();
+        if let Some(gone) = self.lost_of(&members) {
+            // Before any other change: with one more voter less there may be no majority.
+            return self.remove(leader, gone);
+        }
+        let voters = members.voters;
         match self.prng.below(10) {
             0..4 if !voters.is_empty() => {
                 let to = voters[self.prng.index(voters.len())];
@@ -171,14 +176,7 @@ impl GroupWorld {
                 if own == Some(gone) {
                     return Ok(());
                 }
-                self.act(leader, |world, id| {
-                    world
-                        .change_roster(id, |roster| {
-                            roster.members.retain(|member| member.member_id() != Some(gone));
-                            Ok(())
-                        })
-                        .map(drop)
-                })
+                self.remove(leader, gone)
             }
             _ => {
                 // A server that was removed begins anew, and one that never was up starts.
@@ -192,6 +190,18 @@ impl GroupWorld {
                 Ok(())
             }
         }
+    }
+
+    /// Has a leader remove a member.
+    fn remove(&mut self, leader: NodeId, gone: MemberId) -> Result<(), String> {
+        self.act(leader, |world, id| {
+            world
+                .change_roster(id, |roster| {
+                    roster.members.retain(|member| member.member_id() != Some(gone));
+                    Ok(())
+                })
+                .map(drop)
+        })
     }
 
     /// Ends writes, to elect another voter once it has everything.

@@ -1,10 +1,14 @@
 //! What goes wrong in a simulated group.
 
-use consensus::ELECTION_US;
+use consensus::{ELECTION_US, MemberId, Members};
 use env::sim::{CrashMode, FaultKind, FaultPlan};
+use membership::Roster;
 
-use super::{Event, GroupWorld, SERVERS, server::Part};
+use super::{Event, GroupFault, GroupWorld, SERVERS, server::Part};
 use crate::cluster::network::NodeId;
+
+/// When what may not happen now is tried again.
+const AGAIN_US: u64 = 50_000;
 
 impl GroupWorld {
     /// A crash in one of the next I/Os, or their failure.
@@ -32,7 +36,7 @@ impl GroupWorld {
             one = leader;
         }
         let other = self.prng.index(SERVERS);
-        match self.prng.below(20) {
+        match self.prng.below(23) {
             0..2 => self.crash(one, CrashMode::KeepAll),
             2..5 => self.crash(one, CrashMode::Random),
             5..7 => {
@@ -77,9 +81,75 @@ impl GroupWorld {
                     self.at(50_000, Event::Start(one));
                 }
             }
+            17 if self.prng.chance(50) => self.fail_power(),
+            18..20 => self.begin_to_lose(one),
             _ => self.network.heal(),
         }
         Ok(())
+    }
+
+    /// The power of the whole site fails: all servers lose what they have not synced.
+    pub(super) fn fail_power(&mut self) {
+        self.figures.power_failures += 1;
+        for id in 0..SERVERS {
+            if self.servers[id].running.is_some() {
+                self.crash(id, CrashMode::Random);
+            }
+        }
+    }
+
+    /// A copy of a member's disk is made, and later that disk is lost.
+    fn begin_to_lose(&mut self, id: NodeId) {
+        let server = &mut self.servers[id];
+        if server.running.as_ref().is_some_and(|running| running.is_member) {
+            server.older_disk = Some(server.disk.clone_state());
+            let delay_us = AGAIN_US + self.prng.below(1_000_000);
+            self.at(delay_us, Event::LoseDisk(id));
+        }
+    }
+
+    /// The disk of a member is lost. The copy of it lacks what this member has said since: it joins anew, as
+    /// another member, and the operator removes the one that is gone.
+    pub(super) fn lose_disk(&mut self, id: NodeId) {
+        if !self.may_lose(id) {
+            return self.at(AGAIN_US, Event::LoseDisk(id));
+        }
+        let Some(older) = self.servers[id].older_disk.take() else { return };
+        let now_ms = self.now_ms();
+        self.network.crash(id, now_ms);
+        self.figures.lost_members += 1;
+        if self.has(GroupFault::GoesBackToAnOlderDisk) {
+            self.servers[id].go_back_to(older);
+        } else {
+            self.lost.extend(self.servers[id].id);
+            self.servers[id].lose_disk();
+        }
+        self.at(50_000, Event::Start(id));
+    }
+
+    /// Whether a member may be lost for ever: the others are a majority then, and all of them know that. So
+    /// no other one is lost already, and no change of members is in progress.
+    fn may_lose(&self, id: NodeId) -> bool {
+        let Some(leader) = self.leader().and_then(|leader| self.servers[leader].running.as_ref()) else {
+            return false;
+        };
+        let members = &leader.known.in_force;
+        let recorded = Roster::of(&leader.keyspace.data_settings());
+        let knows = |voter: &MemberId| {
+            let running = self.ids.get(voter).and_then(|&node| self.servers[node].running.as_ref());
+            running.is_some_and(|it| it.votes.id() == *voter && it.known.in_force == *members)
+        };
+        self.servers[id].running.is_some()
+            && leader.log.epoch() == self.truth.epoch()
+            && recorded.is_some_and(|roster| roster.members() == *members)
+            && members.voters.len() > 2
+            && members.voters.iter().all(knows)
+            && self.lost_of(members).is_none()
+    }
+
+    /// One of these members whose disk was lost.
+    pub(super) fn lost_of(&self, members: &Members) -> Option<MemberId> {
+        members.voters.iter().chain(&members.learners).find(|id| self.lost.contains(id)).copied()
     }
 
     /// The schedule of TiKV issue 15035: one voter does not hear of the leader for an election timeout, and

@@ -29,7 +29,7 @@ pub enum GroupFault {
     JoinsByPosition,
     /// A voter does not sync what it acknowledges, as with `durability none`.
     AcknowledgesWithoutSync,
-    /// A member goes on with an older copy of its data, and its id.
+    /// A member goes on with an older copy of its disk, and the id that is on it.
     GoesBackToAnOlderDisk,
 }
 
@@ -59,6 +59,8 @@ pub struct GroupFigures {
     pub starts: u64,
     /// Crashes of processes and machines.
     pub crashes: u64,
+    /// Power failures, of all servers at once.
+    pub power_failures: u64,
     /// Crashes in the middle of saving a ballot.
     pub crashes_in_saves: u64,
     /// Crashes in the middle of writing a batch.
@@ -73,8 +75,10 @@ pub struct GroupFigures {
     pub changes: u64,
     /// Transfers of the lead that were begun.
     pub transfers: u64,
-    /// Disks that were lost.
+    /// Disks that were lost, of servers that are no members any more.
     pub lost_disks: u64,
+    /// Disks that were lost, of members.
+    pub lost_members: u64,
     /// Leaders that were deposed and went on with the memory that they had.
     pub kept_memories: u64,
 }
@@ -88,6 +92,7 @@ impl GroupFigures {
         self.elections += other.elections;
         self.starts += other.starts;
         self.crashes += other.crashes;
+        self.power_failures += other.power_failures;
         self.crashes_in_saves += other.crashes_in_saves;
         self.crashes_in_batches += other.crashes_in_batches;
         self.failed_saves += other.failed_saves;
@@ -96,6 +101,7 @@ impl GroupFigures {
         self.changes += other.changes;
         self.transfers += other.transfers;
         self.lost_disks += other.lost_disks;
+        self.lost_members += other.lost_members;
         self.kept_memories += other.kept_memories;
     }
 }

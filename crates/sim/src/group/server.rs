@@ -108,8 +108,11 @@ pub(super) struct Server {
     founds: bool,
     /// Its id, once it has one that others know.
     pub(super) id: Option<MemberId>,
-    /// What it knew to be committed.
+    /// Everything before this position is committed and was on its disk: it knew that, or a leader has
+    /// counted on it.
     pub(super) committed: Lsn,
+    /// A copy of its disk from before.
+    pub(super) older_disk: Option<Arc<SimDisk>>,
     home: u64,
     pub(super) prng: Prng,
 }
@@ -134,6 +137,7 @@ impl Server {
             founds: number == 0,
             id: None,
             committed: Lsn::ZERO,
+            older_disk: None,
             home: 0,
             prng,
         }
@@ -227,10 +231,10 @@ impl Server {
         let mut recovery = load(source, &keyspace, &LoadProgress::new(self.clock.clone()))?;
         let chains = recovery.take_chains();
         let (log, mirror) = recovery.finish_as_mirror(self.clock.clone())?;
-        if log.durable_lsn() < self.committed && fault.is_none() {
+        if log.durable_lsn() < self.committed {
             let (end, committed) = (log.durable_lsn(), self.committed);
             return Err(Failure::Breach(format!(
-                "its log ends at {end}, it knew {committed} to be committed"
+                "its log ends at {end}, but it had all before {committed}, which is committed"
             )));
         }
         let end = if fault == Some(GroupFault::ShowsLeftovers) { Lsn::ZERO } else { log.appended_lsn() };
@@ -342,8 +346,14 @@ impl Server {
         self.running = None;
         self.disk = SimDisk::new(SimDiskOptions { seed: self.prng.next_u64(), ..SimDiskOptions::default() });
         (self.home, self.is_troubled, self.is_removed, self.founds) = (0, false, false, false);
-        (self.id, self.committed) = (None, Lsn::ZERO);
+        (self.id, self.committed, self.older_disk) = (None, Lsn::ZERO, None);
         (self.diverged_at, self.copies_anew) = (None, false);
+    }
+
+    /// Goes on with an older copy of its disk.
+    pub(super) fn go_back_to(&mut self, older: Arc<SimDisk>) {
+        self.disk = older;
+        self.crash(CrashMode::KeepAll);
     }
 }
 

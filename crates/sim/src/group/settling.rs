@@ -65,12 +65,16 @@ impl GroupWorld {
         let Some(running) = &leader.running else { return false };
         let end = running.log.appended_lsn();
         let members = &running.known.in_force;
+        // A shippable batch is durable, unless a voter does not sync: its losses are to reveal that.
         let has_all = |id| {
             let Some(running) = self.ids.get(id).and_then(|&node| self.servers[node].running.as_ref()) else {
                 return false;
             };
             let shows = matches!(running.part, Part::Leading(_)) || running.shows_as_follower();
-            running.votes.id() == *id && running.log.durable_lsn() == end && running.applied() == end && shows
+            running.votes.id() == *id
+                && running.log.shippable_lsn() == end
+                && running.applied() == end
+                && shows
         };
         running.known.is_in_force()
             && running.votes.committed() == end
@@ -87,7 +91,8 @@ impl GroupWorld {
             let Some(running) = self.ids.get(id).and_then(|&node| self.servers[node].running.as_ref()) else {
                 return Err(format!("the member {id} is down"));
             };
-            let chain = running.log.chain_at(running.log.durable_lsn()).map_err(|error| error.to_string())?;
+            let chain =
+                running.log.chain_at(running.log.shippable_lsn()).map_err(|error| error.to_string())?;
             let own = (running.keyspace.digest(), chain);
             if of_all.as_ref().is_some_and(|others| *others != own) {
                 return Err(format!("the member {id} holds something else in its log or in memory"));

@@ -11,7 +11,7 @@ use couch::{
     Status, Store, Tools,
 };
 use documents::{DbId, Documents, mango::Indexes};
-use engine::{group::NoGroup, replication::Standalone};
+use engine::{CommandTable, group::NoGroup, replication::Standalone};
 use env::{SimClock, SimDisk, SimEntropy};
 use http::Request;
 use hyper::body::Incoming;
@@ -138,6 +138,10 @@ impl Acks for Rest {
 impl Redis for Rest {
     fn connect(&self, _peer: SocketAddr) -> Result<UnixStream, String> {
         Err("a simulation has no workers".into())
+    }
+
+    fn commands(&self) -> &'static CommandTable {
+        commands::table()
     }
 }
 

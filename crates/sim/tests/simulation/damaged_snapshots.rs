@@ -108,7 +108,7 @@ fn an_older_snapshot_is_offered_and_loses_nothing() {
 }
 
 #[test]
-fn nothing_begins_where_no_snapshot_does() {
+fn recovery_from_a_position_without_a_snapshot_is_refused() {
     let ended =
         (0..).find_map(|round| life_with_snapshots(seed_or(800) + round, 6, true)).expect("a snapshot");
     let refused =

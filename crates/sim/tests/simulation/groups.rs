@@ -1,4 +1,22 @@
 //! Groups under all simulated faults. `sim::GroupWorld` documents the checked invariants.
+//!
+//! Each rule of a group is broken on purpose: here, see `GroupFault`, or in the simulation of votes alone,
+//! see `every_deliberate_break_is_found` in `consensus`.
+//!
+//! | rule | broken here by | in the votes by |
+//! |---|---|---|
+//! | 1. the ballot is on disk before it leaves | SendsBeforeItHasSaved, IgnoresItsBallot | ForgetsItsVote |
+//! | 2. only the winner of a term begins its epoch | | BeginsAnEpochAtItsStart |
+//! | 3. batches are accepted before the log takes them | TakesWhatIsNotAccepted | |
+//! | and durable before that is said | ReportsBeforeItIsDurable | AcknowledgesBeforeItIsDurable |
+//! | by a leader as well | | ProposesWhatIsNotDurable |
+//! | 4. a log is cut where it conflicts | CutsCommitted, JoinsByPosition | CutsCommitted, JoinsAnyLeader |
+//! | 5. data are committed before they are shown | ShowsUncommitted, ShowsLeftovers, KeepsItsMemory | |
+//! | and before they are acknowledged | AnswersBeforeCommit | |
+//! | 6. a voter syncs before it acknowledges | AcknowledgesWithoutSync | |
+//! | 7. a lost or older disk is another member | GoesBackToAnOlderDisk | |
+//! | 8. reads at a leader need a lease | AnswersWithoutLease | VotesAtOnceAfterAStart, LeaseDuringTransfer |
+//! | 9. a member that has not loaded does not lead | LeadsBeforeApplying | CampaignsWithOldMembers |
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -32,6 +50,7 @@ fn no_acknowledged_write_of_a_group_is_lost_and_no_read_is_stale() {
         total.reads_at_leaders,
         total.reads_at_followers,
         total.elections,
+        total.power_failures,
         total.crashes_in_saves,
         total.crashes_in_batches,
         total.failed_saves,
@@ -39,6 +58,7 @@ fn no_acknowledged_write_of_a_group_is_lost_and_no_read_is_stale() {
         total.copies,
         total.changes,
         total.transfers,
+        total.lost_members,
         total.kept_memories,
     ];
     assert!(rarest.iter().all(|&count| count > seeds / 40), "something hardly ever happened: {total:?}");
@@ -76,16 +96,21 @@ mod defects {
         ignores_its_ballot: IgnoresItsBallot,
         takes_what_is_not_accepted: TakesWhatIsNotAccepted,
         answers_before_commit: AnswersBeforeCommit,
-        answers_without_lease: AnswersWithoutLease,
         shows_uncommitted: ShowsUncommitted,
         shows_leftovers: ShowsLeftovers,
         leads_before_applying: LeadsBeforeApplying,
         joins_by_position: JoinsByPosition,
+        reports_before_it_is_durable: ReportsBeforeItIsDurable,
+        keeps_its_memory: KeepsItsMemory,
+        cuts_committed: CutsCommitted,
+        acknowledges_without_sync: AcknowledgesWithoutSync,
+        goes_back_to_an_older_disk: GoesBackToAnOlderDisk,
     }
 
-    /// From the common first seed on it is found, too, but only after 1,711 runs.
+    /// From the common first seed on it is found, too, but only after 205 runs: a reply has to wait while
+    /// another leader is elected, and takes writes.
     #[test]
-    fn reports_before_it_is_durable() {
-        super::assert_found(GroupFault::ReportsBeforeItIsDurable, 201_700);
+    fn answers_without_lease() {
+        super::assert_found(GroupFault::AnswersWithoutLease, 200_200);
     }
 }

@@ -140,7 +140,7 @@ fn batches_backwards(start: Lsn, bytes: &[u8]) -> impl Iterator<Item = BatchInfo
     })
 }
 
-/// What a cursor reads.
+/// The result of a read.
 pub enum CursorRead {
     /// The next batches.
     Chunk(Chunk),

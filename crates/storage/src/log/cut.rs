@@ -70,7 +70,7 @@ pub fn cut_log(disk: &dyn Disk, dir: &Path, at: Lsn) -> Result<Cut, Error> {
 /// As [`cut_log`].
 pub fn cut_log_alone(disk: &dyn Disk, dir: &Path, at: Lsn) -> Result<Cut, Error> {
     let control = load_control(disk, dir)?;
-    // A log without any batch does not say what it continues.
+    // A log without any batch does not show which log it continues.
     if at <= control.log_start {
         return Ok(Cut::NoBase);
     }

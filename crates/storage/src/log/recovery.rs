@@ -260,8 +260,8 @@ impl Recovery {
     }
 
     /// Reads the log from its start, whether or not it needs a snapshot: for a server that keeps the log
-    /// alone. Must be called before the first batch is read. The state before the log is not known: what its
-    /// records would change must not be taken for the data.
+    /// alone. Must be called before the first batch is read. The state before the log is not known, so the
+    /// result of its records is not the data.
     pub fn without_state(&mut self) {
         self.has_snapshot = true;
     }

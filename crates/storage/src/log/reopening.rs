@@ -1,7 +1,7 @@
 //! Room on the disk for closing the log and recovering it again, within the same process.
 //!
-//! Both replace small files, and so does the rest of the server at its start. A server that runs can wait for
-//! room; one that has begun to close its log cannot.
+//! Closing and recovering replace small files, and so do other parts of the server at its start. A running
+//! server can wait for room; one that has begun to close its log cannot.
 
 use super::{Log, segment};
 use crate::Error;

@@ -39,7 +39,7 @@ pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
 /// Zeros are written durably in pieces of this size: past the page cache, which would cost more CPU time than
 /// the log itself, and in steps, so that a flush of the log never queues behind tens of megabytes.
 const FILL_BYTES: usize = 1 << 20;
-/// New segments leave so much of the disk free, so that small files, like the control file or a member's
+/// New segments leave this much of the disk free, so that small files, like the control file or a member's
 /// vote, can be replaced when the log has filled the disk, and while it tries to.
 const LEFT_BYTES: u64 = 1 << 20;
 

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_footer_reads_back_if_it_is_the_one_that_was_meant() {
+    fn only_the_footer_of_the_snapshot_itself_is_read() {
         let footer = Footer {
             index_offset: 8192,
             rows: 1 << 40,

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named() {
+    fn a_later_version_is_named_in_the_error() {
         let mut bytes = info().encode();
         bytes[8] = 9;
         let content = bytes.len() - CRC_BYTES;

@@ -254,7 +254,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_chunks_come_back(
+    fn written_chunks_are_read_back(
         content in proptest::collection::vec(any_part(), 1..4),
         compression in prop_oneof![Just(Compression::Lz4), Just(Compression::None)],
     ) {

@@ -40,7 +40,7 @@ pub(super) struct Batch {
 /// Why a file was not converted completely.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// A settings file cannot be read.
+    /// The file cannot be read, although it could when it was verified.
     #[error("the copy of the source's data cannot be read again: {0}")]
     File(#[from] FileError),
     /// The receiver of the batches has ended.
@@ -62,7 +62,7 @@ pub(super) fn pass_on(file: Arc<dyn File>, batches: Sender<Batch>) -> Result<Hea
     Ok(header)
 }
 
-/// The visitor; `S` sends batches.
+/// The state of a conversion: the batch and the key that are being filled. `S` sends full batches.
 struct Translation<S> {
     send: S,
     batch: Batch,

@@ -85,7 +85,8 @@ impl OpenStream {
         }
     }
 
-    /// Adds what is left of the last consumer, to be called after every part before it.
+    /// Adds the remaining pending entries of the last consumer. To be called before any other part of
+    /// the stream.
     pub(super) fn end_consumer(&mut self, key: &[u8], commands: &mut Commands) {
         let has_more = !self.pending.is_empty();
         if self.consumer.as_ref().is_some_and(|consumer| has_more || !consumer.is_made) {

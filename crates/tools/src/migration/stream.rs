@@ -249,7 +249,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn however_it_is_cut_it_is_the_same_stream(
+        fn a_stream_does_not_depend_on_its_division_into_reads(
             picks in prop::collection::vec(0..6usize, 0..30),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
         ) {

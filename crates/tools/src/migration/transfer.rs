@@ -175,7 +175,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn however_it_is_cut_it_is_the_same_file(
+        fn a_file_does_not_depend_on_its_division_into_reads(
             file in prop::collection::vec(prop::sample::select(&b"0123a\n"[..]), 0..200),
             ends_like_the_mark in 0..MARK_BYTES,
             is_marked: bool,

@@ -70,9 +70,25 @@ fn no_limit_allows_a_depth_that_the_stack_does_not() {
     assert_eq!(decode(&b"*1\r\n".repeat(999), &limits), Ok(None));
 }
 
+#[test]
+fn a_long_value_can_arrive_byte_by_byte() {
+    const LEN: usize = 60_000;
+    let bytes = [format!("*{LEN}\r\n").into_bytes(), b":1\r\n".repeat(LEN)].concat();
+    let mut decoder = Decoder::new();
+    for end in 0..bytes.len() {
+        assert_eq!(decoder.decode(&bytes[..end], &DecodeLimits::DEFAULT), Ok(None));
+    }
+    let expected = Value::Array(vec![Value::Integer(1); LEN]);
+    assert_eq!(decoder.decode(&bytes, &DecodeLimits::DEFAULT), Ok(Some((expected, bytes.len()))));
+}
+
+/// Bytes that are often values: loose ones, and the elements of aggregates.
+const NEARLY_VALUES: &str =
+    "[-+:$*%~>|_,#(=!0-3tf\r\n]{0,40}|([*%~>|$][0-3]\r\n|[:+,][0-9]\r\n|_\r\n|[$!]2\r\nab\r\n){0,12}";
+
 proptest! {
     #[test]
-    fn any_bytes_give_a_value_an_error_or_a_wish_for_more(bytes in "[-+:$*%~>|_,#(=!0-3tf\r\n]{0,40}|([*%~>|$][0-3]\r\n|[:+,][0-9]\r\n|_\r\n){0,12}") {
+    fn any_bytes_give_a_value_an_error_or_a_wish_for_more(bytes in NEARLY_VALUES) {
         let bytes = bytes.into_bytes();
         match decoded(&bytes) {
             Ok(Some((value, size))) => {
@@ -94,6 +110,30 @@ proptest! {
             }
             Err(error) => {
                 prop_assert_eq!(decoded(&[&bytes[..], b"x"].concat()), Err(error));
+            }
+        }
+    }
+
+    #[test]
+    fn values_do_not_depend_on_the_reads_they_arrive_in(
+        bytes in NEARLY_VALUES,
+        reads in prop::collection::vec(1..8usize, 60),
+        (bytes_max, elements_max, nesting_max) in (1..60usize, 1..12usize, 0..4usize),
+    ) {
+        let bytes = bytes.into_bytes();
+        let limits = DecodeLimits { bytes_max, elements_max, nesting_max };
+        let (mut decoder, mut start, mut end) = (Decoder::new(), 0, 0);
+        for read in reads {
+            let received = &bytes[start..end];
+            let decoded = decoder.decode(received, &limits);
+            prop_assert_eq!(&decoded, &decode(received, &limits));
+            match decoded {
+                Ok(Some((_, len))) => start += len,
+                Ok(None) => end = bytes.len().min(end + read),
+                Err(error) => {
+                    prop_assert_eq!(decoder.decode(received, &limits), Err(error));
+                    break;
+                }
             }
         }
     }

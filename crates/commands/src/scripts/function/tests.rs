@@ -109,7 +109,7 @@ fn a_library_is_replaced_with_all_its_functions() {
 }
 
 #[test]
-fn calls_that_are_none_are_refused() {
+fn invalid_calls_of_functions_are_refused() {
     let mut server = TestServer::new();
     load(&mut server, "lib", &["f"]);
     server.check(&[

@@ -124,7 +124,7 @@ fn combinations_refuse_the_arguments_that_redis_refuses() {
 }
 
 #[test]
-fn a_difference_is_the_same_however_it_is_found() {
+fn both_algorithms_find_the_same_difference() {
     let mut server = TestServer::new();
     for number in 0..500 {
         server.run(&format!("ZADD large {number} m{number}"));

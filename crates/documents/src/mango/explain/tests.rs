@@ -33,7 +33,7 @@ fn candidates_of(request: &str, indexes: &[IndexDefinition]) -> Vec<(String, boo
 }
 
 #[test]
-fn everything_is_told() {
+fn an_explanation_has_all_members() {
     let request = r#"{"selector":{"b":1,"c":{"$in":[]}},"fields":["_id"],"limit":3,"sort":[{"b":"desc"}],"use_index":"b"}"#;
     let indexes = [index("b", "[\"b\"]", "{}")];
     let mut out = Vec::new();

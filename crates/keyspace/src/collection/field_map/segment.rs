@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! - The hash of every field starts with the `depth` bits that `first` starts with.
-//! - No deadline is before `next_deadline_ms`, which is `NEVER` if there is none; but for fields that were
+//! - No deadline is before `next_deadline_ms` (`NEVER` if there is none), except those of fields that were
 //!   listed as due and are to be removed.
 
 use crate::entry::{Entry, EntryRef};

@@ -27,9 +27,9 @@ const BELOW_H16: u64 = (1 << 48) - 1;
 /// Tries to find a random entry, each of which succeeds with a probability of about 2/3.
 const RANDOM_TRIES: usize = 64;
 
-/// A sample of at least one entry in so many is taken by a walk over all, a smaller one by drawing entries
-/// until there are enough different ones: a draw takes about as long as so many steps of a walk, and few
-/// draws repeat.
+/// A sample of at least one entry in this number is taken by a walk over all, a smaller one by drawing
+/// entries until there are enough different ones: a draw takes about as long as this number of steps of a
+/// walk, and few draws repeat.
 const WALKED_SHARE: usize = 4;
 
 impl FieldMap {

@@ -176,7 +176,7 @@ fn encoding(world: &World) -> &'static str {
 }
 
 #[test]
-fn limits_decide_which_form_a_set_has() {
+fn limits_decide_the_form_of_a_set() {
     let filled = |prefix, count| {
         let mut world = World::new(PackedLimits::DEFAULT);
         world.add(&numbered(prefix, count));

@@ -124,7 +124,7 @@ impl StreamImage {
         }
     }
 
-    /// The blocks, of which it has all if it is of a whole stream.
+    /// The blocks: all of the stream, or those of a part of it.
     fn blocks(&self) -> impl Iterator<Item = StreamBlock<'_>> {
         self.blocks.iter().map(Block::as_block)
     }

@@ -20,12 +20,12 @@ impl<'a> StreamView<'a> {
         self.0.len
     }
 
-    /// Whether there is none, which does not mean that the key is to go.
+    /// Whether there is no entry. An empty stream keeps its key.
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
     }
 
-    /// The counters and ids of the entries that it had.
+    /// Its last id, and the other ids and counters that outlive its entries.
     pub fn head(&self) -> StreamHead {
         self.0.head
     }
@@ -111,8 +111,8 @@ impl<'a> StreamView<'a> {
         found.map(|(_, block)| block)
     }
 
-    /// Through which id entries have to go so that `len` stay: exactly so many, or more if only whole blocks
-    /// may go, and of these at most `limit` entries. `None` if nothing has to go.
+    /// The id up to which entries must be removed so that `len` stay. With `whole_blocks`, more may stay, and
+    /// at most `limit` entries are removed. `None` if nothing has to be removed.
     pub fn trim_to_len(&self, len: usize, whole_blocks: bool, limit: usize) -> Option<StreamId> {
         let excess = self.0.len.checked_sub(len)?;
         let (whole, rest) = self.passed_blocks(limit, |block, passed| passed + block.len() <= excess);
@@ -131,9 +131,9 @@ impl<'a> StreamView<'a> {
         self.passed_blocks(limit, |block, _| is_below(block)).0.1
     }
 
-    /// Passes over the first blocks while they may go, which depends on a block and on how many entries were
-    /// passed, and at most `limit` entries. Returns how many they are, the last of them, and the block
-    /// behind.
+    /// Passes over the first blocks for which `may_go` is true, given the block and the number of entries
+    /// before it; at most `limit` entries. Returns the number of these entries, the last id of them, and the
+    /// block behind.
     fn passed_blocks(
         &self,
         limit: usize,

@@ -223,7 +223,7 @@ impl EncodedScore {
     }
 }
 
-/// The integer that this is to the last bit, if it is one.
+/// The integer with exactly these bits as a double, if there is one.
 #[inline]
 fn exact_integer(score: f64) -> Option<i64> {
     let integer = score as i64;
@@ -284,7 +284,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_score_comes_back(score in any::<f64>().prop_filter("a number", |score| !score.is_nan())) {
+        fn every_encoded_score_is_decoded(score in any::<f64>().prop_filter("a number", |score| !score.is_nan())) {
             let encoded = EncodedScore::of(score);
             prop_assert_eq!(decode_score(encoded.bytes()).to_bits(), score.to_bits());
         }

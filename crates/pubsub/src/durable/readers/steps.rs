@@ -119,7 +119,8 @@ impl Readers {
         self.messages += messages;
         let end = match read {
             Read::UpTo(end) => end.min(tail.unwrap_or(end)),
-            // The first reader to catch up starts the tail. A tail beyond what may be read must be reached.
+            // The first reader that catches up starts the tail where it stands. An existing tail lies beyond
+            // the readable log: the reader joins it once it can read up to there.
             Read::Nothing => return self.join_or_wait(id, tail.or(Some(at))),
             Read::Forgotten(oldest) => {
                 self.lose(id, oldest);

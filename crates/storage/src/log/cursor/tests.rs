@@ -138,7 +138,7 @@ fn nothing_is_read_beyond_the_given_position() {
 }
 
 #[test]
-fn files_and_memory_tell_the_same() {
+fn cursors_read_the_same_from_files_and_memory() {
     let log = log(options());
     let mut appender = log.appender();
     let sizes: Vec<usize> = (0..300).map(|number| number * 37 % 9000).collect();

@@ -235,7 +235,7 @@ fn a_promoted_mirror_has_everything_and_goes_on_in_a_higher_epoch() {
 }
 
 #[test]
-fn a_promoted_mirror_is_one_again_if_nothing_is_left_to_write_and_leads_once_more() {
+fn a_promoted_mirror_with_nothing_left_to_write_can_follow_and_lead_again() {
     let source_disk = disk(1);
     drop(leader(&source_disk));
     let disks = [copy_of_empty(&source_disk, 2), copy_of_empty(&source_disk, 3)];
@@ -369,7 +369,7 @@ fn an_epoch_that_nobody_can_have_reached_is_refused_and_not_believed() {
 }
 
 #[test]
-fn a_log_without_epochs_left_does_not_start_with_one_that_was() {
+fn a_log_without_epochs_left_does_not_start() {
     let disk = disk(1);
     let log = leader(&disk);
     log.note_epoch(MIRRORING - 2).unwrap();

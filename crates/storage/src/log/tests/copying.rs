@@ -106,7 +106,7 @@ fn pinned_files_are_kept_until_the_pin_is_dropped() {
 }
 
 #[test]
-fn a_copy_ends_with_a_batch_that_it_is_known_by() {
+fn a_copy_ends_with_a_batch_that_identifies_it() {
     let disk = disk();
     let (_, log) = recover(&disk).unwrap();
     write_batches(&log, &large(3));

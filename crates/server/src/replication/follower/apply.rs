@@ -1,0 +1,121 @@
+//! The thread "replica-apply": applies the log to memory once it is committed.
+
+use std::{sync::Arc, time::Duration};
+
+use engine::{Host, ReplayObservers, replication::LinkState};
+use keyspace::Effect;
+use lsn::Lsn;
+use recovery::replay::{Observer, Replayer};
+use replication::ACK_BUSY_MS;
+use storage::{Chunk, CursorRead, LogCursor};
+
+use super::{super::Node, FollowingParts, following::Following};
+
+/// The most bytes of the local log in one read of the applier.
+const APPLY_BYTES: usize = 1 << 20;
+/// The longest sleep of the applier, so that acknowledgements are sent in time.
+const APPLY_WAIT: Duration = Duration::from_millis(ACK_BUSY_MS);
+
+/// The state of the applier thread.
+pub(super) struct ApplyParts {
+    pub(super) node: Arc<Node>,
+    pub(super) parts: Arc<FollowingParts>,
+    pub(super) following: Arc<Following>,
+    pub(super) replayer: Replayer,
+}
+
+impl ApplyParts {
+    /// Applies until it has drained, or the server restarts.
+    pub(super) fn run(mut self) {
+        let mut observers = ReplayObservers::new((self.parts.new_executor)());
+        if let Err(reason) = self.apply(&mut observers) {
+            tracing::error!(
+                target: "replication", reason,
+                "the replica cannot apply its log and goes on showing old data. Check its disk with `sheaf check`"
+            );
+        }
+    }
+
+    fn apply(&mut self, observers: &mut ReplayObservers) -> Result<(), String> {
+        let mut cursor = self.parts.log.cursor(self.replayer.applied());
+        let mut held: Option<Chunk> = None;
+        loop {
+            let is_draining = self.following.is_draining();
+            if self.following.is_stopping() && !is_draining && self.node.is_restarting() {
+                return Ok(());
+            }
+            let committed = if is_draining { Lsn::MAX } else { self.following.committed() };
+            let chunk = match held.take() {
+                Some(chunk) => Some(chunk),
+                None => read(&mut cursor)?,
+            };
+            if let Some(chunk) = &chunk
+                && committed.min(chunk.end) > self.replayer.applied()
+            {
+                self.apply_chunk(chunk, committed, observers)?;
+            }
+            self.following.ack(&self.parts.log, self.node.now_ms());
+            held = chunk.filter(|chunk| chunk.end > self.replayer.applied());
+            if held.is_some() {
+                self.following.await_commit(self.replayer.applied(), APPLY_WAIT);
+            } else if self.parts.log.shippable_lsn() <= cursor.position() {
+                if is_draining {
+                    return Ok(());
+                }
+                self.note_caught_up(committed);
+                cursor.wait(APPLY_WAIT);
+            }
+        }
+    }
+
+    fn apply_chunk(
+        &mut self,
+        chunk: &Chunk,
+        until: Lsn,
+        observers: &mut ReplayObservers,
+    ) -> Result<(), String> {
+        let host = &self.parts.host;
+        let now = keyspace::AccessClock { now_ms: host.clock.unix_ms(), ..Default::default() };
+        let mut observed = Observed { observers: &mut *observers, host };
+        let applied =
+            self.replayer.apply(chunk, until, now, &mut observed).map_err(|error| error.to_string())?;
+        observers.tell(host);
+        self.parts.reaper.free(self.replayer.take_freed());
+        self.following.note_applied(applied, self.replayer.needed_from());
+        self.node.settle_waits();
+        Ok(())
+    }
+
+    fn note_caught_up(&self, committed: Lsn) {
+        if self.following.link() == LinkState::Connected && self.replayer.applied() >= committed {
+            self.following.note_caught_up(self.node.now_ms());
+        }
+    }
+}
+
+/// The clients of this server that are told of applied effects.
+struct Observed<'a> {
+    observers: &'a mut ReplayObservers,
+    host: &'a Host,
+}
+
+impl Observer for Observed<'_> {
+    #[inline]
+    fn saw(&mut self, effect: &Effect<'_>) {
+        self.observers.saw(effect);
+    }
+
+    #[inline]
+    fn after_record(&mut self, lsn: Lsn) {
+        self.observers.after_record(lsn, self.host);
+    }
+}
+
+fn read(cursor: &mut LogCursor) -> Result<Option<Chunk>, String> {
+    match cursor.read(APPLY_BYTES) {
+        Ok(CursorRead::Chunk(chunk)) => Ok(Some(chunk)),
+        Ok(CursorRead::UpToDate) => Ok(None),
+        Ok(CursorRead::Forgotten(start)) => Err(format!("the log here starts at lsn {start} already")),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,396 @@
+//! The thread "replica-link": connects to the leader, and takes its batches into the log here.
+
+use std::{
+    cell::Cell,
+    io::{self, Read, Write},
+    net::TcpStream,
+    sync::Arc,
+    time::Duration,
+};
+
+use consensus::Link;
+use engine::replication::{Address, LinkState};
+use env::thread::run_nice;
+use keyspace::{Effect, Item};
+use lsn::Lsn;
+use recovery::replay::decode;
+use replication::{
+    ACK_BUSY_MS, Backoff, Intake, LogHistory, Receiver, TakeError,
+    join::{JoinError, Joiner, Joining, Step, Verdict},
+};
+use storage::{Flush, Log, Mirror, Prepare, Record};
+
+use super::{
+    super::{
+        JOINING_NICE, Node, full_copy,
+        line::{ask, connect, reason_of},
+    },
+    FollowingParts,
+    following::Following,
+};
+use crate::{log_threads::LogThreads, repeated::Repeated};
+
+/// The most bytes in one read from the leader.
+const READ_BYTES: usize = 256 << 10;
+/// The longest wait in a read, so that acknowledgements and deadlines are checked in time.
+const READ_TIMEOUT: Duration = Duration::from_millis(ACK_BUSY_MS);
+
+/// How an attempt to follow ended.
+enum LinkEnd {
+    /// There is nobody to follow, until another role or a reconnection is commanded.
+    Idle,
+    /// Try again, for this reason.
+    Retry(String),
+    /// The server has to restart in-process.
+    Restart,
+}
+
+/// The state of the link thread.
+pub(super) struct LinkParts {
+    node: Arc<Node>,
+    following: Arc<Following>,
+    log: Log,
+    threads: LogThreads,
+    mirror: Mirror,
+    /// The leader and the term of the connection, in a group.
+    link: Option<Link>,
+    /// The position up to which the log was last shown.
+    acked: Cell<Lsn>,
+    /// The size of the batches that the disk last had no room for.
+    refused_bytes: u64,
+}
+
+impl LinkParts {
+    /// The link of a server whose log ends where the mirror does.
+    pub(super) fn new(
+        node: Arc<Node>,
+        following: Arc<Following>,
+        parts: &FollowingParts,
+        mirror: Mirror,
+    ) -> LinkParts {
+        LinkParts {
+            node,
+            following,
+            log: parts.log.clone(),
+            threads: parts.threads.clone(),
+            mirror,
+            link: None,
+            acked: Lsn::ZERO.into(),
+            refused_bytes: 0,
+        }
+    }
+
+    /// Follows until it is stopped or a restart is needed. Returns the mirror, which is the right to append.
+    pub(super) fn run(mut self) -> Mirror {
+        let mut backoff = Backoff::default();
+        let mut logged = Repeated::default();
+        while !self.following.is_stopping() {
+            // Before it reads whom to follow: a change of that wakes this thread afterwards.
+            let woken = self.following.begin_attempt(self.node.now_ms());
+            let ended = self.attempt(&mut backoff);
+            self.following.end_attempt(self.node.now_ms());
+            match ended {
+                _ if self.following.is_stopping() => break,
+                Ok(LinkEnd::Retry(reason)) | Err(reason) => {
+                    let wait = Duration::from_millis(backoff.wait_ms(self.node.random_u64()));
+                    if let Some(unlogged) = logged.note(&reason, self.node.now_ms()) {
+                        tracing::warn!(
+                            target: "replication", reason, unlogged, "cannot follow the leader; trying again"
+                        );
+                    }
+                    self.following.pause(woken, Some(wait));
+                }
+                Ok(LinkEnd::Idle) => {
+                    backoff.reset();
+                    self.following.pause(woken, None);
+                }
+                Ok(LinkEnd::Restart) => {
+                    self.node.request_restart();
+                    self.following.end_receiving();
+                }
+            }
+        }
+        self.mirror
+    }
+
+    /// Connects to the leader and follows it, for as long as that works.
+    fn attempt(&mut self, backoff: &mut Backoff) -> Result<LinkEnd, String> {
+        let Some((leader, link)) = self.node.to_follow() else { return Ok(LinkEnd::Idle) };
+        // Not before there is room for the first batch that the leader will send.
+        if !self.mirror.make_room_for(self.refused_bytes) {
+            return Err(no_room(&self.log));
+        }
+        self.refused_bytes = 0;
+        self.link = link;
+        let password = self.node.master_password();
+        let Some((socket, verdict)) = self.join(&leader, &password)? else { return self.attempt(backoff) };
+        let end = self.mirror.position();
+        match verdict {
+            Verdict::Follow { epoch } => {
+                self.node.saw_epoch(&self.log, epoch)?;
+                self.node.found_equal(self.link)?;
+                tracing::info!(target: "replication", %leader, from = %end, epoch, "following");
+                backoff.reset();
+                self.confirm(Lsn::ZERO)?;
+                let reason = self.receive(socket, epoch);
+                *self.following.session() = None;
+                Ok(LinkEnd::Retry(reason))
+            }
+            Verdict::Cut(at) => {
+                if let Some(votes) = self.node.votes() {
+                    votes.may_cut(self.link, at)?;
+                }
+                tracing::warn!(
+                    target: "replication", %at, %end,
+                    "this log has diverged from the leader's: its tail is cut and kept in a file"
+                );
+                self.node.ask_for_cut(at);
+                Ok(LinkEnd::Restart)
+            }
+            Verdict::CopyAnew => {
+                tracing::warn!(
+                    target: "replication", "this log has nothing in common with the part of the leader's log that is kept"
+                );
+                self.node.copy_anew();
+                Ok(LinkEnd::Retry("everything must be copied".into()))
+            }
+            Verdict::Copy { http_port } => {
+                drop(socket);
+                self.copy(&leader, http_port, &password, backoff)
+            }
+        }
+    }
+
+    /// Connects to the leader, and settles with it how this log can follow. `None`: try again at once,
+    /// because everything is to be copied now.
+    fn join(&self, leader: &Address, password: &str) -> Result<Option<(TcpStream, Verdict)>, String> {
+        let text = |error: storage::Error| error.to_string();
+        let mut socket = connect(leader, password, |socket| self.following.begins(socket))?;
+        // REPLICAOF may have named another leader before the socket could be broken.
+        if self.following.is_stopping() || self.node.leader_address().as_ref() != Some(leader) {
+            return Err(format!("{leader} is no longer the leader to follow"));
+        }
+        let end = self.mirror.position();
+        self.log.make_durable(end).map_err(text)?;
+        let (seen_epoch, replica) = self.node.claim();
+        let joiner = Joiner {
+            log_id: self.log.id(),
+            replica,
+            process: Some(self.node.process),
+            port: self.node.redis_port(),
+            seen_epoch,
+            log_epoch: self.log.epoch(),
+            end,
+            copies_anew: self.node.copies_anew(),
+        };
+        let history = LogHistory(&self.log);
+        let (mut joining, mut step) = Joining::begin(joiner, &history).map_err(text)?;
+        let mut asked = 0;
+        loop {
+            let arguments = match step {
+                Step::Ask(arguments) => arguments,
+                Step::Settled(verdict) => return Ok(Some((socket, verdict))),
+            };
+            if asked == 1 {
+                // The connection on which the logs were found to differ is over.
+                socket = connect(leader, password, |socket| self.following.begins(socket))?;
+            }
+            let words: Vec<String> = ["REPLICATE".to_string()].into_iter().chain(arguments).collect();
+            let line = ask(&mut socket, &words)?;
+            step = match joining.hear(&line, &history) {
+                Ok(step) => step,
+                // Without data here, no reason for a refusal matters: discard the log and copy everything.
+                Err(JoinError::Refused(_))
+                    if asked == 0
+                        && !self.node.copies_anew()
+                        && !self.log.holds_records(holds_data).map_err(text)? =>
+                {
+                    self.node.copy_anew();
+                    return Ok(None);
+                }
+                Err(error) => return Err(format!("{leader} {error}")),
+            };
+            asked += 1;
+        }
+    }
+
+    /// Copies everything from the leader, for the next incarnation.
+    fn copy(
+        &self,
+        leader: &Address,
+        http_port: u16,
+        password: &str,
+        backoff: &mut Backoff,
+    ) -> Result<LinkEnd, String> {
+        self.following.set_link(LinkState::Copying, self.node.now_ms());
+        tracing::info!(target: "replication", %leader, "copying everything from the leader");
+        let before = self.node.copied_bytes();
+        let (node, following) = (&*self.node, &*self.following);
+        let fetch = || full_copy::fetch(node, following, leader, http_port, password);
+        let fetched = run_nice("full-copy", JOINING_NICE, fetch).map_err(|error| error.to_string())?;
+        // As after a connection that worked.
+        if self.node.copied_bytes() > before {
+            backoff.reset();
+        }
+        fetched.map(|()| LinkEnd::Restart)
+    }
+
+    /// Receives frames until the connection ends; returns the reason.
+    fn receive(&mut self, mut socket: TcpStream, epoch: u32) -> String {
+        let prepared = socket.set_read_timeout(Some(READ_TIMEOUT)).and_then(|()| socket.try_clone());
+        let for_acks = match prepared {
+            Ok(for_acks) => for_acks,
+            Err(error) => return error.to_string(),
+        };
+        let receiver = Receiver::new(epoch, self.mirror.position(), self.node.now_ms());
+        *self.following.session() = Some((receiver, for_acks));
+        let mut bytes = vec![0; READ_BYTES];
+        loop {
+            let read = match socket.read(&mut bytes) {
+                Ok(0) => return "the leader has closed the connection".into(),
+                Ok(read) => read,
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    0
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+                Err(error) => return error.to_string(),
+            };
+            if self.following.is_stopping() {
+                return "stopping".into();
+            }
+            if let Err(reason) = self.take_in(&bytes[..read]) {
+                return reason;
+            }
+        }
+    }
+
+    /// Appends received batches to the log, and sends an acknowledgement if one is due.
+    fn take_in(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let mut session = self.following.session();
+        let Some((receiver, socket)) = &mut *session else { return Err("the connection has ended".into()) };
+        let now_ms = self.node.now_ms();
+        receiver.inbox().extend_from_slice(bytes);
+        let mut intake = LinkIntake {
+            mirror: &mut self.mirror,
+            log: &self.log,
+            node: &self.node,
+            link: self.link,
+            accepted: Lsn::ZERO,
+            refused_bytes: &mut self.refused_bytes,
+        };
+        let taken = receiver.take_in(now_ms, &mut intake);
+        if intake.lacks_accepted() {
+            // The votes count on batches that are not in the log here: after a restart they begin with the
+            // batches that are.
+            self.node.request_restart();
+        }
+        match taken {
+            Ok(()) => {}
+            Err(TakeError::Close(close)) => {
+                let _ = socket.write_all(&receiver.farewell());
+                return Err(close.to_string());
+            }
+            Err(TakeError::Intake(reason)) => return Err(reason),
+        }
+        if !bytes.is_empty() {
+            self.following.note_heard(now_ms);
+        }
+        self.threads.wake_if_needed();
+        let committed = receiver.committed();
+        self.following.note_committed(committed);
+        self.confirm(committed)?;
+        receiver.check(now_ms).map_err(|close| close.to_string())?;
+        self.following.send_ack(receiver, socket, &self.log, now_ms).map_err(|error| reason_of(&error))
+    }
+
+    /// Marks the link as up once all data here may be shown. From then on, records that the leader has not
+    /// committed stay hidden: as keys, because they are not applied, and as messages, because those are read
+    /// from the committed log.
+    fn confirm(&self, committed: Lsn) -> Result<(), String> {
+        let was_connected = self.following.link() == LinkState::Connected;
+        if !was_connected {
+            if !self.node.confirm(committed)? {
+                return Ok(());
+            }
+            self.following.set_link(LinkState::Connected, self.node.now_ms());
+        }
+        // Records applied earlier are visible already. In a group, the votes may have told the position.
+        let acked = self.following.committed().max(self.following.applied());
+        if acked > self.acked.get() || !was_connected {
+            self.acked.set(acked);
+            self.log.set_acked(acked);
+        }
+        Ok(())
+    }
+}
+
+/// The local log, which receives the leader's batches.
+struct LinkIntake<'l> {
+    mirror: &'l mut Mirror,
+    log: &'l Log,
+    node: &'l Node,
+    link: Option<Link>,
+    /// The end of the batches that the votes have accepted.
+    accepted: Lsn,
+    /// The size of batches that the disk has no room for.
+    refused_bytes: &'l mut u64,
+}
+
+impl LinkIntake<'_> {
+    fn lacks_accepted(&self) -> bool {
+        self.mirror.position() < self.accepted
+    }
+}
+
+impl Intake for LinkIntake<'_> {
+    type Error = String;
+
+    fn accept(&mut self, start: Lsn, batches: &[u8], commit: Lsn) -> Result<(), String> {
+        let bytes = batches.len() as u64;
+        // Before the votes accept the batches: they count on accepted ones, so the log must be able to take
+        // them.
+        if !self.mirror.make_room_for(bytes) {
+            *self.refused_bytes = bytes;
+            return Err(no_room(self.log));
+        }
+        self.node.accept(self.link, start, batches, commit)?;
+        if self.link.is_some() {
+            self.accepted = start.advance(bytes);
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, batches: &[u8], epoch_max: u32) -> Result<usize, String> {
+        self.mirror.append(batches, epoch_max).map_err(|error| error.to_string())
+    }
+
+    fn make_room(&mut self) -> Result<(), String> {
+        let text = |error: storage::Error| error.to_string();
+        if self.log.flush().map_err(text)? == Flush::NeedSegment
+            && self.log.prepare_segment().map_err(text)? == Prepare::NoRoom
+        {
+            return Err(no_room(self.log));
+        }
+        Ok(())
+    }
+
+    fn saw_epoch(&mut self, epoch: u32) -> Result<(), String> {
+        self.node.saw_epoch(self.log, epoch)
+    }
+}
+
+fn no_room(log: &Log) -> String {
+    format!("the disk has no room for the log: {}", log.no_room_reason())
+}
+
+/// Whether a record holds anything but settings of the data.
+pub(crate) fn holds_data(record: &Record<'_>) -> bool {
+    let mut rest = record.payload;
+    loop {
+        match decode(&mut rest, record.lsn) {
+            Ok(None) => return false,
+            Ok(Some(Item::Effect(Effect::Setting { .. }))) => {}
+            _ => return true,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What to use here instead of the settings and flags of Redis, Valkey and CouchDB.
+//!
+//! It is the only table of such names. It answers people and changes nothing: names that mean the same here
+//! are [`ALIASES`](super::ALIASES), which CONFIG GET and SET know too.
+
+/// Names, as in the other server's configuration (without `--`, and `-` for `_`), and what to use instead.
+static FOREIGN: &[(&[&str], &str)] = &[
+    (
+        &["appendonly", "appendfilename", "appenddirname"],
+        "every write is in the log; --durability says when it is on disk",
+    ),
+    (
+        &["appendfsync", "no-appendfsync-on-rewrite"],
+        "use --durability: `strict` or `commit` for always, `interval` for everysec, `none` for no",
+    ),
+    (
+        &["save", "stop-writes-on-bgsave-error", "auto-aof-rewrite-percentage", "auto-aof-rewrite-min-size"],
+        "every write is in the log; --snapshot-log-bytes and --snapshot-interval-seconds say when it is shortened",
+    ),
+    (&["dbfilename"], "`sheaf import FILE --dir DIR` reads an RDB file, once"),
+    (&["daemonize", "supervised"], "the server stays in the foreground: start it as a service, or with `&`"),
+    (&["pidfile"], "the process id is in sheaf.lock in the data directory"),
+    (
+        &["logfile", "syslog-enabled"],
+        "log lines go to standard error: `2>> FILE`, or what the service manager keeps",
+    ),
+    (&["replicaof", "slaveof"], "use --replica-of HOST:PORT"),
+    (&["primaryauth"], "use --masterauth PASSWORD"),
+    (
+        &["repl-backlog-size", "repl-backlog-ttl"],
+        "use --replica-retention-bytes and --replica-retention-seconds",
+    ),
+    (&["replica-read-only", "slave-read-only"], "a replica always refuses writes"),
+    (
+        &["cluster-enabled", "cluster-config-file", "cluster-node-timeout"],
+        "use --group NAME for failover; --cluster-emulation yes serves clients that speak only CLUSTER",
+    ),
+    (
+        &["sentinel"],
+        "members of a group choose their leader: --group NAME, --join HOST:PORT; --sentinel-port answers clients of sentinels",
+    ),
+    (
+        &["unixsocket", "unixsocketperm"],
+        "the server listens on TCP only: use --bind 127.0.0.1 and --port PORT",
+    ),
+    (
+        &["tls-port", "tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-replication"],
+        "there is no TLS: let a proxy (stunnel, HAProxy) accept it, and --bind 127.0.0.1",
+    ),
+    (&["rename-command"], "commands keep their names; --requirepass and --protected-mode keep others out"),
+    (&["user", "aclfile"], "there is one password, no users: use --requirepass PASSWORD"),
+    (&["io-threads", "io-threads-do-reads"], "use --workers THREADS; without it, there is one per core"),
+    (&["loadmodule"], "there are no modules; documents and channels are part of the server"),
+    (&["include"], "there is one file of settings, in TOML: --config FILE"),
+    (&["lua-time-limit"], "use --busy-reply-threshold MILLISECONDS"),
+    (
+        &["activedefrag", "hz", "lazyfree-lazy-eviction", "rdbcompression"],
+        "there is nothing to set: leave it out",
+    ),
+    (&["host", "bind-address"], "use --bind ADDRESSES"),
+    (&["admins", "require-valid-user"], "use --admin-user NAME and --admin-password PASSWORD"),
+    (&["database-dir", "view-index-dir", "data-dir"], "use --dir DIR"),
+    (&["enable-cors"], "use --cors yes, and --cors-origins for the origins"),
+    (&["origins"], "use --cors-origins ORIGINS"),
+    (&["couch-ini", "ini"], "use --config FILE, in TOML"),
+];
+
+/// What to use here for a name of another server's configuration; `None` if the name is none, or if it is a
+/// setting here as well and its value was fine.
+pub fn instead_of(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    FOREIGN.iter().find(|(names, _)| names.contains(&&*name)).map(|(_, answer)| *answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OPTIONS;
+
+    #[test]
+    fn every_flag_that_an_answer_names_is_a_setting() {
+        let others = ["config", "dir"];
+        for (names, answer) in FOREIGN {
+            for flag in answer.split("--").skip(1) {
+                let flag =
+                    flag.split(|letter: char| letter != '-' && !letter.is_alphanumeric()).next().unwrap();
+                let is_known = OPTIONS.iter().any(|option| option.name == flag) || others.contains(&flag);
+                assert!(is_known, "{names:?}: --{flag}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_have_one_answer_in_any_spelling() {
+        let mut names: Vec<&str> = FOREIGN.iter().flat_map(|(names, _)| names.iter().copied()).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        assert_eq!(instead_of("bind_address"), instead_of("BIND-ADDRESS"));
+        assert_eq!(
+            instead_of("io-threads"),
+            Some("use --workers THREADS; without it, there is one per core")
+        );
+        assert_eq!(instead_of("port"), None);
+    }
+}

@@ -1,0 +1,143 @@
+//! Wrong command lines: flags and files of Redis, Valkey and CouchDB are answered with what to use instead.
+//!
+//! All else is clap's: it names what it does not know, and the nearest name that it knows.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use settings::{ConfigError, OPTIONS, instead_of};
+
+/// Why a command line was refused; the message says how to correct it.
+#[derive(Debug, thiserror::Error)]
+pub enum UsageError {
+    /// A setting.
+    #[error("{0}{answer}", answer = answer_to(.0))]
+    Setting(#[from] ConfigError),
+    /// Flags or files of another server: a line for each.
+    #[error("{}", .0.join("\nsheaf: "))]
+    Foreign(Vec<String>),
+}
+
+/// What to use instead of a value that the setting cannot have here, such as `--appendonly no`.
+fn answer_to(error: &ConfigError) -> String {
+    match error {
+        ConfigError::At { error, .. } => answer_to(error),
+        ConfigError::Invalid { name, .. } => {
+            instead_of(name).map_or(String::new(), |answer| format!(": {answer}"))
+        }
+        _ => String::new(),
+    }
+}
+
+/// The answer to a command line that clap has refused. If there is none, or clap asks for help to be shown,
+/// clap prints and ends the process.
+pub(super) fn refused(error: clap::Error, arguments: &[String], tools: &[String]) -> UsageError {
+    match foreign(&error, arguments, tools) {
+        Some(lines) => UsageError::Foreign(lines),
+        None => error.exit(),
+    }
+}
+
+fn foreign(error: &clap::Error, arguments: &[String], tools: &[String]) -> Option<Vec<String>> {
+    // After a flag, a second value (`--save 900 1`) is a subcommand that conflicts with it.
+    let is_usage = matches!(
+        error.kind(),
+        ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand | ErrorKind::ArgumentConflict
+    );
+    // The flags of tools have meanings of their own.
+    if !is_usage || arguments.get(1).is_some_and(|first| tools.contains(first)) {
+        return None;
+    }
+    let unknown = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand]
+        .into_iter()
+        .find_map(|kind| error.get(kind))
+        .and_then(|value| if let ContextValue::String(text) = value { Some(&**text) } else { None })?;
+    if let Some(answer) = file(unknown) {
+        return Some(vec![answer]);
+    }
+    let name = |argument: &str| Some(argument.strip_prefix("--")?.split('=').next()?.to_owned());
+    // A flag that is a setting here as well has been understood, unless a second value of it was not.
+    let is_ours = |name: &str| OPTIONS.iter().any(|option| option.name == name);
+    let is_asked = |name: &String| !is_ours(name) || !unknown.starts_with('-');
+    let answer =
+        |name: String| instead_of(&name).map(|answer| format!("--{name} is not known here: {answer}"));
+    let unknown_name = name(unknown).unwrap_or_else(|| unknown.trim_start_matches('-').to_owned());
+    if unknown.starts_with('-') && instead_of(&unknown_name).is_none() {
+        return None;
+    }
+    let lines: Vec<String> =
+        arguments.iter().skip(1).filter_map(|it| name(it)).filter(is_asked).filter_map(answer).collect();
+    match lines.is_empty() {
+        // `-couch_ini`, `admins`.
+        true => {
+            instead_of(&unknown_name).map(|answer| vec![format!("{unknown} is not known here: {answer}")])
+        }
+        false => Some(lines),
+    }
+}
+
+/// The answer to a file as in `redis-server redis.conf`.
+fn file(argument: &str) -> Option<String> {
+    let (_, ending) = argument.rsplit_once('.')?;
+    match ending {
+        "toml" => Some(format!("{argument}: use --config {argument}")),
+        "conf" | "ini" => Some(format!(
+            "{argument}: settings are lines of TOML here (`port = 6379`) in a file given by --config FILE; \
+             `sheaf --help` has their names, most of which are those of redis.conf"
+        )),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers(arguments: &[&str]) -> Option<Vec<String>> {
+        let arguments: Vec<String> = ["sheaf"].iter().chain(arguments).map(ToString::to_string).collect();
+        let error = super::super::command().try_get_matches_from(&arguments).unwrap_err();
+        foreign(&error, &arguments, &super::super::tool_names())
+    }
+
+    #[test]
+    fn flags_of_other_servers_are_answered_with_ours() {
+        for (arguments, expected) in [
+            (&["--appendfsync", "always"][..], "use --durability"),
+            (&["--daemonize", "yes"], "as a service"),
+            (&["--replicaof", "db1", "6379"], "--replica-of HOST:PORT"),
+            (&["serve", "--slaveof", "db1", "6379"], "--replica-of HOST:PORT"),
+            (&["--cluster-enabled", "yes"], "--cluster-emulation"),
+            (&["--unixsocket", "/tmp/s"], "--bind"),
+            (&["--logfile", "x"], "standard error"),
+            (&["--tls-port", "6380"], "TLS"),
+            (&["--rename-command", "FLUSHALL", ""], "commands keep"),
+            (&["--io-threads=4"], "--workers"),
+            (&["--sentinel"], "--join"),
+            (&["--save", "900", "1"], "--snapshot-log-bytes"),
+            (&["--bind_address", "0.0.0.0"], "--bind"),
+            (&["admins"], "--admin-user"),
+            (&["redis.conf"], "--config FILE"),
+            (&["/etc/redis/redis.conf", "--port", "1"], "--config FILE"),
+            (&["my.toml"], "--config my.toml"),
+        ] {
+            let lines = answers(arguments).unwrap_or_default();
+            assert!(lines.len() == 1 && lines[0].contains(expected), "{arguments:?}: {lines:?}");
+        }
+        assert_eq!(answers(&["--daemonize", "no", "--io-threads", "4"]).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn all_else_is_left_to_clap() {
+        for arguments in [&["--maxmemroy", "1"][..], &["chekc"], &["backup", "d", "--users", "x"], &["x.rdb"]]
+        {
+            assert_eq!(answers(arguments), None, "{arguments:?}");
+        }
+        let error = super::super::command().try_get_matches_from(["sheaf", "--maxmemroy", "1"]).unwrap_err();
+        assert!(error.to_string().contains("a similar argument exists: '--maxmemory'"), "{error}");
+    }
+
+    #[test]
+    fn a_value_that_has_another_name_here_is_answered() {
+        let mut settings = settings::Settings::default();
+        let error = UsageError::from(settings.set("appendonly", "no").unwrap_err()).to_string();
+        assert!(error.contains("can only be yes: every write is in the log; --durability"), "{error}");
+    }
+}

@@ -1,0 +1,202 @@
+//! The look at the machine and the directory: figures for [`super::judge`].
+//!
+//! Invariants
+//! - What cannot be seen is a finding of its own ([`State::Unseen`]); no check keeps the others from running.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use env::{
+    AlignedBytes, BLOCK_BYTES, Clock, DirLock, Disk, Entropy, RealClock, RealDisk, RealEntropy,
+    machine::{self, FileSystemKind},
+    process,
+};
+use recovery::{
+    data_directory::{Foreign, refuse_foreign, refuse_lost_settings},
+    unfinished::refuse_unfinished,
+};
+use settings::{ClientsMax, Given, Key, Lasting, OPTIONS, Origin, Settings, unknown_variables, variable};
+
+use super::{
+    Finding, Options, State,
+    judge::{self, Growth},
+};
+
+/// Durable writes of one block each: enough for a p99, and done within seconds on a slow disk.
+const WRITES: usize = 100;
+
+/// All checks, in the order in which they are shown.
+pub(super) fn all(options: &Options) -> Vec<Finding> {
+    let (settings, of_settings) = settings(options);
+    let dir = options.dir.clone().unwrap_or_else(|| PathBuf::from(settings.text(Key::Dir)));
+    let mut findings = vec![of_settings];
+    findings.extend(variables());
+    findings.push(directory(&dir, options.config.as_deref()));
+    // Where a first start creates it.
+    let place = existing(&dir);
+    findings.extend(disk(&place, &dir, &settings));
+    let maxclients = settings.integer(Key::Maxclients);
+    // As the server does it; only this process is changed.
+    let limit = process::raise_open_files_limit(ClientsMax::descriptors(maxclients));
+    findings.push(judge::open_files(limit, maxclients));
+    findings.push(judge::memory(settings.integer(Key::Maxmemory), process::memory_total_bytes()));
+    findings.push(judge::huge_pages(machine::transparent_huge_pages().as_deref()));
+    findings.push(judge::overcommit(machine::overcommit_memory()));
+    findings.push(judge::clock(machine::clock_is_synchronized()));
+    findings
+}
+
+/// The settings that a server would have here; the defaults if it would refuse them.
+fn settings(options: &Options) -> (Settings, Finding) {
+    let of_variable = |name: &'static str| {
+        let value = std::env::var(variable(name)).ok()?;
+        Some(Given { name: name.into(), value, origin: Origin::Variable })
+    };
+    let mut given: Vec<Given> = OPTIONS.iter().filter_map(|option| of_variable(option.name)).collect();
+    if let Some(dir) = &options.dir {
+        let Some(value) = dir.to_str().map(Into::into) else {
+            let text = format!("the name of {} is not UTF-8: no server can use it", dir.display());
+            return (Settings::default(), Finding::new("settings", State::Change, text));
+        };
+        given.push(Given { name: "dir".into(), value, origin: Origin::Flag });
+    }
+    match Lasting::load(options.config.clone(), given) {
+        Ok((settings, _)) => {
+            let defaults = Settings::default();
+            let differs = |key: Key| settings.value(key) != defaults.value(key);
+            let set = OPTIONS.iter().filter(|option| differs(option.key)).map(|option| option.name);
+            let set: Vec<&str> = set.collect();
+            let text =
+                if set.is_empty() { "the defaults".into() } else { format!("valid: {}", set.join(", ")) };
+            (settings, Finding::new("settings", State::Fine, text))
+        }
+        Err(error) => (Settings::default(), Finding::new("settings", State::Change, error.to_string())),
+    }
+}
+
+/// Variables that are named like a setting and are none.
+fn variables() -> Option<Finding> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    unknown_variables(names).map(|warning| Finding::new("variables", State::Change, warning))
+}
+
+/// Whether a server can begin in the directory, or runs there.
+fn directory(dir: &Path, config: Option<&Path>) -> Finding {
+    let finding = |state, text: String| Finding::new("directory", state, text);
+    if !dir.exists() {
+        return finding(
+            State::Fine,
+            format!("{} does not exist yet: the first start creates it", dir.display()),
+        );
+    }
+    match refuse_foreign(dir, config) {
+        Err(unreadable @ Foreign::Unreadable { .. }) => {
+            return finding(State::Unseen, unreadable.to_string());
+        }
+        Err(foreign) => return finding(State::Change, foreign.to_string()),
+        Ok(()) => {}
+    }
+    if let Err(unfinished) = refuse_unfinished(&RealDisk, dir) {
+        return finding(State::Change, unfinished.to_string());
+    }
+    if let Err(lost) = refuse_lost_settings(&RealDisk, dir) {
+        return finding(State::Change, lost.to_string());
+    }
+    let text = match DirLock::is_held(dir) {
+        true => "a server runs there: the disk is measured beside it",
+        false => "no server runs there; `sheaf check` verifies the data",
+    };
+    finding(State::Fine, format!("{}: {text}", dir.display()))
+}
+
+/// The nearest directory upwards that exists.
+fn existing(dir: &Path) -> PathBuf {
+    let upwards = dir.ancestors().find(|dir| dir.is_dir());
+    upwards.filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
+}
+
+fn disk(place: &Path, dir: &Path, settings: &Settings) -> [Finding; 3] {
+    let unseen = |check, error: &dyn std::fmt::Display| {
+        Finding::new(check, State::Unseen, format!("{}: {error}", place.display()))
+    };
+    let kind = machine::file_system(place);
+    let is_in_memory = kind.as_ref().is_ok_and(|found| found.kind == FileSystemKind::Memory);
+    let space = || {
+        let free = RealDisk.free_bytes(place).map_err(|error| unseen("disk space", &error))?;
+        let growth = growth(dir, settings).map_err(|error| unseen("disk space", &error))?;
+        Ok::<_, Finding>(judge::space(free, growth))
+    };
+    [
+        kind.map_or_else(|error| unseen("file system", &error), judge::file_system),
+        measured(place).map_or_else(
+            |error| unseen("disk sync", &error),
+            |latencies| judge::syncs(latencies, is_in_memory),
+        ),
+        space().unwrap_or_else(|finding| finding),
+    ]
+}
+
+/// What the data and the settings will need.
+fn growth(dir: &Path, settings: &Settings) -> Result<Growth, storage::Error> {
+    // A server that runs here may replace a snapshot or a file meanwhile: then it counts as none.
+    let newest = if dir.is_dir() { storage::snapshot::list(&RealDisk, dir)? } else { Vec::new() };
+    Ok(Growth {
+        snapshot: newest.first().map_or(0, storage::snapshot::SnapshotInfo::file_bytes),
+        documents: bytes_of_files(&documents::directory(dir)),
+        snapshot_log: settings.integer(Key::SnapshotLogBytes),
+        segment: settings.integer(Key::LogSegmentBytes),
+    })
+}
+
+fn bytes_of_files(dir: &Path) -> u64 {
+    let bytes = |name: String| RealDisk.open(&dir.join(name), env::Access::Read).and_then(|file| file.len());
+    RealDisk.list(dir).unwrap_or_default().into_iter().filter_map(|name| bytes(name).ok()).sum()
+}
+
+/// The times of durable writes as the log makes them, in microseconds: one block each, in place.
+fn measured(place: &Path) -> io::Result<Vec<u64>> {
+    // With this ending, the next start would remove what a kill leaves behind.
+    let path = place.join(format!(".doctor-{:016x}.tmp", RealEntropy.random_u64()));
+    let file = RealDisk.create_new(&path)?;
+    let write = || -> io::Result<Vec<u64>> {
+        let block = AlignedBytes::zeroed(BLOCK_BYTES);
+        let places = (0..WRITES).map(|number| (number * BLOCK_BYTES) as u64);
+        for offset in places.clone() {
+            file.write_all_at(&block, offset)?;
+        }
+        file.sync_all()?;
+        let timed = |offset| -> io::Result<u64> {
+            let begin_us = RealClock.monotonic_us();
+            file.write_durable_at(&block, offset)?;
+            Ok(RealClock.monotonic_us() - begin_us)
+        };
+        places.map(timed).collect()
+    };
+    let latencies = write();
+    let removed = RealDisk.remove(&path);
+    latencies.and_then(|latencies| removed.map(|()| latencies))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_does_not_exist_is_looked_at_where_it_would_be() {
+        let temp = std::env::temp_dir();
+        assert_eq!(existing(&temp.join("no/such/dir")), temp);
+        assert_eq!(existing(Path::new("no-such-dir/data")), Path::new("."));
+    }
+
+    #[test]
+    fn measuring_leaves_nothing_behind() {
+        let dir = std::env::temp_dir().join(format!("sheaf-doctor-{:016x}", RealEntropy.random_u64()));
+        RealDisk.create_dir_all(&dir).unwrap();
+        assert_eq!(measured(&dir).unwrap().len(), WRITES);
+        assert!(RealDisk.names(&dir).unwrap().is_empty());
+        std::fs::remove_dir(&dir).unwrap();
+        assert!(measured(&dir).is_err());
+    }
+}

@@ -1,0 +1,112 @@
+"""The command line as people, packages and shells use it: help, completions, manual pages, doctor."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from harness.server import run_sheaf
+
+pytestmark = pytest.mark.sheaf_only
+
+TOOLS = ("check", "log", "import", "export", "backup", "restore", "tail", "group", "doctor", "completions", "man")
+
+
+def printed(*arguments: str) -> str:
+    # The width of a terminal that nobody has changed.
+    ran = run_sheaf(*arguments, extra_environment={"COLUMNS": "80"})
+    assert (ran.returncode, ran.stderr) == (0, ""), ran
+    return ran.stdout
+
+
+def settings() -> list[str]:
+    """The names of all settings, from the long help."""
+    words = (line.split() for line in printed("--help").splitlines())
+    return [line[0] for line in words if line and line[0].startswith("--")]
+
+
+def test_help_is_short_or_complete():
+    short, long = printed("-h"), printed("--help")
+    assert len(short.splitlines()) <= 75, short
+    assert all(f"  {tool}  " in short for tool in TOOLS)
+    for group in ("Start", "Durability", "Memory", "Network", "Replication", "Documents", "Limits"):
+        assert f"\n{group}:\n" in short and f"\n{group}:\n" in long
+    assert len(settings()) > 80
+    assert "--snapshot-cpu-percent <PERCENT>" in long and "--snapshot-cpu-percent" not in short
+
+
+def test_the_script_of_bash_completes_commands_and_values():
+    script = printed("completions", "bash")
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+    ask = """
+COMP_WORDS=(sheaf che) COMP_CWORD=1; _sheaf sheaf che sheaf; echo ${COMPREPLY[@]}
+COMP_WORDS=(sheaf --durability "") COMP_CWORD=2; _sheaf sheaf "" --durability; echo ${COMPREPLY[@]}
+"""
+    answers = subprocess.run(["bash"], input=script + ask, text=True, capture_output=True, check=True)
+    assert answers.stdout.splitlines() == ["check", "strict commit interval none"], answers
+    for shell in ("bash", "zsh", "fish"):
+        script = printed("completions", shell)
+        assert all(tool in script for tool in TOOLS), shell
+
+
+def test_manual_pages_have_all_commands_and_settings(tmp_path):
+    directory = tmp_path / "new" / "man1"
+    assert printed("man", str(directory)) == ""
+    pages = {page.name for page in directory.iterdir()}
+    assert pages == {"sheaf.1", "sheaf-serve.1"} | {f"sheaf-{tool}.1" for tool in TOOLS}
+    main = (directory / "sheaf.1").read_text().replace("\\-", "-")
+    assert [name for name in settings() if name not in main] == []
+    if shutil.which("man"):
+        rendered = subprocess.run(
+            ["man", "--warnings", "-l", str(directory / "sheaf.1")], capture_output=True, text=True, check=True
+        )
+        assert "DURABILITY" in rendered.stdout and rendered.stderr == "", rendered.stderr
+
+
+def examined(*arguments: str, **variables: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """The exit status of doctor, and its findings by check."""
+    ran = run_sheaf("doctor", "--format", "json", *arguments, extra_environment=variables)
+    assert ran.stderr == "", ran.stderr
+    answer = json.loads(ran.stdout)
+    states = [check["state"] for check in answer["checks"]]
+    assert ran.returncode == (1 if "change" in states else 2 if "unseen" in states else 0)
+    return ran.returncode, {check["check"]: check for check in answer["checks"]}
+
+
+def test_doctor_looks_at_a_directory_before_and_while_a_server_runs(server, tmp_path):
+    new = tmp_path / "new" / "data"
+    _, checks = examined("--dir", str(new))
+    assert {"settings", "directory", "file system", "disk sync", "disk space", "open files", "clock"} <= set(checks)
+    assert checks["directory"]["state"] == "fine" and "first start creates it" in checks["directory"]["text"]
+    assert checks["disk sync"]["text"].startswith("p50 ")
+    assert not new.exists() and list(tmp_path.glob("**/.doctor*")) == []
+
+    data = server.directory
+    before = sorted(path.name for path in data.iterdir())
+    _, checks = examined("--dir", str(data))
+    assert "a server runs there" in checks["directory"]["text"]
+    assert sorted(path.name for path in data.iterdir()) == before
+    with server.connect() as connection:
+        assert connection.call("SET", "k", "v") == b"OK"
+
+
+def test_doctor_says_what_to_change(tmp_path):
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "notes.txt").write_text("mine")
+    status, checks = examined("--dir", str(foreign), SHEAF_PROT="1", SHEAF_MAXMEMORY="1000000gb")
+    assert status == 1
+    assert "is not empty and not a data directory" in checks["directory"]["text"]
+    assert "did you mean SHEAF_PORT?" in checks["variables"]["text"]
+    assert checks["memory"]["state"] == "change"
+    assert [path.name for path in foreign.iterdir()] == ["notes.txt"]
+
+    settings = tmp_path / "sheaf.toml"
+    settings.write_text("maxmemroy = 1\n")
+    status, checks = examined("--dir", str(tmp_path / "data"), "--config", str(settings))
+    assert status == 1 and "did you mean 'maxmemory'?" in checks["settings"]["text"]
+
+    in_memory = run_sheaf("doctor", "--dir", "/dev/shm/no-such-directory")
+    assert in_memory.returncode == 1 and in_memory.stdout.rstrip().endswith("to change")
+    assert any(line.startswith("change  file system  tmpfs") for line in in_memory.stdout.splitlines())
