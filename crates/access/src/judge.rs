@@ -31,17 +31,17 @@ pub struct ChannelUse<'a> {
     pub is_pattern: bool,
 }
 
-/// A call.
+/// A call. The keys and channels themselves outlive the lists of them.
 #[derive(Debug, Clone, Copy)]
-pub struct Call<'a> {
+pub struct Call<'l, 'a> {
     /// The command.
     pub command: CommandId,
     /// The argument after its name.
     pub first_arg: Option<&'a [u8]>,
     /// Its keys, in the order of its arguments.
-    pub keys: &'a [KeyUse<'a>],
+    pub keys: &'l [KeyUse<'a>],
     /// Its channels, in the order of its arguments.
-    pub channels: &'a [ChannelUse<'a>],
+    pub channels: &'l [ChannelUse<'a>],
 }
 
 /// How far a selector went before it refused a call: at its command, at a key, at a channel.
@@ -57,7 +57,7 @@ impl Rights {
     ///
     /// # Errors
     /// What the user may not do.
-    pub fn judge<'a>(&self, call: &Call<'a>) -> Result<(), Denied<'a>> {
+    pub fn judge<'a>(&self, call: &Call<'_, 'a>) -> Result<(), Denied<'a>> {
         if self.allow_freely(call.command) {
             return Ok(());
         }
@@ -99,7 +99,7 @@ impl Rights {
 }
 
 impl SelectorRights {
-    fn refusal(&self, call: &Call<'_>) -> Option<Refusal> {
+    fn refusal(&self, call: &Call<'_, '_>) -> Option<Refusal> {
         if !self.permits_command(call.command, call.first_arg) {
             return Some(Refusal::Command);
         }

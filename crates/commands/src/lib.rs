@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acl;
 mod bitmap;
 mod channels;
 mod cluster;
@@ -83,6 +84,7 @@ pub const REDIS_VERSION: &str = "7.2.4";
 
 /// The rows of every family.
 const FAMILIES: &[&[Row]] = &[
+    acl::ROWS,
     bitmap::ROWS,
     channels::ROWS,
     cluster::ROWS,

@@ -57,6 +57,13 @@ fn sort_ro(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError>
 
 fn options<'a>(cx: &Context<'_, '_>, args: Args<'a>, stores: bool) -> Result<Options<'a>, CommandError> {
     let mut options = Options::parse(args, stores)?;
+    if let Some(option) = options.first_that_reads()
+        && !cx.may_read_all_keys(args)
+    {
+        return Err(CommandError::Composed(format!(
+            "ERR {option} option of SORT denied due to insufficient ACL permissions"
+        )));
+    }
     options.reproducible |= cx.in_script;
     Ok(options)
 }

@@ -21,12 +21,13 @@ use std::{
 
 use documents::Documents;
 use engine::{
-    Authentication, Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, LogLevel,
-    LongReply, MemoryFigures, MemoryLimits, Notice, Outcome, Persistence, Process, Resolved, Responder,
+    Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, LogLevel, LongReply,
+    MemoryFigures, MemoryLimits, Notice, Outcome, Persistence, Process, Resolved, Responder,
     SAVE_IN_PROGRESS, SaveAnswer, Scripts, Session, SettingsInForce, ShutdownMode,
     clients::{Client, Clients, Connected, Signal, Signaller},
     long_units::LONG_AFTER_US,
     observe::Observer,
+    users::{UserSettings, Users},
 };
 use env::{Clock, SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
 use keyspace::{
@@ -170,6 +171,12 @@ impl TestServer {
             disk,
             log,
         }
+    }
+
+    /// Sets the password of the default user (`requirepass`).
+    pub(crate) fn set_password(&self, password: Option<&[u8]>) {
+        let default_password = password.map(access::PasswordHash::of);
+        self.host.users.configure(UserSettings { default_password, ..self.host.users.settings() });
     }
 
     /// Connects another client to the same server, to be swapped with `session`.
@@ -551,8 +558,10 @@ pub(crate) struct TestHost {
     pub(crate) debug_access: Mutex<DebugAccess>,
     pub(crate) emulates_cluster: AtomicBool,
     pub(crate) loading: Mutex<Option<Loading>>,
-    /// The password of the user `default`; `None`: none is needed.
-    pub(crate) password: Mutex<Option<Vec<u8>>>,
+    /// The users.
+    pub(crate) users: Arc<Users>,
+    /// The clients whose subscriptions were to be reviewed.
+    pub(crate) reviewed: Arc<Mutex<Vec<u64>>>,
     /// The settings of CONFIG; only settings in this map can be changed.
     pub(crate) settings: Mutex<BTreeMap<&'static str, String>>,
     /// The largest record for which the log can make room.
@@ -590,7 +599,8 @@ impl TestHost {
             debug_access: Mutex::new(DebugAccess::Everybody),
             emulates_cluster: AtomicBool::new(false),
             loading: Mutex::default(),
-            password: Mutex::default(),
+            users: Arc::new(Users::new(crate::table())),
+            reviewed: Arc::default(),
             settings: Mutex::default(),
             room_bytes: AtomicU64::new(u64::MAX),
             asked: Mutex::default(),
@@ -618,7 +628,7 @@ impl TestHost {
             observer: self.observer.clone(),
             documents: Arc::new(OnceLock::from(self.documents.clone())),
             config: self.clone(),
-            authentication: self.clone(),
+            users: self.users.clone(),
             persistence: self.clone(),
             replication: self.replication.clone(),
             group: self.group.clone(),
@@ -629,9 +639,11 @@ impl TestHost {
 
     fn connect(&self) -> Arc<Client> {
         let (pushed, answers) = (self.pushed.clone(), self.answers.clone());
+        let reviewed = self.reviewed.clone();
         let signaller: Signaller = Box::new(move |id, signal| match signal {
             Signal::Push { bytes, gate } => pushed.lock().push((id, bytes, gate)),
             Signal::Answer { bytes, gate } => answers.lock().push((id, bytes, gate)),
+            Signal::Review => reviewed.lock().push(id),
             Signal::Close => {}
         });
         let (peer, local) = ("127.0.0.1:50001".to_string(), "127.0.0.1:6379".to_string());
@@ -730,16 +742,6 @@ impl SettingsInForce for TestHost {
     }
 }
 
-impl Authentication for TestHost {
-    fn is_required(&self) -> bool {
-        self.password.lock().is_some()
-    }
-
-    fn accepts(&self, user: &[u8], password: &[u8]) -> bool {
-        user == b"default" && self.password.lock().as_deref().is_none_or(|wanted| wanted == password)
-    }
-}
-
 impl Persistence for TestHost {
     fn save(&self, scheduled: bool) -> SaveAnswer {
         let mut asked = self.asked.lock();
@@ -796,6 +798,10 @@ impl Process for TestHost {
 
     fn info(&self, sections: &[String]) -> (String, Lsn) {
         (format!("# Sections\r\nsections:{}\r\n", sections.join(",")), Lsn::ZERO)
+    }
+
+    fn fill_secret(&self, bytes: &mut [u8]) {
+        bytes.fill(0xa5);
     }
 
     fn reset_stats(&self) {

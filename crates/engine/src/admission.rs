@@ -19,6 +19,7 @@
 //! - Commands that free memory, or only read, are never refused for want of memory or disk space, alone or in
 //!   a transaction.
 
+use access::Context as DenialContext;
 use storage::Admission;
 use wire::{Args, Protocol};
 
@@ -26,8 +27,9 @@ use crate::{
     CommandError, Executor, Flags, Host, Keys, Row, Session,
     context::ADMITTED_BYTES,
     demand::Demand,
+    judgement::{judge, refusal},
     redirect::redirect,
-    row::wrapped,
+    row::{ResolvedCommand, wrapped},
     rules::{admit, is_denied_when_stale},
 };
 
@@ -53,12 +55,13 @@ impl Executor {
     #[inline]
     pub fn check(
         &mut self,
-        row: &'static Row,
+        found: ResolvedCommand,
         args: Args<'_>,
-        session: &Session,
+        session: &mut Session,
         host: &Host,
     ) -> Result<bool, CommandError> {
-        self.check_call(row, args, session, host)?;
+        let row = found.row;
+        self.check_call(found, args, session, host)?;
         self.check_wrapped(row, args)?;
         let demand = self.demand(row, args, host)?;
         self.admit_demand(demand, host)
@@ -136,19 +139,20 @@ impl Executor {
     #[inline]
     pub(crate) fn check_call(
         &self,
-        row: &'static Row,
+        found: ResolvedCommand,
         args: Args<'_>,
-        session: &Session,
+        session: &mut Session,
         host: &Host,
     ) -> Result<(), CommandError> {
+        let row = found.row;
         if !row.accepts(args.len()) {
             return Err(CommandError::WrongArity(row.name));
         }
         if row.flags.has(Flags::PROTECTED) && !host.config.debug_access().includes(&session.client) {
             return Err(DEBUG_REFUSED);
         }
-        if !session.authenticated && !row.flags.has(Flags::NO_AUTH) {
-            return Err(CommandError::NoAuth);
+        if !session.may_do_everything(self.users.generation) {
+            self.check_rights(found, args, session, host)?;
         }
         if session.monitoring && (row.flags.has(Flags::WRITE) || row.flags.has(Flags::READONLY)) {
             return Err(CommandError::Text("ERR Replica can't interact with the keyspace"));
@@ -177,6 +181,36 @@ impl Executor {
             session.shows_data.set(true);
         }
         Ok(())
+    }
+
+    /// Checks that the client has logged in, and that its user may make the call.
+    #[cold]
+    fn check_rights(
+        &self,
+        found: ResolvedCommand,
+        args: Args<'_>,
+        session: &mut Session,
+        host: &Host,
+    ) -> Result<(), CommandError> {
+        session.login.bind(&self.users);
+        let admits_everybody = self.users.default_user().admits_everybody();
+        session.authenticated |= admits_everybody;
+        if !self.rules.loading && session.login.settle() {
+            session.authenticated = admits_everybody;
+        }
+        if !session.authenticated {
+            return if found.row.flags.has(Flags::NO_AUTH) { Ok(()) } else { Err(CommandError::NoAuth) };
+        }
+        let Some(principal) = session.login.principal() else {
+            // Its user was deleted.
+            session.authenticated = false;
+            session.client.kill();
+            return Err(CommandError::NoAuth);
+        };
+        let Err(denied) = judge(&principal.rights, found, args) else { return Ok(()) };
+        let context =
+            if session.transaction.is_some() { DenialContext::Multi } else { DenialContext::TopLevel };
+        Err(refusal(&denied, principal, context, session, (host, self.now_ms())))
     }
 
     /// Whether a call is refused because this server may not show its data.

@@ -41,7 +41,7 @@ pub(crate) use monitors::{Monitors, append_line};
 pub use signal::{PUSHED_BYTES_MAX, Signal, Signaller};
 pub use waiter::{Awaited, Nothing, Waiter, Wants};
 
-/// The only user.
+/// The user that every client is at first.
 pub const DEFAULT_USER: &str = "default";
 
 /// The error for a connection that finds no place, as in Redis.
@@ -159,6 +159,8 @@ pub struct Client {
     /// Bytes pushed by other threads that the client has not taken.
     pushed_bytes: AtomicU64,
     labels: Mutex<Labels>,
+    /// The name of its user.
+    user: Mutex<Arc<[u8]>>,
     /// The wait of a client that is blocked.
     waiter: Mutex<Weak<Waiter>>,
 }
@@ -196,6 +198,7 @@ impl Client {
             output_buffer_bytes: 0.into(),
             pushed_bytes: 0.into(),
             labels: Mutex::default(),
+            user: Mutex::new(DEFAULT_USER.as_bytes().into()),
             waiter: Mutex::default(),
         }
     }
@@ -363,6 +366,11 @@ impl Client {
         self.closing.store(true, Relaxed);
     }
 
+    /// Whether the connection closes once its replies are sent.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Relaxed)
+    }
+
     /// The labels that the client has given itself.
     pub fn labels(&self) -> Labels {
         self.labels.lock().clone()
@@ -371,6 +379,16 @@ impl Client {
     /// Changes the labels of the client.
     pub fn change_labels(&self, change: impl FnOnce(&mut Labels)) {
         change(&mut self.labels.lock());
+    }
+
+    /// The name of the user that it is.
+    pub fn user(&self) -> Arc<[u8]> {
+        self.user.lock().clone()
+    }
+
+    /// Notes the user that it is.
+    pub(crate) fn set_user(&self, name: &Arc<[u8]>) {
+        *self.user.lock() = name.clone();
     }
 
     /// The client begins to wait in a command, or its wait is over (`None`).

@@ -268,7 +268,8 @@ impl Context<'_, '_> {
         tracking.caching &= goes_on;
     }
 
-    pub(crate) fn reply_error(&mut self, error: &CommandError) {
+    /// Replies with an error.
+    pub fn reply_error(&mut self, error: &CommandError) {
         let mut text = Vec::new();
         error.render(&mut text);
         self.reply.error(text);

@@ -30,6 +30,7 @@ use crate::{
     stats::WorkerStats,
     tracking::BY_SERVER,
     unit::{LockPolicy, Locks, Scratch, UnitAccess},
+    users::{UserSet, may_listen},
 };
 pub use merging::Merged;
 pub use replies::refuse;
@@ -80,6 +81,10 @@ pub struct Executor {
     pub admitted_bytes: u64,
     /// The rules of this round.
     pub(crate) rules: Rules,
+    /// The users of this round.
+    pub(crate) users: Arc<UserSet>,
+    /// The position of the users, as long as it is not committed: replies wait for it.
+    users_gate: Lsn,
     pub(crate) bulk_bytes_max: usize,
     /// The Lua machine and the libraries of this worker.
     pub scripting: Scripting,
@@ -115,6 +120,8 @@ impl Executor {
             wrote: false,
             admitted_bytes: 0,
             rules: Rules::LOADING,
+            users: Arc::new(UserSet::initial(table)),
+            users_gate: Lsn::ZERO,
             bulk_bytes_max: 512 << 20,
             scripting: Scripting::default(),
             later: VecDeque::new(),
@@ -132,6 +139,38 @@ impl Executor {
         self.bulk_bytes_max = bulk_bytes_max;
         self.admitted_bytes = 0;
         self.scratch.events.want(host.config.event_classes());
+        self.follow_users(host);
+    }
+
+    /// Takes over the users as they are now.
+    #[inline]
+    fn follow_users(&mut self, host: &Host) {
+        if !host.users.is_current(&self.users, &self.keyspace) {
+            self.users = host.users.refresh(&self.keyspace, &host.clients);
+            self.users_gate = gate(self.durability(), false, self.users.lsn);
+        }
+        if self.users_gate != Lsn::ZERO && self.users_gate <= self.committed_lsn() {
+            self.users_gate = Lsn::ZERO;
+        }
+    }
+
+    /// A reply that follows from the rights of users leaves once they are committed.
+    pub(crate) fn behind_users(&self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Done { gate } => Outcome::Done { gate: gate.max(self.users_gate) },
+            other => other,
+        }
+    }
+
+    /// The users of this round.
+    pub fn users(&self) -> &UserSet {
+        &self.users
+    }
+
+    /// Whether the user of a session may listen to everything that it has subscribed to.
+    pub fn may_listen(&mut self, session: &Session, host: &Host) -> bool {
+        self.follow_users(host);
+        may_listen(&self.users, &self.channels, session)
     }
 
     /// The keyspace it works on.
@@ -307,7 +346,7 @@ impl Executor {
                 Err(error) => return refuse(&error, session, out),
             },
         };
-        match self.check(found.row, call.args, session, host) {
+        match self.check(found, call.args, session, host) {
             Ok(true) => self.start(found, call, session, host, out),
             Ok(false) => Outcome::Wait,
             Err(error) => self.reject(found, error, session, out),
@@ -567,6 +606,9 @@ impl Executor {
         if let Some(held) = &self.scratch.held_slots {
             held.clear();
         }
+        if let Keys::Libraries | Keys::Settings | Keys::Queued = row.keys {
+            self.follow_users(host);
+        }
         if let Keys::Settings = row.keys {
             // After unlocking: a request for more acknowledgements begins an epoch, which waits for the disk.
             host.config.apply_data_settings();
@@ -604,7 +646,7 @@ impl Executor {
         if !later.is_empty() {
             self.serve_later(later, host);
         }
-        gate(session.effective_durability(durability), wrote, seen)
+        gate(session.effective_durability(durability), wrote, seen).max(self.users_gate)
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
     observe::Observer,
     replication::Replication,
     stats::CommandStats,
+    users::Users,
 };
 
 /// The progress of recovery.
@@ -129,8 +130,8 @@ pub struct Host {
     pub documents: Arc<DocumentsCell>,
     /// The settings.
     pub config: Arc<dyn SettingsInForce>,
-    /// The passwords.
-    pub authentication: Arc<dyn Authentication>,
+    /// The users.
+    pub users: Arc<Users>,
     /// Snapshots.
     pub persistence: Arc<dyn Persistence>,
     /// The state of replication and the requests to change it.
@@ -154,6 +155,12 @@ impl Host {
         self.clock.monotonic_us()
     }
 }
+
+/// The error of ACL LOAD and ACL SAVE without a file, as in Redis.
+pub const NO_FILE_OF_USERS: &str = "ERR This Redis instance is not configured to use an ACL file. You may want to specify \
+                                    users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you \
+                                    have a Redis configuration file set) in order to store users in the Redis \
+                                    configuration.";
 
 /// The settings in force, and CONFIG.
 pub trait SettingsInForce: Send + Sync {
@@ -190,19 +197,26 @@ pub trait SettingsInForce: Send + Sync {
     fn set(&self, settings: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String>;
     /// Puts the settings that belong to the data in force. Must not be called under the lock of a slot.
     fn apply_data_settings(&self) {}
+    /// The name and the content of the file of users (`aclfile`).
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read: the whole error text.
+    fn read_users(&self) -> Result<(String, Vec<u8>), String> {
+        Err(NO_FILE_OF_USERS.into())
+    }
+    /// Replaces the content of the file of users.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be written: the whole error text.
+    fn write_users(&self, content: &[u8]) -> Result<(), String> {
+        _ = content;
+        Err(NO_FILE_OF_USERS.into())
+    }
     /// Writes the settings back to the configuration file. The error is the whole error text.
     ///
     /// # Errors
     /// If the server runs without a file or it cannot be written.
     fn rewrite(&self) -> Result<(), String>;
-}
-
-/// The passwords of users.
-pub trait Authentication: Send + Sync {
-    /// Whether a password is needed at all.
-    fn is_required(&self) -> bool;
-    /// Whether this user name and password are valid.
-    fn accepts(&self, user: &[u8], password: &[u8]) -> bool;
 }
 
 /// Snapshots, and the part of the log that is obsolete.
@@ -250,6 +264,8 @@ pub trait Process: Send + Sync {
     /// The text of INFO for the given lower-case section names; none: the default sections. With it comes the
     /// gate of the text; [`Lsn::ZERO`]: it may be sent at once.
     fn info(&self, sections: &[String]) -> (String, Lsn);
+    /// Fills bytes from a source of randomness that is fit for secrets.
+    fn fill_secret(&self, bytes: &mut [u8]);
     /// Resets the counters of INFO.
     fn reset_stats(&self);
     /// The memory of the process.

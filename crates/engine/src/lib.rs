@@ -39,6 +39,7 @@ pub mod expire;
 pub mod group;
 pub mod host;
 pub mod interest;
+pub mod judgement;
 mod lease_release;
 pub mod leases;
 pub mod log_messages;
@@ -64,6 +65,7 @@ pub mod tick;
 pub mod tracking;
 pub mod transaction;
 pub mod unit;
+pub mod users;
 mod wait;
 mod watches;
 
@@ -75,14 +77,14 @@ pub use error::CommandError;
 pub use event::{Event, EventClass, Message, Notice};
 pub use execute::{Call, Executor, Merged, Outcome, Resolved};
 pub use host::{
-    Authentication, DebugAccess, DocumentsCell, DurableChannels, Host, Loading, MemoryFigures, MemoryLimits,
-    Persistence, Process, SAVE_IN_PROGRESS, SaveAnswer, SettingsInForce, ShutdownMode,
+    DebugAccess, DocumentsCell, DurableChannels, Host, Loading, MemoryFigures, MemoryLimits, Persistence,
+    Process, SAVE_IN_PROGRESS, SaveAnswer, SettingsInForce, ShutdownMode,
 };
 pub use interest::Interests;
 pub use offload::{LongReply, LongUnit};
 pub use replay_observers::ReplayObservers;
 pub use responder::Responder;
-pub use row::{CommandTable, Family, FindKeys, Flags, Keys, Row, Treatment, counted_keys};
+pub use row::{CommandTable, Family, FindKeys, Flags, KeyUsage, Keys, Needs, Row, Treatment, counted_keys};
 pub use script_machine::{LibraryReader, require_few_libraries};
 pub use scripting::{ClockUs, LogLevel};
 pub use scripts::{ScriptSettings, Scripts};

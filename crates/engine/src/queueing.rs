@@ -13,7 +13,7 @@
 use wire::ReplyWriter;
 
 use crate::{
-    Call, CommandError, Executor, Flags, Host, Keys, Outcome, Row, Session, demand::Demand, execute::refuse,
+    Call, CommandError, Executor, Flags, Host, Keys, Outcome, Session, demand::Demand, execute::refuse,
     row::ResolvedCommand,
 };
 
@@ -31,7 +31,7 @@ impl Executor {
             Ok(found) => found,
             Err(error) => return fail(&error, session, out),
         };
-        let demand = match self.check_in_transaction(found.row, call, session, host) {
+        let demand = match self.check_in_transaction(found, call, session, host) {
             Ok(Some(demand)) => demand,
             Ok(None) => return Outcome::Wait,
             Err(error) => return self.reject(found, error, session, out),
@@ -52,12 +52,13 @@ impl Executor {
     /// cannot take it now.
     fn check_in_transaction(
         &mut self,
-        row: &'static Row,
+        found: ResolvedCommand,
         call: Call<'_>,
-        session: &Session,
+        session: &mut Session,
         host: &Host,
     ) -> Result<Option<Demand>, CommandError> {
-        self.check_call(row, call.args, session, host)?;
+        let row = found.row;
+        self.check_call(found, call.args, session, host)?;
         self.check_wrapped(row, call.args)?;
         if row.flags.has(Flags::NO_MULTI) {
             return Err(CommandError::Text("ERR Command not allowed inside a transaction"));
@@ -89,9 +90,9 @@ impl Executor {
         self.stats().rejected(found.index as usize);
         if matches!(found.row.keys, Keys::Queued) {
             session.end_transaction();
-            return refuse(&aborted(&error), session, out);
+            return self.behind_users(refuse(&aborted(&error), session, out));
         }
-        fail(&error, session, out)
+        self.behind_users(fail(&error, session, out))
     }
 }
 

@@ -10,17 +10,20 @@ mod connection_need;
 mod flags;
 mod keys;
 mod mobility;
+mod needs;
 #[cfg(test)]
 pub mod samples;
 mod treatment;
 mod wrapped;
 
+use access::{Command, CommandId, CommandList};
 use wire::Args;
 
 pub use connection_need::ConnectionNeed;
 pub use flags::Flags;
 pub use keys::{FindKeys, Keys, counted_keys};
 pub use mobility::{Mobility, is_final};
+pub use needs::{Channels, KeyUsage, Needs};
 pub use treatment::Treatment;
 pub use wrapped::{WRAPPED_AT, innermost, wrapped};
 
@@ -134,6 +137,8 @@ pub struct Row {
     pub subcommands: &'static [Row],
     /// How the engine treats it beyond its flags.
     pub treatment: Treatment,
+    /// What a user must be permitted.
+    pub needs: Needs,
 }
 
 impl Row {
@@ -178,6 +183,12 @@ impl ResolvedCommand {
         }
     }
 
+    /// Its number in [`CommandTable::commands`].
+    #[inline]
+    pub fn id(&self) -> CommandId {
+        CommandId(self.index)
+    }
+
     /// The table that it is a row of.
     pub fn table(&self) -> &'static CommandTable {
         self.table
@@ -198,6 +209,7 @@ pub struct CommandTable {
     /// The index of the member that each row looks up, beside each other.
     members: Vec<u8>,
     names: Box<[Name; NAME_SLOTS]>,
+    commands: CommandList,
 }
 
 /// The name of the row at an index, within one cache line.
@@ -242,7 +254,12 @@ impl CommandTable {
             rows.extend(row.subcommands);
         }
         let members = rows.iter().map(|row| row.treatment.member).collect();
-        let mut table = CommandTable { rows, members, names: Box::new([Name::NONE; NAME_SLOTS]) };
+        let commands = CommandList::new(rows.iter().map(|row: &&Row| Command {
+            name: row.name,
+            categories: row.categories(),
+            is_for_all: row.is_for_all(),
+        }));
+        let mut table = CommandTable { rows, members, names: Box::new([Name::NONE; NAME_SLOTS]), commands };
         for index in 0..table.rows.len() {
             let name = table.rows[index].name;
             if !name.contains('|') {
@@ -260,6 +277,11 @@ impl CommandTable {
     /// All rows, subcommands directly after their container.
     pub fn rows(&self) -> &[&'static Row] {
         &self.rows
+    }
+
+    /// What the rules of users can name: the rows, in the same order.
+    pub fn commands(&self) -> &CommandList {
+        &self.commands
     }
 
     /// The row of the top-level command with this name, in any case.

@@ -16,6 +16,7 @@ use crate::{
     clients::Client,
     leases::Leases,
     unit::{Slots, UnitAccess},
+    users::{LogIn, UserSet},
 };
 
 /// Which replies are sent (CLIENT REPLY).
@@ -75,6 +76,8 @@ pub struct Session {
     pub protocol: Protocol,
     /// Whether the client may run commands.
     pub authenticated: bool,
+    /// Its user.
+    pub login: LogIn,
     /// Its place among the connections.
     pub place: Place,
     /// Which replies are sent.
@@ -141,6 +144,7 @@ impl Session {
             db: DbId::ZERO,
             protocol: Protocol::Resp2,
             authenticated,
+            login: LogIn::default(),
             place: Place::default(),
             reply_mode: ReplyMode::On,
             confirmations: Vec::new(),
@@ -169,6 +173,25 @@ impl Session {
         }
     }
 
+    /// The client is this user from now on.
+    pub fn log_in(&mut self, login: LogIn) {
+        login.show(&self.client);
+        (self.login, self.authenticated) = (login, true);
+    }
+
+    /// The client is the default user again, and has to log in if that needs a password.
+    pub fn log_out(&mut self, users: &UserSet) {
+        self.login = LogIn::default();
+        self.login.show(&self.client);
+        self.authenticated = users.default_user().admits_everybody();
+    }
+
+    /// Whether every command is permitted, by the users of this generation.
+    #[inline]
+    pub(crate) fn may_do_everything(&self, generation: u64) -> bool {
+        self.authenticated && self.login.may_do_everything(generation)
+    }
+
     /// The slots that EXEC locks: those of the keys of all queued commands and of all watched keys; `None`:
     /// every slot.
     pub(crate) fn slots_of_transaction(&self) -> Option<Slots> {
@@ -194,7 +217,8 @@ impl Session {
     /// closing the connection stay; nothing else of it may be used until the session [comes
     /// back](Session::return_from_thread).
     pub(crate) fn go_away(&mut self) -> Session {
-        let stand_in = Session::new(self.client.clone(), self.authenticated);
+        let mut stand_in = Session::new(self.client.clone(), self.authenticated);
+        stand_in.login = self.login.clone();
         let mut away = std::mem::replace(self, stand_in);
         away.swap_connection(self);
         self.protocol = away.protocol;

@@ -37,6 +37,7 @@ mod selector;
 mod snapshot;
 mod stream_block;
 mod tree_node;
+mod users;
 
 pub use self::document_change::document_change;
 pub use self::document_json::document_json;
@@ -53,6 +54,7 @@ pub use self::selector::selector;
 pub use self::snapshot::snapshot;
 pub use self::stream_block::stream_block;
 pub use self::tree_node::tree_node;
+pub use self::users::{user_file, user_record, user_rules};
 
 /// What the decoder of a target made of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +99,9 @@ macro_rules! with_targets {
             snapshot,
             stream_block,
             tree_node,
+            user_file,
+            user_record,
+            user_rules,
         }
     };
 }
@@ -133,6 +138,9 @@ pub fn seeds(target: &str) -> Vec<Seed> {
         "snapshot" => snapshot::seeds(),
         "stream_block" => stream_block::seeds(),
         "tree_node" => tree_node::seeds(),
+        "user_file" => users::file_seeds(),
+        "user_record" => users::record_seeds(),
+        "user_rules" => users::rules_seeds(),
         _ => panic!("{target} is no target"),
     }
 }

@@ -1,5 +1,5 @@
 //! Settings that belong to the data: rules for every server that has the data, such as the channels that are
-//! kept in the log.
+//! kept in the log, the members of a group, and the users.
 //!
 //! ```text
 //! effect -> LIBRARIES_SLOT, under its lock: `ahead` -- LSN noted --> `published`
@@ -21,6 +21,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lsn::Lsn;
 use parking_lot::{Mutex, RwLock};
@@ -86,6 +87,8 @@ pub(crate) struct DataSettingsShelf {
     ahead: Mutex<Arc<DataSettings>>,
     /// With the record that they are in.
     published: RwLock<(Arc<DataSettings>, Lsn)>,
+    /// Rises with every change of `published`, to be looked at without its lock.
+    generation: AtomicU64,
 }
 
 impl Keyspace {
@@ -98,6 +101,13 @@ impl Keyspace {
     /// slot.
     pub fn data_settings_and_lsn(&self) -> (Arc<DataSettings>, Lsn) {
         self.data_settings.published.read().clone()
+    }
+
+    /// How often [`Keyspace::data_settings`] has changed: one load, for callers that keep what follows from
+    /// them. To be read before the settings.
+    #[inline]
+    pub fn data_settings_generation(&self) -> u64 {
+        self.data_settings.generation.load(Ordering::Acquire)
     }
 }
 
@@ -139,6 +149,7 @@ impl SlotGuard<'_> {
         let ahead = self.data_settings();
         if !Arc::ptr_eq(&ahead, &self.keyspace.data_settings.published.read().0) {
             *self.keyspace.data_settings.published.write() = (ahead, self.last_lsn());
+            self.keyspace.data_settings.generation.fetch_add(1, Ordering::Release);
         }
     }
 }
@@ -167,11 +178,15 @@ mod tests {
             guard.data_settings().get(b"ack-replicas") == Some(b"2") && keyspace.data_settings().is_empty()
         );
         guard.set_last_lsn(Lsn::new(7));
-        assert_eq!(keyspace.data_settings_and_lsn().1, Lsn::new(7));
+        assert_eq!(
+            (keyspace.data_settings_and_lsn().1, keyspace.data_settings_generation()),
+            (Lsn::new(7), 1)
+        );
         let published = keyspace.data_settings();
         assert_eq!(published.get(b"ack-replicas"), Some(&b"2"[..]));
         guard.set_last_lsn(Lsn::new(9));
         assert!(Arc::ptr_eq(&published, &keyspace.data_settings()), "a record of something else");
+        assert_eq!(keyspace.data_settings_generation(), 1);
         assert!(apply(&mut guard, &Effect::Setting { name: b"ack-replicas", value: None }));
         assert!(!apply(&mut guard, &Effect::Setting { name: b"ack-replicas", value: None }));
         guard.set_last_lsn(Lsn::new(11));

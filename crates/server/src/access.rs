@@ -1,7 +1,8 @@
 //! Passwords, and the admission of connections: the same rules for the Redis port and the HTTP port.
 //!
-//! Users: `default` with `requirepass`; over HTTP also `admin-user` with `admin-password`. While no password
-//! is set, protected mode serves only clients on this machine.
+//! Users are those of the data (`engine::users`). Over HTTP, `default` is an admin as long as it may do
+//! everything, and so is `admin-user` with `admin-password`. While `default` needs no password, protected
+//! mode serves only clients on this machine.
 
 use std::{
     net::SocketAddr,
@@ -12,7 +13,7 @@ use std::{
 };
 
 use engine::{
-    Authentication, CommandError, Place,
+    CommandError, Place,
     clients::{Clients, TOO_MANY_CLIENTS},
 };
 use settings::{Key, RESERVED_PLACES};
@@ -47,7 +48,10 @@ impl Access {
         let (served, clients_max) = (self.clients.count() as u64, hot.clients_max());
         let error = if served >= clients_max + RESERVED_PLACES {
             TOO_MANY_CLIENTS
-        } else if hot.is_protected() && !hot.needs_password() && !peer.ip().to_canonical().is_loopback() {
+        } else if hot.is_protected()
+            && self.config.admits_everybody()
+            && !peer.ip().to_canonical().is_loopback()
+        {
             PROTECTED
         } else {
             return Ok(if served < clients_max { Place::Client } else { Place::Reserve });
@@ -68,34 +72,30 @@ impl Access {
 
     /// Whether any client has to authenticate over HTTP.
     pub(crate) fn has_http_admins(&self) -> bool {
-        self.config.hot().needs_password() || self.config.hot().has_admin_password()
+        !self.config.admits_everybody() || self.config.hot().has_admin_password()
     }
 
-    /// The password of the HTTP admin of this name, if there is one.
+    /// The password of the HTTP admin of this name, if there is one and a setting has it.
     pub(crate) fn http_admin_password(&self, name: &str) -> Option<String> {
+        let is_changed = self.config.users().current().default_user().has_record();
         let settings = self.config.current();
         let admins = [("default", Key::Requirepass), (settings.text(Key::AdminUser), Key::AdminPassword)];
-        let mut passwords =
-            admins.into_iter().filter(|(admin, _)| *admin == name).map(|(_, key)| settings.text(key));
+        // A user with a record has the passwords of the record.
+        let admins = admins.into_iter().skip(usize::from(is_changed));
+        let mut passwords = admins.filter(|(admin, _)| *admin == name).map(|(_, key)| settings.text(key));
         passwords.find(|password| !password.is_empty()).map(str::to_owned)
     }
 
     /// Whether these are the name and the password of an HTTP admin.
     pub(crate) fn is_http_admin(&self, name: &str, password: &str) -> bool {
         let wanted = self.http_admin_password(name);
+        let users = self.config.users().current();
+        let default = users.default_user();
         wanted.is_some_and(|wanted| are_equal(wanted.as_bytes(), password.as_bytes()))
-    }
-}
-
-impl Authentication for Access {
-    fn is_required(&self) -> bool {
-        self.config.hot().needs_password()
-    }
-
-    fn accepts(&self, user: &[u8], password: &[u8]) -> bool {
-        let settings = self.config.current();
-        let wanted = settings.text(Key::Requirepass).as_bytes();
-        user == b"default" && (wanted.is_empty() || are_equal(wanted, password))
+            || name == "default"
+                && default.has_record()
+                && default.rights.are_unrestricted()
+                && default.user.accepts(password.as_bytes())
     }
 }
 

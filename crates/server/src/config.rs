@@ -16,18 +16,19 @@ pub(crate) mod changing;
 mod clients_max;
 mod data_settings;
 mod hot;
+mod users;
 
 use std::sync::Arc;
 
-use engine::{DebugAccess, EventClass, MemoryLimits};
+use engine::{DebugAccess, EventClass, MemoryLimits, clients::Clients, users::Users};
 use keyspace::Keyspace;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use pubsub::Hub;
 use settings::{Key, Lasting, Settings, setting_named};
 use storage::{Appender, Log};
 
-use self::data_settings::DataSettingsState;
 pub(crate) use self::{clients_max::possible_clients, hot::HotSettings};
+use self::{data_settings::DataSettingsState, users::user_settings};
 use crate::{attached_log::AttachedLog, replication::Node};
 
 /// Takes over the settings that concern a part. It must not read the [`Config`].
@@ -50,6 +51,9 @@ pub(crate) struct Config {
     log: Arc<AttachedLog>,
     /// Knows whether any client listens to events.
     hub: Arc<Hub>,
+    users: Arc<Users>,
+    /// The connections, of which those of deleted users are closed.
+    clients: Arc<Clients>,
 }
 
 impl Config {
@@ -58,11 +62,14 @@ impl Config {
         files: Arc<Mutex<Lasting>>,
         (keyspace, node): (Arc<Keyspace>, Arc<Node>),
         log: Arc<AttachedLog>,
-        hub: Arc<Hub>,
+        (hub, clients): (Arc<Hub>, Arc<Clients>),
     ) -> Config {
         let hot = HotSettings::default();
         hot.refresh(&settings);
         let debug_access = settings.debug_access();
+        let users = Arc::new(Users::new(commands::table()));
+        users.configure(user_settings(&settings));
+        users.refresh(&keyspace, &clients);
         Config {
             settings: RwLock::new(settings),
             hot,
@@ -75,6 +82,8 @@ impl Config {
             node,
             log,
             hub,
+            users,
+            clients,
         }
     }
 
@@ -163,6 +172,14 @@ impl engine::SettingsInForce for Config {
 
     fn apply_data_settings(&self) {
         self.put_data_settings_in_force();
+    }
+
+    fn read_users(&self) -> Result<(String, Vec<u8>), String> {
+        self.read_file_of_users()
+    }
+
+    fn write_users(&self, content: &[u8]) -> Result<(), String> {
+        self.write_file_of_users(content)
     }
 
     fn rewrite(&self) -> Result<(), String> {

@@ -29,7 +29,7 @@ use std::{
 };
 
 use engine::{
-    CommandError, LongReply, PeerClaim, Place, Session,
+    CommandError, Executor, Host, LongReply, PeerClaim, Place, Session,
     clients::{Client, ClientKind},
     conversation::{Conversation, ConversationState, Round},
     outbox::Outbox,
@@ -92,7 +92,8 @@ impl Connection {
         place: Place,
         worker: Rc<Worker>,
     ) -> (Rc<Connection>, impl Future<Output = ()>) {
-        let mut session = Session::new(client, !worker.host.authentication.is_required());
+        let needs_no_password = worker.host.users.current().default_user().admits_everybody();
+        let mut session = Session::new(client, needs_no_password);
         session.place = place;
         let connection = Rc::new(Connection {
             worker,
@@ -562,6 +563,11 @@ impl Connection {
         }
         self.send();
         self.kill();
+    }
+
+    /// Whether its user may use all channels that it listens to.
+    pub(crate) fn may_listen(&self, executor: &mut Executor, host: &Host) -> bool {
+        executor.may_listen(&self.conversation.borrow().session, host)
     }
 
     /// Its place among the connections.

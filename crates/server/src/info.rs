@@ -2,6 +2,7 @@
 
 use std::{fmt::Write, sync::atomic::Ordering::Relaxed};
 
+use access::Reason;
 use commands::{REDIS_VERSION, rows};
 use engine::replication::LinkState;
 use keyspace::Keyspace;
@@ -203,6 +204,10 @@ fn stats(parts: &Parts, _: &Figures, out: &mut String) {
         "total_commands_processed": stats.total_calls(),
         "total_net_input_bytes": input,
         "total_net_output_bytes": output,
+        "acl_access_denied_auth": parts.config.users().counts.get(Reason::Auth),
+        "acl_access_denied_cmd": parts.config.users().counts.get(Reason::Command),
+        "acl_access_denied_key": parts.config.users().counts.get(Reason::Key),
+        "acl_access_denied_channel": parts.config.users().counts.get(Reason::Channel),
         "rejected_connections": parts.access.rejected_connections.load(Relaxed),
         "long_units": parts.long_units.begun(),
         "expired_keys": totals.expired_keys,

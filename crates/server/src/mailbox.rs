@@ -22,6 +22,8 @@ pub(crate) enum WorkerOrder {
     Attach(LogThreads),
     /// Close the connection of this client (CLIENT KILL).
     Kill(u64),
+    /// Close the connection of this client if it listens to a channel that its user may no longer use.
+    Review(u64),
     /// Append these bytes to the client's outbox, to be sent once `gate` is durable.
     Push { client_id: u64, bytes: Arc<[u8]>, gate: Lsn },
     /// The blocked command of the client is answered: append these bytes in the same way, and run its next
@@ -77,6 +79,7 @@ impl Mailbox {
     pub(crate) fn signal(&self, client_id: u64, signal: Signal) {
         self.send(match signal {
             Signal::Close => WorkerOrder::Kill(client_id),
+            Signal::Review => WorkerOrder::Review(client_id),
             Signal::Push { bytes, gate } => WorkerOrder::Push { client_id, bytes, gate },
             Signal::Answer { bytes, gate } => WorkerOrder::Answer { client_id, bytes, gate },
         });

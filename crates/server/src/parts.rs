@@ -104,8 +104,9 @@ impl Parts {
         };
         let (log, documents) = (Arc::<AttachedLog>::default(), Arc::<DocumentsCell>::default());
         let of_data = (data.keyspace.clone(), node.clone());
-        let config = Arc::new(Config::new(settings, files, of_data, log.clone(), data.hub.clone()));
         let (clients, scripts) = (Arc::new(Clients::new()), Arc::<Scripts>::default());
+        let listeners = (data.hub.clone(), clients.clone());
+        let config = Arc::new(Config::new(settings, files, of_data, log.clone(), listeners));
         let observer = Arc::<Observer>::default();
         let progress = Arc::new(LoadProgress::new(clock.clone()));
         let saver = Arc::new(Saver::new(documents.clone(), node.clone(), clock.clone()));
@@ -207,7 +208,7 @@ impl Parts {
             observer: self.observer.clone(),
             documents: self.documents.clone(),
             config: self.config.clone(),
-            authentication: self.access.clone(),
+            users: self.config.users().clone(),
             persistence: Arc::new(Persistence {
                 snapshots: self.snapshots.clone(),
                 dead_log: self.dead_log.clone(),
@@ -227,6 +228,7 @@ impl Parts {
     /// Resets the counters of INFO.
     pub(crate) fn reset_counters(&self) {
         self.data.stats.reset();
+        self.config.users().counts.reset();
         self.access.rejected_connections.store(0, Relaxed);
         self.counters.slow_clients_cut.store(0, Relaxed);
     }

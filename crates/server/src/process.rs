@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use engine::{Loading, LogLevel, MemoryFigures, Process, ShutdownMode};
+use env::{Entropy, RealEntropy};
 use lsn::Lsn;
 use storage::Log;
 
@@ -17,6 +18,12 @@ impl Process for ServerProcess {
 
     fn info(&self, sections: &[String]) -> (String, Lsn) {
         info::render(&self.0, sections)
+    }
+
+    fn fill_secret(&self, bytes: &mut [u8]) {
+        for part in bytes.chunks_mut(size_of::<u64>()) {
+            part.copy_from_slice(&RealEntropy.random_u64().to_ne_bytes()[..part.len()]);
+        }
     }
 
     fn reset_stats(&self) {

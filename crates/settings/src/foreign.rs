@@ -48,7 +48,7 @@ static FOREIGN: &[(&[&str], &str)] = &[
         "there is no TLS: let a proxy (stunnel, HAProxy) accept it, and --bind 127.0.0.1",
     ),
     (&["rename-command"], "commands keep their names; --requirepass and --protected-mode keep others out"),
-    (&["user", "aclfile"], "there is one password, no users: use --requirepass PASSWORD"),
+    (&["user"], "use ACL SETUSER, whose users are kept with the data, or such lines in --aclfile FILE"),
     (&["io-threads", "io-threads-do-reads"], "use --workers THREADS; without it, there is one per core"),
     (&["loadmodule"], "there are no modules; documents and channels are part of the server"),
     (&["include"], "there is one file of settings, in TOML: --config FILE"),

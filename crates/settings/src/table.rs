@@ -180,7 +180,7 @@ settings! {
     Workers "workers" Start "THREADS" Kind::Integer { min: 0, max: 128 }, "0", Fixed, "Threads that serve connections; 0 for one per core and at least 2.";
     Durability "durability" Durability "strict|commit|interval|none" Kind::Choice(&["strict", "commit", "interval", "none"]), "strict", Mutable, "The meaning of an OK. strict: the write is on disk, and no client reads a write that is not. commit: the write is on disk. interval: a power cut loses at most a second. none: the operating system decides.";
     Maxclients "maxclients" Limits "CONNECTIONS" Kind::Integer { min: 1, max: 1_000_000 }, "10000", Mutable, "Maximum number of connections.";
-    Requirepass "requirepass" Access "PASSWORD" Kind::Text, "", Mutable, "Password that clients must give; empty for none.";
+    Requirepass "requirepass" Access "PASSWORD" Kind::Text, "", Mutable, "Password of the user default, as long as ACL SETUSER has not changed that user; empty for none.";
     AdminUser "admin-user" Access "NAME" Kind::Text, "admin", Mutable, "Name of the admin over HTTP.";
     AdminPassword "admin-password" Access "PASSWORD" Kind::Text, "", Mutable, "Password of the admin over HTTP; empty for none. Without it and requirepass, every client on this machine is an admin.";
     HttpHosts "http-hosts" Access "HOSTS" Kind::Text, "", Mutable, "Host names of this server in URLs, separated by commas, in addition to localhost and IP addresses; * for any. Without a password (protected-mode), requests with other host names are refused.";
@@ -191,6 +191,9 @@ settings! {
     CorsCredentials "cors-credentials" Access "yes|no" Kind::Switch, "no", Mutable, "Let pages of cors-origins send cookies and passwords.";
     CorsMethods "cors-methods" Access "METHODS" Kind::Text, "GET, HEAD, POST, PUT, DELETE, COPY", Mutable, "Methods that pages of cors-origins may use.";
     CorsHeaders "cors-headers" Access "HEADERS" Kind::Text, "", Mutable, "Headers that pages of cors-origins may send in addition to those of CouchDB's clients, separated by commas.";
+    Aclfile "aclfile" Access "FILE" Kind::Text, "", Fixed, "File of users, for ACL LOAD and ACL SAVE. A leader whose data have no users reads it when it starts.";
+    AclPubsubDefault "acl-pubsub-default" Access "allchannels|resetchannels" Kind::Choice(&["allchannels", "resetchannels"]), "resetchannels", Mutable, "Channels of new users: all of them, or none.";
+    AcllogMaxLen "acllog-max-len" Access "ENTRIES" Kind::Integer { min: 0, max: 1 << 20 }, "128", Mutable, "Entries of ACL LOG, at most.";
     ProtectedMode "protected-mode" Access "yes|no" Kind::Switch, "yes", Mutable, "Refuse clients of other machines while no password is set.";
     LogFormat "log-format" Diagnosis "text|json" Kind::Choice(&["text", "json"]), "text", Fixed, "Format of the server's log lines.";
     Loglevel "loglevel" Diagnosis "debug|info|warn|error" Kind::Choice(&["debug", "info", "warn", "error"]), "info", Fixed, "Lowest level of log lines to write.";

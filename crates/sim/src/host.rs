@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use documents::Documents;
 use engine::{
-    Authentication, CommandStats, DebugAccess, DurableChannels, EventClass, Host, Loading, LogLevel,
-    MemoryFigures, MemoryLimits, Persistence, Process, Responder, SaveAnswer, SettingsInForce, ShutdownMode,
-    clients::Clients, group::NoGroup, replication::Standalone,
+    CommandStats, DebugAccess, DurableChannels, EventClass, Host, Loading, LogLevel, MemoryFigures,
+    MemoryLimits, Persistence, Process, Responder, SaveAnswer, SettingsInForce, ShutdownMode,
+    clients::Clients, group::NoGroup, replication::Standalone, users::Users,
 };
 use env::{Clock, SimClock};
 use keyspace::EvictionPolicy;
@@ -39,7 +39,7 @@ pub fn sim_host(
         observer: Arc::default(),
         documents: Arc::new(documents),
         config: Arc::new(Fixed { event_classes: EventClass::NONE }),
-        authentication: Arc::new(Fixed { event_classes: EventClass::NONE }),
+        users: Arc::new(Users::new(commands::table())),
         persistence: dead_log.clone(),
         replication: Arc::new(Standalone),
         group: Arc::new(NoGroup),
@@ -142,16 +142,6 @@ impl SettingsInForce for Fixed {
     }
 }
 
-impl Authentication for Fixed {
-    fn is_required(&self) -> bool {
-        false
-    }
-
-    fn accepts(&self, _user: &[u8], _password: &[u8]) -> bool {
-        true
-    }
-}
-
 impl DurableChannels for Fixed {
     fn request(&self, _request: Request) {}
 
@@ -167,6 +157,10 @@ impl Process for Fixed {
 
     fn info(&self, _sections: &[String]) -> (String, Lsn) {
         (String::new(), Lsn::ZERO)
+    }
+
+    fn fill_secret(&self, bytes: &mut [u8]) {
+        bytes.fill(0);
     }
 
     fn reset_stats(&self) {}

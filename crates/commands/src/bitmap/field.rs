@@ -1,6 +1,6 @@
 //! Integers in strings: BITFIELD, BITFIELD_RO.
 
-use engine::{CommandError, Context, EventClass};
+use engine::{CommandError, Context, EventClass, KeyUsage};
 use keyspace::KeyOp;
 use wire::{Args, number::parse_i64};
 
@@ -69,6 +69,20 @@ pub(super) fn bitfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
         cx.notify(EventClass::STRING, "setbit", key);
     }
     Ok(())
+}
+
+/// How a BITFIELD uses its key: it only reads it if all of its operations are GET.
+pub(super) fn usage(args: Args<'_>) -> KeyUsage {
+    let mut at = 2;
+    while let Some(word) = args.get(at) {
+        let follow = args.len() - at - 1;
+        at += match word.to_ascii_lowercase().as_slice() {
+            b"get" if follow >= 2 => 3,
+            b"overflow" if follow >= 1 => 2,
+            _ => return KeyUsage::READ_UPDATE,
+        };
+    }
+    KeyUsage::READ
 }
 
 /// `BITFIELD_RO key [GET encoding offset [GET encoding offset ...]]`

@@ -1,6 +1,6 @@
 //! The rows of the commands on bitmaps.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 
 use super::{bit, field, operation, range};
 
@@ -22,6 +22,7 @@ const ROW: Row = Row {
     handler: bit::getbit,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -65,6 +66,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "bitop",
+        needs: Needs::first_and_others(KeyUsage::OVERWRITE, KeyUsage::READ),
         arity: -4,
         flags: WRITE.or(Flags::COPIES).or(Flags::WALKS),
         keys: Keys::Range { first: 2, last: -1, step: 1 },
@@ -77,6 +79,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "bitfield",
+        needs: Needs::found(field::usage),
         flags: WRITE,
         since: "3.2.0",
         complexity: "O(1) for each operation.",

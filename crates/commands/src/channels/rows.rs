@@ -1,6 +1,6 @@
 //! The rows of the commands on channels.
 
-use engine::{Family, Flags, Keys, Row, Treatment, row::Mobility};
+use engine::{Family, Flags, Keys, Needs, Row, Treatment, row::Channels, row::Mobility};
 
 use super::{introspect, publish, read, subscribe};
 use crate::help;
@@ -24,11 +24,13 @@ const ROW: Row = Row {
     handler: help::no_subcommand,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "psubscribe",
+        needs: Needs::of_channels(Channels::Patterns),
         complexity: "O(N) where N is the number of patterns.",
         summary: "Listens to all channels that match one of the patterns.",
         syntax: "pattern [pattern ...]",
@@ -37,6 +39,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "publish",
+        needs: Needs::of_channels(Channels::First),
         treatment: Treatment::of_mobility(Mobility::AtAnyTime),
         arity: 3,
         flags: ALWAYS.or(Flags::FAST).or(Flags::LOGS_MESSAGES).or(Flags::PUBLISHES),
@@ -67,6 +70,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "spublish",
+        needs: Needs::of_channels(Channels::First),
         treatment: Treatment::of_mobility(Mobility::AtAnyTime),
         arity: 3,
         flags: ALWAYS.or(Flags::FAST).or(Flags::PUBLISHES),
@@ -80,6 +84,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "ssubscribe",
+        needs: Needs::of_channels(Channels::All),
         keys: Keys::ShardChannels { last: -1 },
         since: "7.0.0",
         summary: "Listens to shard channels.",
@@ -89,6 +94,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "subscribe",
+        needs: Needs::of_channels(Channels::All),
         summary: "Listens to channels.",
         syntax: "channel [channel ...]",
         handler: subscribe::subscribe,
@@ -114,6 +120,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "xsubscribe",
+        needs: Needs::of_channels(Channels::First),
         arity: 4,
         flags: READER,
         since: "7.2.0",

@@ -1,6 +1,7 @@
 //! The rows of CLUSTER.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use access::Category;
+use engine::{Family, Flags, Keys, Needs, Row, Treatment};
 
 use crate::help::{help, no_subcommand};
 
@@ -20,6 +21,7 @@ const ROW: Row = Row {
     handler: no_subcommand,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 pub(crate) const ROWS: &[Row] = &[Row {
@@ -35,6 +37,7 @@ pub(crate) const ROWS: &[Row] = &[Row {
 const SUBCOMMANDS: [Row; 9] = [
     Row {
         name: "cluster|countkeysinslot",
+        needs: Needs::BY_FLAGS.without(&[Category::Keyspace, Category::Read]),
         arity: 3,
         flags: Flags::READONLY.or(Flags::READS_ALL),
         complexity: "O(N) where N is the number of keys in the slot.",
@@ -45,6 +48,7 @@ const SUBCOMMANDS: [Row; 9] = [
     },
     Row {
         name: "cluster|getkeysinslot",
+        needs: Needs::BY_FLAGS.without(&[Category::Keyspace, Category::Read]),
         arity: 4,
         flags: Flags::READONLY.or(Flags::READS_ALL),
         complexity: "O(N) where N is the number of keys.",

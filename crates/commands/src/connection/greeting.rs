@@ -1,9 +1,11 @@
 //! The session: HELLO, AUTH, SELECT, PING, ECHO, READONLY, READWRITE, RESET, QUIT.
 
+use access::User;
 use engine::{
     CommandError, Context, ReplyMode, Session,
     clients::{DEFAULT_USER, Label, Labels},
     replication::RoleView,
+    users::LogIn,
 };
 use keyspace::DbId;
 use wire::{Args, Protocol, ReplyWriter, number::parse_i64};
@@ -69,7 +71,7 @@ pub(super) fn is_secret_of_hello(args: Args<'_>, index: usize) -> bool {
 pub(super) fn hello(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let Hello { protocol, credentials, name } = Hello::parse(args)?;
     if let Some((user, password)) = credentials {
-        authenticate(cx, user, password)?;
+        authenticate(cx, args.at(0), user, password)?;
     }
     if !cx.session.authenticated {
         return Err(HELLO_BEFORE_AUTH);
@@ -113,29 +115,38 @@ fn introduce(reply: &mut ReplyWriter<'_>, session: &Session, (mode, role): (&str
 /// `AUTH [username] password`
 pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     match (args.get(1), args.get(2), args.len()) {
-        (Some(_), None, _) if !cx.host.authentication.is_required() => {
+        (Some(_), None, _) if cx.host.users.current().default_user().user.needs_no_password => {
             return Err(CommandError::NoPasswordSet);
         }
-        (Some(password), None, _) => authenticate(cx, DEFAULT_USER.as_bytes(), password)?,
-        (Some(user), Some(password), 3) => authenticate(cx, user, password)?,
+        (Some(password), None, _) => authenticate(cx, args.at(0), DEFAULT_USER.as_bytes(), password)?,
+        (Some(user), Some(password), 3) => authenticate(cx, args.at(0), user, password)?,
         _ => return Err(CommandError::Syntax),
     }
     cx.reply.ok();
     Ok(())
 }
 
-/// If no password is set, the default user may give any password.
-fn authenticate(cx: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), CommandError> {
-    let accepted = if cx.host.authentication.is_required() {
-        cx.host.authentication.accepts(user, password)
-    } else {
-        user == DEFAULT_USER.as_bytes()
-    };
-    if !accepted {
-        return Err(CommandError::WrongPass);
+/// Logs the client in. A user without a password takes any; one that is unknown takes as long as others.
+fn authenticate(
+    cx: &mut Context<'_, '_>,
+    command: &[u8],
+    user: &[u8],
+    password: &[u8],
+) -> Result<(), CommandError> {
+    let users = cx.host.users.current();
+    let known = users.get(user);
+    let accepts =
+        known.map_or_else(|| User::initial(false).accepts(password), |it| it.user.accepts(password));
+    match known.filter(|_| accepts) {
+        Some(principal) => {
+            cx.session.log_in(LogIn::new(principal, users.generation));
+            Ok(())
+        }
+        None => {
+            cx.host.users.note_failed_login(command, user, cx.session, cx.now_ms());
+            Err(CommandError::WrongPass)
+        }
     }
-    cx.session.authenticated = true;
-    Ok(())
 }
 
 /// `SELECT index`
@@ -198,7 +209,7 @@ pub(super) fn reset(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Com
     let session = &mut *cx.session;
     session.end_transaction();
     set_db(session, DbId::ZERO);
-    session.authenticated = !cx.host.authentication.is_required();
+    session.log_out(&cx.host.users.current());
     session.set_reply_mode(ReplyMode::On);
     session.durability = None;
     session.no_touch = false;
@@ -235,7 +246,7 @@ mod tests {
 
     fn server_with_password() -> TestServer {
         let mut server = TestServer::new();
-        *server.host.password.lock() = Some(b"secret".to_vec());
+        server.set_password(Some(b"secret"));
         server.session.authenticated = false;
         server
     }

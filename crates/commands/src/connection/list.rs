@@ -2,7 +2,8 @@
 
 use engine::{
     CommandError, Context,
-    clients::{Client, ClientFilter, ClientKind, DEFAULT_USER},
+    clients::{Client, ClientFilter, ClientKind},
+    users::UserSet,
 };
 use wire::{Args, number::parse_i64};
 
@@ -61,7 +62,7 @@ pub(super) fn kill(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
             }
         };
     }
-    let filter = parse_filter(args.skip(2), cx.session.client.id())?;
+    let filter = parse_filter(args.skip(2), cx.session.client.id(), &cx.host.users.current())?;
     let killed = kill_matching(cx, &filter);
     cx.reply.count(killed);
     Ok(())
@@ -86,7 +87,7 @@ fn kill_matching(cx: &mut Context<'_, '_>, filter: &ClientFilter<'_>) -> usize {
     matching.len()
 }
 
-fn parse_filter(args: Args<'_>, own_id: u64) -> Result<ClientFilter<'_>, CommandError> {
+fn parse_filter<'a>(args: Args<'a>, own_id: u64, users: &UserSet) -> Result<ClientFilter<'a>, CommandError> {
     let mut filter = ClientFilter { except: Some(own_id), ..ClientFilter::default() };
     let mut rest = args.iter();
     while let Some(option) = rest.next() {
@@ -96,7 +97,7 @@ fn parse_filter(args: Args<'_>, own_id: u64) -> Result<ClientFilter<'_>, Command
             b"type" => filter.kind = Some(parse_kind(value)?),
             b"addr" => filter.peer = Some(value),
             b"laddr" => filter.local = Some(value),
-            b"user" if value == DEFAULT_USER.as_bytes() => filter.user = Some(value),
+            b"user" if users.get(value).is_some() => filter.user = Some(value),
             b"user" => return Err(unknown("ERR No such user", value)),
             b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.except = Some(own_id),
             b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.except = None,

@@ -1,7 +1,8 @@
 //! The rows of the commands on the connection.
 
+use access::Category;
 use engine::{
-    Family, Flags, Keys, Row, Treatment,
+    Family, Flags, Keys, Needs, Row, Treatment,
     row::{ConnectionNeed, Mobility},
 };
 
@@ -29,6 +30,7 @@ pub(super) const ROW: Row = Row {
     handler: no_subcommand,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -47,6 +49,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "client",
+        needs: Needs::BY_FLAGS.without(&[Category::Connection]),
         arity: -2,
         flags: Flags::CONTAINER,
         since: "2.4.0",

@@ -1,6 +1,6 @@
 //! The rows of the commands on documents.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Family, Flags, Keys, Needs, Row, Treatment};
 
 use super::{del, get, put};
 
@@ -18,6 +18,7 @@ const ROW: Row = Row {
     handler: get,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 pub(crate) const ROWS: &[Row] = &[

@@ -1,6 +1,7 @@
 //! The rows of the commands on keys of any type.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use access::Category;
+use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 
 use super::{dump, existence, expiry, object, rename, walk};
 use crate::help;
@@ -23,6 +24,7 @@ const ROW: Row = Row {
     handler: existence::exists,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 const KEYS_TO_THE_END: Keys = Keys::Range { first: 1, last: -1, step: 1 };
@@ -38,6 +40,7 @@ const PER_KEY: &str = "O(N) where N is the number of keys.";
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "del",
+        needs: Needs::each(KeyUsage::REMOVE),
         arity: -2,
         flags: Flags::WRITE,
         keys: KEYS_TO_THE_END,
@@ -49,6 +52,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "unlink",
+        needs: Needs::each(KeyUsage::REMOVE),
         arity: -2,
         flags: WRITE_FAST,
         keys: KEYS_TO_THE_END,
@@ -61,6 +65,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "exists",
+        needs: Needs::each(KeyUsage::EXISTENCE),
         arity: -2,
         keys: KEYS_TO_THE_END,
         complexity: PER_KEY,
@@ -70,6 +75,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "touch",
+        needs: Needs::each(KeyUsage::EXISTENCE),
         arity: -2,
         keys: KEYS_TO_THE_END,
         since: "3.2.1",
@@ -81,6 +87,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "type",
+        needs: Needs::each(KeyUsage::EXISTENCE),
         summary: "Replies with the type of the value at a key.",
         handler: existence::value_type,
         ..ROW
@@ -114,6 +121,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "expire",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: -3,
         flags: WRITE_FAST,
         summary: "Lets a key expire after some seconds.",
@@ -123,6 +131,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "pexpire",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: -3,
         flags: WRITE_FAST,
         since: "2.6.0",
@@ -133,6 +142,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "expireat",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: -3,
         flags: WRITE_FAST,
         since: "1.2.0",
@@ -143,6 +153,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "pexpireat",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: -3,
         flags: WRITE_FAST,
         since: "2.6.0",
@@ -153,6 +164,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "persist",
+        needs: Needs::each(KeyUsage::UPDATE),
         flags: WRITE_FAST,
         since: "2.2.0",
         summary: "Removes the expiry of a key.",
@@ -161,6 +173,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "rename",
+        needs: Needs::first_and_others(KeyUsage::READ_DELETE, KeyUsage::OVERWRITE),
         arity: 3,
         flags: Flags::WRITE,
         keys: TWO_KEYS,
@@ -172,6 +185,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "renamenx",
+        needs: Needs::first_and_others(KeyUsage::READ_DELETE, KeyUsage::CREATE),
         arity: 3,
         flags: WRITE_FAST,
         keys: TWO_KEYS,
@@ -192,6 +206,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "restore",
+        needs: Needs::each(KeyUsage::OVERWRITE).with(&[Category::Dangerous]),
         arity: -4,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::WALKS),
         since: "2.6.0",
@@ -203,6 +218,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "copy",
+        needs: Needs::first_and_others(KeyUsage::READ, KeyUsage::OVERWRITE),
         arity: -3,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::COPIES).or(Flags::WALKS),
         keys: TWO_KEYS,
@@ -257,6 +273,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "object",
+        needs: Needs::BY_FLAGS.without(&[Category::Keyspace, Category::Read]),
         arity: -2,
         flags: Flags::READONLY.or(Flags::CONTAINER),
         keys: Keys::None,
@@ -275,12 +292,14 @@ const OBJECT_ROW: Row = Row { arity: 3, flags: Flags::READONLY, keys: SECOND, si
 const OBJECT_ROWS: [Row; 5] = [
     Row {
         name: "object|encoding",
+        needs: Needs::each(KeyUsage::EXISTENCE),
         summary: "Names the form that Redis would keep a value in.",
         handler: object::encoding,
         ..OBJECT_ROW
     },
     Row {
         name: "object|freq",
+        needs: Needs::each(KeyUsage::EXISTENCE),
         since: "4.0.0",
         summary: "Replies with the logarithmic access counter of a key, under an LFU policy.",
         handler: object::freq,
@@ -299,12 +318,14 @@ const OBJECT_ROWS: [Row; 5] = [
     },
     Row {
         name: "object|idletime",
+        needs: Needs::each(KeyUsage::EXISTENCE),
         summary: "Replies with the seconds since a key was last used, unless under an LFU policy.",
         handler: object::idletime,
         ..OBJECT_ROW
     },
     Row {
         name: "object|refcount",
+        needs: Needs::each(KeyUsage::EXISTENCE),
         summary: "Replies with the number of references to a value.",
         handler: object::refcount,
         ..OBJECT_ROW

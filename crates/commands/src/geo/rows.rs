@@ -1,6 +1,6 @@
 //! The rows of the commands on positions on the earth.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 
 use super::{place, query, search};
 
@@ -25,6 +25,7 @@ const ROW: Row = Row {
     handler: place::geopos,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 /// Shared fields of the rows of searches.
@@ -36,6 +37,7 @@ const SEARCH: Row = Row {
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "geoadd",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: -5,
         flags: GROW,
         complexity: "O(log(N)) for each place, where N is the number of members.",
@@ -71,6 +73,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "geosearchstore",
+        needs: Needs::first_and_others(KeyUsage::OVERWRITE, KeyUsage::READ),
         arity: -8,
         flags: STORE,
         keys: Keys::Range { first: 1, last: 2, step: 1 },
@@ -83,6 +86,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "georadius",
+        needs: Needs::first_and_others(KeyUsage::READ, KeyUsage::OVERWRITE),
         arity: -6,
         flags: STORE,
         keys: MAY_STORE,
@@ -104,6 +108,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "georadiusbymember",
+        needs: Needs::first_and_others(KeyUsage::READ, KeyUsage::OVERWRITE),
         arity: -5,
         flags: STORE,
         keys: MAY_STORE,

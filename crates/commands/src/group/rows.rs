@@ -1,6 +1,6 @@
 //! The rows of GROUP.
 
-use engine::{Family, Flags, Keys, Row, Treatment, row::ConnectionNeed};
+use engine::{Family, Flags, Keys, Needs, Row, Treatment, row::ConnectionNeed};
 
 use super::{change, show};
 use crate::help::{help, no_subcommand};
@@ -25,6 +25,7 @@ const ROW: Row = Row {
     handler: no_subcommand,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 pub(crate) const ROWS: &[Row] = &[Row {

@@ -1,6 +1,6 @@
 //! The rows of the commands on hashes.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 
 use super::{expiry, get, number, set, walk};
 
@@ -22,6 +22,7 @@ const ROW: Row = Row {
     handler: get::hget,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 /// Shared fields of the rows that reply with a whole hash.
@@ -34,6 +35,7 @@ const WHOLE: Row = Row {
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "hset",
+        needs: Needs::each(KeyUsage::UPDATE),
         treatment: Treatment::of_member(2),
         arity: -4,
         flags: WRITE_FAST,
@@ -45,6 +47,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hmset",
+        needs: Needs::each(KeyUsage::UPDATE),
         treatment: Treatment::of_member(2),
         arity: -4,
         flags: WRITE_FAST,
@@ -56,6 +59,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hsetnx",
+        needs: Needs::each(KeyUsage::INSERT),
         treatment: Treatment::of_member(2),
         arity: 4,
         flags: WRITE_FAST,
@@ -66,6 +70,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hdel",
+        needs: Needs::each(KeyUsage::DELETE),
         treatment: Treatment::of_member(2),
         arity: -3,
         flags: SHRINK_FAST,
@@ -96,6 +101,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hexists",
+        needs: Needs::each(KeyUsage::EXISTENCE),
         treatment: Treatment::of_member(2),
         arity: 3,
         summary: "Tells whether a hash has a field.",
@@ -105,6 +111,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hstrlen",
+        needs: Needs::each(KeyUsage::EXISTENCE),
         treatment: Treatment::of_member(2),
         arity: 3,
         since: "3.2.0",
@@ -113,7 +120,13 @@ pub(crate) const ROWS: &[Row] = &[
         handler: get::hstrlen,
         ..ROW
     },
-    Row { name: "hlen", summary: "Replies with the number of fields.", handler: get::hlen, ..ROW },
+    Row {
+        name: "hlen",
+        needs: Needs::each(KeyUsage::EXISTENCE),
+        summary: "Replies with the number of fields.",
+        handler: get::hlen,
+        ..ROW
+    },
     Row { name: "hgetall", summary: "Replies with all fields and values.", handler: get::hgetall, ..WHOLE },
     Row { name: "hkeys", summary: "Replies with all fields.", handler: get::hkeys, ..WHOLE },
     Row { name: "hvals", summary: "Replies with all values.", handler: get::hvals, ..WHOLE },
@@ -140,6 +153,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hexpire",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: -6,
         flags: WRITE_FAST,
         since: "7.4.0",
@@ -151,6 +165,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hpexpire",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: -6,
         flags: WRITE_FAST,
         since: "7.4.0",
@@ -162,6 +177,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hexpireat",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: -6,
         flags: WRITE_FAST,
         since: "7.4.0",
@@ -173,6 +189,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hpexpireat",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: -6,
         flags: WRITE_FAST,
         since: "7.4.0",
@@ -228,6 +245,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hpersist",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: -5,
         flags: SHRINK_FAST,
         since: "7.4.0",
@@ -239,6 +257,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hgetdel",
+        needs: Needs::each(KeyUsage::READ_DELETE),
         arity: -5,
         flags: SHRINK_FAST,
         since: "8.0.0",
@@ -261,6 +280,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hsetex",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: -6,
         flags: WRITE_FAST,
         since: "8.0.0",

@@ -1,6 +1,6 @@
 //! The rows of the commands on HyperLogLogs.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 
 use super::{add, count, merge};
 
@@ -20,11 +20,13 @@ const ROW: Row = Row {
     handler: add::pfadd,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "pfadd",
+        needs: Needs::each(KeyUsage::INSERT),
         flags: WRITE.or(Flags::FAST),
         keys: Keys::First,
         complexity: "O(1) for each element.",
@@ -35,6 +37,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "pfcount",
+        needs: Needs::each(KeyUsage::READ_UPDATE),
         flags: Flags::READONLY,
         complexity: "O(N) where N is the number of keys.",
         summary: "Estimates how many different elements were added to some HyperLogLogs.",
@@ -44,6 +47,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "pfmerge",
+        needs: Needs::first_and_others(KeyUsage::READ_INSERT, KeyUsage::READ),
         complexity: "O(N) where N is the number of keys.",
         summary: "Adds all elements of some HyperLogLogs to another one.",
         syntax: "destkey [sourcekey [sourcekey ...]]",

@@ -1,6 +1,6 @@
 //! The rows of the commands on idempotence.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Family, Flags, Keys, Needs, Row, Treatment};
 
 use super::{find_keys, idemp, reads_others};
 
@@ -17,4 +17,5 @@ pub(crate) const ROWS: &[Row] = &[Row {
     handler: idemp,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 }];

@@ -1,7 +1,7 @@
 //! The rows of the commands on leases.
 
 use engine::{
-    Family, Flags, Keys, Row, Treatment,
+    Family, Flags, KeyUsage, Keys, Needs, Row, Treatment,
     row::{ConnectionNeed, Mobility},
 };
 
@@ -23,11 +23,13 @@ const ROW: Row = Row {
     handler: lease,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "lease",
+        needs: Needs::each(KeyUsage::READ_UPDATE),
         treatment: Treatment {
             mobility: Some(Mobility::BeforeItBegins),
             ..Treatment::of_connection(ConnectionNeed::State)
@@ -38,6 +40,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "unlease",
+        needs: Needs::each(KeyUsage::READ_UPDATE),
         treatment: Treatment::of_mobility(Mobility::BeforeItBegins),
         arity: 3,
         flags: Flags::WRITE.or(Flags::FAST).or(Flags::NOSCRIPT),

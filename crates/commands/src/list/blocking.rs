@@ -4,7 +4,7 @@
 //! waits (see `engine::blocking`).
 
 use engine::{
-    CommandError, Context, Flags, Keys, Row,
+    CommandError, Context, Flags, KeyUsage, Keys, Needs, Row,
     callbacks::Serve,
     clients::{Awaited, Nothing, Wants},
 };
@@ -36,18 +36,21 @@ const MOVE: Row =
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "blpop",
+        needs: Needs::each(KeyUsage::READ_DELETE),
         summary: "Removes the head of the first list that exists, and waits for one if there is none.",
         handler: blpop,
         ..POP
     },
     Row {
         name: "brpop",
+        needs: Needs::each(KeyUsage::READ_DELETE),
         summary: "Removes the tail of the first list that exists, and waits for one if there is none.",
         handler: brpop,
         ..POP
     },
     Row {
         name: "blmpop",
+        needs: Needs::each(KeyUsage::READ_DELETE),
         arity: -5,
         flags: WAIT,
         keys: Keys::Counted { at: 2, before: None },
@@ -60,6 +63,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "blmove",
+        needs: Needs::first_and_others(KeyUsage::READ_DELETE, KeyUsage::INSERT),
         arity: 6,
         since: "6.2.0",
         summary: "Moves an element from an end of a list to an end of another one, and waits for it if there is none.",
@@ -69,6 +73,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "brpoplpush",
+        needs: Needs::first_and_others(KeyUsage::READ_DELETE, KeyUsage::INSERT),
         since: "2.2.0",
         summary: "Moves the last element of a list to the head of another one, and waits for it if there is none.",
         syntax: "source destination timeout",

@@ -1,6 +1,6 @@
 //! The rows of the commands on lists.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 
 use super::{edit, get, pop, push, transfer};
 
@@ -25,6 +25,7 @@ pub(super) const ROW: Row = Row {
     handler: get::llen,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 /// Shared fields of the rows that push.
@@ -51,10 +52,23 @@ const MOVE: Row =
     Row { flags: GROW.or(Flags::BRIEF), keys: Keys::Range { first: 1, last: 2, step: 1 }, ..ROW };
 
 pub(crate) const ROWS: &[Row] = &[
-    Row { name: "lpush", summary: "Adds elements to the head of a list.", handler: push::lpush, ..PUSH },
-    Row { name: "rpush", summary: "Adds elements to the tail of a list.", handler: push::rpush, ..PUSH },
+    Row {
+        name: "lpush",
+        needs: Needs::each(KeyUsage::INSERT),
+        summary: "Adds elements to the head of a list.",
+        handler: push::lpush,
+        ..PUSH
+    },
+    Row {
+        name: "rpush",
+        needs: Needs::each(KeyUsage::INSERT),
+        summary: "Adds elements to the tail of a list.",
+        handler: push::rpush,
+        ..PUSH
+    },
     Row {
         name: "lpushx",
+        needs: Needs::each(KeyUsage::INSERT),
         since: "2.2.0",
         summary: "Adds elements to the head of a list that exists.",
         handler: push::lpushx,
@@ -62,15 +76,29 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "rpushx",
+        needs: Needs::each(KeyUsage::INSERT),
         since: "2.2.0",
         summary: "Adds elements to the tail of a list that exists.",
         handler: push::rpushx,
         ..PUSH
     },
-    Row { name: "lpop", summary: "Removes elements from the head of a list.", handler: pop::lpop, ..POP },
-    Row { name: "rpop", summary: "Removes elements from the tail of a list.", handler: pop::rpop, ..POP },
+    Row {
+        name: "lpop",
+        needs: Needs::each(KeyUsage::READ_DELETE),
+        summary: "Removes elements from the head of a list.",
+        handler: pop::lpop,
+        ..POP
+    },
+    Row {
+        name: "rpop",
+        needs: Needs::each(KeyUsage::READ_DELETE),
+        summary: "Removes elements from the tail of a list.",
+        handler: pop::rpop,
+        ..POP
+    },
     Row {
         name: "lmpop",
+        needs: Needs::each(KeyUsage::READ_DELETE),
         arity: -4,
         flags: SHRINK,
         keys: Keys::Counted { at: 1, before: None },
@@ -83,6 +111,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "lmove",
+        needs: Needs::first_and_others(KeyUsage::READ_DELETE, KeyUsage::INSERT),
         arity: 5,
         since: "6.2.0",
         summary: "Moves an element from an end of a list to an end of another one.",
@@ -92,6 +121,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "rpoplpush",
+        needs: Needs::first_and_others(KeyUsage::READ_DELETE, KeyUsage::INSERT),
         arity: 3,
         since: "1.2.0",
         summary: "Moves the last element of a list to the head of another one.",
@@ -101,6 +131,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "llen",
+        needs: Needs::each(KeyUsage::EXISTENCE),
         arity: 2,
         flags: READ.or(Flags::FAST),
         summary: "Replies with the number of elements.",
@@ -138,6 +169,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "lset",
+        needs: Needs::each(KeyUsage::UPDATE),
         flags: GROW,
         complexity: "O(N) where N is the distance of the element from the nearer end.",
         summary: "Replaces the element at an index.",
@@ -147,6 +179,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "linsert",
+        needs: Needs::each(KeyUsage::INSERT),
         arity: 5,
         flags: GROW.or(Flags::WALKS),
         since: "2.2.0",
@@ -158,6 +191,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "lrem",
+        needs: Needs::each(KeyUsage::DELETE),
         flags: SHRINK.or(Flags::WALKS),
         complexity: "O(N) where N is the number of elements.",
         summary: "Removes elements that match.",
@@ -167,6 +201,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "ltrim",
+        needs: Needs::each(KeyUsage::DELETE),
         flags: SHRINK,
         complexity: "O(N) where N is the number of elements removed.",
         summary: "Removes elements from both ends and keeps a range.",

@@ -1,6 +1,7 @@
 //! The rows of the commands on replication.
 
-use engine::{Family, Flags, Keys, Row, Treatment, row::ConnectionNeed};
+use access::Category;
+use engine::{Family, Flags, Keys, Needs, Row, Treatment, row::ConnectionNeed};
 
 use super::{follow, wait};
 use crate::help::no_subcommand;
@@ -21,6 +22,7 @@ const ROW: Row = Row {
     handler: no_subcommand,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -57,6 +59,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "role",
+        needs: Needs::BY_FLAGS.with(&[Category::Admin, Category::Dangerous]),
         flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE).or(Flags::FAST),
         since: "2.8.12",
         summary: "Tells whether the server leads or follows, and whom.",
@@ -74,6 +77,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "wait",
+        needs: Needs::BY_FLAGS.with(&[Category::Connection]).without(&[Category::Keyspace]),
         arity: 3,
         flags: Flags::BLOCKING,
         family: Family::Generic,
@@ -85,6 +89,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "waitaof",
+        needs: Needs::BY_FLAGS.with(&[Category::Connection]).without(&[Category::Keyspace]),
         arity: 4,
         flags: Flags::BLOCKING,
         family: Family::Generic,
@@ -96,6 +101,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "waitlsn",
+        needs: Needs::BY_FLAGS.with(&[Category::Connection]).without(&[Category::Keyspace]),
         arity: 3,
         flags: Flags::BLOCKING.or(Flags::STALE),
         family: Family::Generic,

@@ -66,6 +66,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
         if barred.into_iter().any(|flag| row.flags.has(flag)) {
             return Err("ERR This Redis command is not allowed from script".to_string());
         }
+        self.cx.judge_in_script(found, args)?;
         if row.flags.has(Flags::FLUSHES) && self.cx.unit.has_documents() {
             return Err(format!(
                 "ERR {} cannot be undone: it cannot be in one transaction with DOC commands",
@@ -136,7 +137,7 @@ impl Calls for Caller<'_, '_, '_> {
     }
 
     fn may_call(&mut self, args: Args<'_>) -> Option<bool> {
-        resolve_call(args).ok().map(|_| true)
+        resolve_call(args).ok().map(|found| self.cx.may_call(found, args))
     }
 
     fn clock_us(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! The rows of the commands on scripts and functions.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Family, Flags, Keys, Needs, Row, Treatment};
 
 use super::{eval, fcall, function, script};
 use crate::help::{help, no_subcommand};
@@ -19,6 +19,7 @@ const RUNS: Row = Row {
     handler: eval::eval,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 /// Shared fields of the subcommands of SCRIPT.

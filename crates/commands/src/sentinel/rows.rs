@@ -1,6 +1,6 @@
 //! The rows of SENTINEL.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Family, Flags, Keys, Needs, Row, Treatment};
 
 use crate::help::{help, no_subcommand};
 
@@ -20,6 +20,7 @@ const ROW: Row = Row {
     handler: no_subcommand,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 /// The row of a command that would configure a Sentinel, except for its name.

@@ -1,14 +1,16 @@
 //! COMMAND: shows the command table to clients.
 
-use engine::{CommandError, Context, Family, Flags, Keys, Row};
+use access::Category;
+use engine::{CommandError, Context, KeyUsage, Keys, Needs, Row};
 use wire::{Aggregate, Args, ReplyWriter, glob};
 
 use super::{ALWAYS, HELP, ROW, command_docs, key_specifications};
 use crate::{resolve_call, rows};
 
-pub(super) const ROWS: [Row; 6] = [
+pub(super) const ROWS: [Row; 7] = [
     Row {
         name: "command|count",
+        needs: Needs::BY_FLAGS.with(&[Category::Connection]),
         arity: 2,
         since: "2.8.13",
         summary: "Counts the commands.",
@@ -17,6 +19,7 @@ pub(super) const ROWS: [Row; 6] = [
     },
     Row {
         name: "command|docs",
+        needs: Needs::BY_FLAGS.with(&[Category::Connection]),
         arity: -2,
         since: "7.0.0",
         complexity: "O(N) where N is the number of commands.",
@@ -27,6 +30,7 @@ pub(super) const ROWS: [Row; 6] = [
     },
     Row {
         name: "command|getkeys",
+        needs: Needs::BY_FLAGS.with(&[Category::Connection]),
         arity: -3,
         since: "2.8.13",
         complexity: "O(N) where N is the number of arguments.",
@@ -35,9 +39,21 @@ pub(super) const ROWS: [Row; 6] = [
         handler: get_keys,
         ..ROW
     },
-    Row { name: "command|help", ..HELP },
+    Row {
+        name: "command|getkeysandflags",
+        needs: Needs::BY_FLAGS.with(&[Category::Connection]),
+        arity: -3,
+        since: "7.0.0",
+        complexity: "O(N) where N is the number of arguments.",
+        summary: "Finds the keys among the arguments of a command, and how it uses them.",
+        syntax: "command [arg ...]",
+        handler: get_keys_and_flags,
+        ..ROW
+    },
+    Row { name: "command|help", needs: Needs::BY_FLAGS.with(&[Category::Connection]), ..HELP },
     Row {
         name: "command|info",
+        needs: Needs::BY_FLAGS.with(&[Category::Connection]),
         arity: -2,
         flags: ALWAYS,
         since: "2.8.13",
@@ -49,6 +65,7 @@ pub(super) const ROWS: [Row; 6] = [
     },
     Row {
         name: "command|list",
+        needs: Needs::BY_FLAGS.with(&[Category::Connection]),
         arity: -2,
         since: "7.0.0",
         complexity: "O(N) where N is the number of commands.",
@@ -122,7 +139,7 @@ impl Filter<'_> {
             Filter::All => true,
             Filter::Module => false,
             Filter::Category(name) => {
-                categories(row).any(|known| known.as_bytes()[1..].eq_ignore_ascii_case(name))
+                Category::named(name).is_some_and(|category| row.categories().has(category))
             }
             Filter::Pattern(pattern) => glob::matches_ignore_case(pattern, row.name.as_bytes()),
         }
@@ -147,7 +164,24 @@ fn parse_filter(args: Args<'_>) -> Result<Filter<'_>, CommandError> {
 
 /// `COMMAND GETKEYS command [arg ...]`
 fn get_keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let call = args.skip(2);
+    write_keys(cx, args.skip(2), |reply, _, key| reply.bulk(key))
+}
+
+/// `COMMAND GETKEYSANDFLAGS command [arg ...]`
+fn get_keys_and_flags(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    write_keys(cx, args.skip(2), |reply, usage, key| {
+        reply.array(2);
+        reply.bulk(key);
+        write_set(reply, usage.names());
+    })
+}
+
+/// Writes each key of a call.
+fn write_keys(
+    cx: &mut Context<'_, '_>,
+    call: Args<'_>,
+    write: impl Fn(&mut ReplyWriter<'_>, KeyUsage, &[u8]),
+) -> Result<(), CommandError> {
     let Ok(found) = resolve_call(call) else {
         return Err(CommandError::Text("ERR Invalid command specified"));
     };
@@ -161,7 +195,7 @@ fn get_keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError
     let array = cx.reply.begin_deferred();
     let mut found = 0;
     row.keys.for_each(call, |index| {
-        cx.reply.bulk(call.at(index));
+        write(&mut cx.reply, row.usage(call, found), call.at(index));
         found += 1;
     });
     if found == 0 {
@@ -169,42 +203,6 @@ fn get_keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError
     }
     cx.reply.end_deferred(array, Aggregate::Array, found);
     Ok(())
-}
-
-/// The ACL categories of a command, as in Redis.
-fn categories(row: &Row) -> impl Iterator<Item = &'static str> {
-    let flags = row.flags;
-    // Scripts access data through their commands, and a container does nothing by itself.
-    let reads = flags.has(Flags::READONLY) && row.family != Family::Scripting;
-    let is_stream = row.family == Family::Stream && !flags.has(Flags::CONTAINER);
-    let touches_data = flags.has(Flags::WRITE) || flags.has(Flags::READONLY);
-    let dangerous = flags.has(Flags::DANGEROUS) || flags.has(Flags::ADMIN);
-    [
-        (row.family == Family::Generic || (row.family == Family::Server && touches_data), "@keyspace"),
-        (reads, "@read"),
-        (flags.has(Flags::WRITE), "@write"),
-        (row.family == Family::Set, "@set"),
-        (row.family == Family::SortedSet, "@sortedset"),
-        (row.family == Family::List, "@list"),
-        (row.family == Family::Hash, "@hash"),
-        (row.family == Family::String, "@string"),
-        (row.family == Family::Bitmap, "@bitmap"),
-        (row.family == Family::Hyperloglog, "@hyperloglog"),
-        (row.family == Family::Geo, "@geo"),
-        (is_stream, "@stream"),
-        (flags.has(Flags::PUBSUB), "@pubsub"),
-        (flags.has(Flags::ADMIN), "@admin"),
-        (flags.has(Flags::FAST), "@fast"),
-        (!flags.has(Flags::FAST), "@slow"),
-        (flags.has(Flags::BLOCKING), "@blocking"),
-        (dangerous, "@dangerous"),
-        (row.family == Family::Connection, "@connection"),
-        (row.family == Family::Transactions, "@transaction"),
-        (row.family == Family::Scripting && !flags.has(Flags::CONTAINER), "@scripting"),
-    ]
-    .into_iter()
-    .filter(|(member, _)| *member)
-    .map(|(_, name)| name)
 }
 
 fn write_all(reply: &mut ReplyWriter<'_>) {
@@ -220,7 +218,7 @@ fn write_row(reply: &mut ReplyWriter<'_>, row: &Row) {
     let movable = matches!(row.keys, Keys::Counted { .. } | Keys::Computed { .. });
     write_set(reply, row.flags.names().chain(movable.then_some("movablekeys")));
     key_specifications::positions(row.keys).into_iter().for_each(|position| reply.integer(position));
-    write_set(reply, categories(row));
+    write_set(reply, row.categories().iter().map(|category| format!("@{}", category.name())));
     // No command tips.
     reply.set(0);
     key_specifications::write(reply, row);
@@ -228,9 +226,9 @@ fn write_row(reply: &mut ReplyWriter<'_>, row: &Row) {
     row.subcommands.iter().for_each(|row| write_row(reply, row));
 }
 
-pub(super) fn write_set(reply: &mut ReplyWriter<'_>, names: impl Iterator<Item = &'static str>) {
+pub(super) fn write_set(reply: &mut ReplyWriter<'_>, names: impl Iterator<Item = impl AsRef<str>>) {
     let set = reply.begin_deferred();
-    let count = names.map(|name| reply.simple(name)).count();
+    let count = names.map(|name| reply.simple(name.as_ref())).count();
     reply.end_deferred(set, Aggregate::Set, count);
 }
 

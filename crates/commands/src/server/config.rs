@@ -1,6 +1,6 @@
 //! CONFIG: the settings of the process.
 
-use engine::{CommandError, Context, Row, Treatment, row::Keys};
+use engine::{CommandError, Context, Row, Treatment, clients::DEFAULT_USER, row::Keys, users::setting_of};
 use keyspace::Effect;
 use wire::Args;
 
@@ -100,11 +100,23 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
         }
         cx.require_room(args.size_bytes() as u64)?;
     }
+    let password = pairs.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"requirepass"));
+    if password.is_some() && is_default_user_changed(cx) {
+        return Err(CommandError::Text(
+            "ERR CONFIG SET failed (possibly related to argument 'requirepass') - ACL SETUSER has changed the user default: \
+             give it a password with ACL SETUSER default resetpass >password",
+        ));
+    }
     for (name, value) in cx.host.config.set(&pairs).map_err(CommandError::Composed)? {
         cx.unit.apply(&Effect::Setting { name: name.as_bytes(), value: Some(value.as_bytes()) });
     }
     cx.reply.ok();
     Ok(())
+}
+
+/// Whether the data have the user default: then its password is there, too.
+fn is_default_user_changed(cx: &mut Context<'_, '_>) -> bool {
+    cx.unit.data_settings().get(&setting_of(DEFAULT_USER.as_bytes())).is_some()
 }
 
 /// A pseudo-setting of CONFIG SET, so that any client can confirm a forced recovery.

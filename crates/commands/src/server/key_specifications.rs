@@ -1,10 +1,7 @@
 //! The key positions of COMMAND INFO: the three legacy positions, and the key specifications, which can
-//! express more.
-//!
-//! The access flags are upper bounds: rows only say whether a command writes. For streams, a table here gives
-//! the exact flags of Redis; two of their commands find their keys by a keyword.
+//! express more. Two commands find their keys by a keyword.
 
-use engine::{Flags, Keys, Row};
+use engine::{Keys, Row};
 use wire::ReplyWriter;
 
 use super::command::write_set;
@@ -38,18 +35,6 @@ pub(super) fn count(keys: Keys) -> usize {
     }
 }
 
-/// The access flags of a stream command, as in Redis.
-fn stream_access(name: &str) -> Option<&'static [&'static str]> {
-    Some(match name {
-        "xlen" => &["RO"],
-        "xread" | "xreadgroup" => &["RO", "access"],
-        "xadd" | "xsetid" | "xack" | "xclaim" | "xgroup|setid" => &["RW", "update"],
-        "xdel" | "xtrim" | "xautoclaim" | "xgroup|delconsumer" | "xgroup|destroy" => &["RW", "delete"],
-        "xgroup|create" | "xgroup|createconsumer" | "xgroup|restoreconsumer" => &["RW", "insert"],
-        _ => return None,
-    })
-}
-
 /// The argument at which the search for the keyword STREAMS, which precedes the keys, starts.
 fn streams_from(name: &str) -> Option<i64> {
     match name {
@@ -61,25 +46,19 @@ fn streams_from(name: &str) -> Option<i64> {
 
 /// Writes the key specifications of a command.
 pub(super) fn write(reply: &mut ReplyWriter<'_>, row: &Row) {
-    const READS: &[&str] = &["RO", "access"];
-    const OVERWRITES: &[&str] = &["OW", "update"];
-    const CHANGES: &[&str] = &["RW", "access", "update"];
     const NO_KEY: &[&str] = &["not_key"];
-    let changes =
-        row.flags.has(Flags::WRITE) || row.flags.has(Flags::RUNS_SCRIPTS) && !row.flags.has(Flags::READONLY);
-    let access = stream_access(row.name).unwrap_or(if changes { CHANGES } else { READS });
+    let usage = |nth| row.usage_in_general(nth).names().collect::<Vec<_>>();
     reply.set(count(row.keys));
     let [first, last, step] = positions(row.keys);
     if first > 0 {
-        let access = match row.keys {
-            Keys::Counted { .. } => OVERWRITES,
-            Keys::ShardChannels { .. } => NO_KEY,
-            _ => access,
+        let flags = match row.keys {
+            Keys::ShardChannels { .. } => NO_KEY.to_vec(),
+            _ => usage(0),
         };
         let last_from_first = if last < 0 { last } else { last - first };
         write_specification(
             reply,
-            access,
+            &flags,
             ("index", &[("index", first.into())]),
             ("range", &[("lastkey", last_from_first.into()), ("keystep", step.into()), ("limit", 0.into())]),
         );
@@ -87,18 +66,18 @@ pub(super) fn write(reply: &mut ReplyWriter<'_>, row: &Row) {
     match row.keys {
         Keys::Counted { at, before } => write_specification(
             reply,
-            if before.is_some() { READS } else { access },
+            &usage(usize::from(before.is_some())),
             ("index", &[("index", i64::from(at).into())]),
             ("keynum", &[("keynumidx", 0.into()), ("firstkey", 1.into()), ("keystep", 1.into())]),
         ),
         Keys::Computed { .. } => match streams_from(row.name) {
             Some(start) => write_specification(
                 reply,
-                access,
+                &usage(0),
                 ("keyword", &[("keyword", Field::Word("STREAMS")), ("startfrom", Field::Number(start))]),
                 ("range", &[("lastkey", (-1).into()), ("keystep", 1.into()), ("limit", 2.into())]),
             ),
-            None => write_specification(reply, access, ("unknown", &[]), ("unknown", &[])),
+            None => write_specification(reply, &usage(1), ("unknown", &[]), ("unknown", &[])),
         },
         _ => {}
     }
@@ -121,13 +100,13 @@ impl From<i64> for Field {
 
 fn write_specification(
     reply: &mut ReplyWriter<'_>,
-    access: &[&'static str],
+    flags: &[&'static str],
     begin_search: Search<'_>,
     find_keys: Search<'_>,
 ) {
     reply.map(3);
     reply.bulk(b"flags");
-    write_set(reply, access.iter().copied());
+    write_set(reply, flags.iter());
     for (name, (kind, spec)) in [("begin_search", begin_search), ("find_keys", find_keys)] {
         reply.bulk(name.as_bytes());
         reply.map(2);
@@ -147,15 +126,16 @@ fn write_specification(
 
 #[cfg(test)]
 mod tests {
+    use engine::{Flags, KeyUsage, Needs};
     use wire::{DecodeLimits, Protocol, decode};
 
     use super::*;
     use crate::testing::notation;
 
     /// The specifications of a command with GET's row except for keys and flags.
-    fn written(keys: Keys, flags: Flags) -> String {
+    fn written(keys: Keys, flags: Flags, needs: Needs) -> String {
         let get = crate::resolve(b"get").expect("a row");
-        let row = Row { keys, flags, ..*get };
+        let row = Row { keys, flags, needs, ..*get };
         let mut out = Vec::new();
         write(&mut ReplyWriter::new(&mut out, Protocol::Resp3), &row);
         let (value, _) = decode(&out, &DecodeLimits::DEFAULT).expect("well formed").expect("whole");
@@ -176,13 +156,13 @@ mod tests {
     fn counted_keys_have_a_number_and_perhaps_a_destination() {
         let lmpop = Keys::Counted { at: 1, before: None };
         assert_eq!(
-            written(lmpop, Flags::WRITE),
+            written(lmpop, Flags::WRITE, Needs::BY_FLAGS),
             format!("~[{{\"flags\": ~[+RW, +access, +update], {}}}]", counted(1))
         );
         assert_eq!(positions(lmpop), [0, 0, 0]);
         let store = Keys::Counted { at: 2, before: Some(1) };
         assert_eq!(
-            written(store, Flags::WRITE),
+            written(store, Flags::WRITE, Needs::first_and_others(KeyUsage::OVERWRITE, KeyUsage::READ)),
             format!(
                 "~[{{\"flags\": ~[+OW, +update], {KEY_1}}}, {{\"flags\": ~[+RO, +access], {}}}]",
                 counted(2)
@@ -211,7 +191,7 @@ mod tests {
         let unknown = "\"begin_search\": {\"type\": \"unknown\", \"spec\": {}}, \"find_keys\": {\"type\": \
                        \"unknown\", \"spec\": {}}";
         assert_eq!(
-            written(sort, Flags::READONLY),
+            written(sort, Flags::READONLY, Needs::BY_FLAGS),
             format!("~[{{\"flags\": ~[+RO, +access], {KEY_1}}}, {{\"flags\": ~[+RO, +access], {unknown}}}]")
         );
         assert_eq!((positions(sort), count(sort)), ([1, 1, 1], 2));

@@ -1,6 +1,7 @@
 //! MEMORY: usage, statistics and diagnosis.
 
-use engine::{CommandError, Context, Flags, Keys, Row, host::MemoryFigures};
+use access::Category;
+use engine::{CommandError, Context, Flags, KeyUsage, Keys, Needs, Row, host::MemoryFigures};
 use keyspace::{DbId, Keyspace};
 use wire::{Aggregate, Args, number::parse_i64};
 
@@ -48,6 +49,7 @@ pub(super) const ROWS: [Row; 6] = [
     },
     Row {
         name: "memory|usage",
+        needs: Needs::each(KeyUsage::EXISTENCE).without(&[Category::Keyspace]),
         arity: -3,
         flags: Flags::READONLY,
         keys: Keys::Range { first: 2, last: 2, step: 1 },

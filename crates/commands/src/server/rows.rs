@@ -1,7 +1,8 @@
 //! The rows of the commands on the server.
 
+use access::Category;
 use engine::{
-    Family, Flags, Keys, Row, Treatment,
+    Family, Flags, Keys, Needs, Row, Treatment,
     row::{ConnectionNeed, Mobility},
 };
 
@@ -29,6 +30,7 @@ pub(super) const ROW: Row = Row {
     handler: no_subcommand,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 /// The row of HELP, except for its name.
@@ -56,6 +58,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "command",
+        needs: Needs::BY_FLAGS.with(&[Category::Connection]),
         arity: -1,
         flags: ALWAYS.or(Flags::CONTAINER),
         since: "2.8.13",
@@ -84,6 +87,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "debug",
+        needs: Needs::BY_FLAGS.with(&[Category::Admin, Category::Dangerous]),
         arity: -2,
         flags: Flags::CONTAINER,
         complexity: "Depends on the subcommand.",
@@ -116,6 +120,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "hotkeys",
+        needs: Needs::BY_FLAGS.without(&[Category::Keyspace]),
         arity: -1,
         flags: Flags::READONLY.or(Flags::READS_ALL).or(Flags::ADMIN).or(Flags::NOSCRIPT),
         since: "7.2.0",
@@ -137,6 +142,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "lastsave",
+        needs: Needs::BY_FLAGS.with(&[Category::Admin]),
         flags: ALWAYS.or(Flags::FAST).or(Flags::DANGEROUS),
         summary: "Replies with the unix time of the newest snapshot.",
         handler: process::lastsave,

@@ -1,6 +1,6 @@
 //! The rows of the commands on sets.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 
 use super::{combine, member, random};
 
@@ -21,6 +21,7 @@ const ROW: Row = Row {
     handler: member::scard,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 /// Shared fields of the rows that reply with a combination of sets.
@@ -47,6 +48,7 @@ const INTERSECTION: &str = "O(N*M) where N is the size of the smallest set and M
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "sadd",
+        needs: Needs::each(KeyUsage::INSERT),
         treatment: Treatment::of_member(2),
         arity: -3,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
@@ -58,6 +60,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "srem",
+        needs: Needs::each(KeyUsage::DELETE),
         treatment: Treatment::of_member(2),
         arity: -3,
         flags: SHRINK_FAST,
@@ -69,6 +72,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "smove",
+        needs: Needs::first_and_others(KeyUsage::READ_DELETE, KeyUsage::INSERT),
         arity: 4,
         flags: SHRINK_FAST,
         keys: Keys::Range { first: 1, last: 2, step: 1 },
@@ -79,6 +83,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "sismember",
+        needs: Needs::each(KeyUsage::EXISTENCE),
         treatment: Treatment::of_member(2),
         arity: 3,
         summary: "Tells whether a set has a member.",
@@ -97,7 +102,13 @@ pub(crate) const ROWS: &[Row] = &[
         handler: member::smismember,
         ..ROW
     },
-    Row { name: "scard", summary: "Replies with the number of members.", handler: member::scard, ..ROW },
+    Row {
+        name: "scard",
+        needs: Needs::each(KeyUsage::EXISTENCE),
+        summary: "Replies with the number of members.",
+        handler: member::scard,
+        ..ROW
+    },
     Row {
         name: "smembers",
         flags: Flags::READONLY.or(Flags::WALKS),
@@ -119,6 +130,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "spop",
+        needs: Needs::each(KeyUsage::READ_DELETE),
         arity: -2,
         // Not COPIES: its record holds the chosen members, usually a small part of the set.
         flags: SHRINK_FAST,
@@ -170,6 +182,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "sinterstore",
+        needs: Needs::first_and_others(KeyUsage::OVERWRITE, KeyUsage::READ),
         complexity: INTERSECTION,
         summary: "Stores the members that all of several sets have.",
         handler: combine::sinterstore,
@@ -177,12 +190,14 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "sunionstore",
+        needs: Needs::first_and_others(KeyUsage::OVERWRITE, KeyUsage::READ),
         summary: "Stores the members that any of several sets has.",
         handler: combine::sunionstore,
         ..STORING
     },
     Row {
         name: "sdiffstore",
+        needs: Needs::first_and_others(KeyUsage::OVERWRITE, KeyUsage::READ),
         summary: "Stores the members of the first set that no other set has.",
         handler: combine::sdiffstore,
         ..STORING

@@ -25,6 +25,7 @@ pub(super) struct Options<'a> {
     pub(super) gets: SmallVec<[Pattern<'a>; 4]>,
     /// The index of the key that takes the result.
     pub(super) store: Option<usize>,
+    first_that_reads: Option<&'static str>,
     offset: i64,
     count: i64,
 }
@@ -43,6 +44,7 @@ impl<'a> Options<'a> {
             alphabetic: false,
             gets: SmallVec::new(),
             store: None,
+            first_that_reads: None,
             offset: 0,
             count: -1,
         };
@@ -70,11 +72,15 @@ impl<'a> Options<'a> {
                 (Some(pattern), _) if is("by") => {
                     let pattern = Pattern::parse(pattern);
                     options.unsorted |= !pattern.reads_keys();
+                    if pattern.reads_keys() {
+                        options.first_that_reads.get_or_insert("BY");
+                    }
                     options.by = Some(pattern);
                     2
                 }
                 (Some(pattern), _) if is("get") => {
                     options.gets.push(Pattern::parse(pattern));
+                    options.first_that_reads.get_or_insert("GET");
                     2
                 }
                 _ => return Err(CommandError::Syntax),
@@ -87,6 +93,12 @@ impl<'a> Options<'a> {
     /// Whether keys are read that no argument names.
     pub(super) fn reads_keys(&self) -> bool {
         self.by.iter().chain(&self.gets).any(Pattern::reads_keys)
+    }
+
+    /// The first option that may read keys which no argument names, for users that may not read all: as in
+    /// Redis, any GET counts.
+    pub(super) fn first_that_reads(&self) -> Option<&'static str> {
+        self.first_that_reads
     }
 
     /// Which of `len` elements are shown, in their new order.

@@ -1,12 +1,16 @@
 //! The rows of the commands on sorting.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use access::Category;
+use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 
 use super::{find_first, find_keys, reads_others, sort, sort_ro};
 
 /// Shared fields of both rows.
 const ROW: Row = Row {
     name: "sort_ro",
+    needs: Needs::BY_FLAGS
+        .with(&[Category::List, Category::Set, Category::SortedSet])
+        .without(&[Category::Keyspace]),
     arity: -2,
     flags: Flags::READONLY.or(Flags::DANGEROUS).or(Flags::WALKS),
     keys: Keys::Computed { first: Some(1), find: find_first, reads_others: |args| reads_others(args, false) },
@@ -24,6 +28,9 @@ const ROW: Row = Row {
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "sort",
+        needs: Needs::first_and_others(KeyUsage::READ, KeyUsage::OVERWRITE)
+            .with(&[Category::List, Category::Set, Category::SortedSet])
+            .without(&[Category::Keyspace]),
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::COPIES).or(Flags::DANGEROUS).or(Flags::WALKS),
         keys: Keys::Computed {
             first: Some(1),

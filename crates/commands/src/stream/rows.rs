@@ -1,6 +1,6 @@
 //! The rows of the commands on streams.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 
 use super::{acknowledge, add, claim, deliver, edit, group, info, pending, range, read, trim};
 use crate::help::{help, no_subcommand};
@@ -24,6 +24,7 @@ const ROW: Row = Row {
     handler: add::xadd,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 const EACH_ID: &str = "O(log(N)) for each id, where N is the number of entries or of those that are pending.";
@@ -62,6 +63,7 @@ const CONTAINER: Row = Row {
 const XGROUP: &[Row] = &[
     Row {
         name: "xgroup|create",
+        needs: Needs::each(KeyUsage::INSERT),
         arity: -5,
         flags: GROW,
         summary: "Makes a group of consumers that reads from an id on.",
@@ -71,6 +73,7 @@ const XGROUP: &[Row] = &[
     },
     Row {
         name: "xgroup|setid",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: -5,
         summary: "Lets a group go on reading from another id.",
         syntax: "key group <id | $> [ENTRIESREAD entries-read]",
@@ -79,6 +82,7 @@ const XGROUP: &[Row] = &[
     },
     Row {
         name: "xgroup|destroy",
+        needs: Needs::each(KeyUsage::DELETE),
         arity: 4,
         complexity: "O(N) where N is the number of pending entries.",
         summary: "Removes a group.",
@@ -88,6 +92,7 @@ const XGROUP: &[Row] = &[
     },
     Row {
         name: "xgroup|createconsumer",
+        needs: Needs::each(KeyUsage::INSERT),
         flags: GROW,
         since: "6.2.0",
         summary: "Makes a consumer of a group.",
@@ -97,6 +102,7 @@ const XGROUP: &[Row] = &[
     },
     Row {
         name: "xgroup|restoreconsumer",
+        needs: Needs::each(KeyUsage::INSERT),
         arity: -7,
         flags: GROW,
         since: "7.2.4",
@@ -108,6 +114,7 @@ const XGROUP: &[Row] = &[
     },
     Row {
         name: "xgroup|delconsumer",
+        needs: Needs::each(KeyUsage::DELETE),
         complexity: "O(N) where N is the number of entries that are pending for the consumer.",
         summary: "Removes a consumer of a group with all that is pending for it.",
         syntax: "key group consumer",
@@ -149,6 +156,7 @@ const XINFO: &[Row] = &[
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "xadd",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: -5,
         flags: GROW.or(Flags::FAST),
         complexity: "O(1), and O(N) to trim, where N is the number of entries that go.",
@@ -159,6 +167,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "xlen",
+        needs: Needs::each(KeyUsage::EXISTENCE),
         arity: 2,
         flags: READ.or(Flags::FAST),
         summary: "Replies with the number of entries.",
@@ -187,6 +196,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "xdel",
+        needs: Needs::each(KeyUsage::DELETE),
         flags: FAST,
         complexity: EACH_ID,
         summary: "Removes entries.",
@@ -196,6 +206,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "xdelex",
+        needs: Needs::each(KeyUsage::DELETE),
         arity: -5,
         flags: FAST,
         since: "8.2.0",
@@ -207,6 +218,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "xtrim",
+        needs: Needs::each(KeyUsage::DELETE),
         arity: -4,
         complexity: "O(N) where N is the number of entries that go.",
         summary: "Removes the first entries of a stream.",
@@ -216,6 +228,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "xsetid",
+        needs: Needs::each(KeyUsage::UPDATE),
         flags: GROW.or(Flags::FAST),
         summary: "Sets the last id of a stream.",
         syntax: "key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
@@ -233,6 +246,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "xreadgroup",
+        needs: Needs::each(KeyUsage::READ),
         treatment: Treatment { may_wait: |args| read::waits(args, true), ..Treatment::DEFAULT },
         arity: -7,
         flags: Flags::WRITE.or(Flags::BLOCKING),
@@ -244,6 +258,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "xack",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: -4,
         flags: FAST,
         complexity: EACH_ID,
@@ -254,6 +269,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "xackdel",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: -6,
         flags: FAST,
         since: "8.2.0",
@@ -274,6 +290,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "xclaim",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: -6,
         flags: FAST,
         complexity: EACH_ID,
@@ -285,6 +302,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "xautoclaim",
+        needs: Needs::each(KeyUsage::DELETE),
         arity: -6,
         flags: FAST,
         since: "6.2.0",

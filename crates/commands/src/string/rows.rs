@@ -1,6 +1,6 @@
 //! The rows of the commands on strings.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 
 use super::{get, lcs, many, number, range, set};
 
@@ -26,6 +26,7 @@ const ROW: Row = Row {
     handler: get::get,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 const KEYS_TO_THE_END: Keys = Keys::Range { first: 1, last: -1, step: 1 };
@@ -36,6 +37,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row { name: "get", summary: "Replies with the string at a key.", ..ROW },
     Row {
         name: "set",
+        needs: Needs::found(set::usage),
         arity: -3,
         flags: WRITE_BRIEF,
         summary: "Sets a key to a string, replacing a value of any type, with optional conditions and expiry.",
@@ -46,6 +48,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "setnx",
+        needs: Needs::each(KeyUsage::CREATE),
         arity: 3,
         flags: WRITE_FAST,
         summary: "Sets a key to a string unless the key exists.",
@@ -55,6 +58,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "setex",
+        needs: Needs::each(KeyUsage::OVERWRITE),
         arity: 4,
         flags: WRITE_BRIEF,
         since: "2.0.0",
@@ -65,6 +69,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "psetex",
+        needs: Needs::each(KeyUsage::OVERWRITE),
         arity: 4,
         flags: WRITE_BRIEF,
         since: "2.6.0",
@@ -84,6 +89,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "getdel",
+        needs: Needs::each(KeyUsage::READ_DELETE),
         flags: SHRINK_FAST,
         since: "6.2.0",
         summary: "Replies with the value of a string and removes the key.",
@@ -112,6 +118,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "mset",
+        needs: Needs::each(KeyUsage::OVERWRITE),
         arity: -3,
         flags: WRITE,
         keys: PAIRS_TO_THE_END,
@@ -124,6 +131,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "msetnx",
+        needs: Needs::each(KeyUsage::CREATE),
         arity: -3,
         flags: WRITE,
         keys: PAIRS_TO_THE_END,
@@ -178,6 +186,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "append",
+        needs: Needs::each(KeyUsage::INSERT),
         arity: 3,
         flags: WRITE_FAST,
         since: "2.0.0",
@@ -189,6 +198,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "strlen",
+        needs: Needs::each(KeyUsage::EXISTENCE),
         since: "2.2.0",
         summary: "Replies with the length of the string at a key.",
         handler: range::strlen,
@@ -217,6 +227,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "setrange",
+        needs: Needs::each(KeyUsage::UPDATE),
         arity: 4,
         flags: WRITE,
         since: "2.2.0",

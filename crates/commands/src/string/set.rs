@@ -1,6 +1,6 @@
 //! Replacing one string: SET and the older commands that are special cases of it.
 
-use engine::{CommandError, Context, EventClass};
+use engine::{CommandError, Context, EventClass, KeyUsage};
 use keyspace::{KeyOp, Value};
 use wire::Args;
 
@@ -19,6 +19,12 @@ pub(super) fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
     put(cx, args.at(1), args.at(2), None);
     cx.reply.ok();
     Ok(())
+}
+
+/// How a SET uses its key: with GET it also reads it.
+pub(super) fn usage(args: Args<'_>) -> KeyUsage {
+    let reads = args.skip(3).iter().any(|option| option.eq_ignore_ascii_case(b"get"));
+    if reads { KeyUsage::READ_UPDATE } else { KeyUsage::OVERWRITE }
 }
 
 /// Stores a string with this expiry, and notifies `set`.

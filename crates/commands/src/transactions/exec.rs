@@ -6,6 +6,7 @@ use engine::{
     queueing::aborted,
     row::Mobility,
     row::innermost,
+    transaction::Queued,
     unit::Unit,
 };
 use keyspace::DbId;
@@ -69,7 +70,7 @@ fn run_or_undo(cx: &mut Context<'_, '_>, transaction: &Transaction) -> Result<()
     cx.unit.begin_undo();
     for (index, queued) in transaction.commands().iter().enumerate() {
         let start = cx.reply.position();
-        let succeeded = cx.run_inner(queued.found, queued.args.as_args(), None)?;
+        let succeeded = run_queued(cx, queued)?;
         if succeeded || !queued.flags.has(Flags::DOCUMENTS) {
             continue;
         }
@@ -88,7 +89,20 @@ fn run_or_undo(cx: &mut Context<'_, '_>, transaction: &Transaction) -> Result<()
 
 fn run(cx: &mut Context<'_, '_>, transaction: &Transaction) -> Result<(), CommandError> {
     let mut commands = transaction.commands().iter();
-    commands.try_for_each(|queued| cx.run_inner(queued.found, queued.args.as_args(), None).map(|_| ()))
+    commands.try_for_each(|queued| run_queued(cx, queued).map(|_| ()))
+}
+
+/// Runs a queued command, if the user may still run it. Returns whether it succeeded.
+fn run_queued(cx: &mut Context<'_, '_>, queued: &Queued) -> Result<bool, CommandError> {
+    let args = queued.args.as_args();
+    match cx.judge_queued(queued.found, args) {
+        Ok(()) => cx.run_inner(queued.found, args, None),
+        Err(denied) => {
+            cx.reply.set_protocol(cx.session.protocol);
+            cx.reply_error(&denied);
+            Ok(false)
+        }
+    }
 }
 
 /// Runs a transaction in which something may take long. All scripts together have the time that one has. If

@@ -1,6 +1,6 @@
 //! The rows of the commands on transactions.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 
 use super::{discard, exec, multi, watch};
 
@@ -18,6 +18,7 @@ const ROW: Row = Row {
     handler: multi,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 const IMMEDIATE: Flags = ROW.flags.or(Flags::IMMEDIATE);
 
@@ -57,6 +58,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "watch",
+        needs: Needs::each(KeyUsage::EXISTENCE),
         treatment: Treatment { is_never_busy: true, ..Treatment::DEFAULT },
         arity: -2,
         flags: IMMEDIATE,

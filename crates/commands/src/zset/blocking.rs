@@ -4,7 +4,7 @@
 //! waits (see `engine::blocking`).
 
 use engine::{
-    CommandError, Context, Flags, Keys, Row,
+    CommandError, Context, Flags, KeyUsage, Keys, Needs, Row,
     callbacks::Serve,
     clients::{Awaited, Nothing, Wants},
 };
@@ -30,6 +30,7 @@ const POP: Row = Row {
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "bzpopmin",
+        needs: Needs::each(KeyUsage::READ_DELETE),
         summary: "Removes the member with the lowest score of the first sorted set that exists, and waits for one if \
                   there is none.",
         handler: bzpopmin,
@@ -37,6 +38,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "bzpopmax",
+        needs: Needs::each(KeyUsage::READ_DELETE),
         summary: "Removes the member with the highest score of the first sorted set that exists, and waits for one if \
                   there is none.",
         handler: bzpopmax,
@@ -44,6 +46,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "bzmpop",
+        needs: Needs::each(KeyUsage::READ_DELETE),
         arity: -5,
         flags: Flags::WRITE.or(Flags::BLOCKING),
         keys: Keys::Counted { at: 2, before: None },

@@ -1,6 +1,6 @@
 //! The rows of the commands on sorted sets.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 
 use super::{add, combine, get, pop, random, range, remove, scan};
 
@@ -26,6 +26,7 @@ pub(super) const ROW: Row = Row {
     handler: range::zcount,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 const LOG_N: &str = "O(log(N)) where N is the number of members.";
@@ -56,6 +57,7 @@ const COMBINE_AND_STORE: Row = Row {
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "zadd",
+        needs: Needs::each(KeyUsage::UPDATE),
         treatment: Treatment::of_member(3),
         arity: -4,
         flags: GROW_FAST,
@@ -79,6 +81,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "zcard",
+        needs: Needs::each(KeyUsage::EXISTENCE),
         arity: 2,
         flags: READ_FAST,
         since: "1.2.0",
@@ -206,6 +209,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "zrangestore",
+        needs: Needs::first_and_others(KeyUsage::OVERWRITE, KeyUsage::READ),
         arity: -5,
         flags: GROW.or(Flags::COPIES),
         keys: Keys::Range { first: 1, last: 2, step: 1 },
@@ -217,6 +221,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "zrem",
+        needs: Needs::each(KeyUsage::DELETE),
         treatment: Treatment::of_member(2),
         arity: -3,
         flags: SHRINK_FAST,
@@ -229,6 +234,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "zremrangebyrank",
+        needs: Needs::each(KeyUsage::DELETE),
         flags: SHRINK,
         summary: "Removes the members in a range of ranks.",
         syntax: "key start stop",
@@ -237,6 +243,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "zremrangebyscore",
+        needs: Needs::each(KeyUsage::DELETE),
         flags: SHRINK,
         since: "1.2.0",
         summary: "Removes the members in a range of scores.",
@@ -245,6 +252,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "zremrangebylex",
+        needs: Needs::each(KeyUsage::DELETE),
         flags: SHRINK,
         since: "2.8.9",
         summary: "Removes the members in a range of byte strings, where all have one score.",
@@ -253,6 +261,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "zpopmin",
+        needs: Needs::each(KeyUsage::READ_DELETE),
         arity: -2,
         flags: SHRINK_FAST,
         since: "5.0.0",
@@ -264,6 +273,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "zpopmax",
+        needs: Needs::each(KeyUsage::READ_DELETE),
         arity: -2,
         flags: SHRINK_FAST,
         since: "5.0.0",
@@ -275,6 +285,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "zmpop",
+        needs: Needs::each(KeyUsage::READ_DELETE),
         arity: -4,
         flags: SHRINK,
         keys: COUNTED,
@@ -306,18 +317,21 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         name: "zunionstore",
+        needs: Needs::first_and_others(KeyUsage::OVERWRITE, KeyUsage::READ),
         summary: "Stores the members that any of several sorted sets has.",
         handler: combine::zunionstore,
         ..COMBINE_AND_STORE
     },
     Row {
         name: "zinterstore",
+        needs: Needs::first_and_others(KeyUsage::OVERWRITE, KeyUsage::READ),
         summary: "Stores the members that all of several sorted sets have.",
         handler: combine::zinterstore,
         ..COMBINE_AND_STORE
     },
     Row {
         name: "zdiffstore",
+        needs: Needs::first_and_others(KeyUsage::OVERWRITE, KeyUsage::READ),
         since: "6.2.0",
         summary: "Stores the members of a sorted set that no other one has.",
         syntax: "destination numkeys key [key ...]",

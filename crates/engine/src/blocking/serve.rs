@@ -29,6 +29,7 @@ use crate::{
     clients::{Waiter, Wants},
     context::{EVERYTHING_ADMITTED, Surroundings},
     execute::gate,
+    judgement::refuse_waiter,
     replication::WriteRefusal,
     rules::Rules,
     tracking::BY_SERVER,
@@ -141,7 +142,11 @@ impl<'k> Surroundings<'_, 'k> {
                 continue;
             }
             let needs = waiter.awaited.needs;
-            let (needs_room, refusal) = match self.rules.admit_waiter(waiter.row, appender, self.keyspace) {
+            let admitted = match refuse_waiter(&waiter, self.host, unit.now_ms()) {
+                Some(denied) => Err(denied),
+                None => self.rules.admit_waiter(waiter.row, appender, self.keyspace),
+            };
+            let (needs_room, refusal) = match admitted {
                 Ok(is_admitted) => (!is_admitted, None),
                 Err(error) => (false, Some(error)),
             };

@@ -1,6 +1,6 @@
 //! The selection of clients by CLIENT LIST and CLIENT KILL.
 
-use super::{Client, ClientKind, DEFAULT_USER};
+use super::{Client, ClientKind};
 
 /// Conditions that must all hold; `None` holds for every client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl ClientFilter<'_> {
             && self.kind.is_none_or(|kind| kind == client.kind())
             && self.peer.is_none_or(|peer| peer == client.peer().as_bytes())
             && self.local.is_none_or(|local| local == client.local().as_bytes())
-            && self.user.is_none_or(|user| user == DEFAULT_USER.as_bytes())
+            && self.user.is_none_or(|user| *user == *client.user())
             && self.age_seconds_min.is_none_or(|min| age_seconds >= min)
             && self.except.is_none_or(|except| except != client.id())
     }

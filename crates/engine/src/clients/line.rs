@@ -8,7 +8,7 @@ use std::{fmt::Write as _, sync::atomic::Ordering::Relaxed};
 
 use storage::Durability;
 
-use super::{Client, ClientKind, DEFAULT_USER, NO_COMMAND, NO_TRANSACTION};
+use super::{Client, ClientKind, NO_COMMAND, NO_TRANSACTION};
 use crate::CommandTable;
 
 /// Size of the static output buffer of a client in Redis; replies beyond it go to a list.
@@ -28,7 +28,7 @@ impl Client {
             out,
             "id={id} addr={peer} laddr={local} fd={fd} name={name} age={age} idle={idle} flags={flags} db={db} sub={channels} \
              psub={patterns} ssub={shards} multi={queued} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={static_output} oll={lists} \
-             omem={list_output} tot-mem={memory} events={events} cmd={command} user={DEFAULT_USER} redir={redirect} resp={resp} \
+             omem={list_output} tot-mem={memory} events={events} cmd={command} user={user} redir={redirect} resp={resp} \
              lib-name={library} lib-ver={library_version} tot-net-in={input_bytes} tot-net-out={output_bytes} \
              xsub={from_log} durability={durability}",
             id = self.id,
@@ -45,6 +45,7 @@ impl Client {
             events = if output > 0 { "rw" } else { "r" },
             lists = u8::from(list_output > 0),
             command = self.last_command_name(table),
+            user = String::from_utf8_lossy(&self.user()),
             redirect = self.shown_redirect(),
             resp = self.resp.load(Relaxed),
             library = labels.library.as_str(),

@@ -13,7 +13,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use lsn::Lsn;
 
-use super::Client;
+use super::{Client, ClientKind};
 
 /// Pushed bytes that a client may leave unsent; a client above this is disconnected. As the `pubsub` class of
 /// Redis' client-output-buffer-limit.
@@ -24,6 +24,9 @@ pub const PUSHED_BYTES_MAX: u64 = 32 << 20;
 pub enum Signal {
     /// Close the connection at once, without sending its buffered replies.
     Close,
+    /// The rights of the user have changed: close the connection if it listens to a channel that the user may
+    /// no longer use.
+    Review,
     /// Send these bytes, whole replies or pushes, once `gate` is durable and everything before them has been
     /// sent.
     Push {
@@ -56,6 +59,13 @@ impl Client {
                 waiter.end();
             }
             (self.signaller)(self.id, Signal::Close);
+        }
+    }
+
+    /// Has the worker review the subscriptions of the client; see [`Signal::Review`].
+    pub fn review(&self) {
+        if self.kind() == ClientKind::PubSub {
+            (self.signaller)(self.id, Signal::Review);
         }
     }
 

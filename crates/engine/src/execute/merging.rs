@@ -111,7 +111,7 @@ impl Executor {
     fn count_mergeable<'b>(
         &mut self,
         calls: impl Iterator<Item = Call<'b>>,
-        session: &Session,
+        session: &mut Session,
         host: &Host,
     ) -> usize {
         let is_special = session.reply_mode != ReplyMode::On || session.tells_lsn;
@@ -121,10 +121,10 @@ impl Executor {
         // The sampled command runs alone.
         let calls = calls.take(self.until_sample.saturating_sub(1) as usize);
         let may_run = |call: &Call<'b>| {
-            call.resolved.found.is_some_and(|ResolvedCommand { row, .. }| {
-                is_ordinary(row)
-                    && !self.watch.includes(row)
-                    && self.check(row, call.args, session, host) == Ok(true)
+            call.resolved.found.is_some_and(|found| {
+                is_ordinary(found.row)
+                    && !self.watch.includes(found.row)
+                    && self.check(found, call.args, session, host) == Ok(true)
             })
         };
         calls.take_while(may_run).count()

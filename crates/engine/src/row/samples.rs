@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::{CommandTable, Family, Flags, Keys, Row, Treatment};
+use super::{CommandTable, Family, Flags, Keys, Needs, Row, Treatment};
 
 const ROW: Row = Row {
     name: "",
@@ -17,6 +17,7 @@ const ROW: Row = Row {
     handler: |_, _| Ok(()),
     subcommands: &[],
     treatment: Treatment::DEFAULT,
+    needs: Needs::BY_FLAGS,
 };
 
 static ROWS: &[Row] = &[

@@ -12,7 +12,7 @@ use recovery::group_state::check_durability;
 use settings::{ConfigError, Key, OPTIONS, Origin, Settings};
 use storage::Log;
 
-use super::{Config, data_settings::VALUE_BYTES_MAX, possible_clients};
+use super::{Config, data_settings::VALUE_BYTES_MAX, possible_clients, users::user_settings};
 
 /// Why a value is refused.
 struct Refused {
@@ -143,7 +143,10 @@ impl Config {
         let mut settings = self.settings.write();
         self.hot.refresh(&changed);
         self.observers.read().iter().for_each(|observe| observe(&changed));
+        self.users.configure(user_settings(&changed));
         *settings = changed;
+        drop(settings);
+        self.follow_users();
     }
 
     /// Gives a setting a value, or its default, for now and for the next start.

@@ -16,6 +16,7 @@
 
 use std::sync::Arc;
 
+use engine::users::OF_USERS;
 use keyspace::{AccessClock, DataSettings, Effect, Freed, LIBRARIES_SLOT, SlotGuard};
 use lsn::Lsn;
 use membership::OF_GROUP;
@@ -110,7 +111,7 @@ impl Config {
     }
 
     /// Appends a record of settings to the log; they were applied in this slot. Returns its position.
-    fn append(&self, log: &Log, mut slot: SlotGuard<'_>, record: &[u8]) -> Option<Lsn> {
+    pub(super) fn append(&self, log: &Log, mut slot: SlotGuard<'_>, record: &[u8]) -> Option<Lsn> {
         if record.is_empty() {
             return None;
         }
@@ -146,9 +147,11 @@ impl Config {
         let mut changed = self.current().clone();
         {
             let mut state = self.data.lock();
-            let is_setting =
-                |name: &[u8]| !OwedSettings::is_mark(name) && !name.starts_with(OF_GROUP.as_bytes());
-            for (name, value) in said.iter().filter(|(name, _)| is_setting(name)) {
+            let belongs_elsewhere = |name: &[u8]| {
+                OwedSettings::is_mark(name)
+                    || [OF_GROUP, OF_USERS].iter().any(|others| name.starts_with(others.as_bytes()))
+            };
+            for (name, value) in said.iter().filter(|(name, _)| !belongs_elsewhere(name)) {
                 let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
                 let known = OPTIONS.iter().find(|it| it.of_data && it.name == name);
                 if known.is_some_and(|it| state.given.has(it.name)) {

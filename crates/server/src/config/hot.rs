@@ -31,7 +31,6 @@ pub(crate) struct HotSettings {
     clients_max: AtomicU64,
     http_clients_max: AtomicU64,
     idle_timeout_seconds: AtomicU64,
-    needs_password: AtomicBool,
     has_admin_password: AtomicBool,
     is_protected: AtomicBool,
     emulates_cluster: AtomicBool,
@@ -57,7 +56,6 @@ impl HotSettings {
         self.clients_max.store(clients_max.redis, Relaxed);
         self.http_clients_max.store(clients_max.http, Relaxed);
         self.idle_timeout_seconds.store(settings.integer(Key::Timeout), Relaxed);
-        self.needs_password.store(!settings.text(Key::Requirepass).is_empty(), Relaxed);
         self.has_admin_password.store(!settings.text(Key::AdminPassword).is_empty(), Relaxed);
         self.is_protected.store(settings.switch(Key::ProtectedMode), Relaxed);
         self.emulates_cluster.store(settings.switch(Key::ClusterEmulation), Relaxed);
@@ -97,11 +95,6 @@ impl HotSettings {
     /// Seconds without commands after which a client is disconnected; 0 for never.
     pub(crate) fn idle_timeout_seconds(&self) -> u64 {
         self.idle_timeout_seconds.load(Relaxed)
-    }
-
-    /// Whether clients of the Redis protocol need a password.
-    pub(crate) fn needs_password(&self) -> bool {
-        self.needs_password.load(Relaxed)
     }
 
     /// Whether `admin-password` is set.

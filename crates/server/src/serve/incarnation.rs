@@ -95,6 +95,8 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     }
     parts.config.put_data_settings_in_force();
     parts.config.record_given(&log);
+    parts.config.import_users(&log).map_err(|reason| ServeError::Setting(std::io::Error::other(reason)))?;
+    parts.config.follow_users();
     parts.config.adopt_segment_bytes(&log);
     let config = Arc::downgrade(&parts.config);
     node.before_leading(move || _ = config.upgrade().map(|config| config.put_data_settings_in_force()));
@@ -359,6 +361,8 @@ async fn every_second(parts: &Parts, log: &Log) {
             workers.for_each(|mailbox| mailbox.send(WorkerOrder::Overdue(up_to)));
         }
         parts.config.put_data_settings_in_force();
+        // A replica takes users from its leader; no client may be there to notice.
+        parts.config.follow_users();
         parts.config.record_given(log);
         parts.node.tick();
         stalled.look(&parts.node, &parts.scripts);

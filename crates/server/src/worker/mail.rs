@@ -19,6 +19,7 @@ impl Worker {
                     connection.kill();
                 }
             }
+            WorkerOrder::Review(id) => self.review(id),
             WorkerOrder::Push { client_id, bytes, gate } => self.push(client_id, &bytes, gate),
             WorkerOrder::Answer { client_id, bytes, gate } => self.answer(client_id, &bytes, gate),
             WorkerOrder::LongUnit(done) => self.take_back(*done),
@@ -36,6 +37,14 @@ impl Worker {
                 let _ = done.send(());
             }
             WorkerOrder::Stop(done) => _ = done.send(()),
+        }
+    }
+
+    /// Closes a connection that listens to a channel which its user may no longer use.
+    fn review(&self, id: u64) {
+        let Some(connection) = self.connections.borrow().get(&id).cloned() else { return };
+        if !connection.may_listen(&mut self.executor.borrow_mut(), &self.host) {
+            connection.kill();
         }
     }
 

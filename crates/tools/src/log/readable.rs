@@ -1,6 +1,7 @@
 //! Changes of keys and documents as a person reads them: shortened, and with escapes.
 
 use documents::change::Operation;
+use engine::users::OF_USERS;
 use keyspace::{Effect, GlobalOp, Items, KeyOp, ListEnd, Listed, ScoredItems, StreamHead, StreamId, Value};
 
 pub(super) fn shown_operation(operation: &Operation) -> String {
@@ -35,6 +36,10 @@ impl std::fmt::Display for Readable<'_> {
                 write!(f, "library {} = {}", quoted(name), quoted(content.code))
             }
             Effect::Library { name, content: None } => write!(f, "drop library {}", quoted(name)),
+            // With hashes of passwords.
+            Effect::Setting { name, value: Some(_) } if name.starts_with(OF_USERS.as_bytes()) => {
+                write!(f, "setting {} = (not shown)", quoted(name))
+            }
             Effect::Setting { name, value: Some(value) } => {
                 write!(f, "setting {} = {}", quoted(name), quoted(value))
             }

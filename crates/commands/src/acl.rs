@@ -1,0 +1,44 @@
+//! ACL: users, and what they may do.
+//!
+//! What it is: the commands that show and change users. A change is a record of the log, so every server that
+//! has the data has the users; see `engine::users`.
+//! What it is not: the language of rules, or any judgement: that is the crate `access`.
+//!
+//! Invariant: no reply shows a password, and a hash only to those who may run ACL GETUSER, LIST or SAVE.
+
+mod change;
+mod file;
+mod log;
+mod rows;
+mod show;
+
+use std::collections::BTreeMap;
+
+use access::{Grammar, User};
+use engine::{Context, clients::DEFAULT_USER, users::records};
+
+pub(crate) use rows::ROWS;
+
+/// The language of rules.
+fn grammar(cx: &Context<'_, '_>) -> Grammar<'static> {
+    let users = &cx.host.users;
+    Grammar { commands: users.commands(), all_channels: users.settings().all_channels }
+}
+
+/// All users by their names, including the changes of this unit.
+fn all_users(cx: &mut Context<'_, '_>) -> BTreeMap<Box<[u8]>, User> {
+    let data = cx.unit.data_settings();
+    let decoded = |record: &[u8]| User::decode(record).unwrap_or_else(|_| User::initial(false));
+    let mut users: BTreeMap<Box<[u8]>, User> =
+        records(&data).map(|(name, record)| (name.into(), decoded(record))).collect();
+    users.entry(DEFAULT_USER.as_bytes().into()).or_insert_with(|| cx.host.users.default_user());
+    users
+}
+
+/// One user, as [`all_users`] has it.
+fn find_user(cx: &mut Context<'_, '_>, name: &[u8]) -> Option<User> {
+    all_users(cx).remove(name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! ACL SETUSER, ACL DELUSER.
+
+use access::{User, is_user_name};
+use engine::{
+    CommandError, Context,
+    clients::DEFAULT_USER,
+    users::{USER_BYTES_MAX, USERS_BYTES_MAX, USERS_MAX, records, setting_of},
+};
+use keyspace::Effect;
+use wire::Args;
+
+use super::{find_user, grammar};
+
+const TOO_LARGE: CommandError = CommandError::Text("ERR the rules of a user take 64 KiB at most");
+const TOO_MANY: CommandError =
+    CommandError::Text("ERR there would be more than 10000 users, or more than 16 MiB of them");
+
+/// `ACL SETUSER username [rule [rule ...]]`
+pub(super) fn setuser(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let name = args.at(2);
+    if !is_user_name(name) {
+        return Err(CommandError::Text("ERR Usernames can't contain spaces or null characters"));
+    }
+    let grammar = grammar(cx);
+    let before = find_user(cx, name).unwrap_or_else(|| User::initial(grammar.all_channels));
+    let user = grammar
+        .apply(&before, args.skip(3).iter())
+        .map_err(|error| CommandError::Composed(String::from_utf8_lossy(&error.reply()).into_owned()))?;
+    put_users(cx, [(name, Some(&user))])?;
+    cx.reply.ok();
+    Ok(())
+}
+
+/// `ACL DELUSER username [username ...]`
+pub(super) fn deluser(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let names = args.skip(2);
+    if names.iter().any(|name| name == DEFAULT_USER.as_bytes()) {
+        return Err(CommandError::Text("ERR The 'default' user cannot be removed"));
+    }
+    let data = cx.unit.data_settings();
+    let mut known: Vec<&[u8]> = names.iter().filter(|name| data.get(&setting_of(name)).is_some()).collect();
+    known.sort_unstable();
+    known.dedup();
+    put_users(cx, known.iter().map(|name| (*name, None)))?;
+    if known.contains(&cx.session.login.name()) {
+        // The reply still leaves.
+        cx.session.closing = true;
+        cx.session.client.set_closing();
+    }
+    cx.reply.count(known.len());
+    Ok(())
+}
+
+/// Puts users, or removes those without one.
+///
+/// # Errors
+/// There would be too many, or too large ones; nothing was changed.
+pub(super) fn put_users<'u>(
+    cx: &mut Context<'_, '_>,
+    users: impl IntoIterator<Item = (&'u [u8], Option<&'u User>)>,
+) -> Result<(), CommandError> {
+    let changes: Vec<(Vec<u8>, Option<Vec<u8>>)> =
+        users.into_iter().map(|(name, user)| (setting_of(name), user.map(User::encode))).collect();
+    let data = cx.unit.data_settings();
+    let (mut count, mut bytes) = (0, 0);
+    for (name, record) in records(&data) {
+        (count, bytes) = (count + 1, bytes + name.len() + record.len());
+    }
+    let mut record_bytes = 0;
+    for (name, record) in &changes {
+        if record.is_some() && data.get(name).is_none() {
+            count += 1;
+        }
+        let new = record.as_ref().map_or(0, |record| name.len() + record.len());
+        if new > USER_BYTES_MAX {
+            return Err(TOO_LARGE);
+        }
+        bytes += new;
+        record_bytes += name.len() + new;
+    }
+    let grows = changes.iter().any(|(_, record)| record.is_some());
+    if grows && (count > USERS_MAX || bytes > USERS_BYTES_MAX) {
+        return Err(TOO_MANY);
+    }
+    cx.require_room(record_bytes as u64)?;
+    for (name, record) in &changes {
+        cx.unit.apply(&Effect::Setting { name, value: record.as_deref() });
+    }
+    Ok(())
+}

@@ -1,0 +1,353 @@
+//! The users in force: those of the data, compiled for the table of commands.
+//!
+//! ```text
+//! record of the log -> Keyspace::data_settings -> Users::refresh -> UserSet -> one Arc per worker
+//!                                 requirepass ----^     '-> clients of deleted users are closed,
+//!                                                           subscriptions are reviewed
+//! ```
+//!
+//! What it is: users by name with their rights; the log of denials.
+//! What it is not: the language of rules and judgements (`access`), or the place where users are kept: they
+//! are settings that belong to the data, each under its name after [`OF_USERS`]. So snapshots, replicas,
+//! groups and backups have them without knowing them, and an earlier version keeps what it does not know.
+//!
+//! Invariants
+//! - `default` is always there. Without a record it may do everything, by the password of the setting
+//!   `requirepass`.
+//! - A record that this version cannot read is a user who may not log in: never more rights than were given.
+//! - A set of users does not change; a change of the users makes another one, with another generation.
+
+mod log_in;
+mod subscriptions;
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use access::{
+    CommandList, Context as DenialContext, Denial, DenialLog, Denied, PasswordHash, Reason, Rights, User,
+};
+use keyspace::{DataSettings, Keyspace};
+use lsn::Lsn;
+use parking_lot::Mutex;
+
+use crate::{
+    CommandTable, Session,
+    clients::{Clients, DEFAULT_USER},
+};
+
+pub use log_in::LogIn;
+pub use subscriptions::may_listen;
+
+/// In front of the name of a user: the name of its setting.
+pub const OF_USERS: &str = "user:";
+
+/// Users, at most.
+pub const USERS_MAX: usize = 10_000;
+
+/// Bytes of the record of one user, at most: FLUSHALL, and each snapshot, writes it again.
+pub const USER_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of the records of all users, at most.
+pub const USERS_BYTES_MAX: usize = 16 << 20;
+
+/// The name of the setting that keeps a user.
+pub fn setting_of(user: &[u8]) -> Vec<u8> {
+    [OF_USERS.as_bytes(), user].concat()
+}
+
+/// The name and the record of each user that the data have.
+pub fn records(data: &DataSettings) -> impl Iterator<Item = (&[u8], &[u8])> {
+    data.iter().filter_map(|(name, value)| Some((name.strip_prefix(OF_USERS.as_bytes())?, value)))
+}
+
+/// A user in force.
+#[derive(Debug)]
+pub struct Principal {
+    /// Its name.
+    pub name: Box<[u8]>,
+    /// What it is.
+    pub user: User,
+    /// What it may do.
+    pub rights: Rights,
+    /// Its record; `None`: it has none.
+    record: Option<Box<[u8]>>,
+}
+
+impl Principal {
+    fn new(name: &[u8], user: User, record: Option<&[u8]>, table: &CommandTable) -> Principal {
+        let rights = Rights::new(&user, table.commands());
+        Principal { name: name.into(), user, rights, record: record.map(Box::from) }
+    }
+
+    fn of_record(name: &[u8], record: &[u8], table: &CommandTable) -> Principal {
+        let user = User::decode(record).unwrap_or_else(|error| {
+            let user = String::from_utf8_lossy(name);
+            tracing::error!(target: "server", %user, %error, "the record of a user cannot be read: it is disabled");
+            User::initial(false)
+        });
+        Principal::new(name, user, Some(record), table)
+    }
+
+    /// Whether the data have it.
+    pub fn has_record(&self) -> bool {
+        self.record.is_some()
+    }
+
+    /// Whether anybody is this user without a password.
+    pub fn admits_everybody(&self) -> bool {
+        self.user.is_enabled && self.user.needs_no_password
+    }
+}
+
+/// What a set of users follows from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Origin {
+    data_generation: u64,
+    settings_generation: u64,
+}
+
+/// The users of one moment.
+#[derive(Debug)]
+pub struct UserSet {
+    /// Rises with every change of a user.
+    pub generation: u64,
+    /// The newest record that the users follow from.
+    pub lsn: Lsn,
+    by_name: BTreeMap<Box<[u8]>, Arc<Principal>>,
+    origin: Origin,
+}
+
+impl UserSet {
+    /// Before there are data.
+    pub(crate) fn initial(table: &CommandTable) -> UserSet {
+        let default = Principal::new(DEFAULT_USER.as_bytes(), User::all_powerful(), None, table);
+        UserSet {
+            generation: 0,
+            lsn: Lsn::ZERO,
+            by_name: BTreeMap::from([(default.name.clone(), Arc::new(default))]),
+            origin: Origin { data_generation: u64::MAX, settings_generation: u64::MAX },
+        }
+    }
+
+    /// The user of this name.
+    pub fn get(&self, name: &[u8]) -> Option<&Arc<Principal>> {
+        self.by_name.get(name)
+    }
+
+    /// The user that clients are who have not logged in.
+    pub fn default_user(&self) -> &Arc<Principal> {
+        self.get(DEFAULT_USER.as_bytes()).expect("it is always there")
+    }
+
+    /// All users, in the order of their names.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Principal>> {
+        self.by_name.values()
+    }
+
+    /// Whether the two sets have equal users.
+    fn has_users_of(&self, other: &UserSet) -> bool {
+        self.by_name.len() == other.by_name.len()
+            && self.by_name.iter().all(|(name, user)| other.is_same(name, user))
+    }
+
+    fn is_same(&self, name: &[u8], user: &Arc<Principal>) -> bool {
+        self.get(name).is_some_and(|known| Arc::ptr_eq(known, user))
+    }
+}
+
+/// The settings of this server about users.
+#[derive(Debug, Clone, Copy)]
+pub struct UserSettings {
+    /// The password of the default user without a record (`requirepass`); `None`: it needs none.
+    pub default_password: Option<PasswordHash>,
+    /// Whether new and reset users may use all channels (`acl-pubsub-default`).
+    pub all_channels: bool,
+    /// The entries of the log of denials (`acllog-max-len`).
+    pub log_entries_max: usize,
+}
+
+impl UserSettings {
+    /// Without a password.
+    pub const DEFAULT: UserSettings =
+        UserSettings { default_password: None, all_channels: false, log_entries_max: 128 };
+}
+
+/// Denials since the start, or since CONFIG RESETSTAT.
+#[derive(Debug, Default)]
+pub struct DenialCounts([AtomicU64; 4]);
+
+impl DenialCounts {
+    /// How many there were for this reason.
+    pub fn get(&self, reason: Reason) -> u64 {
+        self.0[reason as usize].load(Ordering::Relaxed)
+    }
+
+    /// Counts from 0 again.
+    pub fn reset(&self) {
+        self.0.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+    }
+}
+
+/// The users of a server, as all workers share them.
+#[derive(Debug)]
+pub struct Users {
+    table: &'static CommandTable,
+    current: Mutex<Arc<UserSet>>,
+    settings: Mutex<UserSettings>,
+    settings_generation: AtomicU64,
+    denials: Mutex<DenialLog>,
+    /// How often something was denied.
+    pub counts: DenialCounts,
+}
+
+impl Users {
+    /// The default user alone, without a password.
+    pub fn new(table: &'static CommandTable) -> Users {
+        Users {
+            table,
+            current: Mutex::new(Arc::new(UserSet::initial(table))),
+            settings: Mutex::new(UserSettings::DEFAULT),
+            settings_generation: AtomicU64::new(0),
+            denials: Mutex::default(),
+            counts: DenialCounts::default(),
+        }
+    }
+
+    /// The table of commands that rights are compiled for.
+    pub fn table(&self) -> &'static CommandTable {
+        self.table
+    }
+
+    /// The commands that rules can name.
+    pub fn commands(&self) -> &'static CommandList {
+        self.table.commands()
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> UserSettings {
+        *self.settings.lock()
+    }
+
+    /// Puts settings in force, from the next [`Users::refresh`] on.
+    pub fn configure(&self, settings: UserSettings) {
+        let before = mem::replace(&mut *self.settings.lock(), settings);
+        if before.default_password != settings.default_password {
+            self.settings_generation.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// The users as of the last [`Users::refresh`].
+    pub fn current(&self) -> Arc<UserSet> {
+        self.current.lock().clone()
+    }
+
+    /// Whether these users still follow from the data and the settings: two loads.
+    #[inline]
+    pub fn is_current(&self, users: &UserSet, keyspace: &Keyspace) -> bool {
+        users.origin == self.origin(keyspace)
+    }
+
+    #[inline]
+    fn origin(&self, keyspace: &Keyspace) -> Origin {
+        Origin {
+            data_generation: keyspace.data_settings_generation(),
+            settings_generation: self.settings_generation.load(Ordering::Acquire),
+        }
+    }
+
+    /// The users as the data and the settings say now. Whoever finds them changed closes the connections of
+    /// deleted users, and has those reviewed that may have lost a channel.
+    #[cold]
+    pub fn refresh(&self, keyspace: &Keyspace, clients: &Clients) -> Arc<UserSet> {
+        let mut current = self.current.lock();
+        // Read first: what has changed since is found by the next call.
+        let origin = self.origin(keyspace);
+        if current.origin == origin {
+            return current.clone();
+        }
+        let (data, lsn) = keyspace.data_settings_and_lsn();
+        let mut next = UserSet { origin, lsn: current.lsn, ..UserSet::initial(self.table) };
+        next.generation = current.generation;
+        for (name, record) in records(&data) {
+            let known = current.get(name).filter(|known| known.record.as_deref() == Some(record));
+            let user =
+                known.cloned().unwrap_or_else(|| Arc::new(Principal::of_record(name, record, self.table)));
+            next.by_name.insert(name.into(), user);
+        }
+        if next.default_user().record.is_none() {
+            let user = self.default_user();
+            let known = Some(current.default_user()).filter(|it| it.record.is_none() && it.user == user);
+            let default = known
+                .cloned()
+                .unwrap_or_else(|| Arc::new(Principal::new(DEFAULT_USER.as_bytes(), user, None, self.table)));
+            next.by_name.insert(default.name.clone(), default);
+        }
+        if current.generation == 0 || !next.has_users_of(&current) {
+            next.generation += 1;
+            next.lsn = lsn;
+        }
+        let next = Arc::new(next);
+        let before = mem::replace(&mut *current, next.clone());
+        drop(current);
+        subscriptions::review(&before, &next, clients);
+        next
+    }
+
+    /// The default user without a record.
+    pub fn default_user(&self) -> User {
+        let all_powerful = User::all_powerful();
+        match self.settings().default_password {
+            None => all_powerful,
+            Some(password) => User { needs_no_password: false, passwords: vec![password], ..all_powerful },
+        }
+    }
+
+    /// Notes that a call was denied to the user of a session.
+    pub fn note_denied(&self, denied: &Denied<'_>, context: DenialContext, session: &Session, now_ms: u64) {
+        let (reason, object) = denied.entry(self.table.commands());
+        self.note((reason, object), context, session.login.name(), session, now_ms);
+    }
+
+    /// Notes that a client could not log in as `user`; `command` is the command that it sent.
+    pub fn note_failed_login(&self, command: &[u8], user: &[u8], session: &Session, now_ms: u64) {
+        let context =
+            if session.transaction.is_some() { DenialContext::Multi } else { DenialContext::TopLevel };
+        self.note((Reason::Auth, command), context, user, session, now_ms);
+    }
+
+    fn note(
+        &self,
+        (reason, object): (Reason, &[u8]),
+        context: DenialContext,
+        user: &[u8],
+        session: &Session,
+        now_ms: u64,
+    ) {
+        self.counts.0[reason as usize].fetch_add(1, Ordering::Relaxed);
+        let mut client = String::new();
+        session.client.render(self.table, now_ms, &mut client);
+        let denial = Denial {
+            reason,
+            context,
+            object: object.into(),
+            user: user.into(),
+            client: client.into_bytes().into(),
+        };
+        let entries_max = self.settings().log_entries_max;
+        self.denials.lock().note(denial, now_ms, entries_max);
+    }
+
+    /// The log of denials.
+    pub fn denials(&self) -> parking_lot::MutexGuard<'_, DenialLog> {
+        self.denials.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! Who a session is: its user, bound to the users of one moment.
+
+use std::sync::{Arc, LazyLock};
+
+use super::{Principal, UserSet};
+use crate::clients::{Client, DEFAULT_USER};
+
+/// No set of users has this generation.
+const UNBOUND: u64 = u64::MAX;
+
+/// Shared, because sessions are also made for single commands.
+static DEFAULT_NAME: LazyLock<Arc<[u8]>> = LazyLock::new(|| DEFAULT_USER.as_bytes().into());
+
+/// The user of a session.
+#[derive(Debug, Clone)]
+pub struct LogIn {
+    /// The name of the user.
+    name: Arc<[u8]>,
+    /// The user; `None` before the first command, and if it was deleted.
+    principal: Option<Arc<Principal>>,
+    /// That of the users in which it was looked up.
+    generation: u64,
+    /// Whether it may do everything.
+    is_unrestricted: bool,
+    /// Whether it is the default user only because nobody else was known when the client connected: the data
+    /// may not have been loaded.
+    is_provisional: bool,
+}
+
+impl Default for LogIn {
+    /// The default user.
+    fn default() -> LogIn {
+        LogIn {
+            name: DEFAULT_NAME.clone(),
+            principal: None,
+            generation: UNBOUND,
+            is_unrestricted: false,
+            is_provisional: true,
+        }
+    }
+}
+
+impl LogIn {
+    /// As this user, of the users of this generation.
+    pub fn new(principal: &Arc<Principal>, generation: u64) -> LogIn {
+        LogIn {
+            name: (*principal.name).into(),
+            principal: Some(principal.clone()),
+            generation,
+            is_unrestricted: principal.rights.are_unrestricted(),
+            is_provisional: false,
+        }
+    }
+
+    /// The name of the user.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The user, as it was at the last command; `None` if it was deleted.
+    pub fn principal(&self) -> Option<&Arc<Principal>> {
+        self.principal.as_ref()
+    }
+
+    /// Whether it may do everything, by the users of this generation: the test that every command passes.
+    #[inline]
+    pub(crate) fn may_do_everything(&self, generation: u64) -> bool {
+        self.is_unrestricted && self.generation == generation && !self.is_provisional
+    }
+
+    /// Looks the user up, if these are other users than before.
+    pub(crate) fn bind(&mut self, users: &UserSet) {
+        if self.generation != users.generation {
+            self.principal = users.get(&self.name).cloned();
+            self.generation = users.generation;
+            self.is_unrestricted =
+                self.principal.as_ref().is_some_and(|principal| principal.rights.are_unrestricted());
+        }
+    }
+
+    /// Whether it was provisional until now: the users are known.
+    pub(crate) fn settle(&mut self) -> bool {
+        std::mem::take(&mut self.is_provisional)
+    }
+
+    /// Shows the user in the list of clients.
+    pub(crate) fn show(&self, client: &Client) {
+        client.set_user(&self.name);
+    }
+}

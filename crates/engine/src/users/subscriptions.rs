@@ -1,0 +1,38 @@
+//! What a change of users means for open connections: those of deleted users are closed, and so are those
+//! that listen to a channel which their user may no longer use.
+
+use access::ChannelUse;
+use pubsub::{Kind, Local};
+
+use super::UserSet;
+use crate::{Session, clients::Clients};
+
+/// Closes the connections of users that are gone, and has the workers review the subscriptions of users that
+/// have changed.
+pub(super) fn review(before: &UserSet, now: &UserSet, clients: &Clients) {
+    if before.generation == now.generation {
+        return;
+    }
+    for client in clients.all() {
+        let user = client.user();
+        match now.get(&user) {
+            // One that closes itself still gets its reply.
+            None if !client.is_closing() => client.kill(),
+            None => {}
+            Some(known) if !before.is_same(&user, known) => client.review(),
+            Some(_) => {}
+        }
+    }
+}
+
+/// Whether the user of a session may listen to everything that the session has subscribed to.
+pub fn may_listen(users: &UserSet, channels: &Local, session: &Session) -> bool {
+    let Some(subscriber) = session.subscriber else { return true };
+    let Some(principal) = users.get(session.login.name()) else { return false };
+    let may_use = |kind: Kind| {
+        let is_pattern = kind == Kind::Pattern;
+        let names = channels.names(subscriber, kind);
+        names.iter().all(|name| principal.rights.allow_subscription(ChannelUse { name, is_pattern }))
+    };
+    principal.rights.are_unrestricted() || Kind::ALL.into_iter().all(may_use)
+}

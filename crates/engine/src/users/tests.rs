@@ -1,0 +1,97 @@
+//! Users by records and settings, without commands.
+
+use keyspace::{AccessClock, Effect, Freed, Keyspace, LIBRARIES_SLOT, Options};
+
+use super::*;
+use crate::{clients::tests::connected, row::samples};
+
+struct World {
+    keyspace: Keyspace,
+    clients: Clients,
+    users: Users,
+}
+
+impl World {
+    fn new() -> World {
+        World {
+            keyspace: Keyspace::new(Options { hash_seed: 1 }),
+            clients: Clients::new(),
+            users: Users::new(samples::table()),
+        }
+    }
+
+    /// Records a user, or its removal.
+    fn put(&self, name: &str, record: Option<&[u8]>) -> Arc<UserSet> {
+        let mut slot = self.keyspace.lock(LIBRARIES_SLOT);
+        let name = setting_of(name.as_bytes());
+        let effect = Effect::Setting { name: &name, value: record };
+        slot.apply(&effect, AccessClock::default(), &mut Freed::new());
+        let lsn = slot.last_lsn().get() + 1;
+        slot.set_last_lsn(Lsn::new(lsn));
+        drop(slot);
+        self.users.refresh(&self.keyspace, &self.clients)
+    }
+
+    fn refresh(&self) -> Arc<UserSet> {
+        self.users.refresh(&self.keyspace, &self.clients)
+    }
+}
+
+#[test]
+fn only_a_change_of_users_makes_another_generation() {
+    let world = World::new();
+    let first = world.refresh();
+    assert_eq!((first.generation, first.iter().len()), (1, 1));
+    let record = User::all_powerful().encode();
+    let second = world.put("a", Some(&record));
+    assert_eq!((second.generation, second.lsn), (2, Lsn::new(1)));
+    assert!(second.get(b"a").expect("known").rights.are_unrestricted());
+    let mut slot = world.keyspace.lock(LIBRARIES_SLOT);
+    let effect = Effect::Setting { name: b"other", value: Some(b"1") };
+    slot.apply(&effect, AccessClock::default(), &mut Freed::new());
+    slot.set_last_lsn(Lsn::new(9));
+    drop(slot);
+    assert!(!world.users.is_current(&second, &world.keyspace));
+    let third = world.refresh();
+    assert_eq!((third.generation, third.lsn), (2, Lsn::new(1)), "the users are the same");
+    assert!(world.users.is_current(&third, &world.keyspace));
+    assert_eq!(world.put("a", None).generation, 3);
+}
+
+#[test]
+fn a_record_that_cannot_be_read_gives_no_rights() {
+    let world = World::new();
+    let users = world.put("a", Some(b"\xff"));
+    let user = users.get(b"a").expect("known");
+    assert!(!user.user.is_enabled && !user.user.accepts(b"") && !user.rights.are_unrestricted());
+    let users = world.put(DEFAULT_USER, Some(b""));
+    assert!(!users.default_user().admits_everybody());
+}
+
+#[test]
+fn requirepass_counts_until_the_default_user_has_a_record() {
+    let world = World::new();
+    assert!(world.refresh().default_user().admits_everybody());
+    let default_password = Some(PasswordHash::of(b"pw"));
+    world.users.configure(UserSettings { default_password, ..UserSettings::DEFAULT });
+    let users = world.refresh();
+    assert!(!users.default_user().admits_everybody() && users.default_user().user.accepts(b"pw"));
+    let users = world.put(DEFAULT_USER, Some(&User::initial(false).encode()));
+    assert!(!users.default_user().user.accepts(b"pw"));
+    assert!(world.put(DEFAULT_USER, None).default_user().user.accepts(b"pw"));
+}
+
+#[test]
+fn connections_of_deleted_users_are_closed() {
+    let world = World::new();
+    let users = world.put("a", Some(&User::all_powerful().encode()));
+    let (first, second) =
+        (world.clients.register(connected("1.1.1.1:1")), world.clients.register(connected("1.1.1.1:2")));
+    let mut session = Session::new(first.clone(), false);
+    session.log_in(LogIn::new(users.get(b"a").expect("known"), users.generation));
+    assert_eq!(*first.user(), *b"a");
+    world.put("a", None);
+    assert!(first.is_killed() && !second.is_killed());
+    session.log_out(&world.refresh());
+    assert!(session.authenticated && *first.user() == *b"default");
+}

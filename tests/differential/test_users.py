@@ -1,0 +1,129 @@
+"""Users: random rules are taken or refused by Sheaf as by a peer, shown in the same way, and judge the same
+calls in the same way.
+
+A rule set goes to ACL SETUSER of both servers, then ACL GETUSER, ACL LIST and ACL DRYRUN are compared. Texts
+are those of Redis 8; of the other peers the verdicts are compared, and what their versions show alike.
+"""
+
+from random import Random
+
+import pytest
+
+from differential.draw import Draw
+from differential.peers import REDIS_7_0, REDIS_8_2, PeerOptions
+from harness.resp import ErrorReply
+from harness.server import Server
+
+RULE_SETS = 250
+USER = "user"
+
+COMMANDS = ("get", "set", "mget", "config", "config|get", "config|set", "del", "exists", "hset", "publish", "subscribe", "select")
+CATEGORIES = ("all", "read", "write", "string", "hash", "keyspace", "fast", "slow", "dangerous", "admin", "pubsub", "connection")
+PATTERNS = ("a*", "b?", "[cd]", "x", "*")
+
+CALLS = (
+    ("GET", "a1"), ("GET", "b1"), ("GET", "x"), ("SET", "a1", "v"), ("SET", "a1", "v", "GET"), ("MGET", "a", "x"), ("DEL", "c"),
+    ("EXISTS", "d"), ("STRLEN", "x"), ("COPY", "a", "b1"), ("RENAME", "a", "x"), ("SMOVE", "a", "x", "m"), ("LMOVE", "x", "a", "LEFT", "LEFT"),
+    ("SINTERSTORE", "a", "x"), ("ZUNIONSTORE", "a", "1", "x"), ("ZUNION", "1", "b2"), ("EVAL", "return 1", "1", "a"), ("SORT", "a", "STORE", "x"),
+    ("GEORADIUS", "a", "0", "0", "1", "m", "STORE", "x"), ("BITFIELD", "x", "GET", "u8", "0"), ("BITFIELD", "x", "SET", "u8", "0", "1"),
+    ("XREAD", "COUNT", "1", "STREAMS", "a", "0"), ("XADD", "a", "*", "f", "v"), ("PFMERGE", "a", "x"), ("OBJECT", "ENCODING", "a"),
+    ("CONFIG", "GET", "port"), ("CONFIG", "SET", "port", "1"), ("SELECT", "0"), ("SELECT", "1"), ("PUBLISH", "a1", "m"), ("SUBSCRIBE", "a1", "x"),
+    ("PSUBSCRIBE", "a*"), ("PSUBSCRIBE", "x"), ("SPUBLISH", "x", "m"), ("KEYS", "*"), ("FLUSHALL",), ("PING",), ("AUTH", "x"), ("MULTI",),
+    ("HSET", "a", "f", "v"), ("HGET", "x", "f"), ("TOUCH", "x"), ("UNLINK", "a"), ("GETDEL", "a"), ("INCR", "x"), ("ACL", "WHOAMI"), ("ACL", "LIST"),
+)  # fmt: skip
+
+
+def rule(draw: Draw) -> str:
+    """One rule."""
+    sign = draw.one("+-")
+    return draw.one(
+        (
+            f"{sign}{draw.one(COMMANDS)}",
+            f"{sign}@{draw.one(CATEGORIES)}",
+            f"~{draw.one(PATTERNS)}",
+            f"%{draw.one(('R', 'W', 'RW'))}~{draw.one(PATTERNS[:-1])}",
+            f"&{draw.one(PATTERNS)}",
+            draw.one(("on", "off", "nopass", "resetpass", ">one", ">two", "<one", "allkeys", "resetkeys", "allchannels", "resetchannels", "reset")),
+            draw.one(("+select|1", "+config|nosuch", "+nosuch", "@read", "x", "~", "%~a", "%X~a", ">", "#12", "-select|1", "clearselectors")),
+            f"({sign}{draw.one(COMMANDS)} ~{draw.one(PATTERNS)})",
+        )
+    )
+
+
+@pytest.fixture
+def pair(new_server, compared_with, tmp_path):
+    """A connection to Sheaf and one to the peer."""
+    peer = Server(tmp_path / "peer", PeerOptions(peer=compared_with)).start()
+    sheaf = new_server(durability="none").start()
+    try:
+        with sheaf.connect() as ours, peer.connect() as theirs:
+            yield ours, theirs
+    finally:
+        peer.close()
+
+
+def is_refused(verdict: object) -> bool:
+    """Whether a reply of ACL DRYRUN denies the call."""
+    return verdict != b"OK"
+
+
+def shown(reply: object, peer) -> object:
+    """What ACL LIST and ACL GETUSER show, as all peers show it."""
+    if isinstance(reply, list):
+        return [shown(item, peer) for item in reply if item != b"sanitize-payload"]
+    return reply.replace(b" sanitize-payload", b"") if isinstance(reply, bytes) else reply
+
+
+def test_rules_mean_the_same(pair, compared_with, request):
+    ours, theirs = pair
+    seed = request.config.getoption("seed")
+    draw = Draw(Random(seed), compared_with)
+    for number in range(RULE_SETS):
+        rules = draw.many(lambda: rule(draw), 1, 7)
+        start = ["reset"] if draw.chance(0.5) else []
+        words = ["ACL", "SETUSER", USER, *start, *rules]
+        taken, wanted = ours.call(*words), theirs.call(*words)
+        place = f"rule set {number} of seed {seed}: {words}"
+        assert isinstance(taken, ErrorReply) == isinstance(wanted, ErrorReply), f"{place}: {taken}, {wanted}"
+        if compared_with is REDIS_8_2 and not any(word[0] in "<>#" for word in rules):
+            assert taken == wanted, place
+        if compared_with is not REDIS_7_0:
+            for words in (("ACL", "LIST"), ("ACL", "GETUSER", USER)):
+                assert shown(ours.call(*words), compared_with) == shown(theirs.call(*words), compared_with), place
+        for call in CALLS:
+            verdict, wanted = ours.call("ACL", "DRYRUN", USER, *call), theirs.call("ACL", "DRYRUN", USER, *call)
+            assert is_refused(verdict) == is_refused(wanted), f"{place} {call}: {verdict}, {wanted}"
+            if compared_with is REDIS_8_2:
+                assert verdict == wanted, f"{place} {call}"
+
+
+def names(reply: list) -> set[bytes]:
+    """Names of commands in lower case."""
+    return {name.lower() for name in reply}
+
+
+def test_categories_are_those_of_redis(pair, compared_with):
+    if compared_with is not REDIS_8_2:
+        pytest.skip("the categories of a command change with the versions")
+    ours, theirs = pair
+    all_ours = names(ours.call("COMMAND", "LIST"))
+    both = all_ours & names(theirs.call("COMMAND", "LIST"))
+    both |= {name for name in all_ours if b"|" in name and name.split(b"|")[0] in both}
+    categories = set(theirs.call("ACL", "CAT"))
+    assert categories <= set(ours.call("ACL", "CAT"))
+    theirs_all = set().union(*(names(theirs.call("ACL", "CAT", category)) for category in categories))
+    for category in sorted(categories):
+        left, right = names(ours.call("ACL", "CAT", category)), names(theirs.call("ACL", "CAT", category))
+        common = both & theirs_all
+        assert left & common == right & common, category
+
+
+def test_uses_of_keys_are_those_of_redis(pair, compared_with):
+    if compared_with is not REDIS_8_2:
+        pytest.skip("the flags of keys change with the versions")
+    ours, theirs = pair
+    for call in CALLS:
+        mine, wanted = (side.call("COMMAND", "GETKEYSANDFLAGS", *call) for side in pair)
+        assert isinstance(mine, ErrorReply) == isinstance(wanted, ErrorReply), call
+        if not isinstance(mine, ErrorReply):
+            assert [(key, set(flags)) for key, flags in mine] == [(key, set(flags)) for key, flags in wanted], call

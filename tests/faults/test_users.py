@@ -1,0 +1,206 @@
+"""Users are data: they go wherever the data goes, and their rights hold at once, on every connection."""
+
+import threading
+
+import pytest
+import redis
+
+from harness.groups import group_of, others, wait_leader
+from harness.replicas import call, error_of, follower_of, has_role, wait_same
+from harness.resp import Closed
+from harness.server import run_sheaf
+from harness.waiting import wait_until
+
+pytestmark = pytest.mark.sheaf_only
+
+PASSWORD = "not-in-any-text"
+RULES = ("on", f">{PASSWORD}", "~a*", "&news*", "+@read", "+subscribe", "+publish", "(~b +set)")
+
+
+def add_user(server, name: str = "anna") -> None:
+    """Makes a user."""
+    assert call(server, "ACL", "SETUSER", name, *RULES) == b"OK"
+
+
+def users(server) -> list[bytes]:
+    """All users with their rules."""
+    return call(server, "ACL", "LIST")
+
+
+def log_in(server, name: str = "anna", password: str = PASSWORD):
+    """A connection of a user."""
+    connection = server.connect()
+    assert connection.call("AUTH", name, password) == b"OK"
+    return connection
+
+
+def wait_closed(connection) -> None:
+    """Reads until the server has closed the connection."""
+    with pytest.raises(Closed):
+        while True:
+            connection.read()
+
+
+@pytest.mark.parametrize("between", ["nothing", "SAVE", "FLUSHALL"])
+def test_users_hold_after_kill_9(server, between):
+    add_user(server)
+    if between != "nothing":
+        assert call(server, between) == b"OK"
+    before = users(server)
+    assert len(before) == 2
+    server.kill()
+    server.start()
+    assert users(server) == before
+    with log_in(server) as anna:
+        assert error_of(anna.call("GET", "c")) == "NOPERM No permissions to access a key"
+        assert anna.call("GET", "a") is None
+
+
+def test_a_user_is_on_disk_before_its_ok(server):
+    for number in range(10):
+        assert call(server, "ACL", "SETUSER", f"user-{number}", "on", "nopass") == b"OK"
+        server.kill()
+        server.start()
+        assert f"user-{number}".encode() in call(server, "ACL", "USERS")
+
+
+def test_a_replica_has_the_users_of_its_leader(new_server):
+    leader = new_server().start()
+    replica = follower_of(new_server, leader)
+    add_user(leader)
+    wait_same(leader, replica)
+    assert users(replica) == users(leader)
+    refused = error_of(call(replica, "ACL", "SETUSER", "anna", "off"))
+    assert refused.startswith("READONLY"), refused
+    with log_in(replica) as anna:
+        assert anna.call("SUBSCRIBE", "news") == [b"subscribe", b"news", 1]
+        # Nobody else talks to the replica: it finds out by itself.
+        assert call(leader, "ACL", "SETUSER", "anna", "resetchannels") == b"OK"
+        wait_closed(anna)
+    with log_in(replica) as anna:
+        assert call(leader, "ACL", "DELUSER", "anna") == 1
+        wait_closed(anna)
+
+
+def test_a_failover_of_a_group_keeps_the_users(new_server):
+    servers = group_of(new_server)
+    leader = wait_leader(servers)
+    add_user(leader)
+    before = users(leader)
+    rest = others(servers, leader)
+    leader.kill()
+    leader = wait_leader(rest)
+    assert users(leader) == before
+    with log_in(leader) as anna:
+        assert error_of(anna.call("DEL", "a")) == "NOPERM User anna has no permissions to run the 'del' command"
+
+
+def test_a_backup_has_the_users(new_server, server, tmp_path):
+    add_user(server)
+    before = users(server)
+    saved = run_sheaf("backup", str(tmp_path / "backup"), "--from", f"http://127.0.0.1:{server.http_port}")
+    assert saved.returncode == 0, saved.stderr
+    restored = new_server()
+    made = run_sheaf("restore", str(tmp_path / "backup"), "--dir", str(restored.directory))
+    assert made.returncode == 0, made.stderr
+    restored.start()
+    assert users(restored) == before
+    with log_in(restored) as anna:
+        assert anna.call("GET", "a") is None
+
+
+def test_a_change_ends_subscriptions_and_connections_at_once(server):
+    add_user(server)
+    with log_in(server) as listener, log_in(server) as idle:
+        assert listener.call("SUBSCRIBE", "news.a") == [b"subscribe", b"news.a", 1]
+        assert idle.call("GET", "a") is None
+        assert call(server, "ACL", "SETUSER", "anna", "resetchannels", "&other") == b"OK"
+        wait_closed(listener)
+        assert idle.call("GET", "a") is None, "it listens to nothing"
+        assert call(server, "ACL", "DELUSER", "anna") == 1
+        wait_closed(idle)
+
+
+def test_a_waiting_client_gets_nothing_after_its_rights_are_gone(server):
+    assert call(server, "ACL", "SETUSER", "anna", "on", f">{PASSWORD}", "~*", "+blpop") == b"OK"
+    with log_in(server) as anna:
+        answers = []
+        waiting = threading.Thread(target=lambda: answers.append(anna.call("BLPOP", "list", 0)))
+        waiting.start()
+        wait_until("the client to wait", lambda: b" flags=b " in call(server, "CLIENT", "LIST"))
+        assert call(server, "ACL", "SETUSER", "anna", "resetkeys") == b"OK"
+        assert call(server, "RPUSH", "list", "secret") == 1
+        waiting.join()
+        assert error_of(answers[0]) == "NOPERM No permissions to access a key"
+        assert call(server, "LRANGE", "list", 0, -1) == [b"secret"]
+
+
+def test_passwords_are_in_no_text(server):
+    assert call(server, "CONFIG", "SET", "slowlog-log-slower-than", 0) == b"OK"
+    with server.connect() as monitor:
+        monitor.call("MONITOR")
+        add_user(server)
+        call(server, "ACL", "SETUSER", "anna", f">{PASSWORD}", "+nosuch")
+        with log_in(server) as anna:
+            anna.call("GET", "a")
+        call(server, "AUTH", "anna", f"{PASSWORD}-wrong")
+        call(server, "SET", "last", "1")
+        shown = []
+        while not shown or b'"last"' not in shown[-1]:
+            shown.append(monitor.read())
+    for text in (shown, call(server, "SLOWLOG", "GET", 100), call(server, "ACL", "LOG"), call(server, "CLIENT", "LIST")):
+        assert PASSWORD not in str(text)
+    server.kill()
+    assert PASSWORD not in run_sheaf("log", str(server.directory)).stdout
+    assert PASSWORD not in server.log()
+    for file in server.directory.rglob("*"):
+        assert not file.is_file() or PASSWORD.encode() not in file.read_bytes(), file
+
+
+def test_the_file_of_users(new_server, tmp_path):
+    path = tmp_path / "users.acl"
+    path.write_text(f"user default on nopass ~* &* +@all\nuser anna on >{PASSWORD} ~a* +@read\n")
+    server = new_server(extra=("--aclfile", str(path))).start()
+    assert call(server, "ACL", "USERS") == [b"anna", b"default"]
+    assert call(server, "ACL", "SETUSER", "bert", "on", "nopass", "+ping") == b"OK"
+    server.kill()
+    server.start()
+    assert call(server, "ACL", "USERS") == [b"anna", b"bert", b"default"], "a restart undoes nothing"
+    assert call(server, "ACL", "SAVE") == b"OK"
+    saved = path.read_text()
+    assert PASSWORD not in saved and "user bert on nopass" in saved and path.stat().st_mode & 0o077 == 0
+    path.write_text(saved.replace("user bert", "user carl"))
+    assert call(server, "ACL", "LOAD") == b"OK"
+    assert call(server, "ACL", "USERS") == [b"anna", b"carl", b"default"]
+    path.write_text("user carl +nosuch\n")
+    assert "Unknown command or category name in ACL" in error_of(call(server, "ACL", "LOAD"))
+    assert call(server, "ACL", "USERS") == [b"anna", b"carl", b"default"]
+
+
+def test_requirepass_works_as_before(new_server):
+    server = new_server(requirepass="secret").start()
+    with server.connect() as client:
+        assert client.call("ACL", "WHOAMI") == b"default"
+        assert client.call("CONFIG", "SET", "requirepass", "other") == b"OK"
+    with pytest.raises(redis.AuthenticationError):
+        redis.Redis(port=server.port, password="secret", protocol=2).ping()
+    assert redis.Redis(port=server.port, password="other").ping()
+    assert redis.Redis(port=server.port, username="default", password="other").ping()
+
+
+def test_the_methods_of_redis_py(client):
+    assert client.acl_whoami() == "default" or client.acl_whoami() == b"default"
+    assert client.acl_setuser(
+        "anna", enabled=True, passwords=[f"+{PASSWORD}"], categories=["+@read"], commands=["+set", "-get"], keys=["a*"], channels=["news"]
+    )
+    shown = client.acl_getuser("anna")
+    assert "on" in shown["flags"] and shown["enabled"]
+    assert {"anna", "default"} == set(map(str, client.acl_users())) or {b"anna", b"default"} == set(client.acl_users())
+    assert len(client.acl_list()) == 2
+    assert "read" in client.acl_cat() and "get" in client.acl_cat("read")
+    assert client.acl_dryrun("anna", "set", "a", "1") in ("OK", b"OK", True)
+    assert "no permissions" in str(client.acl_dryrun("anna", "get", "a"))
+    assert len(client.acl_genpass(40)) == 10
+    assert isinstance(client.acl_log(), list) and client.acl_log_reset()
+    assert client.acl_help()
+    assert client.acl_deluser("anna") == 1
