@@ -105,7 +105,7 @@ fn model_permits_command(rules: &CommandRules, commands: &CommandList, id: Comma
     verdict || args.iter().any(|known| known.eq_ignore_ascii_case(arg))
 }
 
-fn model_permits(selector: &Selector, commands: &CommandList, call: &Call<'_>) -> bool {
+fn model_permits(selector: &Selector, commands: &CommandList, call: &Call<'_, '_>) -> bool {
     let keys = |key: &KeyUse<'_>| match &selector.keys {
         KeyPatterns::All => true,
         KeyPatterns::Of(patterns) => patterns

@@ -111,6 +111,7 @@ mod tests {
         let signaller: Signaller = Box::new(move |id, signal| {
             seen.lock().push(match signal {
                 Signal::Close => format!("close {id}"),
+                Signal::Review => format!("review {id}"),
                 Signal::Push { bytes, gate } => format!("push {id} {} {}", bytes.len(), gate.get()),
                 Signal::Answer { bytes, gate } => format!("answer {id} {} {}", bytes.len(), gate.get()),
             });
