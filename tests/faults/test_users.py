@@ -177,6 +177,31 @@ def test_the_file_of_users(new_server, tmp_path):
     assert call(server, "ACL", "USERS") == [b"anna", b"carl", b"default"]
 
 
+def needs_password(server) -> bool:
+    """Whether clients have to log in."""
+    with server.connect() as client:
+        return error_of(client.call("PING")).startswith("NOAUTH")
+
+
+def test_requirepass_changes_the_record_of_default(new_server):
+    leader = new_server().start()
+    replica = follower_of(new_server, leader)
+    assert call(leader, "ACL", "SETUSER", "default", "-debug") == b"OK"
+    wait_same(leader, replica)
+    refused = error_of(call(replica, "CONFIG", "SET", "requirepass", "other"))
+    assert refused.startswith("READONLY 'requirepass' belongs to the data"), refused
+    assert call(replica, "CONFIG", "SET", "masterauth", "other") == b"OK"
+    with leader.connect() as client:
+        assert client.call("CONFIG", "SET", "requirepass", "other") == b"OK"
+        leader.kill()
+    leader.start()
+    for server in (leader, replica):
+        wait_until("the password to hold", lambda server=server: needs_password(server))
+        with server.connect() as client:
+            assert client.call("AUTH", "other") == b"OK"
+            assert b"-debug" in client.call("ACL", "LIST")[0]
+
+
 def test_requirepass_works_as_before(new_server):
     server = new_server(requirepass="secret").start()
     with server.connect() as client:

@@ -15,9 +15,23 @@ mod show;
 use std::collections::BTreeMap;
 
 use access::{Grammar, User};
-use engine::{Context, clients::DEFAULT_USER, users::records};
+use engine::{CommandError, Context, clients::DEFAULT_USER, users::records};
 
+pub(crate) use change::{UserChanges, user_changes};
 pub(crate) use rows::ROWS;
+
+/// A user after these rules, all or none.
+///
+/// # Errors
+/// One of the rules is wrong: the whole reply.
+pub(crate) fn user_after<'r>(
+    cx: &Context<'_, '_>,
+    user: &User,
+    rules: impl IntoIterator<Item = &'r [u8]>,
+) -> Result<User, CommandError> {
+    let changed = grammar(cx).apply(user, rules);
+    changed.map_err(|error| CommandError::Composed(String::from_utf8_lossy(&error.reply()).into_owned()))
+}
 
 /// The language of rules.
 fn grammar(cx: &Context<'_, '_>) -> Grammar<'static> {

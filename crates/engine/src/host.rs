@@ -195,6 +195,14 @@ pub trait SettingsInForce: Send + Sync {
     /// # Errors
     /// An unknown or immutable setting, or a value out of range; a setting that the leader has to set.
     fn set(&self, settings: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String>;
+    /// Whether this server may change what belongs to the data by CONFIG SET of this setting.
+    ///
+    /// # Errors
+    /// It may not: the whole error text.
+    fn require_say_over_data(&self, setting: &str) -> Result<(), String> {
+        _ = setting;
+        Ok(())
+    }
     /// Puts the settings that belong to the data in force. Must not be called under the lock of a slot.
     fn apply_data_settings(&self) {}
     /// The name and the content of the file of users (`aclfile`).

@@ -170,6 +170,10 @@ impl engine::SettingsInForce for Config {
         self.set_settings(pairs)
     }
 
+    fn require_say_over_data(&self, setting: &str) -> Result<(), String> {
+        self.require_leader_of_data(setting)
+    }
+
     fn apply_data_settings(&self) {
         self.put_data_settings_in_force();
     }

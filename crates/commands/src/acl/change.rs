@@ -9,7 +9,7 @@ use engine::{
 use keyspace::Effect;
 use wire::Args;
 
-use super::{find_user, grammar};
+use super::{find_user, user_after};
 
 const TOO_LARGE: CommandError = CommandError::Text("ERR the rules of a user take 64 KiB at most");
 const TOO_MANY: CommandError =
@@ -21,11 +21,9 @@ pub(super) fn setuser(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     if !is_user_name(name) {
         return Err(CommandError::Text("ERR Usernames can't contain spaces or null characters"));
     }
-    let grammar = grammar(cx);
-    let before = find_user(cx, name).unwrap_or_else(|| User::initial(grammar.all_channels));
-    let user = grammar
-        .apply(&before, args.skip(3).iter())
-        .map_err(|error| CommandError::Composed(String::from_utf8_lossy(&error.reply()).into_owned()))?;
+    let all_channels = cx.host.users.settings().all_channels;
+    let before = find_user(cx, name).unwrap_or_else(|| User::initial(all_channels));
+    let user = user_after(cx, &before, args.skip(3).iter())?;
     put_users(cx, [(name, Some(&user))])?;
     cx.reply.ok();
     Ok(())
@@ -54,11 +52,37 @@ pub(super) fn deluser(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
 /// Puts users, or removes those without one.
 ///
 /// # Errors
-/// There would be too many, or too large ones; nothing was changed.
+/// As [`user_changes`].
 pub(super) fn put_users<'u>(
     cx: &mut Context<'_, '_>,
     users: impl IntoIterator<Item = (&'u [u8], Option<&'u User>)>,
 ) -> Result<(), CommandError> {
+    user_changes(cx, users)?.apply(cx);
+    Ok(())
+}
+
+/// Changes of users that fit: the setting of each, and its record; `None`: the user is removed.
+#[derive(Debug, Default)]
+#[must_use]
+pub(crate) struct UserChanges(Vec<(Vec<u8>, Option<Vec<u8>>)>);
+
+impl UserChanges {
+    /// Makes them.
+    pub(crate) fn apply(&self, cx: &mut Context<'_, '_>) {
+        for (name, record) in &self.0 {
+            cx.unit.apply(&Effect::Setting { name, value: record.as_deref() });
+        }
+    }
+}
+
+/// The changes that put users, or remove those without one.
+///
+/// # Errors
+/// There would be too many users, or too large ones; the log has no room.
+pub(crate) fn user_changes<'u>(
+    cx: &mut Context<'_, '_>,
+    users: impl IntoIterator<Item = (&'u [u8], Option<&'u User>)>,
+) -> Result<UserChanges, CommandError> {
     let changes: Vec<(Vec<u8>, Option<Vec<u8>>)> =
         users.into_iter().map(|(name, user)| (setting_of(name), user.map(User::encode))).collect();
     let data = cx.unit.data_settings();
@@ -83,8 +107,5 @@ pub(super) fn put_users<'u>(
         return Err(TOO_MANY);
     }
     cx.require_room(record_bytes as u64)?;
-    for (name, record) in &changes {
-        cx.unit.apply(&Effect::Setting { name, value: record.as_deref() });
-    }
-    Ok(())
+    Ok(UserChanges(changes))
 }

@@ -266,6 +266,32 @@ fn the_default_user_begins_with_requirepass() {
 }
 
 #[test]
+fn requirepass_is_the_password_of_the_default_user_with_a_record_too() {
+    let mut server = TestServer::new();
+    server.host.settings.lock().insert("requirepass", String::new());
+    server.check(&[
+        ("config set requirepass one", "+OK"),
+        ("acl setuser a on nopass", "+OK"),
+        ("acl users", "[\"a\", \"default\"]"),
+        ("acl setuser default >two -debug", "+OK"),
+        ("config set requirepass three", "+OK"),
+        ("auth two", "-WRONGPASS invalid username-password pair or user is disabled."),
+        ("auth three", "+OK"),
+        ("multi", "+OK"),
+        ("config set requirepass four", "+QUEUED"),
+        (
+            "exec",
+            "[-ERR CONFIG SET of a setting that belongs to the data is a record of its own: not in a transaction]",
+        ),
+        ("auth three", "+OK"),
+        ("config set requirepass ''", "+OK"),
+        ("acl list", "[\"user a on nopass sanitize-payload resetchannels -@all\", \"user default on nopass \
+         sanitize-payload ~* &* +@all -debug\"]"),
+    ]);
+    server.assert_replays();
+}
+
+#[test]
 fn no_text_shows_a_password() {
     let mut server = TestServer::new();
     server.services.observer.slow_log.configure(0, 128);

@@ -1,10 +1,12 @@
 //! CONFIG: the settings of the process.
 
+use access::User;
 use engine::{CommandError, Context, Row, Treatment, clients::DEFAULT_USER, row::Keys, users::setting_of};
 use keyspace::Effect;
 use wire::Args;
 
 use super::{ADMIN, HELP, ROW};
+use crate::acl::{UserChanges, user_after, user_changes};
 
 /// Settings whose values are secret.
 const PASSWORDS: [&[u8]; 3] = [b"requirepass", b"masterauth", b"admin-password"];
@@ -92,7 +94,8 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(FORCE_RECOVERY)) {
         return confirm_recovery(cx, &pairs);
     }
-    if pairs.iter().any(|(name, _)| cx.host.config.is_of_data(name)) {
+    let default_user = default_user_with(cx, &pairs)?;
+    if default_user.is_some() || pairs.iter().any(|(name, _)| cx.host.config.is_of_data(name)) {
         if cx.in_transaction {
             return Err(CommandError::Text(
                 "ERR CONFIG SET of a setting that belongs to the data is a record of its own: not in a transaction",
@@ -100,23 +103,37 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
         }
         cx.require_room(args.size_bytes() as u64)?;
     }
-    let password = pairs.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"requirepass"));
-    if password.is_some() && is_default_user_changed(cx) {
-        return Err(CommandError::Text(
-            "ERR CONFIG SET failed (possibly related to argument 'requirepass') - ACL SETUSER has changed the user default: \
-             give it a password with ACL SETUSER default resetpass >password",
-        ));
-    }
+    let user_changes = match &default_user {
+        Some(user) => {
+            cx.host.config.require_say_over_data(REQUIREPASS).map_err(CommandError::Composed)?;
+            user_changes(cx, [(DEFAULT_USER.as_bytes(), Some(user))])?
+        }
+        None => UserChanges::default(),
+    };
     for (name, value) in cx.host.config.set(&pairs).map_err(CommandError::Composed)? {
         cx.unit.apply(&Effect::Setting { name: name.as_bytes(), value: Some(value.as_bytes()) });
     }
+    user_changes.apply(cx);
     cx.reply.ok();
     Ok(())
 }
 
-/// Whether the data have the user default: then its password is there, too.
-fn is_default_user_changed(cx: &mut Context<'_, '_>) -> bool {
-    cx.unit.data_settings().get(&setting_of(DEFAULT_USER.as_bytes())).is_some()
+const REQUIREPASS: &str = "requirepass";
+
+/// The user `default` with the `requirepass` that is to be set, if the data have that user: then its password
+/// is there, too. Without a password it needs none, as in Redis.
+fn default_user_with(
+    cx: &mut Context<'_, '_>,
+    pairs: &[(&[u8], &[u8])],
+) -> Result<Option<User>, CommandError> {
+    let name = setting_of(DEFAULT_USER.as_bytes());
+    let given = pairs.iter().find(|(name, _)| name.eq_ignore_ascii_case(REQUIREPASS.as_bytes()));
+    let Some((_, password)) = given else { return Ok(None) };
+    let data = cx.unit.data_settings();
+    let Some(record) = data.get(&name) else { return Ok(None) };
+    let user = User::decode(record).unwrap_or_else(|_| User::initial(false));
+    let added = if password.is_empty() { b"nopass".to_vec() } else { [b">", *password].concat() };
+    user_after(cx, &user, [&b"resetpass"[..], &added]).map(Some)
 }
 
 /// A pseudo-setting of CONFIG SET, so that any client can confirm a forced recovery.

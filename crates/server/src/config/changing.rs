@@ -36,7 +36,7 @@ impl Config {
         let (of_data, own): (Vec<Key>, Vec<Key>) =
             keys.into_iter().partition(|key| OPTIONS[*key as usize].of_data);
         if let Some(first) = of_data.first() {
-            self.require_say_over_data(OPTIONS[*first as usize].name)?;
+            self.require_leader_of_data(OPTIONS[*first as usize].name)?;
         }
         lasting
             .keep(&changed, &own, &|| self.note_kept())
@@ -53,7 +53,7 @@ impl Config {
     }
 
     /// Whether this server may set values that belong to the data.
-    fn require_say_over_data(&self, name: &str) -> Result<(), String> {
+    pub(super) fn require_leader_of_data(&self, name: &str) -> Result<(), String> {
         if self.node.refuses_changes() {
             return Err(format!(
                 "READONLY '{name}' belongs to the data: set it on the leader, its replicas have it then"
