@@ -30,7 +30,7 @@ use crate::{
     stats::WorkerStats,
     tracking::BY_SERVER,
     unit::{LockPolicy, Locks, Scratch, UnitAccess},
-    users::{UserSet, may_listen},
+    users::{REQUIREPASS, UserSet, may_listen},
 };
 pub use merging::Merged;
 pub use replies::refuse;
@@ -650,11 +650,12 @@ impl Executor {
     }
 }
 
-/// Whether a CONFIG SET names a setting that belongs to the data.
+/// Whether a CONFIG SET names a setting that belongs to the data, or may change a user.
 #[cold]
 fn changes_data(args: Args<'_>, host: &Host) -> bool {
-    host.process.loading().is_none()
-        && args.skip(2).iter().step_by(2).any(|name| host.config.is_of_data(name))
+    let is_of_data =
+        |name: &[u8]| name.eq_ignore_ascii_case(REQUIREPASS.as_bytes()) || host.config.is_of_data(name);
+    host.process.loading().is_none() && args.skip(2).iter().step_by(2).any(is_of_data)
 }
 
 /// The position a reply must wait for.

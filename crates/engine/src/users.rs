@@ -47,6 +47,9 @@ pub use subscriptions::may_listen;
 /// In front of the name of a user: the name of its setting.
 pub const OF_USERS: &str = "user:";
 
+/// The setting that is the password of the default user without a record. CONFIG SET changes the record, too.
+pub const REQUIREPASS: &str = "requirepass";
+
 /// Users, at most.
 pub const USERS_MAX: usize = 10_000;
 

@@ -203,8 +203,8 @@ fn users_are_shown_as_in_redis_8() {
         ("acl dryrun a nosuch", "-ERR Command 'nosuch' not found"),
         ("acl dryrun a get", "-ERR wrong number of arguments for 'get' command"),
         ("acl dryrun a get k", "+OK"),
-        ("acl dryrun a get l", "\"User a has no permissions to access the 'l' key\""),
-        ("acl dryrun a del l", "\"User a has no permissions to run the 'del' command\""),
+        ("acl dryrun a get l", "\"User a has no permissions to access the \\'l\\' key\""),
+        ("acl dryrun a del l", "\"User a has no permissions to run the \\'del\\' command\""),
         ("acl cat nosuch", "-ERR Unknown category 'nosuch'"),
         ("acl genpass 5", "\"a5\""),
         (

@@ -1,7 +1,12 @@
 //! CONFIG: the settings of the process.
 
 use access::User;
-use engine::{CommandError, Context, Row, Treatment, clients::DEFAULT_USER, row::Keys, users::setting_of};
+use engine::{
+    CommandError, Context, Row, Treatment,
+    clients::DEFAULT_USER,
+    row::Keys,
+    users::{REQUIREPASS, setting_of},
+};
 use keyspace::Effect;
 use wire::Args;
 
@@ -117,8 +122,6 @@ fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     cx.reply.ok();
     Ok(())
 }
-
-const REQUIREPASS: &str = "requirepass";
 
 /// The user `default` with the `requirepass` that is to be set, if the data have that user: then its password
 /// is there, too. Without a password it needs none, as in Redis.
