@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from harness.groups import group_of, others, wait_leader
-from harness.replicas import call, error_of, follower_of, has_role, wait_same
+from harness.replicas import call, error_of, follower_of, wait_same
 from harness.resp import Closed
 from harness.server import run_sheaf
 from harness.waiting import wait_until
@@ -211,6 +211,16 @@ def test_requirepass_works_as_before(new_server):
         redis.Redis(port=server.port, password="secret", protocol=2).ping()
     assert redis.Redis(port=server.port, password="other").ping()
     assert redis.Redis(port=server.port, username="default", password="other").ping()
+
+
+def text(reply) -> str:
+    """A reply of redis-py as text: it decodes some by itself."""
+    return reply.decode() if isinstance(reply, bytes) else str(reply)
+
+
+def texts(replies) -> list[str]:
+    """Replies of redis-py as texts."""
+    return [text(reply) for reply in replies]
 
 
 def test_the_methods_of_redis_py(client):

@@ -180,7 +180,7 @@ settings! {
     Workers "workers" Start "THREADS" Kind::Integer { min: 0, max: 128 }, "0", Fixed, "Threads that serve connections; 0 for one per core and at least 2.";
     Durability "durability" Durability "strict|commit|interval|none" Kind::Choice(&["strict", "commit", "interval", "none"]), "strict", Mutable, "The meaning of an OK. strict: the write is on disk, and no client reads a write that is not. commit: the write is on disk. interval: a power cut loses at most a second. none: the operating system decides.";
     Maxclients "maxclients" Limits "CONNECTIONS" Kind::Integer { min: 1, max: 1_000_000 }, "10000", Mutable, "Maximum number of connections.";
-    Requirepass "requirepass" Access "PASSWORD" Kind::Text, "", Mutable, "Password of the user default, as long as ACL SETUSER has not changed that user; empty for none.";
+    Requirepass "requirepass" Access "PASSWORD" Kind::Text, "", Mutable, "Password of the user default; empty for none. Given at a start, it has no effect once ACL SETUSER has changed that user.";
     AdminUser "admin-user" Access "NAME" Kind::Text, "admin", Mutable, "Name of the admin over HTTP.";
     AdminPassword "admin-password" Access "PASSWORD" Kind::Text, "", Mutable, "Password of the admin over HTTP; empty for none. Without it and requirepass, every client on this machine is an admin.";
     HttpHosts "http-hosts" Access "HOSTS" Kind::Text, "", Mutable, "Host names of this server in URLs, separated by commas, in addition to localhost and IP addresses; * for any. Without a password (protected-mode), requests with other host names are refused.";
