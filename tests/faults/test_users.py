@@ -1,6 +1,7 @@
 """Users are data: they go wherever the data goes, and their rights hold at once, on every connection."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 import redis
@@ -191,15 +192,26 @@ def test_requirepass_changes_the_record_of_default(new_server):
     refused = error_of(call(replica, "CONFIG", "SET", "requirepass", "other"))
     assert refused.startswith("READONLY 'requirepass' belongs to the data"), refused
     assert call(replica, "CONFIG", "SET", "masterauth", "other") == b"OK"
-    with leader.connect() as client:
-        assert client.call("CONFIG", "SET", "requirepass", "other") == b"OK"
-        leader.kill()
-    leader.start()
+    assert call(leader, "CONFIG", "SET", "requirepass", "other") == b"OK"
     for server in (leader, replica):
         wait_until("the password to hold", lambda server=server: needs_password(server))
         with server.connect() as client:
             assert client.call("AUTH", "other") == b"OK"
             assert b"-debug" in client.call("ACL", "LIST")[0]
+
+
+def test_a_changed_password_of_default_holds_after_kill_9(new_server):
+    server = new_server(requirepass="secret").start()
+    with server.connect() as client:
+        assert client.call("ACL", "SETUSER", "default", "-debug") == b"OK"
+        assert client.call("CONFIG", "SET", "requirepass", "other") == b"OK"
+    server.kill()
+    server.options = replace(server.options, requirepass="other")
+    server.start()
+    with server.connect() as client:
+        assert b"-debug" in client.call("ACL", "LIST")[0]
+        assert error_of(client.call("AUTH", "secret")).startswith("WRONGPASS")
+        assert client.call("CONFIG", "GET", "requirepass") == [b"requirepass", b"other"]
 
 
 def test_requirepass_works_as_before(new_server):
