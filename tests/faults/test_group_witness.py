@@ -16,7 +16,7 @@ from harness.groups import (
     wait_voters,
 )
 from harness.replicas import call, error_of, is_following
-from harness.server import Server, run_sheaf
+from harness.server import ANY_PORTS, Server, run_sheaf
 from harness.volume import MIB, Volume
 from harness.waiting import wait_until
 
@@ -205,7 +205,7 @@ def test_a_witness_that_was_away_for_too_long_copies_the_log(new_server):
 
 def test_mistakes_with_witnesses_are_refused(new_server, tmp_path):
     def refusal(directory, *arguments: str) -> str:
-        place = ("--dir", str(directory), "--port", "0", "--http-port", "0", "--log-segment-bytes", "1mb")
+        place = ("--dir", str(directory), *ANY_PORTS, "--log-segment-bytes", "1mb")
         ended = run_sheaf("serve", *place, *arguments)
         assert ended.returncode in (1, 2), ended.stderr
         return ended.stderr

@@ -24,7 +24,7 @@ from harness.groups import (
 )
 from harness.replicas import call, error_of, has_role, info, is_following
 from harness.resp import UNREACHABLE
-from harness.server import Server, free_port, run_sheaf
+from harness.server import ANY_PORTS, Server, free_port, run_sheaf
 from harness.volume import MIB, Volume
 from harness.waiting import wait_until
 
@@ -398,7 +398,7 @@ def test_invalid_members_are_refused(new_server, tmp_path):
         (("--group", "x", "--join", "nowhere"), "join is not HOST:PORT"),
         (("--group", "x", "--replica-of", "127.0.0.1:1"), "exclude each other"),
     ]:
-        ports = ("--port", "0", "--http-port", "0", "--dir", str(tmp_path / "refused"))
+        ports = (*ANY_PORTS, "--dir", str(tmp_path / "refused"))
         refused = run_sheaf("serve", *ports, *arguments)
         assert refused.returncode != 0 and reason in refused.stderr, refused.stderr
         shutil.rmtree(tmp_path / "refused", ignore_errors=True)

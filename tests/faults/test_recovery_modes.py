@@ -6,7 +6,7 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-from harness.server import Server, run_sheaf
+from harness.server import ANY_PORTS, Server, run_sheaf
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
@@ -29,7 +29,7 @@ def flip_bit_in_place(path, offset: int) -> None:
 
 def refused_start(server: Server, *arguments: str) -> str:
     """The message of a start that must fail."""
-    refused = run_sheaf("serve", "--dir", str(server.directory), "--port", "0", "--http-port", "0", *arguments)
+    refused = run_sheaf("serve", "--dir", str(server.directory), *ANY_PORTS, *arguments)
     assert refused.returncode == 1, refused.stdout + refused.stderr
     return refused.stderr
 

@@ -10,7 +10,7 @@ import pytest
 
 from harness.couch import Couch
 from harness.replicas import call, error_of
-from harness.server import run_sheaf
+from harness.server import ANY_PORTS, run_sheaf
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
@@ -79,14 +79,14 @@ def test_a_damaged_file_of_settings_refuses_the_start(new_server, damage):
     server.kill()
     kept = server.directory / "settings.toml"
     kept.write_text(damage)
-    refused = run_sheaf("serve", "--dir", str(server.directory), "--port", "0", "--http-port", "0")
+    refused = run_sheaf("serve", "--dir", str(server.directory), *ANY_PORTS)
     assert refused.returncode not in (0, 101)
     assert f"{kept}, line 2: " in refused.stderr
 
 
 def refused_everywhere(server) -> str:
     """What a start says, and `sheaf check` too."""
-    refused = run_sheaf("serve", "--dir", str(server.directory), "--port", "0", "--http-port", "0")
+    refused = run_sheaf("serve", "--dir", str(server.directory), *ANY_PORTS)
     checked = run_sheaf("check", str(server.directory))
     assert refused.returncode not in (0, 101), refused.stdout
     assert checked.returncode == 1, checked.stdout
@@ -302,7 +302,7 @@ def test_the_error_of_a_bad_value_names_its_place(tmp_path, name, value, environ
     ],
 )
 def test_a_wrong_value_has_an_exit_status_of_its_own(tmp_path, flags, said):
-    ports = () if "--port" in flags else ("--port", "0", "--http-port", "0")
+    ports = () if "--port" in flags else ANY_PORTS
     refused = run_sheaf("serve", "--dir", str(tmp_path / "data"), *ports, *flags)
     assert refused.returncode == 2, refused.stderr
     assert said in refused.stderr

@@ -19,7 +19,7 @@ use crate::{Feeds, Host, Store};
 
 pub(super) struct HttpThread {
     pub(super) front: Arc<Front>,
-    /// For bodies of batches.
+    /// Spare buffers for bodies of batch requests.
     pub(super) spare: Spare,
     stop: watch::Sender<bool>,
     /// This thread's way to change databases; set once the server has recovered.

@@ -195,7 +195,7 @@ impl LogSource for LogMessages {
                 let mut marked = chunk.records().filter(|record| record.is_marked);
                 let batches: Vec<BatchInfo> = chunk.batches_backwards().collect();
                 let reign_of = |record: &Record<'_>| {
-                    // The first of those that begin before the record does, from behind.
+                    // The newest batch that begins before the record.
                     let at = batches.partition_point(|batch| batch.start > record.start());
                     batches.get(at).map_or(0, |batch| batch.reign)
                 };

@@ -37,7 +37,7 @@ impl Executor {
             Err(error) => return self.reject(found, error, session, out),
         };
         if found.row.flags.has(Flags::IMMEDIATE) {
-            return self.start(found, call, session, host, out);
+            return self.run_observed(found, call, session, host, out);
         }
         let Some(transaction) = &mut session.transaction else { unreachable!("the caller has seen it") };
         if let Err(error) = transaction.push(found, call.args, call.resolved.hash(), demand) {

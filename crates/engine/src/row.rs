@@ -262,7 +262,7 @@ impl CommandTable {
         &self.rows
     }
 
-    /// The row of the top-level command with this name, in any case.
+    /// The row of the top-level command with this name, in upper or lower case.
     #[inline]
     pub fn resolve(&self, name: &[u8]) -> Option<&'static Row> {
         self.find(name).map(|index| self.rows[index as usize])

@@ -376,8 +376,8 @@ impl Votes {
 
     /// The connection to the leader that a follower may receive the log on.
     ///
-    /// # Errors
-    /// If this member follows nobody. `Ok(None)`: it is no member yet, and copies the log.
+    /// # Errors If this member follows nobody, or its vote cannot be saved. `Ok(None)`: it is no member yet,
+    /// and copies the log.
     pub fn link(&self) -> Result<Option<Link>, String> {
         if self.is_unsaved() {
             return Err("this member's vote cannot be saved".into());

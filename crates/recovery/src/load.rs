@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_snapshot_everything_is_left() {
+    fn without_a_snapshot_every_record_is_still_to_be_replayed() {
         let nothing = Loaded::nothing(Lsn::ZERO);
         assert!(!nothing.has(SlotId::LAST, Lsn::ZERO));
     }

@@ -470,9 +470,9 @@ impl Connection {
         self.stream.try_write_vectored(&slices[..count])
     }
 
-    /// The log is durable up to here: sends the replies that waited for it.
-    pub(crate) fn release(&self, durable: Lsn) {
-        self.conversation.borrow_mut().outbox.release(durable);
+    /// The log is committed up to here: sends the replies that waited for it.
+    pub(crate) fn release(&self, committed: Lsn) {
+        self.conversation.borrow_mut().outbox.release(committed);
         if !self.refused.get() {
             self.send();
         }

@@ -477,7 +477,7 @@ fn monitors_see_the_script_and_then_its_commands() {
 }
 
 #[test]
-fn messages_to_the_log_of_the_server() {
+fn a_script_writes_to_the_log_of_the_server() {
     let mut server = TestServer::new();
     server.run("EVAL \"redis.log(redis.LOG_NOTICE, 'hello')\" 0");
     assert_eq!(*server.host.asked.lock(), ["log Notice hello"]);

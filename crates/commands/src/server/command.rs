@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_listed_by_filters() {
+    fn command_list_shows_the_names_that_its_filter_accepts() {
         let mut server = TestServer::new();
         let Value::Array(all) = server.value("command list") else { panic!("an array") };
         assert_eq!(all.len(), rows().len());

@@ -242,8 +242,9 @@ impl Appender {
         Durability::from_byte(self.shared.durability.load(Ordering::Relaxed))
     }
 
-    /// Sets the listener, which is called when the log reaches the position of the last
-    /// [`Appender::wait_for`]. It runs on the flushing thread and must not block.
+    /// Sets the listener. It is called when the position of the last [`Appender::wait_for`] is committed and,
+    /// requested or not, when the log gains or lacks room or is poisoned; on whichever thread moved the log,
+    /// so it must not block.
     ///
     /// # Panics
     /// If called twice.
@@ -263,7 +264,7 @@ impl Appender {
     }
 
     /// Requests one call of the listener at the next progress of the log, after an [`Admission::Wait`].
-    /// Returns `false` if there is room by now.
+    /// Returns `false` if a wait would be for nothing: there is room by now, or there will be none.
     pub fn wait_for_room(&self) -> bool {
         self.shared.waiters.arm_any(self.index);
         let prepared_end = self.shared.prepared_end.load(Ordering::SeqCst);
