@@ -85,7 +85,7 @@ pub use responder::Responder;
 pub use row::{CommandTable, Family, FindKeys, Flags, Keys, Row, Treatment, counted_keys};
 pub use script_machine::{LibraryReader, require_few_libraries};
 pub use scripting::{ClockUs, LogLevel};
-pub use scripts::{ScriptSettings, Scripts};
+pub use scripts::{ScriptKind, ScriptSettings, Scripts};
 pub use session::{ChannelReader, PeerClaim, Place, ReplyMode, Session};
 pub use stats::{CommandStats, Histogram, RowTotals, Totals, WorkerStats};
 pub use tracking::{Tracking, TrackingTotals};

@@ -235,6 +235,15 @@ impl Scripts {
         self.running.kill(now_us.saturating_sub(self.settings.busy_after_ms() * 1000), kind)
     }
 
+    /// The kinds of the scripts and functions that have run for longer than `busy-reply-threshold`, each
+    /// once.
+    pub fn take_slow(&self, now_us: u64) -> Vec<ScriptKind> {
+        match self.settings.busy_after_ms() * 1000 {
+            0 => Vec::new(),
+            busy_after_us => self.running.take_slow(now_us.saturating_sub(busy_after_us)),
+        }
+    }
+
     /// The kind of the script or function that has run for longest.
     pub fn longest(&self) -> Option<ScriptKind> {
         self.running.longest()
