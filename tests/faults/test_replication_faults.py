@@ -204,7 +204,7 @@ def test_a_replica_whose_disk_is_full_catches_up_once_there_is_room(new_server, 
 COPIED_MIB = 200
 # The number of kills of the replica in the middle of a copy, and of broken connections.
 KILLS = 10
-CUTS = 100
+CUTS = 40
 
 
 def copied_bytes(replica: Server) -> int:

@@ -23,6 +23,10 @@ pub const MASTER_DOWN: &str =
 pub const NOT_KNOWN_COMMITTED: &str = "MASTERDOWN This member of the group does not know yet which of its data is committed: a leader must \
                                        tell it. Ask another member, or again later.";
 
+/// The error of reads on a member of a group that takes the log of its leader no more, or too slowly.
+pub const FAR_BEHIND: &str = "MASTERDOWN This member of the group has not caught up with its leader for more than 5 seconds, for a reason in its \
+                              log. Ask another member, or again later.";
+
 /// The error of reads on a server that its group has removed.
 pub const READ_REMOVED: &str =
     "MASTERDOWN This server was removed from its group. Ask a member of the group.";

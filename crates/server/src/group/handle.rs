@@ -191,6 +191,14 @@ impl Group {
             }
             thread::sleep(LOOK_PERIOD);
         }
+        // A follower that cannot apply its log could not lead, and would only stop the writes.
+        let end = self.log.get().map_or(Lsn::ZERO, |log| log.shippable_lsn());
+        while !self.has_applied(to, end) {
+            if votes.now_us() >= until_us || self.is_stopping() {
+                return Err("ERR that member does not apply its log in time, because a script or a command that takes long holds its keys: SCRIPT KILL or FUNCTION KILL there".into());
+            }
+            thread::sleep(LOOK_PERIOD);
+        }
         let until_us = votes.now_us() + PAUSE_US_MAX;
         self.node.end_writes_for_transfer(&|| votes.now_us() >= until_us || self.is_stopping())?;
         let until_us = votes.now_us() + PAUSE_US_MAX;
@@ -199,6 +207,13 @@ impl Group {
             self.node.resume_writes();
         }
         handed
+    }
+
+    /// Whether the member has said that it has applied the log up to `end`. One that is not connected as a
+    /// replica, under the address of the roster, does not say so: its votes decide alone.
+    fn has_applied(&self, id: MemberId, end: Lsn) -> bool {
+        let applied = self.address_of(id).and_then(|address| self.node.applied_at(&address));
+        applied.is_none_or(|applied| applied >= end)
     }
 
     /// Whether the roster lists it as a voter that has data.

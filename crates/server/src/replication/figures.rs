@@ -61,6 +61,12 @@ impl Node {
         }
     }
 
+    /// The position up to which the replica at this address has said that it has applied the log.
+    pub(crate) fn applied_at(&self, address: &Address) -> Option<Lsn> {
+        let replicas = self.leader.replicas();
+        replicas.iter().find(|replica| replica.address == *address).map(|replica| replica.acked.applied)
+    }
+
     fn leader_figures(&self, address: Address, now_ms: u64) -> LeaderFigures {
         let following = self.following();
         let following = following.as_deref();
