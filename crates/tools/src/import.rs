@@ -373,11 +373,11 @@ pub(crate) fn import(
 
 /// Number of keys that have not expired.
 fn live_keys(keyspace: &Keyspace, now_ms: u64) -> u64 {
+    let databases: Vec<DbId> = DbId::all().filter(|&db| keyspace.len(db) > 0).collect();
     let live = |slot: SlotId| {
         let slot = keyspace.lock(slot);
-        DbId::all()
-            .map(|db| slot.entries(db).filter(|entry| !entry.is_expired(now_ms)).count() as u64)
-            .sum::<u64>()
+        let live = |&db: &DbId| slot.entries(db).filter(|entry| !entry.is_expired(now_ms)).count() as u64;
+        databases.iter().map(live).sum::<u64>()
     };
     SlotId::all().map(live).sum()
 }
