@@ -115,19 +115,45 @@ fn line_at(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-/// Sets values in a file, and removes settings whose value is `None`. A file with `header` is sealed, and has
-/// it behind the seal.
+/// A file with changed values that is to be written.
+#[derive(Debug)]
+pub(super) struct Change<'p> {
+    path: &'p Path,
+    text: String,
+    mode: u32,
+    /// The values that it then has.
+    pub(super) lines: Vec<Line>,
+}
+
+impl Change<'_> {
+    /// Writes the file, and returns its values.
+    ///
+    /// # Errors
+    /// The text for a client; the file is then unchanged.
+    pub(super) fn write(self) -> Result<Vec<Line>, String> {
+        // If the path is a symbolic link, its target is replaced, not the link.
+        let target = fs::canonicalize(self.path).unwrap_or_else(|_| self.path.into());
+        env::crashsafe::write_atomically_with_mode(&target, self.text.as_bytes(), self.mode)
+            .map_err(|error| cannot_write(self.path, &error.to_string()))?;
+        Ok(self.lines)
+    }
+}
+
+fn cannot_write(path: &Path, reason: &str) -> String {
+    format!("cannot write {}: {reason}", path.display())
+}
+
+/// Sets values in a file, and removes settings whose value is `None`; nothing is written yet. A file with
+/// `header` is sealed, and has it behind the seal.
 ///
 /// # Errors
-/// The text for a client; the file is then unchanged.
-pub(super) fn change(
-    path: &Path,
+/// The text for a client.
+pub(super) fn prepare<'p>(
+    path: &'p Path,
     header: Option<&str>,
     changes: &[(&'static Setting, Option<String>)],
-) -> Result<(), String> {
-    let failed = |reason: String| format!("cannot write {}: {reason}", path.display());
-    // If the path is a symbolic link, its target is replaced, not the link.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.into());
+) -> Result<Change<'p>, String> {
+    let failed = |reason: String| cannot_write(path, &reason);
     let (text, mode) = match fs::read_to_string(path) {
         Ok(text) => {
             let kept = if header.is_some() { unsealed(&text) } else { Ok(&*text) };
@@ -144,19 +170,19 @@ pub(super) fn change(
             sealed(&format!("{header}{changed}"))
         }
     };
-    env::crashsafe::write_atomically_with_mode(path, changed.as_bytes(), mode)
-        .map_err(|error| failed(error.to_string()))
+    let lines = parse(path, &changed).map_err(|error| error.to_string())?;
+    Ok(Change { path, text: changed, mode, lines })
 }
 
 /// Seals a file that is not sealed; whether it was not.
 ///
 /// # Errors
-/// As [`change`], and if the file is damaged.
+/// As [`prepare`] and [`Change::write`], and if the file is damaged.
 pub(super) fn seal(path: &Path, header: &str) -> Result<bool, String> {
     let text = text_of(path).map_err(|error| error.to_string())?;
     let is_edited = !text.starts_with(SEAL_BEGIN);
     if is_edited {
-        change(path, Some(header), &[])?;
+        prepare(path, Some(header), &[])?.write()?;
     }
     Ok(is_edited)
 }
@@ -242,15 +268,11 @@ mod tests {
     #[test]
     fn written_settings_are_read_back_and_readable_by_their_owner_only() {
         let path = std::env::temp_dir().join(format!("sheaf-settings-{}.toml", std::process::id()));
-        change(
-            &path,
-            Some("# made\n"),
-            &[change_to(Key::Requirepass, "secret"), change_to(Key::Timeout, "5")],
-        )
-        .unwrap();
+        let set = |changes: &[_]| prepare(&path, Some("# made\n"), changes).unwrap().write().unwrap();
+        set(&[change_to(Key::Requirepass, "secret"), change_to(Key::Timeout, "5")]);
         let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        change(&path, Some("# made\n"), &[(&OPTIONS[Key::Requirepass as usize], None)]).unwrap();
+        set(&[(&OPTIONS[Key::Requirepass as usize], None)]);
         let kept_mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
         let (text, lines) = (fs::read_to_string(&path), read(&path));
         fs::remove_file(&path).unwrap();
