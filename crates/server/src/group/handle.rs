@@ -32,10 +32,9 @@ impl engine::group::Group for GroupHandle {
     fn view(&self) -> Option<GroupView> {
         let (group, votes) = (&self.0, self.0.votes.as_ref()?);
         let state = votes.state();
-        let (leadership, progress, committed) = votes
-            .look(|member| (member.leadership(), member.progress(), member.committed()))
-            .unwrap_or((Leadership::Unknown { term: state.term }, Vec::new(), Lsn::ZERO));
-        let (term, leader) = match leadership {
+        let (progress, committed) =
+            votes.look(|member| (member.progress(), member.committed())).unwrap_or((Vec::new(), Lsn::ZERO));
+        let (term, leader) = match group.leadership(votes) {
             Leadership::Leads { term } => (term, Some(votes.id())),
             Leadership::Follows { term, leader } => (term, Some(leader)),
             Leadership::Unknown { term } => (term, None),
@@ -223,8 +222,7 @@ impl Group {
 
     /// Whether the member has sent anything lately: a leader has heard from all that are reachable.
     pub(super) fn is_heard(&self, votes: &Votes, id: MemberId) -> bool {
-        let heard = self.peers.get().and_then(|peers| peers.heard(id));
-        heard.is_some_and(|heard| heard.at_us + HEARD_US >= votes.now_us())
+        self.has_heard(votes, id, HEARD_US)
     }
 
     /// A voter with data that is heard and has all of the log.
