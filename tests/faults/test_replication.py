@@ -159,6 +159,11 @@ def test_a_leader_that_is_to_follow_shows_nothing_that_its_leader_may_not_have(p
     leader.kill()
     leader.start()
     assert refuses_reads(leader), "a restart changes nothing about that"
+    with Couch(leader.http_port) as couch:
+        up = couch.send("GET", "/_up")
+        assert (up.status, up.json["error"]) == (503, "shows_nothing"), up.json
+        assert "\nsheaf_replication_lag_bytes NaN\n" in couch.get("/metrics").body.decode()
+    assert info(leader)["read_only_reason"] == "shows_nothing"
     with leader.connect() as connection:
         for command in (["GET", "k"], ["KEYS", "*"], ["DBSIZE"], ["XSUBSCRIBE", "c", "FROM", "-"], ["WAIT", 0, 1]):
             assert error_of(connection.call(*command)) == MASTERDOWN, command
@@ -177,6 +182,9 @@ def test_a_leader_that_is_to_follow_shows_nothing_that_its_leader_may_not_have(p
     assert call(leader, "REPLICAOF", "127.0.0.1", replica.port) == b"OK"
     wait_same(replica, leader)
     assert call(leader, "GET", "k") is None
+    with Couch(leader.http_port) as couch:
+        assert couch.send("GET", "/_up").status == 200
+        assert "\nsheaf_replication_lag_bytes 0.0\n" in couch.get("/metrics").body.decode()
 
 
 def flushed_by_replica(leader: Server) -> int:
@@ -609,9 +617,13 @@ def test_a_password_is_said_to_the_leader(new_server):
     extra = ("--replica-of", f"127.0.0.1:{leader.port}")
     replica = new_server(extra=extra, requirepass="secret").start()
     replica.wait_for_log("refuses")
-    assert call(replica, "CONFIG", "SET", "masterauth", "secret") == b"OK"
-    wait_following(replica)
-    assert call(replica, "GET", "k") == b"v"
+    with Couch(replica.http_port) as couch:
+        up = couch.send("GET", "/_up")
+        assert (up.status, up.json["error"]) == (503, "shows_nothing"), up.json
+        assert call(replica, "CONFIG", "SET", "masterauth", "secret") == b"OK"
+        wait_following(replica)
+        assert call(replica, "GET", "k") == b"v"
+        wait_until("it to be well", lambda: couch.send("GET", "/_up").status == 200)
 
 
 def test_a_client_reads_its_own_writes_on_a_replica(pair):

@@ -225,6 +225,11 @@ pub trait Availability: Send + Sync {
         false
     }
 
+    /// Whether this server is a replica that shows nothing: it refuses reads, or has copied nothing yet.
+    fn shows_nothing(&self) -> bool {
+        false
+    }
+
     /// Whether this server belongs to a group, whose votes decide who leads.
     fn is_in_group(&self) -> bool {
         false
