@@ -458,6 +458,31 @@ def test_a_learner_knows_no_leader_that_is_dead(new_server):
     wait_until("time without a leader", lambda: metric(learner, "sheaf_group_leaderless_seconds") > before)
 
 
+def test_a_quorum_counts_voters_that_answer(new_server):
+    servers = group_of(new_server)
+    leader, follower, other = servers
+
+    def usable(one: Server) -> str:
+        answer = call(one, "SENTINEL", "CKQUORUM", NAME)
+        return error_of(answer) or answer.decode()
+
+    def epoch_of_other() -> object:
+        return listed(leader, other)["epoch"]
+
+    for server in servers:
+        wait_until("all to answer", lambda one=server: usable(one).startswith("OK 3 usable"))
+    wait_until("its epoch", lambda: epoch_of_other() is not None)
+    with other.frozen():
+        wait_until("one to be missed", lambda: usable(leader).startswith("OK 2 usable"))
+        assert epoch_of_other() is None, "what it said last is of long ago"
+    wait_until("it to answer again", lambda: usable(leader).startswith("OK 3 usable"))
+    other.kill()
+    for server in (leader, follower):
+        wait_until("one to be missed", lambda one=server: usable(one).startswith("OK 2 usable"))
+    leader.kill()
+    wait_until("no majority", lambda: usable(follower).startswith("NOQUORUM 1 usable"))
+
+
 def test_the_lead_goes_to_no_member_that_is_gone(new_server):
     servers = group_of(new_server)
     leader, gone, other = servers
