@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from harness.server import run_sheaf
+from harness.groups import member, wait_leader
+from harness.server import ANY_PORTS, run_sheaf
 
 pytestmark = pytest.mark.sheaf_only
 
@@ -89,6 +90,28 @@ def test_doctor_looks_at_a_directory_before_and_while_a_server_runs(server, tmp_
     assert sorted(path.name for path in data.iterdir()) == before
     with server.connect() as connection:
         assert connection.call("SET", "k", "v") == b"OK"
+
+
+def test_doctor_says_what_a_start_would_say(new_server, tmp_path):
+    server = member(new_server).start()
+    wait_leader([server])
+    backup = tmp_path / "backup"
+    copied = run_sheaf("backup", str(backup), "--from", f"http://127.0.0.1:{server.http_port}")
+    assert copied.returncode == 0, copied.stderr
+    assert server.stop() == 0
+    lost, damaged = tmp_path / "lost", tmp_path / "damaged"
+    for copy in (lost, damaged):
+        shutil.copytree(server.directory, copy)
+    (lost / "group.json").unlink()
+    (damaged / "replication.json").write_text("junk")
+    for directory, word in ((backup, "sheaf restore"), (lost, "group.json is missing"), (damaged, "is damaged")):
+        status, checks = examined("--dir", str(directory))
+        found = checks["directory"]
+        assert status == 1 and found["state"] == "change" and word in found["text"], found
+        started = run_sheaf("serve", "--dir", str(directory), *ANY_PORTS)
+        assert started.returncode != 0 and found["text"] in started.stderr, started.stderr
+    _, checks = examined("--dir", str(server.directory))
+    assert checks["directory"]["state"] == "fine", checks
 
 
 def test_doctor_says_what_to_change(tmp_path):
