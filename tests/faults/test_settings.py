@@ -88,7 +88,7 @@ def refused_everywhere(server) -> str:
     """What a start says, and `sheaf check` too."""
     refused = run_sheaf("serve", "--dir", str(server.directory), *ANY_PORTS)
     checked = run_sheaf("check", str(server.directory))
-    assert refused.returncode not in (0, 101), refused.stdout
+    assert refused.returncode == 1, refused.stdout
     assert checked.returncode == 1, checked.stdout
     assert refused.stderr.splitlines()[-1] == checked.stderr.splitlines()[-1]
     return refused.stderr
@@ -105,6 +105,8 @@ def test_settings_that_were_lost_or_cut_refuse_the_start(new_server):
         assert f"cannot read the settings of {kept}: it " in refused_everywhere(server), length
     kept.write_bytes(whole.replace(b"geheim", b"geheiM"))
     assert "checksum mismatch" in refused_everywhere(server)
+    kept.write_bytes(whole.replace(b"geheim", b"\xffeheim"))
+    assert "it is not text in UTF-8. Restore the file from a copy" in refused_everywhere(server)
     kept.unlink()
     assert f"{kept} is missing, with the settings" in refused_everywhere(server)
     assert not kept.exists()

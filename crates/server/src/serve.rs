@@ -143,7 +143,7 @@ impl Process {
         refuse_unfinished(&RealDisk, &dir)?;
         backup::refuse_backup(&RealDisk, &dir)?;
         // Before anybody can connect: a password may be among them.
-        refuse_lost_settings(&RealDisk, &dir).map_err(ServeError::Setting)?;
+        refuse_lost_settings(&RealDisk, &dir)?;
         fit_clients(settings);
         let (bind, backlog) = (settings.text(Key::Bind), settings.integer(Key::TcpBacklog) as u32);
         // Sockets are made within a runtime, and outlive it.

@@ -46,16 +46,32 @@ pub(super) fn read(path: &Path) -> Result<Vec<Line>, ConfigError> {
 /// # Errors
 /// Also if the file was cut, emptied or changed.
 pub(super) fn read_sealed(path: &Path) -> Result<Vec<Line>, ConfigError> {
-    let text = text_of(path)?;
-    unsealed(&text)
-        .map_err(|reason| ConfigError::File { path: path.display().to_string(), reason: reason.into() })?;
+    let damaged = |reason: String| ConfigError::Damaged { path: path.display().to_string(), reason };
+    let text = text_in(path, bytes_of(path)?).map_err(|error| damaged(format!("{error}. {RESTORE}")))?;
+    unsealed(&text).map_err(|reason| damaged(reason.into()))?;
     parse(path, &text)
 }
 
 fn text_of(path: &Path) -> Result<String, ConfigError> {
-    fs::read_to_string(path)
+    text_in(path, bytes_of(path)?)
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    fs::read(path)
         .map_err(|error| ConfigError::File { path: path.display().to_string(), reason: error.to_string() })
 }
+
+fn text_in(path: &Path, bytes: Vec<u8>) -> Result<String, ConfigError> {
+    String::from_utf8(bytes).map_err(|error| {
+        let before = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
+        let number = 1 + before.filter(|byte| **byte == b'\n').count();
+        ConfigError::Syntax { reason: "it is not text in UTF-8".into() }.at(place(path, number))
+    })
+}
+
+/// What to do about a damaged file of settings set by clients.
+const RESTORE: &str = "Restore the file from a copy, or write only the line '# none' into it to start without the settings that clients \
+                       have set (CONFIG SET), perhaps a password";
 
 /// The text with its seal.
 fn sealed(text: &str) -> String {
@@ -302,6 +318,21 @@ mod tests {
         for empty in ["\n\n", " "] {
             unsealed(empty).expect_err("nothing is in it");
         }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_damage_with_a_way_out() {
+        let path = std::env::temp_dir().join(format!("sheaf-bytes-{}.toml", std::process::id()));
+        fs::write(&path, b"timeout = 5\nrequirepass = \"\xff\"\n").unwrap();
+        let (of_clients, of_administrator) = (read_sealed(&path).unwrap_err(), read(&path).unwrap_err());
+        fs::remove_file(&path).unwrap();
+        assert!(of_clients.is_damage() && !of_administrator.is_damage());
+        let text = of_clients.to_string();
+        assert!(text.contains("line 2: it is not text in UTF-8. Restore the file from a copy"), "{text}");
+        assert_eq!(
+            of_administrator.to_string(),
+            format!("{}, line 2: it is not text in UTF-8", path.display())
+        );
     }
 
     #[test]

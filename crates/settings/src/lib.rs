@@ -73,6 +73,14 @@ pub enum ConfigError {
         /// The reason, in words.
         reason: String,
     },
+    /// The file of settings set by clients is damaged.
+    #[error("cannot read the settings of {path}: {reason}")]
+    Damaged {
+        /// The settings file.
+        path: String,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
     /// A settings file is not valid TOML, or not a flat table.
     #[error("{reason}")]
     Syntax {
@@ -90,6 +98,11 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// Whether a file of the data directory is damaged; else an administrator has written something wrong.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, ConfigError::Damaged { .. })
+    }
+
     fn at(self, place: String) -> ConfigError {
         ConfigError::At { place, error: Box::new(self) }
     }
@@ -107,10 +120,12 @@ fn suggestion(name: &str) -> String {
 
 /// The name that was probably meant, if one is near.
 fn nearest<N: AsRef<str>>(name: &str, known: impl Iterator<Item = N>) -> Option<N> {
+    // Of a short name, more than half may not differ.
+    let most = (name.chars().count() / 2).min(3);
     let distances = known.map(|known| (edit_distance(name, known.as_ref()), known));
     distances
         .min_by_key(|(distance, _)| *distance)
-        .filter(|(distance, _)| *distance <= 3)
+        .filter(|(distance, _)| *distance <= most)
         .map(|(_, known)| known)
 }
 
@@ -357,13 +372,10 @@ mod tests {
     fn unknown_names_are_refused_with_the_nearest_known_one() {
         let error = Settings::default().set("maxmemroy", "1").unwrap_err();
         assert_eq!(error.to_string(), "unknown setting 'maxmemroy'; did you mean 'maxmemory'?");
-        assert!(
-            Settings::default()
-                .set("nothing-like-it-at-all", "1")
-                .unwrap_err()
-                .to_string()
-                .contains("--help")
-        );
+        for name in ["nothing-like-it-at-all", "bogus", "x"] {
+            let error = Settings::default().set(name, "1").unwrap_err().to_string();
+            assert!(error.contains("--help"), "{error}");
+        }
     }
 
     #[test]
@@ -389,6 +401,19 @@ mod tests {
         assert_eq!(settings.text(Key::NotifyKeyspaceEvents), "$xKE");
         settings.set("durability", "COMMIT").unwrap();
         assert_eq!(settings.text(Key::Durability), "commit");
+    }
+
+    #[test]
+    fn an_example_in_an_error_is_a_value() {
+        for option in OPTIONS {
+            let Err(ConfigError::Invalid { reason, .. }) = option.parse("no value of this kind") else {
+                continue;
+            };
+            if let Some((_, example)) = reason.split_once(", such as ") {
+                assert!(option.parse(example).is_ok(), "{}: {reason}", option.name);
+            }
+        }
+        assert!(Settings::default().set("max-document-size", "x").unwrap_err().to_string().contains("64mb"));
     }
 
     #[test]

@@ -16,6 +16,13 @@ pub enum UsageError {
     Foreign(Vec<String>),
 }
 
+impl UsageError {
+    /// Whether a file of the data directory is damaged.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, UsageError::Setting(error) if error.is_damage())
+    }
+}
+
 /// What to use instead of a value that the setting cannot have here, such as `--appendonly no`.
 fn answer_to(error: &ConfigError) -> String {
     match error {
