@@ -61,7 +61,7 @@ def test_config_set_survives_kill_9(new_server):
     assert setting(server, "maxmemory") == "0"
 
 
-def test_a_flag_overrides_a_kept_setting_with_a_message(new_server):
+def test_a_flag_overrides_a_kept_setting_with_a_message(new_server, tmp_path):
     server = new_server(extra=("--timeout", "5")).start()
     assert call(server, "CONFIG", "SET", "timeout", 9, "maxmemory", "1mb") == b"OK"
     assert setting(server, "timeout") == "9"
@@ -70,6 +70,13 @@ def test_a_flag_overrides_a_kept_setting_with_a_message(new_server):
     server.start()
     assert (setting(server, "timeout"), setting(server, "maxmemory")) == ("5", "1048576")
     assert "timeout (flag)" in server.log()
+    file = tmp_path / "sheaf.toml"
+    file.write_text("timeout = 7\n")
+    with_file = new_server(extra=("--timeout", "5", "--config", str(file))).start()
+    assert call(with_file, "CONFIG", "SET", "timeout", 5) == b"OK", "as it is"
+    assert "changed until the next start only" not in with_file.log()
+    assert call(with_file, "CONFIG", "SET", "timeout", 7) == b"OK", "as in the file"
+    with_file.wait_for_log("changed until the next start only")
 
 
 @pytest.mark.parametrize("damage", ["timeout = 1\nmaxmem", 'timeout = 1\nmaxmemory = "much"\n'])
@@ -211,6 +218,24 @@ def test_a_configuration_file_is_rewritten_in_place(new_server, tmp_path):
     server.start()
     assert (setting(server, "maxmemory"), setting(server, "slowlog-max-len")) == ("2147483648", "64")
     assert not (server.directory / "settings.toml").exists()
+
+
+def test_a_refused_change_leaves_the_configuration_file_as_it_is(new_server, tmp_path):
+    file = tmp_path / "sheaf.toml"
+    file.write_text("timeout = 7\n")
+    server = new_server(extra=("--config", str(file))).start()
+    assert call(server, "CONFIG", "SET", "maxclients", 700) == b"OK"
+    edited = "timeout = 7\nbogus = 1\n"
+    file.write_text(edited)
+    assert "line 2: unknown setting 'bogus'" in error_of(call(server, "CONFIG", "REWRITE"))
+    with Couch(server.http_port) as couch:
+        refused = couch.send("PUT", "/_node/_local/_config/couchdb/max_document_size", "1000000")
+        assert refused.status == 400 and "line 2" in refused.json["reason"], refused.json
+        assert couch.get("/_node/_local/_config/couchdb/max_document_size").json == "8000000"
+    assert file.read_text() == edited
+    file.write_text("timeout = 7\n")
+    assert call(server, "CONFIG", "REWRITE") == b"OK"
+    assert file.read_text() == "timeout = 7\nmaxclients = 700\n"
 
 
 def test_a_removed_configuration_file_is_not_made_anew(new_server, tmp_path):

@@ -189,6 +189,7 @@ impl Lasting {
         keys: &[Key],
         mark: &dyn Fn() -> Result<(), String>,
     ) -> Result<(), String> {
+        self.tell_of_overrides(changed, keys);
         if self.config_file.is_some() {
             return Ok(());
         }
@@ -196,7 +197,6 @@ impl Lasting {
         let lasts = |key: &&Key| OPTIONS[**key as usize].mutable && !OPTIONS[**key as usize].of_data;
         let keys = keys.iter().filter(lasts).filter(differs);
         let changes: Vec<_> = keys.map(|key| change(changed, *key)).collect();
-        self.tell_of_overrides(&changes);
         self.write_kept(&changes, mark)
     }
 
@@ -217,7 +217,7 @@ impl Lasting {
             return Ok(());
         }
         let changes = [(setting, value.filter(|_| !forgets))];
-        self.tell_of_overrides(&changes);
+        self.tell_of_overrides(changed, &[key]);
         if self.config_file.is_some() { self.write_lines(&changes) } else { self.write_kept(&changes, mark) }
     }
 
@@ -328,10 +328,13 @@ impl Lasting {
         Ok(())
     }
 
-    fn tell_of_overrides(&self, changes: &[(&'static Setting, Option<String>)]) {
-        for (setting, _) in changes.iter().filter(|(setting, _)| self.is_given(setting.key)) {
+    /// Warns of changed settings that have another value again at the next start, whatever the files say.
+    fn tell_of_overrides(&self, changed: &Settings, keys: &[Key]) {
+        let Ok(started) = self.with_given() else { return };
+        let is_overridden = |key: Key| self.is_given(key) && changed.value(key) != started.value(key);
+        for key in keys.iter().copied().filter(|key| is_overridden(*key)) {
             tracing::warn!(
-                target: "server", setting = setting.name,
+                target: "server", setting = OPTIONS[key as usize].name,
                 "changed until the next start only: a flag or a variable overrides it then"
             );
         }
