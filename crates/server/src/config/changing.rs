@@ -41,6 +41,13 @@ impl Config {
         lasting
             .keep(&changed, &own, &|| self.note_kept())
             .map_err(|reason| format!("ERR CONFIG SET failed - {reason}"))?;
+        if of_data.contains(&Key::AckReplicas) && self.node.votes().is_some() {
+            tracing::warn!(
+                target: "server", ack_replicas = changed.integer(Key::AckReplicas),
+                "ack-replicas has no effect in a group, whose majority acknowledges writes. It is in the data, and takes effect where they \
+                 are served without the group (sheaf restore of a backup, --group none)"
+            );
+        }
         let mut recorded = Vec::new();
         let current = self.current().clone();
         for key in of_data {
