@@ -135,7 +135,10 @@ def test_a_replica_leads_and_the_old_leader_follows_it(pair):
     wait_same(replica, leader)
 
 
-MASTERDOWN = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
+MASTERDOWN = (
+    "MASTERDOWN Link with MASTER is down and what of the data here is committed is not known. Wait for the link "
+    "(master_link_status in INFO), or ask the leader; REPLICAOF NO ONE has this server lead with the data that it has."
+)
 
 
 def refuses_reads(server: Server) -> bool:

@@ -17,7 +17,8 @@ pub const NO_LEADER: &str =
 
 /// The error of reads on a stale replica: some of its data may have to be discarded.
 pub const MASTER_DOWN: &str =
-    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+    "MASTERDOWN Link with MASTER is down and what of the data here is committed is not known. Wait for the link (master_link_status in \
+     INFO), or ask the leader; REPLICAOF NO ONE has this server lead with the data that it has.";
 
 /// The error of reads on a member of a group that cannot know yet what of its data is committed.
 pub const NOT_KNOWN_COMMITTED: &str = "MASTERDOWN This member of the group does not know yet which of its data is committed: a leader must \

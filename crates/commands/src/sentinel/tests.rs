@@ -1,6 +1,9 @@
 //! SENTINEL on a server in a group, and without one.
 
-use engine::group::{GroupView, MemberKind, NO_GROUP};
+use engine::{
+    group::{GroupView, MemberKind, NO_GROUP},
+    replication::MASTER_DOWN,
+};
 
 use crate::testing::{TestServer, check, check_group, sample_group};
 
@@ -277,7 +280,7 @@ fn a_loading_or_stale_member_answers() {
     let mut server = server(sample_group());
     server.host.replication.is_stale.store(true, std::sync::atomic::Ordering::Relaxed);
     server.check(&[
-        ("get k", "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."),
+        ("get k", &format!("-{MASTER_DOWN}")),
         ("sentinel get-master-addr-by-name shop", "[\"10.0.0.1\", \"7001\"]"),
     ]);
     assert!(server.run("group info").starts_with("[\"name\", \"shop\""));
