@@ -233,7 +233,7 @@ def test_the_wrong_server_names_the_right_one(new_server):
     locked = member(new_server, requirepass="secret").start()
     member(new_server, locked).start().wait_for_log("set masterauth here to the requirepass of the group")
     http = ("--group", NAME, "--join", f"127.0.0.1:{leader.http_port}")
-    new_server(extra=http).start().wait_for_log("name the port that the member serves Redis on")
+    new_server(extra=http).start().wait_for_log("name the port on which that server serves Redis")
     # Two that name each other: nobody is there to add them.
     first, second = (new_server(port=free_port()) for _ in range(2))
     for one, other in ((first, second), (second, first)):

@@ -614,6 +614,15 @@ def test_another_log_is_never_merged(new_server, pair):
     assert call(stranger, "SET", "mine", "2") == b"OK"
 
 
+def test_the_port_of_http_is_told_from_that_of_redis(new_server):
+    leader = new_server().start()
+    replica = new_server(extra=("--replica-of", f"127.0.0.1:{leader.http_port}")).start()
+    replica.wait_for_log("this is the port of HTTP: name the port on which that server serves Redis")
+    for port in (leader.port, leader.http_port):
+        refused = error_of(call(leader, "REPLICAOF", "127.0.0.1", port))
+        assert refused == f"ERR 127.0.0.1:{port} is this server itself", refused
+
+
 def test_a_password_is_said_to_the_leader(new_server):
     leader = new_server(requirepass="secret").start()
     call(leader, "SET", "k", "v")
