@@ -139,7 +139,10 @@ def test_damaged_parts_are_left_out_and_the_loss_must_be_accepted(with_snapshots
     server.kill()
     refused_start(server)
     client = start_once(server, "--force-recovery")
+    assert "left out: " in server.log() and "Some(" not in server.log()
     assert client.config_set("force-recovery", "confirmed") is True
+    server.wait_for_log("the log was confirmed and takes writes")
+    assert "the log has room again" not in server.log()
     assert client.set("k", "v") is True
     assert client.config_get("force-recovery") == {"force-recovery": "no"}
     assert not (server.directory / "recovery-report.json").exists()
