@@ -238,6 +238,12 @@ def test_a_refused_change_leaves_the_configuration_file_as_it_is(new_server, tmp
     assert file.read_text() == "timeout = 7\nmaxclients = 700\n"
 
 
+def test_a_client_is_told_what_it_can_set(server):
+    refused = error_of(call(server, "CONFIG", "SET", "appendfsync", "no"))
+    assert "'appendfsync' cannot be set here: use CONFIG SET durability" in refused, refused
+    assert setting(server, "appendfsync") == "always"
+
+
 def test_a_removed_configuration_file_is_not_made_anew(new_server, tmp_path):
     file = tmp_path / "sheaf.toml"
     file.write_text("timeout = 7\n")

@@ -103,6 +103,16 @@ impl ConfigError {
         matches!(self, ConfigError::Damaged { .. })
     }
 
+    /// The message for a client: it sets with CONFIG SET what an administrator sets with a flag.
+    pub fn for_client(&self) -> String {
+        let ConfigError::Unknown { name } = self else { return self.to_string() };
+        match (foreign::for_client(name), nearest(name, OPTIONS.iter().map(|option| option.name))) {
+            (Some(answer), _) => format!("'{name}' cannot be set here: {answer}"),
+            (None, Some(nearest)) => format!("unknown setting '{name}'; did you mean '{nearest}'?"),
+            (None, None) => format!("unknown setting '{name}'; CONFIG GET * shows all settings"),
+        }
+    }
+
     fn at(self, place: String) -> ConfigError {
         ConfigError::At { place, error: Box::new(self) }
     }
@@ -345,6 +355,18 @@ mod tests {
     fn names_of_other_servers_are_answered_with_ours() {
         let error = Settings::default().set("appendfsync", "always").unwrap_err().to_string();
         assert!(error.starts_with("unknown setting 'appendfsync': use --durability"), "{error}");
+    }
+
+    #[test]
+    fn a_client_is_told_what_it_can_set() {
+        let told = |name: &str| Settings::default().set(name, "x").unwrap_err().for_client();
+        assert!(told("appendfsync").starts_with("'appendfsync' cannot be set here: use CONFIG SET durability:"));
+        assert_eq!(
+            told("io-threads"),
+            "'io-threads' cannot be set here: use --workers THREADS; without it, there is one per core"
+        );
+        assert_eq!(told("maxmemroy"), "unknown setting 'maxmemroy'; did you mean 'maxmemory'?");
+        assert_eq!(told("bogus"), "unknown setting 'bogus'; CONFIG GET * shows all settings");
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl Config {
             let value = std::str::from_utf8(value).map_err(|_| failed("the value is not UTF-8".into()))?;
             let setting = changed.set_live(&name, value).map_err(|error| match error {
                 ConfigError::Invalid { reason, .. } => failed(reason),
-                other => failed(other.to_string()),
+                other => failed(other.for_client()),
             })?;
             if setting.of_data && value.len() > VALUE_BYTES_MAX {
                 return Err(failed(format!("a value has at most {VALUE_BYTES_MAX} bytes")));
