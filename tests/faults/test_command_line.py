@@ -65,6 +65,23 @@ def test_manual_pages_have_all_commands_and_settings(tmp_path):
         assert "DURABILITY" in rendered.stdout and rendered.stderr == "", rendered.stderr
 
 
+def test_what_is_refused_leaves_nothing_and_names_its_path(new_server, tmp_path):
+    junk, made = tmp_path / "junk.rdb", tmp_path / "made"
+    junk.write_text("junk")
+    server = new_server().start()
+    assert server.stop() == 0
+    for refused in (("import", str(junk)), ("restore", str(server.directory), "--to-lsn", str(1 << 40))):
+        ran = run_sheaf(*refused, "--dir", str(made))
+        assert ran.returncode == 1 and not made.exists(), (refused, ran.stderr)
+    made.mkdir()
+    assert run_sheaf("import", str(junk), "--dir", str(made)).returncode == 1
+    assert made.exists(), "it was there before"
+    pages = run_sheaf("man", "/proc/x")
+    assert pages.returncode == 1 and "/proc/x" in pages.stderr, pages.stderr
+    empty = run_sheaf("log", str(server.directory), "--from", "10", "--to", "5")
+    assert empty.returncode == 2 and "--from 10 is behind --to 5" in empty.stderr, empty.stderr
+
+
 def examined(*arguments: str, **variables: str) -> tuple[int, dict[str, dict[str, str]]]:
     """The exit status of doctor, and its findings by check."""
     ran = run_sheaf("doctor", "--format", "json", *arguments, extra_environment=variables)

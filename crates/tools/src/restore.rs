@@ -33,13 +33,17 @@ pub fn run(source: &Path, dir: &Path, target: Target) -> Result<(), RestoreError
         }
     };
     refuse_unfinished(&RealDisk, dir)?;
+    let is_new = !dir.exists();
     RealDisk.create_dir_all(dir).map_err(RestoreError::os("create", dir))?;
-    let _lock = DirLock::acquire(dir)?;
+    let lock = DirLock::acquire(dir)?;
     let bars = ProgressBars::default();
     let known_until_ms = manifest.map(|manifest| manifest.end_unix_ms);
     let report = |stage, done, total| bars.show(stage, done, total);
     let restored = restore(&Place { disk, ..Place::real(source) }, known_until_ms, dir, target, &report);
     bars.finish();
+    if restored.is_err() && is_new {
+        lock.discard_directory();
+    }
     let Restored { reached, keys, file_bytes, ack_replicas } = restored?;
     let time =
         reached.closed_at_ms.map_or(String::new(), |ms| format!(", written at {}", unix_time::shown(ms)));
