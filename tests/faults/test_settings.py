@@ -325,6 +325,8 @@ def test_the_error_of_a_bad_value_names_its_place(tmp_path, name, value, environ
         (("--join", "127.0.0.1:7001"), "--join needs the name of the group"),
         (("--bind", ""), "no address to listen on"),
         (("--port", "6390", "--http-port", "6390"), "port and http-port both name port 6390"),
+        (("--port", "6390", "--sentinel-port", "6390"), "port and sentinel-port both name port 6390: leave sentinel-port out"),
+        (("--port", "0", "--http-port", "6390", "--sentinel-port", "6390"), "http-port and sentinel-port both name port"),
         (("--workers", "-1"), "must be a number from 0 to 128"),
         (("--log-segment-bytes", "63mb"), "must be a power of two"),
         (("--maxmemroy", "1gb"), "a similar argument exists: '--maxmemory'"),
