@@ -376,6 +376,9 @@ def test_a_leader_hands_over_without_loss(pair):
     wait_same(replica, leader)
     assert_nothing_parted(leader, replica)
     assert error_of(call(replica, "FAILOVER", "ABORT")).startswith("ERR No failover in progress")
+    for name in ("replicaof", "slaveof", "replica-of"):
+        assert call(replica, "CONFIG", "GET", name)[1] == b"", "as ROLE says"
+        assert call(leader, "CONFIG", "GET", name)[1] == f"127.0.0.1:{replica.port}".encode()
 
 
 def assert_nothing_parted(*servers: Server) -> None:
