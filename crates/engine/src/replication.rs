@@ -16,8 +16,7 @@ pub const NO_LEADER: &str =
     "CLUSTERDOWN The group has no leader: a majority of its members must be reachable. Try again.";
 
 /// The error of reads on a stale replica: some of its data may have to be discarded.
-pub const MASTER_DOWN: &str =
-    "MASTERDOWN Link with MASTER is down and what of the data here is committed is not known. Wait for the link (master_link_status in \
+pub const MASTER_DOWN: &str = "MASTERDOWN Link with MASTER is down and what of the data here is committed is not known. Wait for the link (master_link_status in \
      INFO), or ask the leader; REPLICAOF NO ONE has this server lead with the data that it has.";
 
 /// The error of reads on a member of a group that cannot know yet what of its data is committed.

@@ -360,7 +360,9 @@ mod tests {
     #[test]
     fn a_client_is_told_what_it_can_set() {
         let told = |name: &str| Settings::default().set(name, "x").unwrap_err().for_client();
-        assert!(told("appendfsync").starts_with("'appendfsync' cannot be set here: use CONFIG SET durability:"));
+        assert!(
+            told("appendfsync").starts_with("'appendfsync' cannot be set here: use CONFIG SET durability:")
+        );
         assert_eq!(
             told("io-threads"),
             "'io-threads' cannot be set here: use --workers THREADS; without it, there is one per core"

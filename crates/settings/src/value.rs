@@ -86,8 +86,7 @@ impl Kind {
             }
             Kind::Bytes { min, max } => {
                 let value = parse_bytes(text).filter(|value| (min..=max).contains(value));
-                let reason =
-                    || format!("must be bytes from {min} to {max}, such as {}", example(min, max));
+                let reason = || format!("must be bytes from {min} to {max}, such as {}", example(min, max));
                 value.map(Value::Integer).ok_or_else(reason)
             }
             Kind::BytesPowerOfTwo { min, max } => {

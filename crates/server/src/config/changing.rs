@@ -67,7 +67,7 @@ impl Config {
             ));
         }
         if self.log.get().is_none() {
-            return Err("LOADING Sheaf is loading the dataset in memory".into());
+            return Err("LOADING Redis is loading the dataset in memory".into());
         }
         if self.awaits_confirmation() {
             return Err(

@@ -92,7 +92,8 @@ pub fn man(dir: &Path) -> io::Result<()> {
     RealDisk.create_dir_all(dir).map_err(|error| failed(dir, error))?;
     for (name, page) in pages()? {
         let path = dir.join(name);
-        crashsafe::write_atomically_with_mode(&path, &page, PAGE_MODE).map_err(|error| failed(&path, error))?;
+        crashsafe::write_atomically_with_mode(&path, &page, PAGE_MODE)
+            .map_err(|error| failed(&path, error))?;
     }
     Ok(())
 }

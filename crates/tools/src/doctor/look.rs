@@ -14,9 +14,9 @@ use env::{
     process,
 };
 use recovery::{
+    data_directory::{Foreign, refuse_foreign, refuse_lost_settings},
     group_state::{self, GroupState, Wanted},
     replication_state,
-    data_directory::{Foreign, refuse_foreign, refuse_lost_settings},
     unfinished::refuse_unfinished,
 };
 use settings::{ClientsMax, Given, Key, Lasting, OPTIONS, Origin, Settings, unknown_variables, variable};
