@@ -11,9 +11,10 @@
 //! Invariants
 //! - The kernel releases the locks when the holder dies in any way; the existence of the file alone means
 //!   nothing.
-//! - The file is never removed here, but for that of a directory that its holder has made for nothing. While the lock is held, the path leads to the locked directory and file,
-//!   or [`DirLock::verify`] fails: a directory that was moved, removed or replaced, or whose lock file was
-//!   removed, is no longer protected from another server.
+//! - The file is never removed here, but for that of a directory that its holder has made for nothing.
+//!   While the lock is held, the path leads to the locked directory and file, or [`DirLock::verify`]
+//!   fails: a directory that was moved, removed or replaced, or whose lock file was removed, is no
+//!   longer protected from another server.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};

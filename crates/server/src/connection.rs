@@ -1,8 +1,8 @@
 //! A connection: one socket and the conversation on it.
 //!
 //! One task per connection polls a small state machine: send the sendable replies, resume the interrupted
-//! conversation, read more. Replies whose gate is committed are sent by the worker directly, without waking the
-//! task.
+//! conversation, read more. Replies whose gate is committed are sent by the worker directly, without waking
+//! the task.
 //!
 //! Invariants
 //! - The task sleeps only if one of these will wake it: the socket (readable, or writable after it refused

@@ -387,7 +387,7 @@ impl Group {
     }
 
     /// Who leads, as this member says at all doors. A leader that is not heard any more is not known: a voter
-    /// campaigns at the latest after this time, but a learner, and a member that was removed, go on following.
+    /// campaigns at the latest after this time; a learner, and a member that was removed, go on following.
     fn leadership(&self, votes: &Votes) -> Leadership {
         let unknown = || Leadership::Unknown { term: votes.state().term };
         self.as_heard(votes, votes.look(Member::leadership).unwrap_or_else(unknown))
