@@ -218,8 +218,8 @@ impl fmt::Display for CommandError {
             }
             CommandError::LogFailed => "IOERR commit outcome unknown: the log failed, the server is stopping",
             CommandError::NotReplicated => {
-                "NOREPLICAS not enough replicas have acknowledged within ack-timeout: what was written is executed and in the \
-                 log of this server, and is lost if another leads that does not have it"
+                "NOREPLICAS not enough replicas have acknowledged within ack-timeout: what this command wrote, which is executed, \
+                 or would show is in the log of this server, and is lost if another leads that does not have it"
             }
             CommandError::Text(text) => text,
         };

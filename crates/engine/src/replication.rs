@@ -16,8 +16,8 @@ pub const NO_LEADER: &str =
     "CLUSTERDOWN The group has no leader: a majority of its members must be reachable. Try again.";
 
 /// The error of reads on a stale replica: some of its data may have to be discarded.
-pub const MASTER_DOWN: &str =
-    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+pub const MASTER_DOWN: &str = "MASTERDOWN Link with MASTER is down and what of the data here is committed is not known. Wait for the link (master_link_status in \
+     INFO), or ask the leader; REPLICAOF NO ONE has this server lead with the data that it has.";
 
 /// The error of reads on a member of a group that cannot know yet what of its data is committed.
 pub const NOT_KNOWN_COMMITTED: &str = "MASTERDOWN This member of the group does not know yet which of its data is committed: a leader must \
@@ -222,6 +222,11 @@ pub trait Availability: Send + Sync {
 
     /// Whether this server belongs to a group, and neither hears its leader nor leads a majority itself.
     fn lacks_majority(&self) -> bool {
+        false
+    }
+
+    /// Whether this server is a replica that shows nothing: it refuses reads, or has copied nothing yet.
+    fn shows_nothing(&self) -> bool {
         false
     }
 

@@ -132,8 +132,8 @@ pub(super) fn check(
     {
         return Err(CommandError::Text(match refusal {
             MASTER_DOWN => {
-                "MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' flag is not \
-                 set on the script."
+                "MASTERDOWN Link with MASTER is down, what of the data here is committed is not known and 'allow-stale' flag is \
+                 not set on the script."
             }
             refusal => refusal,
         }));

@@ -497,7 +497,7 @@ fn a_stale_replica_shows_nothing_through_scripts() {
     assert_eq!(server.run_args(&[b"FUNCTION", b"LOAD", library.as_bytes()]), "\"lib\"");
     server.host.replication.is_stale.store(true, Relaxed);
     let refused = "-ERR Can not execute the command on a stale replica";
-    let undeclared = "-MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' \
+    let undeclared = "-MASTERDOWN Link with MASTER is down, what of the data here is committed is not known and 'allow-stale' \
                       flag is not set on the script.";
     for script in [
         "return redis.pcall('GET', KEYS[1])",

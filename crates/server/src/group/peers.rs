@@ -185,7 +185,7 @@ impl Peers {
     /// Whether the connection to a member is up. Followers send each other nothing, so it is all that they
     /// know of each other.
     pub(super) fn is_connected(&self, id: MemberId) -> bool {
-        self.peers.lock().get(&id).is_some_and(|peer| peer.socket.lock().is_some())
+        self.peers.lock().get(&id).is_some_and(|peer| peer.socket.lock().as_ref().is_some_and(is_alive))
     }
 
     /// Whether the leader has told that this member was removed.

@@ -77,6 +77,12 @@ impl Availability for ReplicationHandle {
         })
     }
 
+    fn shows_nothing(&self) -> bool {
+        let Some(following) = self.0.following() else { return false };
+        let is_empty = following.applied() == Lsn::ZERO && following.link() != LinkState::Connected;
+        is_empty || self.refuses_reads().is_some()
+    }
+
     fn lacks_majority(&self) -> bool {
         self.0.lacks_leader() || !self.0.has_lease()
     }

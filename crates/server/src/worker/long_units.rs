@@ -29,8 +29,8 @@ impl Worker {
             self.wake_up.notify_one();
         }
         let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
-        let durable = self.executor.borrow().committed_lsn();
-        let appended = connection.return_from_thread(reply, durable, ended.backpressure);
+        let committed = self.executor.borrow().committed_lsn();
+        let appended = connection.return_from_thread(reply, committed, ended.backpressure);
         self.send_later(connection, appended);
     }
 
