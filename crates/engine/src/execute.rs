@@ -167,14 +167,7 @@ impl Executor {
     }
 
     pub(crate) fn durability(&self) -> Durability {
-        let Some(appender) = &self.appender else { return Durability::None };
-        match appender.durability() {
-            durability if !appender.awaits_acks() => durability,
-            // Replies wait for replicas even if they need not wait for this disk.
-            Durability::None | Durability::Interval => Durability::Commit,
-            // A change that another leader would not have is not shown to anybody.
-            Durability::Commit | Durability::Strict => Durability::Strict,
-        }
+        self.appender.as_ref().map_or(Durability::None, Appender::reply_durability)
     }
 
     /// Whether anything was appended to the log since the last call: the caller must have it flushed.

@@ -298,6 +298,10 @@ pub trait Replication: Availability {
     /// Answers `responder` with 1 once this server shows the writes up to `lsn`, or with 0 at the timeout.
     fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, responder: Responder);
 
+    /// Ends the wait of a client in [`Replication::wait_flushed`] or [`Replication::wait_applied`], as if its
+    /// time were over or `with_error`. Returns whether it waited.
+    fn unblock(&self, client: u64, with_error: bool) -> bool;
+
     /// The newest of the positions in `marks`, sent by a replica, that is part of the log here. The error is
     /// the whole error text.
     ///
@@ -382,6 +386,10 @@ impl Replication for Standalone {
 
     fn wait_applied(&self, _: Lsn, _: Option<u64>, responder: Responder) {
         responder.answer(|reply| reply.integer(1));
+    }
+
+    fn unblock(&self, _: u64, _: bool) -> bool {
+        false
     }
 
     fn newest_common(&self, _: &[&[u8]]) -> Result<Option<Lsn>, String> {

@@ -141,19 +141,17 @@ pub(super) fn check(
     if traits.no_writes {
         return Ok(());
     }
+    let scripting = cx.scripting();
+    if traits.needs_memory()
+        && scripting.no_writes.is_none()
+        && let Some(refusal) = &scripting.no_growth
+    {
+        return Err(refusal.clone());
+    }
     if is_read_only {
         return Err(CommandError::Text("ERR Can not execute a script with write flag using *_ro command."));
     }
-    let scripting = cx.scripting();
-    if let Some(refusal) = &scripting.no_writes {
-        return Err(refusal.clone());
-    }
-    if !traits.allow_oom && scripting.no_growth.is_some() {
-        return Err(CommandError::Text(
-            "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
-        ));
-    }
-    Ok(())
+    scripting.no_writes.clone().map_or(Ok(()), Err)
 }
 
 /// The script or function to run.

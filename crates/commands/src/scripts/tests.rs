@@ -260,9 +260,18 @@ fn memory_and_the_log_are_asked_for_before() {
     assert_eq!(told(&mut server, "EVAL", "return redis.call('set', 'a', 2)"), oom);
     assert_eq!(told(&mut server, "EVAL", "return redis.call('get', 'a')"), "\"1\"");
     assert_eq!(told(&mut server, "EVAL", "#!lua flags=allow-oom\nreturn redis.call('set', 'a', 2)"), "+OK");
-    let flagged =
-        "-OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'";
-    assert_eq!(told(&mut server, "EVAL", "#!lua\nreturn 1"), flagged);
+    // Declared flags count for the whole script, also when it is queued.
+    for command in ["EVAL", "EVAL_RO"] {
+        assert_eq!(told(&mut server, command, "#!lua\nreturn 1"), oom);
+        assert_eq!(told(&mut server, command, "#!lua flags=no-writes\nreturn 1"), ":1");
+        server.run("MULTI");
+        assert_eq!(told(&mut server, command, "#!lua flags=no-writes\nreturn 1"), "+QUEUED");
+        assert_eq!(told(&mut server, command, "return 1"), "+QUEUED");
+        assert_eq!(server.run("EXEC"), "[:1, :1]");
+        server.run("MULTI");
+        assert_eq!(told(&mut server, command, "#!lua\nreturn 1"), oom);
+        assert_eq!(server.run("EXEC"), "-EXECABORT Transaction discarded because of previous errors.");
+    }
 }
 
 #[test]

@@ -224,6 +224,10 @@ impl Replication for ReplicationHandle {
         self.0.wait(Awaited::Shown(lsn), timeout_ms, responder);
     }
 
+    fn unblock(&self, client: u64, with_error: bool) -> bool {
+        self.0.unblock(client, with_error)
+    }
+
     fn newest_common(&self, marks: &[&[u8]]) -> Result<Option<Lsn>, String> {
         let marks = join::parse_marks(marks).ok_or("ERR no arguments of REPLICATE MARKS")?;
         let log = self.0.log().ok_or("LOADING this server is starting")?;

@@ -242,6 +242,18 @@ impl Appender {
         Durability::from_byte(self.shared.durability.load(Ordering::Relaxed))
     }
 
+    /// The durability that replies wait for, which replicas can strengthen.
+    #[inline]
+    pub fn reply_durability(&self) -> Durability {
+        match self.durability() {
+            durability if !self.awaits_acks() => durability,
+            // Replies wait for replicas even if they need not wait for this disk.
+            Durability::None | Durability::Interval => Durability::Commit,
+            // A change that another leader would not have is not shown to anybody.
+            Durability::Commit | Durability::Strict => Durability::Strict,
+        }
+    }
+
     /// Sets the listener. It is called when the position of the last [`Appender::wait_for`] is committed and,
     /// requested or not, when the log gains or lacks room or is poisoned; on whichever thread moved the log,
     /// so it must not block.
