@@ -37,7 +37,7 @@ pub(super) enum Failure {
     RevMismatch,
     /// The range does not contain any of the attachment's bytes, of which there are this many.
     RangeNotSatisfiable(u64),
-    /// The server does not take writes now.
+    /// The server does not take this write, or shows no data, for this reason.
     Refused(Refusal),
     /// A function of CouchDB that this server does not have.
     NotImplemented(&'static str),

@@ -107,7 +107,8 @@ pub enum CommandError {
     /// Not for clients: the command takes long on a thread that serves other clients. The executor has it
     /// offloaded.
     NeedsOwnThread,
-    /// A script has held a needed slot for too long.
+    /// A script has run for too long: it holds a slot or a thread that the command needs, or the command was
+    /// to end a function.
     Busy,
     /// As [`CommandError::Busy`], for a function.
     BusyFunction,

@@ -82,7 +82,7 @@ pub use interest::Interests;
 pub use offload::{LongReply, LongUnit};
 pub use replay_observers::ReplayObservers;
 pub use responder::Responder;
-pub use row::{CommandTable, Family, FindKeys, Flags, Keys, Row, Treatment, counted_keys};
+pub use row::{Callee, CommandTable, Family, FindKeys, Flags, Keys, Row, Treatment, counted_keys};
 pub use script_machine::{LibraryReader, require_few_libraries};
 pub use scripting::{ClockUs, LogLevel};
 pub use scripts::{ScriptKind, ScriptSettings, Scripts};

@@ -21,7 +21,7 @@ pub use connection_need::ConnectionNeed;
 pub use flags::Flags;
 pub use keys::{FindKeys, Keys, counted_keys};
 pub use mobility::{Mobility, is_final};
-pub use treatment::Treatment;
+pub use treatment::{Callee, Treatment};
 pub use wrapped::{WRAPPED_AT, innermost, wrapped};
 
 use crate::{CommandError, callbacks::Handler};

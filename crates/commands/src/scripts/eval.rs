@@ -232,8 +232,8 @@ pub(super) fn run_loaded(
             if !cx.unit.end_undo() {
                 return Err(problem);
             }
-            // The script has flushed, which cannot be undone: the record is kept, and the error becomes part
-            // of it as a reply.
+            // The script has flushed, which cannot be undone: its record will be written. A command with a
+            // record must succeed, so the error is its reply.
             let mut text = Vec::new();
             problem.render(&mut text);
             cx.reply.error(text);
