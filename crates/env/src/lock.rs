@@ -126,8 +126,8 @@ impl DirLock {
     pub fn discard_directory(self) {
         let Some(dir) = self.path.parent() else { return };
         let is_lock = |entry: fs::DirEntry| entry.file_name() == Self::NAME;
-        let is_unused = fs::read_dir(dir)
-            .is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(&is_lock)));
+        let is_unused =
+            fs::read_dir(dir).is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(&is_lock)));
         if is_unused {
             // What cannot be removed is left over, as after a kill.
             let _ = fs::remove_file(&self.path).and_then(|()| fs::remove_dir(dir));

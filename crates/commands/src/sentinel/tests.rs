@@ -289,7 +289,7 @@ fn a_loading_or_stale_member_answers() {
 #[test]
 fn a_witness_is_a_sentinel_and_neither_a_replica_nor_a_master() {
     let mut group = at_a_follower(5);
-    group.members[2].kind = MemberKind::Witness;
+    (group.members[2].kind, group.members[2].has_vote) = (MemberKind::Witness, true);
     let mut server = server(group.clone());
     let replicas = server.run("sentinel replicas shop");
     assert!(!replicas.contains("[::1]:7003") && replicas.contains("db2.example:7002"), "{replicas}");
