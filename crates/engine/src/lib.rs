@@ -84,10 +84,12 @@ pub use interest::Interests;
 pub use offload::{LongReply, LongUnit};
 pub use replay_observers::ReplayObservers;
 pub use responder::Responder;
-pub use row::{CommandTable, Family, FindKeys, Flags, KeyUsage, Keys, Needs, Row, Treatment, counted_keys};
+pub use row::{
+    Callee, CommandTable, Family, FindKeys, Flags, KeyUsage, Keys, Needs, Row, Treatment, counted_keys,
+};
 pub use script_machine::{LibraryReader, require_few_libraries};
 pub use scripting::{ClockUs, LogLevel};
-pub use scripts::{ScriptSettings, Scripts};
+pub use scripts::{ScriptKind, ScriptSettings, Scripts};
 pub use session::{ChannelReader, PeerClaim, Place, ReplyMode, Session};
 pub use stats::{CommandStats, Histogram, RowTotals, Totals, WorkerStats};
 pub use tracking::{Tracking, TrackingTotals};

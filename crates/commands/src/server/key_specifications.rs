@@ -172,6 +172,24 @@ mod tests {
     }
 
     #[test]
+    fn access_is_that_of_redis() {
+        for (name, access) in [
+            ("hexpire", "[+RW, +update]"),
+            ("pexpireat", "[+RW, +update]"),
+            ("getdel", "[+RW, +access, +delete]"),
+            ("incr", "[+RW, +access, +update]"),
+            ("strlen", "[+RO]"),
+            ("get", "[+RO, +access]"),
+        ] {
+            let mut out = Vec::new();
+            let row = crate::resolve(name.as_bytes()).expect("a row");
+            write(&mut ReplyWriter::new(&mut out, Protocol::Resp3), row);
+            let (value, _) = decode(&out, &DecodeLimits::DEFAULT).expect("well formed").expect("whole");
+            assert_eq!(notation(&value), format!("~[{{\"flags\": ~{access}, {KEY_1}}}]"), "{name}");
+        }
+    }
+
+    #[test]
     fn keys_of_streams_stand_behind_a_word() {
         let mut out = Vec::new();
         let row = crate::resolve(b"xreadgroup").expect("a row");
