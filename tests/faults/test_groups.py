@@ -144,7 +144,8 @@ def test_a_paused_leader_answers_nothing_old(new_server):
             answers.extend(connection.read() for _ in range(100))
         assert b"old" not in answers, answers[:3]
     wait_until("it to follow", lambda: is_following(leader))
-    assert call(leader, "GET", "k") == b"new"
+    # A follower may be a moment behind.
+    wait_until("it to have the new value", lambda: call(leader, "GET", "k") == b"new")
     assert error_of(call(leader, "SET", "k", "x")).startswith("READONLY")
 
 

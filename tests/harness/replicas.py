@@ -33,7 +33,7 @@ def has_role(server: Server, role: str) -> bool:
 
 
 def is_following(replica: Server) -> bool:
-    """Whether the link is up and everything committed is applied."""
+    """Whether the link is up and everything that the replica knows to be committed is applied."""
     try:
         fields = info(replica)
     except (OSError, resp.Closed):
