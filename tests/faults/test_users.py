@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import redis
 
+from harness.couch import Couch
 from harness.groups import group_of, others, wait_leader
 from harness.replicas import call, error_of, follower_of, wait_same
 from harness.resp import Closed
@@ -198,6 +199,22 @@ def test_requirepass_changes_the_record_of_default(new_server):
         with server.connect() as client:
             assert client.call("AUTH", "other") == b"OK"
             assert b"-debug" in client.call("ACL", "LIST")[0]
+
+
+def test_a_restricted_default_user_opens_no_door_over_http(new_server):
+    server = new_server().start()
+    with Couch(server.http_port) as couch:
+        assert couch.send("PUT", "/db").status == 201
+        assert couch.send("POST", "/_redis", [["GET", "k"]]).status == 200
+        assert call(server, "ACL", "SETUSER", "admin", "on", ">pw", "~*", "&*", "+@all") == b"OK"
+        assert call(server, "ACL", "SETUSER", "default", "nopass", "resetkeys", "-@all", "+get") == b"OK"
+        requests = [("PUT", "/other", None), ("GET", "/_all_dbs", None), ("POST", "/_redis", [["GET", "k"]])]
+        assert [couch.send(*request).status for request in requests] == [401, 401, 401]
+    url = f"http://127.0.0.1:{server.http_port}"
+    saved = run_sheaf("backup", str(server.directory.parent / "backup"), "--from", url)
+    assert saved.returncode != 0 and "admin" in saved.stderr, saved.stderr
+    with server.connect() as client:
+        assert error_of(client.call("SET", "k", "v")).startswith("NOPERM")
 
 
 def test_a_changed_password_of_default_holds_after_kill_9(new_server):

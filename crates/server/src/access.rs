@@ -72,7 +72,7 @@ impl Access {
 
     /// Whether any client has to authenticate over HTTP.
     pub(crate) fn has_http_admins(&self) -> bool {
-        !self.config.admits_everybody() || self.config.hot().has_admin_password()
+        !self.config.everybody_is_admin() || self.config.hot().has_admin_password()
     }
 
     /// The password of the HTTP admin of this name, if there is one and a setting has it.

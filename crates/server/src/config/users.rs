@@ -46,6 +46,13 @@ impl Config {
         self.users.current().default_user().admits_everybody()
     }
 
+    /// Whether clients need no password and may do everything, because that is true of the default user.
+    pub(crate) fn everybody_is_admin(&self) -> bool {
+        let users = self.users.current();
+        let default = users.default_user();
+        default.admits_everybody() && default.rights.are_unrestricted()
+    }
+
     /// The users follow the data and the settings.
     pub(crate) fn follow_users(&self) {
         self.users.refresh(&self.keyspace, &self.clients);
