@@ -48,7 +48,7 @@ pub struct Manifest {
     pub end_chain: Option<String>,
     /// The server's time at that end, in milliseconds since 1970.
     pub end_unix_ms: u64,
-    /// The same time for people.
+    /// `end_unix_ms` in a form for people.
     pub made_at: String,
     /// Number of increments since the full copy.
     #[serde(default)]

@@ -158,8 +158,8 @@ fn check_reply(
     Ok(())
 }
 
-/// Whether a record with so many bytes of effects can hold the key and its reply as well. In the memory of
-/// the log there will be room; a record can be no larger than this.
+/// Whether a record with this many bytes of effects can hold the key and its reply as well. Only the maximum
+/// size of a record is checked: room in the ring can be waited for.
 fn has_room(record_bytes: usize, key: &[u8], reply: &[u8]) -> bool {
     record_bytes + key.len() + reply.len() + EFFECT_BYTES_BESIDE_ARGS <= CHAIN_BYTES_MAX
 }

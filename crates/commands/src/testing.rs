@@ -98,7 +98,7 @@ impl<T: Send + 'static> ScriptThread<T> {
         ScriptThread { host: host.clone(), thread: Some(std::thread::spawn(work)) }
     }
 
-    /// For loops that wait for the script.
+    /// Asserts that the script has not ended; for loops that wait for it.
     ///
     /// # Panics
     /// The thread has ended.

@@ -12,10 +12,10 @@ use crate::{ELECTION_TICKS, MemberId, TICK_US};
 /// How long an answered heartbeat protects the leader: the election timeout, less one tick, because the
 /// timeout is counted in ticks, less a tenth for clocks of different speed.
 pub(crate) const LEASE_US: u64 = (ELECTION_TICKS as u64 - 1) * TICK_US * 9 / 10;
-/// A release of voters counts for this long after the voter's own message that it repeats.
+/// For how long a voter is released, counted from when it sent the message that the release repeats.
 pub(crate) const RELEASE_US: u64 = 1_000_000;
 
-/// The lease of this leader in its term, from the answers of the voters.
+/// The lease of this leader in its term, computed from the voters' answers to its heartbeats.
 #[derive(Debug, Default)]
 pub(crate) struct Lease {
     /// The newest heartbeat that each voter has answered, by the time of its sending.
@@ -46,7 +46,7 @@ impl Lease {
         }
         let of = |voter: &MemberId| match *voter == own {
             true => now_us,
-            // An answer from before that is no promise: the voter was released from it.
+            // An answer to an earlier message is no promise: the voter was released from it.
             false => {
                 self.answered.get(voter).copied().filter(|&at_us| at_us >= self.void_until_us).unwrap_or(0)
             }

@@ -54,11 +54,12 @@ pub use interface::{Actions, Ballot, Leadership, Link, Members, Progress, Refuse
 pub use member::Member;
 pub use message::{Kind, MESSAGE_BYTES, Message, MessageError};
 
-/// The length of a tick in microseconds: the caller ticks once per so much time, and never twice for a delay.
+/// The length of a tick in microseconds. The caller ticks once in each such period, and does not make up for
+/// missed ticks.
 pub const TICK_US: u64 = 50_000;
 /// Ticks between two heartbeats.
 pub const HEARTBEAT_TICKS: usize = 2;
-/// Ticks without a leader after which a member campaigns, at least; at most twice as many.
+/// A member campaigns after at least this many ticks without a leader, and after at most twice as many.
 pub const ELECTION_TICKS: usize = 10;
 /// As [`ELECTION_TICKS`], for a witness: longer than two elections among the others take.
 pub const WITNESS_TICKS: usize = 3 * ELECTION_TICKS;

@@ -132,7 +132,7 @@ async fn put(call: &mut Call, database: &Arc<Database>, id: &str, name: &str) ->
     let (snapshot, parent) = parent(call, database, id).await?;
     let content_type = match call.head.headers.get(header::CONTENT_TYPE) {
         None => DEFAULT_CONTENT_TYPE,
-        // Kept as it is or refused: a reply could not show other bytes.
+        // The content type is stored as it was sent, or refused: a reply could not show other bytes.
         Some(given) => given.to_str().map_err(|_| Failure::bad_request("Content-Type is not ASCII text"))?,
     };
     let content_type = content_type.into();

@@ -27,7 +27,7 @@ use super::{
     show::{Show, parse_rev, parse_revs, send_document},
 };
 
-/// Documents per batch at most: each takes some memory beside its bytes.
+/// The maximum number of documents in one batch: each takes some memory beside its bytes.
 const DOCUMENTS_MAX: usize = 100_000;
 
 /// A parsed request of `_bulk_docs`.
@@ -203,7 +203,7 @@ fn put_refused(out: &mut Vec<u8>, refused: &RefusedDocument) {
     }
     out.extend_from_slice(b"\"error\":\"forbidden\",\"name\":\"forbidden\",\"reason\":");
     let reason = match refused.error.status() {
-        // The reason alone would not say that something is too large: it is a name.
+        // For a body that is too large, the reason is only a name, so the error is put before it.
         413 => format!("{}: {}", refused.error.error(), refused.error.reason()),
         _ => refused.error.reason(),
     };

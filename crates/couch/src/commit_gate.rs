@@ -138,7 +138,7 @@ impl CommitGate {
             }
             if self.wanting_room.get() > 0 {
                 if wait_for_room(&appender) {
-                    // A log without room moves again, and that wake-up comes with any movement.
+                    // The log wakes this task when it has room again, which is progress like any other.
                     return;
                 }
                 self.room.notify_waiters();

@@ -77,7 +77,7 @@ impl Refusal {
         })
     }
 
-    /// Whether an election ends this state: seconds after which a client should try again.
+    /// The seconds after which a client should try again, if an election ends this state.
     pub(super) fn retry_after_s(&self) -> Option<&'static str> {
         matches!(self, Refusal::Follower | Refusal::NoMajority | Refusal::NotCommitted | Refusal::Stale)
             .then_some("1")

@@ -20,7 +20,7 @@ use crate::DocError;
 /// The maximum nesting of arrays and objects.
 pub const JSON_DEPTH_MAX: u32 = 256;
 
-/// A number of so many digits without an exponent is within the range of a double.
+/// A number of this many digits without an exponent is within the range of a double.
 const DOUBLE_DIGITS: usize = 308;
 
 /// An error of reading JSON.

@@ -227,7 +227,7 @@ impl State {
             _ => 0,
         };
         let behind = (Bound::Excluded(since), Bound::Unbounded);
-        // From the lowest layer up: a layer hides rows of those below it.
+        // Layers are visited from the lowest up: a layer hides rows of those below it.
         for layer in self.layers().collect::<Vec<_>>().into_iter().rev() {
             count -= layer.hidden_seqs.range(behind).count() as u64;
             count += match since <= layer.base_seq {

@@ -26,8 +26,8 @@ use crate::list::Names;
 use crate::store_error::StoreError;
 use crate::unnamed::{Generation, Unnamed};
 
-/// When this many bytes of the log have become redundant, the catalog is written even if it has no other
-/// news.
+/// When this many bytes of the log have become redundant, the catalog is written even if nothing else in it
+/// has changed.
 const CATALOG_LOG_BYTES: u64 = 16 << 20;
 
 /// The directory of documents in a data directory.

@@ -60,8 +60,8 @@ pub struct MemberView {
     pub has_vote: bool,
     /// Whether it is the server that is asked.
     pub is_self: bool,
-    /// Whether it is the server that is asked, or was heard within a second; a follower asks of another one
-    /// only that it is connected.
+    /// Whether it is the server that is asked, or was heard within a second. At a follower, other followers
+    /// count while they are connected.
     pub answers: bool,
     /// Its term, if it was heard within a second; the term of the leader's batches is their epoch.
     pub epoch: Option<u64>,

@@ -87,7 +87,7 @@ pub struct Replica {
     pub flushed: Lsn,
 }
 
-/// Why a server takes no writes. Everything that tells of it (errors of commands, answers over HTTP, INFO,
+/// Why a server takes no writes. Everything that reports it (errors of commands, answers over HTTP, INFO,
 /// metrics, the log) reads this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteRefusal {

@@ -195,7 +195,7 @@ const EMPTY: u16 = u16::MAX;
 /// and compares it with one candidate, which lies in the table itself.
 pub struct CommandTable {
     rows: Vec<&'static Row>,
-    /// The index of the member that each row looks up, beside each other.
+    /// [`Treatment::member`] of each row, side by side in memory.
     members: Vec<u8>,
     names: Box<[Name; NAME_SLOTS]>,
 }

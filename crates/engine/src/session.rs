@@ -38,8 +38,9 @@ pub enum Place {
     /// One of the `maxclients` places for clients.
     #[default]
     Client,
-    /// One beyond them, kept for other servers: clients must not keep members out of their own group, or
-    /// replicas from their leader. Only [`Flags::BETWEEN_SERVERS`](crate::Flags::BETWEEN_SERVERS) run there.
+    /// One beyond those for clients, kept for other servers: clients must not keep members out of their own
+    /// group, or replicas from their leader. Only [`Flags::BETWEEN_SERVERS`](crate::Flags::BETWEEN_SERVERS)
+    /// run there.
     Reserve,
     /// It has lost that place, because it is no other server.
     Lost,
@@ -181,7 +182,7 @@ impl Session {
     /// Changes the reply mode.
     pub fn set_reply_mode(&mut self, mode: ReplyMode) {
         self.reply_mode = mode;
-        // The command that changes the mode is answered by the new rule.
+        // The command that changes the mode is itself answered in the new mode.
         self.confirmations.clear();
     }
 

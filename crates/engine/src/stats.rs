@@ -128,7 +128,7 @@ pub struct CommandStats {
 }
 
 impl CommandStats {
-    /// Counters for so many workers, each with one set for every row of `table`.
+    /// Counters for this number of workers, each with one set for every row of `table`.
     pub fn new(workers: usize, table: &CommandTable) -> CommandStats {
         let row_count = table.rows().len();
         let worker = || {

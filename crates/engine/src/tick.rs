@@ -38,9 +38,9 @@ use crate::{Executor, Notice, conversation::ConversationState, event_queue::Even
 /// Connections that wait for the disk up to which a worker writes the batch itself instead of waking the
 /// log's thread.
 const FLUSH_HERE_PARKED_MAX: usize = 1;
-/// Extra looks at the sockets for further writes before a batch is begun, at most.
+/// The maximum number of extra looks at the sockets for further writes before a batch is begun.
 const WRITE_LOOKS_MAX: usize = 3;
-/// Extra looks at the sockets before messages are delivered, at most.
+/// The maximum number of extra looks at the sockets before messages are delivered.
 const MESSAGE_LOOKS_MAX: usize = 3;
 /// Number of rounds that must have published before the worker looks for more.
 const PUBLISHING_ROUNDS_MIN: usize = 2;
@@ -95,7 +95,7 @@ pub struct Tick<C> {
     seen: usize,
     /// The log was committed up to here when the present release began.
     committed: Lsn,
-    /// Where the log is to wake the owner, if it was asked.
+    /// The position at which the log is to wake the owner, if a wake-up was requested.
     wake_up: Option<Lsn>,
 }
 
@@ -205,8 +205,9 @@ impl<C> Tick<C> {
         self.parked.push_back((gate, connection));
     }
 
-    /// The tick is to end. Returns whether that is news: then the owner calls [`Tick::begin_end`] once the
-    /// connections that are ready have had their rounds. It calls it as well whenever the log wakes it.
+    /// The tick is to end. Returns false if the end was requested already; else the owner calls
+    /// [`Tick::begin_end`] once the connections that are ready have had their rounds. The owner also calls it
+    /// whenever the log wakes it.
     #[must_use]
     pub fn request_end(&mut self) -> bool {
         !std::mem::replace(&mut self.is_due, true)
@@ -297,7 +298,7 @@ impl<C> Tick<C> {
                 }
                 Step::AskForRoom => {
                     let must_wait = self.awaiting_room.is_empty() || log.wait_for_room();
-                    // Those that wait again meanwhile have their turn at the end of another tick.
+                    // Commands that have to wait again are resumed at the end of another tick.
                     self.step = Step::Resume(if must_wait { 0 } else { self.awaiting_room.len() });
                 }
                 Step::Resume(left) => match self.awaiting_room.pop_front_if(|_| left > 0) {

@@ -64,7 +64,7 @@ struct Target<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Due {
     key_ms: Option<u64>,
-    /// That of the first field of a hash.
+    /// The earliest deadline of a field of a hash.
     field_ms: Option<u64>,
 }
 

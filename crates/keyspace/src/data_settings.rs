@@ -31,7 +31,7 @@ use crate::keyspace::Keyspace;
 use crate::libraries::LIBRARIES_SLOT;
 use crate::slot::SlotGuard;
 
-/// The bytes of the effect of a setting besides its name and value, at most.
+/// The maximum bytes of the effect of a setting besides its name and value.
 const ENCODING_BYTES: usize = 16;
 
 /// A set of settings, which does not change.
@@ -61,7 +61,7 @@ impl DataSettings {
         self.by_name.is_empty()
     }
 
-    /// About how many bytes the effects that put them take, at most.
+    /// An upper bound of the bytes of the effects that put these settings.
     pub fn encoded_bytes(&self) -> usize {
         self.iter().map(|(name, value)| name.len() + value.len() + ENCODING_BYTES).sum()
     }

@@ -493,8 +493,8 @@ impl<'a> EntryRef<'a> {
         self.shape().allocated() + self.big().map_or(0, Big::bytes)
     }
 
-    /// Before when no field of the hash expires, Unix time in milliseconds; `None` for another type or if
-    /// none has a deadline.
+    /// The time before which no field of the hash expires, in Unix milliseconds; `None` for another type, or
+    /// if no field has a deadline.
     #[inline]
     pub(crate) fn next_field_deadline_ms(&self) -> Option<u64> {
         match self.big()? {

@@ -100,8 +100,8 @@ impl Keyspace {
         found
     }
 
-    /// The same, with slots locked by `lock`. If the database is empty, all slots are looked at: the keys of
-    /// a unit that has not ended are not counted yet.
+    /// As [`Keyspace::random_key`], with slots locked by `lock`. If the database is empty, all slots are
+    /// looked at: the keys of a unit that has not ended are not counted yet.
     ///
     /// # Errors
     /// The error of `lock` for a slot that it does not lock.
@@ -162,7 +162,8 @@ impl Keyspace {
         Ok(best)
     }
 
-    /// Looks at one random entry and makes it the best if it is; `false` if none was found.
+    /// Looks at one random entry, and keeps it as the best candidate if it scores higher; `false` if none was
+    /// found.
     fn sample<'k, E>(
         &'k self,
         lock: &impl Fn(SlotId) -> Result<SlotGuard<'k>, E>,

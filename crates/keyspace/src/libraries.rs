@@ -195,7 +195,7 @@ impl Libraries {
         self.iter().map(|library| library.bytes()).sum()
     }
 
-    /// About how many bytes the effects that put them take, at most.
+    /// An upper bound of the bytes of the effects that put these libraries.
     pub fn encoded_bytes(&self) -> usize {
         self.bytes() + ENCODING_BYTES * (self.len() + self.functions_len())
     }
@@ -250,7 +250,7 @@ pub(crate) struct Shelf {
     /// The state after all effects. Changed under the lock of the slot.
     ahead: Mutex<Arc<Libraries>>,
     published: RwLock<Published>,
-    /// That of `published`, to be looked at without its lock.
+    /// The generation of `published`, to be read without its lock.
     generation: AtomicU64,
 }
 

@@ -72,7 +72,7 @@ impl Keyspace {
         cursor
     }
 
-    /// The same, with slots locked by `lock`.
+    /// As [`Keyspace::scan`], with slots locked by `lock`.
     ///
     /// # Errors
     /// The error of `lock` for a slot that it does not lock.

@@ -83,7 +83,7 @@ impl Totals {
         Totals { stripes: (0..STRIPES).map(|_| Stripe::default()).collect() }
     }
 
-    /// Records that a slot went from so many bytes to so many.
+    /// Records that the bytes of a slot have changed from `before` to `after`.
     #[inline]
     pub(crate) fn change_bytes(&self, before: u64, after: u64) {
         add(&self.stripes[stripe_of_thread()].bytes, after.wrapping_sub(before));

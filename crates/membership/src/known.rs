@@ -43,7 +43,7 @@ pub struct Known {
 pub struct Seen {
     /// The roster or the members in force have changed, so connections to members may have to.
     pub is_news: bool,
-    /// To be told to the machine: these are the members, up to this position.
+    /// To be passed to the machine of the votes: these are the members, up to this position.
     pub configure: Option<(Members, Lsn)>,
 }
 
@@ -93,10 +93,10 @@ impl Known {
         (self.recorded_at, self.is_exact) = (at, true);
     }
 
-    /// Puts a new roster in force once it is committed. `applied`: the position up to which the log is in the
-    /// data; it is asked for before and after the data is looked at, and may be behind it: a member that is
-    /// elected applies its whole log before it says so. `is_tick`: the position up to which the members are
-    /// known is told as well.
+    /// Puts a new roster in force once it is committed. `applied` returns the position up to which the log is
+    /// in the data. It is called before and after the data is read, and may be behind the data: an elected
+    /// member applies its whole log before it reports that. With `is_tick`, the votes also learn the position
+    /// up to which the members are known.
     ///
     /// # Errors
     /// If the members cannot be saved: those before stay in force.

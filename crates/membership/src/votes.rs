@@ -209,8 +209,8 @@ impl Votes {
     pub fn stop(&self) {
         self.is_silent.store(true, SeqCst);
         let Some((member, _)) = self.member.lock().take() else { return };
-        // The next start reads the log from there on. It does not depend on that, so an error is
-        // ignored.
+        // The next start then need not read the log before this position. It works without that, so an error
+        // is ignored.
         let mut state = self.state.lock();
         let settled_up_to = member.settled_up_to().get();
         if !state.voters.is_empty() && state.in_force_at < settled_up_to {
@@ -282,7 +282,7 @@ impl Votes {
         });
     }
 
-    /// Adds up the time without a leader: the owner says when the one that is known was heard no more.
+    /// Adds up the time without a leader. The caller reports a leader that is no longer heard as unknown.
     pub fn note_leader(&self, leadership: Leadership) {
         let now_us = self.now_us();
         let mut leaderless = self.leaderless.lock();

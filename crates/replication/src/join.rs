@@ -84,7 +84,8 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// The line that tells the replica: of a leader in `epoch`, whose full copies are served on `http_port`.
+    /// The line with which a leader in `epoch` answers the replica; its full copies are served on
+    /// `http_port`.
     pub fn line(&self, epoch: u32, http_port: u16) -> String {
         let answer = match *self {
             Decision::Resume(end) => Answer::Resume { end, epoch },

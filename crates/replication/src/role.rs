@@ -99,7 +99,8 @@ pub struct Role<A> {
 }
 
 impl<A: PartialEq> Role<A> {
-    /// The role of a starting server; `awaits_acks`: its group waits for acknowledgements of replicas.
+    /// The role of a starting server that is no member of a group. `awaits_acks`: a leader's replies wait for
+    /// acknowledgements of replicas, so its log may hold more than was ever acknowledged.
     pub fn start(remembered: Remembered<A>, awaits_acks: bool) -> Role<A> {
         let follows = remembered.leader.is_some();
         let is_open = !follows && remembered.fenced_by == 0;

@@ -15,7 +15,8 @@ use lsn::Lsn;
 /// Milliseconds without progress after which scripts are ended.
 pub const STALL_MS: u64 = 5_000;
 
-/// The same during a promotion: clients wait for this server to lead.
+/// Milliseconds without progress after which scripts are ended during a promotion: clients wait for this
+/// server to lead.
 pub const PROMOTION_STALL_MS: u64 = 500;
 
 /// Watches one applier.

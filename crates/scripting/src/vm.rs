@@ -56,7 +56,7 @@ pub struct Vm {
     guard: Table,
     /// The globals of library functions.
     library_guard: Table,
-    /// One of the two at index 1: the globals for code compiled with `loadstring`.
+    /// The globals for code compiled with `loadstring`; one of the two guards is at its index 1.
     environment: Table,
     /// The `redis` table of a library that is being loaded.
     registrar: Table,
@@ -74,7 +74,7 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// A machine with a meter of its own.
+    /// A machine with a new meter.
     ///
     /// # Panics
     /// If there is no memory for it.
@@ -82,7 +82,7 @@ impl Vm {
         Vm::metered(limits, Meter::default())
     }
 
-    /// A machine with this meter, which can stop its scripts.
+    /// A machine whose scripts this meter counts and can stop.
     ///
     /// # Panics
     /// If there is no memory for it.

@@ -6,8 +6,8 @@
 use engine::replication::{Availability, WriteRefusal};
 use storage::{Admission, Log};
 
-/// Writes a line of the log when such a reason comes or goes that no other part tells: groups tell of their
-/// members, the log of its disk, and a replica is no fault.
+/// Writes a line of the log when such a reason begins or ends, unless another part reports it: groups report
+/// on their members, the log on its disk, and being a replica is no fault.
 #[derive(Debug, Default)]
 pub(crate) struct Reporter(Option<ReadOnly>);
 

@@ -24,7 +24,8 @@ struct Kept {
 }
 
 impl Repeated {
-    /// A message has occurred. If it is to be logged now: how often it has not been since it last was.
+    /// Notes that a message has occurred. If it is to be logged now, returns how often it was suppressed
+    /// since it was last logged.
     pub(crate) fn note(&mut self, text: &str, now_ms: u64) -> Option<u64> {
         let mut unlogged = 0;
         if let Some(index) = self.kept.iter().position(|kept| kept.text == text) {

@@ -540,8 +540,8 @@ fn membership(
                 remembered.set_leader(None);
                 standing.remember(&remembered);
             }
-            // In this order: after a crash between the two, the server starts as a member, whose votes decide
-            // whom it follows.
+            // The order matters: after a crash between the two steps, the server starts as a member, whose
+            // votes decide whom it follows.
             standing.set_member(false);
             standing.store(&RealDisk, dir)?;
             group_state::leave(&RealDisk, dir)?;

@@ -48,7 +48,7 @@ use crate::{
     startup_info::StartupInfo, stop::AtStop,
 };
 
-/// Writer threads of a snapshot at most.
+/// The maximum number of writer threads of a snapshot.
 const WRITERS_MAX: usize = 8;
 /// Period of the check of triggers.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);

@@ -76,7 +76,8 @@ pub struct HttpWorld {
     clients: Vec<HttpClient>,
     ledger: Ledger,
     prng: Prng,
-    /// The thread of the front. Before the runtime, which must outlive its tasks.
+    /// The thread of the front. Declared before the runtime, and so dropped first: the runtime must outlive
+    /// its tasks.
     front: LocalSet,
     runtime: Rc<Runtime>,
 }

@@ -458,7 +458,8 @@ impl World {
                     _ => self.resume(index)?,
                 }
             }
-            // Before the log moves: newly durable replies then leave because the log wakes the workers.
+            // The ticks end before the log moves, so that newly durable replies leave because the log wakes
+            // the workers.
             (0..WORKERS).try_for_each(|worker| self.end_tick(worker))?;
             self.log_thread_step();
             self.prepare();

@@ -100,7 +100,7 @@ pub fn check(dir: &Path) -> Result<(), CheckError> {
     }
     let is_held = DirLock::is_held(dir);
     let is_backup = manifest.is_some();
-    // Where its replay begins: at a snapshot, or at the start of the log.
+    // Rehearses the start, and returns where its replay begins: at a snapshot, or at the start of the log.
     let rehearse_start = |damaged: Option<&SnapshotDamage>| match is_witness {
         true => rehearse_start_of_witness(disk.clone(), dir),
         false => rehearse_start(disk.clone(), dir, damaged),

@@ -24,7 +24,8 @@ use super::{
 const INDEX_BITS: usize = 14;
 /// The number of registers.
 pub(super) const REGISTERS: usize = 1 << INDEX_BITS;
-/// The remaining bits of a hash, which give the value of the register; the value is at most one more.
+/// The number of the other bits of a hash, which give the value of the register; the value is at most one
+/// more.
 pub(super) const HASH_BITS_LEFT: usize = 64 - INDEX_BITS;
 
 const HEADER_BYTES: usize = 16;

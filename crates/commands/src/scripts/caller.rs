@@ -28,8 +28,8 @@ pub(super) struct Caller<'c, 'a, 'k> {
 }
 
 impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
-    /// Runs a script. Its selected database and protocol end with it. If the script was stopped, the second
-    /// value is the requirement for running the client's command again.
+    /// Runs a script. The database and protocol that it selects are reset afterwards. The second value is set
+    /// if the script was stopped: what must be done before the client's command can run again.
     pub(super) fn run<R>(
         cx: &'c mut Context<'a, 'k>,
         keys: Args<'c>,

@@ -1,9 +1,9 @@
 //! The key positions of COMMAND INFO: the three legacy positions, and the key specifications, which can
 //! express more.
 //!
-//! The access flags of commands with several specifications are upper bounds: rows only say whether a
-//! command writes. For the others, a table here gives the exact flags of Redis. Two of them find their keys
-//! by a keyword.
+//! The access flags of commands with several specifications are upper bounds: rows only say whether a command
+//! writes. For the others, a table here gives the exact flags of Redis. Two commands find their keys by a
+//! keyword.
 
 use engine::{Flags, Keys, Row};
 use wire::ReplyWriter;

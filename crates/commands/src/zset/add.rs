@@ -164,8 +164,7 @@ fn choose<'a>(
     Ok(())
 }
 
-/// Puts members and tells so if that has changed anything; returns how many are new and how many are new or
-/// have another score.
+/// Puts members and notifies a change; returns how many are new, and how many are new or have another score.
 fn put(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -84,7 +84,7 @@ impl World {
         if running.pending_change.is_some() || running.member.is_transferring() {
             return;
         }
-        // One at a time: the one before is committed and in force.
+        // One change at a time: the previous one must be committed and in force.
         let mut members = members_of(&self.servers[&number].disk.log);
         if members != *running.member.members() {
             return;

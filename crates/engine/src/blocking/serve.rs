@@ -204,7 +204,8 @@ impl Executor {
         }
     }
 
-    /// Continues with [`Executor::serve_later`], up to a key whose slots a long unit holds.
+    /// Serves the queued keys, in order. Stops at a key that cannot be served at the moment: a long unit
+    /// holds a slot that is needed, or the server takes no writes.
     #[cold]
     pub(crate) fn serve_waiting(&mut self, host: &Host) {
         let durability = self.durability();

@@ -50,27 +50,27 @@ impl Treatment {
         calls: None,
     };
 
-    /// That of a command that looks up a member or field, first the argument at `index`.
+    /// The treatment of a command that looks up members or fields; the argument at `index` is the first.
     pub const fn of_member(index: u8) -> Treatment {
         Treatment { member: index, ..Treatment::DEFAULT }
     }
 
-    /// That of a command with a mobility of its own.
+    /// The treatment of a command with a mobility of its own.
     pub const fn of_mobility(mobility: Mobility) -> Treatment {
         Treatment { mobility: Some(mobility), ..Treatment::DEFAULT }
     }
 
-    /// That of a command with a need of its own for a connection.
+    /// The treatment of a command with a need of its own for a connection.
     pub const fn of_connection(need: ConnectionNeed) -> Treatment {
         Treatment { connection: Some(need), ..Treatment::DEFAULT }
     }
 
-    /// That of a command that runs a script or function.
+    /// The treatment of a command that runs a script or function.
     pub const fn of_callee(callee: Callee) -> Treatment {
         Treatment { calls: Some(callee), ..Treatment::DEFAULT }
     }
 
-    /// That of a command with secret arguments.
+    /// The treatment of a command with secret arguments.
     pub const fn of_secrets(is_secret: fn(Args<'_>, usize) -> bool) -> Treatment {
         Treatment { is_secret, ..Treatment::DEFAULT }
     }

@@ -186,7 +186,7 @@ impl Scripts {
             Some(before) => self.running.move_to(&before.meter, meter),
             None => self.running.begin(now_us, meter.clone(), function),
         }
-        // In this order, so that either this load sees `closed`, or `close` sees the script.
+        // This load follows the registration, so that it sees `closed`, or else `close` sees the script.
         if self.closed.load(SeqCst) {
             meter.stop(Stop::Killed);
         }

@@ -65,7 +65,7 @@ impl RunningScripts {
         self.0.lock().retain(|running| !running.meter.is(meter));
     }
 
-    /// From now on another meter stops it. A kill through the old meter is carried over.
+    /// From now on another meter stops the script. A kill through the old meter is carried over.
     pub(super) fn move_to(&self, meter: &Meter, other: &Meter) {
         let mut running = self.0.lock();
         if let Some(why @ (Stop::Killed | Stop::HeldReplication)) = meter.stopped() {

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{Host, Keys, error::LockContended};
 
-/// Keys whose memory is prefetched before locking, at most: about as many as the nearest caches hold.
+/// The maximum number of keys whose memory is prefetched before locking: about as many as the nearest caches
+/// hold.
 const FETCHED_KEYS_MAX: usize = 256;
 
 /// How long a command waits for a slot between two checks whether a long unit holds it.

@@ -60,7 +60,7 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 /// Equal elements of a list that are put back one by one: if there are more, the list is copied.
 const PUT_BACK_MAX: usize = 16;
 
-/// Keys that are compared one by one: most scripts change no more.
+/// Up to this number, the changed keys are compared one by one: most scripts change no more.
 const FEW: usize = 8;
 
 /// A set of keys.

@@ -57,7 +57,7 @@ struct Walk {
     strings: VecDeque<LongString>,
 }
 
-/// Where the entries of a database are that the walk has not met.
+/// The location of the entries of a database that the walk has not reached.
 struct Source {
     place: TablePlace,
     /// Keys that were captured ahead of the walk, or are new.
@@ -366,8 +366,8 @@ impl CapturedMap {
         matches!(self.place, SuccessorState::AtItsKey)
     }
 
-    /// Captures more of it; returns that, whether it was the last, and how many bytes of it were copied
-    /// before.
+    /// Captures more of the collection; returns that part, whether it is the last one, and how many of its
+    /// bytes were copied earlier.
     fn step(&mut self, guard: &mut SlotGuard<'_>, bytes: usize) -> (Part, bool, usize) {
         let step = |entry: &mut Entry| {
             let big = entry.big_mut().expect("only big ones are captured");

@@ -1,4 +1,4 @@
-//! A capture beside effects holds the content of each slot at its moment.
+//! A capture, during which effects are applied, holds the content of each slot at its moment.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ fn members(from: u16, count: u16) -> Vec<Vec<u8>> {
 #[derive(Clone, Debug)]
 enum Change {
     String(u16),
-    /// Small strings at this and so many further keys.
+    /// Small strings at this and this many further keys.
     Fill(u8),
     Append(u16),
     Push(ListEnd, u16),

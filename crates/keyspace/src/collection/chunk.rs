@@ -29,7 +29,7 @@ const HEADER_LEN: usize = 2;
 /// The packed list without elements.
 pub(crate) const EMPTY: [u8; HEADER_LEN] = [0; HEADER_LEN];
 
-/// Most elements of a packed list.
+/// The maximum number of elements of a packed list.
 pub(crate) const LEN_MAX: usize = u16::MAX as usize;
 
 /// Bytes of the longest length of an encoding.
@@ -178,8 +178,8 @@ impl<'a> Chunk<'a> {
         (first, rest)
     }
 
-    /// The body without the elements that are `element`, or without the `limit` of them that are the first
-    /// from an end; and how many that leaves out. `None` if there are none.
+    /// The body without the elements equal to `element`: all of them, or the first `limit` from an end; and
+    /// how many these are. `None` if there are none.
     pub(crate) fn without(&self, element: &Encoded<'_>, limit: usize, from: End) -> Option<(Vec<u8>, usize)> {
         let (mut found, mut iter) = (0, self.iter());
         while let Some(encoding) = iter.next_encoding() {

@@ -29,7 +29,7 @@ use super::element::Element;
 use buffer::{BODY_BYTES_MAX, Buffer, CAPACITY_MIN};
 pub(crate) use range::Range;
 
-/// Chunks of so many bytes are not freed on the spot.
+/// Chunks of this many bytes are not freed on the spot.
 const LAZY_BYTES_MIN: usize = 64 << 10;
 
 /// Chunks for which the deque always keeps room.
@@ -153,7 +153,8 @@ impl LongList {
         self.push_chunk(end, item);
     }
 
-    /// Adds a chunk with one element. An eighth of the list is room enough for those that will follow.
+    /// Adds a chunk with one element. It has room for as many bytes as an eighth of the list has, up to a
+    /// limit.
     #[cold]
     fn push_chunk(&mut self, end: End, item: &Item<'_>) {
         let at = match end {
@@ -234,7 +235,8 @@ impl LongList {
         self.len += buffer.len();
         self.buffer_bytes += buffer.bytes();
         if self.chunks.len() == self.chunks.capacity() {
-            // Not twice as many, as by itself: the deque of a list of millions is worth counting.
+            // Room for an eighth more, where `VecDeque` would double: for a list of millions its deque takes
+            // memory worth saving.
             self.chunks.reserve_exact(CHUNKS_ROOM_MIN.max(self.chunks.len() / 8));
         }
         self.chunks.insert(at, buffer);

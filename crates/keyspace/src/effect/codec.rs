@@ -382,7 +382,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The value of a Put with this opcode, the one that never expires.
+    /// The value of a Put. `opcode` is that of the form which never expires.
     fn value(&mut self, opcode: u8) -> Result<Value<'a>, EffectError> {
         Ok(match opcode {
             PUT_LIST => Value::List(self.items()?),

@@ -201,8 +201,8 @@ impl Readers {
             }
             return;
         }
-        // It goes back to the start of the new channel; of its other channels it has heard up to its
-        // position.
+        // The reader goes back to the start of the new channel; of its other channels it has received all
+        // messages up to its present position.
         reader.channels.values_mut().for_each(|after| *after = (*after).max(stands_at));
         reader.channels.insert(channel, position.lsn);
         if reader.behind.is_none() {

@@ -30,7 +30,7 @@ use crate::{
 };
 use backup::{Offer, OfferedFile, chain_digits};
 
-/// Sessions at most: each keeps an old snapshot and its log.
+/// The maximum number of sessions: each keeps an old snapshot and its log.
 pub(crate) const SESSIONS_MAX: usize = 4;
 /// Concurrent transfers of a session: each takes two pieces of memory.
 pub(crate) const TRANSFERS_MAX: usize = 4;

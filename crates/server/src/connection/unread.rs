@@ -54,7 +54,7 @@ pub(crate) struct UnreadReplies {
 }
 
 impl UnreadReplies {
-    /// Takes so many bytes, if they are left.
+    /// Takes this many bytes, if they are left.
     fn take(&self, bytes: u64, now_ms: u64) -> bool {
         let more = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= UNREAD_BYTES_MAX);
         let is_taken = self.bytes.fetch_update(Relaxed, Relaxed, more).is_ok();
@@ -93,7 +93,7 @@ pub(super) struct Unread {
 struct Silence {
     /// The peer acknowledges nothing.
     peer_ms: u64,
-    /// The same, and commands wait.
+    /// The peer acknowledges nothing, and commands wait.
     commands_ms: u64,
 }
 

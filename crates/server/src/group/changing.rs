@@ -67,7 +67,7 @@ impl Group {
         if is_known() {
             return Ok(state.group_id);
         }
-        // Before the lock is taken: a server that does not answer must not delay other changes.
+        // This comes before the lock is taken: a server that does not answer must not delay other changes.
         self.verify(id, &listed, known().as_ref())?;
         let _one_at_a_time = self.begin_change()?;
         if is_known() {
@@ -312,7 +312,8 @@ impl Group {
     /// Whether this server leads, and has removed the member with this id or never had it.
     pub(super) fn has_removed(&self, id: MemberId) -> bool {
         let Some(votes) = &self.votes else { return false };
-        // Within its lease no other member leads, which could have added it. The data are looked at later.
+        // Within its lease this server is the only leader, so no other one can have added the member. The
+        // data is read later.
         let now_us = votes.now_us();
         let leads_alone = |member: &Member| member.has_committed() && member.lease_until_us() > now_us;
         let in_force = votes.look(|member| leads_alone(member).then(|| member.members().clone())).flatten();

@@ -274,7 +274,7 @@ impl Peers {
         }
     }
 
-    /// Who sent these words of GROUP PEER.
+    /// The member that sent these words of GROUP PEER.
     ///
     /// # Errors
     /// If it is to be refused, the reason.
@@ -439,7 +439,7 @@ impl Peer {
         let socket = peers.connect(&self.address, id)?;
         socket.set_nonblocking(true).map_err(|error| error.to_string())?;
         *self.socket.lock() = Some(socket);
-        // Not only with the next heartbeat: it may be waiting to hear who leads.
+        // This is not left to the next heartbeat: the member may be waiting to hear who leads.
         peers.votes.input(|member, now_us| member.announce(now_us));
         Ok(())
     }

@@ -52,7 +52,7 @@ impl Node {
         (asks && timeout_ms > 0).then_some(timeout_ms)
     }
 
-    /// The oldest batch of this leader of a group waits for a majority for so long. After `ack-timeout`,
+    /// The oldest batch of this leader of a group waits for a majority for this long. After `ack-timeout`,
     /// further writes are refused before they are executed: members that are heard, but take no log, depose
     /// no leader, and its log must not grow without limit.
     pub(crate) fn note_majority_awaited(&self, awaited_us: u64) {

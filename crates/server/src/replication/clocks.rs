@@ -1,8 +1,8 @@
-//! Compares the time of day here with that of the leader of the group, which a batch says that was just
-//! closed. Keys expire by the time of whoever leads, so members whose clocks are apart would expire them too
-//! early, or late, after a change of leaders. Votes and leases do not depend on it.
+//! Compares the time of day here with the leader's: a batch that was just closed carries its closing time.
+//! Keys expire by the time of whoever leads, so members whose clocks are apart would expire them too early,
+//! or late, after a change of leaders. Votes and leases do not depend on it.
 //!
-//! A batch that is committed when it arrives may be old; one that is not was just written.
+//! A batch that is already committed when it arrives may be old; an uncommitted one was just written.
 
 use lsn::Lsn;
 use parking_lot::Mutex;
@@ -10,8 +10,7 @@ use storage::BatchInfo;
 
 use crate::repeated::Repeated;
 
-/// Times that differ by more are worth a warning: more than a batch takes to arrive, and a member to fall
-/// behind.
+/// Differences above this are worth a warning: it is longer than a new batch takes to arrive.
 const APART_MS_MAX: u64 = 60_000;
 
 /// The warnings about clocks that were given lately.

@@ -46,7 +46,7 @@ impl Cluster {
         let now_ms = rivals.iter().map(|&id| self.nodes[id].clock.unix_ms()).max().unwrap_or(0);
         for &id in &rivals {
             self.with_replica(id, |following, around| following.leave(around));
-            // Only the wall clock: the network uses the monotonic clock, which must not jump.
+            // Only the wall clock is set: the network uses the monotonic clock, which must not jump.
             self.nodes[id].clock.set_unix_ms(now_ms);
             let promoted = self.promote_rival(id);
             self.judge(id, promoted)?;

@@ -75,7 +75,7 @@ impl GroupWorld {
             14 => self.network.disturb(),
             15 => self.begin_to_forget(),
             16 => {
-                // One that is no member any more, or whose disk is lost, joins anew.
+                // A server that is no member any more, or whose disk is lost, joins anew.
                 if self.servers[one].is_removed {
                     self.servers[one].lose_disk();
                     self.at(50_000, Event::Start(one));

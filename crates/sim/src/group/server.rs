@@ -70,7 +70,7 @@ pub(super) struct Running {
     pub(super) standing: Standing,
     pub(super) relays: Relays,
     pub(super) part: Part,
-    /// The right to mirror, while it leads, and the appenders of a leader, while it does not.
+    /// The mirror is here while the server leads; the appenders of a leader are here while it does not.
     pub(super) mirror: Option<Mirror>,
     pub(super) appenders: Option<[Appender; 2]>,
     pub(super) has_led: bool,

@@ -424,8 +424,8 @@ fn vouched_elsewhere(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<L
         match snapshot::load(disk, dir, begin_lsn) {
             Ok(info) if info.log_id == control.log_id => vouched = vouched.max(info.end_lsn),
             Err(error @ Error::Io { .. }) => return Err(error),
-            // Of another log, or unreadable: no evidence about this log. Loading or checking the snapshot
-            // reports it.
+            // The snapshot belongs to another log or is unreadable, so it proves nothing about this log.
+            // Loading or checking the snapshot reports that.
             _ => {}
         }
     }

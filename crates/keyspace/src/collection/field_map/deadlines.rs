@@ -15,7 +15,8 @@ use super::segment::{Segment, Tally};
 use crate::expiry::ExpiryHeap;
 use crate::slot::NEVER;
 
-/// Items, and so segments to walk through, that one call of `expired_fields` takes at most: it stays short.
+/// The maximum number of items, and so of segments to walk through, in one call of `expired_fields`, so that
+/// it stays short.
 const ITEMS_MAX: usize = 8;
 
 /// A segment that had this deadline when the item was made. Ordered by deadline.

@@ -80,7 +80,8 @@ impl FieldMap {
     /// segment is hit by its share of the hashes, and the more entries it has for that share, the more
     /// likely it is accepted.
     pub(crate) fn random(&self, random: &mut impl FnMut() -> u64) -> Option<EntryRef<'_>> {
-        // More than a segment with many entries for its depth would make the whole map.
+        // The size that the map would have if all its segments were as full as one with many entries for its
+        // depth.
         let bound = self.len as u128 * 3 / 2;
         for _ in 0..RANDOM_TRIES {
             let segment = self.segment(random());

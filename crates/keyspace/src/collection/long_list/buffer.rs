@@ -187,8 +187,8 @@ impl Buffer {
         self.shrink();
     }
 
-    /// Removes the elements that are `element`, or the `limit` of them that are the first from an end.
-    /// Returns how many.
+    /// Removes the elements equal to `element`: all of them, or the first `limit` from an end. Returns how
+    /// many.
     pub(super) fn remove_matches(&mut self, element: &Encoded<'_>, limit: usize, from: End) -> usize {
         let Some((body, removed)) = self.chunk().without(element, limit, from) else { return 0 };
         *self = Buffer::of_chunk(Chunk::new(&body, self.len() - removed));
@@ -255,7 +255,7 @@ impl Default for Buffer {
     }
 }
 
-/// The capacity of the memory that the allocator gives for so many bytes.
+/// The capacity of the memory that the allocator gives for this many bytes.
 #[inline]
 fn memory_class(bytes: usize) -> usize {
     size_class(bytes + COUNT_BYTES) - COUNT_BYTES

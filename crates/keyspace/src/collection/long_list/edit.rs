@@ -53,7 +53,7 @@ impl LongList {
     }
 
     /// Removes `count` elements from `index` on, or as many as there are. Returns memory that is too much to
-    /// here.
+    /// free here.
     #[cfg(test)]
     pub(crate) fn remove(&mut self, index: usize, count: usize) -> Option<LongList> {
         let count = count.min(self.len.saturating_sub(index));
@@ -84,8 +84,8 @@ impl LongList {
         taken
     }
 
-    /// Removes the elements that are `element`, or the `limit` of them that are the first from an end.
-    /// Returns how many.
+    /// Removes the elements equal to `element`: all of them, or the first `limit` from an end. Returns how
+    /// many.
     pub(crate) fn remove_matches(&mut self, element: &[u8], limit: usize, from: End) -> usize {
         let element = Encoded::of(element);
         let (mut removed, mut changed) = (0, None);
@@ -130,7 +130,7 @@ impl LongList {
         self.compact(chunk..chunk + 3);
     }
 
-    /// Whether a chunk may become so many bytes longer.
+    /// Whether a chunk may become this many bytes longer.
     fn has_room(&self, chunk: usize, item_len: usize) -> bool {
         self.chunks[chunk].body_len() + item_len <= BODY_BYTES_MAX
     }

@@ -33,9 +33,9 @@ use super::StreamId;
 use crate::collection::element::{self, Element, Encoded};
 use crate::effect::{Items, Reader};
 
-/// Entries that a block takes, at most.
+/// The maximum number of entries in a block.
 const ENTRIES_MAX: u32 = 100;
-/// Bytes of a block with several entries, at most; with its two counters it takes 4,096 bytes of memory.
+/// The maximum bytes of a block with several entries; with its two counters it takes 4,096 bytes of memory.
 const BYTES_MAX: usize = 4096 - COUNTERS_BYTES;
 /// Counters in front of the shared bytes.
 const COUNTERS_BYTES: usize = 2 * size_of::<usize>();
@@ -118,13 +118,15 @@ fn verify_entry(body: &[u8], base: StreamId, fields: Option<u64>) -> Option<Stre
 pub(super) struct Block {
     bytes: Bytes,
     entries: u32,
-    /// The number of the capture in which it was captured, or that was the last when it was made.
+    /// The number of the capture that has the block; for a newer block, that of the last capture when it was
+    /// made.
     pub(super) captured: u32,
 }
 
 #[derive(Clone, Debug)]
 enum Bytes {
-    /// To be changed: of the last block of a stream, and of those of which entries were removed.
+    /// Bytes that can still change: of the last block of a stream, and of blocks from which entries were
+    /// removed.
     Open(Arc<Vec<u8>>),
     /// No more than there are.
     Sealed(Arc<[u8]>),
@@ -157,7 +159,7 @@ impl Bytes {
 }
 
 impl Block {
-    /// A block with one entry, written to where another one was before that was sealed, or nowhere.
+    /// A block with one entry. `room` is memory to write it to: that of a block that was sealed, or none.
     pub(super) fn new(id: StreamId, pairs: Items<'_>, captured: u32, mut room: Vec<u8>) -> Self {
         room.clear();
         room.reserve(pairs.iter().map(|item| item.len() + 2).sum::<usize>() + 16);
@@ -415,7 +417,7 @@ impl<'a> StreamEntry<'a> {
 /// Fields of an entry in order.
 #[derive(Clone)]
 pub struct StreamFields<'a> {
-    /// Those of the block; `None` if the names stand beside the values.
+    /// The field names of the block; `None` if the names stand beside the values.
     names: Option<Names<'a>>,
     left: usize,
     rest: &'a [u8],

@@ -79,8 +79,8 @@ impl PendingMap {
         entries.skip_while(move |pending| pending.id < from).take_while(move |pending| pending.id <= to)
     }
 
-    /// Adds one, or replaces it; returns the previous one. A run that is about to change is shown to
-    /// `capture` before.
+    /// Adds a pending entry, or replaces it; returns the previous one. A run that is about to change is shown
+    /// to `capture` before.
     pub(super) fn put(
         &mut self,
         pending: Pending,
@@ -101,7 +101,7 @@ impl PendingMap {
         self.len += 1;
         let is_last = at == run.entries.len();
         if is_last && at >= RUN_LEN_MAX {
-            // Behind a full run: mostly of new entries, so the full one stays as it is.
+            // A new run begins behind a full one, which stays as it is: most entries are added at the end.
             self.runs.insert(id, Run { entries: vec![pending], captured });
             return None;
         }
@@ -134,7 +134,7 @@ impl PendingMap {
         None
     }
 
-    /// Removes one and returns it. The runs that are about to change are shown to `capture` before.
+    /// Removes a pending entry and returns it. Runs that are about to change are shown to `capture` before.
     pub(super) fn remove(&mut self, id: StreamId, mut capture: impl FnMut(&mut Run)) -> Option<Pending> {
         let (&first, run) = self.runs.range_mut(..=id).next_back()?;
         let at = run.entries.binary_search_by_key(&id, |pending| pending.id).ok()?;

@@ -208,8 +208,8 @@ impl Following {
         self.set_link(LinkState::Connect, now_ms);
     }
 
-    /// Pauses between two attempts, unless the link was woken since it was `woken` times; without `wait`,
-    /// until it is woken.
+    /// Pauses between two attempts, unless the link was woken after it had been woken `woken` times; without
+    /// `wait`, until it is woken.
     pub(super) fn pause(&self, woken: u64, wait: Option<Duration>) {
         let mut pause = self.pause.0.lock();
         if *pause == woken {
