@@ -60,13 +60,14 @@ pub struct Manifest {
 /// A file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestFile {
-    /// Its path below a server's data directory, and below the backup unless `stored_as` is given.
+    /// The path of the file below a server's data directory, and below the backup unless `stored_as` is
+    /// given.
     pub name: String,
     /// Number of its stored bytes that belong to the backup.
     pub bytes: u64,
     /// The CRC-32C of these bytes.
     pub crc32c: u32,
-    /// Its path in the backup if another file had its name when the increment was made.
+    /// The path of the file in the backup, if another file had its name when the increment was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored_as: Option<String>,
 }

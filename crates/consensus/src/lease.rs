@@ -36,7 +36,7 @@ impl Lease {
         self.void_until_us = now_us + RELEASE_US / 9 * 10;
     }
 
-    /// Until when the lease holds among these voters, of which `own` is one; 0 for not at all.
+    /// The time up to which the lease holds among these voters, of which `own` is one; 0 if it does not hold.
     pub(crate) fn until_us(&self, own: MemberId, voters: &[MemberId], now_us: u64) -> u64 {
         if now_us < self.void_until_us || !voters.contains(&own) {
             return 0;

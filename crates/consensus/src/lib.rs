@@ -64,7 +64,7 @@ pub const ELECTION_TICKS: usize = 10;
 /// As [`ELECTION_TICKS`], for a witness: longer than two elections among the others take.
 pub const WITNESS_TICKS: usize = 3 * ELECTION_TICKS;
 /// The last term: a term becomes the epoch of batches, and the control file of the log has room for no later
-/// one. Its leader goes on for as long as it can; after it nobody leads any more, and the data have to be
+/// one. Its leader leads for as long as it can; after that nobody can lead any more, and the data must be
 /// restored into a new group. With an election a second, that is 68 years away.
 pub const TERM_MAX: u64 = (1 << 31) - 2;
 /// A term this far ahead of that of a member is not believed: after the last one nobody could lead. With an

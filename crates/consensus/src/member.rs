@@ -212,7 +212,7 @@ impl Member {
         self.now_us = now_us;
         let is_leader = self.engine.raft.state == StateRole::Leader;
         if is_leader || self.may_campaign() {
-            // It may have granted a lease before its start, as one of several voters.
+            // As one of several voters, this member may have granted a lease before its start.
             let is_bound = self.ballot_at_start.term > 0 && !self.may_vote();
             if self.is_sole_voter() && !is_leader && !is_bound {
                 let _ = self.engine.campaign();
@@ -490,7 +490,7 @@ impl Member {
         is_whole && log.committed == last && self.engine.store().end_of(last) == Some(end)
     }
 
-    /// Up to which position of the log everything is committed, and every change of members in force here.
+    /// The position up to which the log is committed and every change of members in it is in force here.
     pub fn settled_up_to(&self) -> Lsn {
         self.configured_up_to.min(self.committed())
     }
@@ -500,7 +500,7 @@ impl Member {
         self.leads() && self.engine.raft.commit_to_current_term()
     }
 
-    /// Until when, in microseconds of this server's clock, no other member can have been elected; 0
+    /// The time, in microseconds of this server's clock, up to which no other member can have been elected; 0
     /// if that is not known.
     pub fn lease_until_us(&self) -> u64 {
         let is_transferring = self.is_transferring();

@@ -266,7 +266,8 @@ impl World {
         (self.found, self.figures)
     }
 
-    /// After a quarter of the run without trouble, somebody leads, and has committed everything.
+    /// Checks the end of a run, whose last quarter was without trouble: somebody leads, and everything is
+    /// committed.
     fn check_end(&self) {
         let leads = |(number, server): &(&u64, &Server)| {
             !self.is_witness(**number) && server.running.as_ref().is_some_and(|it| it.opened.is_some())

@@ -1,7 +1,7 @@
 //! Routes for many documents in one request, as replication uses them.
 //!
 //! A replicated document (`new_edits` false) that breaks a rule for documents fails in its row, as if it were
-//! forbidden, so that the replication goes on without it: its source will never have another one under that
+//! forbidden, so that the replication can continue: the source will never have another document under that
 //! revision. A document of a client's own has the whole request refused, as in CouchDB.
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -102,7 +102,7 @@ impl CommitGate {
         loop {
             let moves = self.room.notified();
             tokio::pin!(moves);
-            // Registered before the check, so that no movement between check and wait is missed.
+            // The wait is registered before the check, so that no movement between the two is missed.
             moves.as_mut().enable();
             match self.appender.borrow().admit(bytes) {
                 Admission::Wait => {}

@@ -1,4 +1,4 @@
-//! From a request to the handler of its path, by hand on path segments.
+//! Routing: finds the handler of a request by matching the segments of its path.
 
 use std::{net::SocketAddr, rc::Rc};
 

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// A connected socket, on its way to the thread that serves it.
+/// A connected socket that is passed to the thread which serves it.
 pub trait Socket: Sized + 'static {
     /// The socket within the event loop of its thread.
     type Stream: AsyncRead + AsyncWrite + Unpin + 'static;

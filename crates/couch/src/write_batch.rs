@@ -50,7 +50,7 @@ type Report = Box<dyn FnOnce(Result<Lsn, BatchFailure>)>;
 /// Why a batch made no record.
 #[derive(Clone)]
 enum BatchFailure {
-    /// Not begun, or not written: no change was made, unless the log has failed.
+    /// The change was not begun, or not written: nothing was changed, unless the log has failed.
     Refused(Refusal),
     /// The database was deleted, or cannot be read: reported once the log has committed this position.
     Failed(DocError, Lsn),

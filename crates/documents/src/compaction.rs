@@ -206,7 +206,7 @@ impl Compaction {
             return Ok(Step::Done);
         }
         if held.has_frozen() {
-            // Its rows refer to blobs in the old file, and the next checkpoint writes it.
+            // The rows of the new file refer to blobs in the old file until the next checkpoint writes them.
             self.stage = Stage::CatchingUp { file };
             return Ok(Step::Blocked);
         }

@@ -26,8 +26,8 @@ const DOUBLE_DIGITS: usize = 308;
 /// An error of reading JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// Not JSON, not UTF-8, or with a number or a surrogate that no peer can hold. CouchDB has one text for
-    /// all of them.
+    /// The text is not JSON or not UTF-8, or has a number or a surrogate that no peer can hold. CouchDB has
+    /// one text for all of them.
     #[error("invalid UTF-8 JSON")]
     Malformed,
     /// Nested deeper than [`JSON_DEPTH_MAX`].

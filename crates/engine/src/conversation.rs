@@ -17,7 +17,7 @@
 //! - While a command runs on another thread nothing is parsed, and the parts of the session that it has are
 //!   not touched.
 //! - While a command is blocked nothing is parsed. The wait ends with [`Conversation::answer`],
-//!   [`Conversation::time_out`] or the end of the client, whichever comes first.
+//!   [`Conversation::time_out`] or the end of the connection, whichever comes first.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ use crate::{
 
 /// Commands whose memory is fetched together. 32 covers the latency of main memory several times.
 const GROUP: usize = 32;
-/// So many commands in a row on one key make it worthwhile to look into its value ahead.
+/// With this many commands in a row on one key, it is worthwhile to prefetch inside its value.
 const RUN_LEN_MIN: usize = 4;
 /// Commands executed before other connections get their turn.
 const COMMANDS_PER_TURN_MAX: usize = 1024;
@@ -66,7 +66,7 @@ pub struct Round<'w> {
     pub limits: Limits,
     /// Too many notices wait for the log: nothing is executed until there are fewer.
     pub is_congested: bool,
-    /// With `log-merge no`: called after each command, or run of commands on one key.
+    /// Called after each command, or run of commands on one key, with `log-merge no`.
     pub flush_alone: Option<&'w dyn Fn()>,
 }
 
@@ -81,8 +81,8 @@ pub enum ConversationState {
     WaitForLog,
     /// The client must take replies before the next command.
     WaitForClient,
-    /// Its subscribers are too slow: [`pubsub::Local::take_backpressure`] has the condition for the next
-    /// command.
+    /// The subscribers of its messages are too slow: [`pubsub::Local::take_backpressure`] has the condition
+    /// for the next command.
     WaitForSubscribers,
     /// Paused for [`Session::pause_ms`].
     Paused,

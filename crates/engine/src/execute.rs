@@ -44,7 +44,7 @@ const SUBSCRIPTIONS_ENDED_MAX: usize = 16 << 10;
 /// The outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It ran, or was refused with an error reply. The reply may leave once `gate` is committed.
+    /// The command ran, or was refused with an error reply. The reply may leave once `gate` is committed.
     Done {
         /// The newest position of anything the reply shows; [`Lsn::ZERO`] if it may leave at once.
         gate: Lsn,

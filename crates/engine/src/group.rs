@@ -63,7 +63,7 @@ pub struct MemberView {
     /// Whether it is the server that is asked, or was heard within a second. At a follower, other followers
     /// count while they are connected.
     pub answers: bool,
-    /// Its term, if it was heard within a second; the term of the leader's batches is their epoch.
+    /// The member's term, if it was heard within a second; the term of the leader's batches is their epoch.
     pub epoch: Option<u64>,
     /// The end of its durable log, as far as the server that is asked knows: a leader knows those of all, the
     /// others their own.
@@ -103,7 +103,8 @@ impl Standing {
 pub enum MemberKind {
     /// Its vote and its acknowledgements count.
     Voter,
-    /// It keeps only the log and has no data. Its vote and its acknowledgements count once it has caught up.
+    /// A voter that keeps only the log and has no data. Its vote and its acknowledgements count once it has
+    /// caught up.
     Witness,
     /// It follows, and becomes a voter once it has caught up.
     Learner,

@@ -93,7 +93,7 @@ pub struct Replica {
 pub enum WriteRefusal {
     /// It follows another server.
     Replica,
-    /// It has given up the lead, or is handing over, and follows nobody.
+    /// This server has given up the lead, or is handing over, and follows nobody.
     Deposed,
     /// It is a witness of its group.
     Witness,

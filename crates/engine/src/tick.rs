@@ -218,10 +218,10 @@ impl<C> Tick<C> {
         self.publishing_rounds = 0;
     }
 
-    /// Begins the end of the tick; [`Tick::next_action`] goes on with it.
+    /// Begins the end of the tick; [`Tick::next_action`] continues it.
     ///
     /// # Panics
-    /// If one has begun and has not ended.
+    /// If an end has begun and has not ended.
     pub fn begin_end(&mut self) {
         assert!(!self.is_ending(), "a tick ends once");
         (self.is_due, self.looks) = (false, 0);
@@ -242,7 +242,7 @@ impl<C> Tick<C> {
         *self = Tick::default();
     }
 
-    /// So many notices wait for the disk that no command may run.
+    /// Whether so many notices wait for the disk that no command may run.
     pub fn is_congested(&self) -> bool {
         self.notices.is_full()
     }

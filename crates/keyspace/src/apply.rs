@@ -42,7 +42,7 @@ pub struct Applied {
     pub updated: u64,
     /// Elements, members or fields that are gone.
     pub removed: u64,
-    /// After an effect on a collection: the number of its elements, members or fields.
+    /// The number of elements, members or fields after an effect on a collection.
     pub len: u64,
     /// Whether nothing was done because the key holds another type.
     pub wrong_type: bool,

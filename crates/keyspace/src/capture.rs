@@ -89,7 +89,7 @@ pub struct Capture<'k> {
 pub struct Captured {
     /// The slot that the first byte belongs to.
     pub first_slot: SlotId,
-    /// Whether the piece goes on with the slot in which the previous piece ended.
+    /// Whether the piece continues the slot in which the previous piece ended.
     pub continues: bool,
     /// Keys that begin here.
     pub keys: u32,

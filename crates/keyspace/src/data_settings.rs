@@ -102,7 +102,7 @@ impl Keyspace {
 }
 
 impl SlotGuard<'_> {
-    /// The settings as they are now, including changes of the unit that holds this lock.
+    /// The current settings, including changes of the unit that holds this lock.
     ///
     /// # Panics
     /// If this is not their slot.

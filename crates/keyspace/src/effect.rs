@@ -165,7 +165,7 @@ pub enum KeyOp<'a> {
     },
     /// Overwrites part of a string, padded with zero bytes up to `offset`. Keeps the expiry.
     SetRange {
-        /// Where the bytes go, in bytes from the start of the value.
+        /// The position at which the bytes are written, in bytes from the start of the value.
         offset: u64,
         /// The bytes to write.
         bytes: &'a [u8],
@@ -355,7 +355,7 @@ pub enum GlobalOp {
 pub struct LibraryContent<'a> {
     /// Its source.
     pub code: &'a [u8],
-    /// Of each function its name; a byte of [flags](crate::FunctionFlags) and one that is 1 if it has a
+    /// For each function: its name; a byte of [flags](crate::FunctionFlags) and one that is 1 if it has a
     /// description, else 0; its description.
     pub functions: Items<'a>,
 }

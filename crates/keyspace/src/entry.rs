@@ -396,7 +396,8 @@ impl<'a> EntryRef<'a> {
         EntryRef { base, entry: PhantomData }
     }
 
-    /// Where the entry is, for [`EntryRef::from_raw`]: for as long as it is neither freed nor resized.
+    /// The address of the entry, for [`EntryRef::from_raw`]: valid as long as the entry is neither freed nor
+    /// resized.
     #[inline]
     pub(crate) fn address(&self) -> NonNull<u8> {
         self.base

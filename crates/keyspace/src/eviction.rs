@@ -39,7 +39,7 @@ pub enum EvictionPolicy {
     AllKeysLfu,
     /// Any.
     AllKeysRandom,
-    /// Of those with a deadline, the one that was not used for longest.
+    /// Evicts the key that was not used for longest, of the keys with a deadline.
     VolatileLru,
     /// Of those with a deadline, the one that is used least.
     VolatileLfu,

@@ -124,8 +124,8 @@ impl Keyspace {
         }
     }
 
-    /// For several commands on one key: starts loading the members that they name, if the key holds a big
-    /// hash, set or sorted set. Does nothing if the slot is locked.
+    /// Starts loading the members that several commands on one key name, if the key holds a big hash, set or
+    /// sorted set. Does nothing if the slot is locked.
     pub fn prefetch_members<'m>(
         &self,
         db: DbId,

@@ -280,7 +280,7 @@ impl Keyspace {
 }
 
 impl SlotGuard<'_> {
-    /// The libraries as they are now, including changes of the unit that holds this lock.
+    /// The current libraries, including changes of the unit that holds this lock.
     ///
     /// # Panics
     /// If this is not their slot.

@@ -24,7 +24,7 @@ use crate::value::ValueType;
 /// Bits of a cursor that hold the position inside a slot.
 const POSITION_BITS: u32 = 17;
 
-/// Where a scan goes on: slot << 17 | `h16`. Zero is both the start and the end.
+/// The position at which a scan continues: slot << 17 | `h16`. Zero is both the start and the end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct ScanCursor(u64);
 

@@ -32,9 +32,9 @@ pub struct Known {
     is_saved: bool,
     /// At a start: the newest roster may not be committed.
     is_pending: bool,
-    /// At a start: the record of the pending roster was found, and ends there.
+    /// Whether the record of the pending roster was found at the start: it ends at `recorded_at`.
     is_exact: bool,
-    /// At a start: a position up to which the log is committed.
+    /// A position up to which the log was known to be committed at the start.
     pub(crate) committed: Lsn,
 }
 
@@ -142,7 +142,7 @@ impl Known {
         (seen, Ok(()))
     }
 
-    /// Where the roster that the data has is recorded, or a later position.
+    /// The position of the record with the roster that the data has, or a later position.
     pub fn recorded_at(&self) -> Lsn {
         self.recorded_at
     }

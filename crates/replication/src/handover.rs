@@ -69,7 +69,8 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// At `until_ms` (`None`: never) it gives up or, with `force`, promotes the replica as it is.
+    /// A hand-over that ends at `until_ms` (`None`: never): it is given up then or, with `force`, the replica
+    /// is promoted as it is.
     pub fn new(until_ms: Option<u64>, force: bool) -> Handover {
         Handover { until_ms, force }
     }

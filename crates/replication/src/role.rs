@@ -94,7 +94,7 @@ pub struct Role<A> {
     is_handing_over: bool,
     /// Votes decide who leads: this server starts as a replica of nobody, and no epoch fences it.
     is_member: bool,
-    /// Nothing is shown until the leader has committed the log up to this position.
+    /// The position up to which the leader must have committed the log before anything is shown.
     unconfirmed: Lsn,
 }
 

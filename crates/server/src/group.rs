@@ -389,7 +389,7 @@ impl Group {
 
     /// Who leads, as this member tells clients, INFO, metrics and HTTP. A leader that is not heard any more
     /// is not known: a voter campaigns at the latest after this time; a learner, and a member that was
-    /// removed, go on following.
+    /// removed, continue to follow.
     fn leadership(&self, votes: &Votes) -> Leadership {
         let unknown = || Leadership::Unknown { term: votes.state().term };
         self.as_heard(votes, votes.look(Member::leadership).unwrap_or_else(unknown))
@@ -499,7 +499,7 @@ impl Group {
         }
     }
 
-    /// A leader that was deposed goes on with the memory that it has, if the group has committed all of it.
+    /// Steps down after a deposition. The server keeps its memory, if the group has committed all of it.
     fn step_down(&self, term: u64) -> bool {
         let Some(votes) = &self.votes else { return false };
         self.node.depose();

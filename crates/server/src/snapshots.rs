@@ -157,7 +157,8 @@ impl State {
 }
 
 impl Snapshots {
-    /// None was taken yet; until there is one, the present time is reported as the time of the last.
+    /// The snapshots of a server that has taken none yet; until there is one, the present time is reported as
+    /// the time of the last.
     pub(crate) fn new(sources: Sources) -> Snapshots {
         let figures = Figures { last_unix_ms: sources.unix_ms(), ..Figures::default() };
         Snapshots {

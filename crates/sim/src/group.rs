@@ -505,7 +505,7 @@ impl GroupWorld {
                     return self.restart(id);
                 }
                 let Some(running) = &mut self.servers[id].running else { return Ok(()) };
-                // It waits because, after its restart, it votes for nobody for a while, and its vote may be
+                // The server waits: after its restart it votes for nobody for a while, and its vote may be
                 // needed.
                 if !std::mem::replace(&mut running.is_deposed, true) {
                     let (delay_us, incarnation) =
@@ -522,7 +522,7 @@ impl GroupWorld {
         }
     }
 
-    /// A leader that was deposed goes on with the memory that it has, if the group has committed all of it.
+    /// Steps down after a deposition. The server keeps its memory, if the group has committed all of it.
     fn step_down(&mut self, id: NodeId) -> Result<bool, Failure> {
         let keeps_all = self.has(GroupFault::KeepsItsMemory);
         let server = &mut self.servers[id];
@@ -765,7 +765,7 @@ impl GroupWorld {
         if let Some(committed) = committed {
             running.note_committed(committed);
         }
-        // What was committed is judged when it is on the disk here.
+        // Committed log is judged once it is on the disk of this server.
         let known = running.votes.committed().min(running.log.shippable_lsn());
         running.witness.show(&running.log, known, &mut self.truth)?.map_err(Failure::Breach)?;
         server.committed = server.committed.max(known);

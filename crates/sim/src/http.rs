@@ -129,7 +129,7 @@ impl HttpWorld {
             self.clients.push(HttpClient::new(owner, near));
         }
         self.front.spawn_local(async move {
-            // The thread goes on for as long as there may be orders.
+            // The sender keeps the thread running for as long as there may be orders.
             let _orders = orders;
             couch::serve_thread(front, received).await;
         });

@@ -308,8 +308,8 @@ impl World {
         Ok(())
     }
 
-    /// Begins the end of a worker's tick, if one is due, or goes on with it, until it looks at the sockets
-    /// once more: whatever the next steps do comes in between.
+    /// Carries out the end of a worker's tick, if one is due or has begun. Stops at a new look at the
+    /// sockets, so that the next steps of the simulation come in between.
     fn end_tick(&mut self, worker: usize) -> Result<(), Violation> {
         while let Some(action) = self.workers[worker].next_action() {
             match action {

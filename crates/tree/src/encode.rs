@@ -135,8 +135,8 @@ impl Shape {
     fn shared_len(&self, entries: &[Entry<'_>]) -> usize {
         match entries {
             [first, .., last] if self.level == 0 => first.key.common_len(&last.key),
-            // One byte of the second key is left over, so that the first key, the shared bytes alone, is
-            // smaller.
+            // One byte of the second key is not shared, so that the first key, which then is the shared bytes
+            // alone, is smaller.
             [_, second, .., last] => second.key.common_len(&last.key).min(second.key.len() - 1),
             [_, second] => second.key.len() - 1,
             _ => 0,

@@ -72,7 +72,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
                 row.name.to_uppercase()
             ));
         }
-        // Checked for each command: the server may have become a stale replica during a long script.
+        // This is checked for each command: the server may have become a stale replica during a long script.
         if !row.flags.has(Flags::STALE) && self.cx.host.replication.refuses_reads().is_some() {
             return Err("ERR Can not execute the command on a stale replica".to_string());
         }

@@ -16,7 +16,7 @@ use super::{
 
 /// The maximum size of a delivery in a record, in bytes.
 const DELIVERY_BYTES: u64 = 40;
-/// Up to this number, the admission of the command itself covers the deliveries.
+/// Up to this number of deliveries, the admission of the command itself covers them.
 const DELIVERIES_ADMITTED: usize = 1000;
 
 /// The start of the read of a consumer.

@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// Whether a leader that was deposed goes on with the memory that it has.
+    /// Whether a deposed leader keeps its memory.
     pub(super) fn keeps_memory(&mut self, number: u64) -> bool {
         let server = self.servers.get_mut(&number).expect("known");
         let (end, Some(running)) = (server.disk.log.len(), &mut server.running) else { return false };

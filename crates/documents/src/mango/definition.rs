@@ -43,7 +43,7 @@ pub struct Filter {
     pub json: Value<'static>,
     /// The parsed selector.
     pub selector: Selector,
-    /// Its key in the definition: `partial_filter_selector`, or that of old design documents.
+    /// The key of the filter in the definition: `partial_filter_selector`, or that of old design documents.
     pub key: &'static str,
 }
 

@@ -17,7 +17,7 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// Nothing is known: the command is looked up and its key hashed when it is executed.
+    /// A command of which nothing is known yet: it is looked up and its key hashed when it is executed.
     pub const UNKNOWN: Resolved = Resolved { found: None, hash: None };
 
     /// Whether both commands have the same first key, as far as hashes tell. True if neither has a key.

@@ -15,7 +15,7 @@ pub enum ConnectionNeed {
     Transaction,
     /// It changes another state of the connection.
     State,
-    /// Another server sends it, and goes on with the connection in a protocol of their own.
+    /// Another server sends it, and then uses the connection for a protocol between servers.
     Server,
 }
 

@@ -34,7 +34,7 @@ const EVALUATED_MAX: usize = 500;
 const RETRY_MS_MIN: u64 = 5;
 const RETRY_MS_MAX: u64 = 100;
 
-/// One command per interval waits in line for a slot of a long unit.
+/// The interval after which one more command waits in line for a slot of a long unit.
 const WAIT_EVERY_US: u64 = 5000;
 
 /// A script that EVALSHA can name.

@@ -310,7 +310,7 @@ impl Undo {
                 let (len, count) = (list.len(), *count as usize);
                 let mut items = ItemsBuf::new();
                 match end {
-                    // They are pushed one by one, so the outermost one must be last.
+                    // The elements are pushed one by one, so the outermost one must be last.
                     ListEnd::Head => {
                         (0..count).rev().filter_map(|at| list.get(at)).for_each(|it| items.push(&it))
                     }

@@ -101,7 +101,7 @@ impl SlotGuard<'_> {
     fn capture_before_move(&mut self, to: SlotId) -> bool {
         let (keyspace, slot) = (self.keyspace, self.slot());
         let mut early = keyspace.early.0.lock();
-        // Asked under this lock, so that a snapshot that ends meanwhile forgets this slot, too.
+        // `may_move` is asked under this lock, so that a snapshot that ends meanwhile forgets this slot, too.
         if keyspace.may_move(slot, to) {
             return false;
         }

@@ -298,8 +298,8 @@ impl SlotCapture {
         None
     }
 
-    /// Captures all that is left of an entry that leaves its slot. Takes as long as it is large: it is rare
-    /// that a collection is renamed in the moment in which it is captured.
+    /// Captures all that is left of an entry that leaves its slot. Takes time in proportion to its size,
+    /// which is rare: a collection must be renamed while it is captured.
     pub(crate) fn finish(&mut self, db: DbId, entry: &mut Entry) {
         let map = self.at_its_key(db, entry.as_ref().key());
         let big = entry.big_mut().expect("only big ones are captured");

@@ -155,7 +155,7 @@ impl<'a> Chunk<'a> {
         Iter::new(Chunk { body, len: self.len - start }, self.len - end)
     }
 
-    /// Where the bytes of the elements in `range` are in the body.
+    /// The range of the body that holds the elements in `range`.
     pub(crate) fn span(&self, range: Range<usize>) -> Range<usize> {
         let start = self.offset(range.start);
         let rest = Chunk { body: &self.body[start..], len: self.len - range.start };

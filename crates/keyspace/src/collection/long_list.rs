@@ -63,7 +63,7 @@ impl LongList {
         list
     }
 
-    /// The list as it is now, without a copy of its elements: chunks that change later are copied then.
+    /// A copy of the list that shares its chunks: chunks that change later are copied then.
     pub(crate) fn share(&self) -> LongList {
         LongList { chunks: self.chunks.clone(), len: self.len, buffer_bytes: self.buffer_bytes }
     }

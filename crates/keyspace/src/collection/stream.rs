@@ -276,7 +276,7 @@ impl Stream {
     }
 }
 
-/// The payload of an entry on its way to become a stream.
+/// The payload of a new entry that is about to become a stream.
 pub(super) const EMPTY: &[u8] = &[];
 
 /// Gives a new entry its stream.

@@ -114,7 +114,7 @@ impl<'a> Effect<'a> {
 impl KeyOp<'_> {
     fn write<'w, W: Writer>(&self, db: DbId, key: &[u8], out: &'w mut W) -> &'w mut W {
         let begin = move |opcode| {
-            // Moved out of the closure, so that the writer that it returns outlives it.
+            // `out` is moved out of the closure, so that the returned writer outlives the closure.
             let out = out;
             out.target(opcode, db, key)
         };

@@ -102,7 +102,8 @@ impl Reader {
 }
 
 impl Readers {
-    /// No readers. `window_bytes` is the number of unsent bytes above which a reader is left behind.
+    /// A set without readers. `window_bytes` is the number of unsent bytes above which a reader is left
+    /// behind.
     pub fn new(workers: usize, window_bytes: u64) -> Readers {
         Readers {
             readers: HashMap::new(),

@@ -98,8 +98,8 @@ impl Loaded {
 }
 
 impl Vm {
-    /// Loads a library. It fails if the clock of `calls` reaches `deadline_us`; otherwise only the log of
-    /// `calls` is used. The meter is not [reset](Meter::reset).
+    /// Loads a library. Of `calls` only the clock and the log are used; the load fails when the clock reaches
+    /// `deadline_us`. The meter is not [reset](Meter::reset).
     ///
     /// # Errors
     /// If it is not a valid library, takes too long or is stopped; the text says why.

@@ -141,7 +141,7 @@ impl Config {
         if Arc::ptr_eq(&self.keyspace.data_settings(), &self.data.lock().followed) {
             return;
         }
-        // Read under the lock, so that no older state replaces a newer one.
+        // The settings are read under the lock, so that no older state replaces a newer one.
         let _changing = self.files.lock();
         let said = self.keyspace.data_settings();
         let mut changed = self.current().clone();

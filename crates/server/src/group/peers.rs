@@ -214,7 +214,8 @@ impl Peers {
     pub(super) fn serve(self: &Arc<Self>, mut socket: TcpStream, from: MemberId) {
         let peers = self.clone();
         let run = move || {
-            // Counted before the connection is closed: a client that sees the end also sees the count.
+            // The error is counted before the connection is closed: a client that sees the end also sees the
+            // count.
             if let Err(reason) = peers.receive(&mut socket, from) {
                 peers.count_refusal(&format!("a message of the member {from}"), &reason);
             }

@@ -32,8 +32,8 @@ const LOOK_PERIOD: Duration = Duration::from_millis(10);
 const ATTEMPT_US: u64 = 5_000_000;
 
 impl Group {
-    /// At the start of a witness: has its memory name the members, if its log does not. If nothing does, the
-    /// log is copied anew.
+    /// At the start of a witness, puts the roster into its memory if its log has none. If no roster is found,
+    /// the log is copied anew.
     pub(super) fn recall_roster(&self, votes: &Votes, log: &Log) {
         if !votes.is_witness() || Roster::of(&self.keyspace.data_settings()).is_some() {
             return;

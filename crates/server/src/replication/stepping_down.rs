@@ -26,8 +26,8 @@ impl Node {
     /// If a file cannot be written, or the OS refuses a thread; then it must restart as well.
     pub(crate) fn step_down(self: &Arc<Self>, gives_up: &dyn Fn() -> bool) -> Result<bool, String> {
         if self.is_witness() {
-            // It has no data in memory to keep, and must forget the members for which it kept its log as
-            // leader.
+            // A witness has no data in memory to keep, and must forget the members for which it kept its log
+            // as leader.
             return Ok(false);
         }
         let _one_at_a_time = self.promotion.lock();

@@ -173,7 +173,7 @@ impl Node {
             durability: self.durability,
             segment_bytes: 256 << 10,
             ring_bytes: 64 << 10,
-            // One for the mirror, and one for the leader that it may become.
+            // One appender for the mirror, and one for the leader that the replica may become.
             appenders_max: 2,
             unwritten_bytes_max: 16 << 10,
         }

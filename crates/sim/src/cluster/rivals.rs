@@ -69,7 +69,7 @@ impl Cluster {
         let epoch = self.truth.epoch();
         let fault = self.options.fault;
         let node = &mut self.nodes[id];
-        // Both sync at the same positions; otherwise their batches would not end there.
+        // Both replicas sync at the same positions; otherwise their batches would not end there.
         let Role::Replica(following) = &mut node.role else {
             return Err(Failure::Breach("it does not follow".into()));
         };
@@ -83,7 +83,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Both write records and batches of equal lengths, and one of them possibly some more.
+    /// Has both leaders write records and batches of equal lengths, and one of them possibly some more.
     fn write_in_lock_step(&mut self, rivals: &[NodeId]) -> Result<(), String> {
         for _ in 0..=self.prng.below(BATCHES_MAX) {
             let prng = self.prng.fork();

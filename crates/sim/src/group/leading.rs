@@ -15,8 +15,8 @@ use crate::cluster::{
 pub(super) enum Reply {
     /// Of the write with this number.
     Write { lsn: Lsn, number: u64 },
-    /// Of a read: keys with their values, the newest position of their slots, and what had been acknowledged
-    /// when the read began.
+    /// A read: its keys with their values, the newest position of their slots, and what had been acknowledged
+    /// when it began.
     Read { gate: Lsn, values: Vec<(Vec<u8>, Option<Vec<u8>>)>, acknowledged: Lsn },
 }
 

@@ -6,7 +6,7 @@
 use super::{Log, segment};
 use crate::Error;
 
-/// More than the small files that the end of a server and its next start replace.
+/// This is more than the small files take that the end of a server and its next start replace.
 const SMALL_FILES_BYTES: u64 = 256 << 10;
 
 impl Log {

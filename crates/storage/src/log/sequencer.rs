@@ -95,8 +95,8 @@ impl Sequencer {
         // thread that acquires a tail that counts this reservation also sees this word.
         word.store(tail, Ordering::Relaxed);
         loop {
-            // Negative if the flusher has advanced since the tail was loaded: then the swap fails and returns
-            // the new tail.
+            // The difference is negative if the flusher has advanced since the tail was loaded: then the swap
+            // fails and returns the new tail.
             let used = (tail + bytes).saturating_sub(self.released.0.load(Ordering::Acquire));
             if used > used_max {
                 word.store(IDLE, Ordering::Release);

@@ -15,7 +15,7 @@ pub(crate) struct Edit {
     pub(crate) offset: usize,
     pub(crate) removed_len: usize,
     pub(crate) inserted: SmallVec<[u8; 64]>,
-    /// At most `LEN_MAX`, or the list must become a long one instead.
+    /// The number of elements after the edit; above `LEN_MAX`, the list must become a long one instead.
     pub(crate) len: usize,
 }
 

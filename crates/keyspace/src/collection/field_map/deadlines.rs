@@ -55,8 +55,8 @@ impl FieldMap {
         self.deadlines.as_ref().map_or(0, |deadlines| deadlines.expiring)
     }
 
-    /// No field expires before this time, but for those that `expired_fields` has listed; `None` if none has
-    /// a deadline. It may be too early, until `expired_fields` finds out.
+    /// The time before which no field expires, except fields that `expired_fields` has listed; `None` if no
+    /// field has a deadline. It may be too early, until `expired_fields` finds that out.
     #[inline]
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         Some(self.deadlines.as_ref()?.heap.first()?.deadline_ms)

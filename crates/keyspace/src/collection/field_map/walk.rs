@@ -38,9 +38,9 @@ impl FieldMap {
         self.segments.iter().flat_map(|segment| segment.table.entries())
     }
 
-    /// Goes on with a scan: visits entries until there were `count`, a few more at most, and returns where to
-    /// go on. 0 is the start and the end. Any cursor is accepted; one that no call returned scans from
-    /// somewhere else.
+    /// Continues a scan: visits at least `count` entries, and a few more at most, and returns the cursor for
+    /// the next call. The cursor 0 is the start and the end. Any cursor is accepted; one that no call
+    /// returned starts at an arbitrary entry.
     pub(crate) fn scan<'m>(&'m self, cursor: u64, count: usize, mut visit: impl FnMut(EntryRef<'m>)) -> u64 {
         if cursor > u64::MAX >> CURSOR_SHIFT {
             return 0;

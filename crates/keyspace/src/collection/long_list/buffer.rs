@@ -33,7 +33,7 @@ pub(super) const CAPACITY_MIN: usize = 128 - COUNT_BYTES;
 #[derive(Clone)]
 pub(super) struct Buffer {
     memory: Arc<[u8]>,
-    /// Where the body is in the memory. A body is shorter than 4 GiB because an encoding is.
+    /// The start of the body in the memory. A body is shorter than 4 GiB because an encoding is.
     start: u32,
     end: u32,
     /// Elements.
@@ -218,7 +218,7 @@ impl Buffer {
         let body_len = self.body_len();
         let capacity = self.capacity();
         if body_len + needed <= capacity / 2 {
-            // Both ends get half of the room, so that it will do for many pushes at whichever comes.
+            // Both ends get half of the room, so that it lasts for many pushes at either end.
             let start = (capacity - body_len) / 2;
             let body = self.start as usize..self.end as usize;
             self.memory_mut().copy_within(body, start);

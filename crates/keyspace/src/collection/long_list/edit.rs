@@ -1,7 +1,7 @@
 //! Edits in the middle of a long list.
 //!
-//! What it is: splitting chunks that become too long, and compacting those that became short.
-//! What it is not: the way to the ends, which needs neither.
+//! What it is: splitting chunks that become too long, and compacting those that became short. What it is not:
+//! pushing and popping at the ends, which needs neither.
 
 use std::ops::Range;
 

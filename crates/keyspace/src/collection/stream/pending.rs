@@ -73,7 +73,7 @@ impl PendingMap {
     pub(super) fn range(&self, ids: RangeInclusive<StreamId>) -> impl Iterator<Item = &Pending> {
         let (from, to) = ids.into_inner();
         let start = self.runs.range(..=from).next_back().map_or(from, |(&first, _)| first);
-        // A range that is the wrong way round has nothing in it.
+        // A range whose bounds are in the wrong order is empty.
         let runs = (from <= to).then(|| self.runs.range(start..=to));
         let entries = runs.into_iter().flatten().flat_map(|(_, run)| &run.entries);
         entries.skip_while(move |pending| pending.id < from).take_while(move |pending| pending.id <= to)

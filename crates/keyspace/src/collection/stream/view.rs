@@ -25,7 +25,7 @@ impl<'a> StreamView<'a> {
         self.0.len == 0
     }
 
-    /// Its last id, and the other ids and counters that outlive its entries.
+    /// The last id of the stream, and the other ids and counters that outlive its entries.
     pub fn head(&self) -> StreamHead {
         self.0.head
     }
@@ -107,7 +107,7 @@ impl<'a> StreamView<'a> {
         let (&from, &to) = (ids.start(), ids.end());
         let blocks = &self.0.blocks;
         let start = blocks.range(..=from).next_back().map_or(from, |(&base, _)| base);
-        // A range that is the wrong way round has nothing in it.
+        // A range whose bounds are in the wrong order is empty.
         let found = if from <= to { blocks.range(start..=to) } else { btree_map::Range::default() };
         found.map(|(_, block)| block)
     }

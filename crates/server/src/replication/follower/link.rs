@@ -85,7 +85,8 @@ impl LinkParts {
         let mut backoff = Backoff::default();
         let mut logged = Repeated::default();
         while !self.following.is_stopping() {
-            // Counted before the leader's address is read: a later change of it wakes this thread.
+            // The attempt is counted before the leader's address is read: a later change of the address wakes
+            // this thread.
             let woken = self.following.begin_attempt(self.node.now_ms());
             let ended = self.attempt(&mut backoff);
             self.following.end_attempt(self.node.now_ms());
