@@ -71,7 +71,7 @@ pub struct Votes {
     /// The ballot in memory could not be saved.
     is_unsaved: AtomicBool,
     elections: AtomicU64,
-    /// Microseconds without a known leader, and the time since which there is none; `None` while there is one.
+    /// Microseconds without a known leader, and the time since which there is none; `None`: there is one.
     leaderless: Mutex<(u64, Option<u64>)>,
     /// The ends of a leader's batches that are durable here and not committed, and when they became durable.
     timed: Mutex<VecDeque<(Lsn, u64)>>,
