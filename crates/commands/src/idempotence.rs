@@ -41,7 +41,7 @@ const REPLY_BYTES_MAX: usize = 1 << 20;
 
 const FOREIGN: CommandError = CommandError::Text("WRONGTYPE the key holds no reply that IDEMP has kept");
 
-/// The key, and those of the command.
+/// The key of the kept reply, and the keys of the wrapped command.
 fn find_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
     if args.len() > 1 {
         visit(1);

@@ -18,7 +18,7 @@ pub(crate) const RELEASE_US: u64 = 1_000_000;
 /// The lease of this leader in its term, computed from the voters' answers to its heartbeats.
 #[derive(Debug, Default)]
 pub(crate) struct Lease {
-    /// The newest heartbeat that each voter has answered, by the time of its sending.
+    /// For each voter, when the newest heartbeat that it has answered was sent.
     answered: BTreeMap<MemberId, u64>,
     /// Until then, a voter may follow a candidate to whom the lead was to be transferred.
     void_until_us: u64,

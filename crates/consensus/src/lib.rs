@@ -67,8 +67,8 @@ pub const WITNESS_TICKS: usize = 3 * ELECTION_TICKS;
 /// one. Its leader leads for as long as it can; after that nobody can lead any more, and the data must be
 /// restored into a new group. With an election a second, that is 68 years away.
 pub const TERM_MAX: u64 = (1 << 31) - 2;
-/// A term this far ahead of that of a member is not believed: after the last one nobody could lead. With an
-/// election a second, a member would have been away for half a year.
+/// A term this far ahead of a member's own term is not believed: after the last term nobody could lead. With
+/// an election a second, a member would have been away for half a year.
 pub const TERM_JUMP_MAX: u64 = 1 << 24;
 /// The election timeout in microseconds.
 pub const ELECTION_US: u64 = ELECTION_TICKS as u64 * TICK_US;

@@ -54,7 +54,7 @@ struct Disk {
     /// Batches that survive a power cut; the rest is being written.
     durable: usize,
     ballot: Ballot,
-    /// A position that was known to be committed: that of a snapshot.
+    /// A position that was known to be committed: the position of a snapshot.
     committed: usize,
     /// The members that were last in force, and the position at which they were.
     in_force: Option<(usize, Members)>,

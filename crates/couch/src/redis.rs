@@ -13,7 +13,7 @@
 //!   neither send a request nor read its reply. The media type must be JSON, which no page sends elsewhere
 //!   without a preflight.
 //! - A request ends: in time, in bytes of its replies, and when its client leaves.
-//! - The n-th reply is that of the n-th command.
+//! - The n-th reply belongs to the n-th command.
 
 use std::{net::SocketAddr, time::Duration};
 

@@ -170,7 +170,7 @@ impl HttpThread {
     /// that position is committed.
     ///
     /// # Errors
-    /// If this server shows no data, or not for certain the newest; those of `read`.
+    /// If this server shows no data, or not for certain the newest; and the errors of `read`.
     pub(super) async fn read<T>(
         &self,
         read: impl FnOnce() -> Result<(T, Lsn), Failure>,

@@ -17,8 +17,8 @@
 //! body; count of attachments; for each of them name text, type text, revpos, digest (16 bytes), length,
 //! count of chunks, pointers.
 //!
-//! The four sums of a file are those of [`DocSums`], in the order of its fields, over tree 0. Over tree 1 the
-//! first one counts rows; over tree 2 the third counts bytes of blobs.
+//! A file keeps four sums for each tree. Over tree 0 they are the fields of [`DocSums`], in order. Over tree
+//! 1 the first sum counts rows; over tree 2 the third sum counts bytes of blobs.
 
 use std::sync::Arc;
 

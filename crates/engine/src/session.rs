@@ -26,7 +26,7 @@ pub enum ReplyMode {
     On,
     /// None.
     Off,
-    /// All but that of the next command.
+    /// All replies but that of the next command.
     SkipNext,
     /// The reply of the present command is the one to skip.
     Skip,

@@ -71,9 +71,9 @@ pub struct Capture<'k> {
     /// The slot to go on with, and the last one.
     next: Option<SlotId>,
     last: SlotId,
-    /// Whether there is more to do of the slot that was begun last, besides its lists.
+    /// Whether the slot that was begun last has more to capture, besides its long lists.
     is_in_slot: bool,
-    /// Its long lists that are not captured.
+    /// The long lists of that slot that are still to be captured.
     lists: VecDeque<SharedList>,
     /// Bytes copied because they were about to change, and not reported yet.
     copied_bytes: u64,

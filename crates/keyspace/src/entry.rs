@@ -572,7 +572,7 @@ impl std::fmt::Debug for EntryRef<'_> {
     }
 }
 
-/// Where `len` bytes at `offset` start and end, if memory could hold them.
+/// The start and the end of the `len` bytes at `offset`, if memory could hold them.
 fn range_in_memory(offset: u64, len: usize) -> (usize, usize) {
     let start = usize::try_from(offset).expect("callers limit the length of values");
     let end = start.checked_add(len).expect("callers limit the length of values");

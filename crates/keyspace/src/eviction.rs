@@ -224,7 +224,7 @@ impl SlotGuard<'_> {
         None
     }
 
-    /// A random entry with a deadline, of all databases: that of a random item of the expiry heap.
+    /// A random entry with a deadline, of all databases: the entry of a random item of the expiry heap.
     fn random_expiring(&self, sequence: &mut Prng) -> Option<(DbId, EntryRef<'_>)> {
         let items = self.state.heap()?.items();
         let item = items.get(scale(sequence.next_u64() as u32, items.len()))?.0;

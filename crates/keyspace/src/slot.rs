@@ -400,7 +400,8 @@ impl<'k> SlotGuard<'k> {
         }
     }
 
-    /// If the item of the heap stood for more than the due fields, it comes up later.
+    /// `later` is what is left of a popped item that stood for more than the due entries or fields: it is
+    /// pushed back.
     fn push_later(&mut self, later: Option<Item>) {
         if let (Some(extra), Some(later)) = (&mut self.state.extra, later) {
             extra.heap.push(later);

@@ -58,7 +58,7 @@ impl Known {
         let committed_before = roster.as_ref().map_or(0, |roster| roster.committed_before);
         let committed = saved_at.unwrap_or(Lsn::ZERO).max(Lsn::new(committed_before));
         let pending = roster.as_ref().filter(|roster| Some(roster.members()) != saved);
-        // The newest change may not be committed; the one before it is.
+        // The newest change may not be committed; the change before it is.
         let in_force = saved.clone().and_then(|saved| match pending {
             Some(roster) => roster.members_before(),
             None => Some(saved),

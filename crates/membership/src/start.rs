@@ -48,9 +48,9 @@ pub fn start(votes: &Votes, known: &mut Known, log: &Log, seed: u64) -> Result<S
     if batches.is_empty() && log.shippable_lsn() > Lsn::ZERO {
         return Ok(Started::CopiesAnew);
     }
-    // All before the first batch that is known was committed. That one may not be: in a log that was copied,
-    // it can be the newest one of the leader. The epoch of the one before is not known and decides nothing:
-    // votes compare last batches.
+    // All batches before the first one that is known were committed. The first known batch may not be: in a
+    // log that was copied, it can be the leader's newest. The epoch of the batch before it is not known and
+    // decides nothing: votes compare last batches.
     let before = |first: &BatchInfo| Batch { number: first.number - 1, epoch: first.epoch, end: first.start };
     let committed = batches.first().filter(|first| first.number > 0).map(before);
     let batches = references(&batches);

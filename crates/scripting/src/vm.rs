@@ -35,7 +35,8 @@ pub use libraries::{LibraryId, Registered};
 /// Maximum number of compiled scripts kept. Above it all are dropped, and compiled again when needed.
 const PROGRAMS_MAX: usize = 1000;
 
-/// Garbage is collected after a script if the machine uses more than 1 / this of its memory limit.
+/// Garbage is collected after a script if the machine uses more than one part in this many of its memory
+/// limit.
 const KEPT_FRACTION: usize = 2;
 
 /// The outcome of a script.

@@ -104,7 +104,7 @@ pub enum DecodeError {
     /// A type byte of no version of the protocol.
     #[error("unknown type byte {0:#04x}")]
     UnknownType(u8),
-    /// A length that is not a number, is negative, or is that of a streamed value.
+    /// A length that is not a number, is negative, or is the length of a streamed value.
     #[error("invalid length")]
     InvalidLength,
     /// An invalid number, boolean or format.

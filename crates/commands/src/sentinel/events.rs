@@ -16,7 +16,8 @@
 //! channels.
 //!
 //! Invariants
-//! - The old address of a switch is that of the leader that was announced, or known first, before.
+//! - The old address of a switch is the address of the leader that was announced before, or else of the first
+//!   leader that was known.
 //! - The state at the first look is not announced: there is nothing to compare it with.
 
 use std::collections::BTreeMap;

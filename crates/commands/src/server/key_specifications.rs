@@ -39,7 +39,7 @@ pub(super) fn count(keys: Keys) -> usize {
     }
 }
 
-/// The access flags of a command with one key specification, as in Redis; `None`: those of its kind.
+/// The access flags of a command with one key specification, as in Redis; `None`: the flags of its kind.
 fn exact_access(name: &str) -> Option<&'static [&'static str]> {
     Some(match name {
         "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "memory|usage" | "object|encoding"

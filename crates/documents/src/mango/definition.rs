@@ -43,7 +43,8 @@ pub struct Filter {
     pub json: Value<'static>,
     /// The parsed selector.
     pub selector: Selector,
-    /// The key of the filter in the definition: `partial_filter_selector`, or that of old design documents.
+    /// The key of the filter in the definition: `partial_filter_selector`, or the key that old design
+    /// documents use.
     pub key: &'static str,
 }
 

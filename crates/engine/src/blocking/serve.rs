@@ -172,8 +172,8 @@ impl<'k> Surroundings<'_, 'k> {
         let mut cx = Context {
             row: Some(waiter.row),
             in_transaction: true,
-            // The popped element is in memory already. Its record is small, or waits for the log as that of a
-            // transaction does.
+            // The popped element is in memory already. Its record is small, or waits for the log as a
+            // transaction's record does.
             admitted_bytes: EVERYTHING_ADMITTED,
             ..Context::new(unit, *self, &mut session, reply)
         };

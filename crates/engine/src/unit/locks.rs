@@ -109,8 +109,8 @@ impl<'k> Locks<'k> {
         Ok(Locks { locked, known: KnownKeys::one(key, hash), databases: None })
     }
 
-    /// Locks the slots of the keys among `args`, after prefetching their memory. `hash` is that of the key at
-    /// [`Keys::first`], if it is known; `db` the database with most of the keys.
+    /// Locks the slots of the keys among `args`, after prefetching their memory. `hash` is the hash of the
+    /// key at [`Keys::first`], if it is known; `db` is the database with most of the keys.
     pub fn keys(
         keyspace: &'k Keyspace,
         keys: Keys,

@@ -225,7 +225,7 @@ impl Unit<'_> {
 }
 
 impl Undo {
-    /// Gives up: an effect that cannot be undone is about to be made.
+    /// Gives the undo up: an effect that cannot be undone is about to be made.
     fn lose(&mut self) {
         self.is_lost = true;
         self.effects = Vec::new();
@@ -282,7 +282,7 @@ impl Undo {
         value.for_each_effect(db, key, entry.expire_at_ms(), |effect| self.add(effect));
     }
 
-    /// Notes how to undo an operation on one key with this entry.
+    /// Notes how to undo an operation on a key. `entry` is the key's entry before the operation.
     fn note(&mut self, op: &KeyOp<'_>, db: DbId, key: &[u8], entry: Option<EntryRef<'_>>) {
         if self.whole.contains(db, key) {
             return;

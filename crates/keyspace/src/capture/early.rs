@@ -2,7 +2,7 @@
 //! that is captured already.
 //!
 //! What it is: the moment of a slot, and the slots whose moment was taken early. What it is not: the capture
-//! itself, which is that of any slot (`slot`).
+//! itself, which is the same as for other slots (see `slot`).
 //!
 //! Invariants
 //! - A slot of which the moment was taken early has a capture until the walk takes it over, or the snapshot
@@ -53,7 +53,7 @@ impl Keyspace {
     pub(super) fn take_early(&self, guard: &mut SlotGuard<'_>) -> Option<Box<(Moment, Box<SlotCapture>)>> {
         let slot = guard.slot();
         let extra = guard.state.extra.as_mut()?;
-        // A capture without a moment is that of the slot in which the walk is.
+        // A capture without a moment belongs to the slot in which the walk is.
         let moment = extra.capture.as_mut()?.moment.take()?;
         self.early.0.lock().remove(&slot);
         Some(Box::new((*moment, extra.capture.take()?)))

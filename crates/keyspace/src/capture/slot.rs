@@ -36,7 +36,7 @@ pub(crate) struct SlotCapture {
     /// The pieces captured ahead of the walk, as they go into the stream.
     ahead: Vec<u8>,
     maps: VecDeque<CapturedMap>,
-    /// Bytes copied ahead of the walk, or of that of a map, since the last step.
+    /// Bytes copied ahead of the walk of the slot, or of the walk of a map, since the last step.
     pub(super) copied_bytes: u64,
     /// Long lists that were met since the last step.
     pub(super) lists: Vec<SharedList>,
@@ -50,7 +50,7 @@ pub(super) struct Garbage(Vec<Table>, Vec<CapturedMap>);
 
 struct Walk {
     sources: [Source; DB_COUNT],
-    /// The database that the walk is in, and the `h16` that comes next.
+    /// The database in which the walk is, and the `h16` at which it continues.
     db: DbId,
     from: u32,
     /// Strings that go into the stream in pieces, all of `db`.

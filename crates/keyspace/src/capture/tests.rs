@@ -53,7 +53,7 @@ fn key(number: u8) -> Vec<u8> {
     format!("{{one}}{number}").into_bytes()
 }
 
-/// The members of a change, in a range that overlaps with that of others.
+/// The members of a change, in a range that overlaps with the ranges of other changes.
 fn members(from: u16, count: u16) -> Vec<Vec<u8>> {
     (from..from + count).map(|number| format!("member:{number}").into_bytes()).collect()
 }

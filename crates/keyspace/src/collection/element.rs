@@ -232,7 +232,7 @@ pub(crate) fn encoded_len(packed: &[u8]) -> usize {
 pub(crate) struct Checked {
     /// Bytes of the encoding.
     pub(crate) encoded_len: usize,
-    /// Bytes of the string; those of the encoding for an integer.
+    /// Bytes of the string; for an integer, bytes of the encoding.
     pub(crate) string_bytes: usize,
 }
 

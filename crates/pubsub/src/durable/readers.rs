@@ -49,7 +49,7 @@ pub struct ReaderId {
 struct Reader {
     worker: usize,
     flow: Arc<Flow>,
-    /// Total bytes handed out to it, including those of earlier readers with the same flow.
+    /// Total bytes handed out to this reader, and to earlier readers with the same flow.
     handed: u64,
     /// Its channels, each with the position behind which its subscription begins.
     channels: HashMap<Box<[u8]>, Lsn>,

@@ -27,7 +27,8 @@ use crate::{
     memory::{building, limited},
 };
 
-/// Instructions for loading a library: less than a second in which other clients wait.
+/// The maximum number of instructions for loading a library. They take less than a second, in which other
+/// clients wait.
 const LOADING_INSTRUCTIONS_MAX: u64 = 10_000_000;
 
 /// Memory for loading a library, in addition to the memory in use. It is small so that no single instruction

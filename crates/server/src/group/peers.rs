@@ -198,7 +198,7 @@ impl Peers {
         self.refused.load(Relaxed)
     }
 
-    /// Messages of earlier terms than that of this member, which it does not follow.
+    /// Messages of earlier terms than this member's own term; it does not follow them.
     pub(super) fn outdated(&self) -> u64 {
         self.outdated.load(Relaxed)
     }

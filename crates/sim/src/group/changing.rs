@@ -223,8 +223,8 @@ impl GroupWorld {
         Ok(())
     }
 
-    /// Continues a hand-over: the election begins when the other one has everything; if it was not elected in
-    /// time, writes resume.
+    /// Continues a hand-over: the election begins when the other member has everything; if it was not elected
+    /// in time, writes resume.
     pub(super) fn step_hand_over(&mut self, id: NodeId) -> Result<(), Failure> {
         let server = &mut self.servers[id];
         let now_us = server.now_us();

@@ -45,7 +45,7 @@ impl GroupWorld {
             }
             7 => self.servers[one].slow_until_us = self.now_us + self.prng.below(2_000_000),
             8 => {
-                // A failing disk: the log's next writes, or those of the ballot.
+                // A failing disk: the next writes of the log fail, or the next writes of the ballot.
                 let plan = self.plan_for_next(one, 8);
                 self.servers[one].disk.set_fault_plan(plan);
                 self.servers[one].is_troubled = true;

@@ -11,7 +11,7 @@ pub enum GroupFault {
     TakesWhatIsNotAccepted,
     /// A follower reports batches as durable when its log has taken them.
     ReportsBeforeItIsDurable,
-    /// A leader answers writes that are on its own disk, and not yet on those of a majority.
+    /// A leader answers writes that are on its own disk, and not yet on the disks of a majority.
     AnswersBeforeCommit,
     /// A leader's replies leave without a lease.
     AnswersWithoutLease,

@@ -202,7 +202,7 @@ impl Recovery {
         self.reader.salvage.as_ref().map_or(&[], |salvage| &salvage.holes)
     }
 
-    /// The reign of the last batch read, or the one before the log's first batch.
+    /// The reign of the last batch read, or the reign before the log's first batch.
     pub fn reign(&self) -> u64 {
         self.reader.before().reign
     }

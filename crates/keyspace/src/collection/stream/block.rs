@@ -1,7 +1,7 @@
 //! Blocks: neighbouring entries of a stream in one piece of memory.
 //!
-//! What it is: up to a hundred entries, each with its id as the distance from that of the block, and without
-//! the names of its fields where those are the names of the first entry.
+//! What it is: up to a hundred entries, each with its id as the distance from the id of the block, and
+//! without the names of its fields if they are the same as in the first entry.
 //! What it is not: an index. The search for an entry walks from one to the next, and reads one length for
 //! each.
 //!
@@ -18,7 +18,7 @@
 //! The same bytes go into snapshots and into the log.
 //!
 //! Invariants
-//! - Ids ascend, and none is below that of the block, which may be gone itself.
+//! - Ids ascend, and none is below the id of the block, which is that of a first entry that may be gone.
 //! - There is an entry.
 //! - Bytes from outside are verified once by [`StreamBlock::verify`] and trusted afterwards.
 //! - Copies of a [`Block`] share its bytes until one of them changes: that one then has bytes of its own.
@@ -118,8 +118,8 @@ fn verify_entry(body: &[u8], base: StreamId, fields: Option<u64>) -> Option<Stre
 pub(super) struct Block {
     bytes: Bytes,
     entries: u32,
-    /// The number of the capture that has the block; for a newer block, that of the last capture when it was
-    /// made.
+    /// The number of the capture that has the block; for a newer block, the number of the last capture
+    /// when the block was made.
     pub(super) captured: u32,
 }
 
@@ -145,7 +145,7 @@ impl std::ops::Deref for Bytes {
 }
 
 impl Bytes {
-    /// To be changed, apart from those of all copies.
+    /// The bytes of this copy alone, to be changed: no other copy shares them.
     #[inline]
     fn open(&mut self) -> &mut Vec<u8> {
         if let Bytes::Sealed(bytes) = self {

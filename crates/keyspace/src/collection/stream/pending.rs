@@ -37,7 +37,7 @@ pub(super) struct Pending {
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) entries: Vec<Pending>,
-    /// As that of a `Block`.
+    /// The number of the capture that has the run, as in a `Block`.
     pub(super) captured: u32,
 }
 
