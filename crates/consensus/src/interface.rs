@@ -135,7 +135,7 @@ pub struct Progress {
     /// The position up to which the member knows the log to be committed; `None` if it has not said so, or
     /// lags too far.
     pub committed: Option<Lsn>,
-    /// Whether its disk has no room for more of the log, as it said last.
+    /// Whether the member's disk has no room for more of the log, as the member said last.
     pub lacks_room: bool,
 }
 

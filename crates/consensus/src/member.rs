@@ -178,7 +178,7 @@ impl Member {
         member
     }
 
-    /// Whether it campaigns at its next tick, if it hears of no leader before.
+    /// Whether this member campaigns at its next tick, if it hears of no leader before.
     #[cfg(test)]
     pub(crate) fn is_about_to_campaign(&self) -> bool {
         let raft = &self.engine.raft;
@@ -547,7 +547,7 @@ impl Member {
         self.members.voters == [self.id]
     }
 
-    /// Whether it may still have a grant of a lease in force that it gave before its start.
+    /// Whether this member may vote: any lease that it granted before its start has ended.
     fn may_vote(&self) -> bool {
         #[cfg(test)]
         if self.has(Fault::VotesAtOnceAfterAStart) {

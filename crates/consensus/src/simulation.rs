@@ -34,8 +34,8 @@ const RUN_US: u64 = 20_000_000;
 const SERVERS: u64 = 5;
 /// The server that is a witness, if there is one.
 const WITNESS: u64 = 3;
-/// A learner that lacks at most this number of batches becomes a voter. Logs keep as many batches that all
-/// members have.
+/// A learner that lacks at most this number of batches becomes a voter. A witness keeps as many batches that
+/// all members have.
 const CAUGHT_UP: usize = 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -84,8 +84,8 @@ impl<'a> Reader<'a> {
         Reader { takes_any: true, ..Reader::of(text) }
     }
 
-    /// Counts the nesting of the value that `read` reads from 0, so that a value has the same limit on every
-    /// level of the text.
+    /// Runs `read` with the nesting counted anew, from 0, so that a value has the same limit on every level
+    /// of the text.
     pub fn with_depth_of_its_own<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::take(&mut self.depth);
         let done = read(self);

@@ -259,7 +259,7 @@ pub(crate) fn chunk_of_row(key: &[u8], value: &[u8]) -> Option<Pointer> {
 }
 
 impl DocInfo {
-    /// The size of its row in the file, in bytes, without bodies and attachments.
+    /// The size of the document's row in the file, in bytes, without bodies and attachments.
     pub(crate) fn stored_bytes(&self) -> usize {
         encode_document(self).len()
     }
@@ -293,7 +293,7 @@ impl DocInfo {
         Ok(info)
     }
 
-    /// All its blobs, in an order that does not depend on their places.
+    /// All blobs of the document, in an order that does not depend on their places.
     pub(crate) fn blobs(&self) -> impl Iterator<Item = &Blob> {
         self.revs.leaves().flat_map(|(_, leaf)| {
             let chunks = leaf.attachments.iter().flat_map(|attachment| attachment.chunks.iter());

@@ -71,8 +71,8 @@ impl Store {
         let catalog =
             Catalog { names_lsn: first, deleted_lsn: Lsn::ZERO, saved_lsn: first, databases: Vec::new() };
         let mut written = self.written.lock();
-        // A failed write may have reached the disk: no file that it names is removed before a later write has
-        // succeeded.
+        // A failed write may have reached the disk: no file that this catalog names is removed before a later
+        // write has succeeded.
         self.catalog_unsure.store(true, SeqCst);
         catalog.write(&*self.shelf.disk, &self.shelf.dir)?;
         self.catalog_unsure.store(false, SeqCst);

@@ -280,7 +280,8 @@ impl Outbox {
     }
 }
 
-/// Whole replies, with an error in the place of each, and how many; `None` if they are no whole replies.
+/// Replaces each of these replies by an error; returns the errors and their number. `None` if the bytes are
+/// not whole replies.
 fn with_errors(mut replies: &[u8], error: &[u8]) -> Option<(Vec<u8>, u64)> {
     let limits = DecodeLimits { bytes_max: usize::MAX, elements_max: usize::MAX, nesting_max: usize::MAX };
     let (mut bytes, mut failed) = (Vec::new(), 0);

@@ -126,7 +126,8 @@ pub struct Row {
     pub complexity: &'static str,
     /// One sentence for COMMAND DOCS.
     pub summary: &'static str,
-    /// Its arguments in the notation of the Redis manual, for hints: `key value [NX | XX] [EX seconds]`.
+    /// The command's arguments in the notation of the Redis manual, for hints: `key value [NX | XX] [EX
+    /// seconds]`.
     pub syntax: &'static str,
     /// The function that runs it.
     pub handler: Handler,

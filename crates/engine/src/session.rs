@@ -38,9 +38,9 @@ pub enum Place {
     /// One of the `maxclients` places for clients.
     #[default]
     Client,
-    /// One beyond those for clients, kept for other servers: clients must not keep members out of their own
-    /// group, or replicas from their leader. Only [`Flags::BETWEEN_SERVERS`](crate::Flags::BETWEEN_SERVERS)
-    /// run there.
+    /// A place beyond those for clients, kept for other servers: clients must not keep members out of their
+    /// own group, or replicas from their leader. Only
+    /// [`Flags::BETWEEN_SERVERS`](crate::Flags::BETWEEN_SERVERS) run there.
     Reserve,
     /// It has lost that place, because it is no other server.
     Lost,
@@ -97,8 +97,8 @@ pub struct Session {
     pub tracking: Option<Box<ClientTracking>>,
     /// Its entry in the worker's channels, from its first subscription on.
     pub subscriber: Option<SubscriberId>,
-    /// Its entry as a reader of durable channels, from its first XSUBSCRIBE on. Boxed: most clients read
-    /// none.
+    /// The client's entry as a reader of durable channels, from its first XSUBSCRIBE on. Boxed: most clients
+    /// read none.
     pub reader: Option<Box<ChannelReader>>,
     /// How often it has become a reader.
     pub reader_generation: u32,
@@ -124,8 +124,9 @@ pub struct Session {
     pub tells_lsn: bool,
     /// Set if another server is taking the connection over.
     pub claim: Option<PeerClaim>,
-    /// Whether it has run a command that shows or changes data: only then its replies wait for the lease of a
-    /// group's leader. Others must leave: a follower needs them to join, an operator to look.
+    /// Whether the client has run a command that shows or changes data: only then its replies wait for the
+    /// lease of a group's leader. Other replies must leave: a follower needs them to join, an operator to
+    /// look.
     pub shows_data: Cell<bool>,
     /// Set by QUIT and similar commands: close the connection once the replies are sent.
     pub closing: bool,

@@ -35,7 +35,7 @@ use pubsub::Backpressure;
 pub use self::log_view::LogView;
 use crate::{Executor, Notice, conversation::ConversationState, event_queue::EventQueue};
 
-/// Connections that wait for the disk up to which a worker writes the batch itself instead of waking the
+/// If at most this many connections wait for the disk, a worker writes the batch itself instead of waking the
 /// log's thread.
 const FLUSH_HERE_PARKED_MAX: usize = 1;
 /// The maximum number of extra looks at the sockets for further writes before a batch is begun.

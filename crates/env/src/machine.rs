@@ -56,7 +56,7 @@ pub enum FileSystemKind {
 /// A file system, by the number that the kernel gives its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSystem {
-    /// Its usual name; `None` if it is not one of the table.
+    /// The usual name of the file system; `None` if it is not in the table.
     pub name: Option<&'static str>,
     /// What it promises.
     pub kind: FileSystemKind,

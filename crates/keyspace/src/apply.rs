@@ -48,7 +48,7 @@ pub struct Applied {
     pub wrong_type: bool,
     /// Whether the key is new; for a Move, the new one.
     pub key_created: bool,
-    /// Whether the key is gone: the old one of a Move; also because its collection has become empty.
+    /// Whether the key is gone (for a Move, the old key); also because its collection has become empty.
     pub key_removed: bool,
 }
 
@@ -483,7 +483,7 @@ impl SlotState {
         }
     }
 
-    /// Back to the state of a new slot, but for the LSN.
+    /// Returns the slot to the state of a new one, but for its LSN.
     fn clear(&mut self) {
         *self.table_mut(DbId::ZERO) = Default::default();
         self.extra = None;

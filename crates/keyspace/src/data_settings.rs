@@ -94,7 +94,7 @@ impl Keyspace {
         self.data_settings.published.read().0.clone()
     }
 
-    /// [`Keyspace::data_settings`], with the record that they are in: the last one, or a later one of their
+    /// [`Keyspace::data_settings`], with the LSN of the record that made them, or of a later record of their
     /// slot.
     pub fn data_settings_and_lsn(&self) -> (Arc<DataSettings>, Lsn) {
         self.data_settings.published.read().clone()

@@ -389,7 +389,7 @@ impl<'a> KeyOp<'a> {
 }
 
 impl<'a> Effect<'a> {
-    /// Database and key of an effect on one key: not of a Move.
+    /// The database and key of an effect on one key; `None` for other effects, also for a Move.
     #[inline]
     pub const fn target(&self) -> Option<(DbId, &'a [u8])> {
         match *self {
@@ -398,7 +398,7 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Whether it can create the value, or add the elements, that a blocked client waits for.
+    /// Whether the effect can create the value, or add the elements, that a blocked client waits for.
     #[inline]
     pub const fn fills(&self) -> bool {
         let Effect::Key { op, .. } = self else { return matches!(self, Effect::Move { .. }) };
@@ -412,7 +412,7 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Whether it can remove a key or a group of a stream that clients wait in.
+    /// Whether the effect can remove a key or a group of a stream that clients wait in.
     #[inline]
     pub const fn takes_away(&self) -> bool {
         use KeyOp::{Delete, Put, StreamDropGroup};

@@ -55,8 +55,8 @@ impl ScanCursor {
 }
 
 impl Keyspace {
-    /// Goes on with a scan of `db`: visits keys that are not expired until about `count` entries were looked
-    /// at, and returns where to go on, `ScanCursor::START` when done. `visit` runs under the lock of a slot:
+    /// Continues a scan of `db`: visits keys that are not expired until about `count` entries were looked at,
+    /// and returns where to continue, `ScanCursor::START` at the end. `visit` runs under the lock of a slot:
     /// it must not lock another. A call also ends after `max(8 * count, 1024)` slots, so that it stays short
     /// when the keys are in other databases.
     pub fn scan(

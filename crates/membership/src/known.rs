@@ -23,7 +23,7 @@ pub struct Known {
     data: Arc<DataSettings>,
     /// The roster that the data has.
     pub roster: Option<Roster>,
-    /// The record of the roster: it is in force once that is committed.
+    /// The position of the record of the roster, which is in force once that position is committed.
     recorded_at: Lsn,
     /// The applied position when the roster was seen: up to there, the data has no later one.
     applied_at: Lsn,
@@ -183,7 +183,7 @@ pub fn changed_roster(
     let before = roster.clone();
     change(&mut roster)?;
     if roster.find(votes.id()).is_none() {
-        // A server that joins while the group is being founded: the founder would be no member of it.
+        // A server joins while the group is being founded: the founder would be no member of the group.
         return Err("ERR the group is being founded, try again".into());
     }
     roster.note_before(&before, &in_force, votes.committed());

@@ -114,7 +114,7 @@ impl Roster {
         (self.voters_before, self.learners_before) = (texts(&members.voters), texts(&members.learners));
     }
 
-    /// Whether it is a voter that has data, so that it may lead.
+    /// Whether the member with this id is a voter that has data, so that it may lead.
     pub fn is_voter_with_data(&self, id: MemberId) -> bool {
         self.find(id).is_some_and(|member| member.is_voter && !member.is_witness)
     }

@@ -106,7 +106,7 @@ impl SentinelEvents {
         events
     }
 
-    /// Notes the leader; returns the address of the one before, if it is another.
+    /// Notes the leader; returns the previous address, if it is another one.
     fn switch(&mut self, leader: &MemberView) -> Option<Address> {
         let (id, address) = (leader.id.clone(), leader.address.clone());
         let (_, old) = self.leader.replace((id, address))?;

@@ -138,7 +138,7 @@ pub(crate) fn add_members(
     Ok(())
 }
 
-/// Leaves the members that the options let through, with the scores that they get.
+/// Reduces `members` to those that the options let through, with the scores that they get.
 fn choose<'a>(
     cx: &mut Context<'_, '_>,
     key: &[u8],

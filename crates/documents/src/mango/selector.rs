@@ -125,13 +125,13 @@ impl Selector {
         }
     }
 
-    /// Whether it is an empty list of conditions and nothing else. Any document meets it, but a query with it
-    /// finds none.
+    /// Whether the selector is an empty list of conditions and nothing else. Any document meets it, but a
+    /// query with it finds none.
     pub(crate) fn is_empty_list(&self) -> bool {
         matches!(self, Selector::And(list) | Selector::Or(list) if list.is_empty())
     }
 
-    /// The paths of all its conditions, in order, some more than once.
+    /// The paths of all conditions in the selector, in order, some more than once.
     pub(crate) fn paths(&self) -> Vec<&FieldPath> {
         match self {
             Selector::Everything => Vec::new(),

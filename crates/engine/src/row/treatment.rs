@@ -12,17 +12,19 @@ pub struct Treatment {
     pub member: u8,
     /// Whether it can leave its worker; `None`: as its flags say.
     pub mobility: Option<Mobility>,
-    /// Why it needs a connection that outlives its reply; `None`: as its flags say.
+    /// Why the command needs a connection that outlives its reply; `None`: as its flags say.
     pub connection: Option<ConnectionNeed>,
     /// Whether a call may wait, if the flags say that the command may.
     pub may_wait: fn(Args<'_>) -> bool,
     /// Whether the argument at this index is a secret, which SLOWLOG and MONITOR do not show.
     pub is_secret: fn(Args<'_>, usize) -> bool,
-    /// It never replies BUSY: a client that ignores the reply would go on without what it asked for.
+    /// The command never replies BUSY: a client that ignores the reply would go on without what it asked for.
     pub is_never_busy: bool,
-    /// It only asks whether the process is alive, so it is also answered where data may not be shown.
+    /// The command only asks whether the process is alive, so it is also answered where data may not be
+    /// shown.
     pub asks_for_life: bool,
-    /// How its first argument names the script or function that it runs; `None`: it runs none.
+    /// How the command's first argument names the script or function that the command runs; `None`: it runs
+    /// none.
     pub calls: Option<Callee>,
 }
 

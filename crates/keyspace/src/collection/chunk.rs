@@ -162,7 +162,8 @@ impl<'a> Chunk<'a> {
         start..start + rest.offset(range.len())
     }
 
-    /// As many elements from the start as have at most `bytes_max` bytes, but one at least, and the rest.
+    /// Splits the chunk: as many elements from the start as have at most `bytes_max` bytes, but at least one;
+    /// and the rest.
     pub(crate) fn split_at_bytes(&self, bytes_max: usize) -> (Chunk<'a>, Chunk<'a>) {
         let mut rest = *self;
         rest.skip_first();

@@ -291,9 +291,9 @@ pub(crate) fn decode(packed: &[u8]) -> (Element<'_>, usize) {
     (element, len)
 }
 
-/// The integer at the start of `packed` if it has a width of its own. Assembled in registers: bytes that were
-/// copied together would be read again before they have left the store buffer, which takes longer than all
-/// else.
+/// The integer at the start of `packed`, which must have the form with a width (`INT_16` to `INT_64`). It is
+/// assembled in registers. If its bytes were copied together, they would be read again before they have left
+/// the processor's store buffer, which takes longer than all else.
 #[inline]
 fn wide_integer(packed: &[u8]) -> i64 {
     match *packed {

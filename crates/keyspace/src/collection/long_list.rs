@@ -188,7 +188,8 @@ impl LongList {
         }
     }
 
-    /// The chunk in which the element at `index` is, and where in it; one past the last has index 0.
+    /// The chunk in which the element at `index` is, and the element's index in the chunk. `index` may be the
+    /// number of elements: then the index in the chunk is 0.
     #[inline]
     fn locate(&self, index: usize) -> (usize, usize) {
         if index <= self.len / 2 {

@@ -1,11 +1,11 @@
 //! Packed payloads: a number of elements, then the elements.
 //!
 //! What it is: reading and editing the packed form that hashes, sets and sorted sets share; the first two
-//! bytes count the elements (little-endian), a field and its value being two.
-//! What it is not: aware of the meaning of the elements, nor of limits.
+//! bytes count the elements (little-endian), a field and its value being two. What it is not: aware of the
+//! meaning of the elements, nor of limits.
 //!
 //! Invariants
-//! - The count is that of the elements that follow.
+//! - The count is the number of elements that follow.
 
 use super::element::{self, Element, Encoded};
 use crate::entry::Entry;

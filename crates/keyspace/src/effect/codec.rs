@@ -382,7 +382,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The value of a Put. `opcode` is that of the form which never expires.
+    /// The value of a Put. `opcode` is the opcode of the form that never expires.
     fn value(&mut self, opcode: u8) -> Result<Value<'a>, EffectError> {
         Ok(match opcode {
             PUT_LIST => Value::List(self.items()?),

@@ -21,8 +21,8 @@ pub(super) struct Capture {
     part: Part,
     /// Where the walk goes on; `None` at the end.
     next: Option<u64>,
-    /// The ranges of hashes that were captured ahead of the walk: the first hash, and the end; the end 0 is
-    /// that of all hashes.
+    /// The ranges of hashes that were captured ahead of the walk: the first hash, and the end; an end of 0 is
+    /// the end of all hashes.
     ahead: BTreeMap<u64, u64>,
 }
 

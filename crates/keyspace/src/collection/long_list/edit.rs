@@ -114,7 +114,7 @@ impl LongList {
         if buffer.body_len() - removed_len + item.len() <= BODY_BYTES_MAX {
             return self.update(chunk, |buffer| buffer.splice(range, Some(item)));
         }
-        // Split there. The item goes to the shorter part if it has room, or between the parts.
+        // Splits the chunk there. The item goes to the shorter part if it has room, or between the parts.
         let (start, end) = (range.start, range.end);
         let tail = self.update(chunk, |buffer| buffer.split_off(end));
         self.update(chunk, |buffer| buffer.pop(End::Back, buffer.len() - start));

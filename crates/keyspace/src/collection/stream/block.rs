@@ -40,7 +40,7 @@ const BYTES_MAX: usize = 4096 - COUNTERS_BYTES;
 /// Counters in front of the shared bytes.
 const COUNTERS_BYTES: usize = 2 * size_of::<usize>();
 
-/// The bytes of a block, which are one: verified, or written by this module.
+/// The bytes of a valid block: they were verified, or written by this module.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct StreamBlock<'a>(&'a [u8]);
 
