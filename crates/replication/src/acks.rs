@@ -31,7 +31,7 @@ pub struct Acked {
 }
 
 impl Acked {
-    /// Bytes of the log up to `end` that it has not applied.
+    /// Bytes of the log up to `end` that the replica has not applied.
     pub fn lag_bytes(&self, end: Lsn) -> u64 {
         end.get().saturating_sub(self.applied.get())
     }

@@ -270,7 +270,7 @@ impl<A: PartialEq> Role<A> {
         }
     }
 
-    /// Follows the replica that was promoted in its place. Must be persisted.
+    /// Follows the replica that was promoted in this server's place. Must be persisted.
     pub fn hand_over(&mut self, to: A) {
         self.remembered.set_leader(Some(to));
         self.unconfirmed = EVERYTHING;

@@ -23,7 +23,7 @@ pub const PROMOTION_STALL_MS: u64 = 500;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stall {
     applied: Lsn,
-    /// Since when it has applied nothing although there was something to apply.
+    /// The time since which the applier has applied nothing although there was something to apply.
     since_ms: Option<u64>,
 }
 

@@ -6,7 +6,7 @@
 use engine::replication::{Availability, WriteRefusal};
 use storage::{Admission, Log};
 
-/// Writes a line of the log when such a reason begins or ends, unless another part reports it: groups report
+/// Logs a line when a reason to take no writes begins or ends, unless another part reports it: groups report
 /// on their members, the log on its disk, and being a replica is no fault.
 #[derive(Debug, Default)]
 pub(crate) struct Reporter(Option<ReadOnly>);

@@ -1,5 +1,5 @@
-//! Messages of the log that would repeat as long as their cause lasts: each is logged once, and then at most
-//! once in [`PERIOD_MS`], with the number of times that it was not.
+//! Lines of the server's log that would repeat as long as their cause lasts: each is logged once, and then at
+//! most once in [`PERIOD_MS`], with the number of times that it was not.
 //!
 //! Invariants
 //! - At most [`KEPT_MAX`] messages are remembered: a peer that makes up reasons costs no memory.

@@ -190,7 +190,7 @@ pub(super) fn prepare<'p>(
     Ok(Change { path, text: changed, mode, lines })
 }
 
-/// Seals a file that is not sealed; whether it was not.
+/// Seals a file, unless it is sealed; returns whether it was not sealed.
 ///
 /// # Errors
 /// As [`prepare`] and [`Change::write`], and if the file is damaged.

@@ -55,8 +55,8 @@ impl OwedSettings {
         Some((mark_of(name), value))
     }
 
-    /// Changes the settings of the data, and encodes the effects that did into `record`. Nothing is owed
-    /// afterwards, provided that the record is in the log before the slot is unlocked.
+    /// Changes the settings of the data, and encodes the effects that change them into `record`. Nothing is
+    /// owed afterwards, provided that the record is in the log before the slot is unlocked.
     ///
     /// # Panics
     /// If the slot is not that of the settings.

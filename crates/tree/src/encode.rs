@@ -61,8 +61,8 @@ pub(crate) struct NewNode {
     pub(crate) sums: Sums,
     /// Total size of all nodes below it.
     pub(crate) bytes_below: u64,
-    /// Whether more entries are expected at its end, so that it is not joined with a neighbour even if it is
-    /// small.
+    /// Whether more entries are expected at the end of the node, so that it is not joined with a neighbour
+    /// even if it is small.
     pub(crate) grows: bool,
 }
 

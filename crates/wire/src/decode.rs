@@ -59,7 +59,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// The number of values that it consists of, itself included: as [`DecodeLimits::elements_max`] counts.
+    /// The number of values of which this value consists, itself included, as [`DecodeLimits::elements_max`]
+    /// counts them.
     pub fn elements(&self) -> usize {
         let in_pairs = |pairs: &[(Value, Value)]| -> usize {
             pairs.iter().map(|(name, value)| name.elements() + value.elements()).sum()

@@ -84,8 +84,8 @@ impl Reader {
         self.handed - self.flow.taken().min(self.handed)
     }
 
-    /// Whether its window is exceeded; if so, requests a wake-up when half of the window is free. `false` if
-    /// that is already the case.
+    /// Whether the reader's window is exceeded; if so, requests a wake-up when half of the window is free.
+    /// `false` if that is already the case.
     fn must_wait(&self, window_bytes: u64) -> bool {
         self.unsent() > window_bytes && self.flow.want(self.handed - window_bytes / 2)
     }
@@ -95,7 +95,7 @@ impl Reader {
         self.unsent() > window_bytes / 2 && self.flow.want(self.handed - window_bytes / 2)
     }
 
-    /// Whether the subscriptions of all its channels begin at or before `lsn`.
+    /// Whether the subscriptions of all channels of the reader begin at or before `lsn`.
     fn wants_all_behind(&self, lsn: Lsn) -> bool {
         self.channels.values().all(|after| *after <= lsn)
     }

@@ -66,7 +66,7 @@ impl Config {
     }
 
     /// Records the given values. Called before anything is served, after a file was read again, and once a
-    /// second. Says so when the record is durable.
+    /// second. Logs a line when the record is durable.
     ///
     /// # Panics
     /// Outside of the runtime, if there is anything to record.

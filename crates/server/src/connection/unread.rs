@@ -112,8 +112,9 @@ impl Unread {
 }
 
 impl Connection {
-    /// Called when the client must read before its next command: whether it was not watched before. The
-    /// worker then calls [`Connection::look_at_unread`] several times a second until that returns `false`.
+    /// Called when the client must read before its next command. Returns whether the client was not watched
+    /// before. The worker then calls [`Connection::look_at_unread`] several times a second until that returns
+    /// `false`.
     pub(crate) fn is_newly_unread(&self) -> bool {
         let unread = self.unread.get();
         self.unread.set(Unread { is_watched: true, ..unread });
@@ -131,7 +132,7 @@ impl Connection {
         }
         let of_all = &self.worker.parts.unread_replies;
         let mut unread = self.unread.get();
-        // All was sent meanwhile if it is allowed less than it has taken.
+        // If the client is allowed less than it has taken, everything was sent meanwhile.
         let taken_bytes = allowed_bytes - OUTBOX_BYTES_MAX as u64;
         of_all.give_back(unread.taken_bytes.saturating_sub(taken_bytes));
         unread.taken_bytes = unread.taken_bytes.min(taken_bytes);

@@ -96,7 +96,7 @@ impl Group {
         Ok(state.group_id)
     }
 
-    /// Asks at its new address, and at the one where it is listed, who is there.
+    /// Asks at the member's new address, and at the one where the member is listed, who is there.
     fn verify(&self, id: MemberId, listed: &Listed, known: Option<&Listed>) -> Result<(), String> {
         let Some(peers) = self.peers.get() else { return Err("LOADING this server is starting".into()) };
         let address = listed.address();
@@ -154,8 +154,8 @@ impl Group {
         ))
     }
 
-    /// Has the end of the log name the members again: a copy of the log alone begins behind the record that
-    /// did.
+    /// Records the roster again at the end of the log: a copy of the log alone begins behind the earlier
+    /// record.
     pub(crate) fn repeat_roster(&self) -> Result<(), String> {
         let Some(votes) = &self.votes else { return Ok(()) };
         self.require_leader(votes)?;
@@ -163,8 +163,8 @@ impl Group {
         self.change_and_wait(votes, |_| Ok(()))
     }
 
-    /// Waits for its turn to change the roster. While the group is being founded nobody waits: of several
-    /// servers that ask to join, one would always hold the turn that the founder needs.
+    /// Waits for the caller's turn to change the roster. While the group is being founded nobody waits: of
+    /// several servers that ask to join, one would always hold the turn that the founder needs.
     ///
     /// # Errors
     /// If the founder has not recorded itself yet.

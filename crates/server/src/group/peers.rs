@@ -389,7 +389,7 @@ impl Peer {
         self.wanted.1.notify_all();
     }
 
-    /// Ends its thread, which may still try to connect for some seconds.
+    /// Ends the thread of this connection, which may still try to connect for some seconds.
     fn stop(&self) {
         self.stopping.store(true, SeqCst);
         if let Some(socket) = &*self.socket.lock() {

@@ -121,8 +121,8 @@ impl Node {
         log.set_acked(self.leader.commit(log.shippable_lsn(), count));
     }
 
-    /// Says so if this server has just left its group, which had no use for `ack-replicas`, and the data has
-    /// it.
+    /// Logs a line if this server has just left its group and the data has `ack-replicas`, for which the
+    /// group had no use.
     pub(crate) fn report_acks_without_group(&self) {
         let ack_replicas = self.options.read().ack_replicas;
         if self.has_left_group && ack_replicas > 0 {

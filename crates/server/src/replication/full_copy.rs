@@ -52,7 +52,7 @@ fn copy_dir(dir: &Path) -> PathBuf {
 /// Copies everything from the leader into a directory beside the data.
 ///
 /// # Errors
-/// A message for the log; the next call resumes the copy.
+/// A text for a line of the server's log; the next call resumes the copy.
 pub(super) fn fetch(
     node: &Node,
     following: &Following,

@@ -87,7 +87,8 @@ pub(super) struct Node {
     pub(super) incarnation: u64,
     /// Whether a disk fault is injected: failures are then expected.
     pub(super) is_troubled: bool,
-    /// Whether it has everything that was committed when it last caught up; false after the loss of its disk.
+    /// Whether the server has everything that was committed when it last caught up; false after the loss of
+    /// its disk.
     pub(super) is_witness: bool,
     /// The number of the newest directory; older ones are replaced by copies.
     home: u64,

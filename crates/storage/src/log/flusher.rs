@@ -182,8 +182,8 @@ impl LogState {
         (start, Lsn::new(end))
     }
 
-    /// Counts records: appenders count theirs, and this batch gets all that were added since the last one.
-    /// Approximate by the records published during this call.
+    /// Counts the records of the batch: those that appenders have counted since the last batch. The count may
+    /// be off by the records published during this call.
     fn count_records(&self, flusher: &mut Flusher) {
         let published = self.sequencer.published_records();
         self.stats.batch_records.observe(published - flusher.records_counted);

@@ -43,7 +43,8 @@ const SPINS_BEFORE_YIELD: u32 = 200;
 /// The state that one appender publishes for the flusher. Written by that appender only.
 #[derive(Debug)]
 struct Word {
-    /// Everything before this position is filled by this appender; IDLE: it fills nothing at the moment.
+    /// This appender has filled everything that it reserved before this position; IDLE: it fills nothing at
+    /// the moment.
     filling_from: AtomicU64,
     /// Records published so far, for statistics.
     records: AtomicU64,

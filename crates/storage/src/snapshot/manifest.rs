@@ -94,7 +94,7 @@ impl SnapshotInfo {
         self.parts.iter().map(of).fold(0, u64::saturating_add)
     }
 
-    /// The names of its files in the order of copying, the manifest last.
+    /// The names of the snapshot's files in the order of copying, the manifest last.
     pub fn file_names(&self) -> impl Iterator<Item = String> + '_ {
         let manifest = std::iter::once(manifest_name(self.begin_lsn));
         self.parts.iter().map(|part| part_name(self.begin_lsn, part.part)).chain(manifest)

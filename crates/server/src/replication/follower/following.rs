@@ -34,7 +34,7 @@ pub(crate) struct Following {
     heard_ms: AtomicU64,
     down_since_ms: AtomicU64,
     as_of_ms: AtomicU64,
-    /// Wakes the link from its pause between two attempts: how often it was woken.
+    /// How often the link was woken from its pause between two attempts, and the condition that wakes it.
     pause: (Mutex<u64>, Condvar),
 }
 
