@@ -38,7 +38,8 @@ pub struct Start<'s> {
     pub configured_up_to: Lsn,
     /// Its ballot, as it was saved.
     pub ballot: Ballot,
-    /// The last batch of its log that is certainly committed; `None` if that is the beginning of the log.
+    /// The last batch of the member's log that is certainly committed; `None` if that is the beginning of the
+    /// log.
     pub committed: Option<Batch>,
     /// The batches behind it, to the end of the durable log.
     pub batches: &'s [Batch],

@@ -220,7 +220,8 @@ impl Member {
                 self.engine.tick();
             }
         } else {
-            // The timeout for its votes runs on, to the end of the leader's lease, but it does not campaign.
+            // The timeout for this member's votes runs on, to the end of the leader's lease, but the member
+            // does not campaign.
             let most = ELECTION_TICKS.max(self.timeout_ticks - 1);
             self.engine.raft.election_elapsed = (self.engine.raft.election_elapsed + 1).min(most);
         }

@@ -125,7 +125,7 @@ pub(super) async fn send_document(
             AttachmentView::stub(attachment).render(&mut writer.buffer);
             continue;
         }
-        // Render it without contents and cut the closing `"}`; the contents follow.
+        // Render the attachment without contents and cut the closing `"}`; the contents follow.
         AttachmentView { content: ContentView::Inline(b""), ..AttachmentView::stub(attachment) }
             .render(&mut writer.buffer);
         writer.buffer.truncate(writer.buffer.len() - b"\"}".len());

@@ -141,7 +141,8 @@ impl WriteBatches {
         let mut writer = documents.lock();
         let change = match prepare(&mut writer) {
             Ok(change) => change,
-            // The error depends on a database that exists or not: the record of that may not be durable yet.
+            // The error says whether a database exists. The record that has created or deleted it may not be
+            // durable yet.
             Err(error) => return Ok((Err(error), self.log.appended_lsn())),
         };
         let lsn = self.append(&change, |lsn| writer.commit(lsn))?;

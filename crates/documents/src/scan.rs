@@ -75,7 +75,8 @@ fn as_str(bound: &Bound<DocId>) -> Bound<&str> {
 pub struct Changes {
     state: Arc<State>,
     direction: Direction,
-    /// Ascending: rows after it remain. Descending: rows up to and including it remain.
+    /// The position of the walk. Ascending: rows after it remain. Descending: rows up to and including it
+    /// remain.
     position: u64,
     page: vec::IntoIter<ChangeRow>,
     is_over: bool,

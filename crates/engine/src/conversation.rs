@@ -81,8 +81,8 @@ pub enum ConversationState {
     WaitForLog,
     /// The client must take replies before the next command.
     WaitForClient,
-    /// The subscribers of its messages are too slow: [`pubsub::Local::take_backpressure`] has the condition
-    /// for the next command.
+    /// The subscribers of the client's messages are too slow: [`pubsub::Local::take_backpressure`] has the
+    /// condition for the next command.
     WaitForSubscribers,
     /// Paused for [`Session::pause_ms`].
     Paused,

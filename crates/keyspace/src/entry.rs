@@ -146,7 +146,7 @@ impl Entry {
         }
     }
 
-    /// Whether it is a big collection whose capture has begun and not ended.
+    /// Whether the value is a big collection whose capture has begun and not ended.
     #[inline]
     pub(crate) fn is_being_captured(&self) -> bool {
         self.as_ref().big().is_some_and(Big::is_being_captured)

@@ -83,7 +83,7 @@ pub struct Candidate {
     pub key: Vec<u8>,
     /// Its hash.
     pub hash: KeyHash,
-    /// How good a victim it is under the policy it was sampled for; the higher the better.
+    /// How good a victim the key is, under the policy for which it was sampled; the higher the better.
     pub score: u64,
 }
 

@@ -241,7 +241,7 @@ pub struct Published {
     pub generation: u64,
     /// The libraries.
     pub libraries: Arc<Libraries>,
-    /// The newest record that they are in; [`Lsn::MAX`] if it cannot be written.
+    /// The LSN of the newest record that holds these libraries; [`Lsn::MAX`] if that cannot be written.
     pub lsn: Lsn,
 }
 

@@ -209,8 +209,8 @@ impl Votes {
     pub fn stop(&self) {
         self.is_silent.store(true, SeqCst);
         let Some((member, _)) = self.member.lock().take() else { return };
-        // The next start then need not read the log before this position. It works without that, so an error
-        // is ignored.
+        // The next start then need not read the log before the saved position. A start works without that,
+        // too, so an error is ignored.
         let mut state = self.state.lock();
         let settled_up_to = member.settled_up_to().get();
         if !state.voters.is_empty() && state.in_force_at < settled_up_to {

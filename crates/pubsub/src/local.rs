@@ -198,7 +198,8 @@ impl Local {
 
     // ---- subscriptions ------------------------------------------------------------------------------------
 
-    /// Subscribes; `false` if it was already subscribed. Every message published from now on reaches it.
+    /// Subscribes; `false` if the subscriber has this subscription already. Every message published from now
+    /// on reaches the subscriber.
     pub fn subscribe(&mut self, id: SubscriberId, kind: Kind, name: &[u8]) -> bool {
         self.settle();
         let name = self.hub.name(name);
@@ -234,7 +235,8 @@ impl Local {
         true
     }
 
-    /// Unsubscribes; `false` if it was not subscribed. Messages published before have been delivered.
+    /// Unsubscribes; `false` if the subscriber has no such subscription. Messages published before have been
+    /// delivered.
     pub fn unsubscribe(&mut self, id: SubscriberId, kind: Kind, name: &[u8]) -> bool {
         self.settle();
         let hub = self.hub.clone();

@@ -87,7 +87,7 @@ impl LibraryReader {
     /// The code is not a library; the text gives the reason.
     pub fn read(&mut self, code: &[u8]) -> Result<Library, String> {
         self.0.meter().reset();
-        // No client waits for it, so there is no clock and no deadline.
+        // No client waits for this loading, so there is no clock and no deadline.
         match load_library(
             &mut self.0,
             code,

@@ -360,7 +360,7 @@ impl Volume {
                 image.lose_dirty(prng);
                 Err(kind.error())
             }
-            // A random choice at the crash decides how much of it was synced.
+            // A random choice at the crash decides how much of the file was synced.
             Verdict::Stop => Err(crash_error()),
         }
     }

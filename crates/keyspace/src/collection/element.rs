@@ -236,8 +236,9 @@ pub(crate) struct Checked {
     pub(crate) string_bytes: usize,
 }
 
-/// Head and tail of an element by its first byte, if that determines them; else zeros. A table, because the
-/// next element cannot be predicted by the processor.
+/// The bytes of an element's encoding in two parts, by its first byte: the head (the first byte, and the
+/// length or the integer) and the tail (the string). Zeros if the first byte does not determine them. A
+/// table, because the processor cannot predict the next element.
 const SHAPES: [(u8, u8); 256] = {
     let mut shapes = [(0, 0); 256];
     let mut first = 0;
@@ -267,7 +268,7 @@ pub(crate) fn checked_len(packed: &[u8]) -> Option<Checked> {
     (encoded_len <= packed.len()).then_some(Checked { encoded_len, string_bytes })
 }
 
-/// Head and tail of a string that is not short; `None` if there is none.
+/// The bytes of head and tail, as in [`SHAPES`], of a string that is not short; `None` if there is none.
 #[cold]
 fn long_shape(packed: &[u8]) -> Option<(usize, usize)> {
     match packed[0] {

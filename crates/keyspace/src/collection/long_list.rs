@@ -126,7 +126,8 @@ impl LongList {
             return Range::from(Iter::EMPTY);
         }
         let (first, start) = self.locate(range.start);
-        // The last element, not the one after it: the last chunk is then one of the range.
+        // This is the last element, not the one after it, so that the chunk found is the last one of the
+        // range.
         let (last, last_index) = self.locate(end - 1);
         let first_end = if first == last { last_index + 1 } else { self.chunks[first].len() };
         let back =

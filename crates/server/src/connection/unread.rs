@@ -158,7 +158,7 @@ impl Connection {
         self.conversation.borrow().pending_bytes() > 0 || is_any(env::socket::unread_bytes(&self.stream))
     }
 
-    /// Allows the client more unsent bytes, if there are limits that it does not reach.
+    /// Allows the client more unsent bytes, if the limits permit; returns whether they do.
     fn allow_more(&self, allowed_bytes: u64, now_ms: u64) -> bool {
         let kind = self.client().kind();
         let hard_bytes = self.worker.parts.config.hot().output_limit(kind).hard_bytes;

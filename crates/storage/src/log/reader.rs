@@ -60,7 +60,7 @@ pub struct Batch<'r> {
     pub epoch: u32,
     /// The position up to which the writer knew the log to be durable when it closed the batch.
     pub durable: Lsn,
-    /// When it was closed, in milliseconds since 1970; never earlier than the batch before.
+    /// When the batch was closed, in milliseconds since 1970; never earlier than the batch before.
     pub closed_at_ms: u64,
     /// The reign of its writer; 0 in the earlier format.
     pub reign: u64,

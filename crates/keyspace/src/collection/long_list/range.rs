@@ -28,7 +28,7 @@ impl<'a> From<Iter<'a>> for Range<'a> {
 }
 
 impl<'a> Range<'a> {
-    /// For each element, whether it equals `element`, which is faster than comparing the elements.
+    /// For each element, whether it equals `element`. This is faster than comparing the elements.
     pub(crate) fn matches<'e>(self, element: &'e [u8]) -> Matches<'a, 'e> {
         Matches { range: self, element: Encoded::of(element) }
     }
