@@ -791,8 +791,8 @@ impl Member {
         };
         let Some(to) = MemberId::new(message.to) else { return };
         if kind == Kind::TimeoutNow {
-            // The order to campaign may leave long after the transfer has begun: once the other member has
-            // caught up.
+            // The order to campaign may leave long after the transfer has begun, once the other member has
+            // caught up. So the lease is released when the order leaves.
             self.release_lease();
         }
         let is_append = message.get_msg_type() == MessageType::MsgAppend;

@@ -81,7 +81,7 @@ pub(super) struct Node {
     pub(super) clock: Arc<SimClock>,
     pub(super) order: Order,
     pub(super) role: Role,
-    /// Its role among others, by the server's own rules; `None` while it is down.
+    /// The role of the server among others, by the product's own rules; `None` while the server is down.
     pub(super) member: Option<Member>,
     /// The number of starts so far.
     pub(super) incarnation: u64,

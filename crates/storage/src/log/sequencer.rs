@@ -250,8 +250,8 @@ mod loom_tests {
                 let model = model.clone();
                 thread::spawn(move || append(&model, 0))
             };
-            // The flusher may release more than the tail that the other appender has loaded when it computes
-            // the used bytes.
+            // When the other appender computes the used bytes, the flusher may have released more than the
+            // tail that the appender has loaded.
             append(&model, 1);
             append(&model, 1);
             model.sequencer.release(model.sequencer.published());

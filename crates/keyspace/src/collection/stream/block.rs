@@ -247,8 +247,9 @@ impl Block {
         count
     }
 
-    /// Gives back the room for further entries, for another block, if no copy has it. The rest is copied:
-    /// allocators do not take back less than half of a piece of memory.
+    /// Copies the bytes to memory without room for further entries. Returns the former memory, for another
+    /// block, unless a copy shares it. (Shrinking it would not do: allocators do not take back less than half
+    /// of a piece of memory.)
     pub(super) fn seal(&mut self) -> Vec<u8> {
         let sealed = Bytes::Sealed(self.bytes[..].into());
         match std::mem::replace(&mut self.bytes, sealed) {
