@@ -137,7 +137,7 @@ pub type Show<'s> = &'s dyn Fn(Stage, u64, u64) -> Result<(), BackupError>;
 pub enum Onto {
     /// Nothing, or an interrupted copy.
     Nothing,
-    /// The same, or a complete backup, which is brought up to date.
+    /// Nothing, an interrupted copy, or a complete backup, which is brought up to date.
     Backup,
 }
 

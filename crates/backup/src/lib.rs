@@ -74,7 +74,7 @@ pub struct Offer {
     pub log_id: String,
     /// Where snapshot and log begin.
     pub begin_lsn: u64,
-    /// Where the log ends: beyond every write acknowledged before the session began.
+    /// The end of the log in the copy: every write acknowledged before the session began lies before it.
     pub end_lsn: u64,
     /// The chain value at the end of the log, in hex; it stands for the whole log. Earlier servers omit it.
     #[serde(default)]

@@ -48,7 +48,7 @@ pub struct Manifest {
     pub end_chain: Option<String>,
     /// The server's time at that end, in milliseconds since 1970.
     pub end_unix_ms: u64,
-    /// The same time for people.
+    /// `end_unix_ms` in a form for people.
     pub made_at: String,
     /// Number of increments since the full copy.
     #[serde(default)]
@@ -60,13 +60,14 @@ pub struct Manifest {
 /// A file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestFile {
-    /// Its path below a server's data directory, and below the backup unless `stored_as` is given.
+    /// The path of the file below a server's data directory, and below the backup unless `stored_as` is
+    /// given.
     pub name: String,
     /// Number of its stored bytes that belong to the backup.
     pub bytes: u64,
     /// The CRC-32C of these bytes.
     pub crc32c: u32,
-    /// Its path in the backup if another file had its name when the increment was made.
+    /// The path of the file in the backup, if another file had its name when the increment was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored_as: Option<String>,
 }

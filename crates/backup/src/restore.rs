@@ -164,8 +164,8 @@ pub struct Restored {
     pub ack_replicas: u64,
 }
 
-/// Restores from `source`, whose end is known to be the state up to the time `known_until_ms`. Both
-/// directories must be locked.
+/// Restores from `source`. The end of its log is known to be the server's state at the time `known_until_ms`.
+/// Both directories must be locked.
 ///
 /// # Errors
 /// [`RestoreError`].

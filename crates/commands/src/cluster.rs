@@ -25,7 +25,7 @@ pub(crate) use rows::ROWS;
 const DISABLED: CommandError = CommandError::Text("ERR This instance has cluster support disabled");
 const INVALID_SLOT: CommandError = CommandError::Text("ERR Invalid or out of range slot");
 const LAST_SLOT: usize = SLOT_COUNT - 1;
-/// From the port of a node to that of the gossip between nodes, by the custom of Redis. Nothing listens
+/// The distance from the port of a node to its port for gossip, by the custom of Redis. Nothing listens
 /// there.
 const BUS_PORT_OFFSET: u32 = 10_000;
 

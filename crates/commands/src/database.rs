@@ -7,8 +7,8 @@ use wire::number::parse_i64;
 /// Parses the number of a database.
 ///
 /// # Errors
-/// `value is out of range` if the text is not an integer or not a 32-bit one, as Redis tells these two apart;
-/// [`CommandError::DbOutOfRange`] if it names no database.
+/// [`CommandError::NotAnInteger`] if the text is not an integer, `value is out of range` if it does not fit
+/// 32 bits; [`CommandError::DbOutOfRange`] if it names no database.
 pub(super) fn parse_db(text: &[u8]) -> Result<DbId, CommandError> {
     let number = parse_i64(text).ok_or(CommandError::NotAnInteger)?;
     i32::try_from(number).map_err(|_| {

@@ -11,9 +11,9 @@ pub(super) struct Conditions {
     absent: bool,
     /// XX: only if it has one.
     present: bool,
-    /// GT: only to a later one; no deadline counts as the latest.
+    /// GT: sets only a later deadline; a missing deadline counts as the latest.
     later: bool,
-    /// LT: only to an earlier one; no deadline counts as the latest.
+    /// LT: sets only an earlier deadline; a missing deadline counts as the latest.
     earlier: bool,
 }
 

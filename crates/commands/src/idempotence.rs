@@ -41,7 +41,7 @@ const REPLY_BYTES_MAX: usize = 1 << 20;
 
 const FOREIGN: CommandError = CommandError::Text("WRONGTYPE the key holds no reply that IDEMP has kept");
 
-/// The key, and those of the command.
+/// The key of the kept reply, and the keys of the wrapped command.
 fn find_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
     if args.len() > 1 {
         visit(1);
@@ -158,8 +158,8 @@ fn check_reply(
     Ok(())
 }
 
-/// Whether a record with so many bytes of effects can hold the key and its reply as well. In the memory of
-/// the log there will be room; a record can be no larger than this.
+/// Whether a record with this many bytes of effects can hold the key and its reply as well. Only the maximum
+/// size of a record is checked: room in the ring can be waited for.
 fn has_room(record_bytes: usize, key: &[u8], reply: &[u8]) -> bool {
     record_bytes + key.len() + reply.len() + EFFECT_BYTES_BESIDE_ARGS <= CHAIN_BYTES_MAX
 }

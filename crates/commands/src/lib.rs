@@ -74,7 +74,8 @@ type Slices<'a> = SmallVec<[&'a [u8]; 16]>;
 /// using it.
 #[inline]
 fn gather<'s, 'a>(args: Args<'a>, slices: &'s mut Slices<'a>) -> Items<'s> {
-    // Not pushed one by one: each push would wait for the length that the previous one has stored.
+    // Pushing them one by one would take longer: each push waits for the length that the previous one has
+    // stored.
     slices.extend(args.iter());
     Items::Slices(slices)
 }

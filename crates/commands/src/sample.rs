@@ -9,8 +9,8 @@ use engine::CommandError;
 use prng::Prng;
 use wire::number::parse_i64;
 
-/// The maximum number of elements that one command draws with repetition: replies are built in memory. A
-/// command has at most as many arguments.
+/// The maximum number of elements that one command draws with repetition, because replies are built in
+/// memory. It equals the maximum number of arguments.
 const DRAWN_MAX: usize = 1 << 20;
 
 /// The maximum size of a reply with elements that are drawn with repetition.

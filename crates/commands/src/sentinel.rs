@@ -1,7 +1,7 @@
 //! SENTINEL: shows the group to stock clients as Redis Sentinel would, so that they find its leader.
 //!
 //! ```text
-//! a group     is a master by two names: that of the group, and `mymaster`
+//! a group     is a master by two names: the name of the group, and `mymaster`
 //! the leader  is the master;  the other members are its replicas, except for a witness
 //! a member    is a sentinel too, at the port of its data:  the others are the "other sentinels"
 //! ```

@@ -19,8 +19,8 @@ use options::Options;
 use pattern::Pattern;
 pub(crate) use rows::ROWS;
 
-/// Most bytes of the values that GET shows: the size of the stored data does not bound them, and they are
-/// gathered in memory.
+/// The maximum bytes of the values that GET shows: they are gathered in memory, and the size of the stored
+/// data does not bound them.
 const SHOWN_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
 /// About the memory that one value takes beside its bytes.
 const VALUE_HEAD_BYTES: usize = 16;

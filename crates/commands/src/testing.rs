@@ -99,7 +99,7 @@ impl<T: Send + 'static> ScriptThread<T> {
         ScriptThread { host: host.clone(), thread: Some(std::thread::spawn(work)) }
     }
 
-    /// For loops that wait for the script.
+    /// Asserts that the script has not ended; for loops that wait for it.
     ///
     /// # Panics
     /// The thread has ended.
@@ -270,7 +270,8 @@ impl TestServer {
         }
     }
 
-    /// From now on long units are offloaded to another executor; scripts after a few looks at the clock.
+    /// From now on, long units are offloaded to another executor, and scripts become long after a few looks
+    /// at the clock.
     pub(crate) fn offload_long_units(&mut self) {
         let (clock, passed_us) = (self.clock.clone(), AtomicU64::new(0));
         let look = move || clock.monotonic_us() + passed_us.fetch_add(LONG_AFTER_US / 3, Relaxed);

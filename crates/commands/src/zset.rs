@@ -44,7 +44,8 @@ pub(super) fn zset(entry: Option<EntryRef<'_>>) -> Result<Option<ZsetView<'_>>, 
     }
 }
 
-/// The keys that the number at `at` counts, and the arguments after them; `None` if there are not so many.
+/// The keys, whose number is the argument at `at`, and the arguments after them; `None` if that is not a
+/// number, or more than the arguments that follow.
 fn counted(args: Args<'_>, at: usize) -> Option<(Args<'_>, Args<'_>)> {
     let keys = counted_keys(args, at)?;
     Some((args.skip(keys.start).take(keys.len()), args.skip(keys.end)))

@@ -17,7 +17,7 @@ use raft::{
 
 use crate::Batch;
 
-/// Committed entries that are kept, at most.
+/// The maximum number of committed entries that are kept.
 pub(crate) const KEPT_MAX: usize = 4096;
 
 /// The index of a batch's entry.
@@ -84,7 +84,8 @@ impl Entries {
         self.get(index).map(|reference| reference.end).filter(|&end| end > Lsn::ZERO || index == 0)
     }
 
-    /// The last entry whose batch ends at or before `position`; that before the first one, if there is none.
+    /// The index of the last entry whose batch ends at or before `position`; if there is none, that of the
+    /// entry before the first one.
     pub(crate) fn last_before(&self, position: Lsn) -> u64 {
         let known =
             self.kept.partition_point(|reference| reference.end > Lsn::ZERO && reference.end <= position);

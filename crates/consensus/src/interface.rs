@@ -27,7 +27,8 @@ pub struct Ballot {
 pub struct Start<'s> {
     /// Its id.
     pub id: MemberId,
-    /// It keeps the log and has no data: it campaigns after all others, and leads only to hand the lead on.
+    /// Whether the member keeps the log and no data: it campaigns after all others, and leads only to hand
+    /// the lead on.
     pub is_witness: bool,
     /// The members last in force here; they were saved before they came into force. A later change in the
     /// log that may not be committed does not count: two members whose sets differ by two changes could both
@@ -37,7 +38,8 @@ pub struct Start<'s> {
     pub configured_up_to: Lsn,
     /// Its ballot, as it was saved.
     pub ballot: Ballot,
-    /// The last batch of its log that is certainly committed; `None` if that is the beginning of the log.
+    /// The last batch of the member's log that is certainly committed; `None` if that is the beginning of the
+    /// log.
     pub committed: Option<Batch>,
     /// The batches behind it, to the end of the durable log.
     pub batches: &'s [Batch],
@@ -89,7 +91,7 @@ pub struct Link {
     pub term: u64,
 }
 
-/// Why batches are not accepted: the connection that they came on must be closed.
+/// Why batches are not accepted. The connection on which they came must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The sender does not lead any more.
@@ -128,12 +130,13 @@ pub enum TransferError {
 pub struct Progress {
     /// The member.
     pub id: MemberId,
-    /// Up to where its log is durable and equal to the leader's; `None` if the leader does not know, or it
-    /// lags too far for the leader to say.
+    /// The position up to which the member's log is durable and equal to the leader's; `None` if the leader
+    /// does not know it, or the member lags too far.
     pub durable: Option<Lsn>,
-    /// Up to where it knows the log to be committed; `None` if it has not said, or lags too far.
+    /// The position up to which the member knows the log to be committed; `None` if it has not said so, or
+    /// lags too far.
     pub committed: Option<Lsn>,
-    /// Whether its disk has no room for more of the log, as it said last.
+    /// Whether the member's disk has no room for more of the log, as the member said last.
     pub lacks_room: bool,
 }
 

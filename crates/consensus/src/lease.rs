@@ -12,13 +12,13 @@ use crate::{ELECTION_TICKS, MemberId, TICK_US};
 /// How long an answered heartbeat protects the leader: the election timeout, less one tick, because the
 /// timeout is counted in ticks, less a tenth for clocks of different speed.
 pub(crate) const LEASE_US: u64 = (ELECTION_TICKS as u64 - 1) * TICK_US * 9 / 10;
-/// A release of voters counts for this long after the voter's own message that it repeats.
+/// For how long a voter is released, counted from when it sent the message that the release repeats.
 pub(crate) const RELEASE_US: u64 = 1_000_000;
 
-/// The lease of this leader in its term, from the answers of the voters.
+/// The lease of this leader in its term, computed from the voters' answers to its heartbeats.
 #[derive(Debug, Default)]
 pub(crate) struct Lease {
-    /// The newest heartbeat that each voter has answered, by the time of its sending.
+    /// For each voter, when the newest heartbeat that it has answered was sent.
     answered: BTreeMap<MemberId, u64>,
     /// Until then, a voter may follow a candidate to whom the lead was to be transferred.
     void_until_us: u64,
@@ -36,7 +36,7 @@ impl Lease {
         self.void_until_us = now_us + RELEASE_US / 9 * 10;
     }
 
-    /// Until when the lease holds among these voters, of which `own` is one; 0 for not at all.
+    /// The time up to which the lease holds among these voters, of which `own` is one; 0 if it does not hold.
     pub(crate) fn until_us(&self, own: MemberId, voters: &[MemberId], now_us: u64) -> u64 {
         if now_us < self.void_until_us || !voters.contains(&own) {
             return 0;
@@ -46,7 +46,7 @@ impl Lease {
         }
         let of = |voter: &MemberId| match *voter == own {
             true => now_us,
-            // An answer from before that is no promise: the voter was released from it.
+            // An answer to an earlier message is no promise: the voter was released from it.
             false => {
                 self.answered.get(voter).copied().filter(|&at_us| at_us >= self.void_until_us).unwrap_or(0)
             }

@@ -54,20 +54,21 @@ pub use interface::{Actions, Ballot, Leadership, Link, Members, Progress, Refuse
 pub use member::Member;
 pub use message::{Kind, MESSAGE_BYTES, Message, MessageError};
 
-/// The length of a tick in microseconds: the caller ticks once per so much time, and never twice for a delay.
+/// The length of a tick in microseconds. The caller ticks once in each such period, and does not make up for
+/// missed ticks.
 pub const TICK_US: u64 = 50_000;
 /// Ticks between two heartbeats.
 pub const HEARTBEAT_TICKS: usize = 2;
-/// Ticks without a leader after which a member campaigns, at least; at most twice as many.
+/// A member campaigns after at least this many ticks without a leader, and after at most twice as many.
 pub const ELECTION_TICKS: usize = 10;
 /// As [`ELECTION_TICKS`], for a witness: longer than two elections among the others take.
 pub const WITNESS_TICKS: usize = 3 * ELECTION_TICKS;
 /// The last term: a term becomes the epoch of batches, and the control file of the log has room for no later
-/// one. Its leader goes on for as long as it can; after it nobody leads any more, and the data have to be
+/// one. Its leader leads for as long as it can; after that nobody can lead any more, and the data must be
 /// restored into a new group. With an election a second, that is 68 years away.
 pub const TERM_MAX: u64 = (1 << 31) - 2;
-/// A term this far ahead of that of a member is not believed: after the last one nobody could lead. With an
-/// election a second, a member would have been away for half a year.
+/// A term this far ahead of a member's own term is not believed: after the last term nobody could lead. With
+/// an election a second, a member would have been away for half a year.
 pub const TERM_JUMP_MAX: u64 = 1 << 24;
 /// The election timeout in microseconds.
 pub const ELECTION_US: u64 = ELECTION_TICKS as u64 * TICK_US;

@@ -37,7 +37,7 @@ struct Waiting {
     messages: Vec<EngineMessage>,
 }
 
-/// Senders whose last times are kept before those that are no members are dropped.
+/// When the times of this many senders are kept, those of senders that are no members are dropped.
 const STAMPS_MAX: usize = 64;
 
 /// A deliberate fault, for tests.
@@ -67,8 +67,8 @@ pub struct Member {
     lease: Lease,
     /// The newest heartbeat of each leader that this member follows or followed: its term and its time.
     heard: BTreeMap<MemberId, (u64, u64)>,
-    /// The time of each sender's last message; of those that are no members, [`STAMPS_MAX`] at most.
-    /// An older time, of a message that came late, only counts as less fresh; the clock of a machine that was
+    /// The time of each sender's last message; [`STAMPS_MAX`] bounds those of senders that are no members. An
+    /// older time, of a message that came late, only counts as less fresh; the clock of a machine that was
     /// started again begins anew.
     stamps: BTreeMap<MemberId, u64>,
     /// The members that said last that their disks have no room.
@@ -82,7 +82,7 @@ pub struct Member {
     early: Option<Message>,
     /// The last batch that was accepted from a leader: up to there its log and the log here are equal.
     accepted: Option<(Link, u64)>,
-    /// The index up to which all members have the log, as a leader has told; 0 for unknown.
+    /// The index up to which all members have the log, by the leader's last message; 0 for unknown.
     held_by_all: u64,
     /// The leader's order to campaign, until the memory here has every change of members.
     awaited: Option<Message>,
@@ -129,7 +129,7 @@ impl Member {
         let (durable, applied) = (entries.last(), committed.map_or(0, |batch| index_of(batch.number)));
         let config = Config {
             id: id.get(),
-            // Also of a witness: it is how long its promise to a leader holds.
+            // A witness has this timeout, too: it is the time for which its promise to a leader holds.
             election_tick: ELECTION_TICKS,
             max_election_tick: WITNESS_TICKS + ELECTION_TICKS,
             heartbeat_tick: HEARTBEAT_TICKS,
@@ -178,7 +178,7 @@ impl Member {
         member
     }
 
-    /// Whether it campaigns at its next tick, if it hears of no leader before.
+    /// Whether this member campaigns at its next tick, if it hears of no leader before.
     #[cfg(test)]
     pub(crate) fn is_about_to_campaign(&self) -> bool {
         let raft = &self.engine.raft;
@@ -212,7 +212,7 @@ impl Member {
         self.now_us = now_us;
         let is_leader = self.engine.raft.state == StateRole::Leader;
         if is_leader || self.may_campaign() {
-            // It may have granted a lease before its start, as one of several voters.
+            // As one of several voters, this member may have granted a lease before its start.
             let is_bound = self.ballot_at_start.term > 0 && !self.may_vote();
             if self.is_sole_voter() && !is_leader && !is_bound {
                 let _ = self.engine.campaign();
@@ -220,7 +220,8 @@ impl Member {
                 self.engine.tick();
             }
         } else {
-            // Time passes for its votes all the same, to the end of the leader's lease. It does not campaign.
+            // The timeout for this member's votes runs on, to the end of the leader's lease, but the member
+            // does not campaign.
             let most = ELECTION_TICKS.max(self.timeout_ticks - 1);
             self.engine.raft.election_elapsed = (self.engine.raft.election_elapsed + 1).min(most);
         }
@@ -349,8 +350,8 @@ impl Member {
         self.settle();
     }
 
-    /// The members that are in force from now on, by the log up to `up_to`, where all changes are committed.
-    /// To be called for each change, after it was saved, and for each position without a change.
+    /// Puts these members in force. The log names them at or before `up_to`, where all changes of members are
+    /// committed. To be called for each change, after it was saved, and for each position without a change.
     pub fn configure(&mut self, members: &Members, up_to: Lsn) {
         self.configured_up_to = self.configured_up_to.max(up_to);
         if *members != self.members {
@@ -379,8 +380,8 @@ impl Member {
         }
         self.members = members.clone();
         if self.leads() {
-            // Not only with the next heartbeat: until the others know that the change is committed, they may
-            // find no majority without this leader.
+            // This is not left to the next heartbeat: until the others know that the change is committed,
+            // they may find no majority without this leader.
             self.engine.ping();
         }
         self.settle();
@@ -490,7 +491,7 @@ impl Member {
         is_whole && log.committed == last && self.engine.store().end_of(last) == Some(end)
     }
 
-    /// Up to which position of the log everything is committed, and every change of members in force here.
+    /// The position up to which the log is committed and every change of members in it is in force here.
     pub fn settled_up_to(&self) -> Lsn {
         self.configured_up_to.min(self.committed())
     }
@@ -500,7 +501,7 @@ impl Member {
         self.leads() && self.engine.raft.commit_to_current_term()
     }
 
-    /// Until when, in microseconds of this server's clock, no other member can have been elected; 0
+    /// The time, in microseconds of this server's clock, up to which no other member can have been elected; 0
     /// if that is not known.
     pub fn lease_until_us(&self) -> u64 {
         let is_transferring = self.is_transferring();
@@ -547,7 +548,7 @@ impl Member {
         self.members.voters == [self.id]
     }
 
-    /// Whether it may still have a grant of a lease in force that it gave before its start.
+    /// Whether this member may vote: any lease that it granted before its start has ended.
     fn may_vote(&self) -> bool {
         #[cfg(test)]
         if self.has(Fault::VotesAtOnceAfterAStart) {
@@ -697,7 +698,7 @@ impl Member {
             #[cfg(test)]
             let voted_for = voted_for.filter(|_| !self.has(Fault::ForgetsItsVote));
             let ballot = Ballot { term: state.term, voted_for };
-            // The engine says so with every entry whose commitment it has learned of.
+            // The engine reports its state also when only the committed index has changed.
             if ballot != self.ballot {
                 self.ballot = ballot;
                 self.actions.ballot = Some(ballot);
@@ -743,7 +744,8 @@ impl Member {
         self.actions.leadership = Some(leadership);
     }
 
-    /// Draws the random part of the election timeout, instead of the engine, whenever the engine has.
+    /// Draws the random part of the election timeout anew whenever the engine draws its own, which is not
+    /// used.
     fn draw_timeout(&mut self) {
         let state = (self.engine.raft.term, self.engine.raft.state);
         if state != self.drawn_in {
@@ -789,7 +791,8 @@ impl Member {
         };
         let Some(to) = MemberId::new(message.to) else { return };
         if kind == Kind::TimeoutNow {
-            // It may leave long after the transfer has begun, when the other member has caught up.
+            // The order to campaign may leave long after the transfer has begun, once the other member has
+            // caught up. So the lease is released when the order leaves.
             self.release_lease();
         }
         let is_append = message.get_msg_type() == MessageType::MsgAppend;

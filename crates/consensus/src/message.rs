@@ -206,7 +206,7 @@ impl Message {
             sent_us: number(64),
             echo_us: number(72),
         };
-        // Anything else that is not encoded to the same bytes has values in reserved fields.
+        // Any other message that is not encoded to the same bytes has values in reserved fields.
         if decoded.encode() == *bytes { Ok(decoded) } else { Err(MessageError::Fields) }
     }
 }

@@ -34,8 +34,8 @@ const RUN_US: u64 = 20_000_000;
 const SERVERS: u64 = 5;
 /// The server that is a witness, if there is one.
 const WITNESS: u64 = 3;
-/// A learner that lacks at most this number of batches becomes a voter. Logs keep as many batches that all
-/// members have.
+/// A learner that lacks at most this number of batches becomes a voter. A witness keeps as many batches that
+/// all members have.
 const CAUGHT_UP: usize = 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,7 @@ struct Disk {
     /// Batches that survive a power cut; the rest is being written.
     durable: usize,
     ballot: Ballot,
-    /// A position that was known to be committed: that of a snapshot.
+    /// A position that was known to be committed: the position of a snapshot.
     committed: usize,
     /// The members that were last in force, and the position at which they were.
     in_force: Option<(usize, Members)>,
@@ -266,7 +266,8 @@ impl World {
         (self.found, self.figures)
     }
 
-    /// After a quarter of the run without trouble, somebody leads, and has committed everything.
+    /// Checks the end of a run, whose last quarter was without trouble: somebody leads, and everything is
+    /// committed.
     fn check_end(&self) {
         let leads = |(number, server): &(&u64, &Server)| {
             !self.is_witness(**number) && server.running.as_ref().is_some_and(|it| it.opened.is_some())

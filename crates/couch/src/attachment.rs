@@ -128,11 +128,11 @@ async fn put(call: &mut Call, database: &Arc<Database>, id: &str, name: &str) ->
     }
     // An invalid digest is kept as one that no bytes have, so that the upload fails.
     let expected = call.header(HeaderName::from_static(CONTENT_MD5)).map(Digest::of_base64);
-    // Checked before the upload: a client with a wrong revision need not send all bytes.
+    // The revision is checked before the upload: a client with a wrong one need not send all bytes.
     let (snapshot, parent) = parent(call, database, id).await?;
     let content_type = match call.head.headers.get(header::CONTENT_TYPE) {
         None => DEFAULT_CONTENT_TYPE,
-        // Kept as it is or refused: a reply could not show other bytes.
+        // The content type is stored as it was sent, or refused: a reply could not show other bytes.
         Some(given) => given.to_str().map_err(|_| Failure::bad_request("Content-Type is not ASCII text"))?,
     };
     let content_type = content_type.into();

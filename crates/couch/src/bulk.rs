@@ -1,7 +1,7 @@
 //! Routes for many documents in one request, as replication uses them.
 //!
 //! A replicated document (`new_edits` false) that breaks a rule for documents fails in its row, as if it were
-//! forbidden, so that the replication goes on without it: its source will never have another one under that
+//! forbidden, so that the replication can continue: the source will never have another document under that
 //! revision. A document of a client's own has the whole request refused, as in CouchDB.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -27,7 +27,7 @@ use super::{
     show::{Show, parse_rev, parse_revs, send_document},
 };
 
-/// Documents per batch at most: each takes some memory beside its bytes.
+/// The maximum number of documents in one batch: each takes some memory beside its bytes.
 const DOCUMENTS_MAX: usize = 100_000;
 
 /// A parsed request of `_bulk_docs`.
@@ -203,7 +203,7 @@ fn put_refused(out: &mut Vec<u8>, refused: &RefusedDocument) {
     }
     out.extend_from_slice(b"\"error\":\"forbidden\",\"name\":\"forbidden\",\"reason\":");
     let reason = match refused.error.status() {
-        // The reason alone would not say that something is too large: it is a name.
+        // For a body that is too large, the reason is only a name, so the error is put before it.
         413 => format!("{}: {}", refused.error.error(), refused.error.reason()),
         _ => refused.error.reason(),
     };

@@ -102,7 +102,7 @@ impl CommitGate {
         loop {
             let moves = self.room.notified();
             tokio::pin!(moves);
-            // Registered before the check, so that no movement between check and wait is missed.
+            // The wait is registered before the check, so that no movement between the two is missed.
             moves.as_mut().enable();
             match self.appender.borrow().admit(bytes) {
                 Admission::Wait => {}
@@ -138,7 +138,7 @@ impl CommitGate {
             }
             if self.wanting_room.get() > 0 {
                 if wait_for_room(&appender) {
-                    // A log without room moves again, and that wake-up comes with any movement.
+                    // The log wakes this task when it has room again, which is progress like any other.
                     return;
                 }
                 self.room.notify_waiters();

@@ -18,7 +18,7 @@ use super::{idle_timer::IdleTimer, route, socket::Socket, thread::HttpThread};
 
 /// Limit of the head of a request, and of the buffered bytes of a reply.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
-/// Header fields of a request at most.
+/// The maximum number of header fields of a request.
 const HEADERS_MAX: usize = 100;
 
 /// Serves until the client leaves, its idle timer expires, or the thread stops.

@@ -55,7 +55,8 @@ struct Connections {
     now_s: Rc<Cell<u32>>,
 }
 
-/// Serves connections on the calling thread until an order ends it. Within a [`tokio::task::LocalSet`].
+/// Serves connections on the calling thread until an order ends it. Must run within a
+/// [`tokio::task::LocalSet`].
 pub async fn serve_thread<S: Socket>(front: Arc<Front>, orders: mpsc::UnboundedReceiver<HttpOrder<S>>) {
     let connections = Rc::new(Connections {
         thread: Rc::new(HttpThread::new(front)),

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::Host;
 
-/// Databases in one request of `_dbs_info` at most.
+/// The maximum number of databases in one request of `_dbs_info`.
 const DESCRIBED_MAX: usize = 100;
 
 /// The databases selected by the parameters of a list.

@@ -222,7 +222,7 @@ pub(super) async fn save(
 ) -> Result<Reply, Failure> {
     let size = (1, edit.size_bytes());
     let rev = call.thread.change(database, size, |writer| edit.make(writer)).await?;
-    // `batch=ok` permits a reply before the edit is durable; only its status is different here.
+    // `batch=ok` permits a reply before the edit is durable. Here the reply only has another status.
     let is_batch = call.query.text("batch") == Some("ok") && status == StatusCode::CREATED;
     let status = if is_batch { StatusCode::ACCEPTED } else { status };
     let rev = rev.to_string();

@@ -106,8 +106,8 @@ impl Failure {
             ),
             Failure::Refused(refusal) => {
                 let (status, error) = match refusal {
-                    // Permanent, unlike the other refusals: with 403, PouchDB goes on without checkpoints
-                    // here.
+                    // This refusal is permanent, unlike the others: with 403, PouchDB continues without
+                    // storing checkpoints here.
                     Refusal::Replica => (StatusCode::FORBIDDEN, "forbidden"),
                     Refusal::DiskFull(_) => (StatusCode::INSUFFICIENT_STORAGE, "insufficient_storage"),
                     Refusal::LogFailed => (StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error"),

@@ -57,7 +57,8 @@ impl Front {
 
     /// A permit; `None` if there are as many connections as `maxclients`, or the limit of open files, allows.
     pub fn permit(self: &Arc<Self>) -> Option<ConnectionPermit> {
-        // Dropping the permit takes the connection back, also if there were too many.
+        // The connection is counted before the check. Dropping the permit subtracts it again, also if there
+        // were too many.
         let before = self.connections.fetch_add(1, Relaxed);
         let permit = ConnectionPermit(self.clone());
         (before < self.host.config.connections_max()).then_some(permit)

@@ -91,7 +91,7 @@ pub trait HttpSettings: Send + Sync {
     /// # Errors
     /// In words for a client: the value is not valid, or the change cannot be stored.
     fn set_and_keep(&self, key: Key, value: Option<&str>) -> Result<(), String>;
-    /// The connections to the HTTP port, at most.
+    /// The maximum number of connections to the HTTP port.
     fn connections_max(&self) -> u64;
 }
 
@@ -168,8 +168,8 @@ pub trait Acks: Send + Sync {
 
 /// The server of the Redis protocol.
 pub trait Redis: Send + Sync {
-    /// A connection of a new client, which is not logged in, in the name of a client at `peer`. It does not
-    /// block reads and writes.
+    /// A non-blocking connection of a new client of the Redis protocol, which is not logged in and is shown
+    /// with the address `peer`.
     ///
     /// # Errors
     /// In words for a client: no further client is served.

@@ -77,7 +77,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     quality(headers, header::ACCEPT_ENCODING, "gzip") > 0.0
 }
 
-/// The quality that a header gives to a value, which it must name; 0 if it does not.
+/// The quality that a header gives to `wanted`; 0 if the header does not name it.
 fn quality(headers: &HeaderMap, name: HeaderName, wanted: &str) -> f64 {
     let given = headers.get_all(name).iter().filter_map(|given| given.to_str().ok());
     let mut qualities = given.flat_map(|given| given.split(',')).filter_map(|entry| {

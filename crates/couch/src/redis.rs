@@ -13,7 +13,7 @@
 //!   neither send a request nor read its reply. The media type must be JSON, which no page sends elsewhere
 //!   without a preflight.
 //! - A request ends: in time, in bytes of its replies, and when its client leaves.
-//! - The n-th reply is that of the n-th command.
+//! - The n-th reply belongs to the n-th command.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -51,7 +51,7 @@ const REPLIES_BYTES_MAX: usize = 8 << 20;
 const VALUES_MAX: usize = 256 << 10;
 /// How long the commands may take together.
 const RUN_TIME_MAX: Duration = Duration::from_secs(30);
-/// How long a request waits for a message at most.
+/// The longest time that a request waits for a message.
 const WAIT_MS_MAX: u64 = 25_000;
 /// How long it gathers further messages after the first.
 const GATHER_TIME: Duration = Duration::from_millis(20);
@@ -243,7 +243,7 @@ impl Client {
         Ok(values)
     }
 
-    /// The next value that the server sends. Cancelled, it has lost nothing.
+    /// The next value that the server sends. If the call is cancelled, nothing received is lost.
     async fn value(&mut self) -> Result<Value, Broken> {
         let (mut reading, _) = self.stream.split();
         self.replies.value(&mut reading).await

@@ -21,13 +21,13 @@ pub(crate) enum Refusal {
     /// Its group has removed it.
     #[error("This server was removed from its group. Ask a member of the group.")]
     Removed,
-    /// Its group has no leader that it knows, or it leads without a majority.
+    /// The server's group has no leader that it knows, or the server leads without a majority.
     #[error("The group has no leader: a majority of its members must be reachable. Try again.")]
     NoMajority,
     /// It leads its group, and no majority takes its log.
     #[error("The group commits nothing: no majority of its members takes the leader's log. Try again.")]
     NotCommitted,
-    /// It follows a leader, and does not know yet how many of its own records that leader has.
+    /// The server follows a leader, and does not know yet how many of its own records that leader has.
     #[error("This server follows a leader that it has not caught up with yet; try again, or ask the leader.")]
     Stale,
     /// It is the leader, but must not write for this reason.
@@ -77,7 +77,7 @@ impl Refusal {
         })
     }
 
-    /// Whether an election ends this state: seconds after which a client should try again.
+    /// The seconds after which a client should try again, if an election ends this state.
     pub(super) fn retry_after_s(&self) -> Option<&'static str> {
         matches!(self, Refusal::Follower | Refusal::NoMajority | Refusal::NotCommitted | Refusal::Stale)
             .then_some("1")

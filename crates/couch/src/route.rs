@@ -1,4 +1,4 @@
-//! From a request to the handler of its path, by hand on path segments.
+//! Routing: finds the handler of a request by matching the segments of its path.
 
 use std::{net::SocketAddr, rc::Rc};
 
@@ -41,7 +41,8 @@ pub(super) async fn answer(
     let first = request.uri().path().split('/').find(|segment| !segment.is_empty());
     let reply = if let Err(failure) = check_head(&request) {
         let mut reply = reply::failed(failure);
-        // The connection cannot go on: the end of the body is unknown, or another than the client means.
+        // The connection cannot go on: the end of the body is unknown, or may not be where the client means
+        // it.
         reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         reply::finish(&mut reply, request.headers().get(header::ACCEPT), thread.front.request_id());
         reply
@@ -79,7 +80,7 @@ fn check_head<B>(request: &Request<B>) -> Result<(), Failure> {
 const METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
 
 /// The method that is meant: clients behind proxies that let few methods through send a POST, and name it in
-/// [`METHOD_OVERRIDE`]. As in CouchDB, a GET stands for a HEAD too, because the reply has a body.
+/// [`METHOD_OVERRIDE`]. As in CouchDB, HEAD becomes GET, because the reply to a POST has a body.
 fn meant_method(method: &Method, headers: &HeaderMap) -> Option<Method> {
     let meant = headers.get(METHOD_OVERRIDE).filter(|_| method == Method::POST)?;
     match meant.as_bytes() {
@@ -106,7 +107,8 @@ async fn by_tools(thread: &HttpThread, mut request: Request<Incoming>, peer: Soc
     thread.host().tools.answer(request).await
 }
 
-/// As [`segments`] sees the path, for a router that goes by it as it is.
+/// The URI without empty segments, as [`segments`] reads the path: for a router that compares the path as it
+/// is.
 fn without_empty_segments(uri: &Uri) -> Uri {
     if !uri.path().contains("//") {
         return uri.clone();

@@ -22,7 +22,8 @@ pub(super) struct Show {
     pub(super) local_seq: bool,
     /// Include the contents of attachments.
     pub(super) attachments: bool,
-    /// Except attachments that these revisions or their ancestors have: the client has them.
+    /// Contents of attachments are left out if these revisions or their ancestors have them: the client has
+    /// them already.
     pub(super) atts_since: Vec<Rev>,
 }
 
@@ -124,7 +125,7 @@ pub(super) async fn send_document(
             AttachmentView::stub(attachment).render(&mut writer.buffer);
             continue;
         }
-        // Render it without contents and cut the closing `"}`; the contents follow.
+        // Render the attachment without contents and cut the closing `"}`; the contents follow.
         AttachmentView { content: ContentView::Inline(b""), ..AttachmentView::stub(attachment) }
             .render(&mut writer.buffer);
         writer.buffer.truncate(writer.buffer.len() - b"\"}".len());

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// A connected socket, on its way to the thread that serves it.
+/// A connected socket that is passed to the thread which serves it.
 pub trait Socket: Sized + 'static {
     /// The socket within the event loop of its thread.
     type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
@@ -30,7 +30,7 @@ impl Socket for std::net::TcpStream {
     }
 
     fn unacknowledged(stream: &tokio::net::TcpStream) -> Box<dyn Fn() -> u64> {
-        // A descriptor of its own: the stream is mutably borrowed while it is served.
+        // The function gets a descriptor of its own: the stream is mutably borrowed while it is served.
         let socket = stream.as_fd().try_clone_to_owned();
         let bytes = |socket: &OwnedFd| env::socket::unacknowledged_bytes(socket).unwrap_or(0);
         Box::new(move || socket.as_ref().map_or(0, bytes))

@@ -23,7 +23,7 @@ pub(super) struct HttpThread {
     /// Spare buffers for bodies of batch requests.
     pub(super) spare: Spare,
     stop: watch::Sender<bool>,
-    /// This thread's way to change databases; set once the server has recovered.
+    /// The write batches of this thread; set once the server has recovered.
     batches: OnceCell<Rc<WriteBatches>>,
 }
 
@@ -136,7 +136,8 @@ impl HttpThread {
     /// Returns once the log has committed `lsn`: replies may show it.
     ///
     /// # Errors
-    /// If the log has failed, or only replicas have been waited for, and for `ack-timeout`.
+    /// If the log has failed; or if `lsn` is durable here and replicas have not acknowledged it within
+    /// `ack-timeout`.
     pub(super) async fn committed(&self, lsn: Lsn) -> Result<(), Failure> {
         let mut waits = std::pin::pin!(self.batches().gate().committed(lsn));
         while let Some(timeout_ms) = self.host().acks.timeout_ms() {
@@ -169,7 +170,7 @@ impl HttpThread {
     /// that position is committed.
     ///
     /// # Errors
-    /// If this server shows no data, or not for certain the newest; those of `read`.
+    /// If this server shows no data, or not for certain the newest; and the errors of `read`.
     pub(super) async fn read<T>(
         &self,
         read: impl FnOnce() -> Result<(T, Lsn), Failure>,
@@ -181,7 +182,7 @@ impl HttpThread {
         let before = replication.times_stepped_down();
         let (found, lsn) = read()?;
         self.committed(lsn).await?;
-        // After it was read: until now, no other leader can have been elected.
+        // This is checked after the read: no other leader can have been elected until now.
         let may_answer = replication.may_answer() && replication.times_stepped_down() == before;
         if may_answer { Ok(found) } else { Err(Refusal::NoMajority.into()) }
     }

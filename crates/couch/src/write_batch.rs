@@ -50,7 +50,7 @@ type Report = Box<dyn FnOnce(Result<Lsn, BatchFailure>)>;
 /// Why a batch made no record.
 #[derive(Clone)]
 enum BatchFailure {
-    /// Not begun, or not written: no change was made, unless the log has failed.
+    /// The change was not begun, or not written: nothing was changed, unless the log has failed.
     Refused(Refusal),
     /// The database was deleted, or cannot be read: reported once the log has committed this position.
     Failed(DocError, Lsn),
@@ -141,7 +141,8 @@ impl WriteBatches {
         let mut writer = documents.lock();
         let change = match prepare(&mut writer) {
             Ok(change) => change,
-            // The error depends on a database that exists or not: the record of that may not be durable yet.
+            // The error says whether a database exists. The record that has created or deleted it may not be
+            // durable yet.
             Err(error) => return Ok((Err(error), self.log.appended_lsn())),
         };
         let lsn = self.append(&change, |lsn| writer.commit(lsn))?;

@@ -44,7 +44,7 @@ pub(crate) struct Catalog {
 pub(crate) struct Entry {
     pub(crate) db: DbId,
     pub(crate) name: Arc<str>,
-    /// The oldest checkpoint that its file may have; `None` if no file is needed.
+    /// The oldest checkpoint that the database's file may have; `None` if no file is needed.
     pub(crate) vouched: Option<Vouched>,
 }
 

@@ -188,7 +188,7 @@ pub struct EditAttachment {
 pub enum Source {
     /// In the change itself.
     Inline(Bytes),
-    /// In the revision this many steps before the newest of the path, under the same name.
+    /// The attachment of the same name in the revision this many steps before the newest of the path.
     Kept(usize),
     /// In the chunks of an upload, from earlier changes.
     Upload(UploadId),

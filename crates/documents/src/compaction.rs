@@ -79,7 +79,7 @@ enum Stage {
 type Moved = HashMap<Pointer, Pointer>;
 
 impl Database {
-    /// Whether its file is large, less than half in use, and not being compacted.
+    /// Whether the database's file is large, less than half in use, and not being compacted.
     pub fn wants_compaction(&self) -> bool {
         let (file_bytes, active_bytes) = self.state().file_bytes();
         file_bytes > COMPACTION_FILE_BYTES_MIN && active_bytes < file_bytes / 2 && !self.is_compacting()
@@ -206,7 +206,7 @@ impl Compaction {
             return Ok(Step::Done);
         }
         if held.has_frozen() {
-            // Its rows refer to blobs in the old file, and the next checkpoint writes it.
+            // The rows of the new file refer to blobs in the old file until the next checkpoint writes them.
             self.stage = Stage::CatchingUp { file };
             return Ok(Step::Blocked);
         }

@@ -88,7 +88,7 @@ pub struct NewDocument {
 /// A document that breaks a rule for documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedDocument {
-    /// Its `_id`, as the JSON that was sent: it may be no text that this server can hold.
+    /// The `_id` of the document as the JSON that was sent: it may be no text that this server can hold.
     pub id: Option<String>,
     /// Its `_rev`, as the JSON that was sent.
     pub rev: Option<String>,

@@ -62,7 +62,7 @@ pub enum AttachmentSource {
         bytes: Bytes,
         /// The digest of the bytes.
         digest: Digest,
-        /// The number of the revision that added it, if a replicated revision gives it.
+        /// The number of the revision that added the attachment, if a replicated revision gives it.
         revpos: Option<u32>,
     },
     /// Uploaded in chunks before.
@@ -75,7 +75,7 @@ pub enum AttachmentSource {
         length: u64,
         /// The digest of the bytes.
         digest: Digest,
-        /// The number of the revision that added it, if a replicated revision gives it.
+        /// The number of the revision that added the attachment, if a replicated revision gives it.
         revpos: Option<u32>,
     },
 }

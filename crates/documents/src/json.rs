@@ -20,14 +20,14 @@ use crate::DocError;
 /// The maximum nesting of arrays and objects.
 pub const JSON_DEPTH_MAX: u32 = 256;
 
-/// A number of so many digits without an exponent is within the range of a double.
+/// A number of this many digits without an exponent is within the range of a double.
 const DOUBLE_DIGITS: usize = 308;
 
 /// An error of reading JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// Not JSON, not UTF-8, or with a number or a surrogate that no peer can hold. CouchDB has one text for
-    /// all of them.
+    /// The text is not JSON or not UTF-8, or has a number or a surrogate that no peer can hold. CouchDB has
+    /// one text for all of them.
     #[error("invalid UTF-8 JSON")]
     Malformed,
     /// Nested deeper than [`JSON_DEPTH_MAX`].
@@ -84,8 +84,8 @@ impl<'a> Reader<'a> {
         Reader { takes_any: true, ..Reader::of(text) }
     }
 
-    /// Counts the nesting of the value that `read` reads from 0, so that a value has the same limit on every
-    /// level of the text.
+    /// Runs `read` with the nesting counted anew, from 0, so that a value has the same limit on every level
+    /// of the text.
     pub fn with_depth_of_its_own<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::take(&mut self.depth);
         let done = read(self);

@@ -73,7 +73,8 @@ pub enum QueryError {
     /// An empty name of an index or its design document.
     #[error("Index name or ddoc cannot be empty string")]
     InvalidEmptyString,
-    /// Only the index that the request names may be used, and it is not suitable; or it names none.
+    /// The request does not allow another index than the one that it names, and that one is not suitable; or
+    /// the request names none.
     #[error("{}", unsuitable(.0.as_deref()))]
     UnsuitableIndex(Option<String>),
     /// `use_index` has a wrong type or shape.

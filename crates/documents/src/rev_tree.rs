@@ -351,8 +351,8 @@ fn rank<L: Leaf>(branch: &Branch<L>) -> (bool, Rev) {
 
 fn decode_branch<L: Leaf>(input: &mut Input<'_>) -> Option<Branch<L>> {
     let first = input.number_u32()?;
-    // The number of the joined branch lies between the count and the hashes; `count` still bounds the hashes
-    // by the input.
+    // The bound is not exact, because the number of the joined branch stands between the count and the
+    // hashes. It still bounds the memory for the hashes by the size of the input.
     let count = input.count(16)?;
     let joins = input.number_u32()?.checked_sub(1);
     let last = first.checked_add(u32::try_from(count).ok()?.checked_sub(1)?)?;

@@ -17,8 +17,8 @@
 //! body; count of attachments; for each of them name text, type text, revpos, digest (16 bytes), length,
 //! count of chunks, pointers.
 //!
-//! The four sums of a file are those of [`DocSums`], in the order of its fields, over tree 0. Over tree 1 the
-//! first one counts rows; over tree 2 the third counts bytes of blobs.
+//! A file keeps four sums for each tree. Over tree 0 they are the fields of [`DocSums`], in order. Over tree
+//! 1 the first sum counts rows; over tree 2 the third sum counts bytes of blobs.
 
 use std::sync::Arc;
 
@@ -259,7 +259,7 @@ pub(crate) fn chunk_of_row(key: &[u8], value: &[u8]) -> Option<Pointer> {
 }
 
 impl DocInfo {
-    /// The size of its row in the file, in bytes, without bodies and attachments.
+    /// The size of the document's row in the file, in bytes, without bodies and attachments.
     pub(crate) fn stored_bytes(&self) -> usize {
         encode_document(self).len()
     }
@@ -293,7 +293,7 @@ impl DocInfo {
         Ok(info)
     }
 
-    /// All its blobs, in an order that does not depend on their places.
+    /// All blobs of the document, in an order that does not depend on their places.
     pub(crate) fn blobs(&self) -> impl Iterator<Item = &Blob> {
         self.revs.leaves().flat_map(|(_, leaf)| {
             let chunks = leaf.attachments.iter().flat_map(|attachment| attachment.chunks.iter());

@@ -75,7 +75,8 @@ fn as_str(bound: &Bound<DocId>) -> Bound<&str> {
 pub struct Changes {
     state: Arc<State>,
     direction: Direction,
-    /// Ascending: rows after it remain. Descending: rows up to and including it remain.
+    /// The position of the walk. Ascending: rows after it remain. Descending: rows up to and including it
+    /// remain.
     position: u64,
     page: vec::IntoIter<ChangeRow>,
     is_over: bool,
@@ -227,7 +228,7 @@ impl State {
             _ => 0,
         };
         let behind = (Bound::Excluded(since), Bound::Unbounded);
-        // From the lowest layer up: a layer hides rows of those below it.
+        // Layers are visited from the lowest up: a layer hides rows of those below it.
         for layer in self.layers().collect::<Vec<_>>().into_iter().rev() {
             count -= layer.hidden_seqs.range(behind).count() as u64;
             count += match since <= layer.base_seq {

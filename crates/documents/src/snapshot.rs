@@ -171,7 +171,8 @@ impl Snapshot {
         Changes::new(self.state.clone(), since, direction)
     }
 
-    /// The number of feed rows after `seq`. Reads at most two paths of the file.
+    /// The number of feed rows after `seq`. Reads the nodes on at most two paths from the root of the feed
+    /// tree to a leaf.
     pub fn pending(&self, seq: u64) -> Result<u64, DocError> {
         Ok(self.state.changes_count(seq)?)
     }

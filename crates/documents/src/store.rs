@@ -26,8 +26,8 @@ use crate::list::Names;
 use crate::store_error::StoreError;
 use crate::unnamed::{Generation, Unnamed};
 
-/// When this many bytes of the log have become redundant, the catalog is written even if it has no other
-/// news.
+/// When this many bytes of the log have become redundant, the catalog is written even if nothing else in it
+/// has changed.
 const CATALOG_LOG_BYTES: u64 = 16 << 20;
 
 /// The directory of documents in a data directory.
@@ -71,8 +71,8 @@ impl Store {
         let catalog =
             Catalog { names_lsn: first, deleted_lsn: Lsn::ZERO, saved_lsn: first, databases: Vec::new() };
         let mut written = self.written.lock();
-        // A failed write may have reached the disk: no file that it names is removed before a later write has
-        // succeeded.
+        // A failed write may have reached the disk: no file that this catalog names is removed before a later
+        // write has succeeded.
         self.catalog_unsure.store(true, SeqCst);
         catalog.write(&*self.shelf.disk, &self.shelf.dir)?;
         self.catalog_unsure.store(false, SeqCst);

@@ -224,7 +224,7 @@ impl Executor {
         }
     }
 
-    /// Asks the log whether a write with so many bytes of arguments may be executed, unless an earlier
+    /// Asks the log whether a write with this many bytes of arguments may be executed, unless an earlier
     /// admission still covers it; `false`: not now.
     #[inline]
     pub(crate) fn admit_args(&mut self, bytes: u64) -> Result<bool, CommandError> {

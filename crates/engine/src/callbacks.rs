@@ -12,7 +12,7 @@ use crate::{CommandError, Context, Unit};
 pub type Handler = fn(&mut Context<'_, '_>, Args<'_>) -> Result<(), CommandError>;
 
 /// Takes an awaited element from a key that holds the wanted type, and writes the reply. The arguments are
-/// those of the blocked command.
+/// the blocked command's.
 ///
 /// # Errors
 /// The error becomes the reply; nothing may have changed.

@@ -148,7 +148,7 @@ pub struct Client {
     tracking: AtomicBool,
     tracks_prefixes: AtomicBool,
     redirect_broken: AtomicBool,
-    /// The client that gets the invalidations in its place; 0 for none.
+    /// The client that gets the invalidations in this client's place; 0 for none.
     redirect: AtomicU64,
     closing: AtomicBool,
     killed: AtomicBool,

@@ -294,7 +294,7 @@ impl Context<'_, '_> {
         self.admitted_bytes = EVERYTHING_ADMITTED;
     }
 
-    /// Why the record of this unit may not grow to `bytes`, if it may not.
+    /// The reason why the record of this unit may not grow to `bytes`; `None` if it may.
     fn refuse_growth(&self, bytes: usize) -> Option<CommandError> {
         if bytes <= ROOM_CHECKED_BYTES {
             None

@@ -1,4 +1,4 @@
-//! A conversation: request bytes in, reply bytes out, with everything a connection is but the socket.
+//! A conversation: request bytes in, reply bytes out, with everything of a connection except the socket.
 //!
 //! The server's connections and the simulation drive the same code.
 //!
@@ -17,7 +17,7 @@
 //! - While a command runs on another thread nothing is parsed, and the parts of the session that it has are
 //!   not touched.
 //! - While a command is blocked nothing is parsed. The wait ends with [`Conversation::answer`],
-//!   [`Conversation::time_out`] or the end of the client, whichever comes first.
+//!   [`Conversation::time_out`] or the end of the connection, whichever comes first.
 
 use std::sync::Arc;
 
@@ -35,18 +35,19 @@ use crate::{
 
 /// Commands whose memory is fetched together. 32 covers the latency of main memory several times.
 const GROUP: usize = 32;
-/// So many commands in a row on one key make it worthwhile to look into its value ahead.
+/// With this many commands in a row on one key, it is worthwhile to prefetch inside its value.
 const RUN_LEN_MIN: usize = 4;
 /// Commands executed before other connections get their turn.
 const COMMANDS_PER_TURN_MAX: usize = 1024;
-/// The same for scripts, which can take as long as many commands.
+/// Microseconds of scripts before other connections get their turn: one script can take as long as many
+/// commands.
 const SCRIPTS_PER_TURN_US: u64 = 2_000;
-/// Reply bytes not yet taken by the client above which its commands wait, unless it is allowed more.
+/// Unsent reply bytes above which the commands of a client wait, unless it is allowed more.
 pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
-/// The same for a subscriber: its UNSUBSCRIBE must not wait for all the messages before it.
+/// As [`OUTBOX_BYTES_MAX`], for a subscriber: its UNSUBSCRIBE must not wait for all the messages before it.
 const SUBSCRIBER_OUTBOX_BYTES_MAX: usize = 32 << 20;
-/// Request bytes that are kept while a command is blocked. The end of a client that sends more shows when it
-/// is read.
+/// The maximum request bytes that are kept while a command is blocked. A client that has sent more is not
+/// read, so its disconnection is noticed only later.
 const PENDING_WHILE_BLOCKED_BYTES_MAX: usize = 1 << 20;
 /// An idle connection keeps no larger input buffer.
 const PENDING_BYTES_KEPT_MAX: usize = 16 << 10;
@@ -65,7 +66,7 @@ pub struct Round<'w> {
     pub limits: Limits,
     /// Too many notices wait for the log: nothing is executed until there are fewer.
     pub is_congested: bool,
-    /// With `log-merge no`: called after each command, or run of commands on one key.
+    /// Called after each command, or run of commands on one key, with `log-merge no`.
     pub flush_alone: Option<&'w dyn Fn()>,
 }
 
@@ -74,14 +75,14 @@ pub struct Round<'w> {
 pub enum ConversationState {
     /// All complete commands are executed.
     Idle,
-    /// There is more to do: call [`Conversation::resume`] after the others had their turn.
+    /// There is more to do: call [`Conversation::resume`] after other connections had their turn.
     More,
     /// The log must move before the next command.
     WaitForLog,
     /// The client must take replies before the next command.
     WaitForClient,
-    /// Its subscribers are too slow: [`pubsub::Local::take_backpressure`] has the condition for the next
-    /// command.
+    /// The subscribers of the client's messages are too slow: [`pubsub::Local::take_backpressure`] has the
+    /// condition for the next command.
     WaitForSubscribers,
     /// Paused for [`Session::pause_ms`].
     Paused,
@@ -110,9 +111,9 @@ pub struct Conversation {
     fed_bytes: usize,
     /// Unsent bytes above which the commands of a client that is no subscriber wait.
     outbox_bytes_max: usize,
-    /// It is closing because the client has sent a line of HTTP.
+    /// The conversation is closing because the client has sent a line of HTTP.
     spoke_http: bool,
-    /// When the others have their turn, if scripts have run in this one.
+    /// The time at which other connections get their turn; `None` before the first script of this one's turn.
     turn_ends_us: Option<u64>,
     /// A command runs elsewhere.
     is_away: bool,
@@ -169,8 +170,8 @@ impl Conversation {
         }
     }
 
-    /// Appends messages of durable channels for the client as this reader, in the protocol it speaks. One
-    /// that is no longer this reader, or is closing, takes nothing more.
+    /// Appends messages of durable channels for the reader `id`, in the protocol of the client. A
+    /// conversation that is closing, or belongs to another reader by now, takes nothing.
     pub fn feed(&mut self, id: ReaderId, run: &Run<'_>, encoded: &mut [Option<Encoded>; 2]) {
         let Some(reader) = self.session.reader.as_deref().filter(|it| it.id == id) else { return };
         if self.session.closing {
@@ -212,7 +213,8 @@ impl Conversation {
         self.outbox.len().saturating_sub(self.fed_bytes) as u64
     }
 
-    /// The memory that they take and that no other connection shares, about.
+    /// The approximate memory of [`Conversation::limited_bytes`], without memory that other connections
+    /// share.
     pub fn limited_memory_bytes(&self) -> usize {
         self.outbox.own_memory_bytes().saturating_sub(self.fed_bytes)
     }
@@ -280,7 +282,8 @@ impl Conversation {
         self.pending.len() < PENDING_WHILE_BLOCKED_BYTES_MAX
     }
 
-    /// The client loses its place, and is told so: no further command is executed.
+    /// The connection loses its place among those that are served: the client gets the error, and no further
+    /// command is executed.
     pub fn turn_away(&mut self) {
         refuse(&TOO_MANY_CLIENTS, &self.session, self.outbox.bytes_mut());
         self.session.place = Place::Lost;
@@ -385,8 +388,8 @@ impl Conversation {
                 break stopped.unwrap_or(ConversationState::More);
             }
             if self.is_away && count > 0 {
-                // The input behind its command is parsed after its return, with any error in it: replies keep
-                // their order.
+                // The input after the offloaded command is parsed when that command has returned, with any
+                // error in it: replies keep their order.
                 self.parser.reset();
                 at += round.batch.end(count - 1);
                 break ConversationState::Away;

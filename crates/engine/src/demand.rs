@@ -7,7 +7,7 @@ pub struct Demand {
     pub(crate) appends: bool,
     /// They add data.
     pub(crate) grows: bool,
-    /// There is a script among them, whose commands are refused one by one.
+    /// Whether the commands run scripts, whose own commands are refused one by one.
     pub(crate) runs_scripts: bool,
     /// Bytes of the arguments of all that may append.
     pub(crate) args_bytes: u64,

@@ -83,7 +83,7 @@ pub enum CommandError {
     Loading,
     /// The memory limit is reached and no key may be evicted.
     OutOfMemory,
-    /// The log has no room; with the reason, from the operating system.
+    /// The log has no room. The text is the reason, from the operating system.
     DiskFull(String),
     /// The server was recovered past damage (`--force-recovery`), and no operator has accepted the loss yet.
     RecoveryUnconfirmed,

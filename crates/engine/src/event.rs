@@ -11,8 +11,8 @@
 //!
 //! Invariants
 //! - While no class is wanted an event costs one branch: the wanted classes are read once per round.
-//! - The events of one worker stand in the order of its units, those of one unit in the order in which they
-//!   happened.
+//! - The events of one worker stand in the order of its units, and the events of one unit in the order in
+//!   which they happened.
 //! - An event has the gate of its unit: it is delivered only when the change that it reports is committed.
 
 use std::{

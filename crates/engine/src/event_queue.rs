@@ -32,7 +32,7 @@ impl EventQueue {
         any
     }
 
-    /// The gate of the first one.
+    /// The gate of the first notice that is held.
     pub fn gate(&self) -> Option<Lsn> {
         self.held.front().map(Notice::gate)
     }

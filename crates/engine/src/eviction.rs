@@ -8,8 +8,8 @@ use storage::Admission;
 
 use crate::{CommandError, EventClass, Executor, Host, observe::LatencyEvent, unit::LockPolicy};
 
-/// Keys evicted for one command at most: a command frees more than it adds, without stopping the worker for
-/// long.
+/// The maximum number of keys evicted for one command: a command frees more than it adds, without stopping
+/// the worker for long.
 const EVICTIONS_MAX: usize = 64;
 
 impl Executor {

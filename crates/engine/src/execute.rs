@@ -38,14 +38,14 @@ pub(crate) use replies::silence;
 use replies::{tell_lsn, tell_tokens};
 pub use resolve::{Call, Resolved};
 
-/// Subscriptions of a disconnected client that are ended at once: more would stop the worker for
-/// milliseconds.
+/// The maximum number of subscriptions of a disconnected client that are ended at once: more would stop the
+/// worker for milliseconds.
 const SUBSCRIPTIONS_ENDED_MAX: usize = 16 << 10;
 
 /// The outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It ran, or was refused with an error reply. The reply may leave once `gate` is committed.
+    /// The command ran, or was refused with an error reply. The reply may leave once `gate` is committed.
     Done {
         /// The newest position of anything the reply shows; [`Lsn::ZERO`] if it may leave at once.
         gate: Lsn,
@@ -88,8 +88,9 @@ pub struct Executor {
     pub(crate) bulk_bytes_max: usize,
     /// The Lua machine and the libraries of this worker.
     pub scripting: Scripting,
-    /// Keys whose waiters are to be served, each key once. Not empty only while a long unit holds the slots
-    /// of the first one.
+    /// Keys whose blocked clients are still to be served, each key once. Between rounds it is empty, unless
+    /// the first key cannot be served at the moment: a long unit holds a slot that is needed, or the server
+    /// takes no writes.
     pub later: VecDeque<PendingServe>,
 }
 
@@ -604,7 +605,8 @@ impl Executor {
             self.follow_users(host);
         }
         if let Keys::Settings = row.keys {
-            // After unlocking: a request for more acknowledgements begins an epoch, which waits for the disk.
+            // This comes after unlocking: a request for more acknowledgements begins an epoch, which waits
+            // for the disk.
             host.config.apply_data_settings();
         }
         if !session.granted.is_empty() {

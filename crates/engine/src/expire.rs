@@ -9,7 +9,7 @@ use storage::Admission;
 
 use crate::{Executor, Host, observe::LatencyEvent};
 
-/// Keys removed under one slot's lock at most.
+/// The maximum number of keys removed under one slot's lock.
 const KEYS_PER_SLOT_MAX: usize = 64;
 
 impl Executor {

@@ -60,19 +60,20 @@ pub struct MemberView {
     pub has_vote: bool,
     /// Whether it is the server that is asked.
     pub is_self: bool,
-    /// Whether it is the server that is asked, or was heard within a second; a follower asks of another one
-    /// only that it is connected.
+    /// Whether the member is the server that is asked, or was heard within a second. At a follower, other
+    /// followers count while they are connected.
     pub answers: bool,
-    /// Its term, if it was heard within a second; the term of the leader's batches is their epoch.
+    /// The member's term, if it was heard within a second; the term of the leader's batches is their epoch.
     pub epoch: Option<u64>,
-    /// The end of its durable log, as far as the server that is asked knows: a leader knows those of all, the
-    /// others their own.
+    /// The end of the member's durable log, as far as the server that is asked knows: a leader knows it of
+    /// all members, the others only of themselves.
     pub durable: Option<Lsn>,
-    /// The committed position that it knows: a leader knows those of all, the others their own.
+    /// The committed position that the member knows, as far as the server that is asked knows: a leader knows
+    /// it of all members, the others only of themselves.
     pub committed: Option<Lsn>,
-    /// Bytes of the leader's log that its durable log lacks; only if the leader is asked.
+    /// Bytes of the leader's log that the member's durable log lacks; only if the leader is asked.
     pub lag_bytes: Option<u64>,
-    /// Milliseconds since the server that is asked has heard from it; `None` if never.
+    /// Milliseconds since the server that is asked has heard from the member; `None` if never.
     pub heard_ms: Option<u64>,
 }
 
@@ -103,7 +104,8 @@ impl Standing {
 pub enum MemberKind {
     /// Its vote and its acknowledgements count.
     Voter,
-    /// It keeps only the log and has no data. Its vote and its acknowledgements count once it has caught up.
+    /// A voter that keeps only the log and has no data. Its vote and its acknowledgements count once it has
+    /// caught up.
     Witness,
     /// It follows, and becomes a voter once it has caught up.
     Learner,

@@ -36,9 +36,10 @@ const SHARDS: usize = 64;
 /// The kind of change of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Its value or deadline has changed, or it was created or removed.
+    /// The value or the deadline of the key has changed, or the key was created or removed.
     Value,
-    /// It had expired, and was removed for that: no change for clients that have seen it expired already.
+    /// The key had expired, and was removed for that: no change for clients that have seen it expired
+    /// already.
     Expired,
 }
 

@@ -1,9 +1,9 @@
 //! The messages of durable channels in the log: finding positions, and reading on from one.
 //!
-//! The position of a message is that of its record plus its number in the record, so positions ascend as the
-//! log does. A large record is split into pieces between others. Its messages have the position of its last
-//! piece, at which it is assembled; earlier pieces are skipped, so no incomplete record is kept. A record
-//! that has lost its first pieces to retention has no messages.
+//! The position of a message is the position of its record plus the message's number in the record, so
+//! positions ascend as the log does. A large record is split into pieces between others. Its messages have
+//! the position of its last piece, at which it is assembled; earlier pieces are skipped, so no incomplete
+//! record is kept. A record that has lost its first pieces to retention has no messages.
 //!
 //! Invariants
 //! - An unreadable part is reported as a gap that ends at the next readable batch, from which a reader can
@@ -16,7 +16,7 @@ use storage::{BatchInfo, CursorRead, Error, Log, LogCursor, Record, RecordKind};
 
 /// How much of the log is read at a time.
 const PIECE_BYTES: usize = 512 << 10;
-/// Most places of the log whose cursors stay open, so that they read on without opening files again.
+/// The maximum number of cursors that stay open, so that reading continues without opening files again.
 const CURSORS_MAX: usize = 8;
 
 /// Why a reader cannot begin at a position.
@@ -30,10 +30,10 @@ pub enum Refused {
         /// The oldest position that is kept.
         oldest: Position,
     },
-    /// It is of a log that has gone on differently, or of another one.
+    /// The position is in a log that has diverged from this one, or in another log.
     #[error("LOST position {0} is not of this log")]
     Foreign(Position),
-    /// A replica does not know yet whether it is of this log.
+    /// A replica does not know yet whether the position is in its log.
     #[error("TRYAGAIN position {wanted} has not arrived at this replica yet; it has the log up to {end}")]
     Ahead {
         /// The requested position.
@@ -52,12 +52,12 @@ pub enum Refused {
 /// The messages of a log, read for readers of durable channels.
 pub struct LogMessages {
     log: Log,
-    /// Those used last, the newest last.
+    /// The cursors used last, the newest last.
     cursors: Vec<LogCursor>,
 }
 
 impl LogMessages {
-    /// Those of this log.
+    /// The messages of this log.
     pub fn new(log: &Log) -> LogMessages {
         LogMessages { log: log.clone(), cursors: Vec::new() }
     }
@@ -128,7 +128,7 @@ impl LogMessages {
             && is_said(wanted, self.gap_position(wanted.lsn)?))
     }
 
-    /// How the place between batches is called up to which the log cannot be read.
+    /// The position, in the form for readers, of the batch boundary up to which the log cannot be read.
     fn gap_position(&self, lsn: Lsn) -> Result<Position, Error> {
         let before = self.log.batch_ending_at(lsn)?;
         let batch = match before {
@@ -154,7 +154,8 @@ impl LogMessages {
         Read::Forgotten(position.unwrap_or_else(|_| self.position_of(None, lsn)))
     }
 
-    /// A place in a batch, or where the next one of this server will be.
+    /// The position `lsn` in a batch; without a batch, the position at which this server's next batch will
+    /// be.
     fn position_of(&self, batch: Option<BatchInfo>, lsn: Lsn) -> Position {
         let (epoch, reign) =
             batch.map_or_else(|| (self.log.epoch(), self.log.reign()), |batch| (batch.epoch, batch.reign));

@@ -43,8 +43,8 @@ pub struct Observer {
 /// The commands that are timed in a round, besides sampled ones.
 ///
 /// Reading the clock twice costs a tenth of a GET. So fast commands are left to sampling while the thresholds
-/// are those of slow commands: one in 32 of them is timed, and a worker that was stopped for long enough to
-/// reach a threshold shows in the others.
+/// are those of slow commands: one in 32 of them is timed. If a worker is stopped for long enough to reach a
+/// threshold, the other commands show that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Watch {
     /// None.

@@ -56,7 +56,8 @@ impl Executor {
     ) -> Outcome {
         let ResolvedCommand { row, index, .. } = found;
         if self.until_sample == 0 {
-            // At random distances, so that no pattern in the commands of clients can evade sampling.
+            // Samples are taken at random distances, so that no pattern in the commands of clients can evade
+            // sampling.
             let random = self.next_clock().random;
             self.until_sample = 1 + (random >> 8) % (2 * TIMED_EVERY as u32 - 1);
             if random >> 31 == 0 {

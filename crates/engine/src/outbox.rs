@@ -67,7 +67,8 @@ impl Outbox {
         self.bytes.len() - self.sent + self.block_bytes
     }
 
-    /// The memory that these take and that no other connection shares: a buffer that grows has room ahead.
+    /// The memory of the unsent bytes that no other connection shares: a buffer that has grown has room
+    /// ahead.
     pub fn own_memory_bytes(&self) -> usize {
         if self.bytes.len() == self.sent { 0 } else { self.bytes.capacity() }
     }
@@ -159,7 +160,7 @@ impl Outbox {
             return self.bytes.len();
         }
         assert!(self.free_end <= self.end(), "no more is free than was written");
-        // Less than was sent: a reply that was free has left, and the next one waits.
+        // `free_end` can be less than what was sent: an ungated reply has left, and the reply after it waits.
         (self.free_end.saturating_sub(self.base) as usize).max(self.sent)
     }
 
@@ -279,7 +280,8 @@ impl Outbox {
     }
 }
 
-/// Whole replies, with an error in the place of each, and how many; `None` if they are no whole replies.
+/// Replaces each of these replies by an error; returns the errors and their number. `None` if the bytes are
+/// not whole replies.
 fn with_errors(mut replies: &[u8], error: &[u8]) -> Option<(Vec<u8>, u64)> {
     let limits = DecodeLimits { bytes_max: usize::MAX, elements_max: usize::MAX, nesting_max: usize::MAX };
     let (mut bytes, mut failed) = (Vec::new(), 0);
@@ -395,7 +397,7 @@ mod tests {
         assert_eq!(sendable(&outbox), "a-IOERR");
     }
 
-    /// The bytes that leave if the socket takes so many at once.
+    /// The bytes that leave if the socket takes `at_once` bytes at a time.
     fn drain(outbox: &mut Outbox, at_once: usize) -> String {
         let mut sent = Vec::new();
         loop {

@@ -72,7 +72,7 @@ impl Executor {
         if demand.runs_scripts && !is_exec && self.declares_growth(row, call.args, host) {
             self.make_room(host)?;
         }
-        // To be queued, other scripts need nothing: their commands are judged when they run, one by one.
+        // A script that is only queued demands nothing: its commands are judged one by one when they run.
         let runs_scripts = demand.runs_scripts && is_exec;
         Ok(self.admit_demand(Demand { runs_scripts, ..demand }, host)?.then_some(demand))
     }

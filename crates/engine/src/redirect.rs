@@ -12,7 +12,7 @@ use crate::{CommandError, Flags, Host, Keys, Row, Session, replication::RoleView
 const HANDING_OVER: CommandError =
     CommandError::Text("CLUSTERDOWN The lead is being handed over to another server. Try again.");
 
-/// The error for a command with keys on a server that takes no writes; `None`: it may go on.
+/// The error for a command with keys on a server that takes no writes; `None`: it is not redirected.
 #[cold]
 pub(crate) fn redirect(row: &Row, args: Args<'_>, session: &Session, host: &Host) -> Option<CommandError> {
     let key = match row.keys {

@@ -35,7 +35,7 @@ pub struct ReplayObservers {
 }
 
 impl ReplayObservers {
-    /// For the workers that share the interests and the log of this executor.
+    /// Observers for the workers that share the interests and the log of this executor.
     pub fn new(executor: Executor) -> ReplayObservers {
         let (ready, invalidations) = (ReadyKeys::new(), Invalidations::default());
         ReplayObservers { executor, ready, invalidations, applied: Lsn::ZERO }

@@ -87,13 +87,13 @@ pub struct Replica {
     pub flushed: Lsn,
 }
 
-/// Why a server takes no writes. Everything that tells of it (errors of commands, answers over HTTP, INFO,
+/// Why a server takes no writes. Everything that reports it (errors of commands, answers over HTTP, INFO,
 /// metrics, the log) reads this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteRefusal {
     /// It follows another server.
     Replica,
-    /// It has given up the lead, or is handing over, and follows nobody.
+    /// This server has given up the lead, or is handing over, and follows nobody.
     Deposed,
     /// It is a witness of its group.
     Witness,

@@ -46,7 +46,7 @@ impl Responder {
 
     /// Whether the client has disconnected.
     pub fn is_void(&self) -> bool {
-        // Its connection and the list of clients hold references until the client disconnects.
+        // The client's connection and the list of clients hold references until the client disconnects.
         Arc::strong_count(&self.client) == 1
     }
 

@@ -129,7 +129,8 @@ pub struct Row {
     pub complexity: &'static str,
     /// One sentence for COMMAND DOCS.
     pub summary: &'static str,
-    /// Its arguments in the notation of the Redis manual, for hints: `key value [NX | XX] [EX seconds]`.
+    /// The command's arguments in the notation of the Redis manual, for hints: `key value [NX | XX] [EX
+    /// seconds]`.
     pub syntax: &'static str,
     /// The function that runs it.
     pub handler: Handler,
@@ -206,7 +207,7 @@ const EMPTY: u16 = u16::MAX;
 /// and compares it with one candidate, which lies in the table itself.
 pub struct CommandTable {
     rows: Vec<&'static Row>,
-    /// The index of the member that each row looks up, beside each other.
+    /// [`Treatment::member`] of each row, side by side in memory.
     members: Vec<u8>,
     names: Box<[Name; NAME_SLOTS]>,
     commands: CommandList,

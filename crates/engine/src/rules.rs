@@ -24,7 +24,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Those of an executor before its first round.
+    /// The rules of an executor before its first round.
     pub(crate) const LOADING: Rules = Rules {
         limits: MemoryLimits { memory_bytes_max: 0, policy: EvictionPolicy::NoEviction, samples: 0 },
         loading: true,
@@ -34,7 +34,7 @@ impl Rules {
         redirects: false,
     };
 
-    /// Those of a round that begins now.
+    /// The rules of a round that begins now.
     pub(crate) fn now(host: &Host) -> Rules {
         let replication = &host.replication;
         let (read_only, refusal) = (replication.is_read_only(), replication.refuses_writes());
@@ -96,7 +96,8 @@ impl Rules {
         if !row.flags.has(Flags::WRITE) {
             return Ok(true);
         }
-        // If the log has no space now, the record waits for it as that of a transaction does: it is small.
+        // If the log has no space now, the record waits for space as a transaction's record does: it is
+        // small.
         self.admit_write(appender, 0)?;
         let limits = &self.limits;
         let fits = limits.memory_bytes_max == 0 || keyspace.bytes() <= limits.memory_bytes_max;

@@ -27,7 +27,7 @@ pub enum ReplyMode {
     On,
     /// None.
     Off,
-    /// All but that of the next command.
+    /// All replies but that of the next command.
     SkipNext,
     /// The reply of the present command is the one to skip.
     Skip,
@@ -39,8 +39,9 @@ pub enum Place {
     /// One of the `maxclients` places for clients.
     #[default]
     Client,
-    /// One beyond them, kept for other servers: clients must not keep members out of their own group, or
-    /// replicas from their leader. Only [`Flags::BETWEEN_SERVERS`](crate::Flags::BETWEEN_SERVERS) run there.
+    /// A place beyond those for clients, kept for other servers: clients must not keep members out of their
+    /// own group, or replicas from their leader. Only
+    /// [`Flags::BETWEEN_SERVERS`](crate::Flags::BETWEEN_SERVERS) run there.
     Reserve,
     /// It has lost that place, because it is no other server.
     Lost,
@@ -99,8 +100,8 @@ pub struct Session {
     pub tracking: Option<Box<ClientTracking>>,
     /// Its entry in the worker's channels, from its first subscription on.
     pub subscriber: Option<SubscriberId>,
-    /// Its entry as a reader of durable channels, from its first XSUBSCRIBE on. Boxed: most clients read
-    /// none.
+    /// The client's entry as a reader of durable channels, from its first XSUBSCRIBE on. Boxed: most clients
+    /// read none.
     pub reader: Option<Box<ChannelReader>>,
     /// How often it has become a reader.
     pub reader_generation: u32,
@@ -126,8 +127,9 @@ pub struct Session {
     pub tells_lsn: bool,
     /// Set if another server is taking the connection over.
     pub claim: Option<PeerClaim>,
-    /// Whether it has run a command that shows or changes data: only then its replies wait for the lease of a
-    /// group's leader. Others must leave: a follower needs them to join, an operator to look.
+    /// Whether the client has run a command that shows or changes data: only then its replies wait for the
+    /// lease of a group's leader. Other replies must leave: a follower needs them to join, an operator to
+    /// look.
     pub shows_data: Cell<bool>,
     /// Set by QUIT and similar commands: close the connection once the replies are sent.
     pub closing: bool,
@@ -204,7 +206,7 @@ impl Session {
     /// Changes the reply mode.
     pub fn set_reply_mode(&mut self, mode: ReplyMode) {
         self.reply_mode = mode;
-        // The command that changes the mode is answered by the new rule.
+        // The command that changes the mode is itself answered in the new mode.
         self.confirmations.clear();
     }
 

@@ -17,9 +17,9 @@ use crate::{
     observe::{HotKey, HotKeys},
 };
 
-/// One of this many commands is timed, and counts for all of them, unless all of them are timed.
+/// One in this many commands is timed, and counts for all of them, unless all commands are timed.
 pub(crate) const TIMED_EVERY: u64 = 32;
-/// For one of this many commands a key is counted for HOTKEYS: for every other sample.
+/// A key of one in this many commands is counted for HOTKEYS: for every other timed sample.
 pub const KEYS_SAMPLED_EVERY: u64 = 2 * TIMED_EVERY;
 
 /// The counters of one worker for one command.
@@ -128,7 +128,7 @@ pub struct CommandStats {
 }
 
 impl CommandStats {
-    /// Counters for so many workers, each with one set for every row of `table`.
+    /// Counters for this number of workers, each with one set for every row of `table`.
     pub fn new(workers: usize, table: &CommandTable) -> CommandStats {
         let row_count = table.rows().len();
         let worker = || {

@@ -35,12 +35,12 @@ use pubsub::Backpressure;
 pub use self::log_view::LogView;
 use crate::{Executor, Notice, conversation::ConversationState, event_queue::EventQueue};
 
-/// Connections that wait for the disk up to which a worker writes the batch itself instead of waking the
+/// If at most this many connections wait for the disk, a worker writes the batch itself instead of waking the
 /// log's thread.
 const FLUSH_HERE_PARKED_MAX: usize = 1;
-/// Extra looks at the sockets for further writes before a batch is begun, at most.
+/// The maximum number of extra looks at the sockets for further writes before a batch is begun.
 const WRITE_LOOKS_MAX: usize = 3;
-/// Extra looks at the sockets before messages are delivered, at most.
+/// The maximum number of extra looks at the sockets before messages are delivered.
 const MESSAGE_LOOKS_MAX: usize = 3;
 /// Number of rounds that must have published before the worker looks for more.
 const PUBLISHING_ROUNDS_MIN: usize = 2;
@@ -95,7 +95,7 @@ pub struct Tick<C> {
     seen: usize,
     /// The log was committed up to here when the present release began.
     committed: Lsn,
-    /// Where the log is to wake the owner, if it was asked.
+    /// The position at which the log is to wake the owner, if a wake-up was requested.
     wake_up: Option<Lsn>,
 }
 
@@ -205,8 +205,9 @@ impl<C> Tick<C> {
         self.parked.push_back((gate, connection));
     }
 
-    /// The tick is to end. Returns whether that is news: then the owner calls [`Tick::begin_end`] once the
-    /// connections that are ready have had their rounds. It calls it as well whenever the log wakes it.
+    /// The tick is to end. Returns false if the end was requested already; else the owner calls
+    /// [`Tick::begin_end`] once the connections that are ready have had their rounds. The owner also calls it
+    /// whenever the log wakes it.
     #[must_use]
     pub fn request_end(&mut self) -> bool {
         !std::mem::replace(&mut self.is_due, true)
@@ -217,10 +218,10 @@ impl<C> Tick<C> {
         self.publishing_rounds = 0;
     }
 
-    /// Begins the end of the tick; [`Tick::next_action`] goes on with it.
+    /// Begins the end of the tick; [`Tick::next_action`] continues it.
     ///
     /// # Panics
-    /// If one has begun and has not ended.
+    /// If an end has begun and has not ended.
     pub fn begin_end(&mut self) {
         assert!(!self.is_ending(), "a tick ends once");
         (self.is_due, self.looks) = (false, 0);
@@ -241,7 +242,7 @@ impl<C> Tick<C> {
         *self = Tick::default();
     }
 
-    /// So many notices wait for the disk that no command may run.
+    /// Whether so many notices wait for the disk that no command may run.
     pub fn is_congested(&self) -> bool {
         self.notices.is_full()
     }
@@ -297,7 +298,7 @@ impl<C> Tick<C> {
                 }
                 Step::AskForRoom => {
                     let must_wait = self.awaiting_room.is_empty() || log.wait_for_room();
-                    // Those that wait again meanwhile have their turn at the end of another tick.
+                    // Commands that have to wait again are resumed at the end of another tick.
                     self.step = Step::Resume(if must_wait { 0 } else { self.awaiting_room.len() });
                 }
                 Step::Resume(left) => match self.awaiting_room.pop_front_if(|_| left > 0) {

@@ -15,11 +15,11 @@ use crate::{
     unit::Slots,
 };
 
-/// Commands in one transaction, at most.
+/// The maximum number of commands in one transaction.
 pub const QUEUED_COMMANDS_MAX: usize = 1 << 20;
 
-/// Memory of the commands of one transaction, in bytes, at most. Half the limit of a record: the effects of a
-/// command may be larger than its arguments.
+/// The maximum memory of the commands of one transaction, in bytes. Half the limit of a record: the effects
+/// of a command may be larger than its arguments.
 pub const QUEUED_BYTES_MAX: usize = 1 << 30;
 
 /// A command that waits for EXEC.

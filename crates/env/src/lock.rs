@@ -11,10 +11,10 @@
 //! Invariants
 //! - The kernel releases the locks when the holder dies in any way; the existence of the file alone means
 //!   nothing.
-//! - The file is never removed here, but for that of a directory that its holder has made for nothing.
-//!   While the lock is held, the path leads to the locked directory and file, or [`DirLock::verify`]
-//!   fails: a directory that was moved, removed or replaced, or whose lock file was removed, is no
-//!   longer protected from another server.
+//! - The file is never removed, except together with a directory that its holder has created and does not
+//!   need ([`DirLock::discard_directory`]). While the lock is held, the path leads to the locked directory
+//!   and file, or [`DirLock::verify`] fails: a directory that was moved, removed or replaced, or whose lock
+//!   file was removed, is no longer protected from another server.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -88,10 +88,11 @@ impl DirLock {
         let locks_directory = match directory.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock) => return Err(held(path)),
-            // For example NFS, which locks only files that are open for writing.
+            // Such a file system is NFS, which locks only files that are open for writing.
             Err(TryLockError::Error(_)) => false,
         };
-        // Not truncated at open: until the lock is acquired, the pid in the file is the current holder's.
+        // The file is not truncated when it is opened: until the lock is acquired, its pid is that of the
+        // current holder.
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -121,8 +122,8 @@ impl DirLock {
         self.locks_directory
     }
 
-    /// Removes the directory, which the holder has made and does not need: there is nothing but the lock file
-    /// in it. With anything else in it, it stays as it is.
+    /// Removes the directory, for a holder that has created it and does not need it. A directory that has
+    /// anything but the lock file in it stays as it is.
     pub fn discard_directory(self) {
         let Some(dir) = self.path.parent() else { return };
         let is_lock = |entry: fs::DirEntry| entry.file_name() == Self::NAME;

@@ -56,7 +56,7 @@ pub enum FileSystemKind {
 /// A file system, by the number that the kernel gives its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSystem {
-    /// Its usual name; `None` if it is not one of the table.
+    /// The usual name of the file system; `None` if it is not in the table.
     pub name: Option<&'static str>,
     /// What it promises.
     pub kind: FileSystemKind,
@@ -82,7 +82,7 @@ const FILE_SYSTEMS: &[(u32, &str, FileSystemKind)] = &[
 /// The file system of `dir`.
 ///
 /// # Errors
-/// If the directory cannot be opened, or the system does not tell its file system.
+/// If the directory cannot be opened, or the system does not report its file system.
 pub fn file_system(dir: &Path) -> io::Result<FileSystem> {
     let file = fs::File::open(if dir.as_os_str().is_empty() { Path::new(".") } else { dir })?;
     let mut stats = MaybeUninit::<libc::statfs>::uninit();

@@ -25,8 +25,8 @@ pub fn peak_rss_bytes() -> u64 {
     kib_field("/proc/self/status", "VmHWM:").unwrap_or(0)
 }
 
-/// Memory available to this process, in bytes: that of the machine, or the limit of the control group if that
-/// is less. 0 if unknown.
+/// Memory available to this process, in bytes: the memory of the machine, or the limit of the control group
+/// if that is less. 0 if unknown.
 pub fn memory_total_bytes() -> u64 {
     let machine = kib_field("/proc/meminfo", "MemTotal:").unwrap_or(0);
     let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]

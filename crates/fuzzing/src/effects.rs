@@ -64,7 +64,7 @@ pub fn effects(input: &[u8]) -> Outcome {
                 touched.extend([from, to].map(slot_of));
                 KEYSPACE.lock_many([from, to].map(slot_of)).apply(&effect, clock, &mut freed);
             }
-            // Only the touched slots: the others are empty, so the effect would not change them.
+            // Only the touched slots need the effect: the others are empty, so it would not change them.
             Scope::Global => touched.iter().for_each(|&slot| {
                 KEYSPACE.lock(slot).apply(&effect, clock, &mut freed);
             }),

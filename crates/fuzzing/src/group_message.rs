@@ -1,5 +1,5 @@
 //! Arbitrary bytes between members of a group: decoding does not panic, what is decoded is encoded to the
-//! same bytes, and a member that hears it goes on, and commits nothing beyond its log.
+//! same bytes, and a member that receives it keeps working, and commits nothing beyond its log.
 
 use consensus::{Batch, Kind, MESSAGE_BYTES, Member, MemberId, Members, Message, Start, TERM_MAX};
 use lsn::Lsn;
@@ -13,7 +13,7 @@ fn id(number: u64) -> MemberId {
     MemberId::new(number).expect("not 0")
 }
 
-/// A member hears messages with valid frames. Accepts messages that are all valid as they are.
+/// Lets a member receive messages with valid frames. Accepts messages that are all valid as they are.
 ///
 /// # Panics
 /// If a message has two encodings, or the member says or commits what it must not.

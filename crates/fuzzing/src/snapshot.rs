@@ -126,7 +126,7 @@ pub(crate) fn seeds() -> Vec<Seed> {
             seeds.push(("whole-part", [&[replacing, 0, 0][..], &bytes].concat()));
             seeds.push(("half-of-a-part", [&[index, place[0], place[1]][..], &bytes[half..]].concat()));
         } else {
-            // The fixed fields at the beginning stand in the file whatever the input.
+            // The fixed fields at the beginning of the file do not depend on the input.
             let common = bytes.iter().zip(&others).take_while(|(a, b)| a == b).count();
             let fixed = &bytes[..common & !63];
             seeds.push((beginnings[usize::from(index)], [&[index, 0, 0][..], fixed].concat()));

@@ -42,13 +42,13 @@ pub struct Applied {
     pub updated: u64,
     /// Elements, members or fields that are gone.
     pub removed: u64,
-    /// After an effect on a collection: the number of its elements, members or fields.
+    /// The number of elements, members or fields after an effect on a collection.
     pub len: u64,
     /// Whether nothing was done because the key holds another type.
     pub wrong_type: bool,
     /// Whether the key is new; for a Move, the new one.
     pub key_created: bool,
-    /// Whether the key is gone: the old one of a Move; also because its collection has become empty.
+    /// Whether the key is gone (for a Move, the old key); also because its collection has become empty.
     pub key_removed: bool,
 }
 
@@ -64,7 +64,7 @@ struct Target<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Due {
     key_ms: Option<u64>,
-    /// That of the first field of a hash.
+    /// The earliest deadline of a field of a hash.
     field_ms: Option<u64>,
 }
 
@@ -483,7 +483,7 @@ impl SlotState {
         }
     }
 
-    /// Back to the state of a new slot, but for the LSN.
+    /// Returns the slot to the state of a new one, but for its LSN.
     fn clear(&mut self) {
         *self.table_mut(DbId::ZERO) = Default::default();
         self.extra = None;

@@ -2,14 +2,13 @@
 //!
 //! What it is: `Capture`, which walks a range of slots and writes their content as a stream of bytes, and
 //! `Loader`, which makes slots of such a stream. The owner of the stream (a snapshot) may cut it into chunks
-//! of any size.
-//! What it is not: aware of files, threads or pace.
+//! of any size. What it is not: aware of files, threads or pace.
 //!
 //! The moment of a slot is when the walk locks it first. The rest of a slot is captured in further steps,
 //! each under the lock again and none of them long: entries that change before their turn are captured first
 //! (`slot`), a long list is shared, and a part that changes later is copied first (`long_list`), and so are
-//! the segments of other big collections (`field_map`). So all of the slot is of the moment at which its
-//! `last_lsn` had the value in the stream.
+//! the segments of other big collections (`field_map`). So the whole slot is captured as it was when its
+//! `last_lsn` had the value that is in the stream.
 //!
 //! A replica applies a Move as its leader has logged it, also from a slot that is not captured to one that
 //! is: then the moment of the source comes early (`early`). From then on, entries of the source are captured
@@ -38,7 +37,7 @@
 //! A slot that never had a record is left out; one that is empty now is not, because its LSN counts.
 //!
 //! Invariants
-//! - Everything up to the next head belongs to the slot of a head.
+//! - Everything between two heads belongs to the slot of the first.
 
 mod early;
 mod load;
@@ -72,9 +71,9 @@ pub struct Capture<'k> {
     /// The slot to go on with, and the last one.
     next: Option<SlotId>,
     last: SlotId,
-    /// Whether there is more to do of the slot that was begun last, besides its lists.
+    /// Whether the slot that was begun last has more to capture, besides its long lists.
     is_in_slot: bool,
-    /// Its long lists that are not captured.
+    /// The long lists of that slot that are still to be captured.
     lists: VecDeque<SharedList>,
     /// Bytes copied because they were about to change, and not reported yet.
     copied_bytes: u64,
@@ -90,7 +89,7 @@ pub struct Capture<'k> {
 pub struct Captured {
     /// The slot that the first byte belongs to.
     pub first_slot: SlotId,
-    /// Whether it goes on with the slot that the piece before ended in.
+    /// Whether the piece continues the slot in which the previous piece ended.
     pub continues: bool,
     /// Keys that begin here.
     pub keys: u32,
@@ -161,7 +160,8 @@ impl<'k> Capture<'k> {
             if stream.is_empty() {
                 captured.first_slot = slot;
             }
-            // Of a new slot as much as of a new piece, so that a slot is not torn because it comes last.
+            // A slot that begins within a piece gets as many bytes as a whole piece, so that its place in the
+            // piece does not cause a split.
             captured.keys += self.begin(slot, stream, aim_bytes);
             captured.lsn = captured.lsn.max(self.lsn);
         }

@@ -32,7 +32,7 @@ use crate::keyspace::Keyspace;
 use crate::libraries::LIBRARIES_SLOT;
 use crate::slot::SlotGuard;
 
-/// The bytes of the effect of a setting besides its name and value, at most.
+/// The maximum bytes of the effect of a setting besides its name and value.
 const ENCODING_BYTES: usize = 16;
 
 /// A set of settings, which does not change.
@@ -62,7 +62,7 @@ impl DataSettings {
         self.by_name.is_empty()
     }
 
-    /// About how many bytes the effects that put them take, at most.
+    /// An upper bound of the bytes of the effects that put these settings.
     pub fn encoded_bytes(&self) -> usize {
         self.iter().map(|(name, value)| name.len() + value.len() + ENCODING_BYTES).sum()
     }
@@ -97,7 +97,7 @@ impl Keyspace {
         self.data_settings.published.read().0.clone()
     }
 
-    /// [`Keyspace::data_settings`], with the record that they are in: the last one, or a later one of their
+    /// [`Keyspace::data_settings`], with the LSN of the record that made them, or of a later record of their
     /// slot.
     pub fn data_settings_and_lsn(&self) -> (Arc<DataSettings>, Lsn) {
         self.data_settings.published.read().clone()
@@ -112,7 +112,7 @@ impl Keyspace {
 }
 
 impl SlotGuard<'_> {
-    /// The settings as they are now, including changes of the unit that holds this lock.
+    /// The current settings, including changes of the unit that holds this lock.
     ///
     /// # Panics
     /// If this is not their slot.

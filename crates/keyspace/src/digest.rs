@@ -17,7 +17,8 @@ use crate::keyspace::Keyspace;
 use crate::libraries::Library;
 use crate::slot::SlotGuard;
 
-/// A digest. That of many things is the sum of those of each, so it can be taken bit by bit and in any order.
+/// A digest. The digest of many things is the sum of their digests, so it can be taken bit by bit and in any
+/// order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Digest(u128);
 

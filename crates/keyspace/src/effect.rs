@@ -165,7 +165,7 @@ pub enum KeyOp<'a> {
     },
     /// Overwrites part of a string, padded with zero bytes up to `offset`. Keeps the expiry.
     SetRange {
-        /// Where the bytes go, in bytes from the start of the value.
+        /// The position at which the bytes are written, in bytes from the start of the value.
         offset: u64,
         /// The bytes to write.
         bytes: &'a [u8],
@@ -355,7 +355,7 @@ pub enum GlobalOp {
 pub struct LibraryContent<'a> {
     /// Its source.
     pub code: &'a [u8],
-    /// Of each function its name; a byte of [flags](crate::FunctionFlags) and one that is 1 if it has a
+    /// For each function: its name; a byte of [flags](crate::FunctionFlags) and one that is 1 if it has a
     /// description, else 0; its description.
     pub functions: Items<'a>,
 }
@@ -389,7 +389,7 @@ impl<'a> KeyOp<'a> {
 }
 
 impl<'a> Effect<'a> {
-    /// Database and key of an effect on one key: not of a Move.
+    /// The database and key of an effect on one key; `None` for other effects, also for a Move.
     #[inline]
     pub const fn target(&self) -> Option<(DbId, &'a [u8])> {
         match *self {
@@ -398,7 +398,7 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Whether it can create the value, or add the elements, that a blocked client waits for.
+    /// Whether the effect can create the value, or add the elements, that a blocked client waits for.
     #[inline]
     pub const fn fills(&self) -> bool {
         let Effect::Key { op, .. } = self else { return matches!(self, Effect::Move { .. }) };
@@ -412,7 +412,7 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Whether it can remove a key or a group of a stream that clients wait in.
+    /// Whether the effect can remove a key or a group of a stream that clients wait in.
     #[inline]
     pub const fn takes_away(&self) -> bool {
         use KeyOp::{Delete, Put, StreamDropGroup};

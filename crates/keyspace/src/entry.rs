@@ -146,7 +146,7 @@ impl Entry {
         }
     }
 
-    /// Whether it is a big collection whose capture has begun and not ended.
+    /// Whether the value is a big collection whose capture has begun and not ended.
     #[inline]
     pub(crate) fn is_being_captured(&self) -> bool {
         self.as_ref().big().is_some_and(Big::is_being_captured)
@@ -396,7 +396,8 @@ impl<'a> EntryRef<'a> {
         EntryRef { base, entry: PhantomData }
     }
 
-    /// Where the entry is, for [`EntryRef::from_raw`]: for as long as it is neither freed nor resized.
+    /// The address of the entry, for [`EntryRef::from_raw`]: valid as long as the entry is neither freed nor
+    /// resized.
     #[inline]
     pub(crate) fn address(&self) -> NonNull<u8> {
         self.base
@@ -493,8 +494,8 @@ impl<'a> EntryRef<'a> {
         self.shape().allocated() + self.big().map_or(0, Big::bytes)
     }
 
-    /// Before when no field of the hash expires, Unix time in milliseconds; `None` for another type or if
-    /// none has a deadline.
+    /// The time before which no field of the hash expires, in Unix milliseconds; `None` for another type, or
+    /// if no field has a deadline.
     #[inline]
     pub(crate) fn next_field_deadline_ms(&self) -> Option<u64> {
         match self.big()? {
@@ -571,7 +572,7 @@ impl std::fmt::Debug for EntryRef<'_> {
     }
 }
 
-/// Where `len` bytes at `offset` start and end, if memory could hold them.
+/// The start and the end of the `len` bytes at `offset`, if memory could hold them.
 fn range_in_memory(offset: u64, len: usize) -> (usize, usize) {
     let start = usize::try_from(offset).expect("callers limit the length of values");
     let end = start.checked_add(len).expect("callers limit the length of values");

@@ -39,7 +39,7 @@ pub enum EvictionPolicy {
     AllKeysLfu,
     /// Any.
     AllKeysRandom,
-    /// Of those with a deadline, the one that was not used for longest.
+    /// Evicts the key that was not used for longest, of the keys with a deadline.
     VolatileLru,
     /// Of those with a deadline, the one that is used least.
     VolatileLfu,
@@ -83,7 +83,7 @@ pub struct Candidate {
     pub key: Vec<u8>,
     /// Its hash.
     pub hash: KeyHash,
-    /// How good a victim it is under the policy it was sampled for; the higher the better.
+    /// How good a victim the key is, under the policy for which it was sampled; the higher the better.
     pub score: u64,
 }
 
@@ -100,8 +100,8 @@ impl Keyspace {
         found
     }
 
-    /// The same, with slots locked by `lock`. If the database is empty, all slots are looked at: the keys of
-    /// a unit that has not ended are not counted yet.
+    /// As [`Keyspace::random_key`], with slots locked by `lock`. If the database is empty, all slots are
+    /// looked at: the keys of a unit that has not ended are not counted yet.
     ///
     /// # Errors
     /// The error of `lock` for a slot that it does not lock.
@@ -162,7 +162,8 @@ impl Keyspace {
         Ok(best)
     }
 
-    /// Looks at one random entry and makes it the best if it is; `false` if none was found.
+    /// Looks at one random entry, and keeps it as the best candidate if it scores higher; `false` if none was
+    /// found.
     fn sample<'k, E>(
         &'k self,
         lock: &impl Fn(SlotId) -> Result<SlotGuard<'k>, E>,
@@ -223,7 +224,7 @@ impl SlotGuard<'_> {
         None
     }
 
-    /// A random entry with a deadline, of all databases: that of a random item of the expiry heap.
+    /// A random entry with a deadline, of all databases: the entry of a random item of the expiry heap.
     fn random_expiring(&self, sequence: &mut Prng) -> Option<(DbId, EntryRef<'_>)> {
         let items = self.state.heap()?.items();
         let item = items.get(scale(sequence.next_u64() as u32, items.len()))?.0;

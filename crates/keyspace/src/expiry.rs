@@ -53,7 +53,7 @@ impl Item {
     }
 }
 
-/// The heap of one slot; with items of another kind also that of a collection.
+/// The heap of one slot; with items of another kind, the heap of one collection.
 pub(crate) struct ExpiryHeap<T = Item> {
     items: BinaryHeap<Reverse<T>>,
 }

@@ -50,7 +50,7 @@ pub struct Keyspace {
     pub(crate) expiring: SlotSet,
     /// Slots that the snapshot in progress has captured; none while there is no snapshot in progress.
     pub(crate) captured: SlotSet,
-    /// Those of them that the walk of the snapshot has not come to.
+    /// Captured slots that the walk of the snapshot has not reached.
     pub(crate) early: EarlySlots,
     /// Where the buckets of each slot are.
     pub(crate) hints: Hints,
@@ -124,8 +124,8 @@ impl Keyspace {
         }
     }
 
-    /// For several commands on one key: starts loading the members that they name, if the key holds a big
-    /// hash, set or sorted set. Does nothing if the slot is locked.
+    /// Starts loading the members that several commands on one key name, if the key holds a big hash, set or
+    /// sorted set. Does nothing if the slot is locked.
     pub fn prefetch_members<'m>(
         &self,
         db: DbId,
@@ -160,7 +160,8 @@ impl Keyspace {
         Some(SlotGuard::new(self, slot, self.slot(slot).state.try_lock()?))
     }
 
-    /// Locks a slot, unless another thread keeps it locked for so long. To lock several, ascend.
+    /// Locks a slot, unless another thread keeps it locked for longer than `patience`. To lock several,
+    /// ascend.
     pub fn try_lock_for(&self, slot: SlotId, patience: Duration) -> Option<SlotGuard<'_>> {
         Some(SlotGuard::new(self, slot, self.slot(slot).state.try_lock_for(patience)?))
     }

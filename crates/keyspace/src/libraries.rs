@@ -195,7 +195,7 @@ impl Libraries {
         self.iter().map(|library| library.bytes()).sum()
     }
 
-    /// About how many bytes the effects that put them take, at most.
+    /// An upper bound of the bytes of the effects that put these libraries.
     pub fn encoded_bytes(&self) -> usize {
         self.bytes() + ENCODING_BYTES * (self.len() + self.functions_len())
     }
@@ -241,7 +241,7 @@ pub struct Published {
     pub generation: u64,
     /// The libraries.
     pub libraries: Arc<Libraries>,
-    /// The newest record that they are in; [`Lsn::MAX`] if it cannot be written.
+    /// The LSN of the newest record that holds these libraries; [`Lsn::MAX`] if that cannot be written.
     pub lsn: Lsn,
 }
 
@@ -250,7 +250,7 @@ pub(crate) struct Shelf {
     /// The state after all effects. Changed under the lock of the slot.
     ahead: Mutex<Arc<Libraries>>,
     published: RwLock<Published>,
-    /// That of `published`, to be looked at without its lock.
+    /// The generation of `published`, to be read without its lock.
     generation: AtomicU64,
 }
 
@@ -280,7 +280,7 @@ impl Keyspace {
 }
 
 impl SlotGuard<'_> {
-    /// The libraries as they are now, including changes of the unit that holds this lock.
+    /// The current libraries, including changes of the unit that holds this lock.
     ///
     /// # Panics
     /// If this is not their slot.

@@ -11,7 +11,7 @@ pub(crate) fn sample<T>(
     random: &mut Prng,
     mut visit: impl FnMut(T),
 ) {
-    // Of those that are left the chance is the share that is still wanted: exactly `count` are chosen.
+    // An item is chosen with the chance (still wanted / still left), so that exactly `count` are chosen.
     let (mut wanted, mut left) = (count.min(len), len);
     for item in items {
         if wanted == 0 {

@@ -24,7 +24,7 @@ use crate::value::ValueType;
 /// Bits of a cursor that hold the position inside a slot.
 const POSITION_BITS: u32 = 17;
 
-/// Where a scan goes on: slot << 17 | `h16`. Zero is both the start and the end.
+/// The position at which a scan continues: slot << 17 | `h16`. Zero is both the start and the end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct ScanCursor(u64);
 
@@ -55,8 +55,8 @@ impl ScanCursor {
 }
 
 impl Keyspace {
-    /// Goes on with a scan of `db`: visits keys that are not expired until about `count` entries were looked
-    /// at, and returns where to go on, `ScanCursor::START` when done. `visit` runs under the lock of a slot:
+    /// Continues a scan of `db`: visits keys that are not expired until about `count` entries were looked at,
+    /// and returns where to continue, `ScanCursor::START` at the end. `visit` runs under the lock of a slot:
     /// it must not lock another. A call also ends after `max(8 * count, 1024)` slots, so that it stays short
     /// when the keys are in other databases.
     pub fn scan(
@@ -72,7 +72,7 @@ impl Keyspace {
         cursor
     }
 
-    /// The same, with slots locked by `lock`.
+    /// As [`Keyspace::scan`], with slots locked by `lock`.
     ///
     /// # Errors
     /// The error of `lock` for a slot that it does not lock.

@@ -134,8 +134,8 @@ impl SlotState {
         self.tables().all(|(_, table)| table.len() == 0)
     }
 
-    /// The entries with the deadline of an item of the heap, none if it is stale. Returns the item of those
-    /// at its place that have later ones: it may be the only one that they have.
+    /// Visits the entries at the item's place that have its deadline; none if the item is stale. Returns an
+    /// item for the entries there that have later deadlines, because they may have no other item.
     pub(crate) fn for_each_due<'s>(
         &'s self,
         item: Item,
@@ -192,8 +192,8 @@ impl<'k> SlotGuard<'k> {
         self.uncounted.note(db, before, after);
     }
 
-    /// How many keys of a database are more, or fewer, in this slot than [`Keyspace::len`] says until it is
-    /// unlocked.
+    /// The keys of a database in this slot, less those that [`Keyspace::len`] counts until the slot is
+    /// unlocked; may be negative.
     pub fn uncounted_keys(&self, db: DbId) -> i64 {
         self.uncounted.keys(db) as i64
     }
@@ -400,7 +400,8 @@ impl<'k> SlotGuard<'k> {
         }
     }
 
-    /// If the item of the heap stood for more than the due fields, it comes up later.
+    /// `later` is what is left of a popped item that stood for more than the due entries or fields: it is
+    /// pushed back.
     fn push_later(&mut self, later: Option<Item>) {
         if let (Some(extra), Some(later)) = (&mut self.state.extra, later) {
             extra.heap.push(later);

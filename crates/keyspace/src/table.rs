@@ -359,20 +359,20 @@ pub(crate) fn home_of(position: u32, buckets: usize) -> usize {
     ((u64::from(position) * buckets as u64) >> 24) as usize
 }
 
-/// Most entries in this many buckets: all places of one bucket, else a load of 7/8.
+/// The maximum number of entries in this many buckets: all places of one bucket, else a load of 7/8.
 #[inline]
 fn len_max(bucket_count: usize) -> usize {
     if bucket_count == 1 { PLACES } else { bucket_count * PLACES * 7 / 8 }
 }
 
-/// Fewest entries in this many buckets: a load of 1/5, and none in no bucket.
+/// The minimum number of entries in this many buckets: a load of 1/5; 0 without buckets.
 #[inline]
 fn len_min(bucket_count: usize) -> usize {
     (bucket_count * PLACES / 5).max(1)
 }
 
-/// Buckets for this many entries: the array fills a size class, so it grows by about a fifth, and by a
-/// quarter at most.
+/// The number of buckets for `len` entries. The array of buckets fills a size class, so it grows by about a
+/// fifth, and by a quarter at most.
 fn count_for(len: usize) -> usize {
     let bucket_count = match len {
         0 => return 0,

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use crate::id::{DB_COUNT, DbId};
 
-/// More threads than this share stripes, which costs time but stays correct.
+/// The number of stripes. With more threads, some share a stripe, which costs time but stays correct.
 const STRIPES: usize = 64;
 
 /// The contribution of one database of one slot; the bytes are those of the whole slot.
@@ -61,7 +61,7 @@ impl Uncounted {
         counts.expiring = counts.expiring.wrapping_add(after.expiring).wrapping_sub(before.expiring);
     }
 
-    /// By how much the number of keys of a database has changed; a negative change is wrapped.
+    /// The change of the number of keys of a database; a negative change is wrapped.
     pub(crate) fn keys(&self, db: DbId) -> u64 {
         self.0.iter().find(|(known, _)| *known == db).map_or(0, |(_, counts)| counts.keys)
     }
@@ -83,7 +83,7 @@ impl Totals {
         Totals { stripes: (0..STRIPES).map(|_| Stripe::default()).collect() }
     }
 
-    /// Records that a slot went from so many bytes to so many.
+    /// Records that the bytes of a slot have changed from `before` to `after`.
     #[inline]
     pub(crate) fn change_bytes(&self, before: u64, after: u64) {
         add(&self.stripes[stripe_of_thread()].bytes, after.wrapping_sub(before));

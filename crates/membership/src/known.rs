@@ -23,7 +23,7 @@ pub struct Known {
     data: Arc<DataSettings>,
     /// The roster that the data has.
     pub roster: Option<Roster>,
-    /// The record of the roster: it is in force once that is committed.
+    /// The position of the record of the roster, which is in force once that position is committed.
     recorded_at: Lsn,
     /// The applied position when the roster was seen: up to there, the data has no later one.
     applied_at: Lsn,
@@ -32,9 +32,9 @@ pub struct Known {
     is_saved: bool,
     /// At a start: the newest roster may not be committed.
     is_pending: bool,
-    /// At a start: the record of the pending roster was found, and ends there.
+    /// Whether the record of the pending roster was found at the start: it ends at `recorded_at`.
     is_exact: bool,
-    /// At a start: a position up to which the log is committed.
+    /// A position up to which the log was known to be committed at the start.
     pub(crate) committed: Lsn,
 }
 
@@ -43,7 +43,7 @@ pub struct Known {
 pub struct Seen {
     /// The roster or the members in force have changed, so connections to members may have to.
     pub is_news: bool,
-    /// To be told to the machine: these are the members, up to this position.
+    /// To be passed to the machine of the votes: these are the members, up to this position.
     pub configure: Option<(Members, Lsn)>,
 }
 
@@ -58,7 +58,7 @@ impl Known {
         let committed_before = roster.as_ref().map_or(0, |roster| roster.committed_before);
         let committed = saved_at.unwrap_or(Lsn::ZERO).max(Lsn::new(committed_before));
         let pending = roster.as_ref().filter(|roster| Some(roster.members()) != saved);
-        // The newest change may not be committed; the one before it is.
+        // The newest change may not be committed; the change before it is.
         let in_force = saved.clone().and_then(|saved| match pending {
             Some(roster) => roster.members_before(),
             None => Some(saved),
@@ -93,10 +93,10 @@ impl Known {
         (self.recorded_at, self.is_exact) = (at, true);
     }
 
-    /// Puts a new roster in force once it is committed. `applied`: the position up to which the log is in the
-    /// data; it is asked for before and after the data is looked at, and may be behind it: a member that is
-    /// elected applies its whole log before it says so. `is_tick`: the position up to which the members are
-    /// known is told as well.
+    /// Puts a new roster in force once it is committed. `applied` returns the position up to which the log is
+    /// in the data. It is called before and after the data is read, and may be behind the data: an elected
+    /// member applies its whole log before it reports that. With `is_tick`, the votes also learn the position
+    /// up to which the members are known.
     ///
     /// # Errors
     /// If the members cannot be saved: those before stay in force.
@@ -142,7 +142,7 @@ impl Known {
         (seen, Ok(()))
     }
 
-    /// Where the roster that the data has is recorded, or a later position.
+    /// The position of the record with the roster that the data has, or a later position.
     pub fn recorded_at(&self) -> Lsn {
         self.recorded_at
     }
@@ -183,7 +183,7 @@ pub fn changed_roster(
     let before = roster.clone();
     change(&mut roster)?;
     if roster.find(votes.id()).is_none() {
-        // A server that joins while the group is being founded: the founder would be no member of it.
+        // A server joins while the group is being founded: the founder would be no member of the group.
         return Err("ERR the group is being founded, try again".into());
     }
     roster.note_before(&before, &in_force, votes.committed());

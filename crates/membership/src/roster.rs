@@ -17,12 +17,12 @@ use keyspace::DataSettings;
 use lsn::Lsn;
 use serde::{Deserialize, Serialize};
 
-/// In front of a name in the settings of the data: no setting, but a fact about the group that the data
-/// belong to.
+/// The prefix of names among the settings of the data that are no settings, but facts about the group to
+/// which the data belong.
 pub const OF_GROUP: &str = "group:";
 /// The name under which the data has it, behind [`OF_GROUP`].
 pub const ROSTER: &str = "roster";
-/// The members of a group, at most.
+/// The maximum number of members of a group.
 pub const MEMBERS_MAX: usize = 9;
 
 /// The list of a group's members.
@@ -114,7 +114,7 @@ impl Roster {
         (self.voters_before, self.learners_before) = (texts(&members.voters), texts(&members.learners));
     }
 
-    /// Whether it is a voter that has data, so that it may lead.
+    /// Whether the member with this id is a voter that has data, so that it may lead.
     pub fn is_voter_with_data(&self, id: MemberId) -> bool {
         self.find(id).is_some_and(|member| member.is_voter && !member.is_witness)
     }

@@ -18,7 +18,7 @@ const READ_BYTES: usize = 1 << 20;
 pub enum Started {
     /// It is no member yet: it asks to join.
     Joins,
-    /// Its log does not tell its last batch: everything has to be copied from the leader.
+    /// The log cannot name its last batch: everything has to be copied from the leader.
     CopiesAnew,
     /// It takes part in votes.
     Member(Box<Member>),
@@ -48,14 +48,14 @@ pub fn start(votes: &Votes, known: &mut Known, log: &Log, seed: u64) -> Result<S
     if batches.is_empty() && log.shippable_lsn() > Lsn::ZERO {
         return Ok(Started::CopiesAnew);
     }
-    // All before the first batch that is known was committed. That one may not be: in a log that was copied,
-    // it can be the newest one of the leader. The epoch of the one before is not known and decides nothing:
-    // votes compare last batches.
+    // All batches before the first one that is known were committed. The first known batch may not be: in a
+    // log that was copied, it can be the leader's newest. The epoch of the batch before it is not known and
+    // decides nothing: votes compare last batches.
     let before = |first: &BatchInfo| Batch { number: first.number - 1, epoch: first.epoch, end: first.start };
     let committed = batches.first().filter(|first| first.number > 0).map(before);
     let batches = references(&batches);
-    // So are the batches that were committed when the members were changed: a leader that did not know that
-    // could ship two changes of members without the word that the first is committed.
+    // Committed, too, are the batches that were committed when the members were changed: a leader that did
+    // not know that could ship two changes of members without the word that the first is committed.
     let first_unknown = batches.partition_point(|batch| batch.end <= known.committed);
     let committed = first_unknown.checked_sub(1).map(|last| batches[last]).or(committed);
     let batches = &batches[first_unknown..];

@@ -63,7 +63,7 @@ pub struct Votes {
     /// reports hold other parts of the server.
     member: Mutex<Option<(Member, Reports)>>,
     committed: AtomicU64,
-    /// Until when replies may leave; `u64::MAX` unless this server leads or has led.
+    /// The time up to which replies may leave; `u64::MAX` unless this server leads or has led.
     lease_until_us: AtomicU64,
     /// It leads or has led in this incarnation.
     is_open: AtomicBool,
@@ -71,7 +71,7 @@ pub struct Votes {
     /// The ballot in memory could not be saved.
     is_unsaved: AtomicBool,
     elections: AtomicU64,
-    /// Microseconds without a known leader, and since when there is none now.
+    /// Microseconds without a known leader, and the time since which there is none; `None`: there is one.
     leaderless: Mutex<(u64, Option<u64>)>,
     /// The ends of a leader's batches that are durable here and not committed, and when they became durable.
     timed: Mutex<VecDeque<(Lsn, u64)>>,
@@ -209,8 +209,8 @@ impl Votes {
     pub fn stop(&self) {
         self.is_silent.store(true, SeqCst);
         let Some((member, _)) = self.member.lock().take() else { return };
-        // The next start reads the log from there on. It does not depend on that, so an error is
-        // ignored.
+        // The next start then need not read the log before the saved position. A start works without that,
+        // too, so an error is ignored.
         let mut state = self.state.lock();
         let settled_up_to = member.settled_up_to().get();
         if !state.voters.is_empty() && state.in_force_at < settled_up_to {
@@ -237,7 +237,7 @@ impl Votes {
         {
             self.is_unsaved.store(true, SeqCst);
             tracing::error!(target: "group", %error, "cannot save this member's vote: it takes part in no votes until it can");
-            // So it neither leads nor follows, and refuses clients: another member may lead.
+            // This member then neither leads nor follows, and refuses clients: another member may lead.
             (reports.leadership)(Leadership::Unknown { term: ballot.term });
             return None;
         }
@@ -282,7 +282,7 @@ impl Votes {
         });
     }
 
-    /// Adds up the time without a leader: the owner says when the one that is known was heard no more.
+    /// Adds up the time without a leader. The caller reports a leader that is no longer heard as unknown.
     pub fn note_leader(&self, leadership: Leadership) {
         let now_us = self.now_us();
         let mut leaderless = self.leaderless.lock();
@@ -342,8 +342,8 @@ impl Votes {
         }
     }
 
-    /// This server leads from now on, in `term`, and takes writes when `open` has returned: replies leave
-    /// only within its lease. Returns false, and does nothing, if it leads no more.
+    /// Makes this server the leader in `term`. It takes writes when `open` has returned, and replies leave
+    /// only within its lease. Returns false, and does nothing, if the server leads no more.
     pub fn open(&self, term: u64, open: impl FnOnce()) -> bool {
         let member = self.member.lock();
         let Some((member, _)) =
@@ -357,8 +357,8 @@ impl Votes {
         true
     }
 
-    /// This server has led and follows now, with the memory that it has: replies leave as those of a
-    /// follower. None that was made while it led may be left. Returns false, and does nothing, if it was
+    /// Ends the leadership of this server, which keeps its memory: replies leave as those of a follower. No
+    /// reply that was made while it led may be left. Returns false, and does nothing, if the server was
     /// elected again.
     pub fn step_down(&self) -> bool {
         let member = self.member.lock();

@@ -42,7 +42,8 @@ pub fn spread(count: u64) -> impl Iterator<Item = u64> {
     spread_at_least(0, count)
 }
 
-/// As [`spread`], of which `fewest` come on the slowest machine; all of them with `u64::MAX`.
+/// As [`spread`]; at least `fewest` of the numbers come on the slowest machine, and all of them with
+/// `u64::MAX`.
 pub fn spread_at_least(fewest: u64, count: u64) -> impl Iterator<Item = u64> {
     let golden = (count as f64 / 1.618_033_988_749_895) as u64;
     let step = (golden.max(1)..).find(|&step| gcd(step, count.max(1)) == 1).expect("a prime is among them");

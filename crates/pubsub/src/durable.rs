@@ -35,8 +35,8 @@ pub use readers::{LogSource, Read, ReaderId, Readers};
 /// A message in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DurableMessage<'a> {
-    /// Its position: the start of its record plus its number in the record. It is unique and lies within the
-    /// record.
+    /// The position of the message: the start of its record plus its number in the record. It is unique and
+    /// lies within the record.
     pub position: Position,
     /// The channel that it was published to.
     pub channel: &'a [u8],

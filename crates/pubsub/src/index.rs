@@ -4,9 +4,9 @@
 //! Most subscriptions do not touch it: a worker enters a name with its first subscriber and leaves it with
 //! its last.
 //!
-//! Unlike those of patterns, changes are applied at once, not at the end of a round: one copies nothing and
-//! wakes no worker, and entering and leaving are about a fifth of the cost of SUBSCRIBE and UNSUBSCRIBE
-//! together.
+//! Changes are applied at once; changes of patterns are applied at the end of a round. A change here copies
+//! nothing and wakes no worker, and entering and leaving are about a fifth of the cost of SUBSCRIBE and
+//! UNSUBSCRIBE together.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 

@@ -198,7 +198,8 @@ impl Local {
 
     // ---- subscriptions ------------------------------------------------------------------------------------
 
-    /// Subscribes; `false` if it was already subscribed. Every message published from now on reaches it.
+    /// Subscribes; `false` if the subscriber has this subscription already. Every message published from now
+    /// on reaches the subscriber.
     pub fn subscribe(&mut self, id: SubscriberId, kind: Kind, name: &[u8]) -> bool {
         self.settle();
         let name = self.hub.name(name);
@@ -234,7 +235,8 @@ impl Local {
         true
     }
 
-    /// Unsubscribes; `false` if it was not subscribed. Messages published before have been delivered.
+    /// Unsubscribes; `false` if the subscriber has no such subscription. Messages published before have been
+    /// delivered.
     pub fn unsubscribe(&mut self, id: SubscriberId, kind: Kind, name: &[u8]) -> bool {
         self.settle();
         let hub = self.hub.clone();
@@ -411,7 +413,7 @@ impl Local {
         }
     }
 
-    /// As for a message published now, for one that will be published later.
+    /// As [`Local::check_backpressure`], for a message that will be published later.
     pub fn check_backpressure_later(&mut self, kind: Kind, channel: &[u8]) {
         let (topic, workers, patterns) = self.find(kind, channel);
         self.check_backpressure(workers, topic.iter().chain(&patterns));

@@ -210,8 +210,8 @@ mod loom_tests {
         });
     }
 
-    /// Bound on preemptions, the switches away from a thread that could go on: more find nothing new here and
-    /// take minutes.
+    /// The bound on preemptions, the switches away from a thread that could continue: more find nothing new
+    /// here and take minutes.
     const PREEMPTIONS_MAX: usize = 4;
 
     /// Two workers enter and leave: at the end no presence remains, and none with a subscriber was removed.

@@ -102,7 +102,7 @@ pub enum FileError {
     },
 }
 
-/// Bytes of a key that an error shows at most.
+/// The maximum bytes of a key that an error shows.
 const SHOWN_BYTES_MAX: usize = 128;
 
 fn within(key: &Option<(u64, Vec<u8>)>) -> String {

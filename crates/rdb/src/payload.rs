@@ -6,7 +6,7 @@ use crate::input::{Input, Reader};
 use crate::value::{Value, decode_value};
 use crate::{CRC, Error, FILE_VERSION_VALKEY};
 
-/// Newest version of Redis that [`restore`] accepts, beside that of Valkey.
+/// The newest version of Redis's format that [`restore`] accepts; it also accepts Valkey's version.
 pub const PAYLOAD_VERSION_MAX: u16 = 12;
 
 /// The version that [`dump`] writes: its encodings are no newer, and Redis 7.0 accepts no newer version.
@@ -49,7 +49,7 @@ pub fn restore(payload: &[u8]) -> Result<Value, PayloadError> {
     if reader.is_at_end() { Ok(value) } else { Err(Error::Malformed("end of the payload").into()) }
 }
 
-/// The bytes of a payload before its footer, once that is verified, and whose encodings they are in.
+/// The bytes of a payload before its footer, which is verified, and the dialect of their encodings.
 pub(crate) fn verified(payload: &[u8]) -> Result<(&[u8], Dialect), PayloadError> {
     let value_len = payload.len().checked_sub(FOOTER_BYTES).ok_or(PayloadError::Footer)?;
     let mut footer = Reader::new(&payload[value_len..]);

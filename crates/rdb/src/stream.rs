@@ -70,14 +70,14 @@ pub enum StreamElement<'a> {
         name: &'a [u8],
         /// Time of its last request, Unix time in milliseconds.
         seen_ms: u64,
-        /// Time of its last delivery, Unix time in milliseconds; `None` if there was none.
+        /// Time of the last delivery to the consumer, Unix time in milliseconds; `None` if there was none.
         active_ms: Option<u64>,
     },
     /// An entry that is pending for the preceding consumer.
     Pending {
         /// Its id.
         id: StreamId,
-        /// Time of its last delivery, Unix time in milliseconds.
+        /// Time of the last delivery to the consumer, Unix time in milliseconds.
         time_ms: u64,
         /// Number of its deliveries.
         count: u64,
@@ -115,7 +115,7 @@ pub struct StreamConsumer {
     pub name: Vec<u8>,
     /// Time of its last request, Unix time in milliseconds.
     pub seen_ms: u64,
-    /// Time of its last delivery, Unix time in milliseconds; `None` if there was none.
+    /// Time of the last delivery to the consumer, Unix time in milliseconds; `None` if there was none.
     pub active_ms: Option<u64>,
     /// Its pending entries: id, time of the last delivery, number of deliveries.
     pub pending: Vec<(StreamId, u64, u64)>,

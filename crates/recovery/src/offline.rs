@@ -70,7 +70,7 @@ pub struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// With the machine's disk, clock and randomness, and a thread per core.
+    /// A directory with the machine's disk, clock and randomness, and a thread per core.
     pub fn real(dir: &'a Path) -> Place<'a> {
         Place {
             disk: Arc::new(RealDisk),

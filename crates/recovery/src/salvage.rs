@@ -144,7 +144,7 @@ struct Slots<'k> {
     keyspace: &'k Keyspace,
     documents: Option<&'k Documents>,
     now: AccessClock,
-    /// By slot: whether its state at the start of the replay was lost.
+    /// Whether the state of each slot at the start of the replay was lost.
     lost: Vec<bool>,
     freed: Freed,
     left_out: u64,

@@ -23,15 +23,15 @@ pub struct Acked {
     pub flushed: Lsn,
     /// Applied to its memory.
     pub applied: Lsn,
-    /// It has applied everything that was committed here at this time of the leader; 0 if it has not reported
-    /// a time.
+    /// The replica has applied everything that was committed here at this time of the leader; 0 if it has not
+    /// reported a time.
     pub as_of_ms: u64,
     /// When the acknowledgement arrived.
     pub heard_ms: u64,
 }
 
 impl Acked {
-    /// Bytes of the log up to `end` that it has not applied.
+    /// Bytes of the log up to `end` that the replica has not applied.
     pub fn lag_bytes(&self, end: Lsn) -> u64 {
         end.get().saturating_sub(self.applied.get())
     }

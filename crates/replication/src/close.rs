@@ -1,4 +1,5 @@
-//! The reasons for closing a connection between a leader and a replica, as texts for the log.
+//! The reasons for closing a connection between a leader and a replica, as texts for lines of the server's
+//! log.
 
 use lsn::Lsn;
 

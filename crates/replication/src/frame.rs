@@ -87,7 +87,7 @@ pub enum Frame {
         flushed: Lsn,
         /// Applied to its memory.
         applied: Lsn,
-        /// It has applied everything that was committed at this time of the leader.
+        /// The replica has applied everything that was committed at this time of the leader.
         as_of_ms: u64,
     },
 }

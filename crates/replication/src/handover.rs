@@ -69,7 +69,8 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// At `until_ms` (`None`: never) it gives up or, with `force`, promotes the replica as it is.
+    /// A hand-over that ends at `until_ms` (`None`: never): it is given up then or, with `force`, the replica
+    /// is promoted as it is.
     pub fn new(until_ms: Option<u64>, force: bool) -> Handover {
         Handover { until_ms, force }
     }
@@ -114,9 +115,10 @@ pub struct Unanswered {
 }
 
 impl Unanswered {
-    /// Whether it has led, as this claim of it and the decision on it say: a promotion is on disk before it
-    /// takes writes, so a new process that follows, with a log that is the beginning of the one here, has
-    /// not. `None`: the claim is of another replica, or of the process that was told, which may still obey.
+    /// Whether the replica has led, as its claim and the decision on that claim say: a promotion is on disk
+    /// before it takes writes, so a new process that follows, with a log that is the beginning of the one
+    /// here, has not. `None`: the claim is of another replica, or of the process that was told, which may
+    /// still obey.
     pub fn has_led(&self, claim: &Claim, decision: &Decision) -> Option<bool> {
         let is_new = claim.replica == self.replica && claim.process.is_some_and(|it| it != self.process);
         is_new.then_some(claim.epoch > self.epoch || !matches!(decision, Decision::Resume(_)))

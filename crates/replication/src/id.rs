@@ -1,5 +1,5 @@
 //! The identity of a replica, independent of its address: 16 random bytes, kept in its data directory. And
-//! that of its process, which a restart changes.
+//! the identity of its process, which a restart changes.
 
 use std::fmt;
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::frame::{Frame, FrameError, HEADER_BYTES};
 
-/// Space for a read at least: small reads would cost more than their data.
+/// The least space for one read: small reads would cost more than their data.
 const READ_BYTES: usize = 256 << 10;
 /// Memory kept while it is empty.
 const KEPT_BYTES_MAX: usize = 2 << 20;

@@ -59,7 +59,7 @@ pub trait History {
 /// A batch, found by its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ending {
-    /// Its start; equal to its end if only its chain value is known.
+    /// The start of the batch; equal to its end if only its chain value is known.
     pub start: Lsn,
     /// The chain value: covers this batch and all before it.
     pub chain: u64,
@@ -70,13 +70,13 @@ pub struct Ending {
 pub enum Decision {
     /// The log is shipped from this position.
     Resume(Lsn),
-    /// Its log differs from the leader's: it must find the last common position.
+    /// The replica's log differs from the leader's: the replica must find the last common position.
     Probe,
     /// It needs a full sync.
     Full(Reason),
     /// It must not join.
     Refuse(Refusal),
-    /// It knows a higher epoch: this server is no longer a leader.
+    /// The replica knows a higher epoch: this server is no longer a leader.
     Fenced {
         /// The higher epoch.
         epoch: u32,
@@ -84,7 +84,8 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// The line that tells the replica: of a leader in `epoch`, whose full copies are served on `http_port`.
+    /// The line with which a leader in `epoch` answers the replica; its full copies are served on
+    /// `http_port`.
     pub fn line(&self, epoch: u32, http_port: u16) -> String {
         let answer = match *self {
             Decision::Resume(end) => Answer::Resume { end, epoch },
@@ -154,7 +155,7 @@ pub fn decide<H: History>(
         return Ok(Decision::Refuse(Refusal::Version(claim.version)));
     }
     if claim.log_id != log_id {
-        // The epochs that it has seen are those of another group.
+        // The epochs that the replica has seen belong to another group.
         let empty = end == Lsn::ZERO;
         return Ok(if empty { Decision::Full(Reason::Empty) } else { Decision::Refuse(Refusal::OtherLog) });
     }

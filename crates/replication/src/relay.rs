@@ -98,10 +98,10 @@ pub struct Outgoing<B> {
 /// When to take the next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RelayTurn {
-    /// There is more to ship: after other work has had its turn.
+    /// There is more to ship: call again after other work has had its turn.
     More,
-    /// At this time, or earlier if the log has grown, the socket is empty, or the log thread's tick has
-    /// ended.
+    /// Call again at this time, or earlier if the log has grown, the socket is empty, or the log thread's
+    /// tick has ended.
     Wait {
         /// Monotonic milliseconds.
         until_ms: u64,
@@ -249,8 +249,8 @@ impl Relay {
     ) -> Result<(), RelayError<S::Error>> {
         let mut left = self.options.round_bytes_max;
         while left > 0 && self.position < moment.shippable {
-            // Nothing newer than the committed position of this moment, because each frame tells that
-            // position: a follower that gets a change of members so learns that the change before it is
+            // Nothing beyond the committed position of this moment is read, because each frame carries that
+            // position: a follower that gets a change of members then knows that the change before it is
             // committed.
             let Some(chunk) = source.read(left, moment.shippable).map_err(RelayError::Source)? else { break };
             assert_eq!(chunk.start, self.position, "the source follows the relay");

@@ -15,7 +15,7 @@ use lsn::Lsn;
 
 use crate::ReplicaId;
 
-/// Disconnected replicas for which the log is kept, at most.
+/// The maximum number of disconnected replicas for which the log is kept.
 const AWAY_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug)]

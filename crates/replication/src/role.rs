@@ -94,12 +94,13 @@ pub struct Role<A> {
     is_handing_over: bool,
     /// Votes decide who leads: this server starts as a replica of nobody, and no epoch fences it.
     is_member: bool,
-    /// Nothing is shown until the leader has committed the log up to this position.
+    /// The position up to which the leader must have committed the log before anything is shown.
     unconfirmed: Lsn,
 }
 
 impl<A: PartialEq> Role<A> {
-    /// The role of a starting server; `awaits_acks`: its group waits for acknowledgements of replicas.
+    /// The role of a starting server that is no member of a group. `awaits_acks`: a leader's replies wait for
+    /// acknowledgements of replicas, so its log may hold more than was ever acknowledged.
     pub fn start(remembered: Remembered<A>, awaits_acks: bool) -> Role<A> {
         let follows = remembered.leader.is_some();
         let is_open = !follows && remembered.fenced_by == 0;
@@ -261,7 +262,7 @@ impl<A: PartialEq> Role<A> {
     }
 
     /// The replica has refused to lead: this server leads on, unless another server has fenced it meanwhile.
-    /// To be remembered. `epoch` is that of [`Role::yield_to_replica`].
+    /// To be remembered. `epoch` is the epoch that was given to [`Role::yield_to_replica`].
     pub fn resume(&mut self, epoch: u32) {
         if self.remembered.fenced_by == epoch.saturating_add(1) {
             (self.remembered.fenced_by, self.remembered.is_unconfirmed) = (0, false);
@@ -269,7 +270,7 @@ impl<A: PartialEq> Role<A> {
         }
     }
 
-    /// Follows the replica that was promoted in its place. Must be persisted.
+    /// Follows the replica that was promoted in this server's place. Must be persisted.
     pub fn hand_over(&mut self, to: A) {
         self.remembered.set_leader(Some(to));
         self.unconfirmed = EVERYTHING;

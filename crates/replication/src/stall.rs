@@ -15,20 +15,21 @@ use lsn::Lsn;
 /// Milliseconds without progress after which scripts are ended.
 pub const STALL_MS: u64 = 5_000;
 
-/// The same during a promotion: clients wait for this server to lead.
+/// Milliseconds without progress after which scripts are ended during a promotion: clients wait for this
+/// server to lead.
 pub const PROMOTION_STALL_MS: u64 = 500;
 
 /// Watches one applier.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stall {
     applied: Lsn,
-    /// Since when it has applied nothing although there was something to apply.
+    /// The time since which the applier has applied nothing although there was something to apply.
     since_ms: Option<u64>,
 }
 
 impl Stall {
-    /// Whether scripts that are as old as `patience_ms` have to end: the applier has reached `applied`, and
-    /// could go on to `applicable`. To be called about once a second.
+    /// Whether scripts that are as old as `patience_ms` have to end. The applier has reached `applied` and
+    /// may apply the log up to `applicable`. To be called about once a second.
     pub fn look(&mut self, now_ms: u64, applied: Lsn, applicable: Lsn, patience_ms: u64) -> bool {
         if applied >= applicable {
             self.since_ms = None;

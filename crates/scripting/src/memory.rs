@@ -6,8 +6,7 @@
 
 use mlua::{Lua, Result};
 
-/// Upper bound of the memory of a value per byte of its reply: the three bytes of an empty status become a
-/// table.
+/// The maximum memory of a value per byte of its reply: an empty status reply (three bytes) becomes a table.
 const PER_BYTE: usize = 64;
 /// For texts in which one byte can be a table: each of their bytes counts as this many bytes of a reply.
 const DENSE_BYTES: usize = 4;
@@ -36,7 +35,7 @@ pub(crate) fn building<R>(lua: &Lua, bytes: usize, work: impl FnOnce() -> Result
     work()
 }
 
-/// The same for JSON and MessagePack, in which one byte can be a nested table.
+/// As [`building`], for JSON and MessagePack, in which one byte can be a nested table.
 pub(crate) fn building_dense<R>(lua: &Lua, bytes: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
     building(lua, bytes.saturating_mul(DENSE_BYTES), work)
 }
@@ -86,7 +85,7 @@ mod tests {
         }
     }
 
-    /// The same for texts: nested tables, and elements of one byte.
+    /// As the test above, for texts: nested tables, and elements of one byte.
     #[test]
     fn no_text_exceeds_its_estimated_memory() {
         let lua = Lua::new();

@@ -12,7 +12,7 @@ const INCREMENT: u64 = 0xB;
 const STATE_BITS: u32 = 48;
 /// The lowest bits of a seeded state.
 const SEEDED: u64 = 0x330E;
-/// As in Redis: one less than the count of numbers that are drawn.
+/// As in Redis: one less than the count of numbers from which one is drawn.
 const DRAWN_MAX: u64 = i32::MAX as u64;
 
 /// A linear congruential generator of 48 bits. It is atomic only because functions of the machine share it;

@@ -8,7 +8,7 @@ use crate::ScriptError;
 /// The flags that a script declares in its first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traits {
-    /// It has a first line with `#!`: flags that are absent do not apply.
+    /// Whether the script has a first line with `#!`. If so, flags that are not named there do not apply.
     pub declared: bool,
     /// It does not write, and is refused to.
     pub no_writes: bool,
@@ -19,7 +19,7 @@ pub struct Traits {
 }
 
 impl Traits {
-    /// Whether it is refused as a whole when memory is scarce, not its commands one by one.
+    /// Whether the script is refused as a whole when memory is scarce, not its commands one by one.
     pub fn needs_memory(self) -> bool {
         self.declared && !self.no_writes && !self.allow_oom
     }

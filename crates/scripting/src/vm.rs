@@ -35,7 +35,8 @@ pub use libraries::{LibraryId, Registered};
 /// Maximum number of compiled scripts kept. Above it all are dropped, and compiled again when needed.
 const PROGRAMS_MAX: usize = 1000;
 
-/// Garbage is collected after a script if the machine uses more than 1 / this of its memory limit.
+/// Garbage is collected after a script if the machine uses more than one part in this many of its memory
+/// limit.
 const KEPT_FRACTION: usize = 2;
 
 /// The outcome of a script.
@@ -56,7 +57,7 @@ pub struct Vm {
     guard: Table,
     /// The globals of library functions.
     library_guard: Table,
-    /// One of the two at index 1: the globals for code compiled with `loadstring`.
+    /// The globals for code compiled with `loadstring`; one of the two guards is at its index 1.
     environment: Table,
     /// The `redis` table of a library that is being loaded.
     registrar: Table,
@@ -74,7 +75,7 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// A machine with a meter of its own.
+    /// A machine with a new meter.
     ///
     /// # Panics
     /// If there is no memory for it.
@@ -82,7 +83,7 @@ impl Vm {
         Vm::metered(limits, Meter::default())
     }
 
-    /// A machine with this meter, which can stop its scripts.
+    /// A machine whose scripts this meter counts and can stop.
     ///
     /// # Panics
     /// If there is no memory for it.

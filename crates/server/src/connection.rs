@@ -141,7 +141,7 @@ impl Connection {
 
     fn step(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
         self.remember(cx.waker());
-        // Until the socket is not ready: only then is the waker registered.
+        // The waker is registered only when the socket is not ready, so writing goes on until then.
         while self.refused.get() && !self.broken.get() {
             match self.stream.poll_write_ready(cx) {
                 Poll::Ready(Ok(())) => self.send(),
@@ -405,7 +405,8 @@ impl Connection {
             return;
         }
         if self.broken.get() {
-            // Also if it is closed because this server no longer leads: its replies may show old data.
+            // A broken connection sends nothing more. If it was closed because this server no longer leads,
+            // its replies may show old data.
             return;
         }
         if !self.worker.may_answer() && self.conversation.borrow().session.shows_data.get() {

@@ -42,7 +42,7 @@ impl DeadLog {
             self.saver.ask();
             return;
         }
-        // Not earlier: a FLUSHALL takes this lock while it holds the locks of all slots.
+        // The lock is not taken earlier: a FLUSHALL takes it while it holds the locks of all slots.
         let mut pending = self.pending.lock();
         if *pending != Some((record, boundary)) {
             return;
@@ -51,7 +51,8 @@ impl DeadLog {
         drop(pending);
         match log.truncate_before(boundary) {
             Ok(true) => {}
-            // A backup reads it; the next call tries again, unless there is a newer FLUSHALL.
+            // A backup still reads that part of the log; the next call tries again, unless there is a newer
+            // FLUSHALL.
             Ok(false) => _ = self.pending.lock().get_or_insert((record, boundary)),
             Err(error) => {
                 tracing::warn!(target: "server", %error, "cannot remove the log before the last FLUSHALL");

@@ -60,7 +60,7 @@ use crate::{
 
 /// The most bytes of the log in one read.
 const READ_BYTES: usize = 1 << 20;
-/// How often a vote that could not be saved is saved again.
+/// The period at which saving a vote is retried after it has failed.
 const SAVE_PERIOD: Duration = Duration::from_millis(200);
 /// How often a member that is to campaign looks whether it has applied the committed part of its log.
 const APPLIED_PERIOD: Duration = Duration::from_millis(1);
@@ -80,7 +80,7 @@ pub(crate) struct Group {
     /// To the worker that publishes changes of the group.
     publisher: OnceLock<Mailbox>,
     known: Mutex<Known>,
-    /// Where the roster was recorded that a majority was last found to know.
+    /// The position of the newest record of the roster that a majority was found to know.
     known_to_majority: AtomicU64,
     /// The servers that ask to join.
     askers: Askers,
@@ -241,7 +241,8 @@ impl Group {
             Prepared::Nothing => Ok(()),
             Prepared::Joins => self.spawn("group-join", Self::join),
             Prepared::Member { leaderships, tail } => {
-                // Others may look for it at its former address, where it does not hear who leads.
+                // Other members may still look for this one at its former address, where their messages do
+                // not reach it.
                 self.renew_listing();
                 self.spawn("group-role", move |group| group.take_roles(&leaderships))?;
                 self.spawn("group", move |group| group.run(tail))
@@ -386,8 +387,9 @@ impl Group {
         }
     }
 
-    /// Who leads, as this member says at all doors. A leader that is not heard any more is not known: a voter
-    /// campaigns at the latest after this time; a learner, and a member that was removed, go on following.
+    /// Who leads, as this member tells clients, INFO, metrics and HTTP. A leader that is not heard any more
+    /// is not known: a voter campaigns at the latest after this time; a learner, and a member that was
+    /// removed, continue to follow.
     fn leadership(&self, votes: &Votes) -> Leadership {
         let unknown = || Leadership::Unknown { term: votes.state().term };
         self.as_heard(votes, votes.look(Member::leadership).unwrap_or_else(unknown))
@@ -497,7 +499,7 @@ impl Group {
         }
     }
 
-    /// A leader that was deposed goes on with the memory that it has, if the group has committed all of it.
+    /// Steps down after a deposition. The server keeps its memory, if the group has committed all of it.
     fn step_down(&self, term: u64) -> bool {
         let Some(votes) = &self.votes else { return false };
         self.node.depose();

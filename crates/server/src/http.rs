@@ -55,7 +55,7 @@ impl Http {
         Ok(Http { front, store, threads, next: AtomicUsize::new(0) })
     }
 
-    /// Accepts until the runtime ends, and hands connections to the threads in turn.
+    /// Accepts connections until the runtime ends, and hands them to the threads in turn.
     pub(crate) async fn accept(self: Arc<Http>, listener: TcpListener) {
         loop {
             let (stream, peer) = match listener.accept().await {

@@ -25,7 +25,7 @@ const STALLED_MS: u64 = 1000;
 /// Numbers of keys and functions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Figures {
-    /// For each database with keys: the keys, and those with an expiry time.
+    /// For each database with keys: its number, its keys, and its keys with an expiry time.
     pub(crate) keys: Vec<(DbId, u64, u64)>,
     /// Number of libraries of functions.
     pub(crate) libraries: usize,

@@ -24,7 +24,7 @@ use crate::{
     reaper::Reaper,
 };
 
-/// Long units that run at the same time, at most.
+/// The maximum number of long units that run at the same time.
 pub(crate) const LONG_UNITS_MAX: usize = 32;
 
 /// Interval at which [`LongUnits::settle`] checks whether to give up.
@@ -150,8 +150,8 @@ impl LongUnits {
     }
 
     fn execute(&self, thread: usize, Job { client_id, unit, mailbox, reaper, host }: Job) {
-        // Of the channels it only reads the numbers of subscribers: the messages of the unit are among its
-        // notices.
+        // The executor reads only the numbers of subscribers from the channels: the messages of the unit are
+        // among its notices.
         let mut executor = self.data.executor(self.workers + thread, 0);
         executor.own_thread();
         let spare = self.appenders.lock().pop();

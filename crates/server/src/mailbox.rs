@@ -1,9 +1,9 @@
 //! The queue of orders to a worker, which any thread can send to.
 //!
-//! The queue is unbounded; its contents are bounded by `maxclients` (connections, kills, long units and
-//! answers, of which a client waits for one), by [`engine::clients::PUSHED_BYTES_MAX`] per client (pushes),
-//! by the window per reader of durable channels (feeds), by the few events of an incarnation, and by the
-//! members of a group, whose changes are published.
+//! The queue is unbounded, but its contents are not: connections, kills, long units and answers are bounded
+//! by `maxclients` (a client waits for one answer), pushes by [`engine::clients::PUSHED_BYTES_MAX`] per
+//! client, feeds by the window of each reader of durable channels, and published changes of a group by the
+//! number of its members. An incarnation sends few other orders.
 
 use std::{net::SocketAddr, sync::Arc};
 

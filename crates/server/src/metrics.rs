@@ -350,7 +350,7 @@ fn encode_replication(encoder: &mut DescriptorEncoder<'_>, figures: &Figures) ->
             leader.lag_ms.map(|lag_ms| lag_ms as f64 / 1000.0),
         ),
     ] {
-        // Not 0: that would be the lag of a replica that has everything.
+        // 0 would be wrong: it is the lag of a replica that has everything.
         let lag = ConstGauge::new(lag.unwrap_or(f64::NAN));
         lag.encode(encoder.encode_descriptor(name, help, None, lag.metric_type())?)?;
     }

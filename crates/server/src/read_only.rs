@@ -6,8 +6,8 @@
 use engine::replication::{Availability, WriteRefusal};
 use storage::{Admission, Log};
 
-/// Writes a line of the log when such a reason comes or goes that no other part tells: groups tell of their
-/// members, the log of its disk, and a replica is no fault.
+/// Logs a line when a reason to take no writes begins or ends, unless another part reports it: groups report
+/// on their members, the log on its disk, and being a replica is no fault.
 #[derive(Debug, Default)]
 pub(crate) struct Reporter(Option<ReadOnly>);
 
@@ -39,19 +39,19 @@ impl Reporter {
 pub(crate) enum ReadOnly {
     /// It follows a leader. This is not a fault.
     Replica,
-    /// It follows a leader and shows nothing: what of its data is committed is not known, or it is far
-    /// behind, or it has copied nothing yet.
+    /// The server follows a leader and shows nothing: it does not know what of its data is committed, is far
+    /// behind, or has copied nothing yet.
     ShowsNothing,
-    /// It has given up the lead and follows nobody: another server leads, or may lead.
+    /// The server has given up the lead and follows nobody: another server leads, or may lead.
     Deposed,
     /// Settings given at the start are about to be written to the log.
     SettingsOwed,
-    /// It is a witness of its group: it has no data, so it takes no reads either.
+    /// The server is a witness of its group: it has no data, so it takes no reads either.
     Witness,
     /// Its group has removed it: it takes no reads either.
     Removed,
-    /// It belongs to a group, and a majority of the members is not reachable, or has not elected a leader
-    /// yet; or it leads, and no majority takes its log.
+    /// The server belongs to a group, and a majority of the members is not reachable, or has not elected a
+    /// leader yet; or it leads, and no majority takes its log.
     NoMajority,
     /// Fewer replicas are connected than `min-replicas-to-write` requires.
     TooFewReplicas,
@@ -96,7 +96,7 @@ impl ReadOnly {
             Admission::Go | Admission::Wait => {}
         }
         let refusal = server.refuses_writes();
-        // A witness and a removed server say so, whatever their group does.
+        // A witness and a removed server report what they are, whatever the state of their group.
         match refusal {
             Some(WriteRefusal::Witness) => return Some(ReadOnly::Witness),
             Some(WriteRefusal::Removed) => return Some(ReadOnly::Removed),

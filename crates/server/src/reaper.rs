@@ -46,8 +46,8 @@ fn reap(receiver: &Receiver<Freed>) {
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 let freed = env::allocator::large_blocks_freed();
-                // Only when no block was freed since the last check: a load of large values frees and
-                // allocates all the time.
+                // Memory is given back only when no block was freed since the last check: a load of large
+                // values frees and allocates all the time.
                 if freed == seen && freed != given_back {
                     env::allocator::release_unused();
                     given_back = freed;

@@ -1,5 +1,5 @@
-//! Messages of the log that would repeat as long as their cause lasts: each is logged once, and then at most
-//! once in [`PERIOD_MS`], with the number of times that it was not.
+//! Lines of the server's log that would repeat as long as their cause lasts: each is logged once, and then at
+//! most once in [`PERIOD_MS`], with the number of times that it was not.
 //!
 //! Invariants
 //! - At most [`KEPT_MAX`] messages are remembered: a peer that makes up reasons costs no memory.
@@ -24,7 +24,8 @@ struct Kept {
 }
 
 impl Repeated {
-    /// A message has occurred. If it is to be logged now: how often it has not been since it last was.
+    /// Notes that a message has occurred. If it is to be logged now, returns how often it was suppressed
+    /// since it was last logged.
     pub(crate) fn note(&mut self, text: &str, now_ms: u64) -> Option<u64> {
         let mut unlogged = 0;
         if let Some(index) = self.kept.iter().position(|kept| kept.text == text) {

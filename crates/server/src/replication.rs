@@ -136,7 +136,7 @@ pub(crate) struct Node {
     stale_reads: AtomicBool,
     /// The leader of the group, as the votes know it and where it is.
     named: Mutex<Option<(Option<consensus::Link>, Address)>>,
-    /// This leader writes nothing at the moment, because no majority takes its log.
+    /// Whether this leader writes nothing at the moment, because no majority takes its log.
     lacks_commits: AtomicBool,
     /// It has led its group in this incarnation.
     has_led: AtomicBool,
@@ -173,7 +173,8 @@ pub(crate) struct Node {
     before_leading: OnceLock<Box<dyn Fn() + Send + Sync>>,
     restart: Notify,
     is_restarting: AtomicBool,
-    /// Where the log diverged from the leader's: it is cut there at the next in-process restart.
+    /// The position at which the log diverged from the leader's: it is cut there at the next in-process
+    /// restart.
     diverged_at: Mutex<Option<Lsn>>,
     /// The log here has nothing in common with the leader's: a full sync is needed.
     copies_anew: AtomicBool,
@@ -278,8 +279,8 @@ impl Node {
         self.look_for_replicas();
     }
 
-    /// Where a snapshot of a replica may begin: the end of the applied log, which may lag behind the log.
-    /// `None` for a leader.
+    /// The position at which a snapshot of a replica may begin: the end of the applied log, which may lag
+    /// behind the log. `None` for a leader.
     pub(crate) fn snapshot_begin(&self) -> Result<Option<Lsn>, storage::Error> {
         let (Some(following), Some(log)) = (self.following(), self.log()) else { return Ok(None) };
         let needed_from = following.needed_from();
@@ -412,7 +413,7 @@ impl Node {
         self.is_restarting.load(SeqCst)
     }
 
-    /// Where the log has to be cut before the restart; `None` if it need not be.
+    /// The position at which the log has to be cut before the restart; `None` if it need not be.
     pub(crate) fn diverged_at(&self) -> Option<Lsn> {
         *self.diverged_at.lock()
     }
@@ -540,8 +541,8 @@ fn membership(
                 remembered.set_leader(None);
                 standing.remember(&remembered);
             }
-            // In this order: after a crash between the two, the server starts as a member, whose votes decide
-            // whom it follows.
+            // The order matters: after a crash between the two steps, the server starts as a member, whose
+            // votes decide whom it follows.
             standing.set_member(false);
             standing.store(&RealDisk, dir)?;
             group_state::leave(&RealDisk, dir)?;

@@ -2,7 +2,7 @@
 //! all data.
 //!
 //! ```text
-//! waits for the next round -> storage::scrub, paced -> findings -> logged, and replaced by a snapshot
+//! waits for the next pass -> storage::scrub, paced -> findings -> logged, and replaced by a snapshot
 //! ```
 //!
 //! This module decides when and how fast to read, and handles findings. `storage::scrub` reads.
@@ -36,7 +36,7 @@ use storage::{
 
 use crate::{config::Config, pace::Pace, snapshots::Snapshots, startup_info::StartupInfo};
 
-/// Period of the check for a due round.
+/// Period of the check for a due pass.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// Figures for INFO and metrics.
@@ -44,9 +44,9 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 pub(crate) struct Figures {
     pub(crate) in_progress: bool,
     pub(crate) rounds: u64,
-    /// When the last round ended.
+    /// When the last pass ended.
     pub(crate) last_round_unix_ms: u64,
-    /// Damaged files found in all rounds.
+    /// Damaged files found in all passes.
     pub(crate) damaged_files: u64,
 }
 
@@ -81,7 +81,7 @@ impl Scrubber {
         self.state.lock().figures
     }
 
-    /// Bytes read in all rounds.
+    /// Bytes read in all passes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
@@ -92,7 +92,7 @@ impl Scrubber {
         self.wake.notify_one();
     }
 
-    /// Starts the thread. Recovery has just read everything, so the first round is due after a pause.
+    /// Starts the thread. Recovery has just read everything, so the first pass is due after a pause.
     pub(crate) fn start(self: &Arc<Self>, log: &Log) -> Result<JoinHandle<()>, std::io::Error> {
         let (scrubber, log) = (self.clone(), log.clone());
         thread::Builder::new().name("scrubber".into()).spawn(move || scrubber.run(&log))

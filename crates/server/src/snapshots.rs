@@ -48,7 +48,7 @@ use crate::{
     startup_info::StartupInfo, stop::AtStop,
 };
 
-/// Writer threads of a snapshot at most.
+/// The maximum number of writer threads of a snapshot.
 const WRITERS_MAX: usize = 8;
 /// Period of the check of triggers.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
@@ -157,7 +157,8 @@ impl State {
 }
 
 impl Snapshots {
-    /// None was taken yet; until there is one, the present time is reported as the time of the last.
+    /// The snapshots of a server that has taken none yet; until there is one, the present time is reported as
+    /// the time of the last.
     pub(crate) fn new(sources: Sources) -> Snapshots {
         let figures = Figures { last_unix_ms: sources.unix_ms(), ..Figures::default() };
         Snapshots {

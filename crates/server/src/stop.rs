@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 /// Whether the server takes a snapshot when it stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtStop {
-    /// Only if the next start would have to replay much without it.
+    /// A snapshot is taken only if the next start would have to replay much without it.
     IfWorthIt,
     Take,
     Leave,

@@ -1,8 +1,8 @@
 //! A worker: one thread, one single-threaded runtime, its connections, its executor, its appender to the log.
 //!
 //! ```text
-//! tick: every ready connection reads and executes; sendable replies leave together with those of the next
-//!       connections, gated replies are parked
+//! tick: every ready connection reads and executes; sendable replies leave together with the replies to
+//!       the next connections, gated replies are parked
 //!       -> end of tick (a task that runs after them): carries out the actions of `engine::tick`
 //! ```
 //!

@@ -17,7 +17,7 @@ pub struct ClientsMax {
 }
 
 impl ClientsMax {
-    /// The descriptors that so many clients on each port need, with those of the server itself.
+    /// The descriptors that this many clients on each port need, with those of the server itself.
     pub const fn descriptors(wanted: u64) -> u64 {
         2 * wanted + DESCRIPTORS_OWN
     }

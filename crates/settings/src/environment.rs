@@ -22,8 +22,8 @@ fn is_of_tests(name: &str) -> bool {
         .any(|known| known.strip_suffix('*').map_or(*known == name, |start| name.starts_with(start)))
 }
 
-/// A warning that names those of these variables that are named like a setting and are none: a mistyped
-/// password must not be ignored silently. `None` without any.
+/// A warning about variables that are named like a setting but are none: a mistyped password must not be
+/// ignored silently. `None` if there are no such variables.
 pub fn unknown_variables(names: impl Iterator<Item = String>) -> Option<String> {
     let names_here = || OPTIONS.iter().map(|option| option.name).chain([CONFIG_NAME]);
     let known: Vec<String> = names_here().map(variable).collect();

@@ -20,7 +20,7 @@ use super::{ConfigError, Kind, Setting, find};
 /// A new file may hold passwords: only its owner may read it.
 const NEW_FILE_MODE: u32 = 0o600;
 
-/// A sealed file begins with it. After it come the checksum in hex, and [`SEAL_END`].
+/// The beginning of a sealed file; the checksum in hex and [`SEAL_END`] follow.
 const SEAL_BEGIN: &str = "# checksum ";
 const SEAL_END: &str = ". To edit this file, remove this line: the server adds a new one when it starts.\n";
 
@@ -180,7 +180,7 @@ pub(super) fn prepare<'p>(
     };
     let changed = match header {
         None => changed(&text, changes).map_err(failed)?,
-        // It stays at the top, whichever line is added or removed behind it.
+        // The header stays at the top, whichever line is added or removed behind it.
         Some(header) => {
             let changed = changed(&text.replacen(header, "", 1), changes).map_err(failed)?;
             sealed(&format!("{header}{changed}"))
@@ -190,7 +190,7 @@ pub(super) fn prepare<'p>(
     Ok(Change { path, text: changed, mode, lines })
 }
 
-/// Seals a file that is not sealed; whether it was not.
+/// Seals a file, unless it is sealed; returns whether it was not sealed.
 ///
 /// # Errors
 /// As [`prepare`] and [`Change::write`], and if the file is damaged.

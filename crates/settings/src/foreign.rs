@@ -78,7 +78,7 @@ pub fn instead_of(name: &str) -> Option<&'static str> {
 pub(crate) fn for_client(name: &str) -> Option<String> {
     let answer = instead_of(name)?;
     let mut mutable: Vec<&str> = OPTIONS.iter().filter(|it| it.mutable).map(|it| it.name).collect();
-    // Of two names the longer one, of which the other is the beginning.
+    // If one name is the beginning of another, the longer one is replaced first.
     mutable.sort_unstable_by_key(|name| std::cmp::Reverse(name.len()));
     let said = |text: String, name: &&str| text.replace(&format!("--{name}"), &format!("CONFIG SET {name}"));
     Some(mutable.iter().fold(answer.into(), said))

@@ -13,7 +13,7 @@
 
 use keyspace::{AccessClock, DataSettings, Effect, Freed, SlotGuard};
 
-/// In front of a setting's name: the record of the value that was given last.
+/// The prefix of a setting's name in the record of the value that was given last.
 const MARK: &str = "given:";
 
 /// The values that are owed to the log, by the names of their settings.
@@ -32,7 +32,7 @@ pub struct RecordedSetting {
 }
 
 impl OwedSettings {
-    /// Of these values those that are not the ones given last, as the data says.
+    /// Keeps those of the given values that differ from the values given last, which the data has noted.
     pub fn new(mut given: Vec<(&'static str, String)>, data: &DataSettings) -> OwedSettings {
         given.retain(|(name, value)| data.get(mark_of(name).as_bytes()) != Some(value.as_bytes()));
         OwedSettings(given)
@@ -55,8 +55,8 @@ impl OwedSettings {
         Some((mark_of(name), value))
     }
 
-    /// Changes the settings of the data, and encodes the effects that did into `record`. Nothing is owed
-    /// afterwards, provided that the record is in the log before the slot is unlocked.
+    /// Changes the settings of the data, and encodes the effects that change them into `record`. Nothing is
+    /// owed afterwards, provided that the record is in the log before the slot is unlocked.
     ///
     /// # Panics
     /// If the slot is not that of the settings.

@@ -10,7 +10,7 @@ use super::{
 pub struct Setting {
     /// Its key; the discriminant is the position in the table.
     pub key: Key,
-    /// Its name in all sources: flag, environment (`SHEAF_` and upper case), file, CONFIG.
+    /// The setting's name in all sources: flag, environment (`SHEAF_` and upper case), file, CONFIG.
     pub name: &'static str,
     /// Where help and documentation show it.
     pub group: Group,
@@ -22,7 +22,7 @@ pub struct Setting {
     pub default: &'static str,
     /// Whether CONFIG SET may change it.
     pub mutable: bool,
-    /// Whether it belongs to the data: it is stored in the log, and replicas take it from there.
+    /// Whether the setting belongs to the data: it is stored in the log, and replicas take it from there.
     pub of_data: bool,
     /// One sentence for `--help` and the file.
     pub doc: &'static str,
@@ -112,7 +112,7 @@ enum Mutability {
 }
 
 impl Setting {
-    /// Whether its value is a password, which is not shown in messages.
+    /// Whether the setting's value is a password, which is not shown in messages.
     pub fn is_secret(&self) -> bool {
         matches!(self.key, Key::Requirepass | Key::AdminPassword | Key::Masterauth)
     }

@@ -281,7 +281,8 @@ impl Cluster {
             Err(failure) => return self.failed(from, failure),
         };
         let (source, incarnation) = ((node.disk.clone(), leading.dir.clone()), node.incarnation);
-        // A copy shows its data as soon as it starts: the judge has to know before that these are committed.
+        // A copy shows its data as soon as it starts: the judge has to know before that this data is
+        // committed.
         self.exchange(from)?;
         let node = &mut self.nodes[id];
         if let Some(plan) = planned

@@ -68,7 +68,7 @@ use crate::cluster::{
 const SERVERS: usize = 5;
 /// The time until the first trouble: some members have joined by then.
 const QUIET_US: u64 = 1_200_000;
-/// The most bytes of the log in one read of the thread "group".
+/// The maximum bytes of the log in one read of the thread "group".
 const READ_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -329,8 +329,8 @@ impl GroupWorld {
         }
     }
 
-    /// As [`GroupWorld::act`], for what may have the ballot saved: now and then the machine stops in the
-    /// middle of that, or the disk fails, or the power fails when the vote has just left.
+    /// As [`GroupWorld::act`], for an act that may save the ballot: now and then the machine stops in the
+    /// middle of the save, or the disk fails, or the power fails when the vote has just left.
     fn act_on_ballot(
         &mut self,
         id: NodeId,
@@ -505,7 +505,8 @@ impl GroupWorld {
                     return self.restart(id);
                 }
                 let Some(running) = &mut self.servers[id].running else { return Ok(()) };
-                // After its restart it votes for nobody for a while, and its vote may be needed.
+                // The server waits: after its restart it votes for nobody for a while, and its vote may be
+                // needed.
                 if !std::mem::replace(&mut running.is_deposed, true) {
                     let (delay_us, incarnation) =
                         (self.servers[id].real_us(ELECTION_US), self.servers[id].incarnation);
@@ -521,7 +522,7 @@ impl GroupWorld {
         }
     }
 
-    /// A leader that was deposed goes on with the memory that it has, if the group has committed all of it.
+    /// Steps down after a deposition. The server keeps its memory, if the group has committed all of it.
     fn step_down(&mut self, id: NodeId) -> Result<bool, Failure> {
         let keeps_all = self.has(GroupFault::KeepsItsMemory);
         let server = &mut self.servers[id];
@@ -732,7 +733,7 @@ impl GroupWorld {
             &self.truth,
             &mut source.prng,
         );
-        // A disk that fails there ends that process, when it writes the next time.
+        // A failing disk of the leader ends the leader's process at its next write, not here.
         let Ok(Some(plan)) = planned else { return Ok(()) };
         let (disk, dir, incarnation) = (source.disk.clone(), running.dir.clone(), source.incarnation);
         let server = &mut self.servers[id];
@@ -764,7 +765,7 @@ impl GroupWorld {
         if let Some(committed) = committed {
             running.note_committed(committed);
         }
-        // What was committed is judged when it is on the disk here.
+        // Committed log is judged once it is on the disk of this server.
         let known = running.votes.committed().min(running.log.shippable_lsn());
         running.witness.show(&running.log, known, &mut self.truth)?.map_err(Failure::Breach)?;
         server.committed = server.committed.max(known);
@@ -875,7 +876,7 @@ impl GroupWorld {
                     3..15 => self.prng.below(60_000),
                     _ => self.prng.below(4_000),
                 };
-                // A ballot is saved before, which takes its time on a slow disk.
+                // A vote leaves only when the ballot is saved, which takes long on a slow disk.
                 let is_ballot = matches!(message.kind, Kind::Vote | Kind::VoteAnswer);
                 let saved_us = if is_ballot && slow_us > 0 { self.prng.below(slow_us) } else { 0 };
                 self.messages.push(Some(message));

@@ -49,7 +49,7 @@ pub fn sim_host(
     (host, dead_log)
 }
 
-/// The same host, which tells of all changes of keys.
+/// The host, with keyspace notifications for all changes.
 pub(crate) fn with_events(host: Host) -> Host {
     let event_classes = EventClass::parse("KEA").unwrap_or_default();
     Host { config: Arc::new(Fixed { event_classes }), ..host }

@@ -76,7 +76,8 @@ pub struct HttpWorld {
     clients: Vec<HttpClient>,
     ledger: Ledger,
     prng: Prng,
-    /// The thread of the front. Before the runtime, which must outlive its tasks.
+    /// The thread of the front. Declared before the runtime, and so dropped first: the runtime must outlive
+    /// its tasks.
     front: LocalSet,
     runtime: Rc<Runtime>,
 }
@@ -128,7 +129,7 @@ impl HttpWorld {
             self.clients.push(HttpClient::new(owner, near));
         }
         self.front.spawn_local(async move {
-            // The thread goes on for as long as there may be orders.
+            // The sender keeps the thread running for as long as there may be orders.
             let _orders = orders;
             couch::serve_thread(front, received).await;
         });

@@ -50,7 +50,7 @@ pub enum Sabotage {
     EarlyNotices,
     /// Commands that wait for room in the log are never resumed.
     NoResume,
-    /// The log's thread is never woken: whoever waits together with others waits for ever.
+    /// The log's thread is never woken: a client that waits together with others waits for ever.
     SleepingLogThread,
 }
 

@@ -174,7 +174,7 @@ impl Workload {
         self.prng.chance(15).then(|| self.ttl_ms())
     }
 
-    /// Either short enough to expire during the run, or long enough to survive.
+    /// A time to live: either short enough to expire during the run, or long enough to survive.
     fn ttl_ms(&mut self) -> u64 {
         let max = if self.prng.chance(50) { 2000 } else { 60_000 };
         1 + self.prng.below(max)

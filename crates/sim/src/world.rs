@@ -308,8 +308,8 @@ impl World {
         Ok(())
     }
 
-    /// Begins the end of a worker's tick, if one is due, or goes on with it, until it looks at the sockets
-    /// once more: whatever the next steps do comes in between.
+    /// Carries out the end of a worker's tick, if one is due or has begun. Stops at a new look at the
+    /// sockets, so that the next steps of the simulation come in between.
     fn end_tick(&mut self, worker: usize) -> Result<(), Violation> {
         while let Some(action) = self.workers[worker].next_action() {
             match action {
@@ -458,7 +458,8 @@ impl World {
                     _ => self.resume(index)?,
                 }
             }
-            // Before the log moves: newly durable replies then leave because the log wakes the workers.
+            // The ticks end before the log moves, so that newly durable replies leave because the log wakes
+            // the workers.
             (0..WORKERS).try_for_each(|worker| self.end_tick(worker))?;
             self.log_thread_step();
             self.prepare();

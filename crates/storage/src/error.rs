@@ -18,10 +18,10 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
-    /// Bytes that were durable cannot be read back. Boxed: errors travel through hot results.
+    /// Bytes that were durable cannot be read back. Boxed, so that the results of frequent calls stay small.
     #[error("{0}")]
     Corrupt(Box<Damage>),
-    /// A published snapshot cannot be read back. Boxed for the same reason.
+    /// A published snapshot cannot be read back. Boxed, like [`Error::Corrupt`].
     #[error("{0}")]
     SnapshotCorrupt(Box<SnapshotDamage>),
     /// A required file is missing or does not belong to this directory.

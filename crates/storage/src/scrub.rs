@@ -1,11 +1,11 @@
 //! Scrubbing: reads files again that are otherwise only read at a start, so that damage is found while memory
 //! still has all data.
 //!
-//! One round covers the control file, the segments that are no longer written, and the snapshots, at the pace
+//! One pass covers the control file, the segments that are no longer written, and the snapshots, at the pace
 //! of the caller. It bypasses the page cache, whose contents prove nothing about the disk. Unlike `check` it
 //! runs while the server writes; it repairs nothing.
 //!
-//! Invariant: files that are removed or recycled during the round are not reported as damaged. Before a
+//! Invariant: files that are removed or recycled during the pass are not reported as damaged. Before a
 //! finding is reported, it is checked that the file is still needed.
 
 use std::{path::Path, sync::Arc};
@@ -51,7 +51,7 @@ impl Finding {
     }
 }
 
-/// Why a part of a round ended early.
+/// Why a part of a pass ended early.
 enum Early {
     Stopped,
     Failed(Error),
@@ -63,8 +63,8 @@ impl From<Error> for Early {
     }
 }
 
-/// Runs one round over the data directory `dir` of `log`. `go_on` is called after each piece with its size in
-/// bytes, and may sleep to set the pace; when it returns `false` the round ends. Returns the findings so far.
+/// Makes one pass over the data directory `dir` of `log`. `go_on` is called after each piece with its size in
+/// bytes, and may sleep to set the pace; when it returns `false` the pass ends. Returns the findings so far.
 pub fn scrub(
     disk: &Arc<dyn Disk>,
     dir: &Path,
@@ -72,7 +72,7 @@ pub fn scrub(
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Vec<Finding> {
     let mut round = ScrubPass { disk, dir, log, go_on, findings: Vec::new() };
-    // Findings count even if the round was stopped.
+    // Findings count even if the pass was stopped.
     let _ = round.run();
     round.findings
 }

@@ -54,7 +54,7 @@ pub enum CheckError {
     /// In the settings file of the directory.
     #[error(transparent)]
     Settings(#[from] ConfigError),
-    /// In the replication state or the group membership of the directory, or its settings are lost.
+    /// A fault in the replication state or the group membership of the directory, or lost settings.
     #[error(transparent)]
     Roles(#[from] io::Error),
     /// A start would be refused.
@@ -100,7 +100,7 @@ pub fn check(dir: &Path) -> Result<(), CheckError> {
     }
     let is_held = DirLock::is_held(dir);
     let is_backup = manifest.is_some();
-    // Where its replay begins: at a snapshot, or at the start of the log.
+    // Rehearses the start, and returns where its replay begins: at a snapshot, or at the start of the log.
     let rehearse_start = |damaged: Option<&SnapshotDamage>| match is_witness {
         true => rehearse_start_of_witness(disk.clone(), dir),
         false => rehearse_start(disk.clone(), dir, damaged),

@@ -14,7 +14,7 @@ use wire::{DecodeLimits, Decoder, Value};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The memory that is offered to one read.
 const READ_BYTES: usize = 256 << 10;
-/// Bytes that were taken and are still in memory, at most.
+/// The maximum of bytes that were taken and are still in memory.
 const TAKEN_BYTES_MAX: usize = 1 << 20;
 
 /// Advice for a client's operator about an error reply; empty if there is none.
@@ -67,7 +67,7 @@ impl Client {
         self.stream.write_all(&request).await
     }
 
-    /// Waits for more bytes. Cancelled, it has lost nothing.
+    /// Waits for more bytes. If the call is cancelled, nothing received is lost.
     ///
     /// # Errors
     /// Also if the other side has closed the connection ([`io::ErrorKind::UnexpectedEof`]).
@@ -106,7 +106,7 @@ impl Client {
         &self.received[self.taken..]
     }
 
-    /// Takes so many bytes of the buffer, which are not a part of a value.
+    /// Takes this many bytes of the buffer, which are not a part of a value.
     pub(crate) fn take(&mut self, bytes: usize) {
         self.taken += bytes;
         self.decoder = Decoder::new();

@@ -1,9 +1,8 @@
 //! `sheaf doctor`: looks at a machine and a data directory, and says what to change before a server runs
 //! there.
 //!
-//! It has a look at the machine (`look`) and judgements of the figures (`judge`), which are functions. It
-//! verifies no data (that is `sheaf check`) and changes nothing: a file that it writes to measure the disk is
-//! removed.
+//! Module `look` collects the figures; module `judge` judges them and does no I/O. The command verifies no
+//! data (that is `sheaf check`) and changes nothing: a file that it writes to measure the disk is removed.
 //!
 //! Invariants
 //! - One line per check. Advice is given only where it applies to this server: it does not fork, so what

@@ -193,7 +193,7 @@ pub(crate) fn export(
 /// Counts of the data to be exported.
 #[derive(Default)]
 struct Content {
-    /// By database: the number of keys, and of those with a deadline.
+    /// For each database, the number of keys, and of keys with a deadline.
     keys: [(u64, u64); keyspace::DB_COUNT],
     /// Number of expired keys.
     expired: u64,

@@ -205,7 +205,7 @@ impl Screen {
             (false, 0) => "",
             (false, _) => "\n",
         };
-        // On another thread: the reader of a pipe may be slow, and interruptions must still be handled.
+        // Another thread writes: the reader of a pipe may be slow, and interruptions must still be handled.
         let written = tokio::task::spawn_blocking(move || {
             let mut out = io::stdout().lock();
             out.write_all(before.as_bytes())?;

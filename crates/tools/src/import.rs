@@ -55,7 +55,7 @@ pub enum Existing {
     Refused,
     /// Keys that are also in the file are replaced.
     Replaced,
-    /// They are kept, and the same keys of the file are left out.
+    /// The keys in the directory are kept, and the same keys of the file are left out.
     Kept,
 }
 

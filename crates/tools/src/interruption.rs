@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Waits for one of them.
+/// Waits for Ctrl-C or SIGTERM.
 ///
 /// # Errors
 /// If the operating system takes no handler.

@@ -82,7 +82,7 @@ pub struct IntoServer {
     pub target: Address,
     /// The file with its password.
     pub password_file: Option<PathBuf>,
-    /// Whether its keys are removed first, and again if the copy has to start over.
+    /// Whether the target's keys are removed first, and again if the copy has to start over.
     pub flushes: bool,
     /// Whether data that Sheaf does not support is left out.
     pub skips_unsupported: bool,

@@ -61,8 +61,8 @@ pub(crate) struct NewNode {
     pub(crate) sums: Sums,
     /// Total size of all nodes below it.
     pub(crate) bytes_below: u64,
-    /// Whether more entries are expected at its end, so that it is not joined with a neighbour even if it is
-    /// small.
+    /// Whether more entries are expected at the end of the node, so that it is not joined with a neighbour
+    /// even if it is small.
     pub(crate) grows: bool,
 }
 
@@ -135,8 +135,8 @@ impl Shape {
     fn shared_len(&self, entries: &[Entry<'_>]) -> usize {
         match entries {
             [first, .., last] if self.level == 0 => first.key.common_len(&last.key),
-            // One byte of the second key is left over, so that the first key, the shared bytes alone, is
-            // smaller.
+            // One byte of the second key is not shared, so that the first key, which then is the shared bytes
+            // alone, is smaller.
             [_, second, .., last] => second.key.common_len(&last.key).min(second.key.len() - 1),
             [_, second] => second.key.len() - 1,
             _ => 0,

@@ -84,7 +84,7 @@ pub enum TreeError {
 pub struct PassedOver {
     /// The offset of its header.
     pub offset: u64,
-    /// The applied LSN in its header; [`Lsn::ZERO`] if the header itself is damaged.
+    /// The applied LSN in the checkpoint's header; [`Lsn::ZERO`] if the header itself is damaged.
     pub applied_lsn: Lsn,
     /// A description of the damage.
     pub reason: &'static str,

@@ -53,8 +53,8 @@ impl Options {
 /// any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// No checkpoint before this position: the caller knows that a checkpoint up to here was durable, so that
-    /// having only older ones means damage.
+    /// Checkpoints before this position are not accepted: the caller knows that a checkpoint up to here was
+    /// durable, so that having only older ones means damage.
     pub at_least: Lsn,
     /// No checkpoint after this position: opens an older state.
     pub at_most: Lsn,

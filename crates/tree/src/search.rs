@@ -36,7 +36,8 @@ pub(crate) fn find(file: &dyn File, path: &Path, wanted: Wanted) -> Result<Searc
     search.file_id = first.file_id;
     let mut newest = None;
     let mut candidate = search.newest_before(len)?;
-    // Set once a newer intact header has been seen: it proves that those before it were durable.
+    // This is set once a newer intact header has been seen: it proves that the headers before it were
+    // durable.
     let mut vouched = false;
     while let Some(header) = candidate {
         let is_wanted = header.has_state && header.applied_lsn <= wanted.at_most;

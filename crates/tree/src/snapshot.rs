@@ -66,7 +66,7 @@ impl TreeSnapshot {
         &self.header.metadata
     }
 
-    /// The end of its header: the file up to here is a backup of this state.
+    /// The end of the checkpoint's header in the file: the file up to here is a backup of this state.
     pub fn file_end(&self) -> u64 {
         self.header.end()
     }
@@ -163,7 +163,8 @@ impl TreeSnapshot {
         Range::new(self.clone(), tree, from, to, direction)
     }
 
-    /// The sums over the entries between two keys; reads at most two paths from the root.
+    /// The sums over the entries between two keys; reads the nodes on at most two paths from the root to a
+    /// leaf.
     ///
     /// # Errors
     /// As [`TreeSnapshot::get`].

@@ -20,7 +20,7 @@ pub struct Report {
 }
 
 /// Walks over all trees of a snapshot. `entry` is called for every readable entry, in order, and may return
-/// an error of its own, such as that of a blob; `damage` is called for every error.
+/// an error of its own, such as an error in a blob; `damage` is called for every error.
 pub fn verify(
     snapshot: &TreeSnapshot,
     entry: impl FnMut(TreeId, &[u8], &[u8]) -> Result<(), TreeError>,

@@ -35,7 +35,7 @@ pub enum NumberError {
     Malformed,
 }
 
-/// Takes a number off the front of `input`, which is anywhere after an error.
+/// Takes a number off the front of `input`. After an error, the position of `input` is undefined.
 ///
 /// # Errors
 /// See [`NumberError`].

@@ -116,7 +116,7 @@ fn reason(need: ConnectionNeed) -> &'static str {
     }
 }
 
-/// Why a command is not run, if it is not: its row says that it needs a connection.
+/// Why a command is not run: its row says that it needs a connection. `None` if it may run.
 pub fn refusal(table: &'static CommandTable, words: &[Vec<u8>]) -> Option<CommandRefusal> {
     let args: OwnedArgs = words.iter().collect();
     let (row, need) = ConnectionNeed::of(table, args.as_args())?;

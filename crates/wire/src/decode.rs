@@ -59,7 +59,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// The number of values that it consists of, itself included: as [`DecodeLimits::elements_max`] counts.
+    /// The number of values of which this value consists, itself included, as [`DecodeLimits::elements_max`]
+    /// counts them.
     pub fn elements(&self) -> usize {
         let in_pairs = |pairs: &[(Value, Value)]| -> usize {
             pairs.iter().map(|(name, value)| name.elements() + value.elements()).sum()
@@ -104,7 +105,7 @@ pub enum DecodeError {
     /// A type byte of no version of the protocol.
     #[error("unknown type byte {0:#04x}")]
     UnknownType(u8),
-    /// A length that is not a number, is negative, or is that of a streamed value.
+    /// A length that is not a number, is negative, or is the length of a streamed value.
     #[error("invalid length")]
     InvalidLength,
     /// An invalid number, boolean or format.

@@ -106,7 +106,7 @@ impl Copying<'_> {
         // Otherwise the session would time out.
         self.origin.end(&offer);
         self.verify(&offer, &steps, &copied.manifest, before.as_ref())?;
-        // From here on this is the backup, and files of only the earlier one can be removed.
+        // From here on, this manifest is the backup: files that only the earlier one names can be removed.
         copied.manifest.store(&**self.disk, self.dir)?;
         self.remove_all_but(Some(&copied.manifest))?;
         Unfinished::remove(&**self.disk, self.dir)?;
@@ -140,7 +140,8 @@ impl Copying<'_> {
         Ok((mark, goes_on))
     }
 
-    /// The server's offer, if it can be a later state of the existing data.
+    /// Begins the session, or continues it; returns the server's offer. An offer that cannot be a later state
+    /// of the existing data is an error.
     fn offered(
         &self,
         mark: &Unfinished,

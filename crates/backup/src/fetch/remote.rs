@@ -181,7 +181,8 @@ impl Origin for Remote {
             let part = if self.is_log_only { format!("&{LOG_ONLY}") } else { String::new() };
             let asker = if self.is_for_follower { format!("&{FOR_FOLLOWER}") } else { String::new() };
             let url = format!("{}/_backup?session={session}{resume}{part}{asker}", self.url);
-            // There is no body, but only requests declared as JSON may change state.
+            // The request has no body. It is declared as JSON nevertheless, because only such requests may
+            // change state.
             let mut request = self.agent.post(url).header("content-type", "application/json");
             if let Some(authorization) = &self.authorization {
                 request = request.header("authorization", authorization);

@@ -36,7 +36,7 @@ impl std::fmt::Display for Range {
 /// The oldest restorable state.
 struct Oldest {
     lsn: Lsn,
-    /// The time of that state; `None` if it is that of a batch in the log.
+    /// The time of that state; `None`: the time at which the batch that ends there was closed.
     unix_ms: Option<u64>,
 }
 

@@ -4,8 +4,9 @@ use engine::{CommandError, Context};
 use pubsub::Kind;
 use wire::Args;
 
-/// Messages to durable channels in one transaction: each has a position of its own within the record, and the
-/// shortest of records in parts has this many (see [`storage::Appender::reserve`]).
+/// The maximum number of messages to durable channels in one transaction. Each message needs a position of
+/// its own within the record, and even the shortest record that is split into parts spans this many positions
+/// (see [`storage::Appender::reserve`]).
 const MESSAGES_PER_UNIT_MAX: usize = 16 << 10;
 
 /// `PUBLISH channel message`
@@ -35,7 +36,8 @@ fn log(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<usize, CommandError> 
     Ok(cx.channels().hub().subscribers(Kind::Log, args.at(1)))
 }
 
-/// Sends a message to the present subscribers, now or in its turn; returns their number.
+/// Sends a message to the present subscribers and returns their number. In a transaction, and after one, the
+/// message waits for the record of its unit.
 fn send(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>) -> usize {
     let (channel, payload) = (args.at(1), args.at(2));
     cx.session.publishes_in_turn |= cx.in_transaction;

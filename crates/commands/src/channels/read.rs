@@ -59,7 +59,7 @@ pub(super) fn xunsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
         }
         _ => {
             let count = count(cx.channels(), id);
-            // The client reads no durable channel, so the other thread need not know.
+            // The client reads no durable channel, so the thread of durable channels need not know.
             let names = channels.iter().map(|name| Some(&**name));
             let names: Vec<Option<&[u8]>> = if channels.is_empty() { vec![None] } else { names.collect() };
             names.iter().for_each(|name| confirm(&mut cx.reply, "xunsubscribe", *name, None, count));

@@ -7,7 +7,8 @@ use crate::help;
 
 const ALWAYS: Flags = Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE);
 const SUBSCRIBING: Flags = ALWAYS.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER);
-/// Answered by another thread: not as one of several commands, and not before there is a log.
+/// Another thread answers these commands, so scripts and transactions cannot contain them, and they need a
+/// log.
 const READER: Flags = Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::SUBSCRIBER).or(Flags::NO_MULTI);
 
 /// Shared fields of the rows.

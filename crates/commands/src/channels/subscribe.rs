@@ -90,7 +90,7 @@ pub(crate) fn unsubscribe_all(cx: &mut Context<'_, '_>) {
     note_subscriptions_of(cx, id);
 }
 
-/// The client's part of the channels, which it gets with its first subscription.
+/// The id of this client as a subscriber; the first subscription registers the client.
 pub(super) fn subscriber(cx: &mut Context<'_, '_>) -> SubscriberId {
     if let Some(id) = cx.session.subscriber {
         return id;

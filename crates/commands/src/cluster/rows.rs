@@ -5,7 +5,7 @@ use engine::{Family, Flags, Keys, Needs, Row, Treatment};
 
 use crate::help::{help, no_subcommand};
 
-/// At any time: clients ask for the leader when they have lost it.
+/// Allowed at any time: clients ask for the leader when they have lost it.
 const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
 
 const ROW: Row = Row {

@@ -80,8 +80,8 @@ impl Options {
         })
     }
 
-    /// Adds the prefixes of this call to those of the client, `present`. No prefix stands for the empty one,
-    /// which may overlap others.
+    /// Adds the prefixes of this call to those of the client, `present`. A client that gives no prefix gets
+    /// the empty one, which may overlap others.
     fn all_prefixes(self, present: &[Box<[u8]>]) -> Result<Vec<Box<[u8]>>, CommandError> {
         if self.prefixes.is_empty() {
             let every = Box::default();

@@ -273,7 +273,8 @@ fn a_moved_element_serves_the_waiter_of_its_new_list() {
     clients.block(0, "BLMOVE a b LEFT RIGHT 0");
     clients.block(1, "BRPOPLPUSH b c 0");
     clients.block(2, "BLPOP c 0");
-    // Behind the waiter that needs another slot, and before it when that one blocks again.
+    // This client waits behind client 0, which needs the slot of another key, and is served before it when
+    // client 0 blocks again.
     clients.block(3, "BLPOP a 0");
     clients.check(&[("RPUSH a x", ":1"), ("DBSIZE", ":0")]);
     let replies = [0, 1, 2, 3].map(|client| clients.answered(client));
@@ -291,8 +292,8 @@ fn keys_are_served_in_the_order_in_which_they_were_made_ready() {
     let mut clients = Clients::new(2);
     clients.block(0, "BLMOVE a b LEFT RIGHT 0");
     clients.block(1, "BLPOP c a 0");
-    // The first waiter needs the lock of `b`, so it is served afterwards: until then the second one must not
-    // get its element from `c`.
+    // The first waiter needs the lock of `b`, so it is served after the transaction. Until then the second
+    // waiter, which is behind it for `a`, must not be served from `c` either.
     clients.check(&[
         ("MULTI", "+OK"),
         ("RPUSH a 1 2", "+QUEUED"),

@@ -125,7 +125,7 @@ proptest! {
         server.assert_replays();
     }
 
-    /// The script has succeeded, and is a part of the outer undo.
+    /// The script itself succeeds; it is undone as a part of the command that runs it.
     #[test]
     fn a_successful_script_inside_an_undone_unit_leaves_no_change(
         lines in proptest::collection::vec(proptest::sample::select(LINES), 1..12),

@@ -66,8 +66,8 @@ impl SearchArea {
             center = Cell::at(self.center, step);
         }
         let Area { longitudes, latitudes } = center.area();
-        // Skip neighbours on a side where the central cell already reaches beyond the area. At step 1 every
-        // cell has the others on both sides.
+        // Skip neighbours on a side where the central cell already reaches beyond the area. At step 1 a cell
+        // has the same neighbour on both sides, so none is skipped.
         let is_covered = |rows: i32, columns: i32| {
             step >= 2
                 && (rows < 0 && latitudes.min < bounds.south

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-/// The bits of the row and of the column in a score.
+/// The number of bits of the row, and of the column, in a score.
 pub(super) const STEP_MAX: u32 = 26;
 
 /// The valid longitudes.

@@ -5,9 +5,10 @@ use engine::{Family, Flags, Keys, Needs, Row, Treatment, row::ConnectionNeed};
 use super::{change, show};
 use crate::help::{help, no_subcommand};
 
-/// For administrators, at any time, not in scripts. A member that loads its memory takes part in its group.
+/// For administrators, at any time, but not in scripts: a member that loads its memory takes part in its
+/// group.
 const ADMIN: Flags = Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::STALE).or(Flags::LOADING);
-/// As [`ADMIN`], where the reply is deferred or the connection changes hands.
+/// As [`ADMIN`], for commands whose reply is deferred or whose connection changes hands.
 const CHANGE: Flags = ADMIN.or(Flags::NO_MULTI);
 /// Commands between members.
 const BETWEEN: Flags = CHANGE.or(Flags::BETWEEN_SERVERS);

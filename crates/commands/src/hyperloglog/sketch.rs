@@ -24,7 +24,8 @@ use super::{
 const INDEX_BITS: usize = 14;
 /// The number of registers.
 pub(super) const REGISTERS: usize = 1 << INDEX_BITS;
-/// The remaining bits of a hash, which give the value of the register; the value is at most one more.
+/// The number of bits of a hash besides those of the register's index. They give the value of the register,
+/// which is at most one more than this number.
 pub(super) const HASH_BITS_LEFT: usize = 64 - INDEX_BITS;
 
 const HEADER_BYTES: usize = 16;

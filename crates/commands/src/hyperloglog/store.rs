@@ -5,8 +5,8 @@ use std::ops::Range;
 use engine::{CommandError, Context};
 use keyspace::{KeyOp, Value};
 
-/// Differences separated by at most this many equal bytes are written together: about the overhead of another
-/// effect, apart from its key.
+/// Differences separated by at most this many equal bytes are written together. A further effect would take
+/// about as many bytes more, besides its key.
 const GAP_BYTES: usize = 16;
 
 /// A new value of a key, and the effects that store it.

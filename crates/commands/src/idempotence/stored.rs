@@ -29,7 +29,7 @@ const MAGIC: &[u8; 5] = b"IDEMP";
 const VERSION: u8 = 1;
 const DIGEST_BYTES: usize = 16;
 
-/// Replies are nested no deeper: those of scripts are the deepest.
+/// Replies are nested no deeper: the replies of scripts are the deepest.
 const NESTING_MAX: usize = 1000;
 
 /// Tells commands apart.
@@ -62,7 +62,7 @@ impl Digest {
 /// A value that was kept.
 #[derive(Debug, PartialEq)]
 pub(super) struct Stored<'v> {
-    /// Of the command that has run.
+    /// The digest of the command that has run.
     pub(super) digest: Digest,
     protocol: Protocol,
     reply: &'v [u8],

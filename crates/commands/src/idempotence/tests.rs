@@ -387,7 +387,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
-    /// Beside a server that runs each command only if the model says that it has not run under its key.
+    /// Compares the server with one that runs a command only if the model says that it has not run under its
+    /// key.
     #[test]
     fn no_command_under_one_key_runs_twice(steps in proptest::collection::vec(step(), 1..60)) {
         let (mut server, mut plain) = (TestServer::new(), TestServer::new());

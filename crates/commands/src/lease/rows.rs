@@ -12,8 +12,8 @@ const ROW: Row = Row {
     name: "",
     arity: 4,
     flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST).or(Flags::NOSCRIPT),
-    // Not `Keys::First`: pipelined commands must not be merged into one unit, because each token is the
-    // position of its own record.
+    // `Keys::First` would allow pipelined commands to be merged into one unit, but each token is the position
+    // of its own record.
     keys: Keys::Range { first: 1, last: 1, step: 1 },
     family: Family::Connection,
     since: "7.2.4",

@@ -80,7 +80,7 @@ pub(super) fn failover(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// FAILOVER of the leader of a group: its votes elect the other member. Without a limit of time or force:
+/// FAILOVER at the leader of a group: the votes elect the other member. TIMEOUT and FORCE are not needed:
 /// nothing can be lost.
 fn fail_over_in_group(
     cx: &mut Context<'_, '_>,

@@ -28,8 +28,8 @@ pub(super) struct Caller<'c, 'a, 'k> {
 }
 
 impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
-    /// Runs a script. Its selected database and protocol end with it. If the script was stopped, the second
-    /// value is the requirement for running the client's command again.
+    /// Runs a script. The database and protocol that it selects are reset afterwards. The second value is set
+    /// if the script was stopped: what must be done before the client's command can run again.
     pub(super) fn run<R>(
         cx: &'c mut Context<'a, 'k>,
         keys: Args<'c>,
@@ -73,7 +73,7 @@ impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
                 row.name.to_uppercase()
             ));
         }
-        // Checked for each command: the server may have become a stale replica during a long script.
+        // This is checked for each command: the server may have become a stale replica during a long script.
         if !row.flags.has(Flags::STALE) && self.cx.host.replication.refuses_reads().is_some() {
             return Err("ERR Can not execute the command on a stale replica".to_string());
         }

@@ -376,7 +376,8 @@ fn a_script_that_does_not_end_is_ended_and_has_done_nothing() {
         endless.host.scripts.settings.set_busy_after(1);
         // Until the script has locked the slot, this is an ordinary GET.
         let busy = loop {
-            // Until somebody could kill the script, clients come back without a reply.
+            // A command gets no reply, and is to be retried, as long as the script is not registered: nobody
+            // could kill it yet.
             if let Some(reply) = endless.execute_while("GET a", "$-1\r\n") {
                 break reply;
             }

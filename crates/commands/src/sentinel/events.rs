@@ -16,7 +16,8 @@
 //! channels.
 //!
 //! Invariants
-//! - The old address of a switch is that of the leader that was announced, or known first, before.
+//! - The old address of a switch is the address of the leader that was announced before, or else of the first
+//!   leader that was known.
 //! - The state at the first look is not announced: there is nothing to compare it with.
 
 use std::collections::BTreeMap;
@@ -105,7 +106,7 @@ impl SentinelEvents {
         events
     }
 
-    /// Notes the leader; returns the address of the one before, if it is another.
+    /// Notes the leader; returns the previous address, if it is another one.
     fn switch(&mut self, leader: &MemberView) -> Option<Address> {
         let (id, address) = (leader.id.clone(), leader.address.clone());
         let (_, old) = self.leader.replace((id, address))?;

@@ -1,7 +1,7 @@
 //! DEBUG: inspection for tests of servers and clients.
 //!
 //! Digests show whether two servers hold the same data; DEBUG OBJECT describes one value; DEBUG SLEEP delays
-//! a client. Nothing here can harm the server. DEBUG is refused all the same unless `enable-debug-command`
+//! a client. Nothing here can harm the server. DEBUG is refused nevertheless unless `enable-debug-command`
 //! allows it, as in Redis.
 
 use engine::{CommandError, Context, Flags, Keys, Row, error::LockContended, unit::LockPolicy};

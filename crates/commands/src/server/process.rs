@@ -43,7 +43,7 @@ pub(super) fn bgsave(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     match cx.host.persistence.save(false) {
         SaveAnswer::InProgress => return Err(CommandError::Text(SAVE_IN_PROGRESS)),
         SaveAnswer::Unconfirmed => return Err(CommandError::RecoveryUnconfirmed),
-        // As in Redis, which does not begin one before the transaction has ended.
+        // As in Redis, which does not begin a snapshot before the transaction has ended.
         _ if cx.in_transaction => cx.reply.simple("Background saving scheduled"),
         SaveAnswer::Scheduled => cx.reply.simple("Background saving scheduled"),
         SaveAnswer::Started => cx.reply.simple("Background saving started"),

@@ -61,7 +61,7 @@ fn difference(mut sets: Sets<'_>) -> Box<dyn Iterator<Item = Element<'_>> + '_> 
     sets.retain(|set| !set.is_empty());
     let lookups_of_first = first.len().saturating_mul(sets.len() + 1);
     let lookups_of_all: usize = first.len() + sets.iter().map(SetView::len).sum::<usize>();
-    // Redis' estimate: half of the lookups of the first way find their member early.
+    // Redis' estimate: half of the lookups of the first method find their member early.
     if lookups_of_first / 2 <= lookups_of_all {
         sets.sort_unstable_by_key(|set| Reverse(set.len()));
         return Box::new(first.iter().filter(move |member| !sets.iter().any(|set| set.contains(member))));

@@ -63,7 +63,8 @@ pub(super) fn sintercard(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
 }
 
 fn sets<'u>(unit: &'u mut Unit<'_>, db: DbId, keys: Args<'_>) -> Result<Sets<'u>, CommandError> {
-    // `read`, which counts the access, borrows the unit mutably; so touch all keys first.
+    // `read`, which counts the access, borrows the unit mutably; so the accesses to all keys are counted
+    // first.
     for key in keys.iter() {
         set(unit.read(db, key))?;
     }

@@ -132,7 +132,8 @@ pub(crate) const ROWS: &[Row] = &[
         name: "spop",
         needs: Needs::each(KeyUsage::READ_DELETE),
         arity: -2,
-        // Not COPIES: its record holds the chosen members, usually a small part of the set.
+        // The flag COPIES is not needed: the record holds the chosen members, usually a small part of the
+        // set.
         flags: SHRINK_FAST,
         complexity: "O(N) where N is the number of members removed.",
         summary: "Removes random members from a set and replies with them.",

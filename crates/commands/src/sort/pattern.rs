@@ -11,7 +11,7 @@ use keyspace::{DbId, Element, View};
 pub(super) enum Pattern<'a> {
     /// The element itself.
     Element,
-    /// Nothing: there is no asterisk, so it would be one value for all elements.
+    /// A pattern without an asterisk: no value is shown: it would be the same for all elements.
     Nothing,
     /// The value at a key.
     Key {

@@ -16,7 +16,7 @@ use super::{
 
 /// The maximum size of a delivery in a record, in bytes.
 const DELIVERY_BYTES: u64 = 40;
-/// Up to this number, the admission of the command itself covers the deliveries.
+/// Up to this number of deliveries, the admission of the command itself covers them.
 const DELIVERIES_ADMITTED: usize = 1000;
 
 /// The start of the read of a consumer.
@@ -80,8 +80,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The maximum number of entries that it gets. Counts them if they may be many: they will be delivered
-    /// anyway.
+    /// The maximum number of entries that the reader gets. With few entries an upper bound suffices; if they
+    /// may be many they are counted, which costs little beside delivering them.
     fn entries_max(&self, (stream, group): (StreamView<'_>, GroupView<'_>), from: From) -> usize {
         let claimed = if self.claims_idle_ms.is_some() { group.pending_len() } else { 0 };
         let left = match from {

@@ -134,7 +134,8 @@ const DELIVERY_BYTES: u64 = 40;
 
 /// `XGROUP RESTORECONSUMER key group consumer seen-ms active-ms [id time-ms count ...]`: a consumer as a copy
 /// of another server has it, with its times (an active time of -1 stands for none) and pending entries, which
-/// may have been deleted from the stream. No command of Redis makes those. Replies with their number.
+/// may have been deleted from the stream. No command of Redis makes such pending entries. Replies with the
+/// number of pending entries.
 pub(super) fn restoreconsumer(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, group, consumer) = (cx.db(), args.at(2), args.at(3), args.at(4));
     let pending = args.skip(7);

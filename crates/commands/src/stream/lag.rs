@@ -61,8 +61,8 @@ pub(super) fn read_one(stream: StreamView<'_>, position: &mut GroupPosition, id:
     if id <= position.last_id {
         return;
     }
-    // The counter goes on only if nothing was removed between the last entry that the group has read and this
-    // one.
+    // The counter continues only if nothing was removed between the last entry that the group has read and
+    // this one.
     let is_gapless = stream.first().is_some_and(|first| position.last_id >= first.id)
         && !has_deleted_from(stream, position.last_id);
     position.entries_read = match position.entries_read {

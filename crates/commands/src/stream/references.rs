@@ -18,7 +18,8 @@ pub(super) enum References {
 }
 
 impl References {
-    /// Parses a word in lower case; returns whether it is one of these options, and the first of a command.
+    /// Parses a word in lower case; returns whether it is one of these options and no other one was given
+    /// before.
     pub(super) fn take(given: &mut Option<Self>, word: &[u8]) -> bool {
         let option = match word {
             b"keepref" => References::Kept,

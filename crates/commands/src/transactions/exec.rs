@@ -105,8 +105,9 @@ fn run_queued(cx: &mut Context<'_, '_>, queued: &Queued) -> Result<bool, Command
     }
 }
 
-/// Runs a transaction in which something may take long. All scripts together have the time that one has. If
-/// that is over, all is undone to run elsewhere, unless the transaction has to stay.
+/// Runs a transaction in which some command may take long. All its scripts together have the time of one
+/// script. When that is over, the transaction is undone and moves to another thread, unless it must stay on
+/// this one.
 fn run_in_time(
     cx: &mut Context<'_, '_>,
     transaction: &Transaction,
@@ -135,7 +136,8 @@ fn run_in_time(
     outcome
 }
 
-/// Whether a command that does not always take the same time has to do with a large value, or with many keys.
+/// Whether a command other than those that are always fast names a large value, or reads all keys when there
+/// are many.
 fn walks_far(unit: &mut Unit<'_>, keys: u64, db: DbId, transaction: &Transaction) -> bool {
     transaction.commands().iter().any(|queued| {
         if queued.flags.has(Flags::FAST) || queued.flags.has(Flags::BRIEF) {

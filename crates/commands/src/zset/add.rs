@@ -138,7 +138,7 @@ pub(crate) fn add_members(
     Ok(())
 }
 
-/// Leaves the members that the options let through, with the scores that they get.
+/// Reduces `members` to those that the options let through, with the scores that they get.
 fn choose<'a>(
     cx: &mut Context<'_, '_>,
     key: &[u8],
@@ -164,8 +164,7 @@ fn choose<'a>(
     Ok(())
 }
 
-/// Puts members and tells so if that has changed anything; returns how many are new and how many are new or
-/// have another score.
+/// Puts members and notifies a change; returns how many are new, and how many are new or have another score.
 fn put(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -62,7 +62,7 @@ pub(super) fn zrandmember(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<()
 
 /// The members by rank.
 enum Members<'a> {
-    /// All live fields, for short hashes: in the packed form, one draw takes as long as listing.
+    /// All members, for short sorted sets: in the packed form, one draw takes as long as listing.
     Listed(Vec<(Element<'a>, f64)>),
     ByRank(ZsetView<'a>),
 }

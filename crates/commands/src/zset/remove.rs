@@ -62,8 +62,8 @@ fn remove_span(
     Ok(())
 }
 
-/// Removes the members with these ranks out of `len`, and tells so. The key goes at once where none is left,
-/// however many there are.
+/// Removes the members with these ranks, of `len` in all, and notifies that. If no member is left, the key is
+/// removed at once, however large it is.
 pub(super) fn remove_ranks(
     cx: &mut Context<'_, '_>,
     key: &[u8],

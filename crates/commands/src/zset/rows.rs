@@ -44,7 +44,7 @@ const COMBINE: Row = Row {
     ..ROW
 };
 
-/// The same where the result is stored.
+/// As [`COMBINE`], for the commands that store the result.
 const COMBINE_AND_STORE: Row = Row {
     arity: -4,
     flags: GROW.or(Flags::COPIES).or(Flags::WALKS),

@@ -79,7 +79,7 @@ fn between(first: i64, last: i64, len: usize) -> Range<usize> {
         if index < 0 { len.checked_sub(magnitude) } else { Some(magnitude) }
     };
     let start = from_start(first).unwrap_or(0).min(len);
-    // A last index before the first one of all leaves nothing.
+    // A last index before the index 0 leaves nothing.
     let end = from_start(last).map_or(0, |last| last.saturating_add(1)).min(len);
     start..end.max(start)
 }

@@ -47,7 +47,7 @@ impl World {
                     return;
                 }
             }
-            // A hand-over has ended writes; whether reads may go on is for the member to say.
+            // A hand-over has ended writes; the member decides whether reads are still answered.
             let is_writable = !running.member.is_transferring();
             if is_writable && self.prng.chance(70) && self.now_us >= self.quiet_until_us {
                 self.append(number, None);
@@ -84,7 +84,7 @@ impl World {
         if running.pending_change.is_some() || running.member.is_transferring() {
             return;
         }
-        // One at a time: the one before is committed and in force.
+        // One change at a time: the previous one must be committed and in force.
         let mut members = members_of(&self.servers[&number].disk.log);
         if members != *running.member.members() {
             return;

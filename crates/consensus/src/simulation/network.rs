@@ -150,7 +150,8 @@ impl World {
         if is_member || !self.servers[&number].disk.log.is_empty() && self.knows_itself(number) {
             self.with(number, |member| accepted = member.accept(link, &offered, commit, now_us).is_ok());
         } else {
-            // It copies everything as a replica, before it is a member, and starts with that.
+            // A server that copies everything does so as a replica; it becomes a member when it starts with
+            // the copy.
             let server = self.servers.get_mut(&number).expect("known");
             server.disk.log.extend(piece);
             server.disk.durable = server.disk.log.len();

@@ -19,7 +19,8 @@ impl World {
         disk.log.truncate(disk.durable);
         disk.committed = disk.committed.min(disk.log.len());
         let in_log = members_of(&disk.log);
-        // The newest change may not be committed; the one before it is, or it would not have been followed.
+        // The newest change may not be committed. The change before it is: otherwise the newest would not
+        // have been made.
         let changes = disk.log.iter().enumerate().filter(|(_, stored)| stored.members.is_some());
         let before_newest = changes.map(|(at, _)| at + 1).rev().nth(1).unwrap_or(0);
         let in_force_at = disk.in_force.as_ref().map_or(0, |(at, _)| *at).min(disk.log.len());
@@ -122,7 +123,7 @@ impl World {
         if !self.is_broken(Break::ForgetsItsMembers) {
             let disk = &mut self.servers.get_mut(&number).expect("known").disk;
             if disk.in_force.as_ref().is_some_and(|(known, _)| *known > position) {
-                // A start knows less of what is committed than the server knew before.
+                // After a start, the member may know less of what is committed than before.
                 return self.with(number, |member| {
                     let members = member.members().clone();
                     member.configure(&members, end_of(position));
@@ -152,8 +153,8 @@ impl World {
                 let delay_us = self.prng.below(50_000);
                 self.at(delay_us, Event::Promote { server: number, incarnation, term });
             }
-            // A leader that was deposed has an empty memory first, and votes that know of no batch but those
-            // on disk; unless all that it has is committed.
+            // A deposed leader must start again with an empty memory, and with votes that know no batch but
+            // those on disk, unless all its batches are committed.
             _ if was_elected && !self.keeps_memory(number) => self.restart(number),
             _ => {
                 if let Some(running) =
@@ -165,7 +166,7 @@ impl World {
         }
     }
 
-    /// Whether a leader that was deposed goes on with the memory that it has.
+    /// Whether a deposed leader keeps its memory.
     pub(super) fn keeps_memory(&mut self, number: u64) -> bool {
         let server = self.servers.get_mut(&number).expect("known");
         let (end, Some(running)) = (server.disk.log.len(), &mut server.running) else { return false };

@@ -198,7 +198,7 @@ proptest! {
     #[test]
     fn another_parser_accepts_the_same_texts(text in r#"[\[\]{}",:0-2.eE+\-\\u ntrl]{0,12}"#) {
         let theirs = serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok();
-        // A member that they ignore may be a number of any size.
+        // Members that `serde_json` ignores may be numbers of any size.
         let mut stored = Reader::of_stored(&text);
         prop_assert_eq!(stored.raw().and_then(|_| stored.end()).is_ok(), theirs, "{:?}", text);
         let mut skipped = Reader::of(&text);

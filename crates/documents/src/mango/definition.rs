@@ -30,7 +30,7 @@ pub struct IndexDefinition {
     pub design: String,
     /// Its name within the design document.
     pub name: String,
-    /// The fields that it is sorted by. Only documents that have all of them are in the index.
+    /// The fields by which the index is sorted. Only documents that have all of them are in the index.
     pub columns: Sort,
     /// The filter of a partial index; `None` if it covers all documents.
     pub filter: Option<Filter>,
@@ -43,7 +43,8 @@ pub struct Filter {
     pub json: Value<'static>,
     /// The parsed selector.
     pub selector: Selector,
-    /// Its key in the definition: `partial_filter_selector`, or that of old design documents.
+    /// The key of the filter in the definition: `partial_filter_selector`, or the key that old design
+    /// documents use.
     pub key: &'static str,
 }
 
@@ -215,7 +216,7 @@ impl IndexDefinition {
         object(members).render(out);
     }
 
-    /// The values of its columns in a document; `None` if the document is not in the index.
+    /// The values of the index's columns in a document; `None` if the document is not in the index.
     pub fn values_of<'v, 'a>(&self, document: &'v Value<'a>) -> Option<Vec<&'v Value<'a>>> {
         let values =
             self.columns.fields.iter().map(|path| path.find(document)).collect::<Option<Vec<_>>>()?;

@@ -78,7 +78,7 @@ fn number(number: u64) -> Value<'static> {
     Value::integer(i128::from(number))
 }
 
-/// The options of the request, with those that it does not give.
+/// The options of the request, with defaults for those that it does not give.
 fn options(request: &FindRequest) -> Value<'static> {
     let hint = request.use_index.iter().flat_map(|hint| hint.given.iter().cloned().map(Value::string));
     let direction = request.sort.direction();

@@ -47,7 +47,7 @@ pub struct FindRequest {
     pub fields: Fields,
     /// Whether documents have `_conflicts`.
     pub conflicts: bool,
-    /// Whether the index is brought up to date first, by `update` and `stale`.
+    /// Whether the index is brought up to date first: the parameters `update` and `stale` say so.
     pub update: bool,
     /// `update` as the client sent it.
     pub asks_for_update: bool,

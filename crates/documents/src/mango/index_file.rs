@@ -59,7 +59,7 @@ pub(super) struct IndexPlace {
 pub(super) struct IndexFile {
     place: IndexPlace,
     file: TreeFile,
-    /// The update sequence that `batch` has reached; if it is empty, that of the file.
+    /// The update sequence that `batch` has reached; if `batch` is empty, the update sequence of the file.
     seq: u64,
     /// Pending changes: the key of a document's values, or `None` if it has no entry.
     batch: BTreeMap<String, Option<Vec<u8>>>,

@@ -101,7 +101,7 @@ pub(super) fn is_considered(index: &IndexDefinition, request: &FindRequest) -> b
     index.filter.is_none() || request.names(index)
 }
 
-/// A reason against an index, by the name that CouchDB gives it.
+/// Why an index cannot be used, under the name that CouchDB has for it.
 pub(super) type Reason = &'static str;
 
 /// The reason why an index with these columns does not have all matching documents, in the requested order.

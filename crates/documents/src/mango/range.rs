@@ -25,7 +25,7 @@ impl<'s> FieldRange<'s> {
         range
     }
 
-    /// The range as CouchDB shows it: for it, the last text with a prefix ends with U+FFFF.
+    /// The range as CouchDB shows it: its last text with a prefix is the prefix and U+FFFF.
     pub(crate) fn shown(selector: &'s Selector, path: &FieldPath) -> FieldRange<'s> {
         let mut range = FieldRange::default();
         range.narrow_by(selector, path, |prefix| (Value::string(format!("{prefix}\u{ffff}")), true));

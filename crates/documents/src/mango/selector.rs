@@ -20,7 +20,7 @@ use super::{FieldPath, QueryError, Reached, Value};
 
 /// The maximum size of a compiled regular expression, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
-/// The maximum size of its cache while it is matched, in bytes.
+/// The maximum size of the cache with which a regular expression is matched, in bytes.
 const REGEX_CACHE_BYTES_MAX: usize = 256 << 10;
 /// The maximum number of regular expressions in a selector.
 const REGEXES_MAX: usize = 32;
@@ -53,8 +53,8 @@ pub enum Condition {
     In(Vec<Value<'static>>),
     /// `$nin`
     NotIn(Vec<Value<'static>>),
-    /// `$all`: an array that contains all of these, in the same form, and at least one of them; or is the
-    /// only one of them, an array.
+    /// `$all`: an array that contains all of these values in the same form, of which there must be one at
+    /// least; or, if there is only one and it is an array, that array itself.
     All(Vec<Value<'static>>),
     /// `$size`: an array with this many elements.
     Size(u64),
@@ -125,13 +125,13 @@ impl Selector {
         }
     }
 
-    /// Whether it is an empty list of conditions and nothing else. Any document meets it, but a query with it
-    /// finds none.
+    /// Whether the selector is an empty list of conditions and nothing else. Any document meets it, but a
+    /// query with it finds none.
     pub(crate) fn is_empty_list(&self) -> bool {
         matches!(self, Selector::And(list) | Selector::Or(list) if list.is_empty())
     }
 
-    /// The paths of all its conditions, in order, some more than once.
+    /// The paths of all conditions in the selector, in order, some more than once.
     pub(crate) fn paths(&self) -> Vec<&FieldPath> {
         match self {
             Selector::Everything => Vec::new(),

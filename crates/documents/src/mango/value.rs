@@ -239,7 +239,7 @@ impl<'a> Value<'a> {
         String::from_utf8_lossy(&out).into_owned()
     }
 
-    /// Whether it is the same value of the same form: 1 is equal to 1.0, but not identical.
+    /// Whether both are the same value in the same form: 1 is equal to 1.0, but not identical.
     pub(crate) fn is_identical(&self, other: &Value<'_>) -> bool {
         match (self, other) {
             (Value::Number(a), Value::Number(b)) => a.is_whole() == b.is_whole() && self == other,

@@ -93,7 +93,7 @@ fn a_revision_between_two_branches_joins_them() {
 #[test]
 fn a_forged_parent_is_not_believed() {
     let mut tree = tree(&[(3, "cba", false), (2, "xa", false)]);
-    // If x became the parent of c, it would no longer be a leaf, and its content would be lost.
+    // If x became the parent of c, x would no longer be a leaf, and its content would be lost.
     assert_eq!(tree.merge(&path(4, "dcxa"), Text(false, b'd')), Merged::Extended);
     assert_eq!(leaves(&tree), ["4d", "2x"]);
     assert_eq!(names_of(&tree, rev(4, b'd')), "dcba");

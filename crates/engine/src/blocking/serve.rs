@@ -177,8 +177,8 @@ impl<'k> Surroundings<'_, 'k> {
         let mut cx = Context {
             row: Some(waiter.row),
             in_transaction: true,
-            // The popped element is in memory already. Its record is small, or waits for the log as that of a
-            // transaction does.
+            // The popped element is in memory already. Its record is small, or waits for the log as a
+            // transaction's record does.
             admitted_bytes: EVERYTHING_ADMITTED,
             ..Context::new(unit, *self, &mut session, reply)
         };
@@ -209,7 +209,8 @@ impl Executor {
         }
     }
 
-    /// Continues with [`Executor::serve_later`], up to a key whose slots a long unit holds.
+    /// Serves the queued keys, in order. Stops at a key that cannot be served at the moment: a long unit
+    /// holds a slot that is needed, or the server takes no writes.
     #[cold]
     pub(crate) fn serve_waiting(&mut self, host: &Host) {
         let durability = self.durability();

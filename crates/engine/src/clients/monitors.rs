@@ -1,10 +1,10 @@
 //! MONITOR: the clients that watch every command, and the lines they get.
 //!
 //! Workers gather the lines of a round and publish them together, so a monitor sees the commands of one
-//! worker in order and those of several as their rounds end. A line shows a request, not its effect: it has
-//! no gate. A monitor that reads too slowly is disconnected by the limit on pushed bytes
-//! ([`PUSHED_BYTES_MAX`](crate::clients::PUSHED_BYTES_MAX)); if all monitors together leave more than
-//! [`UNSENT_BYTES_MAX`] unsent, the slowest are.
+//! worker in order, and the commands of several workers in the order in which their rounds end. A line shows
+//! a request, not its effect: it has no gate. A monitor that reads too slowly is disconnected by the limit on
+//! pushed bytes ([`PUSHED_BYTES_MAX`](crate::clients::PUSHED_BYTES_MAX)); if all monitors together leave more
+//! than [`UNSENT_BYTES_MAX`] unsent, the slowest of them are disconnected.
 
 use std::{
     fmt::Write as _,
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use super::Client;
 
-/// Unsent bytes of all monitors together, at most.
+/// The maximum unsent bytes of all monitors together.
 const UNSENT_BYTES_MAX: u64 = 64 << 20;
 
 /// The clients that watch every command.

@@ -1,8 +1,8 @@
 //! Resolving a batch of commands before the first of them is executed: the row, the hash of the first key,
 //! and the memory that the command will touch.
 //!
-//! Each stage begins to fetch the memory of all commands of the batch, so the misses of one command overlap
-//! with those of the others. It locks nothing: a prefetch is a hint, and its result may be stale.
+//! Each stage begins to fetch the memory of all commands of the batch, so the misses of the commands
+//! overlap. No stage locks anything: a prefetch is a hint, and its result may be stale.
 
 use keyspace::KeyHash;
 use wire::Args;
@@ -17,7 +17,7 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// Nothing is known: the command is looked up and its key hashed when it is executed.
+    /// A command of which nothing is known yet: it is looked up and its key hashed when it is executed.
     pub const UNKNOWN: Resolved = Resolved { found: None, hash: None };
 
     /// Whether both commands have the same first key, as far as hashes tell. True if neither has a key.

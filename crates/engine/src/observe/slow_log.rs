@@ -13,7 +13,8 @@ use wire::Args;
 
 use crate::{Row, clients::Client, shown_args::shown_args};
 
-/// Arguments kept of one command; the last one counts the omitted ones if there are more.
+/// The maximum number of arguments kept of one command. If there are more, the last one kept says how many
+/// are omitted.
 const ARGS_MAX: usize = 32;
 /// Bytes kept of one argument.
 const ARG_BYTES_MAX: usize = 128;

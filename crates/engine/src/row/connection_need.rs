@@ -15,12 +15,12 @@ pub enum ConnectionNeed {
     Transaction,
     /// It changes another state of the connection.
     State,
-    /// Another server sends it, and goes on with the connection in a protocol of their own.
+    /// Another server sends it, and then uses the connection for a protocol between servers.
     Server,
 }
 
 impl ConnectionNeed {
-    /// The need of a call, and the row that has it: that of the command, or of the one that it wraps.
+    /// The need of a call, and the row that has it: the row of the command, or of the command that it wraps.
     pub fn of(table: &'static CommandTable, args: Args<'_>) -> Option<(&'static Row, ConnectionNeed)> {
         let found = table.resolve_call(args).ok()?;
         let args = if found.row.flags.has(Flags::WRAPS) { args.skip(WRAPPED_AT) } else { args };

@@ -1,4 +1,4 @@
-//! Whether a command can leave its worker: for a unit that becomes long, on a thread of its own.
+//! Whether a command can leave its worker: a long unit moves to a thread of its own.
 
 use super::{Flags, ResolvedCommand, Row, innermost};
 

@@ -12,17 +12,19 @@ pub struct Treatment {
     pub member: u8,
     /// Whether it can leave its worker; `None`: as its flags say.
     pub mobility: Option<Mobility>,
-    /// Why it needs a connection that outlives its reply; `None`: as its flags say.
+    /// Why the command needs a connection that outlives its reply; `None`: as its flags say.
     pub connection: Option<ConnectionNeed>,
     /// Whether a call may wait, if the flags say that the command may.
     pub may_wait: fn(Args<'_>) -> bool,
     /// Whether the argument at this index is a secret, which SLOWLOG and MONITOR do not show.
     pub is_secret: fn(Args<'_>, usize) -> bool,
-    /// It never replies BUSY: a client that ignores the reply would go on without what it asked for.
+    /// The command never replies BUSY: a client that ignores the reply would go on without what it asked for.
     pub is_never_busy: bool,
-    /// It only asks whether the process is alive, so it is also answered where data may not be shown.
+    /// The command only asks whether the process is alive, so it is also answered where data may not be
+    /// shown.
     pub asks_for_life: bool,
-    /// How its first argument names the script or function that it runs; `None`: it runs none.
+    /// How the command's first argument names the script or function that the command runs; `None`: it runs
+    /// none.
     pub calls: Option<Callee>,
 }
 
@@ -50,27 +52,27 @@ impl Treatment {
         calls: None,
     };
 
-    /// That of a command that looks up a member or field, first the argument at `index`.
+    /// The treatment of a command that looks up members or fields; the argument at `index` is the first.
     pub const fn of_member(index: u8) -> Treatment {
         Treatment { member: index, ..Treatment::DEFAULT }
     }
 
-    /// That of a command with a mobility of its own.
+    /// The treatment of a command with a mobility of its own.
     pub const fn of_mobility(mobility: Mobility) -> Treatment {
         Treatment { mobility: Some(mobility), ..Treatment::DEFAULT }
     }
 
-    /// That of a command with a need of its own for a connection.
+    /// The treatment of a command with a need of its own for a connection.
     pub const fn of_connection(need: ConnectionNeed) -> Treatment {
         Treatment { connection: Some(need), ..Treatment::DEFAULT }
     }
 
-    /// That of a command that runs a script or function.
+    /// The treatment of a command that runs a script or function.
     pub const fn of_callee(callee: Callee) -> Treatment {
         Treatment { calls: Some(callee), ..Treatment::DEFAULT }
     }
 
-    /// That of a command with secret arguments.
+    /// The treatment of a command with secret arguments.
     pub const fn of_secrets(is_secret: fn(Args<'_>, usize) -> bool) -> Treatment {
         Treatment { is_secret, ..Treatment::DEFAULT }
     }

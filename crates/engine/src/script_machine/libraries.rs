@@ -20,16 +20,16 @@ use wire::{Args, Protocol};
 
 use crate::{Host, ScriptSettings};
 
-/// Libraries of functions, at most.
+/// The maximum number of libraries of functions.
 pub const LIBRARIES_MAX: usize = 1000;
 
-/// Functions of all libraries at most.
+/// The maximum number of functions of all libraries.
 pub const FUNCTIONS_MAX: usize = 10_000;
 
-/// Bytes of one library at most: its code, and the names and descriptions of its functions.
+/// The maximum bytes of one library: its code, and the names and descriptions of its functions.
 const LIBRARY_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of all libraries at most: FLUSHALL, and each snapshot, writes them again.
+/// The maximum bytes of all libraries: FLUSHALL, and each snapshot, writes them again.
 pub const LIBRARIES_BYTES_MAX: usize = 16 << 20;
 
 /// How long the code of one library may run while it is loaded: meanwhile no client can use libraries, or the
@@ -87,7 +87,7 @@ impl LibraryReader {
     /// The code is not a library; the text gives the reason.
     pub fn read(&mut self, code: &[u8]) -> Result<Library, String> {
         self.0.meter().reset();
-        // No client waits for it, so there is no clock and no deadline.
+        // No client waits for this loading, so there is no clock and no deadline.
         match load_library(
             &mut self.0,
             code,

@@ -34,7 +34,7 @@ const EVALUATED_MAX: usize = 500;
 const RETRY_MS_MIN: u64 = 5;
 const RETRY_MS_MAX: u64 = 100;
 
-/// One command per interval waits in line for a slot of a long unit.
+/// The interval after which one more command waits in line for a slot of a long unit.
 const WAIT_EVERY_US: u64 = 5000;
 
 /// A script that EVALSHA can name.
@@ -186,7 +186,7 @@ impl Scripts {
             Some(before) => self.running.move_to(&before.meter, meter),
             None => self.running.begin(now_us, meter.clone(), function),
         }
-        // In this order, so that either this load sees `closed`, or `close` sees the script.
+        // This load follows the registration, so that it sees `closed`, or else `close` sees the script.
         if self.closed.load(SeqCst) {
             meter.stop(Stop::Killed);
         }

@@ -65,7 +65,7 @@ impl RunningScripts {
         self.0.lock().retain(|running| !running.meter.is(meter));
     }
 
-    /// From now on another meter stops it. A kill through the old meter is carried over.
+    /// From now on another meter stops the script. A kill through the old meter is carried over.
     pub(super) fn move_to(&self, meter: &Meter, other: &Meter) {
         let mut running = self.0.lock();
         if let Some(why @ (Stop::Killed | Stop::HeldReplication)) = meter.stopped() {
@@ -87,7 +87,7 @@ impl RunningScripts {
         older().count()
     }
 
-    /// The kinds of those that have run since before `before_us`, each once.
+    /// The kinds of the scripts that have run since before `before_us`. Each script is reported once.
     pub(super) fn take_slow(&self, before_us: u64) -> Vec<ScriptKind> {
         let mut running = self.0.lock();
         let slow = running.iter_mut().filter(|it| it.started_us <= before_us && !it.is_reported);

@@ -145,7 +145,8 @@ struct Messages<'c> {
 }
 
 impl Messages<'_> {
-    /// Adds a message about these keys, or about all, for a tracking client or the one in its place.
+    /// Adds a message about these keys, or about all, for a tracking client, or for the client to which it
+    /// redirects its messages.
     fn add(&mut self, tracker: &Tracker, keys: Option<&[&[u8]]>) {
         let Some(id) = tracker.redirect else {
             return self.invalidate(&tracker.client, false, keys);

@@ -60,7 +60,7 @@ impl Databases {
             writer: database.and_then(|it| it.lock()),
         };
         let locked = found.into_iter().map(lock).collect();
-        // Read after locking: a deletion updates this position before it releases the database.
+        // This is read after locking: a deletion updates the position before it releases the database.
         let mut databases = Databases { locked, names_lsn: documents.names_lsn() };
         for Named { database, id } in named {
             let Some(locked) = databases.find(database) else { continue };

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{Host, Keys, error::LockContended};
 
-/// Keys whose memory is prefetched before locking, at most: about as many as the nearest caches hold.
+/// The maximum number of keys whose memory is prefetched before locking: about as many as the nearest caches
+/// hold.
 const FETCHED_KEYS_MAX: usize = 256;
 
 /// How long a command waits for a slot between two checks whether a long unit holds it.
@@ -108,8 +109,8 @@ impl<'k> Locks<'k> {
         Ok(Locks { locked, known: KnownKeys::one(key, hash), databases: None })
     }
 
-    /// Locks the slots of the keys among `args`, after prefetching their memory. `hash` is that of the key at
-    /// [`Keys::first`], if it is known; `db` the database with most of the keys.
+    /// Locks the slots of the keys among `args`, after prefetching their memory. `hash` is the hash of the
+    /// key at [`Keys::first`], if it is known; `db` is the database with most of the keys.
     pub fn keys(
         keyspace: &'k Keyspace,
         keys: Keys,

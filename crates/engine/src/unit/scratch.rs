@@ -2,7 +2,7 @@
 //! reads.
 //!
 //! Invariants
-//! - A unit begins with no effects: [`Scratch::seal`] has cleared those of the one before.
+//! - A unit begins with no effects: [`Scratch::seal`] has cleared the effects of the unit before.
 
 use std::sync::Arc;
 

@@ -60,7 +60,7 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 /// Equal elements of a list that are put back one by one: if there are more, the list is copied.
 const PUT_BACK_MAX: usize = 16;
 
-/// Keys that are compared one by one: most scripts change no more.
+/// Up to this number, the changed keys are compared one by one: most scripts change no more.
 const FEW: usize = 8;
 
 /// A set of keys.
@@ -225,7 +225,7 @@ impl Unit<'_> {
 }
 
 impl Undo {
-    /// Gives up: an effect that cannot be undone is about to be made.
+    /// Gives the undo up: an effect that cannot be undone is about to be made.
     fn lose(&mut self) {
         self.is_lost = true;
         self.effects = Vec::new();
@@ -282,7 +282,7 @@ impl Undo {
         value.for_each_effect(db, key, entry.expire_at_ms(), |effect| self.add(effect));
     }
 
-    /// Notes how to undo an operation on one key with this entry.
+    /// Notes how to undo an operation on a key. `entry` is the key's entry before the operation.
     fn note(&mut self, op: &KeyOp<'_>, db: DbId, key: &[u8], entry: Option<EntryRef<'_>>) {
         if self.whole.contains(db, key) {
             return;
@@ -310,7 +310,7 @@ impl Undo {
                 let (len, count) = (list.len(), *count as usize);
                 let mut items = ItemsBuf::new();
                 match end {
-                    // They are pushed one by one, so the outermost one must be last.
+                    // The elements are pushed one by one, so the outermost one must be last.
                     ListEnd::Head => {
                         (0..count).rev().filter_map(|at| list.get(at)).for_each(|it| items.push(&it))
                     }

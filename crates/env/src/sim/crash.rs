@@ -21,7 +21,7 @@ use crate::Prng;
 pub enum CrashMode {
     /// Nothing unsynced survives.
     LoseAll,
-    /// Everything written survives, as if the cache had been flushed just before.
+    /// All that was written survives, as if the cache had been flushed just before.
     KeepAll,
     /// Anything may survive, chosen by the disk's seed: a prefix in time over the whole disk, or
     /// independently for each file everything, nothing, or a random choice per sector with old versions and
@@ -29,7 +29,7 @@ pub enum CrashMode {
     Random,
 }
 
-/// Of 100 randomly chosen sectors, the number that are also torn inside.
+/// The number of randomly chosen sectors, of 100, that are also torn inside.
 const TORN_PERCENT: u64 = 5;
 
 /// How the crash treats one file or the names.

@@ -18,8 +18,8 @@ pub(super) const PAGE_BYTES: usize = 4096;
 pub(super) const SECTOR_BYTES: usize = 512;
 pub(super) const SECTORS_PER_PAGE: usize = PAGE_BYTES / SECTOR_BYTES;
 
-/// More versions of a page than this are merged, oldest first: it bounds memory and still leaves crashes
-/// realistic.
+/// The maximum number of versions of a page; the oldest ones are merged. It bounds memory and still leaves
+/// crashes realistic.
 const VERSIONS_MAX: usize = 16;
 
 pub(super) type Page = [u8; PAGE_BYTES];

@@ -360,7 +360,7 @@ impl Volume {
                 image.lose_dirty(prng);
                 Err(kind.error())
             }
-            // The extent to which the sync succeeded is left to the lottery of the crash.
+            // A random choice at the crash decides how much of the file was synced.
             Verdict::Stop => Err(crash_error()),
         }
     }
@@ -384,7 +384,7 @@ impl Volume {
 
     // Crashes and test controls.
 
-    /// Stops the machine unless it has stopped, and restarts it with the state that the lottery chooses.
+    /// Stops the machine unless it has stopped, and restarts it with a randomly chosen surviving state.
     pub(super) fn crash(&mut self, mode: CrashMode) {
         let moments = self.unsynced_moments();
         let Volume { prng, inodes, .. } = self;

@@ -1,8 +1,8 @@
-//! Slots whose moment comes before the walk does: a large value leaves them for a slot that is captured
-//! already.
+//! Slots whose moment is taken before the walk reaches them, because a large value moves from them to a slot
+//! that is captured already.
 //!
-//! What it is: the moment of a slot, and the slots whose moment was taken early.
-//! What it is not: the capture itself, which is that of any slot (`slot`).
+//! What it is: the moment of a slot, and the slots whose moment was taken early. What it is not: the capture
+//! itself, which is the same as for other slots (see `slot`).
 //!
 //! Invariants
 //! - A slot of which the moment was taken early has a capture until the walk takes it over, or the snapshot
@@ -53,7 +53,7 @@ impl Keyspace {
     pub(super) fn take_early(&self, guard: &mut SlotGuard<'_>) -> Option<Box<(Moment, Box<SlotCapture>)>> {
         let slot = guard.slot();
         let extra = guard.state.extra.as_mut()?;
-        // Without a moment of its own, a capture is one that the walk is in.
+        // A capture without a moment belongs to the slot in which the walk is.
         let moment = extra.capture.as_mut()?.moment.take()?;
         self.early.0.lock().remove(&slot);
         Some(Box::new((*moment, extra.capture.take()?)))
@@ -101,7 +101,7 @@ impl SlotGuard<'_> {
     fn capture_before_move(&mut self, to: SlotId) -> bool {
         let (keyspace, slot) = (self.keyspace, self.slot());
         let mut early = keyspace.early.0.lock();
-        // Asked under this lock, so that a snapshot that ends meanwhile forgets this slot, too.
+        // `may_move` is asked under this lock, so that a snapshot that ends meanwhile forgets this slot, too.
         if keyspace.may_move(slot, to) {
             return false;
         }

@@ -194,7 +194,7 @@ impl<'k> Loader<'k> {
             return Err(LoadError::SlotInUse(slot));
         }
         guard.set_last_lsn(lsn);
-        // However many the head claims: room is made for no more than the bytes can hold.
+        // Whatever number the head claims, room is made for no more keys than the bytes can hold.
         let keys = u32::from_le_bytes([*k0, *k1, *k2, *k3]) as usize;
         guard.reserve(DbId::ZERO, keys.min(bytes / row::BYTES_MIN));
         self.slot = Some(slot);

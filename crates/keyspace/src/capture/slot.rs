@@ -36,7 +36,7 @@ pub(crate) struct SlotCapture {
     /// The pieces captured ahead of the walk, as they go into the stream.
     ahead: Vec<u8>,
     maps: VecDeque<CapturedMap>,
-    /// Bytes copied ahead of the walk, or of that of a map, since the last step.
+    /// Bytes copied ahead of the walk of the slot, or of the walk of a map, since the last step.
     pub(super) copied_bytes: u64,
     /// Long lists that were met since the last step.
     pub(super) lists: Vec<SharedList>,
@@ -50,14 +50,14 @@ pub(super) struct Garbage(Vec<Table>, Vec<CapturedMap>);
 
 struct Walk {
     sources: [Source; DB_COUNT],
-    /// The database that the walk is in, and the `h16` that comes next.
+    /// The database in which the walk is, and the `h16` at which it continues.
     db: DbId,
     from: u32,
     /// Strings that go into the stream in pieces, all of `db`.
     strings: VecDeque<LongString>,
 }
 
-/// Where the entries of a database are that the walk has not met.
+/// The location of the entries of a database that the walk has not reached.
 struct Source {
     place: TablePlace,
     /// Keys that were captured ahead of the walk, or are new.
@@ -298,8 +298,8 @@ impl SlotCapture {
         None
     }
 
-    /// Captures all that is left of an entry that leaves its slot. Takes as long as it is large: it is rare
-    /// that a collection is renamed in the moment in which it is captured.
+    /// Captures all that is left of an entry that leaves its slot. Takes time in proportion to its size,
+    /// which is rare: a collection must be renamed while it is captured.
     pub(crate) fn finish(&mut self, db: DbId, entry: &mut Entry) {
         let map = self.at_its_key(db, entry.as_ref().key());
         let big = entry.big_mut().expect("only big ones are captured");
@@ -366,8 +366,8 @@ impl CapturedMap {
         matches!(self.place, SuccessorState::AtItsKey)
     }
 
-    /// Captures more of it; returns that, whether it was the last, and how many bytes of it were copied
-    /// before.
+    /// Captures more of the collection; returns that part, whether it is the last one, and how many of its
+    /// bytes were copied earlier.
     fn step(&mut self, guard: &mut SlotGuard<'_>, bytes: usize) -> (Part, bool, usize) {
         let step = |entry: &mut Entry| {
             let big = entry.big_mut().expect("only big ones are captured");

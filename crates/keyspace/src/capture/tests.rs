@@ -1,4 +1,4 @@
-//! A capture beside effects holds the content of each slot at its moment.
+//! A capture, during which effects are applied, holds the content of each slot at its moment.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ fn key(number: u8) -> Vec<u8> {
     format!("{{one}}{number}").into_bytes()
 }
 
-/// The members of a change, in a range that overlaps with that of others.
+/// The members of a change, in a range that overlaps with the ranges of other changes.
 fn members(from: u16, count: u16) -> Vec<Vec<u8>> {
     (from..from + count).map(|number| format!("member:{number}").into_bytes()).collect()
 }
@@ -61,7 +61,7 @@ fn members(from: u16, count: u16) -> Vec<Vec<u8>> {
 #[derive(Clone, Debug)]
 enum Change {
     String(u16),
-    /// Small strings at this and so many further keys.
+    /// Small strings at this and this many further keys.
     Fill(u8),
     Append(u16),
     Push(ListEnd, u16),

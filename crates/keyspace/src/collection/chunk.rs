@@ -29,7 +29,7 @@ const HEADER_LEN: usize = 2;
 /// The packed list without elements.
 pub(crate) const EMPTY: [u8; HEADER_LEN] = [0; HEADER_LEN];
 
-/// Most elements of a packed list.
+/// The maximum number of elements of a packed list.
 pub(crate) const LEN_MAX: usize = u16::MAX as usize;
 
 /// Bytes of the longest length of an encoding.
@@ -155,14 +155,15 @@ impl<'a> Chunk<'a> {
         Iter::new(Chunk { body, len: self.len - start }, self.len - end)
     }
 
-    /// Where the bytes of the elements in `range` are in the body.
+    /// The range of the body that holds the elements in `range`.
     pub(crate) fn span(&self, range: Range<usize>) -> Range<usize> {
         let start = self.offset(range.start);
         let rest = Chunk { body: &self.body[start..], len: self.len - range.start };
         start..start + rest.offset(range.len())
     }
 
-    /// As many elements from the start as have at most `bytes_max` bytes, but one at least, and the rest.
+    /// Splits the chunk: as many elements from the start as have at most `bytes_max` bytes, but at least one;
+    /// and the rest.
     pub(crate) fn split_at_bytes(&self, bytes_max: usize) -> (Chunk<'a>, Chunk<'a>) {
         let mut rest = *self;
         rest.skip_first();
@@ -178,8 +179,8 @@ impl<'a> Chunk<'a> {
         (first, rest)
     }
 
-    /// The body without the elements that are `element`, or without the `limit` of them that are the first
-    /// from an end; and how many that leaves out. `None` if there are none.
+    /// The body without the elements equal to `element`: all of them, or the first `limit` from an end; and
+    /// how many these are. `None` if there are none.
     pub(crate) fn without(&self, element: &Encoded<'_>, limit: usize, from: End) -> Option<(Vec<u8>, usize)> {
         let (mut found, mut iter) = (0, self.iter());
         while let Some(encoding) = iter.next_encoding() {

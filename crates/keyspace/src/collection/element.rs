@@ -37,7 +37,7 @@ const INT_48: u8 = 0xe3;
 const INT_64: u8 = 0xe4;
 const LONG: u8 = 0xf0;
 
-/// Most bytes that an encoding has besides the bytes of the string.
+/// The maximum bytes that an encoding has besides the bytes of the string.
 const HEAD_MAX: usize = 9;
 /// Digits and sign of the longest `i64`.
 const DIGITS_MAX: usize = 20;
@@ -232,12 +232,13 @@ pub(crate) fn encoded_len(packed: &[u8]) -> usize {
 pub(crate) struct Checked {
     /// Bytes of the encoding.
     pub(crate) encoded_len: usize,
-    /// Bytes of the string; those of the encoding for an integer.
+    /// Bytes of the string; for an integer, bytes of the encoding.
     pub(crate) string_bytes: usize,
 }
 
-/// Head and tail of an element by its first byte, if that determines them; else zeros. A table, because the
-/// next element cannot be predicted by the processor.
+/// The bytes of an element's encoding in two parts, by its first byte: the head (the first byte, and the
+/// length or the integer) and the tail (the string). Zeros if the first byte does not determine them. A
+/// table, because the processor cannot predict the next element.
 const SHAPES: [(u8, u8); 256] = {
     let mut shapes = [(0, 0); 256];
     let mut first = 0;
@@ -267,7 +268,7 @@ pub(crate) fn checked_len(packed: &[u8]) -> Option<Checked> {
     (encoded_len <= packed.len()).then_some(Checked { encoded_len, string_bytes })
 }
 
-/// Head and tail of a string that is not short; `None` if there is none.
+/// The bytes of head and tail, as in [`SHAPES`], of a string that is not short; `None` if there is none.
 #[cold]
 fn long_shape(packed: &[u8]) -> Option<(usize, usize)> {
     match packed[0] {
@@ -291,9 +292,9 @@ pub(crate) fn decode(packed: &[u8]) -> (Element<'_>, usize) {
     (element, len)
 }
 
-/// The integer at the start of `packed` if it has a width of its own. Assembled in registers: bytes that were
-/// copied together would be read again before they have left the store buffer, which takes longer than all
-/// else.
+/// The integer at the start of `packed`, which must have the form with a width (`INT_16` to `INT_64`). It is
+/// assembled in registers. If its bytes were copied together, they would be read again before they have left
+/// the processor's store buffer, which takes longer than all else.
 #[inline]
 fn wide_integer(packed: &[u8]) -> i64 {
     match *packed {

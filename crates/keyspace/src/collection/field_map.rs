@@ -209,7 +209,7 @@ impl FieldMap {
 
     #[inline]
     fn directory_index(&self, hash: u64) -> usize {
-        // In two steps: with a directory of one slot it is 64 bits in all.
+        // The shift is made in two steps: with a directory of one slot it is 64 bits in all.
         (hash >> 1 >> (63 - self.directory_depth())) as usize
     }
 

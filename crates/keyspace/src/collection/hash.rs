@@ -122,9 +122,9 @@ impl<'a> HashView<'a> {
         packed.chain(map.into_iter().flat_map(FieldMap::iter).map(HashField::of_entry))
     }
 
-    /// Goes on with a scan: visits fields, expired ones included, until there were about `count`, and returns
-    /// where to go on; 0 is the start and the end. A field that is there during the whole scan is visited
-    /// exactly once, as long as the hash does not become big meanwhile.
+    /// Continues a scan: visits about `count` fields, expired ones included, and returns the cursor for the
+    /// next call; 0 is the start and the end. A field that is there during the whole scan is visited exactly
+    /// once, as long as the hash does not become big meanwhile.
     pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(HashField<'a>)) -> u64 {
         match self.0 {
             Form::Packed(_) => {
@@ -194,7 +194,7 @@ fn put_packed(entry: &mut Entry, pairs: Items<'_>, applied: &mut Applied) {
     if pairs.len() == STRIDE {
         return pairs.pairs().for_each(|(name, value)| put_field(entry, name, value, applied));
     }
-    // Several: the payload is built first, so that the entry changes its size once.
+    // With several fields, the payload is built first, so that the entry changes its size once.
     let mut payload = entry.payload().to_vec();
     pairs.pairs().for_each(|(name, value)| put_field(&mut payload, name, value, applied));
     let old_len = entry.payload().len();

@@ -9,21 +9,21 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// one entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PackedLimits {
-    /// Most elements of a packed list.
+    /// The maximum number of elements of a packed list.
     pub list_entries: u32,
-    /// Most bytes of the elements of a packed list.
+    /// The maximum bytes of the elements of a packed list.
     pub list_bytes: u32,
-    /// Most members of a set of integers in packed form.
+    /// The maximum number of members of a set of integers in packed form.
     pub set_integers: u32,
-    /// Most members of a packed set.
+    /// The maximum number of members of a packed set.
     pub set_entries: u32,
     /// Longest member of a packed set.
     pub set_value_bytes: u32,
-    /// Most members of a packed sorted set.
+    /// The maximum number of members of a packed sorted set.
     pub zset_entries: u32,
     /// Longest member of a packed sorted set.
     pub zset_value_bytes: u32,
-    /// Most fields of a packed hash.
+    /// The maximum number of fields of a packed hash.
     pub hash_entries: u32,
     /// Longest field or value of a packed hash.
     pub hash_value_bytes: u32,

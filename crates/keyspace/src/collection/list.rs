@@ -39,7 +39,7 @@ impl<'a> ListView<'a> {
         ListView(Form::Long(list))
     }
 
-    /// The list as it is now, if it is big: see `LongList::share`.
+    /// A copy of the list that shares its chunks, if it is big: see `LongList::share`.
     pub(crate) fn share(&self) -> Option<LongList> {
         match self.0 {
             Form::Packed(_) => None,
@@ -86,7 +86,7 @@ impl<'a> ListView<'a> {
         })
     }
 
-    /// For each element, from head to tail, whether it has these bytes. Faster than comparing the elements.
+    /// Whether each element, from head to tail, has these bytes. Faster than comparing the elements.
     pub fn matches<'e>(
         &self,
         wanted: &'e [u8],
@@ -145,7 +145,7 @@ pub(super) fn push(entry: &mut Entry, end: ListEnd, items: Items<'_>, rules: &Ru
                 <= rules.limits.list_bytes as usize;
         if fits {
             let edit = match end {
-                // One after the other at the head: the last one ends up first.
+                // Elements are pushed one after the other at the head, so the last one ends up first.
                 ListEnd::Head if items.len() == 1 => Edit::insert(packed, 0, items.iter()),
                 ListEnd::Head => {
                     let mut reversed: Vec<&[u8]> = items.iter().collect();

@@ -29,7 +29,7 @@ use super::element::Element;
 use buffer::{BODY_BYTES_MAX, Buffer, CAPACITY_MIN};
 pub(crate) use range::Range;
 
-/// Chunks of so many bytes are not freed on the spot.
+/// Chunks of this many bytes are not freed on the spot.
 const LAZY_BYTES_MIN: usize = 64 << 10;
 
 /// Chunks for which the deque always keeps room.
@@ -63,7 +63,7 @@ impl LongList {
         list
     }
 
-    /// The list as it is now, without a copy of its elements: chunks that change later are copied then.
+    /// A copy of the list that shares its chunks: chunks that change later are copied then.
     pub(crate) fn share(&self) -> LongList {
         LongList { chunks: self.chunks.clone(), len: self.len, buffer_bytes: self.buffer_bytes }
     }
@@ -126,7 +126,8 @@ impl LongList {
             return Range::from(Iter::EMPTY);
         }
         let (first, start) = self.locate(range.start);
-        // The last element, not the one after it: the last chunk is then one of the range.
+        // This is the last element, not the one after it, so that the chunk found is the last one of the
+        // range.
         let (last, last_index) = self.locate(end - 1);
         let first_end = if first == last { last_index + 1 } else { self.chunks[first].len() };
         let back =
@@ -153,7 +154,8 @@ impl LongList {
         self.push_chunk(end, item);
     }
 
-    /// Adds a chunk with one element. An eighth of the list is room enough for those that will follow.
+    /// Adds a chunk with one element. It has room for as many bytes as an eighth of the list has, up to a
+    /// limit.
     #[cold]
     fn push_chunk(&mut self, end: End, item: &Item<'_>) {
         let at = match end {
@@ -187,7 +189,8 @@ impl LongList {
         }
     }
 
-    /// The chunk in which the element at `index` is, and where in it; one past the last has index 0.
+    /// The chunk in which the element at `index` is, and the element's index in the chunk. `index` may be the
+    /// number of elements: then the index in the chunk is 0.
     #[inline]
     fn locate(&self, index: usize) -> (usize, usize) {
         if index <= self.len / 2 {
@@ -234,7 +237,8 @@ impl LongList {
         self.len += buffer.len();
         self.buffer_bytes += buffer.bytes();
         if self.chunks.len() == self.chunks.capacity() {
-            // Not twice as many, as by itself: the deque of a list of millions is worth counting.
+            // Room for an eighth more, where `VecDeque` would double: for a list of millions its deque takes
+            // memory worth saving.
             self.chunks.reserve_exact(CHUNKS_ROOM_MIN.max(self.chunks.len() / 8));
         }
         self.chunks.insert(at, buffer);

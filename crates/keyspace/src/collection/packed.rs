@@ -1,11 +1,11 @@
 //! Packed payloads: a number of elements, then the elements.
 //!
 //! What it is: reading and editing the packed form that hashes, sets and sorted sets share; the first two
-//! bytes count the elements (little-endian), a field and its value being two.
-//! What it is not: aware of the meaning of the elements, nor of limits.
+//! bytes count the elements (little-endian), a field and its value being two. What it is not: aware of the
+//! meaning of the elements, nor of limits.
 //!
 //! Invariants
-//! - The count is that of the elements that follow.
+//! - The count is the number of elements that follow.
 
 use super::element::{self, Element, Encoded};
 use crate::entry::Entry;
@@ -16,7 +16,7 @@ pub(crate) const HEADER: usize = 2;
 /// A payload without elements.
 pub(crate) const EMPTY: &[u8] = &[0; HEADER];
 
-/// Most elements that any limit allows in a payload.
+/// The maximum number of elements that any limit allows in a payload.
 pub(crate) const COUNT_MAX: usize = 32_000;
 
 /// Number of elements.
@@ -127,7 +127,7 @@ impl Payload for Vec<u8> {
 
 /// Puts elements in at an offset.
 pub(crate) fn insert(payload: &mut impl Payload, at: usize, elements: &[&[u8]]) {
-    // Fields with values at most; members with scores have an encoding of their own.
+    // At most two elements, a field and its value: members with scores are encoded elsewhere.
     let encoded =
         [elements.first(), elements.get(1)].map(|bytes| Encoded::of(bytes.copied().unwrap_or_default()));
     let [first, second] = &encoded;

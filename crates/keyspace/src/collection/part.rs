@@ -60,7 +60,8 @@ impl Part {
         }
     }
 
-    /// The effects that add its content to a key; those that create the key if it `is_new`.
+    /// Visits the effects that add the part's content to a key. If the key `is_new`, the first of them
+    /// creates it.
     pub(crate) fn for_each_effect(
         &self,
         (db, key): (DbId, &[u8]),

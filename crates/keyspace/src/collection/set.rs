@@ -103,9 +103,9 @@ impl<'a> SetView<'a> {
         integers.chain(packed).chain(big)
     }
 
-    /// Goes on with a scan: visits members until there were about `count`, and returns where to go on. 0 is
-    /// the start and the end. A member that is there during the whole scan is visited exactly once; but a set
-    /// that is small enough is visited as a whole.
+    /// Continues a scan: visits about `count` members, and returns the cursor for the next call. 0 is the
+    /// start and the end. A member that is there during the whole scan is visited exactly once. A set that is
+    /// not big is visited in one call.
     pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(Element<'a>)) -> u64 {
         match self.0 {
             Form::Big(map) => map.scan(cursor, count, |entry| visit(member_of(entry))),
@@ -178,7 +178,7 @@ fn fitting(payload: &[u8], members: Items<'_>, limits: &PackedLimits) -> Fitting
 fn stays_within(set: SetView<'_>, members: Items<'_>, limit: u32) -> bool {
     let len_max = (limit as usize).min(packed::COUNT_MAX);
     let room = len_max.saturating_sub(set.len());
-    // One that is given twice counts twice: at worst the set is promoted early.
+    // A member that is given twice counts twice: at worst the set is promoted early.
     members.len() <= room
         || members.iter().filter(|member| !set.contains(member)).take(room + 1).count() <= room
 }
@@ -196,7 +196,7 @@ fn add_packed(entry: &mut Entry, members: Items<'_>) -> usize {
     if members.len() == 1 && !is_integers(payload) {
         return members.iter().map(|member| usize::from(add_member(entry, member))).sum();
     }
-    // Several: the payload is built first, so that the entry changes its size once.
+    // With several members, the payload is built first, so that the entry changes its size once.
     let mut new = match is_integers(payload) {
         true => EMPTY.to_vec(),
         false => payload.to_vec(),

@@ -82,7 +82,7 @@ impl Stream {
         size_of::<Stream>() + self.block_bytes + self.group_bytes
     }
 
-    /// Adds an entry with an id above all before; returns whether it is.
+    /// Adds an entry if its id is above all earlier ones; returns whether it is.
     fn add(&mut self, id: StreamId, pairs: Items<'_>) -> bool {
         if id <= self.head.last_id {
             return false;
@@ -187,7 +187,8 @@ impl Stream {
         removed
     }
 
-    /// Changes the head, but for a last id below that of an entry; returns whether it is another.
+    /// Replaces the head, with a last id that is not below that of the last entry; returns whether the
+    /// head has changed.
     fn set_head(&mut self, head: StreamHead) -> bool {
         let last = self.blocks.last_key_value().and_then(|(_, block)| block.entries().last());
         let last_id = head.last_id.max(last.map_or(StreamId::ZERO, |entry| entry.id));
@@ -276,7 +277,7 @@ impl Stream {
     }
 }
 
-/// The payload of an entry on its way to become a stream.
+/// The payload of a new entry that is about to become a stream.
 pub(super) const EMPTY: &[u8] = &[];
 
 /// Gives a new entry its stream.

@@ -76,7 +76,7 @@ impl ValueBuf {
         self.field_deadlines.iter().map(|(field, deadline_ms)| (field.as_slice(), *deadline_ms))
     }
 
-    /// About as many bytes as the effects take that put the value somewhere.
+    /// About the number of bytes of the effects that put the value at a key.
     pub fn size_bytes(&self) -> usize {
         let value = match &self.form {
             Form::String(bytes) => bytes.len(),

@@ -169,7 +169,8 @@ mod tests {
         fn a_payload_that_is_cut_is_refused(texts in texts(), cut in any::<prop::sample::Index>()) {
             for entry in entries(&texts) {
                 let (value_type, payload) = (entry.as_ref().value_type(), entry.as_ref().payload());
-                // Integers of a set are fewer, then, and nothing says how many there were.
+                // A truncated set of integers is a valid one with fewer integers: nothing says how many there
+                // were.
                 if value_type != ValueType::String && !(value_type == ValueType::Set && integers::is_integers(payload)) {
                     let cut = &payload[..cut.index(payload.len())];
                     prop_assert_eq!(verify(value_type, cut, &PackedLimits::DEFAULT), None);

@@ -130,8 +130,8 @@ impl<'a> ZsetView<'a> {
         }
     }
 
-    /// Goes on with a scan: visits members until there were `count`, a few more at most, and returns where to
-    /// go on. 0 is the start and the end. A packed sorted set is visited at once.
+    /// Continues a scan: visits at least `count` members, and a few more at most, and returns the cursor for
+    /// the next call. 0 is the start and the end. A packed sorted set is visited in one call.
     pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(Element<'a>, f64)) -> u64 {
         match self.0 {
             Form::Packed(_) => {

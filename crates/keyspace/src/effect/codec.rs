@@ -114,7 +114,7 @@ impl<'a> Effect<'a> {
 impl KeyOp<'_> {
     fn write<'w, W: Writer>(&self, db: DbId, key: &[u8], out: &'w mut W) -> &'w mut W {
         let begin = move |opcode| {
-            // Moved out of the closure, so that the writer that it returns outlives it.
+            // `out` is moved out of the closure, so that the returned writer outlives the closure.
             let out = out;
             out.target(opcode, db, key)
         };
@@ -382,7 +382,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The value of a Put with this opcode, the one that never expires.
+    /// The value of a Put. `opcode` is the opcode of the form that never expires.
     fn value(&mut self, opcode: u8) -> Result<Value<'a>, EffectError> {
         Ok(match opcode {
             PUT_LIST => Value::List(self.items()?),

@@ -16,7 +16,7 @@ use super::codec::{Encode, Reader, Writer};
 pub enum Items<'a> {
     /// Where they lie in a command.
     Slices(&'a [&'a [u8]]),
-    /// One after the other, as a log record or an [`ItemsBuf`] holds them.
+    /// Items one after the other, as a log record or an [`ItemsBuf`] holds them.
     Encoded(EncodedItems<'a>),
 }
 
@@ -25,7 +25,7 @@ pub enum Items<'a> {
 pub enum ScoredItems<'a> {
     /// Where they lie in a command.
     Slices(&'a [(f64, &'a [u8])]),
-    /// One after the other, as a log record or a [`ScoredItemsBuf`] holds them.
+    /// Items one after the other, as a log record or a [`ScoredItemsBuf`] holds them.
     Encoded(EncodedItems<'a>),
 }
 

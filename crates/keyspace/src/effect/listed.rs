@@ -19,7 +19,7 @@ pub trait Listable: Copy + Eq + fmt::Debug {
     /// Makes the record that consists of the numbers which `next` gives.
     ///
     /// # Errors
-    /// That of `next`, or an error if the numbers do not form a record.
+    /// The error of `next`, or an error if the numbers do not form a record.
     fn make(next: &mut dyn FnMut() -> Result<u64, EffectError>) -> Result<Self, EffectError>;
 }
 

@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn every_tag_is_found_exactly_where_it_is() {
-        // Tag 1 beside 0 and 0x80 beside 0 are where inexact SWAR goes wrong.
+        // An inexact search for zero bytes in a word would go wrong where tag 1, or 0x80, stands beside 0.
         let tags = [1u8, 0, 1, 0x80, 0, 0xff, 0x81];
         let mut bucket = Bucket::EMPTY;
         bucket.meta[..PLACES].copy_from_slice(&tags);

@@ -7,7 +7,7 @@ use crate::entry::EntryRef;
 use crate::hash::{KeyHash, position};
 use crate::random::scale;
 
-/// One past the last `h16`: where a walk in the order of positions ends.
+/// One past the last `h16`: the end of a walk in the order of positions.
 pub(crate) const POSITION_END: u32 = 1 << 16;
 
 /// Tables up to this many buckets are sampled by rank instead of by trying places.

@@ -13,7 +13,7 @@ use wire::{Protocol, ReplyWriter};
 use super::{DurableMessage, Position, ReaderId};
 use crate::delivery::{Block, Delivery, SHARED_BYTES_MIN};
 
-/// Bytes of frames in one run at most, unless a single frame is larger.
+/// The maximum bytes of frames in one run, unless a single frame is larger.
 const RUN_BYTES_MAX: usize = 256 << 10;
 
 /// The result of a request, or the end of a subscription.

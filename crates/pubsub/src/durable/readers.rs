@@ -49,7 +49,7 @@ pub struct ReaderId {
 struct Reader {
     worker: usize,
     flow: Arc<Flow>,
-    /// Total bytes handed out to it, including those of earlier readers with the same flow.
+    /// Total bytes handed out to this reader, and to earlier readers with the same flow.
     handed: u64,
     /// Its channels, each with the position behind which its subscription begins.
     channels: HashMap<Box<[u8]>, Lsn>,
@@ -84,8 +84,8 @@ impl Reader {
         self.handed - self.flow.taken().min(self.handed)
     }
 
-    /// Whether its window is exceeded; if so, requests a wake-up when half of the window is free. `false` if
-    /// that is already the case.
+    /// Whether the reader's window is exceeded; if so, requests a wake-up when half of the window is free.
+    /// `false` if that is already the case.
     fn must_wait(&self, window_bytes: u64) -> bool {
         self.unsent() > window_bytes && self.flow.want(self.handed - window_bytes / 2)
     }
@@ -95,14 +95,15 @@ impl Reader {
         self.unsent() > window_bytes / 2 && self.flow.want(self.handed - window_bytes / 2)
     }
 
-    /// Whether the subscriptions of all its channels begin at or before `lsn`.
+    /// Whether the subscriptions of all channels of the reader begin at or before `lsn`.
     fn wants_all_behind(&self, lsn: Lsn) -> bool {
         self.channels.values().all(|after| *after <= lsn)
     }
 }
 
 impl Readers {
-    /// No readers. `window_bytes` is the number of unsent bytes above which a reader is left behind.
+    /// A set without readers. `window_bytes` is the number of unsent bytes above which a reader is left
+    /// behind.
     pub fn new(workers: usize, window_bytes: u64) -> Readers {
         Readers {
             readers: HashMap::new(),
@@ -201,8 +202,8 @@ impl Readers {
             }
             return;
         }
-        // It goes back to the start of the new channel; of its other channels it has heard up to its
-        // position.
+        // The reader goes back to the start of the new channel; of its other channels it has received all
+        // messages up to its present position.
         reader.channels.values_mut().for_each(|after| *after = (*after).max(stands_at));
         reader.channels.insert(channel, position.lsn);
         if reader.behind.is_none() {

@@ -18,7 +18,7 @@ use crate::{
     topic::Topic,
 };
 
-/// Bytes of frames in one run, or in one piece of a channel, at most.
+/// The maximum bytes of frames in one run, or in one piece of a channel.
 const RUN_BYTES_MAX: usize = 256 << 10;
 /// A larger buffer is freed after use.
 const BYTES_KEPT_MAX: usize = 64 << 10;
@@ -146,7 +146,8 @@ impl Local {
         }
     }
 
-    /// Delivers the marked messages to subscribers with several subscriptions, and those matched by patterns.
+    /// Delivers the messages marked in `in_turn`, in order: to subscribers of their channels with several
+    /// subscriptions, and to subscribers of matching patterns.
     fn deliver_in_turn(&mut self, batch: &Batch, in_turn: &[bool]) {
         let mut at = 0;
         for noted in in_turn.chunk_by(|left, right| left == right) {

@@ -291,7 +291,8 @@ fn no_checksum_is_none_and_a_wrong_one_is_noticed() {
 
 #[test]
 fn lengths_are_not_believed() {
-    // Each claims gigabytes but has no content: it must be refused quickly and without allocating them.
+    // Each payload claims gigabytes but has no content: it must be refused quickly and without allocating
+    // them.
     for value_type in [types::LIST, types::SET, types::ZSET_2, types::HASH, types::LIST_QUICKLIST_2] {
         let bytes = file("REDIS0010", &[&[value_type], b"\x01k\x81\xff\xff\xff\xff\xff\xff\xff\xff"]);
         assert!(read(&bytes).is_err());

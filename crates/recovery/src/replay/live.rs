@@ -179,7 +179,7 @@ impl<'k, 'c, O: Observer> Pass<'k, 'c, '_, O> {
             Scope::Two(from, to) => Some((slot_of(from), slot_of(to))),
             _ => None,
         });
-        // Before any effect: a slot is captured as of the end of a record.
+        // This comes before any effect, because a slot is captured as of the end of a record.
         slots.capture_before_moves(&moves.collect::<Vec<_>>());
         for (effect, hash) in &effects {
             match hash {

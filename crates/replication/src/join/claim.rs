@@ -30,7 +30,7 @@ pub struct Claim {
     pub log_id: [u8; 16],
     /// The highest epoch that the replica has seen.
     pub epoch: u32,
-    /// The end of its last durable batch; [`Lsn::ZERO`] and 0 if the log is empty.
+    /// The end of the replica's last durable batch; [`Lsn::ZERO`] and 0 if the log is empty.
     pub mark: Mark,
     /// The port on which it serves clients.
     pub port: u16,

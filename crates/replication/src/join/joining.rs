@@ -26,7 +26,7 @@ pub struct Joiner {
     pub log_id: [u8; 16],
     /// Its own identity.
     pub replica: ReplicaId,
-    /// That of its process.
+    /// The identity of its process.
     pub process: Option<ProcessId>,
     /// The port on which it serves clients.
     pub port: u16,

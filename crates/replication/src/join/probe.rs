@@ -8,7 +8,7 @@ use lsn::Lsn;
 
 use super::{History, Mark};
 
-/// Marks per request at most.
+/// The maximum number of marks per request.
 pub const MARKS_MAX: usize = 256;
 
 /// The next step of the search.

@@ -27,7 +27,8 @@ use crate::{
     memory::{building, limited},
 };
 
-/// Instructions for loading a library: less than a second in which other clients wait.
+/// The maximum number of instructions for loading a library. They take less than a second, in which other
+/// clients wait.
 const LOADING_INSTRUCTIONS_MAX: u64 = 10_000_000;
 
 /// Memory for loading a library, in addition to the memory in use. It is small so that no single instruction
@@ -98,8 +99,8 @@ impl Loaded {
 }
 
 impl Vm {
-    /// Loads a library. It fails if the clock of `calls` reaches `deadline_us`; otherwise only the log of
-    /// `calls` is used. The meter is not [reset](Meter::reset).
+    /// Loads a library. Of `calls` only the clock and the log are used; the load fails when the clock reaches
+    /// `deadline_us`. The meter is not [reset](Meter::reset).
     ///
     /// # Errors
     /// If it is not a valid library, takes too long or is stopped; the text says why.

@@ -75,13 +75,14 @@ impl FileBody {
         let (file, session, offset) = (self.file.clone(), self.session.clone(), self.offset);
         let pause = self.pause();
         self.offset += bytes;
-        // Allocated on this thread, which also frees it: a thread that only allocated would keep the memory
-        // that others freed for it.
+        // The piece is allocated on this thread, which also frees it: a thread that only allocated would keep
+        // the memory that others freed for it.
         let mut piece = vec![0; bytes as usize];
         self.reading = Some(tokio::task::spawn_blocking(move || {
             thread::sleep(pause);
             file.read_exact_at(&mut piece, offset)?;
-            // Checked after the read: if the session is still open, the bytes are those of the offered file.
+            // This is checked after the read: if the session is still open, the bytes are those of the
+            // offered file.
             if session.has_ended() {
                 return Err(io::Error::other("the session has ended"));
             }

@@ -146,7 +146,7 @@ async fn plan(backups: &Arc<Backups>, log: &Log, resume: Option<Lsn>) -> Result<
     }
 }
 
-/// For a witness, which has the list of the members from its log.
+/// Plans a copy of the log alone, for a witness: the log must name the members.
 async fn plan_log(backups: &Arc<Backups>, log: &Log) -> Result<Plan, String> {
     let (planning, log) = (backups.clone(), log.clone());
     let plan = move || {

@@ -30,7 +30,7 @@ use crate::{
 };
 use backup::{Offer, OfferedFile, chain_digits};
 
-/// Sessions at most: each keeps an old snapshot and its log.
+/// The maximum number of sessions: each keeps an old snapshot and its log.
 pub(crate) const SESSIONS_MAX: usize = 4;
 /// Concurrent transfers of a session: each takes two pieces of memory.
 pub(crate) const TRANSFERS_MAX: usize = 4;
@@ -421,7 +421,8 @@ mod tests {
         let (sessions, log) = (Sessions::default(), log_with_snapshot());
         let other = open(&sessions, &log, "other", 0).unwrap();
         let mut earlier = open(&sessions, &log, "name", 0).unwrap();
-        // More often than there are places: a client that is killed and returns each time takes up one place.
+        // The client returns more often than there are places: however often it is killed, it takes up one
+        // place.
         for _ in 0..2 * SESSIONS_MAX {
             let later = open(&sessions, &log, "name", 0).expect("a place");
             assert!(earlier.has_ended() && !later.has_ended() && !other.has_ended());

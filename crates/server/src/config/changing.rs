@@ -29,7 +29,7 @@ impl fmt::Display for Refused {
 }
 
 impl Config {
-    /// Sets all or nothing, but for those that belong to the data: it returns these.
+    /// Sets all of the settings or none. Those that belong to the data are not set, but returned.
     pub(super) fn set_settings(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<(String, String)>, String> {
         let mut lasting = self.files.lock();
         let (mut changed, keys) = self.changed(pairs).map_err(|refused| refused.to_string())?;

@@ -25,7 +25,8 @@ use storage::Log;
 
 use super::Config;
 
-/// Bytes of the value of a setting that belongs to the data, at most: snapshots and FLUSHALL write it again.
+/// The maximum bytes of the value of a setting that belongs to the data: snapshots and FLUSHALL write it
+/// again.
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// The settings whose value does not come from the log alone.
@@ -66,7 +67,7 @@ impl Config {
     }
 
     /// Records the given values. Called before anything is served, after a file was read again, and once a
-    /// second. Says so when the record is durable.
+    /// second. Logs a line when the record is durable.
     ///
     /// # Panics
     /// Outside of the runtime, if there is anything to record.
@@ -78,14 +79,14 @@ impl Config {
         }
         // A long unit may hold the slot.
         let Some(mut slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return };
-        // Under the lock: a leader that steps down holds it while its log becomes a mirror.
+        // This is checked under the lock: a leader that steps down holds it while its log becomes a mirror.
         if self.node.refuses_changes() || log.is_mirror() || log.is_frozen() {
             return;
         }
         let mut record = Vec::new();
         let recorded = state.given.record(&mut slot, &mut record);
         let position = self.append(log, slot, &record);
-        // Only now: a write that is taken from here on has a later position.
+        // Writes are taken only from here on, so they have later positions than the record.
         self.node.owe_settings(false);
         drop(state);
         if let Some(position) = position {
@@ -141,7 +142,7 @@ impl Config {
         if Arc::ptr_eq(&self.keyspace.data_settings(), &self.data.lock().followed) {
             return;
         }
-        // Read under the lock, so that no older state replaces a newer one.
+        // The settings are read under the lock, so that no older state replaces a newer one.
         let _changing = self.files.lock();
         let said = self.keyspace.data_settings();
         let mut changed = self.current().clone();

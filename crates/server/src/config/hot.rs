@@ -77,12 +77,12 @@ impl HotSettings {
         }
     }
 
-    /// Bytes of one argument of a command, at most.
+    /// The maximum bytes of one argument of a command.
     pub(crate) fn bulk_bytes_max(&self) -> usize {
         self.bulk_bytes_max.load(Relaxed) as usize
     }
 
-    /// Bytes of one request, at most.
+    /// The maximum bytes of one request.
     pub(crate) fn request_bytes_max(&self) -> usize {
         self.request_bytes_max.load(Relaxed) as usize
     }
@@ -112,12 +112,12 @@ impl HotSettings {
         self.emulates_cluster.load(Relaxed)
     }
 
-    /// Connections to the Redis port, at most.
+    /// The maximum number of connections to the Redis port.
     pub(crate) fn clients_max(&self) -> u64 {
         self.clients_max.load(Relaxed)
     }
 
-    /// Connections to the HTTP port, at most.
+    /// The maximum number of connections to the HTTP port.
     pub(crate) fn http_clients_max(&self) -> u64 {
         self.http_clients_max.load(Relaxed)
     }

@@ -29,7 +29,7 @@ const CAUGHT_UP_BYTES_MAX: u64 = 64 << 10;
 const RATE_BYTES_PER_S_MIN: u64 = 64 << 10;
 /// The longest wait for a subscriber that receives nothing any more.
 const PATIENCE_US_MAX: u64 = 2_000_000;
-/// The kernel is asked no more often what a peer has acknowledged.
+/// The shortest time between two calls that ask the kernel how much a peer has acknowledged.
 const ASKING_PERIOD_US: u64 = 10_000;
 /// Time without waits for new subscribers after a useless one.
 pub(crate) const DISTRUST_US: u64 = 10_000_000;
@@ -117,7 +117,8 @@ impl Connection {
         self.keeping_up.get().is_behind
     }
 
-    /// Ends the wait for it when its patience is used up. Called from time to time while it is waited for.
+    /// Ends the wait of publishers for this subscriber when the subscriber's patience is used up. Called from
+    /// time to time during such a wait.
     pub(crate) fn end_overlong_waits(&self) {
         self.check_pace(self.refused.get());
     }

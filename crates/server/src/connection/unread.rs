@@ -54,7 +54,7 @@ pub(crate) struct UnreadReplies {
 }
 
 impl UnreadReplies {
-    /// Takes so many bytes, if they are left.
+    /// Takes this many bytes, if they are left.
     fn take(&self, bytes: u64, now_ms: u64) -> bool {
         let more = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= UNREAD_BYTES_MAX);
         let is_taken = self.bytes.fetch_update(Relaxed, Relaxed, more).is_ok();
@@ -93,7 +93,7 @@ pub(super) struct Unread {
 struct Silence {
     /// The peer acknowledges nothing.
     peer_ms: u64,
-    /// The same, and commands wait.
+    /// The peer acknowledges nothing, and commands wait.
     commands_ms: u64,
 }
 
@@ -112,16 +112,17 @@ impl Unread {
 }
 
 impl Connection {
-    /// Called when the client must read before its next command: whether it was not watched before. The
-    /// worker then calls [`Connection::look_at_unread`] several times a second until that returns `false`.
+    /// Called when the client must read before its next command. Returns whether the client was not watched
+    /// before. The worker then calls [`Connection::look_at_unread`] several times a second until that returns
+    /// `false`.
     pub(crate) fn is_newly_unread(&self) -> bool {
         let unread = self.unread.get();
         self.unread.set(Unread { is_watched: true, ..unread });
         !unread.is_watched
     }
 
-    /// Lets commands of a client that does not read go on, within the limits, or disconnects it. Returns
-    /// whether it is to be looked at again.
+    /// Lets further commands of a client that does not read run, within the limits, or disconnects the
+    /// client. Returns whether it is to be looked at again.
     pub(crate) fn look_at_unread(&self, now_ms: u64) -> bool {
         let allowed_bytes = self.conversation.borrow().outbox_bytes_allowed() as u64;
         let waits = self.state.get() == ConversationState::WaitForClient;
@@ -131,7 +132,7 @@ impl Connection {
         }
         let of_all = &self.worker.parts.unread_replies;
         let mut unread = self.unread.get();
-        // All was sent meanwhile if it is allowed less than it has taken.
+        // If the client is allowed less than it has taken, everything was sent meanwhile.
         let taken_bytes = allowed_bytes - OUTBOX_BYTES_MAX as u64;
         of_all.give_back(unread.taken_bytes.saturating_sub(taken_bytes));
         unread.taken_bytes = unread.taken_bytes.min(taken_bytes);
@@ -157,7 +158,7 @@ impl Connection {
         self.conversation.borrow().pending_bytes() > 0 || is_any(env::socket::unread_bytes(&self.stream))
     }
 
-    /// Allows the client more unsent bytes, if there are limits that it does not reach.
+    /// Allows the client more unsent bytes, if the limits permit; returns whether they do.
     fn allow_more(&self, allowed_bytes: u64, now_ms: u64) -> bool {
         let kind = self.client().kind();
         let hard_bytes = self.worker.parts.config.hot().output_limit(kind).hard_bytes;

@@ -123,7 +123,8 @@ impl Compactor {
         self.state.lock().failed_at_ms = failed.then(|| self.clock.unix_ms());
     }
 
-    /// Returns the bytes of the new file; `None` if nothing was to be done, or it was given up.
+    /// Compacts a database at the permitted pace. Returns the bytes of the new file; `None` if nothing was to
+    /// be done, or the compaction was given up.
     fn compact_paced(&self, database: &Arc<Database>) -> Result<Option<u64>, StoreError> {
         let Some(documents) = self.documents.get() else { return Ok(None) };
         let Some(mut compaction) = documents.begin_compaction(database)? else { return Ok(None) };

@@ -39,7 +39,7 @@ impl DocumentsCopy {
     /// I/O errors.
     pub(crate) fn plan(documents: &DocumentsCell) -> Result<DocumentsCopy, StoreError> {
         let Some(documents) = documents.get() else { return Ok(DocumentsCopy::default()) };
-        // Read first: changes saved after this read are in the copied log as well.
+        // This position is read first: changes saved after this read are in the copied log as well.
         let saved_lsn = documents.saved_lsn();
         let Some(plan) = documents.plan_copy()? else {
             return Ok(DocumentsCopy { saved_lsn, ..DocumentsCopy::default() });

@@ -11,7 +11,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-/// Servers that are served at a time, at most.
+/// The maximum number of servers that are served at a time.
 pub(super) const ASKERS_MAX: usize = 16;
 
 /// The servers that ask; see the module documentation.

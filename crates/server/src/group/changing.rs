@@ -67,7 +67,7 @@ impl Group {
         if is_known() {
             return Ok(state.group_id);
         }
-        // Before the lock is taken: a server that does not answer must not delay other changes.
+        // This comes before the lock is taken: a server that does not answer must not delay other changes.
         self.verify(id, &listed, known().as_ref())?;
         let _one_at_a_time = self.begin_change()?;
         if is_known() {
@@ -96,7 +96,7 @@ impl Group {
         Ok(state.group_id)
     }
 
-    /// Asks at its new address, and at the one where it is listed, who is there.
+    /// Asks at the member's new address, and at the one where the member is listed, who is there.
     fn verify(&self, id: MemberId, listed: &Listed, known: Option<&Listed>) -> Result<(), String> {
         let Some(peers) = self.peers.get() else { return Err("LOADING this server is starting".into()) };
         let address = listed.address();
@@ -154,8 +154,8 @@ impl Group {
         ))
     }
 
-    /// Has the end of the log name the members again: a copy of the log alone begins behind the record that
-    /// did.
+    /// Records the roster again at the end of the log: a copy of the log alone begins behind the earlier
+    /// record.
     pub(crate) fn repeat_roster(&self) -> Result<(), String> {
         let Some(votes) = &self.votes else { return Ok(()) };
         self.require_leader(votes)?;
@@ -163,8 +163,8 @@ impl Group {
         self.change_and_wait(votes, |_| Ok(()))
     }
 
-    /// Waits for its turn to change the roster. While the group is being founded nobody waits: of several
-    /// servers that ask to join, one would always hold the turn that the founder needs.
+    /// Waits for the caller's turn to change the roster. While the group is being founded nobody waits: of
+    /// several servers that ask to join, one would always hold the turn that the founder needs.
     ///
     /// # Errors
     /// If the founder has not recorded itself yet.
@@ -312,7 +312,8 @@ impl Group {
     /// Whether this server leads, and has removed the member with this id or never had it.
     pub(super) fn has_removed(&self, id: MemberId) -> bool {
         let Some(votes) = &self.votes else { return false };
-        // Within its lease no other member leads, which could have added it. The data are looked at later.
+        // Within its lease this server is the only leader, so no other one can have added the member. The
+        // data is read later.
         let now_us = votes.now_us();
         let leads_alone = |member: &Member| member.has_committed() && member.lease_until_us() > now_us;
         let in_force = votes.look(|member| leads_alone(member).then(|| member.members().clone())).flatten();

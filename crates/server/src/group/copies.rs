@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! - A backup holds only changes that a majority has, and all that were acknowledged before it began. A
-//!   backup of a follower may lack those of which the follower has not heard yet: the rules are those of
-//!   reads.
+//!   backup of a follower may lack acknowledged changes of which the follower has not heard yet: the same
+//!   rules hold for reads.
 //! - A server that copies everything to follow this one is served by a leader that may have committed nothing
 //!   yet: without that copy there might be no majority to commit anything.
 
@@ -39,7 +39,7 @@ impl Group {
         let Some(votes) = &self.votes else { return true };
         let gives_up_at = Instant::now() + COMMIT_PATIENCE;
         while votes.committed() < end {
-            // A leader that is deposed restarts; the client is to be told before.
+            // A leader that is deposed restarts; the client gets its error before.
             if Instant::now() >= gives_up_at || self.refuses_copy(false).is_some() {
                 return false;
             }

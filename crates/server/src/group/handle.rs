@@ -19,7 +19,7 @@ const TRANSFER_TIMEOUT_US: u64 = 10_000_000;
 /// How long a transfer may keep writes out while it waits for commands in progress, and again while it waits
 /// for the end of the log to be on the other member's disk.
 const PAUSE_US_MAX: u64 = 1_000_000;
-/// A member that has sent nothing for so long cannot be elected; a follower answers ten heartbeats in a
+/// A member that has sent nothing for this long cannot be elected; a follower answers ten heartbeats in a
 /// second.
 const HEARD_US: u64 = 1_000_000;
 /// The interval at which progress is checked.

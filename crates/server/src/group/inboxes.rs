@@ -12,10 +12,10 @@ use std::net::{Shutdown, TcpStream};
 use consensus::MemberId;
 use membership::MEMBERS_MAX;
 
-/// The most connections of one member: one for its messages, and a second one for its question who is here,
-/// or after it has lost the first.
+/// The maximum number of connections of one member: one for its messages, and a second one to ask who answers
+/// here, or after it has lost the first.
 const OF_MEMBER_MAX: usize = 2;
-/// The most connections of all senders that the roster does not list.
+/// The maximum number of connections of all senders together that the roster does not list.
 const UNLISTED_MAX: usize = MEMBERS_MAX;
 
 /// The connections; see the module documentation.

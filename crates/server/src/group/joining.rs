@@ -26,7 +26,7 @@ use crate::{
 const RETRY_PERIOD: Duration = Duration::from_millis(500);
 /// The code of the error of a member that does not lead.
 pub(super) const NOT_LEADER: &str = "NOTLEADER ";
-/// Attempts at a group that has no leader yet, before that is worth a warning.
+/// How many attempts may find the group without a leader before that is worth a warning.
 const ELECTIONS_AT_START: u32 = 6;
 
 impl Group {

@@ -198,7 +198,7 @@ impl Peers {
         self.refused.load(Relaxed)
     }
 
-    /// Messages of earlier terms than that of this member, which it does not follow.
+    /// Messages of earlier terms than this member's own term; it does not follow them.
     pub(super) fn outdated(&self) -> u64 {
         self.outdated.load(Relaxed)
     }
@@ -214,7 +214,8 @@ impl Peers {
     pub(super) fn serve(self: &Arc<Self>, mut socket: TcpStream, from: MemberId) {
         let peers = self.clone();
         let run = move || {
-            // Counted before the connection is closed: a client that sees the end also sees the count.
+            // The error is counted before the connection is closed: a client that sees the end also sees the
+            // count.
             if let Err(reason) = peers.receive(&mut socket, from) {
                 peers.count_refusal(&format!("a message of the member {from}"), &reason);
             }
@@ -274,7 +275,7 @@ impl Peers {
         }
     }
 
-    /// Who sent these words of GROUP PEER.
+    /// The member that sent these words of GROUP PEER.
     ///
     /// # Errors
     /// If it is to be refused, the reason.
@@ -388,7 +389,7 @@ impl Peer {
         self.wanted.1.notify_all();
     }
 
-    /// Ends its thread, which may still try to connect for some seconds.
+    /// Ends the thread of this connection, which may still try to connect for some seconds.
     fn stop(&self) {
         self.stopping.store(true, SeqCst);
         if let Some(socket) = &*self.socket.lock() {
@@ -439,7 +440,7 @@ impl Peer {
         let socket = peers.connect(&self.address, id)?;
         socket.set_nonblocking(true).map_err(|error| error.to_string())?;
         *self.socket.lock() = Some(socket);
-        // Not only with the next heartbeat: it may be waiting to hear who leads.
+        // This is not left to the next heartbeat: the member may be waiting to hear who leads.
         peers.votes.input(|member, now_us| member.announce(now_us));
         Ok(())
     }

@@ -32,8 +32,8 @@ const LOOK_PERIOD: Duration = Duration::from_millis(10);
 const ATTEMPT_US: u64 = 5_000_000;
 
 impl Group {
-    /// At the start of a witness: has its memory name the members, if its log does not. If nothing does, the
-    /// log is copied anew.
+    /// At the start of a witness, puts the roster into its memory if its log has none. If no roster is found,
+    /// the log is copied anew.
     pub(super) fn recall_roster(&self, votes: &Votes, log: &Log) {
         if !votes.is_witness() || Roster::of(&self.keyspace.data_settings()).is_some() {
             return;
@@ -109,7 +109,7 @@ impl Group {
 }
 
 /// Forgets the log before the batch that ends `kept_bytes` before `dispensable`, if that frees a segment.
-/// Returns where the log begins now. The log tells its last batch by keeping it.
+/// Returns where the log begins now. At least the last batch is kept: the log must be able to name it.
 fn forget(log: &Log, dispensable: Lsn, kept_bytes: u64) -> Result<Option<Lsn>, storage::Error> {
     let segment = |lsn: Lsn| lsn.align_down(log.segment_bytes());
     let (before, kept_from) = (log.start_lsn(), Lsn::new(dispensable.get().saturating_sub(kept_bytes)));

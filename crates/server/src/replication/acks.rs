@@ -52,7 +52,7 @@ impl Node {
         (asks && timeout_ms > 0).then_some(timeout_ms)
     }
 
-    /// The oldest batch of this leader of a group waits for a majority for so long. After `ack-timeout`,
+    /// The oldest batch of this leader of a group waits for a majority for this long. After `ack-timeout`,
     /// further writes are refused before they are executed: members that are heard, but take no log, depose
     /// no leader, and its log must not grow without limit.
     pub(crate) fn note_majority_awaited(&self, awaited_us: u64) {
@@ -121,8 +121,8 @@ impl Node {
         log.set_acked(self.leader.commit(log.shippable_lsn(), count));
     }
 
-    /// Says so if this server has just left its group, which had no use for `ack-replicas`, and the data has
-    /// it.
+    /// Logs a line if this server has just left its group and the data has `ack-replicas`, for which the
+    /// group had no use.
     pub(crate) fn report_acks_without_group(&self) {
         let ack_replicas = self.options.read().ack_replicas;
         if self.has_left_group && ack_replicas > 0 {

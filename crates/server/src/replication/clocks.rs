@@ -1,8 +1,8 @@
-//! Compares the time of day here with that of the leader of the group, which a batch says that was just
-//! closed. Keys expire by the time of whoever leads, so members whose clocks are apart would expire them too
-//! early, or late, after a change of leaders. Votes and leases do not depend on it.
+//! Compares the time of day here with the leader's: a batch that was just closed carries its closing time.
+//! Keys expire by the time of whoever leads, so members whose clocks are apart would expire them too early,
+//! or late, after a change of leaders. Votes and leases do not depend on it.
 //!
-//! A batch that is committed when it arrives may be old; one that is not was just written.
+//! A batch that is already committed when it arrives may be old; an uncommitted one was just written.
 
 use lsn::Lsn;
 use parking_lot::Mutex;
@@ -10,8 +10,7 @@ use storage::BatchInfo;
 
 use crate::repeated::Repeated;
 
-/// Times that differ by more are worth a warning: more than a batch takes to arrive, and a member to fall
-/// behind.
+/// Differences above this are worth a warning: it is longer than a new batch takes to arrive.
 const APART_MS_MAX: u64 = 60_000;
 
 /// The warnings about clocks that were given lately.
@@ -33,9 +32,9 @@ impl Clocks {
     }
 }
 
-/// By how many milliseconds the clock that closed the newest batch is ahead of the one here; negative:
-/// behind. `None` if that is at most [`APART_MS_MAX`], or if the batch is committed already, and so may be
-/// old.
+/// The milliseconds by which the clock that closed the newest batch is ahead of the clock here; negative:
+/// behind. `None` if they differ by at most [`APART_MS_MAX`], or if the batch is committed already, and so
+/// may be old.
 fn apart_ms(batches: &[BatchInfo], commit: Lsn, unix_ms: u64) -> Option<i64> {
     let newest = batches.last().filter(|newest| newest.end > commit)?;
     let apart_ms = newest.closed_at_ms.cast_signed().saturating_sub(unix_ms.cast_signed());

@@ -42,8 +42,8 @@ pub(super) struct Running {
     state: AtomicU8,
 }
 
-/// The first state. One of the others follows, and is the last: an abort succeeds, or the replica is told to
-/// lead, never both.
+/// The first state. It changes once, to one of the others: an abort succeeds, or the replica is told to lead,
+/// never both.
 const WAITING: u8 = 0;
 const IN_PROGRESS: u8 = 1;
 const ABORTED: u8 = 2;
@@ -59,7 +59,7 @@ impl Running {
         self.end_wait(ABORTED)
     }
 
-    /// The replica is about to be told to lead. Returns false if the handover was aborted.
+    /// Notes that the replica is about to be told to lead. Returns false if the handover was aborted.
     fn proceed(&self) -> bool {
         self.end_wait(IN_PROGRESS)
     }
@@ -174,7 +174,7 @@ fn run(
         node.change_role_here(|role| role.give_up_hand_over());
         return Err(yielded.err().unwrap_or_else(|| GaveUp::Fenced.to_string()));
     }
-    // Before it is told: it may be started again before the connection is found broken.
+    // This is noted before the replica is told to lead: it may restart before the connection is found broken.
     *node.unanswered.lock() =
         claim.process.map(|process| Unanswered { replica: claim.replica, process, epoch });
     let answer = ask(&mut replica, &["REPLICAOF".into(), "NO".into(), "ONE".into()]);

@@ -52,7 +52,7 @@ fn copy_dir(dir: &Path) -> PathBuf {
 /// Copies everything from the leader into a directory beside the data.
 ///
 /// # Errors
-/// A message for the log; the next call resumes the copy.
+/// A text for a line of the server's log; the next call resumes the copy.
 pub(super) fn fetch(
     node: &Node,
     following: &Following,
@@ -65,7 +65,7 @@ pub(super) fn fetch(
     let password = Some(password).filter(|password| !password.is_empty());
     let remote = Remote::new(&url, DEFAULT_USER, password).for_follower();
     let remote = if node.is_witness() { remote.log_only() } else { remote };
-    // Set before the first check of `is_stopping`, so that a stop is never missed.
+    // The breaker is set before the first check of `is_stopping`, so that a stop is never missed.
     following.set_copying(Some(remote.breaker()));
     let tell = |notice: Notice<'_>| tracing::info!(target: "replication", %notice, "copying from the leader");
     let reported = Cell::new(node.now_ms());

@@ -410,8 +410,8 @@ fn read_acks(
     }
 }
 
-/// The options of a relay with rounds of about `flush_bytes`: since writes block, bytes that arrive meanwhile
-/// go with the next round.
+/// The options of a relay whose steps ship about `flush_bytes` each: writes block, so bytes that arrive
+/// meanwhile go with the next step.
 pub(super) fn relay_options(flush_bytes: u64) -> RelayOptions {
     let most = RelayOptions::default();
     RelayOptions { flush_bytes, round_bytes_max: flush_bytes.clamp(1, most.round_bytes_max), ..most }

@@ -20,7 +20,7 @@ const LINE_BYTES_MAX: usize = 1024;
 /// connected: shutting that down makes this function return at once.
 ///
 /// # Errors
-/// Messages for the log; the error of `begun`.
+/// Texts for a line of the server's log; the error of `begun`.
 pub(crate) fn connect(
     address: &Address,
     password: &str,
@@ -76,7 +76,7 @@ fn prepare(candidate: SocketAddr, timeout: Duration) -> io::Result<(Socket, TcpS
 /// Sends a command and reads the answer line, without its terminator.
 ///
 /// # Errors
-/// Messages for the log.
+/// Texts for a line of the server's log.
 pub(crate) fn ask(stream: &mut TcpStream, words: &[String]) -> Result<String, String> {
     let mut request = Vec::new();
     wire::request::encode(words, &mut request);

@@ -76,7 +76,7 @@ impl Node {
     }
 
     /// Lets the log be applied up to this position, which the votes know to be committed; the connection to
-    /// the leader may tell so later. A member must not campaign before it has applied every change of the
+    /// the leader may report it later. A member must not campaign before it has applied every change of the
     /// roster that it knows to be committed.
     pub(crate) fn note_committed(&self, committed: Lsn) {
         if let Some(following) = self.following() {
@@ -102,8 +102,8 @@ impl Node {
         self.has_led() && self.is_restarting()
     }
 
-    /// The restart that is to follow has to wait: until then, this server is silent in its group, and counts
-    /// as one that hears no leader.
+    /// The restart that is to follow has to wait: until then, this server sends nothing to its group, and
+    /// counts as one that hears no leader.
     pub(crate) fn begin_to_wait_for_restart(&self) {
         if let Some(votes) = &self.votes {
             votes.stop();
@@ -114,10 +114,10 @@ impl Node {
     /// Follows the leader of the group, which the votes know by `link`; `None`: this server is no member yet.
     pub(crate) fn follow_in_group(&self, link: Option<Link>, leader: Address) {
         *self.named.lock() = Some((link, leader.clone()));
-        // Not remembered, which a full disk would prevent: after a start the votes tell it again, and its
-        // epoch is saved before anything in it is acknowledged.
+        // The new leader is not persisted, which a full disk would prevent: after a start the votes name it
+        // again, and its epoch is persisted before anything in it is acknowledged.
         self.change_role_here(|role| role.follow(leader));
-        // Also if it is the same leader: the connection belongs to a term.
+        // The connection is made anew even if the leader is the same: it belongs to one term.
         if let Some(following) = self.following() {
             following.reconnect();
         }
@@ -128,8 +128,8 @@ impl Node {
         self.change_role_here(|role| role.follow_nobody());
     }
 
-    /// Whom to follow, and how the votes know it; `None`: nobody at the moment. In a group, the address must
-    /// be that of the leader that the votes know: batches of another one would pass for its own.
+    /// The leader to follow, and its link as the votes have it; `None`: nobody at the moment. In a group, the
+    /// address must be that of the leader that the votes know: batches of another one would pass for its own.
     pub(super) fn to_follow(&self) -> Option<(Address, Option<Link>)> {
         let leader = self.leader_address()?;
         let Some(votes) = &self.votes else { return Some((leader, None)) };

@@ -9,7 +9,7 @@ use lsn::Lsn;
 
 /// The resolution: the timeout is divided into this many steps.
 const STEPS: u64 = 32;
-/// The most samples kept: one per step, the overdue one, and one for a timeout that was raised.
+/// The maximum number of samples: one per step, the overdue one, and one for a timeout that was raised.
 const SEEN_MAX: usize = STEPS as usize + 2;
 
 /// The samples of the uncommitted log.

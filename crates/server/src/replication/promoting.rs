@@ -111,7 +111,7 @@ struct Promoting<'n> {
     log: &'n Log,
     /// The link and the applier; `None` for a server that was fenced.
     taken: Option<(Arc<Following>, Threads)>,
-    /// The epoch that votes have given to this server; `None`: the next one.
+    /// The epoch that the votes have given to this server; `None`: the promotion chooses one.
     epoch: Option<u32>,
     /// The applier of received batches.
     applier: Option<(Arc<Following>, JoinHandle<()>)>,

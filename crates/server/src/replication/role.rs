@@ -62,8 +62,8 @@ impl Node {
         self.change_role(|role| (change(role), false)).expect("nothing is persisted")
     }
 
-    /// Says so if a command has given this server another role than the setting `replica-of`, which it was
-    /// started with.
+    /// Logs a line if a command has given this server another role than the setting `replica-of`, which it
+    /// was started with.
     pub(crate) fn report_overridden_setting(&self) {
         let Some(named) = self.standing.lock().overridden() else { return };
         let follows = self.leader_address();

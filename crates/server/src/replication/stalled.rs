@@ -10,7 +10,8 @@ use super::{Node, follower::Following};
 /// Looks at the applier once a second.
 #[derive(Default)]
 pub(crate) struct StalledApplier {
-    /// Kept, because a promotion takes it from the node before everything is applied.
+    /// The state of following. It is kept here, because a promotion takes it from the node before everything
+    /// is applied.
     following: Option<Arc<Following>>,
     stall: Stall,
 }

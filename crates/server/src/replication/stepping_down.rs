@@ -26,13 +26,13 @@ impl Node {
     /// If a file cannot be written, or the OS refuses a thread; then it must restart as well.
     pub(crate) fn step_down(self: &Arc<Self>, gives_up: &dyn Fn() -> bool) -> Result<bool, String> {
         if self.is_witness() {
-            // It has no data in memory to keep, and must forget the members for which it kept its log as
-            // leader.
+            // A witness has no data in memory to keep, and must forget the members for which it kept its log
+            // as leader.
             return Ok(false);
         }
         let _one_at_a_time = self.promotion.lock();
         let (Some(log), Some(votes)) = (self.log(), self.votes()) else { return Ok(false) };
-        // Before anything that waits: clients are to look for the new leader.
+        // This comes before anything that waits, so that clients look for the new leader.
         self.hang_up();
         if !self.wait_for_rounds(gives_up) {
             return Ok(false);
@@ -47,7 +47,8 @@ impl Node {
         let Some(mut mirror) = self.mirror.lock().take().filter(|_| is_committed) else { return Ok(false) };
         let is_mirror = mirror.resume(end).map_err(|error| error.to_string())?;
         drop(recording);
-        // Before replies leave without a lease: those that were begun under it do not.
+        // The counter rises before replies may leave without a lease: replies that were begun under the lease
+        // must not.
         self.times_stepped_down.fetch_add(1, SeqCst);
         if !is_mirror || !votes.step_down() {
             return Ok(false);

@@ -168,7 +168,8 @@ impl Node {
         }
     }
 
-    /// Ends the wait of a client, if it has one: with the current state, or an error. Returns whether it had.
+    /// Ends the wait of a client, if it has one: with the current state, or an error. Returns whether the
+    /// client had one.
     pub(super) fn unblock(&self, client: u64, with_error: bool) -> bool {
         match with_error {
             true => self.waits.fail(|waiting| waiting.is_of(client), &CommandError::UnblockedByClient),

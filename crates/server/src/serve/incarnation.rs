@@ -44,8 +44,8 @@ use crate::{
 
 /// How long replies may take to leave when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(10);
-/// Workers by default, where there is only one core: the second one takes connections while the first one is
-/// at something.
+/// The minimum number of workers by default, also on one core: the second worker takes connections while the
+/// first one is busy.
 const WORKERS_MIN: usize = 2;
 
 /// The beginning of an incarnation.

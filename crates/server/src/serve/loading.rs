@@ -25,7 +25,8 @@ const SHOW_PERIOD: Duration = Duration::from_millis(200);
 /// Memory for nodes of indexes of document databases.
 const INDEX_CACHE_BYTES: u64 = 32 << 20;
 
-/// Recovers on threads of its own, so that this one goes on answering probes, and reports progress.
+/// Recovers on threads of its own, so that the calling thread continues to answer probes, and reports
+/// progress.
 pub(super) async fn recover_in_background(
     parts: &Arc<Parts>,
     process: &Process,

@@ -30,7 +30,8 @@ pub(super) async fn requested(node: &Arc<Node>, log: &Log, mailboxes: &[Mailbox]
             node.begin_to_wait_for_restart();
         }
         if node.has_led() {
-            // Its replies never leave, not even refusals of writes: clients are to look for the new leader.
+            // Replies of a deposed leader never leave, not even refusals of writes: clients are to look for
+            // the new leader.
             mailboxes.iter().for_each(|mailbox| mailbox.send(WorkerOrder::HangUp));
         }
         tokio::time::sleep(LOOK_PERIOD).await;
@@ -40,7 +41,7 @@ pub(super) async fn requested(node: &Arc<Node>, log: &Log, mailboxes: &[Mailbox]
     }
 }
 
-/// Fails only for lack of room: all else shows when the log is closed.
+/// Fails only for lack of room: every other error shows when the log is closed.
 async fn look_for_room(node: &Arc<Node>, log: &Log) -> Result<(), Error> {
     // What is cut off is kept in a file.
     let kept_bytes = node.diverged_at().map_or(0, |at| log.appended_lsn().get().saturating_sub(at.get()));

@@ -98,7 +98,7 @@ impl Worker {
         now_us >= self.held_back.distrusts_until_us.get()
     }
 
-    /// A wait for such a subscriber was useless: the next ones are not waited for during [`DISTRUST_US`].
+    /// A wait for a new subscriber was useless: during [`DISTRUST_US`] no new subscriber is waited for.
     pub(crate) fn distrust_newcomers(&self, now_us: u64) {
         self.held_back.distrusts_until_us.set(now_us + DISTRUST_US);
     }

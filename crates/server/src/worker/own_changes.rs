@@ -5,7 +5,7 @@ use keyspace::SlotId;
 
 use super::Worker;
 
-/// Keys removed per run of active expiry at most, so that a tick stays short.
+/// The maximum number of keys removed per run of active expiry, so that a tick stays short.
 const EXPIRED_KEYS_MAX: usize = 2048;
 
 impl Worker {

@@ -116,7 +116,7 @@ impl Cluster {
             Err(failure) => return self.failed(from, failure),
         }
         if let Err(failure) = self.make_leader(to) {
-            // It is not known whether it leads. The operator has the old leader lead after all.
+            // It is not known whether the replica leads. The operator has the old leader lead after all.
             self.failed(to, failure)?;
             return self.reinstate().map(drop);
         }

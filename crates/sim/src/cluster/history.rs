@@ -1,4 +1,4 @@
-//! The log of a server as joins see it, also of one that takes logs of the same length for the same.
+//! The log of a server as joins see it: by its chain values, or, as a sabotage, by positions alone.
 
 use lsn::Lsn;
 use replication::{
@@ -21,7 +21,7 @@ impl<'l> JudgedHistory<'l> {
         JudgedHistory::of(log, fault == Some(FaultInjection::JoinByPosition))
     }
 
-    /// The view of this log; `by_position`: of one that takes logs of the same length for the same.
+    /// The view of this log. With `by_position`, logs of the same length count as equal.
     pub(crate) fn of(log: &'l Log, by_position: bool) -> JudgedHistory<'l> {
         JudgedHistory { log: LogHistory(log), by_position }
     }

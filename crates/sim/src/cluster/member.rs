@@ -18,7 +18,8 @@ pub(super) struct Member {
     role: Role<Address>,
 }
 
-/// The address that a server follows by this order. For an order to be held it is one without a server.
+/// The address that a server follows by this order. A server that is held follows an address without a
+/// server.
 fn address(order: Order) -> Option<Address> {
     let host = match order {
         Order::Lead => return None,

@@ -81,13 +81,14 @@ pub(super) struct Node {
     pub(super) clock: Arc<SimClock>,
     pub(super) order: Order,
     pub(super) role: Role,
-    /// Its role among others, by the server's own rules; `None` while it is down.
+    /// The role of the server among others, by the product's own rules; `None` while the server is down.
     pub(super) member: Option<Member>,
     /// The number of starts so far.
     pub(super) incarnation: u64,
     /// Whether a disk fault is injected: failures are then expected.
     pub(super) is_troubled: bool,
-    /// Whether it has everything that was committed when it last caught up; false after the loss of its disk.
+    /// Whether the server has everything that was committed when it last caught up; false after the loss of
+    /// its disk.
     pub(super) is_witness: bool,
     /// The number of the newest directory; older ones are replaced by copies.
     home: u64,
@@ -173,7 +174,7 @@ impl Node {
             durability: self.durability,
             segment_bytes: 256 << 10,
             ring_bytes: 64 << 10,
-            // One for the mirror, and one for the leader that it may become.
+            // One appender for the mirror, and one for the leader that the replica may become.
             appenders_max: 2,
             unwritten_bytes_max: 16 << 10,
         }

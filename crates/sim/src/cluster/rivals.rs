@@ -46,7 +46,7 @@ impl Cluster {
         let now_ms = rivals.iter().map(|&id| self.nodes[id].clock.unix_ms()).max().unwrap_or(0);
         for &id in &rivals {
             self.with_replica(id, |following, around| following.leave(around));
-            // Only the wall clock: the network uses the monotonic clock, which must not jump.
+            // Only the wall clock is set: the network uses the monotonic clock, which must not jump.
             self.nodes[id].clock.set_unix_ms(now_ms);
             let promoted = self.promote_rival(id);
             self.judge(id, promoted)?;
@@ -69,7 +69,7 @@ impl Cluster {
         let epoch = self.truth.epoch();
         let fault = self.options.fault;
         let node = &mut self.nodes[id];
-        // Both sync at the same positions; otherwise their batches would not end there.
+        // Both replicas sync at the same positions; otherwise their batches would not end there.
         let Role::Replica(following) = &mut node.role else {
             return Err(Failure::Breach("it does not follow".into()));
         };
@@ -83,7 +83,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Both write records and batches of equal lengths, and one of them possibly some more.
+    /// Has both leaders write records and batches of equal lengths, and one of them possibly some more.
     fn write_in_lock_step(&mut self, rivals: &[NodeId]) -> Result<(), String> {
         for _ in 0..=self.prng.below(BATCHES_MAX) {
             let prng = self.prng.fork();

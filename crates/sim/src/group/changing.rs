@@ -154,7 +154,7 @@ impl GroupWorld {
         let members = |running: &Running| running.known.in_force.clone();
         let members = self.servers[leader].running.as_ref().map(members).unwrap_or_default();
         if let Some(gone) = self.lost_of(&members) {
-            // Before any other change: with one more voter less there may be no majority.
+            // This comes before any other change: with one more voter less there may be no majority.
             return self.remove(leader, gone);
         }
         let voters = members.voters;
@@ -223,8 +223,8 @@ impl GroupWorld {
         Ok(())
     }
 
-    /// Continues a hand-over: the election begins when the other one has everything; if it was not elected in
-    /// time, writes resume.
+    /// Continues a hand-over: the election begins when the other member has everything; if it was not elected
+    /// in time, writes resume.
     pub(super) fn step_hand_over(&mut self, id: NodeId) -> Result<(), Failure> {
         let server = &mut self.servers[id];
         let now_us = server.now_us();

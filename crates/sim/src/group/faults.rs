@@ -45,7 +45,7 @@ impl GroupWorld {
             }
             7 => self.servers[one].slow_until_us = self.now_us + self.prng.below(2_000_000),
             8 => {
-                // A failing disk: the log's next writes, or those of the ballot.
+                // A failing disk: the next writes of the log fail, or the next writes of the ballot.
                 let plan = self.plan_for_next(one, 8);
                 self.servers[one].disk.set_fault_plan(plan);
                 self.servers[one].is_troubled = true;
@@ -75,7 +75,7 @@ impl GroupWorld {
             14 => self.network.disturb(),
             15 => self.begin_to_forget(),
             16 => {
-                // One that is no member any more, or whose disk is lost, joins anew.
+                // A server that is no member any more, or whose disk is lost, joins anew.
                 if self.servers[one].is_removed {
                     self.servers[one].lose_disk();
                     self.at(50_000, Event::Start(one));

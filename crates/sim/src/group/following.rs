@@ -186,7 +186,7 @@ impl Following {
         self.connection = Connection::Away { until_ms: now_ms + self.backoff.wait_ms(prng.next_u64()) };
     }
 
-    /// The leader to follow, and how the votes know it; `None`: nobody at the moment.
+    /// The leader to follow, and its link as the votes have it; `None`: nobody at the moment.
     fn to_follow(&self, around: &Around<'_>) -> Option<(NodeId, Option<Link>)> {
         around.standing.role().leader()?;
         let known = around.votes.link().ok()?;
@@ -361,7 +361,7 @@ impl Following {
         Ok(())
     }
 
-    /// Makes a leader of it in this term, up to the beginning of its epoch.
+    /// Makes a leader of this member in this term, up to the beginning of its epoch.
     pub(super) fn promote(&mut self, term: u64, around: &mut Around<'_>) -> Result<(), Failure> {
         self.leave(around.network, around.prng, (around.now_ms, around.sent_ms));
         let epoch = u32::try_from(term).map_err(|_| Failure::Breach("no epoch is left".into()))?;

@@ -15,8 +15,8 @@ use crate::cluster::{
 pub(super) enum Reply {
     /// Of the write with this number.
     Write { lsn: Lsn, number: u64 },
-    /// Of a read: keys with their values, the newest position of their slots, and what had been acknowledged
-    /// when the read began.
+    /// A read: its keys with their values, the newest position of their slots, and what had been acknowledged
+    /// when it began.
     Read { gate: Lsn, values: Vec<(Vec<u8>, Option<Vec<u8>>)>, acknowledged: Lsn },
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Leading {
 }
 
 impl Leading {
-    /// `appenders`: those of an earlier term. A log has a limited number.
+    /// `appenders`: the ones used in an earlier term, if any. A log has a limited number of appenders.
     pub(super) fn new(term: u64, log: &Log, appenders: Option<[Appender; 2]>) -> Leading {
         let [appender, recorder] = appenders.unwrap_or_else(|| [log.appender(), log.appender()]);
         Leading { term, appender, recorder, record: Vec::new(), waiting: Vec::new(), handing_over: None }

@@ -11,7 +11,7 @@ pub enum GroupFault {
     TakesWhatIsNotAccepted,
     /// A follower reports batches as durable when its log has taken them.
     ReportsBeforeItIsDurable,
-    /// A leader answers writes that are on its own disk, and not yet on those of a majority.
+    /// A leader answers writes that are on its own disk, and not yet on the disks of a majority.
     AnswersBeforeCommit,
     /// A leader's replies leave without a lease.
     AnswersWithoutLease,
@@ -23,13 +23,13 @@ pub enum GroupFault {
     ShowsLeftovers,
     /// A leader takes writes before it has applied all of its log.
     LeadsBeforeApplying,
-    /// A leader that was deposed goes on with the memory that it has.
+    /// A deposed leader keeps its memory.
     KeepsItsMemory,
     /// Logs of equal lengths count as equal.
     JoinsByPosition,
     /// A voter does not sync what it acknowledges, as with `durability none`.
     AcknowledgesWithoutSync,
-    /// A member goes on with an older copy of its disk, and the id that is on it.
+    /// A member continues with an older copy of its disk, and with the id that is on the copy.
     GoesBackToAnOlderDisk,
 }
 
@@ -79,7 +79,7 @@ pub struct GroupFigures {
     pub lost_disks: u64,
     /// Disks that were lost, of members.
     pub lost_members: u64,
-    /// Leaders that were deposed and went on with the memory that they had.
+    /// Deposed leaders that kept their memory.
     pub kept_memories: u64,
 }
 

@@ -50,7 +50,7 @@ pub(super) struct Decided {
 /// What a server does at the moment.
 pub(super) enum Part {
     Following(Box<Following>),
-    /// It was elected in this term, and its epoch has begun; it takes no writes yet.
+    /// The server was elected in this term, and its epoch has begun; it takes no writes yet.
     Promoted(u64),
     Leading(Leading),
 }
@@ -70,11 +70,11 @@ pub(super) struct Running {
     pub(super) standing: Standing,
     pub(super) relays: Relays,
     pub(super) part: Part,
-    /// The right to mirror, while it leads, and the appenders of a leader, while it does not.
+    /// The mirror is here while the server leads; the appenders of a leader are here while it does not.
     pub(super) mirror: Option<Mirror>,
     pub(super) appenders: Option<[Appender; 2]>,
     pub(super) has_led: bool,
-    /// It leads no more, and restarts once a leader is known, or after a while.
+    /// The server leads no more, and restarts once a leader is known, or after a while.
     pub(super) is_deposed: bool,
     pub(super) knows_leader: bool,
     /// Leaderships that the thread "group-role" has not seen yet.
@@ -100,7 +100,7 @@ pub(super) struct Server {
     pub(super) slow_until_us: u64,
     /// A fault of its disk is injected: failures are expected.
     pub(super) is_troubled: bool,
-    /// Where the log is cut at the next start within the process.
+    /// The position at which the log is cut at the next start within the process.
     pub(super) diverged_at: Option<Lsn>,
     pub(super) copies_anew: bool,
     pub(super) is_removed: bool,
@@ -108,8 +108,8 @@ pub(super) struct Server {
     founds: bool,
     /// Its id, once it has one that others know.
     pub(super) id: Option<MemberId>,
-    /// Everything before this position is committed and was on its disk: it knew that, or a leader has
-    /// counted on it.
+    /// Everything before this position is committed and was on this server's disk: the server knew that, or a
+    /// leader has counted on it.
     pub(super) committed: Lsn,
     /// A copy of its disk from before.
     pub(super) older_disk: Option<Arc<SimDisk>>,

@@ -30,7 +30,7 @@ pub(super) struct HttpClient {
     unsent: Vec<u8>,
     received: Vec<u8>,
     cookie: Option<String>,
-    /// The cookie of a session that the client has ended: it must be worth nothing.
+    /// The cookie of a session that the client has ended: the server must refuse it.
     ended_cookie: Option<String>,
     has_database: bool,
     /// The server cannot write any more; it is about to stop.

@@ -17,8 +17,8 @@ pub(super) struct Client {
     pub(super) state: ConversationState,
     /// Requests without a reply.
     pub(super) open: VecDeque<Request>,
-    /// Its place in the order of waiting clients; `None` if it does not wait, has been answered, or is about
-    /// to be closed.
+    /// The client's place in the order of waiting clients; `None` if the client does not wait, has been
+    /// answered, or is about to be closed.
     pub(super) ticket: Option<u64>,
     /// The end of its wait, in unix milliseconds.
     pub(super) deadline_ms: Option<u64>,

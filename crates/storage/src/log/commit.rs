@@ -128,7 +128,8 @@ mod tests {
         let cursor = log.cursor(log.shippable_lsn());
         let (ended, has_ended) = mpsc::channel();
         let waiting = thread::spawn(move || ended.send(cursor.wait(Duration::from_secs(3600))));
-        // Repeated, because it may come before the cursor waits; a minute is enough for any machine.
+        // The wake-up is repeated, because it may come before the cursor waits; a minute is enough for any
+        // machine.
         let found = (0..60_000).find_map(|_| {
             log.wake_cursors();
             has_ended.recv_timeout(Duration::from_millis(1)).ok()

@@ -82,8 +82,8 @@ pub struct Start {
 }
 
 impl Start {
-    /// For a log whose only predecessor is the seed of its chain, in a directory whose data was last in
-    /// `reign`.
+    /// The beginning of a log whose only predecessor is the seed of its chain, in a directory whose data was
+    /// last in `reign`.
     pub(crate) fn of_log(log_id: &[u8; 16], reign: u64) -> Start {
         Start { reign, chain: Some(seed_of(log_id)) }
     }

@@ -177,7 +177,7 @@ impl From<Footer> for BatchInfo {
     }
 }
 
-/// A position in the log from which batches are read, and read on as they are written.
+/// A position in the log from which batches are read, also those that are written later.
 pub struct LogCursor {
     shared: Arc<LogState>,
     position: Lsn,

@@ -138,7 +138,8 @@ impl LogState {
             }
             flusher.closed = match self.mirroring.load(Ordering::SeqCst) {
                 false => Some(self.close_batch(flusher)),
-                // Closed by their first writer; `None` while the first is still being copied.
+                // Mirrored batches were closed by their first writer; `None` while the first of them is still
+                // being copied.
                 true => Some(Lsn::new(self.sequencer.published()))
                     .filter(|end| end.get() > written)
                     .map(|end| (Lsn::new(written), end)),
@@ -181,8 +182,8 @@ impl LogState {
         (start, Lsn::new(end))
     }
 
-    /// Counts records: appenders count theirs, and this batch gets all that were added since the last one.
-    /// Approximate by the records published during this call.
+    /// Counts the records of the batch: those that appenders have counted since the last batch. The count may
+    /// be off by the records published during this call.
     fn count_records(&self, flusher: &mut Flusher) {
         let published = self.sequencer.published_records();
         self.stats.batch_records.observe(published - flusher.records_counted);

@@ -60,7 +60,7 @@ pub struct Batch<'r> {
     pub epoch: u32,
     /// The position up to which the writer knew the log to be durable when it closed the batch.
     pub durable: Lsn,
-    /// When it was closed, in milliseconds since 1970; never earlier than the batch before.
+    /// When the batch was closed, in milliseconds since 1970; never earlier than the batch before.
     pub closed_at_ms: u64,
     /// The reign of its writer; 0 in the earlier format.
     pub reign: u64,
@@ -424,8 +424,8 @@ fn vouched_elsewhere(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<L
         match snapshot::load(disk, dir, begin_lsn) {
             Ok(info) if info.log_id == control.log_id => vouched = vouched.max(info.end_lsn),
             Err(error @ Error::Io { .. }) => return Err(error),
-            // Of another log, or unreadable: no evidence about this log. Loading or checking the snapshot
-            // reports it.
+            // The snapshot belongs to another log or is unreadable, so it proves nothing about this log.
+            // Loading or checking the snapshot reports that.
             _ => {}
         }
     }

@@ -6,7 +6,7 @@
 use super::{Log, segment};
 use crate::Error;
 
-/// More than the small files that the end of a server and its next start replace.
+/// More bytes than the small files need which are replaced at the end of a server and at its next start.
 const SMALL_FILES_BYTES: u64 = 256 << 10;
 
 impl Log {

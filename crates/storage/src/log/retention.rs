@@ -30,7 +30,7 @@ pub fn retain_snapshots(disk: &dyn Disk, dir: &Path, log: &Log, generations: usi
         return Ok(());
     }
     let pins = log.pins();
-    // Also damaged ones and those of other logs: the log does not reach back to them.
+    // These include damaged snapshots and those of other logs: the log does not reach back to them.
     let void = list_begins(disk, dir)?.into_iter().filter(|&begin_lsn| begin_lsn < log.start_lsn());
     void.into_iter().filter(|&it| !pins.contains(it)).try_for_each(|it| remove(disk, dir, it))?;
     let snapshots = list(disk, dir)?.into_iter().filter(|info| info.log_id == log.id());

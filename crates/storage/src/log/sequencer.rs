@@ -43,7 +43,8 @@ const SPINS_BEFORE_YIELD: u32 = 200;
 /// The state that one appender publishes for the flusher. Written by that appender only.
 #[derive(Debug)]
 struct Word {
-    /// Everything before this position is filled by this appender; IDLE: it fills nothing at the moment.
+    /// This appender has filled everything that it reserved before this position; IDLE: it fills nothing at
+    /// the moment.
     filling_from: AtomicU64,
     /// Records published so far, for statistics.
     records: AtomicU64,
@@ -95,8 +96,8 @@ impl Sequencer {
         // thread that acquires a tail that counts this reservation also sees this word.
         word.store(tail, Ordering::Relaxed);
         loop {
-            // Negative if the flusher has advanced since the tail was loaded: then the swap fails and returns
-            // the new tail.
+            // The difference is negative if the flusher has advanced since the tail was loaded: then the swap
+            // fails and returns the new tail.
             let used = (tail + bytes).saturating_sub(self.released.0.load(Ordering::Acquire));
             if used > used_max {
                 word.store(IDLE, Ordering::Release);
@@ -249,8 +250,8 @@ mod loom_tests {
                 let model = model.clone();
                 thread::spawn(move || append(&model, 0))
             };
-            // The flusher may release more than the tail that the other appender has loaded when it computes
-            // the used bytes.
+            // When the other appender computes the used bytes, the flusher may have released more than the
+            // tail that the appender has loaded.
             append(&model, 1);
             append(&model, 1);
             model.sequencer.release(model.sequencer.published());

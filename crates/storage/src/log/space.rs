@@ -103,7 +103,7 @@ impl LogState {
         if boundary <= self.control.lock().log_start {
             return Ok(());
         }
-        // Read before the old part is removed: the batch at `boundary` continues it.
+        // This is read before the old part is removed: the batch at `boundary` continues it.
         let start = self.start_at(boundary)?;
         let (segment_bytes, old_start) = {
             let mut control = self.control.lock();

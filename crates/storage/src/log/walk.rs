@@ -24,7 +24,7 @@ pub(crate) struct Stop {
 pub(crate) enum Walked {
     /// The batch is complete and valid, and has this many bytes.
     Whole(usize, Footer),
-    /// More bytes are needed for the next step: this many of the batch in all.
+    /// The next step needs more of the batch: this many bytes from its start.
     Short(usize),
     /// An invalid record, footer or continuation.
     Invalid(Stop),

@@ -79,7 +79,7 @@ pub struct ChunkInfo {
     pub rows: u32,
     /// The highest LSN of the captured slots: the chunk may be published only when that position is durable.
     pub lsn: Lsn,
-    /// Whether it continues the chunk before it in the same part and must be applied after that.
+    /// Whether the chunk continues the chunk before it in the same part and must be applied after that chunk.
     pub continues: bool,
 }
 

@@ -94,7 +94,7 @@ impl SnapshotInfo {
         self.parts.iter().map(of).fold(0, u64::saturating_add)
     }
 
-    /// The names of its files in the order of copying, the manifest last.
+    /// The names of the snapshot's files in the order of copying, the manifest last.
     pub fn file_names(&self) -> impl Iterator<Item = String> + '_ {
         let manifest = std::iter::once(manifest_name(self.begin_lsn));
         self.parts.iter().map(|part| part_name(self.begin_lsn, part.part)).chain(manifest)
@@ -105,7 +105,7 @@ impl SnapshotInfo {
         let path = snapshots.join(manifest_name(begin_lsn));
         let file = disk.open(&path, Access::Read).map_err(Error::io("open", &path))?;
         let length = file.len().map_err(Error::io("measure", &path))?;
-        // One byte more than the maximum, so that a longer file is detected.
+        // The buffer has one byte more than the maximum, so that a longer file is detected.
         let mut bytes = vec![0; length.min(MANIFEST_BYTES_MAX as u64 + 1) as usize];
         let read = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
         match Self::decode(&bytes[..read]) {

@@ -119,7 +119,7 @@ impl SnapshotWriter {
         assert!(highest_lsn.max(Some(self.meta.begin_lsn)) <= Some(end_lsn), "captured after the end");
         let SnapshotMeta { log_id, epoch, begin_lsn, created_unix_ms, .. } = self.meta;
         let info = SnapshotInfo { log_id, epoch, begin_lsn, end_lsn, created_unix_ms, parts };
-        // The names of the parts must be durable before that of the manifest.
+        // The names of the parts must be durable before the name of the manifest.
         self.disk.sync_dir(&self.snapshots).map_err(Error::io("sync", &self.snapshots))?;
         let path = self.snapshots.join(manifest_name(begin_lsn));
         env::crashsafe::write_atomically(&*self.disk, &path, &info.encode())

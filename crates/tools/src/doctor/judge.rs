@@ -172,7 +172,8 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// The next snapshot, the log until it is complete, two segments ahead, and a compaction.
+    /// Bytes that must be free: for the next snapshot, the log until that is complete, two segments ahead,
+    /// and a compaction.
     fn needed(self) -> u64 {
         let log = self.snapshot.max(self.snapshot_log);
         [log, self.documents, self.segment, self.segment]

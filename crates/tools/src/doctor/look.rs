@@ -84,7 +84,8 @@ fn variables() -> Option<Finding> {
     unknown_variables(names).map(|warning| Finding::new("variables", State::Change, warning))
 }
 
-/// What a server says that does not start because of a file in the directory, or of the settings for it.
+/// The error of a server that would not start because of a file in the directory, or because of the settings
+/// for it.
 fn refusal(dir: &Path, settings: &Settings) -> Option<String> {
     let (disk, text) = (&RealDisk, |key| settings.text(key));
     let standing = || {
@@ -179,7 +180,7 @@ fn bytes_of_files(dir: &Path) -> u64 {
 
 /// The times of durable writes as the log makes them, in microseconds: one block each, in place.
 fn measured(place: &Path) -> io::Result<Vec<u64>> {
-    // With this ending, the next start would remove what a kill leaves behind.
+    // A kill may leave the file behind; because of its ending, the next start removes it.
     let path = place.join(format!(".doctor-{:016x}.tmp", RealEntropy.random_u64()));
     let file = RealDisk.create_new(&path)?;
     let write = || -> io::Result<Vec<u64>> {

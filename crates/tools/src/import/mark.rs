@@ -7,7 +7,7 @@
 //!
 //! Invariants
 //! - Only with exactly the first line above may keys be removed.
-//! - The marker of an earlier version has no source; any source may then go on.
+//! - The marker of an earlier version has no source; any source may then continue the import.
 
 use std::{io, path::Path};
 
@@ -32,7 +32,7 @@ pub(super) struct Mark {
 const NOTHING: &str = "An import into this directory did not finish. It held no keys before.\n";
 const KEYS: &str = "An import into this directory did not finish. It held keys before.\n";
 const SOURCE: &str = "Source: ";
-/// No marker is longer: paths have at most 4096 bytes, and an escaped byte takes four.
+/// The maximum size of a marker: paths have at most 4096 bytes, and an escaped byte takes four.
 const BYTES_MAX: usize = 32 << 10;
 
 impl Mark {

@@ -14,7 +14,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Adds a name of a database; whether it is there for the first time.
+    /// Adds a name in a database; returns whether the name is new there.
     pub(super) fn add(&mut self, db: u64, name: &[u8]) -> bool {
         let half = |number: u64| {
             let mut hasher = DefaultHasher::new();

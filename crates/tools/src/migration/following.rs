@@ -58,7 +58,7 @@ impl Following {
     fn has_everything(&self) -> bool {
         let Some((asked, _)) = self.stop else { return false };
         let PollResults { times, offset } = self.watch.seen();
-        // The first reply since may have been under way by then; the second was not.
+        // The first reply after the user's stop may have been sent before it; the second one was not.
         times >= asked + 2 && offset.is_none_or(|goal| self.stream.boundary() >= goal)
     }
 }

@@ -136,7 +136,7 @@ impl Peer {
         self.send(arguments).await?;
         loop {
             match self.next_value()? {
-                // Only the name of the command: its arguments may be a password.
+                // The error has only the name of the command: its arguments may be a password.
                 Some(Value::Error(text)) => return Err(self.refused(arguments[0], &text)),
                 Some(value) => return Ok(value),
                 None => self.receive().await?,

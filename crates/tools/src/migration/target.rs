@@ -53,7 +53,7 @@ pub(super) struct Target {
     outgoing: Vec<u8>,
     written: usize,
     answered: usize,
-    /// Of each unanswered command: its end in `outgoing`, and the position that its reply confirms.
+    /// For each unanswered command, its end in `outgoing`, and the position that its reply confirms.
     expected: VecDeque<(usize, u64)>,
     applied: u64,
     silent_ticks: u32,

@@ -21,7 +21,7 @@ pub(super) enum Event<'v> {
     Lost {
         channel: &'v [u8],
     },
-    /// Not to be shown, such as the reply to HELLO or PING.
+    /// An event that is not shown, such as the reply to HELLO or PING.
     Other,
 }
 

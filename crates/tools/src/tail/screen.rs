@@ -47,7 +47,7 @@ impl Screen {
             self.clear();
         }
         let mut lines = std::mem::take(&mut self.lines);
-        // On another thread: the reader of a pipe may be slow, and interruptions must still be handled.
+        // Another thread writes: the reader of a pipe may be slow, and interruptions must still be handled.
         let written = tokio::task::spawn_blocking(move || {
             let mut out = io::stdout().lock();
             let written = out.write_all(lines.as_bytes()).and_then(|()| out.flush());

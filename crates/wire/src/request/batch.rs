@@ -24,7 +24,7 @@ pub struct RequestBatch {
 
 #[derive(Clone, Copy, Debug)]
 struct Command {
-    /// The end of its arguments in `args`; they begin at the end of the previous command's.
+    /// The end of the command's arguments in `args`; they begin at the end of the previous command's.
     args_end: u32,
     /// The end of its bytes in the buffer.
     end: u32,

@@ -348,7 +348,7 @@ fn loading_ends_when_it_takes_long_or_the_server_ends() {
     let restore = |server: &mut TestServer, payload: &[u8]| {
         server.run_args(&[b"FUNCTION", b"RESTORE", payload, b"REPLACE"])
     };
-    // Each reading of the clock takes that long, and loading a library reads it some tens of times.
+    // Each reading of the clock takes 100 ms, and loading a library reads it some tens of times.
     takes(&server, 100);
     assert_eq!(load(&mut server, &first), late);
     takes(&server, 4);

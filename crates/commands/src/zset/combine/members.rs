@@ -119,7 +119,8 @@ pub(super) fn combine<'u>(
     members
 }
 
-/// From the smallest on, as Redis does it: the order in which scores are added shows in their last digits.
+/// Sorts the sources from the smallest on, as Redis does: the order in which scores are added shows in their
+/// last digits.
 fn sort_by_len(sources: &mut Sources<'_>) {
     sources.sort_by_key(|weighted| weighted.source.len());
 }
@@ -175,7 +176,8 @@ fn difference<'u>(sources: &Sources<'u>) -> Members<'u> {
         });
         return members;
     }
-    // There are few others: one search among them for each member instead of one in each source.
+    // There are few members in the other sources, so each member is searched among them once, and not once
+    // per source.
     let mut excluded: Vec<Element<'_>> = Vec::with_capacity(others_len);
     others.iter().for_each(|other| other.source.for_each(|member, _| excluded.push(member)));
     excluded.sort_unstable_by(|member, other| member[..].cmp(other));

@@ -14,7 +14,7 @@ pub(super) struct Options {
     pub(super) weights: Vec<f64>,
     pub(super) aggregate: Aggregate,
     pub(super) with_scores: bool,
-    /// Members that are counted at most; 0 for all.
+    /// The maximum number of members that are counted; 0 for all.
     pub(super) limit: usize,
 }
 

@@ -153,7 +153,7 @@ fn an_empty_object_is_a_value_except_as_the_whole_selector() {
     assert_eq!(matching(r#"{"a":{"$not":{}}}"#, &documents), documents[2..]);
     assert_eq!(matching(r#"{"a":{"$elemMatch":{}}}"#, &documents), documents[3..]);
     assert_eq!(matching(r#"{"a":{"$allMatch":{}}}"#, &documents), [documents[3]]);
-    // In a list it is the condition that the document is empty, and no document is.
+    // In a list, `{}` is the condition that the document is empty, and no document is.
     assert_eq!(matching(r#"{"$and":[{}]}"#, &with_id), [""; 0]);
     assert_eq!(matching(r#"{"$or":[{},{"a":1}]}"#, &with_id), [with_id[2]]);
     assert_eq!(matching(r#"{"$nor":[{}]}"#, &with_id), with_id);

@@ -15,7 +15,7 @@ pub(crate) struct Edit {
     pub(crate) offset: usize,
     pub(crate) removed_len: usize,
     pub(crate) inserted: SmallVec<[u8; 64]>,
-    /// At most `LEN_MAX`, or the list must become a long one instead.
+    /// The number of elements after the edit; above `LEN_MAX`, the list must become a long one instead.
     pub(crate) len: usize,
 }
 
@@ -55,8 +55,8 @@ impl Edit {
         Edit::replace(packed, range, [])
     }
 
-    /// The edit that removes the elements that are `element`, or the `limit` of them that are the first from
-    /// an end; `None` if there are none.
+    /// The edit that removes the elements equal to `element`: all of them, or the first `limit` from an end;
+    /// `None` if there are none.
     pub(crate) fn remove_matches(packed: &[u8], element: &[u8], limit: usize, from: End) -> Option<Self> {
         let chunk = Chunk::of_packed(packed);
         let (body, removed) = chunk.without(&Encoded::of(element), limit, from)?;

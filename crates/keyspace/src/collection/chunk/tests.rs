@@ -99,7 +99,7 @@ enum Op {
     RemoveMatches(usize, usize, End),
 }
 
-/// Removes the elements equal to `element`, or the `limit` first of them from an end.
+/// Removes the elements equal to `element`: all of them, or the first `limit` from an end.
 pub(in crate::collection) fn remove_matches(
     model: &mut Vec<Vec<u8>>,
     element: &[u8],

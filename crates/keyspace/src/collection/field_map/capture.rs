@@ -21,7 +21,8 @@ pub(super) struct Capture {
     part: Part,
     /// Where the walk goes on; `None` at the end.
     next: Option<u64>,
-    /// Captured before the walk came there: first hash and end, 0 for the end of all.
+    /// The ranges of hashes that were captured ahead of the walk: the first hash, and the end; an end of 0 is
+    /// the end of all hashes.
     ahead: BTreeMap<u64, u64>,
 }
 

@@ -15,7 +15,8 @@ use super::segment::{Segment, Tally};
 use crate::expiry::ExpiryHeap;
 use crate::slot::NEVER;
 
-/// Items, and so segments to walk through, that one call of `expired_fields` takes at most: it stays short.
+/// The maximum number of items, and so of segments to walk through, in one call of `expired_fields`, so that
+/// it stays short.
 const ITEMS_MAX: usize = 8;
 
 /// A segment that had this deadline when the item was made. Ordered by deadline.
@@ -54,8 +55,8 @@ impl FieldMap {
         self.deadlines.as_ref().map_or(0, |deadlines| deadlines.expiring)
     }
 
-    /// No field expires before this time, but for those that `expired_fields` has listed; `None` if none has
-    /// a deadline. It may be too early, until `expired_fields` finds out.
+    /// The time before which no field expires, except fields that `expired_fields` has listed; `None` if no
+    /// field has a deadline. It may be too early, until `expired_fields` finds that out.
     #[inline]
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         Some(self.deadlines.as_ref()?.heap.first()?.deadline_ms)

@@ -14,7 +14,7 @@ use crate::id::SlotId;
 use crate::slot::NEVER;
 use crate::table::{Occupied, Table};
 
-/// Most bits of a prefix: `scan` has room for 32 bits of prefix and 16 of position.
+/// The maximum bits of a prefix: `scan` has room for 32 bits of prefix and 16 of position.
 pub(super) const DEPTH_MAX: u32 = 32;
 
 /// The fields whose hashes start with the same bits.
@@ -69,8 +69,8 @@ impl Segment {
         self.depth.into()
     }
 
-    /// The smallest hash of the segment that this one was split from, or would merge with. There is none for
-    /// the whole.
+    /// The smallest hash of the segment that this one was split from, or would merge with; `None` if this
+    /// segment is the whole map.
     pub(super) fn buddy(&self) -> Option<u64> {
         (self.depth > 0).then(|| self.first() ^ 1 << (64 - self.depth))
     }

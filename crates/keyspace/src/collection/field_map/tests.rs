@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use prng::Prng;
 
-/// Spread out; one prefix for all; few prefixes and one position in them; both from few; all equal.
+/// Masks of hashes: spread out; one prefix for all; few prefixes with one position in each; few prefixes and
+/// positions; all equal.
 const MASKS: [u64; 5] = [u64::MAX, 0xffff, 0xe000_0000_0000_0000, 0xff00_0000_0000_00ff, 0];
 
 /// Fields in the larger tests.

@@ -24,12 +24,12 @@ const CURSOR_SHIFT: u32 = 16;
 /// The bits of a position in a segment that come after `h16`.
 const BELOW_H16: u64 = (1 << 48) - 1;
 
-/// Tries to find a random entry, each of which succeeds with a probability of about 2/3.
+/// The maximum number of tries to find a random entry. Each try succeeds with a probability of about 2/3.
 const RANDOM_TRIES: usize = 64;
 
-/// A sample of at least one entry in this number is taken by a walk over all, a smaller one by drawing
-/// entries until there are enough different ones: a draw takes about as long as this number of steps of a
-/// walk, and few draws repeat.
+/// A sample of at least a quarter (1 / this) of the entries is taken by a walk over all entries. A smaller
+/// sample is drawn: entries are drawn until enough different ones are found. A draw takes about as long as
+/// this number of steps of a walk, and few draws repeat.
 const WALKED_SHARE: usize = 4;
 
 impl FieldMap {
@@ -38,9 +38,9 @@ impl FieldMap {
         self.segments.iter().flat_map(|segment| segment.table.entries())
     }
 
-    /// Goes on with a scan: visits entries until there were `count`, a few more at most, and returns where to
-    /// go on. 0 is the start and the end. Any cursor is accepted; one that no call returned scans from
-    /// somewhere else.
+    /// Continues a scan: visits at least `count` entries, and a few more at most, and returns the cursor for
+    /// the next call. The cursor 0 is the start and the end. Any cursor is accepted; one that no call
+    /// returned starts at an arbitrary entry.
     pub(crate) fn scan<'m>(&'m self, cursor: u64, count: usize, mut visit: impl FnMut(EntryRef<'m>)) -> u64 {
         if cursor > u64::MAX >> CURSOR_SHIFT {
             return 0;
@@ -63,7 +63,8 @@ impl FieldMap {
     fn visit_from<'m>(&'m self, start: u64, mut visit: impl FnMut(EntryRef<'m>)) -> u64 {
         let segment = self.segment(start);
         let position = start << segment.depth();
-        // A range that ended where a deeper segment did may have ended between two `h16` of this one.
+        // The previous range may have ended where a deeper segment does, which can be between two `h16` of
+        // this segment.
         let is_between = position & BELOW_H16 != 0;
         let end = segment.table.visit_from((position >> 48) as u32, |entry| {
             if !is_between || self.hasher.hash(entry.key()) >= start {
@@ -80,7 +81,8 @@ impl FieldMap {
     /// segment is hit by its share of the hashes, and the more entries it has for that share, the more
     /// likely it is accepted.
     pub(crate) fn random(&self, random: &mut impl FnMut() -> u64) -> Option<EntryRef<'_>> {
-        // More than a segment with many entries for its depth would make the whole map.
+        // The size that the map would have if all its segments were as full as one with many entries for its
+        // depth.
         let bound = self.len as u128 * 3 / 2;
         for _ in 0..RANDOM_TRIES {
             let segment = self.segment(random());
@@ -92,7 +94,8 @@ impl FieldMap {
         self.iter().next()
     }
 
-    /// Visits `count` different entries, all if there are no more; as even as `random`.
+    /// Visits `count` different entries, or all if there are no more. They are chosen as evenly as `random`
+    /// chooses.
     pub(crate) fn sample<'m>(&'m self, count: usize, random: &mut Prng, mut visit: impl FnMut(EntryRef<'m>)) {
         if count >= self.len / WALKED_SHARE {
             return random::sample(self.iter(), self.len, count, random, visit);

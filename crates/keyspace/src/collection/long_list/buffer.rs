@@ -33,7 +33,7 @@ pub(super) const CAPACITY_MIN: usize = 128 - COUNT_BYTES;
 #[derive(Clone)]
 pub(super) struct Buffer {
     memory: Arc<[u8]>,
-    /// Where the body is in the memory. A body is shorter than 4 GiB because an encoding is.
+    /// The start of the body in the memory. A body is shorter than 4 GiB because an encoding is.
     start: u32,
     end: u32,
     /// Elements.
@@ -187,8 +187,8 @@ impl Buffer {
         self.shrink();
     }
 
-    /// Removes the elements that are `element`, or the `limit` of them that are the first from an end.
-    /// Returns how many.
+    /// Removes the elements equal to `element`: all of them, or the first `limit` from an end. Returns how
+    /// many.
     pub(super) fn remove_matches(&mut self, element: &Encoded<'_>, limit: usize, from: End) -> usize {
         let Some((body, removed)) = self.chunk().without(element, limit, from) else { return 0 };
         *self = Buffer::of_chunk(Chunk::new(&body, self.len() - removed));
@@ -218,7 +218,7 @@ impl Buffer {
         let body_len = self.body_len();
         let capacity = self.capacity();
         if body_len + needed <= capacity / 2 {
-            // Both ends get half of the room, so that it will do for many pushes at whichever comes.
+            // Both ends get half of the room, so that it lasts for many pushes at either end.
             let start = (capacity - body_len) / 2;
             let body = self.start as usize..self.end as usize;
             self.memory_mut().copy_within(body, start);
@@ -255,7 +255,7 @@ impl Default for Buffer {
     }
 }
 
-/// The capacity of the memory that the allocator gives for so many bytes.
+/// The capacity of the memory that the allocator gives for this many bytes.
 #[inline]
 fn memory_class(bytes: usize) -> usize {
     size_class(bytes + COUNT_BYTES) - COUNT_BYTES

@@ -1,7 +1,7 @@
 //! Edits in the middle of a long list.
 //!
-//! What it is: splitting chunks that become too long, and compacting those that became short.
-//! What it is not: the way to the ends, which needs neither.
+//! What it is: splitting chunks that become too long, and compacting those that became short. What it is not:
+//! pushing and popping at the ends, which needs neither.
 
 use std::ops::Range;
 
@@ -53,7 +53,7 @@ impl LongList {
     }
 
     /// Removes `count` elements from `index` on, or as many as there are. Returns memory that is too much to
-    /// here.
+    /// free here.
     #[cfg(test)]
     pub(crate) fn remove(&mut self, index: usize, count: usize) -> Option<LongList> {
         let count = count.min(self.len.saturating_sub(index));
@@ -84,8 +84,8 @@ impl LongList {
         taken
     }
 
-    /// Removes the elements that are `element`, or the `limit` of them that are the first from an end.
-    /// Returns how many.
+    /// Removes the elements equal to `element`: all of them, or the first `limit` from an end. Returns how
+    /// many.
     pub(crate) fn remove_matches(&mut self, element: &[u8], limit: usize, from: End) -> usize {
         let element = Encoded::of(element);
         let (mut removed, mut changed) = (0, None);
@@ -114,7 +114,7 @@ impl LongList {
         if buffer.body_len() - removed_len + item.len() <= BODY_BYTES_MAX {
             return self.update(chunk, |buffer| buffer.splice(range, Some(item)));
         }
-        // Split there. The item goes to the shorter part if it has room, or between the parts.
+        // Splits the chunk there. The item goes to the shorter part if it has room, or between the parts.
         let (start, end) = (range.start, range.end);
         let tail = self.update(chunk, |buffer| buffer.split_off(end));
         self.update(chunk, |buffer| buffer.pop(End::Back, buffer.len() - start));
@@ -130,7 +130,7 @@ impl LongList {
         self.compact(chunk..chunk + 3);
     }
 
-    /// Whether a chunk may become so many bytes longer.
+    /// Whether a chunk may become this many bytes longer.
     fn has_room(&self, chunk: usize, item_len: usize) -> bool {
         self.chunks[chunk].body_len() + item_len <= BODY_BYTES_MAX
     }

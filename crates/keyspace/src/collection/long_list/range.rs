@@ -28,7 +28,7 @@ impl<'a> From<Iter<'a>> for Range<'a> {
 }
 
 impl<'a> Range<'a> {
-    /// For each element whether it is `element`, which is faster than comparing them.
+    /// For each element, whether it equals `element`. This is faster than comparing the elements.
     pub(crate) fn matches<'e>(self, element: &'e [u8]) -> Matches<'a, 'e> {
         Matches { range: self, element: Encoded::of(element) }
     }
@@ -87,7 +87,7 @@ impl<'a> DoubleEndedIterator for Range<'a> {
 impl ExactSizeIterator for Range<'_> {}
 impl FusedIterator for Range<'_> {}
 
-/// For each element of a range whether it is the one that is looked for.
+/// For each element of a range, whether it equals the wanted one.
 pub(crate) struct Matches<'a, 'e> {
     range: Range<'a>,
     element: Encoded<'e>,

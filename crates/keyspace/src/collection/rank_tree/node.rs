@@ -10,8 +10,9 @@ use arrayvec::ArrayVec;
 
 use super::Item;
 
-/// Items of a leaf, children of an inner node. With its length, a leaf of 16-byte items fills 1016 bytes and
-/// an inner node 2544: just below the allocator's classes of 1024 and 2560 bytes.
+/// The maximum number of items of a leaf, and of children of an inner node. With its length, a leaf of
+/// 16-byte items fills 1016 bytes and an inner node 2544: just below the allocator's classes of 1024 and 2560
+/// bytes.
 pub(super) const LEN_MAX: usize = 63;
 
 /// A node below this length merges or shares with a neighbour.

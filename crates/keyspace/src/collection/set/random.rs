@@ -28,7 +28,7 @@ impl<'a> SetView<'a> {
         }
     }
 
-    /// Members without end, each chosen from all; none if there are none.
+    /// An endless sequence of random members, each chosen from all members; empty if there are none.
     pub fn draws(&self, seed: u64) -> impl Iterator<Item = Element<'a>> + use<'a> {
         let mut random = Prng::new(seed);
         let (map, members) = match self.0 {

@@ -1,7 +1,7 @@
 //! Blocks: neighbouring entries of a stream in one piece of memory.
 //!
-//! What it is: up to a hundred entries, each with its id as the distance from that of the block, and without
-//! the names of its fields where those are the names of the first entry.
+//! What it is: up to a hundred entries, each with its id as the distance from the id of the block, and
+//! without the names of its fields if they are the same as in the first entry.
 //! What it is not: an index. The search for an entry walks from one to the next, and reads one length for
 //! each.
 //!
@@ -18,7 +18,7 @@
 //! The same bytes go into snapshots and into the log.
 //!
 //! Invariants
-//! - Ids ascend, and none is below that of the block, which may be gone itself.
+//! - Ids ascend, and none is below the id of the block, which is that of a first entry that may be gone.
 //! - There is an entry.
 //! - Bytes from outside are verified once by [`StreamBlock::verify`] and trusted afterwards.
 //! - Copies of a [`Block`] share its bytes until one of them changes: that one then has bytes of its own.
@@ -33,14 +33,14 @@ use super::StreamId;
 use crate::collection::element::{self, Element, Encoded};
 use crate::effect::{Items, Reader};
 
-/// Entries that a block takes, at most.
+/// The maximum number of entries in a block.
 const ENTRIES_MAX: u32 = 100;
-/// Bytes of a block with several entries, at most; with its two counters it takes 4,096 bytes of memory.
+/// The maximum bytes of a block with several entries; with its two counters it takes 4,096 bytes of memory.
 const BYTES_MAX: usize = 4096 - COUNTERS_BYTES;
 /// Counters in front of the shared bytes.
 const COUNTERS_BYTES: usize = 2 * size_of::<usize>();
 
-/// The bytes of a block, which are one: verified, or written by this module.
+/// The bytes of a valid block: they were verified, or written by this module.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct StreamBlock<'a>(&'a [u8]);
 
@@ -118,13 +118,15 @@ fn verify_entry(body: &[u8], base: StreamId, fields: Option<u64>) -> Option<Stre
 pub(super) struct Block {
     bytes: Bytes,
     entries: u32,
-    /// The number of the capture in which it was captured, or that was the last when it was made.
+    /// The number of the capture that has the block; for a newer block, the number of the last capture
+    /// when the block was made.
     pub(super) captured: u32,
 }
 
 #[derive(Clone, Debug)]
 enum Bytes {
-    /// To be changed: of the last block of a stream, and of those of which entries were removed.
+    /// Bytes that can still change: of the last block of a stream, and of blocks from which entries were
+    /// removed.
     Open(Arc<Vec<u8>>),
     /// No more than there are.
     Sealed(Arc<[u8]>),
@@ -143,7 +145,7 @@ impl std::ops::Deref for Bytes {
 }
 
 impl Bytes {
-    /// To be changed, apart from those of all copies.
+    /// The bytes of this copy alone, to be changed: no other copy shares them.
     #[inline]
     fn open(&mut self) -> &mut Vec<u8> {
         if let Bytes::Sealed(bytes) = self {
@@ -157,7 +159,7 @@ impl Bytes {
 }
 
 impl Block {
-    /// A block with one entry, written to where another one was before that was sealed, or nowhere.
+    /// A block with one entry. `room` is memory to write it to: that of a block that was sealed, or none.
     pub(super) fn new(id: StreamId, pairs: Items<'_>, captured: u32, mut room: Vec<u8>) -> Self {
         room.clear();
         room.reserve(pairs.iter().map(|item| item.len() + 2).sum::<usize>() + 16);
@@ -245,8 +247,9 @@ impl Block {
         count
     }
 
-    /// Gives back the room for further entries, for another block, if no copy has it. The rest is copied:
-    /// allocators do not take back less than half of a piece of memory.
+    /// Copies the bytes to memory without room for further entries. Returns the former memory, for another
+    /// block, unless a copy shares it. (Shrinking it would not do: allocators do not take back less than half
+    /// of a piece of memory.)
     pub(super) fn seal(&mut self) -> Vec<u8> {
         let sealed = Bytes::Sealed(self.bytes[..].into());
         match std::mem::replace(&mut self.bytes, sealed) {
@@ -415,7 +418,7 @@ impl<'a> StreamEntry<'a> {
 /// Fields of an entry in order.
 #[derive(Clone)]
 pub struct StreamFields<'a> {
-    /// Those of the block; `None` if the names stand beside the values.
+    /// The field names of the block; `None` if the names stand beside the values.
     names: Option<Names<'a>>,
     left: usize,
     rest: &'a [u8],

@@ -148,8 +148,8 @@ impl Group {
         removed.is_some()
     }
 
-    /// Shows the run that begins at this id or after it; returns from where to go on, or `None` if there is
-    /// none.
+    /// Shows the run that begins at this id or after it; returns the id at which to continue, or `None` if no
+    /// run is left.
     pub(super) fn capture_run(
         &mut self,
         from: StreamId,
@@ -314,7 +314,7 @@ impl<'a> ConsumerView<'a> {
 
     /// The ids of those in a range, in order.
     pub fn pending_ids(&self, ids: RangeInclusive<StreamId>) -> impl Iterator<Item = StreamId> + use<'a> {
-        // A range that is the wrong way round has nothing in it.
+        // A range whose bounds are in the wrong order is empty.
         let found = (ids.start() <= ids.end()).then(|| self.0.ids.range(ids));
         found.into_iter().flatten().copied()
     }

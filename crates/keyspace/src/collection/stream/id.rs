@@ -1,7 +1,7 @@
 //! `StreamId`: where an entry stands in a stream.
 //!
-//! What it is: a time in milliseconds and a number among those of one millisecond, ordered as both together.
-//! What it is not: a clock. The caller that adds an entry chooses its id.
+//! What it is: a time in milliseconds and a number within that millisecond. Ids are ordered by the time, then
+//! by the number. What it is not: a clock. The caller that adds an entry chooses its id.
 
 use std::fmt;
 

@@ -96,7 +96,7 @@ impl StreamImage {
         self.head
     }
 
-    /// The effects that make its content; the head only if the key is new.
+    /// Visits the effects that make the content of the image; the head only if the key is new.
     pub(crate) fn for_each_effect(
         &self,
         db: DbId,

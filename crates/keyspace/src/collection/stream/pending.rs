@@ -37,7 +37,7 @@ pub(super) struct Pending {
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) entries: Vec<Pending>,
-    /// As that of a `Block`.
+    /// The number of the capture that has the run, as in a `Block`.
     pub(super) captured: u32,
 }
 
@@ -73,14 +73,14 @@ impl PendingMap {
     pub(super) fn range(&self, ids: RangeInclusive<StreamId>) -> impl Iterator<Item = &Pending> {
         let (from, to) = ids.into_inner();
         let start = self.runs.range(..=from).next_back().map_or(from, |(&first, _)| first);
-        // A range that is the wrong way round has nothing in it.
+        // A range whose bounds are in the wrong order is empty.
         let runs = (from <= to).then(|| self.runs.range(start..=to));
         let entries = runs.into_iter().flatten().flat_map(|(_, run)| &run.entries);
         entries.skip_while(move |pending| pending.id < from).take_while(move |pending| pending.id <= to)
     }
 
-    /// Adds one, or replaces it; returns the previous one. A run that is about to change is shown to
-    /// `capture` before.
+    /// Adds a pending entry, or replaces it; returns the previous one. A run that is about to change is shown
+    /// to `capture` before.
     pub(super) fn put(
         &mut self,
         pending: Pending,
@@ -101,7 +101,7 @@ impl PendingMap {
         self.len += 1;
         let is_last = at == run.entries.len();
         if is_last && at >= RUN_LEN_MAX {
-            // Behind a full run: mostly of new entries, so the full one stays as it is.
+            // A new run begins behind a full one, which stays as it is: most entries are added at the end.
             self.runs.insert(id, Run { entries: vec![pending], captured });
             return None;
         }
@@ -134,7 +134,7 @@ impl PendingMap {
         None
     }
 
-    /// Removes one and returns it. The runs that are about to change are shown to `capture` before.
+    /// Removes a pending entry and returns it. Runs that are about to change are shown to `capture` before.
     pub(super) fn remove(&mut self, id: StreamId, mut capture: impl FnMut(&mut Run)) -> Option<Pending> {
         let (&first, run) = self.runs.range_mut(..=id).next_back()?;
         let at = run.entries.binary_search_by_key(&id, |pending| pending.id).ok()?;

@@ -25,7 +25,7 @@ impl<'a> StreamView<'a> {
         self.0.len == 0
     }
 
-    /// Its last id, and the other ids and counters that outlive its entries.
+    /// The last id of the stream, and the other ids and counters that outlive its entries.
     pub fn head(&self) -> StreamHead {
         self.0.head
     }
@@ -60,7 +60,7 @@ impl<'a> StreamView<'a> {
         Within { blocks: self.blocks_of(&ids), ids, entries: Entries::NONE }
     }
 
-    /// The same, the last one first.
+    /// The entries with ids in a range, the last one first.
     pub fn range_back(
         &self,
         ids: RangeInclusive<StreamId>,
@@ -68,8 +68,9 @@ impl<'a> StreamView<'a> {
         WithinBack { blocks: self.blocks_of(&ids).rev(), ids, entries: Vec::new() }
     }
 
-    /// The same in either order and at most `count`, shared so that they can be read when the stream is
-    /// changed again. `None` if they lie in so little memory that reading them at once is quicker.
+    /// The first `count` entries of a range in either order, shared with the stream, so that they can be read
+    /// when the stream is changed again. `None` if they lie in so little memory that reading them at once is
+    /// quicker.
     pub fn share(
         &self,
         ids: RangeInclusive<StreamId>,
@@ -84,7 +85,7 @@ impl<'a> StreamView<'a> {
         is_long.then(|| self.share_any(ids, order, count))
     }
 
-    /// The same however few they are.
+    /// As [`StreamView::share`], however few the entries are.
     pub(super) fn share_any(
         &self,
         ids: RangeInclusive<StreamId>,
@@ -106,7 +107,7 @@ impl<'a> StreamView<'a> {
         let (&from, &to) = (ids.start(), ids.end());
         let blocks = &self.0.blocks;
         let start = blocks.range(..=from).next_back().map_or(from, |(&base, _)| base);
-        // A range that is the wrong way round has nothing in it.
+        // A range whose bounds are in the wrong order is empty.
         let found = if from <= to { blocks.range(start..=to) } else { btree_map::Range::default() };
         found.map(|(_, block)| block)
     }
@@ -122,7 +123,7 @@ impl<'a> StreamView<'a> {
         within(passed).map(|entry| entry.id).or(last)
     }
 
-    /// The same so that all ids are at least `min`.
+    /// As [`StreamView::trim_to_len`], so that all remaining ids are at least `min`.
     pub fn trim_to_id(&self, min: StreamId, whole_blocks: bool, limit: usize) -> Option<StreamId> {
         if !whole_blocks {
             return min.previous().filter(|_| self.first().is_some_and(|first| first.id < min));
@@ -212,7 +213,8 @@ impl<'a, B: Iterator<Item = &'a Block>> Iterator for Within<'a, B> {
     }
 }
 
-/// Entries with ids in a range, of blocks of which the last one comes first, in that order.
+/// Iterates over the entries with ids in a range, from the last to the first; `blocks` come in that order,
+/// too.
 pub(super) struct WithinBack<'a, B> {
     pub(super) ids: RangeInclusive<StreamId>,
     pub(super) blocks: B,

@@ -20,7 +20,7 @@ use crate::collection::packed::{HEADER, Payload, change_count, count};
 
 /// The first byte of a score that is not an integer.
 const FRACTION: u8 = 0xf8;
-/// Most bytes of a score.
+/// The maximum bytes of a score.
 const SCORE_LEN_MAX: usize = 9;
 
 /// Where a pair lies in its payload.
@@ -105,7 +105,7 @@ pub(super) fn put(payload: &mut impl Payload, score: f64, member: &[u8]) -> Put 
         change_count(payload, 1);
         return Put::Added;
     };
-    // The pair gets its score where it is, then it goes to its place: one way or the other past all between.
+    // The score is replaced in place; then the pair is moved past the pairs between its old and its new rank.
     payload.splice(pair.score_at, pair.end - pair.score_at, &[new.bytes()]);
     let end = pair.score_at + new.bytes().len();
     if place <= pair.at {
@@ -148,7 +148,7 @@ pub(super) struct Range<'p> {
     at: usize,
     /// Pairs that neither end has given.
     left: usize,
-    /// Where the pairs begin, once one was taken from the back: they can only be found from the front.
+    /// Where each pair begins, once a pair was taken from the back: pairs can only be found from the front.
     starts: Vec<usize>,
 }
 

@@ -151,7 +151,7 @@ fn a_value_that_moves_to_where_the_snapshot_has_been_is_in_it() {
     leader.apply(&KeyOp::Put { value, expire_at_ms: None }.on(DbId::ZERO, b"from"));
     leader.commit();
     follow(&leader.log, &mut replayer, &mut Prng::new(1));
-    // Captured the slot of the destination, but not that of the source.
+    // The slot of the destination is captured, the slot of the source is not.
     let (from, to) = (slot_of(b"from"), SlotId::FIRST);
     let to_key = (0u32..).map(|it| it.to_string()).find(|it| slot_of(it.as_bytes()) == to).expect("some key");
     assert!(from > to);

@@ -11,7 +11,7 @@ use storage::{Chunk, CursorRead, LogCursor};
 
 use super::{super::Node, FollowingParts, following::Following};
 
-/// The most bytes of the local log in one read of the applier.
+/// The maximum bytes of the local log in one read of the applier.
 const APPLY_BYTES: usize = 1 << 20;
 /// The longest sleep of the applier, so that acknowledgements are sent in time.
 const APPLY_WAIT: Duration = Duration::from_millis(ACK_BUSY_MS);

@@ -34,7 +34,7 @@ pub(crate) struct Following {
     heard_ms: AtomicU64,
     down_since_ms: AtomicU64,
     as_of_ms: AtomicU64,
-    /// Wakes the link from its pause between two attempts: how often it was woken.
+    /// How often the link was woken from its pause between two attempts, and the condition that wakes it.
     pause: (Mutex<u64>, Condvar),
 }
 
@@ -208,8 +208,8 @@ impl Following {
         self.set_link(LinkState::Connect, now_ms);
     }
 
-    /// Pauses between two attempts, unless the link was woken since it was `woken` times; without `wait`,
-    /// until it is woken.
+    /// Pauses between two attempts, unless the link was woken after it had been woken `woken` times; without
+    /// `wait`, until it is woken.
     pub(super) fn pause(&self, woken: u64, wait: Option<Duration>) {
         let mut pause = self.pause.0.lock();
         if *pause == woken {

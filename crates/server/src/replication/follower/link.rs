@@ -85,7 +85,8 @@ impl LinkParts {
         let mut backoff = Backoff::default();
         let mut logged = Repeated::default();
         while !self.following.is_stopping() {
-            // Before it reads whom to follow: a change of that wakes this thread afterwards.
+            // The attempt is counted before the leader's address is read: a later change of the address wakes
+            // this thread.
             let woken = self.following.begin_attempt(self.node.now_ms());
             let ended = self.attempt(&mut backoff);
             self.following.end_attempt(self.node.now_ms());
@@ -116,7 +117,7 @@ impl LinkParts {
     /// Connects to the leader and follows it, for as long as that works.
     fn attempt(&mut self, backoff: &mut Backoff) -> Result<LinkEnd, String> {
         let Some((leader, link)) = self.node.to_follow() else { return Ok(LinkEnd::Idle) };
-        // Not before there is room for the first batch that the leader will send.
+        // The connection is made only when there is room for the first batch that the leader will send.
         if !self.mirror.make_room_for(self.refused_bytes) {
             return Err(no_room(&self.log));
         }
@@ -347,8 +348,8 @@ impl Intake for LinkIntake<'_> {
 
     fn accept(&mut self, start: Lsn, batches: &[u8], commit: Lsn) -> Result<(), String> {
         let bytes = batches.len() as u64;
-        // Before the votes accept the batches: they count on accepted ones, so the log must be able to take
-        // them.
+        // Room is made before the votes accept the batches: they count on accepted ones, so the log must be
+        // able to take them.
         if !self.mirror.make_room_for(bytes) {
             *self.refused_bytes = bytes;
             return Err(no_room(self.log));

@@ -245,8 +245,8 @@ fn leftovers_of_an_older_epoch_are_no_log_behind_a_snapshot() {
 
 #[test]
 fn a_record_whose_first_part_lies_before_the_snapshot_is_left_out() {
-    // Larger than the ring, so first parts are written before the last can be reserved; the number of other
-    // parts that remain depends on the length.
+    // The records are larger than the ring, so first parts are written before the last can be reserved; the
+    // number of other parts that remain depends on the length.
     for large_bytes in (100_000..200_000).step_by(7_000) {
         let disk = disk();
         let (_, log) = recover(&disk).unwrap();
