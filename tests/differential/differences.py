@@ -363,6 +363,11 @@ def _has_needless_digit(redis: Tree, sheaf: Tree) -> bool:
     return len(redis[1]) == len(sheaf[1]) + 1 and sheaf[1] == shortest(float(redis[1]))
 
 
+def _is_same_number(redis: Tree, sheaf: Tree) -> bool:
+    """Whether both are the same double in different forms."""
+    return _is_double(redis) and _is_double(sheaf) and float(redis[1]) == float(sheaf[1])
+
+
 def _scores_of_scan(command: Command, redis: Tree, sheaf: Tree) -> Tree:
     return _rewrite_leaves(redis) if command.name == "ZSCAN" else redis
 
@@ -406,6 +411,7 @@ DIFFERENCES = (
     Difference("Refusals of arguments of expiring fields", _refusals_of(lambda command: command.name.startswith(_ON_FIELDS))),
     Difference("ZSCAN shows scores as ZRANGE does", _scores_of_scan),
     Difference("Doubles without a needless 17th digit", _leaves_of(("Z", "BZ", "GEO"), _has_needless_digit)),
+    Difference("Numbers that scripts pass to commands are short", _leaves_of(_SCRIPTS, _is_same_number)),
     Difference("SCAN refuses an empty cursor", _empty_cursor),
     Difference("GETEX looks for the key first", _getex),
     Difference("BITCOUNT with a start needs an end", _only_start),

@@ -18,7 +18,7 @@ import pytest
 from harness.cutting_proxy import CuttingProxy
 from harness.oracle import Operation, State
 from harness.resp import encode
-from harness.server import Server, run_sheaf
+from harness.server import ANY_PORTS, Server, run_sheaf
 from harness.storm import Storm, Writer, contents
 from harness.waiting import wait_until
 
@@ -71,7 +71,8 @@ def fill(server: Server, keys: int, first: int = 0) -> None:
 def take_snapshot(server: Server) -> None:
     """Takes a snapshot and returns when it exists."""
     with server.connect() as connection:
-        assert connection.call("SAVE") == b"OK"
+        # The server may take one by itself just now.
+        wait_until("a snapshot", lambda: connection.call("SAVE") == b"OK")
 
 
 def ask(server: Server, method: str, path: str, **headers: str):
@@ -242,7 +243,7 @@ class TestDamaged:
         assert "backup of another server" in refused(backup(server.http_port, complete))
         succeeded(run_sheaf("export", str(tmp_path / "dump.rdb"), "--dir", str(complete)))
         for arguments in (
-            ("serve", "--dir", str(complete), "--port", "0", "--http-port", "0"),
+            ("serve", "--dir", str(complete), *ANY_PORTS),
             ("import", str(tmp_path / "dump.rdb"), "--dir", str(complete), "--replace-existing"),
         ):
             assert "sheaf restore" in refused(run_sheaf(*arguments))
@@ -272,7 +273,7 @@ def test_a_restore_that_did_not_finish_is_not_served(server, tmp_path):
     succeeded(run_sheaf("restore", str(tmp_path / "backup"), "--dir", str(new)))
     (new / "restore-unfinished").touch()
     for arguments in (
-        ("serve", "--dir", str(new), "--port", "0", "--http-port", "0"),
+        ("serve", "--dir", str(new), *ANY_PORTS),
         ("restore", str(tmp_path / "backup"), "--dir", str(new)),
         ("export", str(tmp_path / "out.rdb"), "--dir", str(new)),
     ):

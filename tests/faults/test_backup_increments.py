@@ -17,7 +17,7 @@ import pytest
 from harness.couch import Couch
 from harness.cutting_proxy import CuttingProxy
 from harness.resp import encode
-from harness.server import Server, run_sheaf, sheaf_binary
+from harness.server import ANY_PORTS, Server, run_sheaf, sheaf_binary
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
@@ -239,7 +239,7 @@ def test_a_backup_is_known_as_one_after_increments_and_interruptions(grown, tmp_
     assert not (dest / "documents" / "catalog").exists(), "it has another name after an increment"
     assert "NOT EXPORTED documents" in succeeded(run_sheaf("export", str(tmp_path / "out.rdb"), "--dir", str(dest)))
     (tmp_path / "dump.rdb").write_bytes(b"REDIS0003\xff")
-    starts = (("serve", "--dir", str(dest), "--port", "0"), ("import", str(tmp_path / "dump.rdb"), "--dir", str(dest)))
+    starts = (("serve", "--dir", str(dest), *ANY_PORTS), ("import", str(tmp_path / "dump.rdb"), "--dir", str(dest)))
     (dest / "backup-unfinished").write_text("{}")
     for start in starts:
         assert "holds a backup, which must stay as it is" in refused(run_sheaf(*start))

@@ -10,7 +10,7 @@ import pytest
 
 from harness.couch import Couch
 from harness.replicas import call, follower_of, wait_same
-from harness.server import Server, run_sheaf
+from harness.server import ANY_PORTS, Server, run_sheaf
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
@@ -140,7 +140,7 @@ def test_a_damaged_membership_is_found(member_directory):
     group.write_bytes(group.read_bytes().replace(b'"founded": true', b'"founded": false'))
     for command in (
         ("check", str(member_directory)),
-        ("serve", "--port", "0", "--http-port", "0", "--dir", str(member_directory)),
+        ("serve", *ANY_PORTS, "--dir", str(member_directory)),
     ):
         refused = run_sheaf(*command)
         assert refused.returncode == 1, refused.stdout
@@ -192,7 +192,7 @@ def test_a_replica_without_replication_json_must_be_told_its_role(new_server, to
         assert call(replica, "GET", "k") == b"2"
         return
     for command in (
-        ("serve", "--port", "0", "--http-port", "0", "--dir", str(replica.directory)),
+        ("serve", *ANY_PORTS, "--dir", str(replica.directory)),
         ("check", str(replica.directory)),
     ):
         refused = run_sheaf(*command)
@@ -221,7 +221,7 @@ def test_a_missing_directory_of_documents_is_reported(new_server, how):
     shutil.rmtree(server.directory / "documents")
     if how == "emptied":
         (server.directory / "documents").mkdir()
-    for arguments in (("check", str(server.directory)), ("serve", "--dir", str(server.directory), "--port", "0")):
+    for arguments in (("check", str(server.directory)), ("serve", "--dir", str(server.directory), *ANY_PORTS)):
         refused = run_sheaf(*arguments)
         assert refused.returncode == 1, refused.stdout
         assert "documents/ is missing or empty" in refused.stderr and "--force-recovery" in refused.stderr
@@ -258,7 +258,7 @@ def test_missing_documents_are_rebuilt_if_the_log_has_them(new_server):
 
 def test_a_damaged_file_of_documents_says_how_to_go_on(leader_directory):
     (leader_directory / "documents" / "catalog").unlink()
-    for arguments in (("check", str(leader_directory)), ("serve", "--dir", str(leader_directory), "--port", "0")):
+    for arguments in (("check", str(leader_directory)), ("serve", "--dir", str(leader_directory), *ANY_PORTS)):
         refused = run_sheaf(*arguments)
         assert refused.returncode == 1
         assert "move documents/ out of the data directory and start again" in refused.stderr

@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from harness.server import run_sheaf
+from harness.groups import member, wait_leader
+from harness.server import ANY_PORTS, run_sheaf
 
 pytestmark = pytest.mark.sheaf_only
 
@@ -65,6 +66,23 @@ def test_manual_pages_have_all_commands_and_settings(tmp_path):
         assert "DURABILITY" in rendered.stdout and rendered.stderr == "", rendered.stderr
 
 
+def test_what_is_refused_leaves_nothing_and_names_its_path(new_server, tmp_path):
+    junk, made = tmp_path / "junk.rdb", tmp_path / "made"
+    junk.write_text("junk")
+    server = new_server().start()
+    assert server.stop() == 0
+    for refused in (("import", str(junk)), ("restore", str(server.directory), "--to-lsn", str(1 << 40))):
+        ran = run_sheaf(*refused, "--dir", str(made))
+        assert ran.returncode == 1 and not made.exists(), (refused, ran.stderr)
+    made.mkdir()
+    assert run_sheaf("import", str(junk), "--dir", str(made)).returncode == 1
+    assert made.exists(), "it was there before"
+    pages = run_sheaf("man", "/proc/x")
+    assert pages.returncode == 1 and "/proc/x" in pages.stderr, pages.stderr
+    empty = run_sheaf("log", str(server.directory), "--from", "10", "--to", "5")
+    assert empty.returncode == 2 and "--from 10 is behind --to 5" in empty.stderr, empty.stderr
+
+
 def examined(*arguments: str, **variables: str) -> tuple[int, dict[str, dict[str, str]]]:
     """The exit status of doctor, and its findings by check."""
     ran = run_sheaf("doctor", "--format", "json", *arguments, extra_environment=variables)
@@ -90,6 +108,28 @@ def test_doctor_looks_at_a_directory_before_and_while_a_server_runs(server, tmp_
     assert sorted(path.name for path in data.iterdir()) == before
     with server.connect() as connection:
         assert connection.call("SET", "k", "v") == b"OK"
+
+
+def test_doctor_says_what_a_start_would_say(new_server, tmp_path):
+    server = member(new_server).start()
+    wait_leader([server])
+    backup = tmp_path / "backup"
+    copied = run_sheaf("backup", str(backup), "--from", f"http://127.0.0.1:{server.http_port}")
+    assert copied.returncode == 0, copied.stderr
+    assert server.stop() == 0
+    lost, damaged = tmp_path / "lost", tmp_path / "damaged"
+    for copy in (lost, damaged):
+        shutil.copytree(server.directory, copy)
+    (lost / "group.json").unlink()
+    (damaged / "replication.json").write_text("junk")
+    for directory, word in ((backup, "sheaf restore"), (lost, "group.json is missing"), (damaged, "is damaged")):
+        status, checks = examined("--dir", str(directory))
+        found = checks["directory"]
+        assert status == 1 and found["state"] == "change" and word in found["text"], found
+        started = run_sheaf("serve", "--dir", str(directory), *ANY_PORTS)
+        assert started.returncode != 0 and found["text"] in started.stderr, started.stderr
+    _, checks = examined("--dir", str(server.directory))
+    assert checks["directory"]["state"] == "fine", checks
 
 
 def test_doctor_says_what_to_change(tmp_path):

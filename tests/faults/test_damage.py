@@ -7,7 +7,7 @@ import pytest
 
 from harness.couch import Couch
 from harness.resp import encode
-from harness.server import Server, run_sheaf
+from harness.server import ANY_PORTS, Server, run_sheaf
 
 pytestmark = pytest.mark.sheaf_only
 
@@ -42,7 +42,7 @@ def end_of_log(server: Server) -> int:
 
 def refused_start(server: Server) -> str:
     """The message of a start that must fail."""
-    refused = run_sheaf("serve", "--dir", str(server.directory), "--port", "0", "--http-port", "0")
+    refused = run_sheaf("serve", "--dir", str(server.directory), *ANY_PORTS)
     assert refused.returncode not in (0, 101), refused.stdout + refused.stderr
     return refused.stdout + refused.stderr
 
@@ -252,12 +252,11 @@ def test_a_check_names_the_way_out_as_a_start_does(written):
     with segments(written)[0].open("r+b") as file:
         file.seek(SEGMENT_HEADER_BYTES + 10)
         file.write(b"damage")
-    ports = ("--port", "0", "--http-port", "0")
-    for command in (("check", str(written.directory)), ("serve", "--dir", str(written.directory), *ports)):
+    for command in (("check", str(written.directory)), ("serve", "--dir", str(written.directory), *ANY_PORTS)):
         refused = run_sheaf(*command)
         assert refused.returncode == 1 and "--force-recovery leaves out what is damaged" in refused.stderr, refused.stderr
     (written.directory / "control").unlink()
-    for command in (("check", str(written.directory)), ("serve", "--dir", str(written.directory), *ports)):
+    for command in (("check", str(written.directory)), ("serve", "--dir", str(written.directory), *ANY_PORTS)):
         refused = run_sheaf(*command)
         assert refused.returncode == 1, refused.stdout
         assert "control: missing although the directory holds a log" in refused.stderr, refused.stderr

@@ -293,6 +293,22 @@ def test_writes_without_acknowledgements_fail_after_the_timeout(new_server):
     assert call(server, "GET", "n") == b"1"
 
 
+def test_a_read_waits_only_for_what_it_shows(new_server):
+    server = new_server(extra=("--ack-replicas", "0")).start()
+    assert call(server, "SET", "k", "v") == b"OK"
+    server.options.extra = ("--ack-replicas", "1", "--ack-timeout", "1")
+    server.kill()
+    server.start()
+    refused = error_of(call(server, "GET", "k"))
+    assert refused.startswith("NOREPLICAS") and "or would show" in refused, refused
+    # Nobody has written these.
+    assert call(server, "GET", "absent") is None
+    with Couch(server.http_port) as couch:
+        assert couch.ok("GET", "/_all_dbs") == []
+        assert couch.send("PUT", "/db").told()[:2] == (503, "not_replicated")
+        assert couch.send("GET", "/_all_dbs").told()[:2] == (503, "not_replicated")
+
+
 def test_a_replica_that_comes_in_time_is_enough(new_server):
     leader = new_server(extra=("--ack-replicas", "1", "--ack-timeout", "0")).start()
     with leader.connect() as connection:

@@ -118,6 +118,7 @@ def test_documents_that_could_not_be_saved_are_saved_when_there_is_room(on_volum
         couch.ok("PUT", "/db")
         couch.put("db", {"_id": "first"})
         # The log has space that it allocated before; the files of documents have none.
+        wait_until("a segment ahead of the log", lambda: len(list(on_volume.directory.glob("log-*.seg"))) > 1)
         volume.fill()
         for number in range(12):
             documents = [{"_id": f"{number}-{n}", "text": "x" * 10_000} for n in range(100)]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness import resp
-from harness.groups import group_of, wait_leader
+from harness.groups import group_of, member, wait_leader
 from harness.replicas import call, wait_following
 from harness.server import Server, run_sheaf
 from harness.waiting import wait_until
@@ -18,6 +18,23 @@ def backup(server: Server, dest: Path) -> str:
     done = run_sheaf("backup", str(dest), "--from", f"http://127.0.0.1:{server.http_port}")
     assert (done.returncode == 0) == (dest / "backup.json").exists(), done.stderr
     return "" if done.returncode == 0 else done.stderr
+
+
+def test_ack_replicas_that_a_group_ignores_is_told_where_it_takes_effect(new_server, tmp_path):
+    server = member(new_server).start()
+    wait_leader([server])
+    assert call(server, "CONFIG", "SET", "ack-replicas", 1) == b"OK"
+    server.wait_for_log("ack-replicas has no effect in a group")
+    assert call(server, "SET", "k", "v") == b"OK"
+    assert backup(server, tmp_path / "backup") == ""
+    restored = run_sheaf("restore", str(tmp_path / "backup"), "--dir", str(tmp_path / "restored"))
+    assert restored.returncode == 0 and "ack-replicas is 1: " in restored.stdout, restored.stdout
+    assert server.stop() == 0
+    server.options.extra = ("--group", "none")
+    server.start()
+    server.wait_for_log("ack-replicas, which had no effect in the group, takes effect now")
+    assert call(server, "CONFIG", "SET", "ack-replicas", 0) == b"OK"
+    assert call(server, "GET", "k") == b"v"
 
 
 def test_a_member_without_a_majority_gives_no_backup(new_server, tmp_path):

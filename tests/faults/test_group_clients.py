@@ -16,7 +16,7 @@ from harness.couch import Couch
 from harness.groups import NAME, fields, group_of, member, others, settle, wait_leader
 from harness.replicas import call, error_of, is_following
 from harness.resp import UNREACHABLE
-from harness.server import Server, free_port, run_sheaf
+from harness.server import ANY_PORTS, Server, free_port, run_sheaf
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
@@ -126,7 +126,7 @@ def test_redis_py_finds_the_leader_by_the_usual_name_at_the_sentinel_port(new_se
     first.kill()
     wait_until("the client to find the new leader", lambda: written(master, "k", "after"))
     assert master.get("k") == b"after"
-    ports = ("--port", "0", "--http-port", "0", "--sentinel-port", str(rest[0].port))
+    ports = (*ANY_PORTS, "--sentinel-port", str(rest[0].port))
     refused = run_sheaf("serve", "--dir", str(first.directory.with_name("other")), *ports)
     assert refused.returncode != 0 and "cannot listen on" in refused.stderr
 

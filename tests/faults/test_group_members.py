@@ -204,6 +204,8 @@ def test_a_removed_member_is_told(new_server):
                 and "Ask a member of the group" in shown.stderr
                 and "was removed from its group" in error_of(call(one, "FAILOVER"))
                 and up_of(one) == (503, "removed")
+                and f"group_term:{fields(one, 'GROUP', 'INFO')['term']}\r\n".encode() in call(one, "INFO", "replication")
+                and metric(one, "sheaf_group_term") == fields(one, "GROUP", "INFO")["term"]
                 and "was removed from its group" in reason_of(one, "PUT", "/notes")
                 and "was removed from its group" in reason_of(one, "GET", "/_all_dbs")
             )
@@ -231,7 +233,7 @@ def test_the_wrong_server_names_the_right_one(new_server):
     locked = member(new_server, requirepass="secret").start()
     member(new_server, locked).start().wait_for_log("set masterauth here to the requirepass of the group")
     http = ("--group", NAME, "--join", f"127.0.0.1:{leader.http_port}")
-    new_server(extra=http).start().wait_for_log("name the port that the member serves Redis on")
+    new_server(extra=http).start().wait_for_log("name the port on which that server serves Redis")
     # Two that name each other: nobody is there to add them.
     first, second = (new_server(port=free_port()) for _ in range(2))
     for one, other in ((first, second), (second, first)):
@@ -416,6 +418,69 @@ def test_a_group_without_a_leader_has_an_exit_status(new_server):
     assert shown.returncode == 3 and "no known leader" in shown.stdout, shown.stderr
     servers[1].kill()
     assert run_sheaf("group", address).returncode == 1
+
+
+def learner_of(new_server) -> tuple[Server, Server]:
+    """A dead founder, and a learner that followed it."""
+
+    def knows_leader(one: Server) -> bool:
+        with contextlib.suppress(*UNREACHABLE):
+            return fields(one, "GROUP", "INFO")["leader"] is not None
+        return False
+
+    for _ in range(10):
+        first = member(new_server).start()
+        wait_leader([first])
+        learner = member(new_server, first)
+        learner.spawn()
+        wait_until("it to know its leader", lambda one=learner: knows_leader(one))
+        first.kill()
+        # It becomes a voter soon after it has heard of its leader.
+        if listed(learner, learner)["kind"] == b"learner":
+            return first, learner
+        learner.kill()
+    raise AssertionError("every learner became a voter at once")
+
+
+def test_a_learner_knows_no_leader_that_is_dead(new_server):
+    _, learner = learner_of(new_server)
+    before = metric(learner, "sheaf_group_leaderless_seconds")
+    wait_until("it to know no leader", lambda: fields(learner, "GROUP", "INFO")["leader"] is None)
+    assert all(row["role"] != b"leader" for row in members(learner)), members(learner)
+    assert call(learner, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME) is None
+    assert call(learner, "SENTINEL", "MASTERS") == []
+    wait_until("it to say so everywhere", lambda: up_of(learner) == (503, "no_majority"))
+    assert b"group_leader_known:0" in call(learner, "INFO", "replication")
+    assert metric(learner, "sheaf_group_leader_known") == 0
+    assert error_of(call(learner, "GROUP", "TRANSFER")) == "NOTLEADER no leader is known, try again"
+    shown = run_sheaf("group", f"127.0.0.1:{learner.port}")
+    assert shown.returncode == 3 and "no known leader" in shown.stdout, shown.stdout
+    wait_until("time without a leader", lambda: metric(learner, "sheaf_group_leaderless_seconds") > before)
+
+
+def test_a_quorum_counts_voters_that_answer(new_server):
+    servers = group_of(new_server)
+    leader, follower, other = servers
+
+    def usable(one: Server) -> str:
+        answer = call(one, "SENTINEL", "CKQUORUM", NAME)
+        return error_of(answer) or answer.decode()
+
+    def epoch_of_other() -> object:
+        return listed(leader, other)["epoch"]
+
+    for server in servers:
+        wait_until("all to answer", lambda one=server: usable(one).startswith("OK 3 usable"))
+    wait_until("its epoch", lambda: epoch_of_other() is not None)
+    with other.frozen():
+        wait_until("one to be missed", lambda: usable(leader).startswith("OK 2 usable"))
+        assert epoch_of_other() is None, "what it said last is of long ago"
+    wait_until("it to answer again", lambda: usable(leader).startswith("OK 3 usable"))
+    other.kill()
+    for server in (leader, follower):
+        wait_until("one to be missed", lambda one=server: usable(one).startswith("OK 2 usable"))
+    leader.kill()
+    wait_until("no majority", lambda: usable(follower).startswith("NOQUORUM 1 usable"))
 
 
 def test_the_lead_goes_to_no_member_that_is_gone(new_server):

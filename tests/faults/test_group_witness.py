@@ -10,13 +10,14 @@ from harness.couch import Couch
 from harness.groups import (
     NAME,
     accepts_writes,
+    fields,
     member,
     members,
     wait_leader,
     wait_voters,
 )
 from harness.replicas import call, error_of, is_following
-from harness.server import Server, run_sheaf
+from harness.server import ANY_PORTS, Server, run_sheaf
 from harness.volume import MIB, Volume
 from harness.waiting import wait_until
 
@@ -96,6 +97,22 @@ def test_a_witness_votes_and_has_no_data(new_server, tmp_path):
     shown = run_sheaf("group", f"127.0.0.1:{witness.port}")
     assert shown.returncode == 0 and " witness " in shown.stdout, shown.stdout
     assert accepts_writes(first)
+
+
+def test_a_witness_that_joins_is_no_replica(new_server):
+    first = member(new_server).start()
+    wait_leader([first])
+    witness = member(new_server, first, extra=("--witness",))
+    witness.spawn()
+    kinds = set()
+
+    def is_voter() -> bool:
+        kinds.update(row["kind"] for row in members(first) if not row["self"])
+        assert call(first, "SENTINEL", "REPLICAS", NAME) == []
+        return fields(first, "GROUP", "INFO")["voters"] == 2
+
+    wait_until("it to vote", is_voter)
+    assert kinds == {b"witness"}
 
 
 def test_the_group_goes_on_without_any_one_of_them(new_server):
@@ -205,7 +222,7 @@ def test_a_witness_that_was_away_for_too_long_copies_the_log(new_server):
 
 def test_mistakes_with_witnesses_are_refused(new_server, tmp_path):
     def refusal(directory, *arguments: str) -> str:
-        place = ("--dir", str(directory), "--port", "0", "--http-port", "0", "--log-segment-bytes", "1mb")
+        place = ("--dir", str(directory), *ANY_PORTS, "--log-segment-bytes", "1mb")
         ended = run_sheaf("serve", *place, *arguments)
         assert ended.returncode in (1, 2), ended.stderr
         return ended.stderr

@@ -9,7 +9,7 @@ import pytest
 import redis
 from redis.sentinel import Sentinel
 
-from harness import resp
+from harness import procfs, resp
 from harness.couch import Couch
 from harness.groups import (
     NAME,
@@ -24,7 +24,7 @@ from harness.groups import (
 )
 from harness.replicas import call, error_of, has_role, info, is_following
 from harness.resp import UNREACHABLE
-from harness.server import Server, free_port, run_sheaf
+from harness.server import ANY_PORTS, Server, free_port, run_sheaf
 from harness.volume import MIB, Volume
 from harness.waiting import wait_until
 
@@ -398,7 +398,7 @@ def test_invalid_members_are_refused(new_server, tmp_path):
         (("--group", "x", "--join", "nowhere"), "join is not HOST:PORT"),
         (("--group", "x", "--replica-of", "127.0.0.1:1"), "exclude each other"),
     ]:
-        ports = ("--port", "0", "--http-port", "0", "--dir", str(tmp_path / "refused"))
+        ports = (*ANY_PORTS, "--dir", str(tmp_path / "refused"))
         refused = run_sheaf("serve", *ports, *arguments)
         assert refused.returncode != 0 and reason in refused.stderr, refused.stderr
         shutil.rmtree(tmp_path / "refused", ignore_errors=True)
@@ -437,6 +437,65 @@ def test_a_vote_is_saved_only_when_it_changes(new_server):
 
 
 @contextlib.contextmanager
+def endless_reads(servers: list[Server]):
+    """An endless script that only reads the key `held`, on each of these servers."""
+    script = "redis.call('GET', KEYS[1]) while true do end"
+    with contextlib.ExitStack() as stack:
+        for server in servers:
+            client = stack.enter_context(server.connect())
+            client.send(resp.encode("EVAL_RO", script, 1, "held"))
+            wait_until("the script to hold its key", lambda one=server: is_held(one))
+        yield
+
+
+def is_held(server: Server) -> bool:
+    """Whether a script holds the key `held`."""
+    with resp.Connection(server.port, timeout_s=0.2) as client:
+        try:
+            client.call("GET", "held")
+        except TimeoutError:
+            return True
+    return False
+
+
+def test_a_leader_hands_over_only_once_the_other_member_has_applied_its_log(new_server):
+    servers = group_of(new_server)
+    leader, followers = servers[0], others(servers, servers[0])
+    assert call(leader, "SET", "held", "1") == b"OK"
+    with endless_reads(followers):
+        assert call(leader, "SET", "held", "2") == b"OK"
+        assert call(leader, "FAILOVER") == b"OK"
+        wait_until("another leader", lambda: any(info(one)["role"] == "master" for one in followers))
+    new = wait_leader(followers)
+    assert call(new, "GET", "held") == b"2"
+    assert "the lead was not handed over" not in leader.log()
+
+
+def test_a_promotion_ends_scripts_that_it_waits_for(new_server):
+    servers = group_of(new_server)
+    leader, followers = servers[0], others(servers, servers[0])
+    assert call(leader, "SET", "held", "1") == b"OK"
+    with endless_reads(followers):
+        assert call(leader, "SET", "held", "2") == b"OK"
+        leader.kill()
+        new = wait_leader(followers)
+    assert call(new, "GET", "held") == b"2"
+    assert "scripts were ended: they kept this replica from applying the log for 500 ms" in new.log()
+
+
+def test_a_group_is_founded_while_others_ask_to_join(new_server):
+    founder = member(new_server).start()
+    with founder.frozen():
+        # Their requests wait in its sockets, and arrive while it founds the group.
+        joining = [member(new_server, founder) for _ in range(4)]
+        for server in joining:
+            server.spawn()
+        for server in joining:
+            wait_until("its request", lambda one=server: procfs.has_connection_to(one.pid, founder.port))
+    wait_voters([founder, *joining], 5)
+
+
+@contextlib.contextmanager
 def small_volume(place: Path, size_bytes: int):
     """A volume with a directory `data`, and a link to that: a server's own messages stay outside of the volume."""
     place.mkdir()
@@ -469,10 +528,22 @@ def test_a_follower_with_a_full_disk_lives_on_and_follows_again(new_server, tmp_
                 assert connection.call("SET", "k", "x" * 100_000) == b"OK"
         full.wait_for_log("the disk has no room for the log")
         wait_until("it to say that it does not follow", lambda: info(full)["master_link_status"] == "down")
+        assert call(first, "SET", "k", "newer") == b"OK"
+        wait_until("it to show no old data", lambda: error_of(call(full, "GET", "k")).startswith("MASTERDOWN"))
+        assert error_of(call(full, "SET", "k", "v")).startswith("READONLY"), "its role comes before its disk"
+        with Couch(full.http_port) as couch:
+            assert couch.send("GET", "/notes/d").status == 503
+            answer = couch.send("PUT", "/notes/d", {})
+            assert (answer.status, answer.headers["retry-after"]) == (503, "1"), answer
+        if left_bytes:
+            assert call(full, "CONFIG", "SET", "stale-reads", "yes") == b"OK"
+            assert len(call(full, "GET", "k")) == 100_000
+            assert call(full, "CONFIG", "SET", "stale-reads", "no") == b"OK"
         assert full.is_running()
         volume.release()
         assert call(full, "WAITLSN", int(info(first)["master_repl_offset"]), 60_000) == 1
         wait_until("it to follow again", lambda: is_following(full))
+        wait_until("it to show the newest data", lambda: call(full, "GET", "k") == b"newer")
         assert full.pid == pid and full.is_running()
         assert full.log().count(RESTARTING) == starts, "it never lost what it had"
 

@@ -6,7 +6,7 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-from harness.server import Server, run_sheaf
+from harness.server import ANY_PORTS, Server, run_sheaf
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
@@ -29,7 +29,7 @@ def flip_bit_in_place(path, offset: int) -> None:
 
 def refused_start(server: Server, *arguments: str) -> str:
     """The message of a start that must fail."""
-    refused = run_sheaf("serve", "--dir", str(server.directory), "--port", "0", "--http-port", "0", *arguments)
+    refused = run_sheaf("serve", "--dir", str(server.directory), *ANY_PORTS, *arguments)
     assert refused.returncode == 1, refused.stdout + refused.stderr
     return refused.stderr
 
@@ -93,6 +93,26 @@ def test_an_older_snapshot_is_offered_and_loses_nothing(with_snapshots):
     assert redis.Redis(port=server.port).dbsize() == 601
 
 
+def test_the_check_of_no_directory_recommends_nothing_dangerous(tmp_path):
+    missing = tmp_path / "missing"
+    checked = run_sheaf("check", str(missing))
+    assert checked.returncode == 1 and f"{missing} does not exist" in checked.stderr, checked.stderr
+    assert "force-recovery" not in checked.stderr
+
+
+def test_a_damaged_snapshot_that_is_not_needed_is_told(with_snapshots):
+    server = with_snapshots
+    newest, older = manifests(server)[:2]
+    flip_bit(older, 100)
+    checked = run_sheaf("check", str(server.directory))
+    assert checked.returncode == 1 and "DAMAGED" in checked.stdout, checked.stdout
+    begin = begin_of(newest)
+    assert f"start      works: it begins at lsn {begin}, and does not need" in checked.stdout, checked.stdout
+    client = redis.Redis(port=server.start().port)
+    assert client.get("after") == b"the newest" and client.dbsize() == 601
+    assert "an older snapshot is damaged: nothing is lost" in server.log()
+
+
 def test_damaged_parts_are_left_out_and_the_loss_must_be_accepted(with_snapshots):
     server = with_snapshots
     for manifest in manifests(server):
@@ -119,7 +139,10 @@ def test_damaged_parts_are_left_out_and_the_loss_must_be_accepted(with_snapshots
     server.kill()
     refused_start(server)
     client = start_once(server, "--force-recovery")
+    assert "left out: " in server.log() and "Some(" not in server.log()
     assert client.config_set("force-recovery", "confirmed") is True
+    server.wait_for_log("the log was confirmed and takes writes")
+    assert "the log has room again" not in server.log()
     assert client.set("k", "v") is True
     assert client.config_get("force-recovery") == {"force-recovery": "no"}
     assert not (server.directory / "recovery-report.json").exists()

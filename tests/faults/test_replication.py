@@ -135,7 +135,10 @@ def test_a_replica_leads_and_the_old_leader_follows_it(pair):
     wait_same(replica, leader)
 
 
-MASTERDOWN = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
+MASTERDOWN = (
+    "MASTERDOWN Link with MASTER is down and what of the data here is committed is not known. Wait for the link "
+    "(master_link_status in INFO), or ask the leader; REPLICAOF NO ONE has this server lead with the data that it has."
+)
 
 
 def refuses_reads(server: Server) -> bool:
@@ -159,6 +162,11 @@ def test_a_leader_that_is_to_follow_shows_nothing_that_its_leader_may_not_have(p
     leader.kill()
     leader.start()
     assert refuses_reads(leader), "a restart changes nothing about that"
+    with Couch(leader.http_port) as couch:
+        up = couch.send("GET", "/_up")
+        assert (up.status, up.json["error"]) == (503, "shows_nothing"), up.json
+        assert "\nsheaf_replication_lag_bytes NaN\n" in couch.get("/metrics").body.decode()
+    assert info(leader)["read_only_reason"] == "shows_nothing"
     with leader.connect() as connection:
         for command in (["GET", "k"], ["KEYS", "*"], ["DBSIZE"], ["XSUBSCRIBE", "c", "FROM", "-"], ["WAIT", 0, 1]):
             assert error_of(connection.call(*command)) == MASTERDOWN, command
@@ -177,6 +185,9 @@ def test_a_leader_that_is_to_follow_shows_nothing_that_its_leader_may_not_have(p
     assert call(leader, "REPLICAOF", "127.0.0.1", replica.port) == b"OK"
     wait_same(replica, leader)
     assert call(leader, "GET", "k") is None
+    with Couch(leader.http_port) as couch:
+        assert couch.send("GET", "/_up").status == 200
+        assert "\nsheaf_replication_lag_bytes 0.0\n" in couch.get("/metrics").body.decode()
 
 
 def flushed_by_replica(leader: Server) -> int:
@@ -365,6 +376,9 @@ def test_a_leader_hands_over_without_loss(pair):
     wait_same(replica, leader)
     assert_nothing_parted(leader, replica)
     assert error_of(call(replica, "FAILOVER", "ABORT")).startswith("ERR No failover in progress")
+    for name in ("replicaof", "slaveof", "replica-of"):
+        assert call(replica, "CONFIG", "GET", name)[1] == b"", "as ROLE says"
+        assert call(leader, "CONFIG", "GET", name)[1] == f"127.0.0.1:{replica.port}".encode()
 
 
 def assert_nothing_parted(*servers: Server) -> None:
@@ -603,15 +617,28 @@ def test_another_log_is_never_merged(new_server, pair):
     assert call(stranger, "SET", "mine", "2") == b"OK"
 
 
+def test_the_port_of_http_is_told_from_that_of_redis(new_server):
+    leader = new_server().start()
+    replica = new_server(extra=("--replica-of", f"127.0.0.1:{leader.http_port}")).start()
+    replica.wait_for_log("this is the port of HTTP: name the port on which that server serves Redis")
+    for port in (leader.port, leader.http_port):
+        refused = error_of(call(leader, "REPLICAOF", "127.0.0.1", port))
+        assert refused == f"ERR 127.0.0.1:{port} is this server itself", refused
+
+
 def test_a_password_is_said_to_the_leader(new_server):
     leader = new_server(requirepass="secret").start()
     call(leader, "SET", "k", "v")
     extra = ("--replica-of", f"127.0.0.1:{leader.port}")
     replica = new_server(extra=extra, requirepass="secret").start()
     replica.wait_for_log("refuses")
-    assert call(replica, "CONFIG", "SET", "masterauth", "secret") == b"OK"
-    wait_following(replica)
-    assert call(replica, "GET", "k") == b"v"
+    with Couch(replica.http_port) as couch:
+        up = couch.send("GET", "/_up")
+        assert (up.status, up.json["error"]) == (503, "shows_nothing"), up.json
+        assert call(replica, "CONFIG", "SET", "masterauth", "secret") == b"OK"
+        wait_following(replica)
+        assert call(replica, "GET", "k") == b"v"
+        wait_until("it to be well", lambda: couch.send("GET", "/_up").status == 200)
 
 
 def test_a_client_reads_its_own_writes_on_a_replica(pair):

@@ -68,7 +68,8 @@ def test_a_cut_is_noticed_and_made_up_for(line, apart, direction):
     write(leader, "meanwhile", 2000)
     wait_until("the leader to notice", lambda: info(leader)["connected_slaves"] == "0")
     wait_until("the replica to notice", lambda: info(replica)["master_link_status"] == "down")
-    assert "a replica has left" in leader.log()
+    left = next(row for row in leader.log().splitlines() if "a replica has left" in row)
+    assert f":{replica.port}" in left, left
     assert SILENT in replica.log() or direction == "to the leader"
     line.heal()
     write(leader, "after")

@@ -10,7 +10,7 @@ import pytest
 
 from harness.couch import Couch
 from harness.replicas import call, error_of
-from harness.server import run_sheaf
+from harness.server import ANY_PORTS, run_sheaf
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.sheaf_only
@@ -61,7 +61,7 @@ def test_config_set_survives_kill_9(new_server):
     assert setting(server, "maxmemory") == "0"
 
 
-def test_a_flag_overrides_a_kept_setting_with_a_message(new_server):
+def test_a_flag_overrides_a_kept_setting_with_a_message(new_server, tmp_path):
     server = new_server(extra=("--timeout", "5")).start()
     assert call(server, "CONFIG", "SET", "timeout", 9, "maxmemory", "1mb") == b"OK"
     assert setting(server, "timeout") == "9"
@@ -70,6 +70,13 @@ def test_a_flag_overrides_a_kept_setting_with_a_message(new_server):
     server.start()
     assert (setting(server, "timeout"), setting(server, "maxmemory")) == ("5", "1048576")
     assert "timeout (flag)" in server.log()
+    file = tmp_path / "sheaf.toml"
+    file.write_text("timeout = 7\n")
+    with_file = new_server(extra=("--timeout", "5", "--config", str(file))).start()
+    assert call(with_file, "CONFIG", "SET", "timeout", 5) == b"OK", "as it is"
+    assert "changed until the next start only" not in with_file.log()
+    assert call(with_file, "CONFIG", "SET", "timeout", 7) == b"OK", "as in the file"
+    with_file.wait_for_log("changed until the next start only")
 
 
 @pytest.mark.parametrize("damage", ["timeout = 1\nmaxmem", 'timeout = 1\nmaxmemory = "much"\n'])
@@ -79,16 +86,16 @@ def test_a_damaged_file_of_settings_refuses_the_start(new_server, damage):
     server.kill()
     kept = server.directory / "settings.toml"
     kept.write_text(damage)
-    refused = run_sheaf("serve", "--dir", str(server.directory), "--port", "0", "--http-port", "0")
+    refused = run_sheaf("serve", "--dir", str(server.directory), *ANY_PORTS)
     assert refused.returncode not in (0, 101)
     assert f"{kept}, line 2: " in refused.stderr
 
 
 def refused_everywhere(server) -> str:
     """What a start says, and `sheaf check` too."""
-    refused = run_sheaf("serve", "--dir", str(server.directory), "--port", "0", "--http-port", "0")
+    refused = run_sheaf("serve", "--dir", str(server.directory), *ANY_PORTS)
     checked = run_sheaf("check", str(server.directory))
-    assert refused.returncode not in (0, 101), refused.stdout
+    assert refused.returncode == 1, refused.stdout
     assert checked.returncode == 1, checked.stdout
     assert refused.stderr.splitlines()[-1] == checked.stderr.splitlines()[-1]
     return refused.stderr
@@ -105,6 +112,8 @@ def test_settings_that_were_lost_or_cut_refuse_the_start(new_server):
         assert f"cannot read the settings of {kept}: it " in refused_everywhere(server), length
     kept.write_bytes(whole.replace(b"geheim", b"geheiM"))
     assert "checksum mismatch" in refused_everywhere(server)
+    kept.write_bytes(whole.replace(b"geheim", b"\xffeheim"))
+    assert "it is not text in UTF-8. Restore the file from a copy" in refused_everywhere(server)
     kept.unlink()
     assert f"{kept} is missing, with the settings" in refused_everywhere(server)
     assert not kept.exists()
@@ -211,6 +220,30 @@ def test_a_configuration_file_is_rewritten_in_place(new_server, tmp_path):
     assert not (server.directory / "settings.toml").exists()
 
 
+def test_a_refused_change_leaves_the_configuration_file_as_it_is(new_server, tmp_path):
+    file = tmp_path / "sheaf.toml"
+    file.write_text("timeout = 7\n")
+    server = new_server(extra=("--config", str(file))).start()
+    assert call(server, "CONFIG", "SET", "maxclients", 700) == b"OK"
+    edited = "timeout = 7\nbogus = 1\n"
+    file.write_text(edited)
+    assert "line 2: unknown setting 'bogus'" in error_of(call(server, "CONFIG", "REWRITE"))
+    with Couch(server.http_port) as couch:
+        refused = couch.send("PUT", "/_node/_local/_config/couchdb/max_document_size", "1000000")
+        assert refused.status == 400 and "line 2" in refused.json["reason"], refused.json
+        assert couch.get("/_node/_local/_config/couchdb/max_document_size").json == "8000000"
+    assert file.read_text() == edited
+    file.write_text("timeout = 7\n")
+    assert call(server, "CONFIG", "REWRITE") == b"OK"
+    assert file.read_text() == "timeout = 7\nmaxclients = 700\n"
+
+
+def test_a_client_is_told_what_it_can_set(server):
+    refused = error_of(call(server, "CONFIG", "SET", "appendfsync", "no"))
+    assert "'appendfsync' cannot be set here: use CONFIG SET durability" in refused, refused
+    assert setting(server, "appendfsync") == "always"
+
+
 def test_a_removed_configuration_file_is_not_made_anew(new_server, tmp_path):
     file = tmp_path / "sheaf.toml"
     file.write_text("timeout = 7\n")
@@ -292,6 +325,8 @@ def test_the_error_of_a_bad_value_names_its_place(tmp_path, name, value, environ
         (("--join", "127.0.0.1:7001"), "--join needs the name of the group"),
         (("--bind", ""), "no address to listen on"),
         (("--port", "6390", "--http-port", "6390"), "port and http-port both name port 6390"),
+        (("--port", "6390", "--sentinel-port", "6390"), "port and sentinel-port both name port 6390: leave sentinel-port out"),
+        (("--port", "0", "--http-port", "6390", "--sentinel-port", "6390"), "http-port and sentinel-port both name port"),
         (("--workers", "-1"), "must be a number from 0 to 128"),
         (("--log-segment-bytes", "63mb"), "must be a power of two"),
         (("--maxmemroy", "1gb"), "a similar argument exists: '--maxmemory'"),
@@ -302,7 +337,7 @@ def test_the_error_of_a_bad_value_names_its_place(tmp_path, name, value, environ
     ],
 )
 def test_a_wrong_value_has_an_exit_status_of_its_own(tmp_path, flags, said):
-    ports = () if "--port" in flags else ("--port", "0", "--http-port", "0")
+    ports = () if "--port" in flags else ANY_PORTS
     refused = run_sheaf("serve", "--dir", str(tmp_path / "data"), *ports, *flags)
     assert refused.returncode == 2, refused.stderr
     assert said in refused.stderr

@@ -26,10 +26,12 @@ class Circles(unittest.TestCase):
         found = circles(lib="mod a; mod b; pub use a::A; pub use self::b::B;", a="use crate::B;", b="use crate::A;")
         self.assertEqual(found, [["a.rs", "b.rs"]])
 
-    def test_a_declaration_of_a_child_is_no_import(self):
+    def test_a_parent_does_not_import_its_children(self):
         child = "use super::A;"
-        self.assertEqual(circles(lib="mod a;", a="mod b; struct A;", a_b=child), [])
-        self.assertEqual(circles(lib="mod a;", a="mod b; use self::b::B;", a_b=child), [["a.rs", "a/b.rs"]])
+        for use in ("", "use b::B;", "use self::b::B;", "use crate::a::b::B;"):
+            self.assertEqual(circles(lib="mod a;", a=f"mod b; {use} struct A;", a_b=child), [])
+        other = {"a_c": "use super::b::B;"}
+        self.assertEqual(circles(lib="mod a;", a="mod b; mod c;", a_b="use super::c::C;", **other), [["a/b.rs", "a/c.rs"]])
 
     def test_tests_comments_and_strings_are_left_out(self):
         texts = ["#[cfg(test)] mod tests { use crate::a::A; }", "// use crate::a::A;\n", 'const S: &str = "crate::a::A";']

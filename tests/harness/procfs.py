@@ -1,5 +1,6 @@
 """Figures of a running process, from /proc."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -41,3 +42,13 @@ def cpu_ticks(pid: int) -> int:
     """User and system time of all its threads, in clock ticks."""
     after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(after_name[11]) + int(after_name[12])
+
+
+def has_connection_to(pid: int, port: int) -> bool:
+    """Whether it is connected to this port, by IPv4."""
+    sockets = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            sockets.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return any(row[2].endswith(f":{port:04X}") and f"socket:[{row[9]}]" in sockets for row in rows)

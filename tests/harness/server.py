@@ -27,6 +27,8 @@ from harness.waiting import PATIENCE_S, POLL_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 UNDER_TEST = os.environ.get("SHEAF_TEST_SERVER", "sheaf")
+# For a start whose ports nobody is told.
+ANY_PORTS = ("--port", "0", "--http-port", "0")
 BIND_TRIES = 5
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)

@@ -160,6 +160,8 @@ pub struct Restored {
     pub keys: u64,
     /// Bytes of the new snapshot.
     pub file_bytes: u64,
+    /// `ack-replicas`, if the data has it.
+    pub ack_replicas: u64,
 }
 
 /// Restores from `source`, whose end is known to be the state up to the time `known_until_ms`. Both
@@ -196,6 +198,9 @@ pub fn restore(
     };
     let reached = recovery.reached();
     let keys = DbId::all().map(|db| keyspace.len(db)).sum();
+    let settings = keyspace.data_settings();
+    let ack_replicas = settings.get(&b"ack-replicas"[..]).map(String::from_utf8_lossy);
+    let ack_replicas = ack_replicas.and_then(|value| value.parse().ok()).unwrap_or(0);
 
     let options = LogOptions { segment_bytes: recovery.segment_bytes(), ..source.options }.fitting();
     let place = Place { dir, options, ..source.clone() };
@@ -208,7 +213,7 @@ pub fn restore(
         Ok(info)
     };
     match write() {
-        Ok(info) => Ok(Restored { reached, keys, file_bytes: info.file_bytes() }),
+        Ok(info) => Ok(Restored { reached, keys, file_bytes: info.file_bytes(), ack_replicas }),
         Err(cause) => Err(RestoreError::Interrupted { cause: Box::new(cause), dir: dir.to_path_buf() }),
     }
 }

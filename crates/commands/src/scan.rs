@@ -18,12 +18,18 @@ pub(super) enum ScanTarget {
     Members,
 }
 
-/// Reads a cursor as loosely as Redis does: a sign and leading zeros are allowed, a negative number wraps.
+/// Reads a cursor as loosely as Redis does since 7.2: white space, a sign and leading zeros may precede it. A
+/// negative number is refused in its usual form, and wraps in others.
 ///
 /// # Errors
 /// The text is not a number.
 pub(super) fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
-    let (negative, digits) = match text {
+    if parse_i64(text).is_some_and(|number| number < 0) {
+        return Err(CommandError::InvalidCursor);
+    }
+    // Rust's white space has no vertical tab.
+    let start = text.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == 0x0b).count();
+    let (negative, digits) = match &text[start..] {
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] => (false, digits),
         digits => (false, digits),
@@ -57,7 +63,10 @@ impl<'a> ScanOptions<'a> {
             ScanOptions { pattern: None, type_name: None, count: COUNT_DEFAULT, no_values: false };
         let mut words = words.iter();
         while let Some(word) = words.next() {
-            if word.eq_ignore_ascii_case(b"novalues") && target == ScanTarget::Fields {
+            if word.eq_ignore_ascii_case(b"novalues") {
+                if target != ScanTarget::Fields {
+                    return Err(CommandError::Text("ERR NOVALUES option can only be used in HSCAN"));
+                }
                 options.no_values = true;
                 continue;
             }
@@ -94,20 +103,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors_are_read_as_strtoul_does() {
+    fn cursors_are_read_as_redis_does() {
         let cursor = |text: &str| parse_cursor(text.as_bytes()).ok();
         for (text, expected) in [
             ("", None),
             ("007", Some(7)),
             ("+5", Some(5)),
-            ("-1", Some(u64::MAX)),
+            ("-1", None),
+            ("-01", Some(u64::MAX)),
+            ("-0", Some(0)),
+            ("-9223372036854775808", None),
+            ("-9223372036854775809", Some(9_223_372_036_854_775_807)),
+            ("-18446744073709551616", None),
+            (" 1", Some(1)),
+            ("\x0b\t\r\n -1", Some(u64::MAX)),
+            ("1 ", None),
+            (" ", None),
+            ("+ 1", None),
             ("18446744073709551615", Some(u64::MAX)),
             ("18446744073709551616", None),
             ("-", None),
             ("+", None),
             ("--1", None),
             ("1x", None),
-            (" 1", None),
         ] {
             assert_eq!(cursor(text), expected, "{text:?}");
         }

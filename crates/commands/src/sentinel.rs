@@ -112,14 +112,13 @@ fn get_master_addr_by_name(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
 
 /// The number of votes that decide.
 fn majority(group: &GroupView) -> usize {
-    group.members.iter().filter(|member| member.kind.has_vote()).count() / 2 + 1
+    group.members.iter().filter(|member| member.has_vote).count() / 2 + 1
 }
 
 /// `SENTINEL CKQUORUM name`
 fn ckquorum(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let group = named(cx, args)?;
-    let is_usable = |member: &&MemberView| member.kind.has_vote() && !is_down(member);
-    let usable = group.members.iter().filter(is_usable).count();
+    let usable = group.members.iter().filter(|member| member.has_vote && member.answers).count();
     if usable < majority(&group) {
         return Err(CommandError::Composed(format!(
             "NOQUORUM {usable} usable Sentinels. Not enough available Sentinels to reach the specified quorum for this \

@@ -37,6 +37,9 @@ struct Waiting {
     messages: Vec<EngineMessage>,
 }
 
+/// Senders whose last times are kept before those that are no members are dropped.
+const STAMPS_MAX: usize = 64;
+
 /// A deliberate fault, for tests.
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,10 +65,11 @@ pub struct Member {
     /// Batches of an earlier reign of this member that the engine never saw: it must not lead before a start.
     has_orphans: bool,
     lease: Lease,
-    /// The newest message of each leader that this member follows or followed: its term and its time.
+    /// The newest heartbeat of each leader that this member follows or followed: its term and its time.
     heard: BTreeMap<MemberId, (u64, u64)>,
-    /// The time of each member's last message. An older one, of a message that came late, only counts as less
-    /// fresh; the clock of a machine that was started again begins anew.
+    /// The time of each sender's last message; of those that are no members, [`STAMPS_MAX`] at most.
+    /// An older time, of a message that came late, only counts as less fresh; the clock of a machine that was
+    /// started again begins anew.
     stamps: BTreeMap<MemberId, u64>,
     /// The members that said last that their disks have no room.
     full: BTreeSet<MemberId>,
@@ -237,10 +241,13 @@ impl Member {
         if self.is_too_far(message) {
             return;
         }
-        self.stamps.insert(message.from, message.sent_us);
         let is_member =
-            [&self.members.voters, &self.members.learners].iter().any(|it| it.contains(&message.from));
-        match message.lacks_room && is_member {
+            |id: &MemberId| self.members.voters.contains(id) || self.members.learners.contains(id);
+        if self.stamps.len() >= STAMPS_MAX {
+            self.stamps.retain(|id, _| is_member(id));
+        }
+        self.stamps.insert(message.from, message.sent_us);
+        match message.lacks_room && is_member(&message.from) {
             true => self.full.insert(message.from),
             false => self.full.remove(&message.from),
         };
@@ -493,7 +500,7 @@ impl Member {
         self.leads() && self.engine.raft.commit_to_current_term()
     }
 
-    /// Until when, in microseconds of this server's monotonic clock, no other member can have been elected; 0
+    /// Until when, in microseconds of this server's clock, no other member can have been elected; 0
     /// if that is not known.
     pub fn lease_until_us(&self) -> u64 {
         let is_transferring = self.is_transferring();

@@ -17,7 +17,8 @@
 //! 40  u64  term of the entry there   votes only
 //! 48  u64  committed index
 //! 56  u64  term of the entry there   answers to votes only
-//! 64  u64  when it was sent: microseconds of the sender's monotonic clock
+//! 64  u64  when it was sent: microseconds of the sender's clock, which
+//!                                    also counts while its machine is suspended
 //! 72  u64  the newest such time of the receiver that the sender knows of; 0 for none
 //! 80  u32  zero
 //! 84  u32  crc32c of bytes 0..84

@@ -53,7 +53,7 @@ impl Claim {
     /// Grows the claim to at least `bytes`.
     ///
     /// # Errors
-    /// [`Failure::Busy`] if the limit of all bodies would be exceeded.
+    /// [`Failure::Busy`] if the limit of all bodies, or that of anonymous clients, would be exceeded.
     pub(super) fn cover(&mut self, bytes: usize) -> Result<(), Failure> {
         let bytes = bytes as u64;
         if bytes <= self.bytes {

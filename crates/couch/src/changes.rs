@@ -162,14 +162,20 @@ impl Feed {
             self.writer.send().await?;
         }
         self.beat_due = self.asked.beat.next();
-        let mut pending = 0;
+        let (start, mut pending) = (self.since, 0);
         loop {
             news.mark_unchanged();
             let snapshot = self.database.snapshot();
             self.thread.committed(snapshot.last_lsn()).await?;
             let is_full = self.send_rows(&snapshot).await?;
             if is_full {
-                pending = snapshot.pending(self.since);
+                pending = match self.asked.direction {
+                    Direction::Ascending => snapshot.pending(self.since)?,
+                    // Those between the start of the feed and the last row.
+                    Direction::Descending => {
+                        snapshot.pending(start)?.saturating_sub(snapshot.pending(self.since - 1)?)
+                    }
+                };
                 break;
             }
             let is_over = match self.asked.form {

@@ -9,8 +9,8 @@
 //! worker. It is not shared: each thread has its own, with an appender of its own.
 //!
 //! Invariants
-//! - A wait ends with success only when its position is committed. When the log fails, every wait ends with
-//!   [`LogFailed`].
+//! - A wait ends with success only when its position is committed, unless the durability is `interval` or
+//!   `none`: then nothing waits. When the log fails, every wait ends with [`LogFailed`].
 //! - While any task waits, a wake-up at the lowest of the positions is requested from the log; `release`
 //!   checks again after the request, so no movement is missed.
 
@@ -79,13 +79,16 @@ impl CommitGate {
         }
     }
 
-    /// Returns when `lsn` is committed.
+    /// Returns when replies may show `lsn`: once it is committed, or at once if they wait for no disk.
     ///
     /// # Errors
     /// If the log has failed.
     pub(crate) async fn committed(&self, lsn: Lsn) -> Result<(), LogFailed> {
-        if self.appender.borrow().committed_lsn() >= lsn {
-            return Ok(());
+        {
+            let appender = self.appender.borrow();
+            if !appender.reply_durability().syncs_every_batch() || appender.committed_lsn() >= lsn {
+                return Ok(());
+            }
         }
         let (done, waits) = oneshot::channel();
         let number = self.number.replace(self.number.get() + 1);
@@ -189,7 +192,7 @@ mod tests {
     use std::{path::Path, rc::Rc};
 
     use env::{SimClock, SimDisk, SimEntropy, sim::SimDiskOptions};
-    use storage::{Log, LogOptions, Recovery};
+    use storage::{Durability, Log, LogOptions, Recovery};
 
     use super::*;
 
@@ -246,6 +249,29 @@ mod tests {
             }
             assert_eq!(*ended.borrow(), [first, second, second]);
             gate.committed(first).await.unwrap();
+        });
+    }
+
+    #[test]
+    fn nothing_waits_for_a_disk_that_replies_do_not_wait_for() {
+        with_gate(|gate, log| async move {
+            let lsn = append(&gate);
+            for durability in [Durability::None, Durability::Interval] {
+                log.set_durability(durability);
+                gate.committed(lsn).await.unwrap();
+                assert!(log.written_lsn() < lsn, "no thread flushes this log");
+            }
+            // A reply waits for replicas with any durability.
+            log.set_acked(Lsn::ZERO);
+            let waits = {
+                let gate = gate.clone();
+                tokio::task::spawn_local(async move { gate.committed(lsn).await })
+            };
+            tokio::task::yield_now().await;
+            assert!(!waits.is_finished());
+            log.flush_all().unwrap();
+            log.set_acked(lsn);
+            waits.await.unwrap().unwrap();
         });
     }
 

@@ -31,7 +31,7 @@ const RENEW_S: u64 = SESSION_S / 10;
 /// Limit of remembered logouts. Above it they are forgotten, and all sessions with cookies issued until then
 /// end.
 const LOGGED_OUT_MAX: usize = 1 << 16;
-/// Remembered logouts below which none is looked at again.
+/// Below this number, no expired logouts are removed.
 const LOGGED_OUT_FEW: usize = 1 << 10;
 const COOKIE: &str = "AuthSession";
 

@@ -105,8 +105,9 @@ async fn special(
         ("_ensure_full_commit", []) => {
             only(&call.head, "POST")?;
             call.require_json()?;
-            // Acknowledged changes are durable anyway; the wait makes all changes in memory durable.
-            call.snapshot(database).await?;
+            // With durability interval or none, acknowledged changes are not durable by themselves.
+            let snapshot = call.snapshot(database).await?;
+            call.thread.make_durable(snapshot.last_lsn()).await?;
             let done = json!({ "ok": true, "instance_start_time": "0" });
             Ok(reply::value(StatusCode::CREATED, &done))
         }

@@ -55,7 +55,7 @@ fn names(call: &Call) -> Result<Vec<Arc<Database>>, Failure> {
 pub(super) async fn all_dbs(call: &Call) -> Result<Reply, Failure> {
     only(&call.head, "GET,HEAD")?;
     call.user.require_admin()?;
-    let found = call.thread.read(|| Ok((names(call)?, call.thread.shown_lsn()?))).await?;
+    let found = call.thread.read(|| Ok((names(call)?, call.thread.documents().names_lsn()))).await?;
     let names: Vec<&str> = found.iter().map(|database| &**database.name()).collect();
     Ok(reply::value(StatusCode::OK, &names))
 }

@@ -18,7 +18,8 @@ use super::{
 
 /// A change of one document.
 pub(super) enum Edit {
-    /// A replicated document; [`Stored`] keeps its uploaded attachments until the edit is made.
+    /// A document that is listed and replicated, unlike a `_local` one; [`Stored`] keeps its uploaded
+    /// attachments until the edit is made.
     Document(EditRequest, Vec<Stored>),
     /// A `_local` document, which is neither listed nor replicated. The id is without the prefix.
     Local { id: DocId, rev: Option<u64>, deleted: bool, body: Bytes },

@@ -37,7 +37,7 @@ pub(super) enum Failure {
     RevMismatch,
     /// The range does not contain any of the attachment's bytes, of which there are this many.
     RangeNotSatisfiable(u64),
-    /// The server does not take writes now.
+    /// The server does not take this write, or shows no data, for this reason.
     Refused(Refusal),
     /// A function of CouchDB that this server does not have.
     NotImplemented(&'static str),
@@ -119,8 +119,8 @@ impl Failure {
                 (StatusCode::NOT_IMPLEMENTED, "not_implemented", (*reason).into())
             }
             Failure::NotReplicated => {
-                let reason = "Not enough replicas have acknowledged within ack-timeout: what was written is in the log of this \
-                              server, and is lost if another leads that does not have it";
+                let reason = "Not enough replicas have acknowledged within ack-timeout: what this request wrote, which is executed, \
+                              or would show is in the log of this server, and is lost if another leads that does not have it";
                 (StatusCode::SERVICE_UNAVAILABLE, "not_replicated", reason.into())
             }
             Failure::Commands(broken) => {

@@ -9,6 +9,7 @@ use lsn::Lsn;
 use tokio::sync::watch;
 
 use super::{
+    commit_gate::LogFailed,
     failure::Failure,
     front::Front,
     refusal::Refusal,
@@ -19,7 +20,7 @@ use crate::{Feeds, Host, Store};
 
 pub(super) struct HttpThread {
     pub(super) front: Arc<Front>,
-    /// For bodies of batches.
+    /// Spare buffers for bodies of batch requests.
     pub(super) spare: Spare,
     stop: watch::Sender<bool>,
     /// This thread's way to change databases; set once the server has recovered.
@@ -149,6 +150,19 @@ impl HttpThread {
             }
         }
         Ok(waits.await?)
+    }
+
+    /// Makes everything up to `lsn` durable now, with any durability.
+    ///
+    /// # Errors
+    /// If the log has failed.
+    pub(super) async fn make_durable(&self, lsn: Lsn) -> Result<(), Failure> {
+        let log = self.store().log.clone();
+        if log.durable_lsn() >= lsn {
+            return Ok(());
+        }
+        let made = tokio::task::spawn_blocking(move || log.make_durable(lsn)).await;
+        if matches!(made, Ok(Ok(()))) { Ok(()) } else { Err(LogFailed.into()) }
     }
 
     /// Reads the data of a reply, with the position in the log of the newest change in it, and waits until

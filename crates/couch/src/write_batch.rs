@@ -149,12 +149,16 @@ impl WriteBatches {
         Ok((Ok(()), lsn))
     }
 
+    /// The role of the server comes before the state of its log, as for commands: a follower names its leader
+    /// although its own disk is full.
     async fn admitted(&self, bytes: usize) -> Result<(), Refusal> {
+        self.permitted()?;
         let admission = self.gate.admitted(bytes as u64).await;
         Refusal::of(admission, &self.log).map_or(Ok(()), Err)
     }
 
-    /// Other reasons to refuse a write. Must be checked in the tick in which the record is appended.
+    /// Reasons to refuse a write whatever the log says. Must be checked again in the tick in which the record
+    /// is appended.
     fn permitted(&self) -> Result<(), Refusal> {
         Refusal::of_writes(&*self.server).map_or(Ok(()), Err)
     }

@@ -97,7 +97,7 @@ impl Documents {
         self.apply_within(&mut gates, change, lsn)
     }
 
-    /// Locks the gates of all databases that the changes of a record refer to, in ascending order of their
+    /// Locks all databases that the changes of a record refer to and that exist, in ascending order of their
     /// ids.
     ///
     /// # Errors

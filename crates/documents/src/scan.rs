@@ -215,6 +215,29 @@ impl State {
         Ok(())
     }
 
+    /// The number of feed rows after `since`.
+    pub(crate) fn changes_count(&self, since: u64) -> Result<u64, StoreError> {
+        let mut count = match &self.tree {
+            Some(tree) if since < self.tree_seq() => {
+                let from = rows::feed_key(since);
+                let [rows, ..] =
+                    tree.sums_of_range(FEED, Bound::Excluded(from.as_slice()), Bound::Unbounded)?.0;
+                rows
+            }
+            _ => 0,
+        };
+        let behind = (Bound::Excluded(since), Bound::Unbounded);
+        // From the lowest layer up: a layer hides rows of those below it.
+        for layer in self.layers().collect::<Vec<_>>().into_iter().rev() {
+            count -= layer.hidden_seqs.range(behind).count() as u64;
+            count += match since <= layer.base_seq {
+                true => layer.by_seq.len(),
+                false => layer.by_seq.range(behind).count(),
+            } as u64;
+        }
+        Ok(count)
+    }
+
     /// Appends feed rows from `from` on downwards to the page, up to `rows`.
     fn changes_down_from(&self, from: u64, rows: usize, page: &mut Vec<ChangeRow>) -> Result<(), StoreError> {
         let before = (Bound::Unbounded, Bound::Included(from));

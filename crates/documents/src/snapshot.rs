@@ -171,9 +171,9 @@ impl Snapshot {
         Changes::new(self.state.clone(), since, direction)
     }
 
-    /// An upper bound of the number of feed rows after `seq`.
-    pub fn pending(&self, seq: u64) -> u64 {
-        self.state.update_seq.saturating_sub(seq)
+    /// The number of feed rows after `seq`. Reads at most two paths of the file.
+    pub fn pending(&self, seq: u64) -> Result<u64, DocError> {
+        Ok(self.state.changes_count(seq)?)
     }
 
     /// All documents that are not deleted, by id.

@@ -161,6 +161,8 @@ pub struct Client {
     labels: Mutex<Labels>,
     /// The wait of a client that is blocked.
     waiter: Mutex<Weak<Waiter>>,
+    /// It waits for a position of the log (WAIT, WAITAOF, WAITLSN).
+    awaits_position: AtomicBool,
 }
 
 impl Client {
@@ -197,6 +199,7 @@ impl Client {
             pushed_bytes: 0.into(),
             labels: Mutex::default(),
             waiter: Mutex::default(),
+            awaits_position: false.into(),
         }
     }
 
@@ -383,9 +386,14 @@ impl Client {
         self.waiter.lock().upgrade().filter(|waiter| !waiter.has_ended())
     }
 
-    /// Whether the client is blocked in a command, waiting for a key.
+    /// The client begins to wait for a position of the log, or its wait is over.
+    pub(crate) fn set_awaits_position(&self, awaits: bool) {
+        self.awaits_position.store(awaits, Relaxed);
+    }
+
+    /// Whether the client is blocked in a command, waiting for a key or for a position of the log.
     pub fn is_blocked(&self) -> bool {
-        self.waiter().is_some()
+        self.awaits_position.load(Relaxed) || self.waiter().is_some()
     }
 
     /// Whether [`Client::kill`] was called.

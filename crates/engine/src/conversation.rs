@@ -65,7 +65,7 @@ pub struct Round<'w> {
     pub limits: Limits,
     /// Too many notices wait for the log: nothing is executed until there are fewer.
     pub is_congested: bool,
-    /// With merging off, called around every command that may write.
+    /// With `log-merge no`: called after each command, or run of commands on one key.
     pub flush_alone: Option<&'w dyn Fn()>,
 }
 
@@ -150,14 +150,14 @@ impl Conversation {
         self.pending.len()
     }
 
-    /// Appends bytes that others send to the client, held until `gate` is durable. A conversation that is
+    /// Appends bytes that others send to the client, held until `gate` is committed. A conversation that is
     /// closing takes nothing more.
-    pub fn push(&mut self, bytes: &[u8], gate: Lsn, durable: Lsn) {
+    pub fn push(&mut self, bytes: &[u8], gate: Lsn, committed: Lsn) {
         if self.session.closing {
             self.session.client.pushed_taken(bytes.len() as u64);
             return;
         }
-        self.append(bytes, gate, durable);
+        self.append(bytes, gate, committed);
         self.pushed_bytes += bytes.len();
     }
 
@@ -217,20 +217,20 @@ impl Conversation {
         self.outbox.own_memory_bytes().saturating_sub(self.fed_bytes)
     }
 
-    fn append(&mut self, bytes: &[u8], gate: Lsn, durable: Lsn) {
+    fn append(&mut self, bytes: &[u8], gate: Lsn, committed: Lsn) {
         self.outbox.begin_round();
         let mark = self.outbox.mark();
         self.outbox.bytes_mut().extend_from_slice(bytes);
-        if gate > durable {
+        if gate > committed {
             self.outbox.hold(mark, gate);
         }
     }
 
-    /// Appends the reply to the command that was blocked, held until `gate` is durable: the next command may
-    /// run. A conversation that does not wait for one takes nothing.
-    pub fn answer(&mut self, bytes: &[u8], gate: Lsn, durable: Lsn) {
+    /// Appends the reply to the command that was blocked, held until `gate` is committed: the next command
+    /// may run. A conversation that does not wait for one takes nothing.
+    pub fn answer(&mut self, bytes: &[u8], gate: Lsn, committed: Lsn) {
         if self.session.wait.take().is_some() {
-            self.append(bytes, gate, durable);
+            self.append(bytes, gate, committed);
         }
     }
 
@@ -258,14 +258,14 @@ impl Conversation {
     }
 
     /// The command has run: its reply is appended, and the next one may run.
-    pub fn return_from_thread(&mut self, long: LongReply, durable: Lsn) {
+    pub fn return_from_thread(&mut self, long: LongReply, committed: Lsn) {
         let LongReply { session, mut reply, gate } = long;
         self.is_away = false;
         self.session.return_from_thread(session);
         self.outbox.begin_round();
         let mark = self.outbox.mark();
         self.outbox.append(&mut reply);
-        if gate > durable {
+        if gate > committed {
             self.outbox.hold(mark, gate);
         }
     }

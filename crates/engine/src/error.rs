@@ -107,7 +107,8 @@ pub enum CommandError {
     /// Not for clients: the command takes long on a thread that serves other clients. The executor has it
     /// offloaded.
     NeedsOwnThread,
-    /// A script has held a needed slot for too long.
+    /// A script has run for too long: it holds a slot or a thread that the command needs, or the command was
+    /// to end a function.
     Busy,
     /// As [`CommandError::Busy`], for a function.
     BusyFunction,
@@ -218,8 +219,8 @@ impl fmt::Display for CommandError {
             }
             CommandError::LogFailed => "IOERR commit outcome unknown: the log failed, the server is stopping",
             CommandError::NotReplicated => {
-                "NOREPLICAS not enough replicas have acknowledged within ack-timeout: what was written is executed and in the \
-                 log of this server, and is lost if another leads that does not have it"
+                "NOREPLICAS not enough replicas have acknowledged within ack-timeout: what this command wrote, which is executed, \
+                 or would show is in the log of this server, and is lost if another leads that does not have it"
             }
             CommandError::Text(text) => text,
         };

@@ -3,17 +3,17 @@
 //!
 //! ```text
 //! handler: cx.notify -> kept with the unit -> commit: gate -> end of the round: Executor::take_notices
-//!     -> the server holds them until the gate is durable -> Executor::publish -> channels
+//!     -> the server holds them until the gate is committed -> Executor::publish -> channels
 //! ```
 //!
 //! This module has the classes of events, and the buffer of one worker. It is not delivery: the server holds
-//! notices back until they are durable, and [`pubsub`] knows the subscribers.
+//! notices back until they are committed, and [`pubsub`] knows the subscribers.
 //!
 //! Invariants
 //! - While no class is wanted an event costs one branch: the wanted classes are read once per round.
 //! - The events of one worker stand in the order of its units, those of one unit in the order in which they
 //!   happened.
-//! - An event has the gate of its unit: it is delivered only when the change that it reports is durable.
+//! - An event has the gate of its unit: it is delivered only when the change that it reports is committed.
 
 use std::{
     cell::{Cell, RefCell},
@@ -150,7 +150,7 @@ pub struct Event {
     pub db: DbId,
     /// The key.
     pub key: Box<[u8]>,
-    /// The event may be delivered once this position is durable; [`Lsn::ZERO`]: at once.
+    /// The event may be delivered once this position is committed; [`Lsn::ZERO`]: at once.
     pub gate: Lsn,
 }
 
@@ -163,11 +163,11 @@ pub struct Message {
     pub channel: Box<[u8]>,
     /// The payload.
     pub payload: Box<[u8]>,
-    /// The message may be delivered once this position is durable; [`Lsn::ZERO`]: at once.
+    /// The message may be delivered once this position is committed; [`Lsn::ZERO`]: at once.
     pub gate: Lsn,
 }
 
-/// An event or message that is delivered to other clients once it is durable.
+/// An event or message that is delivered to other clients once it is committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// An event on a key.
@@ -177,7 +177,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// The notice may be delivered once this position is durable; [`Lsn::ZERO`]: at once.
+    /// The notice may be delivered once this position is committed; [`Lsn::ZERO`]: at once.
     pub fn gate(&self) -> Lsn {
         match self {
             Notice::Event(event) => event.gate,

@@ -44,7 +44,7 @@ const SUBSCRIPTIONS_ENDED_MAX: usize = 16 << 10;
 /// The outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It ran, or was refused with an error reply. The reply may leave once `gate` is durable.
+    /// It ran, or was refused with an error reply. The reply may leave once `gate` is committed.
     Done {
         /// The newest position of anything the reply shows; [`Lsn::ZERO`] if it may leave at once.
         gate: Lsn,
@@ -167,14 +167,7 @@ impl Executor {
     }
 
     pub(crate) fn durability(&self) -> Durability {
-        let Some(appender) = &self.appender else { return Durability::None };
-        match appender.durability() {
-            durability if !appender.awaits_acks() => durability,
-            // Replies wait for replicas even if they need not wait for this disk.
-            Durability::None | Durability::Interval => Durability::Commit,
-            // A change that another leader would not have is not shown to anybody.
-            Durability::Commit | Durability::Strict => Durability::Strict,
-        }
+        self.appender.as_ref().map_or(Durability::None, Appender::reply_durability)
     }
 
     /// Whether anything was appended to the log since the last call: the caller must have it flushed.
@@ -200,13 +193,13 @@ impl Executor {
     }
 
     /// Takes the notices of the ended units, each to be [published](Executor::publish) once its gate is
-    /// durable.
+    /// committed.
     #[inline]
     pub fn take_notices(&mut self) -> Vec<Notice> {
         self.scratch.events.take()
     }
 
-    /// Delivers a durable notice to the subscribers.
+    /// Delivers a notice whose gate is committed to the subscribers.
     pub fn publish(&mut self, notice: &Notice) {
         notice.for_each_message(|kind, channel, payload| {
             self.channels.publish(kind, channel, payload);
@@ -220,7 +213,8 @@ impl Executor {
         channel_reader::notify(&mut self.channels, session, event, &mut reply);
     }
 
-    /// Delivers durable notices, in order. Their originators were held back, if at all, after their rounds.
+    /// Delivers notices whose gates are committed, in order. Their originators were held back, if at all,
+    /// after their rounds.
     pub fn publish_all(&mut self, notices: &[Notice]) {
         notices.iter().for_each(|notice| self.publish(notice));
         self.channels.take_backpressure();
@@ -308,7 +302,7 @@ impl Executor {
             },
         };
         match self.check(found.row, call.args, session, host) {
-            Ok(true) => self.start(found, call, session, host, out),
+            Ok(true) => self.run_observed(found, call, session, host, out),
             Ok(false) => Outcome::Wait,
             Err(error) => self.reject(found, error, session, out),
         }
@@ -316,7 +310,7 @@ impl Executor {
 
     /// Runs a command that has passed its checks, with timing and monitors.
     #[inline]
-    pub fn start(
+    pub fn run_observed(
         &mut self,
         found: ResolvedCommand,
         call: Call<'_>,

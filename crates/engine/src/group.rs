@@ -54,11 +54,16 @@ pub struct MemberView {
     pub address: Address,
     /// Where its documents are, on the same host.
     pub http_port: u16,
-    /// Whether its vote counts.
+    /// What it keeps, and whether it is to become a voter.
     pub kind: MemberKind,
+    /// Whether its vote and its acknowledgements count.
+    pub has_vote: bool,
     /// Whether it is the server that is asked.
     pub is_self: bool,
-    /// Its term, as it last said; the term of the leader's batches is their epoch.
+    /// Whether it is the server that is asked, or was heard within a second; a follower asks of another one
+    /// only that it is connected.
+    pub answers: bool,
+    /// Its term, if it was heard within a second; the term of the leader's batches is their epoch.
     pub epoch: Option<u64>,
     /// The end of its durable log, as far as the server that is asked knows: a leader knows those of all, the
     /// others their own.
@@ -93,23 +98,18 @@ impl Standing {
     }
 }
 
-/// The share of a member in decisions.
+/// The kind of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberKind {
     /// Its vote and its acknowledgements count.
     Voter,
-    /// So do its own, but it keeps only the log: it has no data.
+    /// It keeps only the log and has no data. Its vote and its acknowledgements count once it has caught up.
     Witness,
     /// It follows, and becomes a voter once it has caught up.
     Learner,
 }
 
 impl MemberKind {
-    /// Whether its vote and its acknowledgements count.
-    pub fn has_vote(self) -> bool {
-        self != MemberKind::Learner
-    }
-
     /// Its name in replies.
     pub fn name(self) -> &'static str {
         match self {

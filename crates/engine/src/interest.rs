@@ -146,7 +146,7 @@ impl Interests {
         }
     }
 
-    /// Reports that any key may have changed.
+    /// Reports every watched key as changed.
     pub(crate) fn report_all(&self) {
         for shard in &self.shards {
             shard.lock().watched.values().flatten().for_each(|it| it.report(Change::Value));

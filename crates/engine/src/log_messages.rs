@@ -91,13 +91,14 @@ impl LogMessages {
 
     fn place_after(&self, wanted: Position) -> Result<(Position, Lsn), Refused> {
         let oldest = self.oldest()?;
-        if wanted.lsn < oldest.lsn {
-            return Err(Refused::Forgotten { wanted, oldest });
-        }
-        if wanted.lsn == oldest.lsn {
-            // Its earlier writers are unknown, but none had a later epoch or reign.
+        if wanted.lsn <= oldest.lsn {
+            // The earlier writers are unknown, but none had a later epoch or reign.
             let is_possible = wanted.epoch <= oldest.epoch && wanted.reign <= oldest.reign;
-            return is_possible.then_some((wanted, wanted.lsn)).ok_or(Refused::Foreign(wanted));
+            return match is_possible {
+                false => Err(Refused::Foreign(wanted)),
+                true if wanted.lsn < oldest.lsn => Err(Refused::Forgotten { wanted, oldest }),
+                true => Ok((wanted, wanted.lsn)),
+            };
         }
         let end = self.log.shippable_lsn();
         if self.log.is_mirror() && wanted.lsn > end {
@@ -195,7 +196,7 @@ impl LogSource for LogMessages {
                 let mut marked = chunk.records().filter(|record| record.is_marked);
                 let batches: Vec<BatchInfo> = chunk.batches_backwards().collect();
                 let reign_of = |record: &Record<'_>| {
-                    // The first of those that begin before the record does, from behind.
+                    // The newest batch that begins before the record.
                     let at = batches.partition_point(|batch| batch.start > record.start());
                     batches.get(at).map_or(0, |batch| batch.reign)
                 };

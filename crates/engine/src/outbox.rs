@@ -1,4 +1,4 @@
-//! Replies of one connection, in order, each held back until all that it shows is durable.
+//! Replies of one connection, in order, each held back until all that it shows is committed.
 //!
 //! What it is: bytes, blocks that are shared with other connections, and gates, nothing else; no socket, no
 //! clock.
@@ -12,7 +12,8 @@
 //! Invariants
 //! - Bytes leave in the order they were written.
 //! - Gates of the segments ascend: a reply never leaves before an earlier one of its connection.
-//! - The bytes of [`Outbox::sendable`] have passed their gates (asserted in release builds too).
+//! - The bytes of [`Outbox::sendable`] have passed their gates; release builds too assert that the segments
+//!   ascend.
 //! - A block lies between two bytes of the buffer and needs no gate of its own: it leaves when the bytes
 //!   before it may.
 
@@ -93,7 +94,7 @@ impl Outbox {
         self.end()
     }
 
-    /// Holds back everything from `mark` on until `gate` is durable, and everything behind it.
+    /// Holds back everything from `mark` on until `gate` is committed, and everything behind it.
     #[inline]
     pub fn hold(&mut self, mark: u64, gate: Lsn) {
         let end = self.end();
@@ -118,10 +119,10 @@ impl Outbox {
         self.segments.back().filter(|_| self.segment_open).map(|segment| segment.gate)
     }
 
-    /// Releases the segments whose gates are durable.
+    /// Releases the segments whose gates are committed.
     #[inline]
-    pub fn release(&mut self, durable: Lsn) {
-        while let Some(segment) = self.segments.front().filter(|segment| segment.gate <= durable) {
+    pub fn release(&mut self, committed: Lsn) {
+        while let Some(segment) = self.segments.front().filter(|segment| segment.gate <= committed) {
             assert!(self.free_end <= segment.end, "segments ascend");
             self.free_end = segment.end;
             self.segments.pop_front();
@@ -258,7 +259,7 @@ impl Outbox {
         Some(failed)
     }
 
-    /// Throws away everything that still waits for its gate: it will never be durable.
+    /// Throws away everything that still waits for its gate: it will never be committed.
     pub fn discard_held(&mut self) {
         if !self.segments.is_empty() {
             let free = (self.free_end.saturating_sub(self.base) as usize).max(self.sent);

@@ -37,7 +37,7 @@ impl Executor {
             Err(error) => return self.reject(found, error, session, out),
         };
         if found.row.flags.has(Flags::IMMEDIATE) {
-            return self.start(found, call, session, host, out);
+            return self.run_observed(found, call, session, host, out);
         }
         let Some(transaction) = &mut session.transaction else { unreachable!("the caller has seen it") };
         if let Err(error) = transaction.push(found, call.args, call.resolved.hash(), demand) {
@@ -67,8 +67,12 @@ impl Executor {
             _ if row.flags.has(Flags::IMMEDIATE) => return Ok(Some(Demand::default())),
             _ => self.demand(row, call.args, host)?,
         };
-        // To be queued, a script needs nothing: its commands are judged when it runs, one by one.
-        let runs_scripts = demand.runs_scripts && matches!(row.keys, Keys::Queued);
+        let is_exec = matches!(row.keys, Keys::Queued);
+        if demand.runs_scripts && !is_exec && self.declares_growth(row, call.args, host) {
+            self.make_room(host)?;
+        }
+        // To be queued, other scripts need nothing: their commands are judged when they run, one by one.
+        let runs_scripts = demand.runs_scripts && is_exec;
         Ok(self.admit_demand(Demand { runs_scripts, ..demand }, host)?.then_some(demand))
     }
 

@@ -16,12 +16,16 @@ pub const NO_LEADER: &str =
     "CLUSTERDOWN The group has no leader: a majority of its members must be reachable. Try again.";
 
 /// The error of reads on a stale replica: some of its data may have to be discarded.
-pub const MASTER_DOWN: &str =
-    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+pub const MASTER_DOWN: &str = "MASTERDOWN Link with MASTER is down and what of the data here is committed is not known. Wait for the link (master_link_status in \
+     INFO), or ask the leader; REPLICAOF NO ONE has this server lead with the data that it has.";
 
 /// The error of reads on a member of a group that cannot know yet what of its data is committed.
 pub const NOT_KNOWN_COMMITTED: &str = "MASTERDOWN This member of the group does not know yet which of its data is committed: a leader must \
                                        tell it. Ask another member, or again later.";
+
+/// The error of reads on a member of a group that takes the log of its leader no more, or too slowly.
+pub const FAR_BEHIND: &str = "MASTERDOWN This member of the group has not caught up with its leader for more than 5 seconds, for a reason in its \
+                              log. Ask another member, or again later.";
 
 /// The error of reads on a server that its group has removed.
 pub const READ_REMOVED: &str =
@@ -221,6 +225,11 @@ pub trait Availability: Send + Sync {
         false
     }
 
+    /// Whether this server is a replica that shows nothing: it refuses reads, or has copied nothing yet.
+    fn shows_nothing(&self) -> bool {
+        false
+    }
+
     /// Whether this server belongs to a group, whose votes decide who leads.
     fn is_in_group(&self) -> bool {
         false
@@ -288,6 +297,10 @@ pub trait Replication: Availability {
 
     /// Answers `responder` with 1 once this server shows the writes up to `lsn`, or with 0 at the timeout.
     fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, responder: Responder);
+
+    /// Ends the wait of a client in [`Replication::wait_flushed`] or [`Replication::wait_applied`], as if its
+    /// time were over or `with_error`. Returns whether it waited.
+    fn unblock(&self, client: u64, with_error: bool) -> bool;
 
     /// The newest of the positions in `marks`, sent by a replica, that is part of the log here. The error is
     /// the whole error text.
@@ -373,6 +386,10 @@ impl Replication for Standalone {
 
     fn wait_applied(&self, _: Lsn, _: Option<u64>, responder: Responder) {
         responder.answer(|reply| reply.integer(1));
+    }
+
+    fn unblock(&self, _: u64, _: bool) -> bool {
+        false
     }
 
     fn newest_common(&self, _: &[&[u8]]) -> Result<Option<Lsn>, String> {

@@ -2,7 +2,7 @@
 //!
 //! A responder is the answer channel of a deferred reply, in the hands of the thread that does the work. The
 //! client runs no command meanwhile; a disconnected client is not answered. It is not a wait for a key (see
-//! `blocking`). There is no timeout, and CLIENT UNBLOCK does not end it.
+//! `blocking`). There is no timeout, and CLIENT UNBLOCK ends only waits for a position of the log.
 
 use std::sync::Arc;
 
@@ -34,6 +34,16 @@ impl Responder {
         });
     }
 
+    /// The client waits for a position of the log: it is shown as blocked until it is answered.
+    pub fn block(&self) {
+        self.client.set_awaits_position(true);
+    }
+
+    /// The number of the client's connection.
+    pub fn client_id(&self) -> u64 {
+        self.client.id()
+    }
+
     /// Whether the client has disconnected.
     pub fn is_void(&self) -> bool {
         // Its connection and the list of clients hold references until the client disconnects.
@@ -46,6 +56,7 @@ impl Responder {
         if !self.is_silent {
             write(&mut ReplyWriter::new(&mut bytes, self.protocol));
         }
+        self.client.set_awaits_position(false);
         self.client.answer(bytes.into(), Lsn::ZERO);
     }
 }

@@ -21,7 +21,7 @@ pub use connection_need::ConnectionNeed;
 pub use flags::Flags;
 pub use keys::{FindKeys, Keys, counted_keys};
 pub use mobility::{Mobility, is_final};
-pub use treatment::Treatment;
+pub use treatment::{Callee, Treatment};
 pub use wrapped::{WRAPPED_AT, innermost, wrapped};
 
 use crate::{CommandError, callbacks::Handler};
@@ -262,7 +262,7 @@ impl CommandTable {
         &self.rows
     }
 
-    /// The row of the top-level command with this name, in any case.
+    /// The row of the top-level command with this name, in upper or lower case.
     #[inline]
     pub fn resolve(&self, name: &[u8]) -> Option<&'static Row> {
         self.find(name).map(|index| self.rows[index as usize])

@@ -9,9 +9,11 @@
 //!   client.
 
 mod cache;
+mod declared;
 mod running;
 mod settings;
 
 pub use cache::{OffloadedScript, Run, Script, Scripts};
+pub use declared::traits_of;
 pub use running::{Kill, RunningFunction, ScriptKind};
 pub use settings::ScriptSettings;

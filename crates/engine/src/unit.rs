@@ -75,7 +75,7 @@ pub struct Unit<'k> {
     /// Keys that may serve a waiter.
     ready: ReadyKeys,
     invalidations: &'k mut Invalidations,
-    /// How to undo the effects since [`Unit::begin_undo`]; `None` outside of an undo.
+    /// How to undo the effects since [`Unit::begin_undo`]; `None` while nothing is recorded for an undo.
     undo: Option<Box<Undo>>,
     /// The buffers of an ended undo, for reuse.
     kept_undo: &'k mut Option<Box<Undo>>,

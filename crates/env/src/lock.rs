@@ -11,9 +11,10 @@
 //! Invariants
 //! - The kernel releases the locks when the holder dies in any way; the existence of the file alone means
 //!   nothing.
-//! - The file is never removed here. While the lock is held, the path leads to the locked directory and file,
-//!   or [`DirLock::verify`] fails: a directory that was moved, removed or replaced, or whose lock file was
-//!   removed, is no longer protected from another server.
+//! - The file is never removed here, but for that of a directory that its holder has made for nothing.
+//!   While the lock is held, the path leads to the locked directory and file, or [`DirLock::verify`]
+//!   fails: a directory that was moved, removed or replaced, or whose lock file was removed, is no
+//!   longer protected from another server.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -120,6 +121,19 @@ impl DirLock {
         self.locks_directory
     }
 
+    /// Removes the directory, which the holder has made and does not need: there is nothing but the lock file
+    /// in it. With anything else in it, it stays as it is.
+    pub fn discard_directory(self) {
+        let Some(dir) = self.path.parent() else { return };
+        let is_lock = |entry: fs::DirEntry| entry.file_name() == Self::NAME;
+        let is_unused =
+            fs::read_dir(dir).is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(&is_lock)));
+        if is_unused {
+            // What cannot be removed is left over, as after a kill.
+            let _ = fs::remove_file(&self.path).and_then(|()| fs::remove_dir(dir));
+        }
+    }
+
     /// Checks that the path still leads to the locked file. A failure to find out counts as unchanged.
     ///
     /// # Errors
@@ -174,6 +188,20 @@ mod tests {
         assert!(error.to_string().contains(&format!("held by process {}", process::id())), "{error}");
         drop(lock);
         DirLock::acquire(temp.path()).unwrap();
+    }
+
+    #[test]
+    fn a_directory_is_discarded_only_if_nothing_is_in_it() {
+        let temp = TempDir::new("discard");
+        let (unused, used) = (temp.path().join("unused"), temp.path().join("used"));
+        for dir in [&unused, &used] {
+            fs::create_dir(dir).unwrap();
+        }
+        fs::write(used.join("data"), "x").unwrap();
+        for dir in [&unused, &used] {
+            DirLock::acquire(dir).unwrap().discard_directory();
+        }
+        assert!(!unused.exists() && used.join("data").exists() && used.join(DirLock::NAME).exists());
     }
 
     #[test]

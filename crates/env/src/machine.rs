@@ -82,7 +82,7 @@ const FILE_SYSTEMS: &[(u32, &str, FileSystemKind)] = &[
 /// The file system of `dir`.
 ///
 /// # Errors
-/// If it cannot be opened.
+/// If the directory cannot be opened, or the system does not tell its file system.
 pub fn file_system(dir: &Path) -> io::Result<FileSystem> {
     let file = fs::File::open(if dir.as_os_str().is_empty() { Path::new(".") } else { dir })?;
     let mut stats = MaybeUninit::<libc::statfs>::uninit();

@@ -9,7 +9,8 @@
 
 /// The first value of an LFU counter, so that a new key is not the first to be evicted.
 const LFU_INIT: u8 = 5;
-/// How many hits it takes to raise the counter: about one million for 255.
+/// How much rarer each step of the counter makes the next: with 10, it takes about 310,000 hits in quick
+/// succession to bring the counter of a new key to 255.
 const LFU_LOG_FACTOR: u64 = 10;
 /// Minutes without access after which the counter falls by one.
 const LFU_DECAY_MINUTES: u16 = 1;

@@ -160,7 +160,7 @@ pub enum KeyOp<'a> {
     },
     /// Adds bytes to the end of a string. Keeps the expiry.
     Append {
-        /// The added bytes or elements.
+        /// The added bytes.
         suffix: &'a [u8],
     },
     /// Overwrites part of a string, padded with zero bytes up to `offset`. Keeps the expiry.
@@ -175,7 +175,7 @@ pub enum KeyOp<'a> {
     ListPush {
         /// Where they are added.
         end: ListEnd,
-        /// The added bytes or elements.
+        /// The added elements, in the order in which they are added.
         items: Items<'a>,
     },
     /// Removes elements from one end of a list.

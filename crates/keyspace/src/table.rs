@@ -371,7 +371,8 @@ fn len_min(bucket_count: usize) -> usize {
     (bucket_count * PLACES / 5).max(1)
 }
 
-/// Buckets for this many entries: the array fills a size class, so it grows by a fifth on average.
+/// Buckets for this many entries: the array fills a size class, so it grows by about a fifth, and by a
+/// quarter at most.
 fn count_for(len: usize) -> usize {
     let bucket_count = match len {
         0 => return 0,

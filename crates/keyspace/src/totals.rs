@@ -61,7 +61,7 @@ impl Uncounted {
         counts.expiring = counts.expiring.wrapping_add(after.expiring).wrapping_sub(before.expiring);
     }
 
-    /// How many keys of a database more, or fewer: a wrapping part.
+    /// By how much the number of keys of a database has changed; a negative change is wrapped.
     pub(crate) fn keys(&self, db: DbId) -> u64 {
         self.0.iter().find(|(known, _)| *known == db).map_or(0, |(_, counts)| counts.keys)
     }

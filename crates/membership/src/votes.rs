@@ -246,7 +246,7 @@ impl Votes {
         }
         if let Some(leadership) = actions.leadership {
             self.elections.fetch_add(u64::from(matches!(leadership, Leadership::Leads { .. })), Relaxed);
-            self.time_leader(leadership, now_us);
+            self.note_leader(leadership);
         }
         self.renew_lease(member, reports, now_us);
         if member.awaits_members() {
@@ -282,8 +282,9 @@ impl Votes {
         });
     }
 
-    /// Adds up the time without a leader.
-    fn time_leader(&self, leadership: Leadership, now_us: u64) {
+    /// Adds up the time without a leader: the owner says when the one that is known was heard no more.
+    pub fn note_leader(&self, leadership: Leadership) {
+        let now_us = self.now_us();
         let mut leaderless = self.leaderless.lock();
         let (total_us, since_us) = &mut *leaderless;
         match leadership {
@@ -376,8 +377,8 @@ impl Votes {
 
     /// The connection to the leader that a follower may receive the log on.
     ///
-    /// # Errors
-    /// If this member follows nobody. `Ok(None)`: it is no member yet, and copies the log.
+    /// # Errors If this member follows nobody, or its vote cannot be saved. `Ok(None)`: it is no member yet,
+    /// and copies the log.
     pub fn link(&self) -> Result<Option<Link>, String> {
         if self.is_unsaved() {
             return Err("this member's vote cannot be saved".into());

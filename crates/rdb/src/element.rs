@@ -217,7 +217,8 @@ fn hash<I: Input, E: From<Error>>(
     Ok(())
 }
 
-/// A deadline relative to the first one of the hash, plus one; 0 for none.
+/// Reads a deadline, stored as the milliseconds after the earliest one of the hash, plus one, or as 0 for
+/// none.
 fn relative_deadline(input: &mut impl Input, first_ms: u64) -> Result<Option<u64>, Error> {
     match input.number()?.checked_sub(1) {
         None => Ok(None),

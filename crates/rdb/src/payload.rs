@@ -55,8 +55,8 @@ pub(crate) fn verified(payload: &[u8]) -> Result<(&[u8], Dialect), PayloadError>
     let mut footer = Reader::new(&payload[value_len..]);
     let version = u16::from_le_bytes(footer.array()?);
     let checksum = u64::from_le_bytes(footer.array()?);
-    // Zero stands for no checksum.
-    let intact = checksum == 0 || checksum == CRC.checksum(&payload[..value_len + 2]);
+    // Only at the end of a file may zeros stand for no checksum.
+    let intact = checksum == CRC.checksum(&payload[..value_len + 2]);
     let dialect = match version {
         FILE_VERSION_VALKEY => Dialect::Valkey,
         ..=PAYLOAD_VERSION_MAX => Dialect::Redis,
@@ -112,6 +112,8 @@ mod tests {
         let mut with_checksum = payload.to_vec();
         with_checksum.extend_from_slice(&CRC.checksum(payload).to_le_bytes());
         assert_eq!(restore(&with_checksum), Ok(Value::String(text("hello"))));
+        let without = [&payload[..], &[0; 8]].concat();
+        assert_eq!(restore(&without), Err(PayloadError::Footer));
         // HSET h f v; HPEXPIREAT h 4000000000000 FIELDS 1 f; DUMP h, in Valkey 9.1.
         let expiring = b"\x16\x01\x01f\x01v\x00\x40\x94\x52\xa3\x03\x00\x00\x50\x00";
         let mut with_checksum = expiring.to_vec();

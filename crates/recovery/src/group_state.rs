@@ -117,9 +117,28 @@ impl GroupState {
         wanted: Wanted<'_>,
         entropy: &dyn Entropy,
     ) -> io::Result<Membership> {
+        let membership = GroupState::look(disk, dir, wanted, entropy)?;
+        if let Membership::Of(state) = &membership
+            && state.founded
+            && find(disk, dir)?.is_none()
+        {
+            state.store(disk, dir)?;
+        }
+        Ok(membership)
+    }
+
+    /// As [`GroupState::load`], and writes nothing.
+    ///
+    /// # Errors
+    /// As [`GroupState::load`].
+    pub fn look(
+        disk: &dyn Disk,
+        dir: &Path,
+        wanted: Wanted<'_>,
+        entropy: &dyn Entropy,
+    ) -> io::Result<Membership> {
         let Wanted { group, join, is_witness, .. } = wanted;
         let known = find(disk, dir)?;
-        let is_new = known.is_none();
         if group == NO_GROUP {
             if known.as_ref().is_some_and(|state| state.is_witness && state.has_joined()) {
                 return Err(invalid(format!(
@@ -162,9 +181,6 @@ impl GroupState {
             None => GroupState::begin((group, join, is_witness), entropy)?,
         };
         check_durability(wanted.durability).map_err(invalid)?;
-        if is_new && state.founded {
-            state.store(disk, dir)?;
-        }
         Ok(Membership::Of(Box::new(state)))
     }
 
@@ -242,7 +258,8 @@ pub fn refuse_lost(disk: &dyn Disk, dir: &Path, group: &str, standing: &Replicat
         return Ok(());
     }
     let text = format!(
-        "{} is missing, which has the vote of this member of a group. Start a server on an empty directory with --group NAME --join HOST:PORT,          and remove this member there (GROUP REMOVE); or start this one with --group none, to lead its data alone",
+        "{} is missing, which has the vote of this member of a group. Start a server on an empty directory with --group NAME --join HOST:PORT, \
+         and remove this member there (GROUP REMOVE); or start this one with --group none, to lead its data alone",
         dir.join(GROUP_FILE).display()
     );
     Err(io::Error::new(io::ErrorKind::InvalidData, text))

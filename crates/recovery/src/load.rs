@@ -104,7 +104,25 @@ pub(crate) fn load_base(
         Loading::new(reader, keyspace, now, progress).load(threads)?;
         Ok(Loaded::of(SlotId::all().map(|slot| keyspace.lock(slot).last_lsn()).collect(), info))
     })?;
-    Ok(loaded.unwrap_or_else(|| Loaded::nothing(recovery.start())))
+    let loaded = loaded.unwrap_or_else(|| Loaded::nothing(recovery.start()));
+    warn_of_older(recovery.start(), (disk, dir), loaded.begin_lsn());
+    Ok(loaded)
+}
+
+/// Warns of snapshots from before `used` that cannot be opened. Their chunks are not read: the scrubber does
+/// that.
+fn warn_of_older(log_start: Lsn, (disk, dir): (&dyn Disk, &Path), used: Lsn) {
+    let begins = snapshot::list_begins(disk, dir).unwrap_or_default().into_iter();
+    for begin in begins.filter(|begin| (log_start..used).contains(begin)) {
+        let opened = snapshot::load(disk, dir, begin).and_then(|info| SnapshotReader::open(disk, dir, &info));
+        if let Err(error) = opened {
+            tracing::warn!(
+                target: "server", begin_lsn = %begin, %error,
+                "an older snapshot is damaged: nothing is lost, and the next snapshot takes its place. Until then there is none to \
+                 start from if the newest one is damaged as well"
+            );
+        }
+    }
 }
 
 /// As [`load_base`] with [`Mode::Newest`], but without loading: returns where the replay begins. The chunks
@@ -303,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_snapshot_everything_is_left() {
+    fn without_a_snapshot_every_record_is_still_to_be_replayed() {
         let nothing = Loaded::nothing(Lsn::ZERO);
         assert!(!nothing.has(SlotId::LAST, Lsn::ZERO));
     }

@@ -184,11 +184,12 @@ pub fn rehearse(
     documents: &Documents,
     damaged: Option<&SnapshotDamage>,
     progress: &LoadProgress,
-) -> Result<(), RecoverError> {
+) -> Result<Lsn, RecoverError> {
     let begin = rehearse_base(recovery, (disk, dir), damaged, progress)?;
     require_documents(recovery, begin, Some(documents))?;
     rehearse_replay(recovery, documents, progress)?;
-    require_together(recovery, begin, Some(documents))
+    require_together(recovery, begin, Some(documents))?;
+    Ok(begin)
 }
 
 /// As [`recover_witness`], to check whether that would succeed. `recovery` must be newly opened.

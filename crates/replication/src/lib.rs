@@ -62,5 +62,5 @@ pub use receiver::{Intake, LogBytes, Receiver, TakeError};
 pub use relay::{Chunk, Moment, Outgoing, Relay, RelayError, RelayOptions, RelayTurn, Source};
 pub use retention::Retention;
 pub use role::{Confirmed, Follow, Remembered, Role};
-pub use stall::{STALL_MS, Stall};
+pub use stall::{PROMOTION_STALL_MS, STALL_MS, Stall};
 pub use timing::{ACK_BUSY_MS, ACK_IDLE_MS, HEARTBEAT_MS, SILENCE_MS};

@@ -42,7 +42,7 @@ pub struct LogBytes<'b> {
 
 /// The destination of received batches.
 pub trait Intake {
-    /// Why it refuses batches.
+    /// Why it refuses batches, or cannot append them.
     type Error;
 
     /// Decides whether these whole batches, which start at `start`, may be appended. `commit`: the leader's
@@ -253,11 +253,6 @@ impl Receiver {
         Frame::Ack { epoch: self.epoch, flushed, applied, as_of_ms: self.as_of_ms }.encode()
     }
 
-    /// When [`Receiver::ack`] or [`Receiver::check`] is due, if nothing is received or flushed before.
-    pub fn due_ms(&self) -> u64 {
-        self.ack_due_ms().min(self.heard_ms + SILENCE_MS)
-    }
-
     /// Checks that the leader is alive.
     ///
     /// # Errors
@@ -442,11 +437,11 @@ mod tests {
         let ack = |flushed, applied| Some(Frame::Ack { epoch: EPOCH, flushed, applied, as_of_ms: 0 });
         assert_eq!(decoded(receiver.ack(0, start, start)), ack(start, start), "where it stands");
         assert_eq!(receiver.ack(ACK_IDLE_MS - 1, start, start), None);
-        assert_eq!(receiver.due_ms(), ACK_IDLE_MS);
+        assert_eq!(receiver.ack_due_ms(), ACK_IDLE_MS);
         assert_eq!(decoded(receiver.ack(ACK_IDLE_MS, start, start)), ack(start, start));
         send(&mut receiver, log(EPOCH, 4096, 4096, 4096));
         assert!(receiver.next(ACK_IDLE_MS + 10).expect("sound").is_some());
-        assert_eq!(receiver.due_ms(), ACK_IDLE_MS + ACK_BUSY_MS);
+        assert_eq!(receiver.ack_due_ms(), ACK_IDLE_MS + ACK_BUSY_MS);
         assert_eq!(receiver.ack(ACK_IDLE_MS + 20, start, start), None);
         assert!(receiver.ack(ACK_IDLE_MS + 21, end, start).is_some(), "after a flush");
         assert_eq!(receiver.ack(ACK_IDLE_MS + 22, end, end), None, "that it was applied can wait");

@@ -47,7 +47,9 @@ impl<A> Default for Remembered<A> {
 }
 
 impl<A> Remembered<A> {
-    /// Changes the leader to follow; `None` if this server leads.
+    /// Changes the leader to follow; `None`: nobody, because this server leads, or because the votes of its
+    /// group do not say yet who does. Ends a fencing. A server that followed nobody forgets the epochs that
+    /// it has seen, and its log is unconfirmed.
     pub fn set_leader(&mut self, leader: Option<A>) {
         if self.leader.is_none() {
             self.seen_epoch = 0;

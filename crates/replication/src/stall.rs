@@ -1,7 +1,8 @@
 //! An applier without progress: what it has to apply needs slots that scripts of clients hold.
 //!
 //! Scripts that only read run on replicas, and may be endless. Whatever waits for the applier (the leader,
-//! readers, a promotion) would wait for ever, so such scripts are ended after [`STALL_MS`].
+//! readers, a promotion) would wait for ever, so such scripts are ended after [`STALL_MS`], and after
+//! [`PROMOTION_STALL_MS`] while nobody leads.
 //!
 //! What it is: the decision when these scripts are ended.
 //! What it is not: the scripts.
@@ -14,6 +15,9 @@ use lsn::Lsn;
 /// Milliseconds without progress after which scripts are ended.
 pub const STALL_MS: u64 = 5_000;
 
+/// The same during a promotion: clients wait for this server to lead.
+pub const PROMOTION_STALL_MS: u64 = 500;
+
 /// Watches one applier.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stall {
@@ -23,16 +27,16 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// Whether scripts that are as old as [`STALL_MS`] have to end: the applier has reached `applied`, and
+    /// Whether scripts that are as old as `patience_ms` have to end: the applier has reached `applied`, and
     /// could go on to `applicable`. To be called about once a second.
-    pub fn look(&mut self, now_ms: u64, applied: Lsn, applicable: Lsn) -> bool {
+    pub fn look(&mut self, now_ms: u64, applied: Lsn, applicable: Lsn, patience_ms: u64) -> bool {
         if applied >= applicable {
             self.since_ms = None;
         } else if applied != self.applied || self.since_ms.is_none() {
             self.since_ms = Some(now_ms);
         }
         self.applied = applied;
-        self.since_ms.is_some_and(|since_ms| now_ms >= since_ms + STALL_MS)
+        self.since_ms.is_some_and(|since_ms| now_ms >= since_ms + patience_ms)
     }
 }
 
@@ -43,13 +47,21 @@ mod tests {
     #[test]
     fn an_applier_has_stalled_only_if_it_applies_nothing_of_a_log_that_it_has() {
         let mut stall = Stall::default();
-        let mut look =
-            |now_ms, applied, applicable| stall.look(now_ms, Lsn::new(applied), Lsn::new(applicable));
+        let mut look = |now_ms, applied, end| stall.look(now_ms, Lsn::new(applied), Lsn::new(end), STALL_MS);
         assert!(!look(0, 10, 10) && !look(STALL_MS, 10, 10), "it has nothing to do");
         assert!(!look(6_000, 10, 20) && !look(5_999 + STALL_MS, 10, 30));
         assert!(look(6_000 + STALL_MS, 10, 30) && look(7_000 + STALL_MS, 10, 30), "until they have ended");
         assert!(!look(8_000 + STALL_MS, 20, 30), "it goes on");
         assert!(!look(9_000 + STALL_MS, 30, 30) && !look(9_000 + 2 * STALL_MS, 30, 40));
         assert!(look(9_000 + 3 * STALL_MS, 30, 40));
+    }
+
+    #[test]
+    fn a_promotion_has_less_patience() {
+        let mut stall = Stall::default();
+        let (applied, end) = (Lsn::new(10), Lsn::new(20));
+        assert!(!stall.look(0, applied, end, STALL_MS));
+        assert!(!stall.look(1_000, applied, end, STALL_MS));
+        assert!(stall.look(1_100, applied, end, PROMOTION_STALL_MS), "it has stalled for longer already");
     }
 }

@@ -77,7 +77,11 @@ pub(crate) fn text_of(error: &Error) -> String {
             format!("bad argument #{pos} to '{function}' ({})", text_of(cause))
         }
         Error::FromLuaConversionError { from, to, .. } => {
-            let to = if to == "String" { "string" } else { to };
+            let to = match to.as_str() {
+                "String" => "string",
+                "f64" => "number",
+                to => to,
+            };
             format!("{to} expected, got {from}")
         }
         Error::RuntimeError(text) => text.clone(),

@@ -33,15 +33,17 @@ fn without_zeros(digits: &str) -> &str {
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }
 
-/// A number as an argument of a command: `%.17g`, but whole numbers below 1e17 digit by digit.
+/// A number as an argument of a command, as in Redis 7.2 and later: whole numbers up to 2^62 digit by digit,
+/// without the sign of zero; others in their shortest form.
 pub(crate) fn append_argument(value: f64, out: &mut Vec<u8>) {
-    const END: f64 = 1e17;
-    let whole = value as i64;
-    if whole as f64 == value && value.abs() < END && (whole != 0 || value.is_sign_positive()) {
-        out.extend_from_slice(itoa::Buffer::new().format(whole).as_bytes());
-        return;
+    const WHOLE_MAX: f64 = (1_i64 << 62) as f64;
+    if value.abs() <= WHOLE_MAX && value.trunc() == value {
+        out.extend_from_slice(itoa::Buffer::new().format(value as i64).as_bytes());
+    } else if value.is_nan() && value.is_sign_negative() {
+        out.extend_from_slice(b"-nan");
+    } else {
+        wire::double::format_double(value, out);
     }
-    append_general(value, 17, out);
 }
 
 /// The value of a number; `None` for other types, strings included.
@@ -93,15 +95,32 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_general_numbers() {
-        let edges =
-            [0.0, -0.0, 1e17, -1e17, 1e17 - 16.0, 16.0 - 1e17, f64::NAN, f64::INFINITY, 0.5, -3.0, 1e300];
-        for value in edges.into_iter().chain((0..2000).map(|n| f64::from(n - 1000) * 1e13 / 7.0)) {
-            for value in [value, value.trunc()] {
-                let mut out = Vec::new();
-                append_argument(value, &mut out);
-                assert_eq!(String::from_utf8(out).expect("digits"), general(value, 17));
-            }
+    fn arguments_are_short() {
+        let table: &[(f64, &str)] = &[
+            (0.1, "0.1"),
+            (-0.0, "0"),
+            (-3.0, "-3"),
+            (1e17, "100000000000000000"),
+            (123_456_789_012_345_680.0, "123456789012345680"),
+            (4_611_686_018_427_387_904.0, "4611686018427387904"),
+            (-4_611_686_018_427_387_904.0, "-4611686018427387904"),
+            (-4_611_686_018_427_388_928.0, "-4611686018427389000"),
+            (9.2e18, "9.2e+18"),
+            (9_223_372_036_854_775_808.0, "9223372036854776000"),
+            (12_345_678_901_234_567_000.0, "12345678901234567000"),
+            (1e22, "1e+22"),
+            (1e-6, "0.000001"),
+            (1e-7, "1e-7"),
+            (0.000_123_456_7, "1.234567e-4"),
+            (5e-324, "5e-324"),
+            (f64::NEG_INFINITY, "-inf"),
+            (f64::NAN, "nan"),
+            (-f64::NAN, "-nan"),
+        ];
+        for &(value, expected) in table {
+            let mut out = Vec::new();
+            append_argument(value, &mut out);
+            assert_eq!(String::from_utf8(out).expect("digits"), expected);
         }
     }
 

@@ -18,6 +18,13 @@ pub struct Traits {
     pub allow_stale: bool,
 }
 
+impl Traits {
+    /// Whether it is refused as a whole when memory is scarce, not its commands one by one.
+    pub fn needs_memory(self) -> bool {
+        self.declared && !self.no_writes && !self.allow_oom
+    }
+}
+
 /// A script, with its first line parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source<'s> {

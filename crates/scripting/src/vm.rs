@@ -250,7 +250,7 @@ impl Vm {
     fn begin(&mut self, seed: u64, instructions_max: u64) {
         self.meter.begin(instructions_max);
         self.json.reset();
-        self.random.seed(seed);
+        self.random.seed(seed as u32);
         self.settings.reset();
     }
 
@@ -315,8 +315,8 @@ fn math(lua: &Lua, source: &Arc<Random>) -> Result<Table> {
     let draw = error::function(lua, "random", move |_, bounds: Variadic<f64>| random(&drawn, &bounds))?;
     table.set("random", draw)?;
     let seeded = source.clone();
-    let seed = lua.create_function(move |_, seed: f64| {
-        seeded.seed(seed.to_bits());
+    let seed = error::function(lua, "randomseed", move |_, seed: f64| {
+        seeded.seed_with(seed);
         Ok(())
     })?;
     table.set("randomseed", seed)?;

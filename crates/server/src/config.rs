@@ -133,10 +133,12 @@ impl engine::SettingsInForce for Config {
         let matches = |name: &str| wire::glob::matches_ignore_case(pattern, name.as_bytes());
         let shown = |(name, value): (&'static str, String)| match name {
             "maxclients" => (name, self.hot.clients_max().to_string()),
+            // REPLICAOF, FAILOVER and votes change it too.
+            "replica-of" | "replicaof" | "slaveof" => (name, self.node.shown_replica_of(&value)),
             _ => (name, value),
         };
-        let known = settings.iter().map(|(option, value)| (option.name, value)).map(shown);
-        let known = known.chain(settings.aliases());
+        let known = settings.iter().map(|(option, value)| (option.name, value));
+        let known = known.chain(settings.aliases()).map(shown);
         let mut found: Vec<_> = known.filter(|(name, _)| matches(name)).collect();
         if matches("appendfsync") {
             let policy = match settings.text(Key::Durability) {

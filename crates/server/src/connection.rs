@@ -1,8 +1,8 @@
 //! A connection: one socket and the conversation on it.
 //!
 //! One task per connection polls a small state machine: send the sendable replies, resume the interrupted
-//! conversation, read more. Replies that become durable are sent by the worker directly, without waking the
-//! task.
+//! conversation, read more. Replies whose gate is committed are sent by the worker directly, without waking
+//! the task.
 //!
 //! Invariants
 //! - The task sleeps only if one of these will wake it: the socket (readable, or writable after it refused
@@ -360,10 +360,10 @@ impl Connection {
     }
 
     /// Appends the reply to the blocked command; returns the same as [`Connection::push`].
-    pub(crate) fn answer(&self, bytes: &[u8], gate: Lsn, durable: Lsn) -> (Option<Lsn>, bool) {
+    pub(crate) fn answer(&self, bytes: &[u8], gate: Lsn, committed: Lsn) -> (Option<Lsn>, bool) {
         self.forget_deadline();
         let mut conversation = self.conversation.borrow_mut();
-        conversation.answer(bytes, gate, durable);
+        conversation.answer(bytes, gate, committed);
         let held = conversation.outbox.held_in_round();
         drop(conversation);
         self.resume();
@@ -375,11 +375,11 @@ impl Connection {
     pub(crate) fn return_from_thread(
         self: &Rc<Self>,
         reply: LongReply,
-        durable: Lsn,
+        committed: Lsn,
         backpressure: Option<Backpressure>,
     ) -> (Option<Lsn>, bool) {
         let mut conversation = self.conversation.borrow_mut();
-        conversation.return_from_thread(reply, durable);
+        conversation.return_from_thread(reply, committed);
         let held = conversation.outbox.held_in_round();
         drop(conversation);
         match backpressure {
@@ -470,9 +470,9 @@ impl Connection {
         self.stream.try_write_vectored(&slices[..count])
     }
 
-    /// The log is durable up to here: sends the replies that waited for it.
-    pub(crate) fn release(&self, durable: Lsn) {
-        self.conversation.borrow_mut().outbox.release(durable);
+    /// The log is committed up to here: sends the replies that waited for it.
+    pub(crate) fn release(&self, committed: Lsn) {
+        self.conversation.borrow_mut().outbox.release(committed);
         if !self.refused.get() {
             self.send();
         }
@@ -481,9 +481,9 @@ impl Connection {
     /// Appends bytes pushed to the client; the worker calls [`Connection::send_pushed`] after it has passed
     /// on everything. Returns the gate of the held bytes, if any, and whether these are the first bytes since
     /// the last `send_pushed`.
-    pub(crate) fn push(&self, bytes: &[u8], gate: Lsn, durable: Lsn) -> (Option<Lsn>, bool) {
+    pub(crate) fn push(&self, bytes: &[u8], gate: Lsn, committed: Lsn) -> (Option<Lsn>, bool) {
         let mut conversation = self.conversation.borrow_mut();
-        conversation.push(bytes, gate, durable);
+        conversation.push(bytes, gate, committed);
         (conversation.outbox.held_in_round(), !self.pushed.replace(true))
     }
 

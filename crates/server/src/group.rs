@@ -370,7 +370,11 @@ impl Group {
                 self.close_removed();
                 self.node.note_majority_awaited(votes.majority_awaited_us());
                 // While nothing else changes the leadership.
-                votes.look(|member| self.node.note_leader_heard(self.hears_leader(votes, member)));
+                votes.look(|member| {
+                    let leadership = self.as_heard(votes, member.leadership());
+                    votes.note_leader(leadership);
+                    self.node.note_leader_heard(!matches!(leadership, Leadership::Unknown { .. }));
+                });
                 self.announce(&mut announced);
             }
             if now_us >= promotion_due_us {
@@ -382,17 +386,26 @@ impl Group {
         }
     }
 
-    /// Whether the leader that it follows is heard, or it leads itself. A voter campaigns at the latest after
-    /// this time; a learner, and a member that was removed, would go on following.
-    fn hears_leader(&self, votes: &Votes, member: &Member) -> bool {
-        match member.leadership() {
-            Leadership::Leads { .. } => true,
-            Leadership::Follows { leader, .. } => {
-                let heard = self.peers.get().and_then(|peers| peers.heard(leader));
-                heard.is_some_and(|heard| votes.now_us().saturating_sub(heard.at_us) < 2 * ELECTION_US)
+    /// Who leads, as this member says at all doors. A leader that is not heard any more is not known: a voter
+    /// campaigns at the latest after this time; a learner, and a member that was removed, go on following.
+    fn leadership(&self, votes: &Votes) -> Leadership {
+        let unknown = || Leadership::Unknown { term: votes.state().term };
+        self.as_heard(votes, votes.look(Member::leadership).unwrap_or_else(unknown))
+    }
+
+    fn as_heard(&self, votes: &Votes, leadership: Leadership) -> Leadership {
+        match leadership {
+            Leadership::Follows { term, leader } if !self.has_heard(votes, leader, 2 * ELECTION_US) => {
+                Leadership::Unknown { term }
             }
-            Leadership::Unknown { .. } => false,
+            leadership => leadership,
         }
+    }
+
+    /// Whether a member has sent anything in this time.
+    fn has_heard(&self, votes: &Votes, id: MemberId, within_us: u64) -> bool {
+        let heard = self.peers.get().and_then(|peers| peers.heard(id));
+        heard.is_some_and(|heard| votes.now_us().saturating_sub(heard.at_us) < within_us)
     }
 
     /// Puts a new roster in force; see [`Known::look`].
@@ -527,7 +540,7 @@ impl Group {
     /// The figures of the group; `None` without one.
     pub(crate) fn figures(&self) -> Option<GroupFigures> {
         let votes = self.votes.as_ref()?;
-        let leadership = votes.look(Member::leadership).unwrap_or(Leadership::Unknown { term: 0 });
+        let leadership = self.leadership(votes);
         let roster = self.shown_roster(votes);
         Some(GroupFigures {
             name: votes.state().name,
@@ -556,7 +569,7 @@ impl Group {
 
     /// The address of the leader that this member knows.
     fn leader_address(&self) -> Option<Address> {
-        match self.votes.as_ref()?.look(Member::leadership)? {
+        match self.leadership(self.votes.as_ref()?) {
             Leadership::Follows { leader, .. } => self.address_of(leader),
             _ => None,
         }

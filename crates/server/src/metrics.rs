@@ -393,7 +393,6 @@ fn encode_replication(encoder: &mut DescriptorEncoder<'_>, figures: &Figures) ->
     }
     let Some(leader) = &figures.leader else { return Ok(()) };
     let is_up = u64::from(leader.link == LinkState::Connected);
-    let lag_bytes = leader.committed.get().saturating_sub(leader.applied.get());
     gauge(encoder, "sheaf_replication_link_up", "1 while the leader is followed", is_up)?;
     gauge(
         encoder,
@@ -401,10 +400,23 @@ fn encode_replication(encoder: &mut DescriptorEncoder<'_>, figures: &Figures) ->
         "position up to which data is shown",
         leader.applied.get(),
     )?;
-    gauge(encoder, "sheaf_replication_lag_bytes", "committed log that is not applied", lag_bytes)?;
-    let lag = ConstGauge::new(leader.lag_ms.map_or(f64::NAN, |lag_ms| lag_ms as f64 / 1000.0));
-    let (name, help) = ("sheaf_replication_lag_seconds", "age of the shown data at most");
-    lag.encode(encoder.encode_descriptor(name, help, None, lag.metric_type())?)
+    for (name, help, lag) in [
+        (
+            "sheaf_replication_lag_bytes",
+            "committed log that is not applied",
+            leader.lag_bytes.map(|bytes| bytes as f64),
+        ),
+        (
+            "sheaf_replication_lag_seconds",
+            "age of the shown data at most",
+            leader.lag_ms.map(|lag_ms| lag_ms as f64 / 1000.0),
+        ),
+    ] {
+        // Not 0: that would be the lag of a replica that has everything.
+        let lag = ConstGauge::new(lag.unwrap_or(f64::NAN));
+        lag.encode(encoder.encode_descriptor(name, help, None, lag.metric_type())?)?;
+    }
+    Ok(())
 }
 
 fn encode_log(encoder: &mut DescriptorEncoder<'_>, log: &storage::Log) -> fmt::Result {

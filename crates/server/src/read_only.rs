@@ -39,6 +39,9 @@ impl Reporter {
 pub(crate) enum ReadOnly {
     /// It follows a leader. This is not a fault.
     Replica,
+    /// It follows a leader and shows nothing: what of its data is committed is not known, or it is far
+    /// behind, or it has copied nothing yet.
+    ShowsNothing,
     /// It has given up the lead and follows nobody: another server leads, or may lead.
     Deposed,
     /// Settings given at the start are about to be written to the log.
@@ -66,8 +69,9 @@ pub(crate) enum ReadOnly {
 
 impl ReadOnly {
     /// All reasons, for metrics.
-    pub(crate) const ALL: [ReadOnly; 12] = [
+    pub(crate) const ALL: [ReadOnly; 13] = [
         ReadOnly::Replica,
+        ReadOnly::ShowsNothing,
         ReadOnly::Deposed,
         ReadOnly::SettingsOwed,
         ReadOnly::Witness,
@@ -101,6 +105,7 @@ impl ReadOnly {
         }
         Some(match refusal {
             None => return server.lacks_acks().then_some(ReadOnly::TooFewAcks),
+            Some(WriteRefusal::Replica) if server.shows_nothing() => ReadOnly::ShowsNothing,
             Some(WriteRefusal::Replica) => ReadOnly::Replica,
             Some(WriteRefusal::Deposed) => ReadOnly::Deposed,
             Some(WriteRefusal::Witness) => ReadOnly::Witness,
@@ -115,6 +120,7 @@ impl ReadOnly {
     pub(crate) fn name(self) -> &'static str {
         match self {
             ReadOnly::Replica => "replica",
+            ReadOnly::ShowsNothing => "shows_nothing",
             ReadOnly::Deposed => "deposed",
             ReadOnly::SettingsOwed => "settings_owed",
             ReadOnly::Witness => "witness",
@@ -133,6 +139,11 @@ impl ReadOnly {
     pub(crate) fn reason(self, log: Option<&Log>) -> String {
         match self {
             ReadOnly::Replica => "This server is a replica and takes no writes.".into(),
+            ReadOnly::ShowsNothing => {
+                "This server is a replica and shows nothing: what of its data is committed is not known, or it is far behind, or it \
+                 has copied nothing yet. INFO replication shows the link, and the log what keeps it from its leader."
+                    .into()
+            }
             ReadOnly::Deposed => {
                 "This server has given up the lead, and follows nobody: another server leads, or is being told to. Once that is \
                  over, REPLICAOF host port has this one follow it, REPLICAOF NO ONE has this one lead."
@@ -193,6 +204,7 @@ mod tests {
         refusal: Option<WriteRefusal>,
         lacks_majority: bool,
         lacks_acks: bool,
+        shows_nothing: bool,
     }
 
     impl Availability for State {
@@ -213,6 +225,10 @@ mod tests {
             self.lacks_acks
         }
 
+        fn shows_nothing(&self) -> bool {
+            self.shows_nothing
+        }
+
         fn is_stale(&self) -> bool {
             false
         }
@@ -222,7 +238,12 @@ mod tests {
         let refusals = std::iter::once(None).chain(WriteRefusal::ALL.map(Some));
         refusals.flat_map(|refusal| {
             [false, true].into_iter().flat_map(move |lacks_majority| {
-                [false, true].map(|lacks_acks| State { refusal, lacks_majority, lacks_acks })
+                [(false, false), (false, true), (true, false)].map(|(lacks_acks, shows_nothing)| State {
+                    refusal,
+                    lacks_majority,
+                    lacks_acks,
+                    shows_nothing,
+                })
             })
         })
     }
@@ -247,10 +268,10 @@ mod tests {
             let Some(reason) = reason else { continue };
             reasons.insert(reason.name());
             assert!(!reason.reason(Some(&log)).is_empty() && ReadOnly::ALL.contains(&reason));
-            // Only a replica that hears its leader is well without writes.
+            // Only a replica that hears its leader and has something to show is well without writes.
             assert_eq!(
                 !reason.is_fault(),
-                state.refusal == Some(WriteRefusal::Replica) && !state.lacks_majority
+                state.refusal == Some(WriteRefusal::Replica) && !state.lacks_majority && !state.shows_nothing
             );
             assert!(!reason.is_failed_write(), "the log is sound");
         }
@@ -264,7 +285,12 @@ mod tests {
         let log = new_log();
         let mut errors = BTreeSet::new();
         for refusal in WriteRefusal::ALL {
-            let state = State { refusal: Some(refusal), lacks_majority: false, lacks_acks: false };
+            let state = State {
+                refusal: Some(refusal),
+                lacks_majority: false,
+                lacks_acks: false,
+                shows_nothing: false,
+            };
             assert!(errors.insert(refusal.error()), "{refusal:?}: two states with one error");
             let is_about_replicas = refusal.error().starts_with("NOREPLICAS");
             let reason = ReadOnly::of(Some(&log), &state).expect("no write is taken");

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_messages_are_remembered() {
+    fn at_most_kept_max_messages_are_remembered() {
         let mut repeated = Repeated::default();
         for number in 0..10 * KEPT_MAX {
             assert_eq!(repeated.note(&number.to_string(), 1), Some(0));

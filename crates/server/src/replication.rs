@@ -119,6 +119,8 @@ pub(crate) struct Node {
     is_read_only: AtomicBool,
     /// It is read-only and follows nobody; see [`engine::replication::Availability::is_deposed`].
     is_deposed: AtomicBool,
+    /// The start of this incarnation has ended the membership of the directory in a group.
+    has_left_group: bool,
     /// Settings given at the start are not in the log yet, so no acknowledgement may rest on them.
     owes_settings: AtomicBool,
     /// Fewer replicas are connected than `ack-replicas`.
@@ -192,7 +194,9 @@ impl Node {
         entropy: Arc<dyn Entropy + Send + Sync>,
     ) -> io::Result<Node> {
         let mut standing = ReplicationState::load(&RealDisk, dir, settings.text(Key::ReplicaOf), &*entropy)?;
+        let was_member = standing.is_member();
         let member = membership(settings, dir, &mut standing, &*entropy)?;
+        let has_left_group = was_member && member.is_none();
         if member.is_some() && !matches!(settings.text(Key::ReplicaOf), "" | "none") {
             let text = "replica-of and group exclude each other: the votes of the group decide whom its members follow";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -210,6 +214,7 @@ impl Node {
             standing: Mutex::new(standing),
             is_read_only: role.is_read_only().into(),
             is_deposed: role::is_deposed(&role).into(),
+            has_left_group,
             owes_settings: false.into(),
             lacks_acks: false.into(),
             unconfirmed: role.unconfirmed().get().into(),

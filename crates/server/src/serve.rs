@@ -149,7 +149,7 @@ impl Process {
         refuse_unfinished(&RealDisk, &dir)?;
         backup::refuse_backup(&RealDisk, &dir)?;
         // Before anybody can connect: a password may be among them.
-        refuse_lost_settings(&RealDisk, &dir).map_err(ServeError::Setting)?;
+        refuse_lost_settings(&RealDisk, &dir)?;
         fit_clients(settings);
         let (bind, backlog) = (settings.text(Key::Bind), settings.integer(Key::TcpBacklog) as u32);
         // Sockets are made within a runtime, and outlive it.
@@ -164,9 +164,19 @@ impl Process {
                 "port and http-port both name port {port}: each needs its own"
             ))));
         }
+        let sentinel_port = port_of(Key::SentinelPort);
+        if sentinel_port != 0 && (sentinel_port == port || sentinel_port == http_port) {
+            let (name, advice) = match sentinel_port == port {
+                true => ("port", "leave sentinel-port out, the port of the data answers SENTINEL too"),
+                false => ("http-port", "each needs its own"),
+            };
+            return Err(ServeError::Setting(std::io::Error::other(format!(
+                "{name} and sentinel-port both name port {sentinel_port}: {advice}"
+            ))));
+        }
         let listen_on = |port: u16| listen::bind(bind, port, backlog).map_err(ServeError::of_settings);
         let (redis, http) = (listen_on(port)?, listen_on(http_port)?);
-        let sentinel = match port_of(Key::SentinelPort) {
+        let sentinel = match sentinel_port {
             0 => Vec::new(),
             port => listen_on(port)?,
         };

@@ -4,14 +4,15 @@
 //! "snapshots" thread: waits for a trigger -> SnapshotTask -> snapshot-0..n capture, write, paced -> publish
 //! ```
 //!
-//! The triggers are growth of the log, time, BGSAVE and a clean stop. [`recovery::snapshot_task`] takes the
-//! snapshot. Acknowledged writes never depend on a snapshot: they are in the log.
+//! The triggers are growth of the log, time, a clean stop, and requests: SAVE and BGSAVE, a backup, the
+//! scrubber, the confirmation of a forced recovery. [`recovery::snapshot_task`] takes the snapshot.
+//! Acknowledged writes never depend on a snapshot: they are in the log.
 //!
 //! Invariants
 //! - A witness, whose memory has no data, takes none.
 //! - One snapshot at a time. A failure is logged and retried later; the server goes on.
-//! - A snapshot requested while another is being taken is taken after it, not merged with it: the first may
-//!   lack records written meanwhile.
+//! - A request that comes while a snapshot is being taken is refused, or served by one more snapshot after
+//!   it: the one in progress may lack records written meanwhile.
 
 mod persistence;
 

@@ -3,8 +3,8 @@
 use super::{OPTIONS, instead_of, nearest};
 
 const PREFIX: &str = "SHEAF_";
-/// The variable of the configuration file, which is no setting.
-const CONFIG: &str = "SHEAF_CONFIG";
+/// The flag of the configuration file, which is no setting, but has a variable as well.
+const CONFIG_NAME: &str = "config";
 
 /// The name of the environment variable for a setting.
 pub fn variable(name: &str) -> String {
@@ -25,15 +25,15 @@ fn is_of_tests(name: &str) -> bool {
 /// A warning that names those of these variables that are named like a setting and are none: a mistyped
 /// password must not be ignored silently. `None` without any.
 pub fn unknown_variables(names: impl Iterator<Item = String>) -> Option<String> {
-    let known: Vec<String> =
-        OPTIONS.iter().map(|option| variable(option.name)).chain([CONFIG.into()]).collect();
+    let names_here = || OPTIONS.iter().map(|option| option.name).chain([CONFIG_NAME]);
+    let known: Vec<String> = names_here().map(variable).collect();
     let is_unknown = |name: &String| name.starts_with(PREFIX) && !known.contains(name) && !is_of_tests(name);
     let mut unknown: Vec<String> = names.filter(is_unknown).collect();
     // The order of the environment is any.
     unknown.sort_unstable();
     let told = |name: &String| {
         let setting = name[PREFIX.len()..].replace('_', "-");
-        match (instead_of(&setting), nearest(name, known.iter())) {
+        match (instead_of(&setting), nearest(&setting.to_lowercase(), names_here()).map(variable)) {
             (Some(answer), _) => format!("{name} is no setting: {answer}"),
             (None, Some(nearest)) => format!("{name} is no setting; did you mean {nearest}?"),
             (None, None) => format!("{name} is no setting; `sheaf --help` lists all"),

@@ -46,16 +46,32 @@ pub(super) fn read(path: &Path) -> Result<Vec<Line>, ConfigError> {
 /// # Errors
 /// Also if the file was cut, emptied or changed.
 pub(super) fn read_sealed(path: &Path) -> Result<Vec<Line>, ConfigError> {
-    let text = text_of(path)?;
-    unsealed(&text)
-        .map_err(|reason| ConfigError::File { path: path.display().to_string(), reason: reason.into() })?;
+    let damaged = |reason: String| ConfigError::Damaged { path: path.display().to_string(), reason };
+    let text = text_in(path, bytes_of(path)?).map_err(|error| damaged(format!("{error}. {RESTORE}")))?;
+    unsealed(&text).map_err(|reason| damaged(reason.into()))?;
     parse(path, &text)
 }
 
 fn text_of(path: &Path) -> Result<String, ConfigError> {
-    fs::read_to_string(path)
+    text_in(path, bytes_of(path)?)
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    fs::read(path)
         .map_err(|error| ConfigError::File { path: path.display().to_string(), reason: error.to_string() })
 }
+
+fn text_in(path: &Path, bytes: Vec<u8>) -> Result<String, ConfigError> {
+    String::from_utf8(bytes).map_err(|error| {
+        let before = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
+        let number = 1 + before.filter(|byte| **byte == b'\n').count();
+        ConfigError::Syntax { reason: "it is not text in UTF-8".into() }.at(place(path, number))
+    })
+}
+
+/// What to do about a damaged file of settings set by clients.
+const RESTORE: &str = "Restore the file from a copy, or write only the line '# none' into it to start without the settings that clients \
+                       have set (CONFIG SET), perhaps a password";
 
 /// The text with its seal.
 fn sealed(text: &str) -> String {
@@ -115,19 +131,45 @@ fn line_at(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-/// Sets values in a file, and removes settings whose value is `None`. A file with `header` is sealed, and has
-/// it behind the seal.
+/// A file with changed values that is to be written.
+#[derive(Debug)]
+pub(super) struct Change<'p> {
+    path: &'p Path,
+    text: String,
+    mode: u32,
+    /// The values that it then has.
+    pub(super) lines: Vec<Line>,
+}
+
+impl Change<'_> {
+    /// Writes the file, and returns its values.
+    ///
+    /// # Errors
+    /// The text for a client; the file is then unchanged.
+    pub(super) fn write(self) -> Result<Vec<Line>, String> {
+        // If the path is a symbolic link, its target is replaced, not the link.
+        let target = fs::canonicalize(self.path).unwrap_or_else(|_| self.path.into());
+        env::crashsafe::write_atomically_with_mode(&target, self.text.as_bytes(), self.mode)
+            .map_err(|error| cannot_write(self.path, &error.to_string()))?;
+        Ok(self.lines)
+    }
+}
+
+fn cannot_write(path: &Path, reason: &str) -> String {
+    format!("cannot write {}: {reason}", path.display())
+}
+
+/// Sets values in a file, and removes settings whose value is `None`; nothing is written yet. A file with
+/// `header` is sealed, and has it behind the seal.
 ///
 /// # Errors
-/// The text for a client; the file is then unchanged.
-pub(super) fn change(
-    path: &Path,
+/// The text for a client.
+pub(super) fn prepare<'p>(
+    path: &'p Path,
     header: Option<&str>,
     changes: &[(&'static Setting, Option<String>)],
-) -> Result<(), String> {
-    let failed = |reason: String| format!("cannot write {}: {reason}", path.display());
-    // If the path is a symbolic link, its target is replaced, not the link.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.into());
+) -> Result<Change<'p>, String> {
+    let failed = |reason: String| cannot_write(path, &reason);
     let (text, mode) = match fs::read_to_string(path) {
         Ok(text) => {
             let kept = if header.is_some() { unsealed(&text) } else { Ok(&*text) };
@@ -144,19 +186,19 @@ pub(super) fn change(
             sealed(&format!("{header}{changed}"))
         }
     };
-    env::crashsafe::write_atomically_with_mode(path, changed.as_bytes(), mode)
-        .map_err(|error| failed(error.to_string()))
+    let lines = parse(path, &changed).map_err(|error| error.to_string())?;
+    Ok(Change { path, text: changed, mode, lines })
 }
 
 /// Seals a file that is not sealed; whether it was not.
 ///
 /// # Errors
-/// As [`change`], and if the file is damaged.
+/// As [`prepare`] and [`Change::write`], and if the file is damaged.
 pub(super) fn seal(path: &Path, header: &str) -> Result<bool, String> {
     let text = text_of(path).map_err(|error| error.to_string())?;
     let is_edited = !text.starts_with(SEAL_BEGIN);
     if is_edited {
-        change(path, Some(header), &[])?;
+        prepare(path, Some(header), &[])?.write()?;
     }
     Ok(is_edited)
 }
@@ -242,15 +284,11 @@ mod tests {
     #[test]
     fn written_settings_are_read_back_and_readable_by_their_owner_only() {
         let path = std::env::temp_dir().join(format!("sheaf-settings-{}.toml", std::process::id()));
-        change(
-            &path,
-            Some("# made\n"),
-            &[change_to(Key::Requirepass, "secret"), change_to(Key::Timeout, "5")],
-        )
-        .unwrap();
+        let set = |changes: &[_]| prepare(&path, Some("# made\n"), changes).unwrap().write().unwrap();
+        set(&[change_to(Key::Requirepass, "secret"), change_to(Key::Timeout, "5")]);
         let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        change(&path, Some("# made\n"), &[(&OPTIONS[Key::Requirepass as usize], None)]).unwrap();
+        set(&[(&OPTIONS[Key::Requirepass as usize], None)]);
         let kept_mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
         let (text, lines) = (fs::read_to_string(&path), read(&path));
         fs::remove_file(&path).unwrap();
@@ -280,6 +318,21 @@ mod tests {
         for empty in ["\n\n", " "] {
             unsealed(empty).expect_err("nothing is in it");
         }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_damage_with_a_way_out() {
+        let path = std::env::temp_dir().join(format!("sheaf-bytes-{}.toml", std::process::id()));
+        fs::write(&path, b"timeout = 5\nrequirepass = \"\xff\"\n").unwrap();
+        let (of_clients, of_administrator) = (read_sealed(&path).unwrap_err(), read(&path).unwrap_err());
+        fs::remove_file(&path).unwrap();
+        assert!(of_clients.is_damage() && !of_administrator.is_damage());
+        let text = of_clients.to_string();
+        assert!(text.contains("line 2: it is not text in UTF-8. Restore the file from a copy"), "{text}");
+        assert_eq!(
+            of_administrator.to_string(),
+            format!("{}, line 2: it is not text in UTF-8", path.display())
+        );
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! It is the only table of such names. It answers people and changes nothing: names that mean the same here
 //! are [`ALIASES`](super::ALIASES), which CONFIG GET and SET know too.
 
+use crate::OPTIONS;
+
 /// Names, as in the other server's configuration (without `--`, and `-` for `_`), and what to use instead.
 static FOREIGN: &[(&[&str], &str)] = &[
     (
@@ -72,10 +74,19 @@ pub fn instead_of(name: &str) -> Option<&'static str> {
     FOREIGN.iter().find(|(names, _)| names.contains(&&*name)).map(|(_, answer)| *answer)
 }
 
+/// As [`instead_of`], for a client: flags of settings that it can change are named as it sets them.
+pub(crate) fn for_client(name: &str) -> Option<String> {
+    let answer = instead_of(name)?;
+    let mut mutable: Vec<&str> = OPTIONS.iter().filter(|it| it.mutable).map(|it| it.name).collect();
+    // Of two names the longer one, of which the other is the beginning.
+    mutable.sort_unstable_by_key(|name| std::cmp::Reverse(name.len()));
+    let said = |text: String, name: &&str| text.replace(&format!("--{name}"), &format!("CONFIG SET {name}"));
+    Some(mutable.iter().fold(answer.into(), said))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::OPTIONS;
 
     #[test]
     fn every_flag_that_an_answer_names_is_a_setting() {

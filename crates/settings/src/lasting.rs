@@ -100,14 +100,14 @@ impl Lasting {
     pub fn load(config_file: Option<PathBuf>, given: Vec<Given>) -> Result<(Settings, Lasting), ConfigError> {
         let lines = config_file.as_deref().map_or(Ok(Vec::new()), file::read)?;
         let mut lasting = Lasting { config_file, lines, given, ..Lasting::default() };
-        lasting.base = lasting.base_of(&lasting.lines)?;
+        lasting.base = lasting.base_of(&[], &lasting.lines)?;
         let settings = lasting.with_given()?;
         // The data directory must be known before its file can be read, so that file cannot set it.
         lasting.kept_file = Path::new(settings.text(Key::Dir)).join(KEPT_FILE);
         lasting.has_kept = lasting.kept_file.exists();
         if lasting.has_kept {
             lasting.kept = file::read_sealed(&lasting.kept_file)?;
-            lasting.base = lasting.base_of(&lasting.lines)?;
+            lasting.base = lasting.base_of(&lasting.kept, &lasting.lines)?;
         }
         Ok((lasting.with_given()?, lasting))
     }
@@ -117,10 +117,11 @@ impl Lasting {
         self.config_file.as_deref()
     }
 
-    fn base_of(&self, lines: &[Line]) -> Result<Settings, ConfigError> {
+    /// The settings given by lines of the data directory's file and of the configuration file.
+    fn base_of(&self, kept: &[Line], lines: &[Line]) -> Result<Settings, ConfigError> {
         let mut settings = Settings::default();
         let config_file = self.config_file.as_deref().unwrap_or(Path::new(""));
-        for (path, lines) in [(&*self.kept_file, &*self.kept), (config_file, lines)] {
+        for (path, lines) in [(&*self.kept_file, kept), (config_file, lines)] {
             for Line { name, value, number } in lines {
                 settings.set(name, value).map_err(|error| error.at(file::place(path, *number)))?;
             }
@@ -188,6 +189,7 @@ impl Lasting {
         keys: &[Key],
         mark: &dyn Fn() -> Result<(), String>,
     ) -> Result<(), String> {
+        self.tell_of_overrides(changed, keys);
         if self.config_file.is_some() {
             return Ok(());
         }
@@ -195,7 +197,6 @@ impl Lasting {
         let lasts = |key: &&Key| OPTIONS[**key as usize].mutable && !OPTIONS[**key as usize].of_data;
         let keys = keys.iter().filter(lasts).filter(differs);
         let changes: Vec<_> = keys.map(|key| change(changed, *key)).collect();
-        self.tell_of_overrides(&changes);
         self.write_kept(&changes, mark)
     }
 
@@ -216,7 +217,7 @@ impl Lasting {
             return Ok(());
         }
         let changes = [(setting, value.filter(|_| !forgets))];
-        self.tell_of_overrides(&changes);
+        self.tell_of_overrides(changed, &[key]);
         if self.config_file.is_some() { self.write_lines(&changes) } else { self.write_kept(&changes, mark) }
     }
 
@@ -255,7 +256,7 @@ impl Lasting {
         let mut reread = Reread::default();
         let Some(path) = &self.config_file else { return Ok(reread) };
         let lines = file::read(path)?;
-        let base = self.base_of(&lines)?;
+        let base = self.base_of(&self.kept, &lines)?;
         for setting in OPTIONS.iter().filter(|it| base.value(it.key) != self.base.value(it.key)) {
             if self.is_given(setting.key) {
                 reread.overridden.push(setting.name);
@@ -300,14 +301,14 @@ impl Lasting {
             (true, false) => return Err(format!("{} no longer exists", self.kept_file.display())),
             // The mark comes after the file and before its values: a crash or an error in between leaves
             // neither a mark without a file nor values that were refused.
-            (false, false) => file::change(&self.kept_file, Some(KEPT_HEADER), &[])?,
+            (false, false) => _ = file::prepare(&self.kept_file, Some(KEPT_HEADER), &[])?.write()?,
             (_, true) => {}
         }
         self.has_kept = true;
         mark()?;
-        file::change(&self.kept_file, Some(KEPT_HEADER), changes)?;
-        self.kept = file::read_sealed(&self.kept_file).map_err(|error| error.to_string())?;
-        self.base = self.base_of(&self.lines).map_err(|error| error.to_string())?;
+        let change = file::prepare(&self.kept_file, Some(KEPT_HEADER), changes)?;
+        let base = self.base_of(&change.lines, &self.lines).map_err(|error| error.to_string())?;
+        (self.kept, self.base) = (change.write()?, base);
         Ok(())
     }
 
@@ -320,16 +321,20 @@ impl Lasting {
         if changes.is_empty() {
             return Ok(());
         }
-        file::change(path, None, changes)?;
-        self.lines = file::read(path).map_err(|error| error.to_string())?;
-        self.base = self.base_of(&self.lines).map_err(|error| error.to_string())?;
+        let change = file::prepare(path, None, changes)?;
+        // Another line may be wrong: an administrator may have edited the file meanwhile.
+        let base = self.base_of(&self.kept, &change.lines).map_err(|error| error.to_string())?;
+        (self.lines, self.base) = (change.write()?, base);
         Ok(())
     }
 
-    fn tell_of_overrides(&self, changes: &[(&'static Setting, Option<String>)]) {
-        for (setting, _) in changes.iter().filter(|(setting, _)| self.is_given(setting.key)) {
+    /// Warns of changed settings that have another value again at the next start, whatever the files say.
+    fn tell_of_overrides(&self, changed: &Settings, keys: &[Key]) {
+        let Ok(started) = self.with_given() else { return };
+        let is_overridden = |key: Key| self.is_given(key) && changed.value(key) != started.value(key);
+        for key in keys.iter().copied().filter(|key| is_overridden(*key)) {
             tracing::warn!(
-                target: "server", setting = setting.name,
+                target: "server", setting = OPTIONS[key as usize].name,
                 "changed until the next start only: a flag or a variable overrides it then"
             );
         }

@@ -73,6 +73,14 @@ pub enum ConfigError {
         /// The reason, in words.
         reason: String,
     },
+    /// The file of settings set by clients is damaged.
+    #[error("cannot read the settings of {path}: {reason}")]
+    Damaged {
+        /// The settings file.
+        path: String,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
     /// A settings file is not valid TOML, or not a flat table.
     #[error("{reason}")]
     Syntax {
@@ -90,6 +98,21 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// Whether a file of the data directory is damaged; else an administrator has written something wrong.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, ConfigError::Damaged { .. })
+    }
+
+    /// The message for a client: it sets with CONFIG SET what an administrator sets with a flag.
+    pub fn for_client(&self) -> String {
+        let ConfigError::Unknown { name } = self else { return self.to_string() };
+        match (foreign::for_client(name), nearest(name, OPTIONS.iter().map(|option| option.name))) {
+            (Some(answer), _) => format!("'{name}' cannot be set here: {answer}"),
+            (None, Some(nearest)) => format!("unknown setting '{name}'; did you mean '{nearest}'?"),
+            (None, None) => format!("unknown setting '{name}'; CONFIG GET * shows all settings"),
+        }
+    }
+
     fn at(self, place: String) -> ConfigError {
         ConfigError::At { place, error: Box::new(self) }
     }
@@ -107,10 +130,12 @@ fn suggestion(name: &str) -> String {
 
 /// The name that was probably meant, if one is near.
 fn nearest<N: AsRef<str>>(name: &str, known: impl Iterator<Item = N>) -> Option<N> {
+    // Of a short name, more than half may not differ.
+    let most = (name.chars().count() / 2).min(3);
     let distances = known.map(|known| (edit_distance(name, known.as_ref()), known));
     distances
         .min_by_key(|(distance, _)| *distance)
-        .filter(|(distance, _)| *distance <= 3)
+        .filter(|(distance, _)| *distance <= most)
         .map(|(_, known)| known)
 }
 
@@ -333,6 +358,20 @@ mod tests {
     }
 
     #[test]
+    fn a_client_is_told_what_it_can_set() {
+        let told = |name: &str| Settings::default().set(name, "x").unwrap_err().for_client();
+        assert!(
+            told("appendfsync").starts_with("'appendfsync' cannot be set here: use CONFIG SET durability:")
+        );
+        assert_eq!(
+            told("io-threads"),
+            "'io-threads' cannot be set here: use --workers THREADS; without it, there is one per core"
+        );
+        assert_eq!(told("maxmemroy"), "unknown setting 'maxmemroy'; did you mean 'maxmemory'?");
+        assert_eq!(told("bogus"), "unknown setting 'bogus'; CONFIG GET * shows all settings");
+    }
+
+    #[test]
     fn keys_are_in_table_order() {
         for (index, option) in OPTIONS.iter().enumerate() {
             assert_eq!(option.key as usize, index, "{}", option.name);
@@ -357,13 +396,10 @@ mod tests {
     fn unknown_names_are_refused_with_the_nearest_known_one() {
         let error = Settings::default().set("maxmemroy", "1").unwrap_err();
         assert_eq!(error.to_string(), "unknown setting 'maxmemroy'; did you mean 'maxmemory'?");
-        assert!(
-            Settings::default()
-                .set("nothing-like-it-at-all", "1")
-                .unwrap_err()
-                .to_string()
-                .contains("--help")
-        );
+        for name in ["nothing-like-it-at-all", "bogus", "x"] {
+            let error = Settings::default().set(name, "1").unwrap_err().to_string();
+            assert!(error.contains("--help"), "{error}");
+        }
     }
 
     #[test]
@@ -389,6 +425,19 @@ mod tests {
         assert_eq!(settings.text(Key::NotifyKeyspaceEvents), "$xKE");
         settings.set("durability", "COMMIT").unwrap();
         assert_eq!(settings.text(Key::Durability), "commit");
+    }
+
+    #[test]
+    fn an_example_in_an_error_is_a_value() {
+        for option in OPTIONS {
+            let Err(ConfigError::Invalid { reason, .. }) = option.parse("no value of this kind") else {
+                continue;
+            };
+            if let Some((_, example)) = reason.split_once(", such as ") {
+                assert!(option.parse(example).is_ok(), "{}: {reason}", option.name);
+            }
+        }
+        assert!(Settings::default().set("max-document-size", "x").unwrap_err().to_string().contains("64mb"));
     }
 
     #[test]

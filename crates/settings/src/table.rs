@@ -204,7 +204,7 @@ settings! {
     TcpKeepalive "tcp-keepalive" Network "SECONDS" SECONDS_ANY, "300", Fixed, "Seconds between probes of silent connections; 0 for none.";
     TcpBacklog "tcp-backlog" Network "CONNECTIONS" Kind::Integer { min: 1, max: 65535 }, "1024", Fixed, "Maximum number of connections that wait to be accepted.";
     LogSegmentBytes "log-segment-bytes" Durability "BYTES" Kind::BytesPowerOfTwo { min: 1 << 20, max: 1 << 30 }, "64mb", Fixed, "Size of a segment of the log, a power of two; fixed when the directory is created.";
-    LogMerge "log-merge" Durability "yes|no" Kind::Switch, "yes", Fixed, "Merge concurrent writes into one write and sync; `no`: one sync for each write, for comparison.";
+    LogMerge "log-merge" Durability "yes|no" Kind::Switch, "yes", Fixed, "Merge concurrent writes into one write and sync; `no`: one sync for each write, or pipelined run of writes to one key, for comparison.";
     SnapshotLogBytes "snapshot-log-bytes" Durability "BYTES" BYTES_ANY, "64mb", Mutable, "Growth of the log after which a snapshot is taken, if the growth exceeds the size of the last snapshot; 0 for never.";
     SnapshotIntervalSeconds "snapshot-interval-seconds" Durability "SECONDS" SECONDS_ANY, "3600", Mutable, "Seconds after which a snapshot is taken if anything was written; 0 for never.";
     SnapshotRateBytes "snapshot-rate-bytes" Durability "BYTES" BYTES_ANY, "200mb", Mutable, "Maximum bytes per second at which a snapshot is written; 0 for no limit.";

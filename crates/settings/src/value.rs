@@ -86,12 +86,15 @@ impl Kind {
             }
             Kind::Bytes { min, max } => {
                 let value = parse_bytes(text).filter(|value| (min..=max).contains(value));
-                let reason = || format!("must be bytes from {min} to {max}, such as 100mb");
+                let reason = || format!("must be bytes from {min} to {max}, such as {}", example(min, max));
                 value.map(Value::Integer).ok_or_else(reason)
             }
             Kind::BytesPowerOfTwo { min, max } => {
                 let is_one = |value: &u64| value.is_power_of_two() && (min..=max).contains(value);
-                let reason = || format!("must be a power of two from {min} to {max} bytes, such as 64mb");
+                let reason = || {
+                    let example = example(min, max);
+                    format!("must be a power of two from {min} to {max} bytes, such as {example}")
+                };
                 parse_bytes(text).filter(is_one).map(Value::Integer).ok_or_else(reason)
             }
             Kind::Switch => match text.to_ascii_lowercase().as_str() {
@@ -122,6 +125,12 @@ impl Kind {
             }
         }
     }
+}
+
+/// A number of bytes in this range, with a unit if possible: a power of two.
+fn example(min: u64, max: u64) -> String {
+    let fits = |text: &&str| parse_bytes(text).is_some_and(|value| (min..=max).contains(&value));
+    ["64mb", "1mb", "64kb", "1kb"].into_iter().find(fits).map_or_else(|| min.to_string(), Into::into)
 }
 
 /// As shown by CONFIG GET.

@@ -131,6 +131,11 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, UsageE
             let lsn = |name: &str| log.get_one::<u64>(name).map(|position| Lsn::new(*position));
             let key = log.get_one::<String>("key").cloned();
             let selection = Selection { from: lsn("from"), to: lsn("to"), key };
+            if let (Some(from), Some(to)) = (selection.from, selection.to)
+                && from > to
+            {
+                return Err(UsageError::EmptyRange { from, to });
+            }
             Ok(Task::Log { dir: path(log, "dir").unwrap_or_default(), selection })
         }
         Some(("import", found)) => Ok(import::task(found)),
@@ -379,6 +384,9 @@ mod tests {
         let task = parse(["sheaf", "log", "d", "--from", "5", "--key", "a*"].map(String::from)).unwrap();
         let Task::Log { dir, selection } = task else { panic!("not log") };
         assert_eq!((dir, selection.from, selection.to), (PathBuf::from("d"), Some(Lsn::new(5)), None));
+        let empty = ["sheaf", "log", "d", "--from", "10", "--to", "5"].map(String::from);
+        let refused = parse(empty).unwrap_err().to_string();
+        assert_eq!(refused, "--from 10 is behind --to 5: no position is between them");
     }
 
     #[test]

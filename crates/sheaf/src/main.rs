@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         Ok(task) => task,
         Err(error) => {
             tell(&error);
-            return ExitCode::from(EXIT_USAGE);
+            return if error.is_damage() { ExitCode::FAILURE } else { ExitCode::from(EXIT_USAGE) };
         }
     };
     let result: Result<(), Box<dyn std::error::Error>> = match task {

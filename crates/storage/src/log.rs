@@ -6,10 +6,12 @@
 //! ```
 //!
 //! Group commit without a timer: all records published while one batch is being written form the next batch;
-//! when no write is in flight, a record is written at once. The flush in flight is the only batching window.
-//! The log owns no thread: the server runs [`Log::flush`] and [`Log::prepare_segment`] in loops.
+//! when no write is in flight, a record is written at once. The flush in flight is the only batching window
+//! here; the server's threads may gather longer where nobody waits for the disk. The log owns no thread: the
+//! server runs [`Log::flush`] and [`Log::prepare_segment`] in loops.
 //!
-//! Positions, always in this order: `durable <= written <= published <= appended <= prepared end`.
+//! Positions, always in this order: `durable <= written <= published <= appended`, and `written <= prepared
+//! end`. Admission keeps `appended` below the prepared end for ordinary records.
 //!
 //! Sources: LevelDB's writer queue, RavenDB's transaction merger (a commit in flight lets the next one grow),
 //! Aether (VLDB 2010: flush pipelining, replies held back instead of locks).

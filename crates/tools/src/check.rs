@@ -1,6 +1,11 @@
 //! `sheaf check`: verifies every byte of a directory, and rehearses a start on it.
 
-use std::{io, ops::ControlFlow, path::Path, sync::Arc};
+use std::{
+    io,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use backup::ManifestError;
 use documents::{Listener, StoreError};
@@ -35,8 +40,11 @@ pub enum CheckError {
     #[error("{0}. {remedy}", remedy = DOCUMENTS_REMEDY)]
     Documents(#[from] StoreError),
     /// At this number of places in document files, which were printed.
-    #[error("documents are damaged at {0} places. {remedy}", remedy = DOCUMENTS_REMEDY)]
+    #[error("documents are damaged at {}. {remedy}", places(.0), remedy = DOCUMENTS_REMEDY)]
     DamagedDocuments(u64),
+    /// There is no such directory.
+    #[error("{} does not exist: name the data directory of a stopped server, or a backup", .0.display())]
+    Missing(PathBuf),
     /// An import or a restore into the directory was interrupted.
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
@@ -57,6 +65,10 @@ pub enum CheckError {
     BackupState(RecoverError),
 }
 
+fn places(count: &u64) -> String {
+    format!("{count} {}", if *count == 1 { "place" } else { "places" })
+}
+
 /// Verifies every byte in `dir`, which may be a backup, and whether a server would start there; prints the
 /// findings. The start is rehearsed with the code of a real one, so that all its errors are found; keys are
 /// not kept in memory. While a server is running, its files change between two reads, and the start is not
@@ -65,6 +77,9 @@ pub enum CheckError {
 /// # Errors
 /// The first damage found, or a failed read.
 pub fn check(dir: &Path) -> Result<(), CheckError> {
+    if !dir.exists() {
+        return Err(CheckError::Missing(dir.to_path_buf()));
+    }
     backup::refuse_incomplete(&RealDisk, dir)?;
     let mut is_witness = false;
     let (disk, manifest) = backup::view(Arc::new(RealDisk), dir)?;
@@ -85,6 +100,7 @@ pub fn check(dir: &Path) -> Result<(), CheckError> {
     }
     let is_held = DirLock::is_held(dir);
     let is_backup = manifest.is_some();
+    // Where its replay begins: at a snapshot, or at the start of the log.
     let rehearse_start = |damaged: Option<&SnapshotDamage>| match is_witness {
         true => rehearse_start_of_witness(disk.clone(), dir),
         false => rehearse_start(disk.clone(), dir, damaged),
@@ -97,7 +113,8 @@ pub fn check(dir: &Path) -> Result<(), CheckError> {
         // The error of a start names the way out.
         if !is_held && !is_backup {
             let damaged = if let Error::SnapshotCorrupt(damaged) = &damage { Some(&**damaged) } else { None };
-            rehearse(damaged)?;
+            let begin = rehearse(damaged)?;
+            println!("start      works: it begins at lsn {begin}, and does not need what is damaged");
         }
         return Err(damage.into());
     }
@@ -130,7 +147,7 @@ fn rehearse_start(
     disk: Arc<dyn Disk>,
     dir: &Path,
     damaged: Option<&SnapshotDamage>,
-) -> Result<(), RecoverError> {
+) -> Result<Lsn, RecoverError> {
     let disk: Arc<dyn Disk> = Arc::new(Untouched(disk));
     let nobody: Listener = Arc::new(|_| {});
     let documents = recovery::opening::open(disk.clone(), dir, Arc::new(RealEntropy), None, nobody)?;
@@ -139,9 +156,10 @@ fn rehearse_start(
     rehearse(&mut recovery, (&*disk, dir), &documents, damaged, &progress)
 }
 
-fn rehearse_start_of_witness(disk: Arc<dyn Disk>, dir: &Path) -> Result<(), RecoverError> {
+fn rehearse_start_of_witness(disk: Arc<dyn Disk>, dir: &Path) -> Result<Lsn, RecoverError> {
     let mut recovery = Recovery::open_to_read(Arc::new(Untouched(disk)), dir)?;
-    rehearse_witness(&mut recovery, &LoadProgress::new(Arc::new(RealClock)))
+    rehearse_witness(&mut recovery, &LoadProgress::new(Arc::new(RealClock)))?;
+    Ok(recovery.start())
 }
 
 fn check_documents(disk: &dyn Disk, dir: &Path) -> Result<(), CheckError> {

@@ -243,13 +243,17 @@ pub(crate) fn run_named(
     let disk = Arc::new(RealDisk);
     disk.open(file, Access::Read).map_err(ImportError::os("open", file))?;
     refuse_foreign(dir, None)?;
+    let is_new = !dir.exists();
     disk.create_dir_all(dir).map_err(ImportError::os("create", dir))?;
-    let _lock = DirLock::acquire(dir)?;
+    let lock = DirLock::acquire(dir)?;
     backup::refuse_backup(&*disk, dir)?;
     let bars = ProgressBars::default();
     let report = |stage, done, total| bars.show(stage, done, total);
     let imported = import(&Place::real(dir), (file, source), existing, &report);
     bars.finish();
+    if imported.is_err() && is_new {
+        lock.discard_directory();
+    }
     print!("{}", summary(&imported?, name));
     Ok(())
 }
@@ -373,11 +377,11 @@ pub(crate) fn import(
 
 /// Number of keys that have not expired.
 fn live_keys(keyspace: &Keyspace, now_ms: u64) -> u64 {
+    let databases: Vec<DbId> = DbId::all().filter(|&db| keyspace.len(db) > 0).collect();
     let live = |slot: SlotId| {
         let slot = keyspace.lock(slot);
-        DbId::all()
-            .map(|db| slot.entries(db).filter(|entry| !entry.is_expired(now_ms)).count() as u64)
-            .sum::<u64>()
+        let live = |&db: &DbId| slot.entries(db).filter(|entry| !entry.is_expired(now_ms)).count() as u64;
+        databases.iter().map(live).sum::<u64>()
     };
     SlotId::all().map(live).sum()
 }

@@ -33,18 +33,28 @@ pub fn run(source: &Path, dir: &Path, target: Target) -> Result<(), RestoreError
         }
     };
     refuse_unfinished(&RealDisk, dir)?;
+    let is_new = !dir.exists();
     RealDisk.create_dir_all(dir).map_err(RestoreError::os("create", dir))?;
-    let _lock = DirLock::acquire(dir)?;
+    let lock = DirLock::acquire(dir)?;
     let bars = ProgressBars::default();
     let known_until_ms = manifest.map(|manifest| manifest.end_unix_ms);
     let report = |stage, done, total| bars.show(stage, done, total);
     let restored = restore(&Place { disk, ..Place::real(source) }, known_until_ms, dir, target, &report);
     bars.finish();
-    let Restored { reached, keys, file_bytes } = restored?;
+    if restored.is_err() && is_new {
+        lock.discard_directory();
+    }
+    let Restored { reached, keys, file_bytes, ack_replicas } = restored?;
     let time =
         reached.closed_at_ms.map_or(String::new(), |ms| format!(", written at {}", unix_time::shown(ms)));
     println!("restored   the state of the last record, at lsn {}{time}", reached.lsn);
     println!("content    {keys} keys, a snapshot of {file_bytes} bytes");
+    if ack_replicas > 0 {
+        println!(
+            "settings   ack-replicas is {ack_replicas}: without so many replicas the server acknowledges nothing, and shows little \
+             of this. To serve it alone: CONFIG SET ack-replicas 0"
+        );
+    }
     println!("start      sheaf --dir {}", dir.display());
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! LEB128 numbers: seven bits per byte, the least significant first; bit 7 is set if another byte follows.
 //!
-//! Records of the log, tree files and document changes are made of them.
+//! Records of the log, tree files and document changes contain them.
 //!
 //! Invariants
 //! - Only the shortest form of a number is read, so that equal values have equal bytes.
-//! - Reading never panics and never reads past its input, except with [`take_trusted`].
+//! - Reading never panics.
+//! - [`take_trusted`] is the exception to both: it does not check the form, and panics if the input ends.
 
 #![forbid(unsafe_code)]
 

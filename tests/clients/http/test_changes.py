@@ -57,6 +57,17 @@ def test_a_reader_continues_from_its_position(db):
     assert db.get("/db/_changes?feed=x").status == 400
 
 
+def test_pending_counts_rows_of_the_feed(db):
+    db.put("db", {"_id": "b"})
+    rev = None
+    for _ in range(6):
+        rev = db.put("db", {"_id": "a"} | ({"_rev": rev} if rev else {}))
+    db.put("db", {"_id": "c"})
+    assert [db.ok("GET", f"/db/_changes?limit={limit}")["pending"] for limit in (1, 2, 3, 4)] == [2, 1, 0, 0]
+    backwards = db.ok("GET", "/db/_changes?descending=true&limit=1")
+    assert (_ids(backwards), backwards["pending"]) == (["c"], 2)
+
+
 def test_a_feed_of_another_database_begins_anew(db):
     db.put("db", {"_id": "a"})
     since = db.ok("GET", "/db")["update_seq"]

@@ -34,7 +34,7 @@ def test_head_has_the_headers_of_get_and_no_body(couch):
     assert head.headers["Content-Length"] == get.headers["Content-Length"] == str(len(get.body))
 
 
-def test_json_is_plain_text_for_browsers_of_old(couch):
+def test_clients_that_accept_html_get_json_as_plain_text(couch):
     assert couch.get("/_all_dbs", Accept="text/html").headers["Content-Type"] == "text/plain; charset=utf-8"
     assert couch.get("/_all_dbs", Accept="").headers["Content-Type"] == "application/json"
 

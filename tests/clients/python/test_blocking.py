@@ -117,6 +117,34 @@ def test_unblocking_by_hand(client, waiting, with_error):
     assert str(waiter.error).startswith(expected)
 
 
+@pytest.mark.parametrize(
+    ("words", "reply"),
+    [
+        pytest.param(("WAIT", 3, 0), 0, id="WAIT"),
+        pytest.param(("WAITAOF", 0, 3, 0), [1, 0], id="WAITAOF", marks=pytest.mark.sheaf_only),
+        pytest.param(("WAITLSN", 1 << 60, 0), 0, id="WAITLSN", marks=pytest.mark.sheaf_only),
+    ],
+)
+def test_a_wait_for_a_position_is_a_blocked_command(client, waiting, words, reply):
+    def listed():
+        return [found for found in client.client_list() if found["cmd"] == words[0].lower()]
+
+    client.set("k", "v")
+    waiter = waiting(lambda own: own.execute_command(*words))
+    [blocked] = listed()
+    assert "b" in blocked["flags"]
+    assert client.client_unblock(blocked["id"]) == 1
+    assert waiter.result() == reply
+    # The connection is used further, and no longer blocked.
+    assert client.client_unblock(blocked["id"]) == 0 and blocked_clients(client) == 0
+    failed = Waiting(lambda: waiter._own, lambda own: own.execute_command(*words))
+    wait_until("the client to be blocked", lambda: blocked_clients(client) == 1)
+    assert client.client_unblock(blocked["id"], error=True) == 1
+    assert failed.result() is None
+    assert str(failed.error) == "UNBLOCKED client unblocked via CLIENT UNBLOCK"
+    assert blocked_clients(client) == 0
+
+
 def blocked_clients(client) -> int:
     """The number of blocked clients."""
     return client.info("clients")["blocked_clients"]

@@ -70,7 +70,7 @@ def test_documents_are_found_by_selector_and_index(db):
     assert {index["name"] for index in db.indexes()["indexes"]} == {"_all_docs", "by-n"}
 
 
-def test_changes_are_read(db):
+def test_a_feed_of_changes_ends_at_its_limit(db):
     db.bulk_docs([{"_id": name} for name in "abc"])
     feed = db.changes(limit=2)
     assert [row["id"] for row in feed["results"]] == ["a", "b"]

@@ -252,6 +252,7 @@ def test_clients_of_its_keys_get_busy_after_the_threshold(server, dial):
     for client in waiting:
         reply = client.read()
         assert isinstance(reply, ErrorReply) and reply.text.startswith(BUSY), reply
+    server.wait_for_log("a script has run for longer than busy-reply-threshold")
     assert dial(server).call("INCR", "n") == 1
     assert dial(server).call("SCRIPT", "KILL") == b"OK"
     assert script.read_end()

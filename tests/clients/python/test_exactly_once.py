@@ -17,7 +17,7 @@ MINUTE_MS = 60_000
 class TestIdemp:
     """A command that is sent again."""
 
-    def test_the_first_reply_comes_back(self, client):
+    def test_a_repeated_command_gets_its_first_reply(self, client):
         for _ in range(3):
             assert client.execute_command("IDEMP", "order:1", MINUTE_MS, "INCR", "orders") == 1
         assert client.get("orders") == b"1"

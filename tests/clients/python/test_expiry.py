@@ -8,7 +8,7 @@ import redis
 from harness.waiting import wait_until
 
 
-def test_times_to_live(client):
+def test_ttl_tells_missing_lasting_and_expiring_keys_apart(client):
     assert client.ttl("missing") == -2
     assert client.pttl("missing") == -2
     client.set("k", "v")

@@ -5,7 +5,7 @@ import os
 import pytest
 import redis
 
-from harness.server import run_sheaf
+from harness.server import ANY_PORTS, run_sheaf
 from harness.waiting import wait_until
 
 
@@ -162,7 +162,7 @@ def test_a_damaged_snapshot_refuses_to_start(new_server):
     damaged = bytearray(part.read_bytes())
     damaged[4096 + 100] ^= 1
     part.write_bytes(damaged)
-    refused = run_sheaf("serve", "--dir", str(server.directory), "--port", "0", "--http-port", "0")
+    refused = run_sheaf("serve", "--dir", str(server.directory), *ANY_PORTS)
     assert refused.returncode == 1
     assert part.name in refused.stderr
     assert "offset" in refused.stderr

@@ -84,6 +84,12 @@ VALUES = (
     "{pcall(error, {err = 'caught'})}",
     "select(2, pcall(error, 'caught'))",
     "math.floor(2.7)",
+    "redis.call('echo', 0.1)",
+    "redis.call('echo', -0)",
+    "redis.call('echo', 1e17)",
+    "redis.call('echo', 12345678901234567890)",
+    "redis.call('echo', 1e-7)",
+    "redis.call('echo', 1e300)",
     "{redis.LOG_DEBUG, redis.LOG_WARNING}",
 )
 

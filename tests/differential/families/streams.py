@@ -202,7 +202,7 @@ def xread(draw: Draw, name: str) -> Step:
 
 
 @family.draws("XGROUP", weight=3)
-def xgroup(draw: Draw, name: str) -> Command:
+def xgroup(draw: Draw, name: str) -> Command | Step:
     key, of = draw.key("stream"), group(draw)
     match draw.number(0, 9):
         case 0 | 1 | 2 | 3:
@@ -212,7 +212,9 @@ def xgroup(draw: Draw, name: str) -> Command:
             options = draw.maybe(0.3, "ENTRIESREAD", draw.count(20))
             return command(name, draw.case("SETID"), key, of, draw.one((b"$", b"0", identity(draw))), *options)
         case 6:
-            return command(name, "DESTROY", key, of)
+            # Redis 8.2 goes on counting the position of the destroyed group, until another one is created.
+            renewed = [command(name, "CREATE", key, b"renewed", b"$"), command(name, "DESTROY", key, b"renewed")]
+            return step(command(name, "DESTROY", key, of), *renewed)
         case 7:
             return command(name, "CREATECONSUMER", key, of, draw.one(CONSUMERS))
         case _:

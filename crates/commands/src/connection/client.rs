@@ -209,11 +209,12 @@ fn unblock(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError>
     };
     let id = parse_i64(args.at(2)).ok_or(CommandError::NotAnInteger)?;
     let client = u64::try_from(id).ok().and_then(|id| cx.host.clients.find(id));
-    let woken = client.and_then(|client| client.waiter()).is_some_and(|waiter| match with_error {
-        true => waiter.fail(&CommandError::UnblockedByClient),
-        false => waiter.wake(),
+    let is_woken = client.is_some_and(|client| match (client.waiter(), with_error) {
+        (Some(waiter), true) => waiter.fail(&CommandError::UnblockedByClient),
+        (Some(waiter), false) => waiter.wake(),
+        (None, _) => cx.host.replication.unblock(client.id(), with_error),
     });
-    cx.reply.integer(woken.into());
+    cx.reply.integer(is_woken.into());
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use super::view;
 pub(super) fn info(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let group = view(cx)?;
     let leader = group.leader();
-    let voters = group.members.iter().filter(|member| member.kind.has_vote()).count();
+    let voters = group.members.iter().filter(|member| member.has_vote).count();
     let reply = &mut cx.reply;
     reply.map(8);
     reply.bulk(b"name");

@@ -23,6 +23,11 @@ const DELETED: i64 = 2;
 const NO_FIELDS: CommandError =
     CommandError::Text("ERR Mandatory argument FIELDS is missing or not at the right position");
 
+const TWO_CONDITIONS: CommandError =
+    CommandError::Text("ERR Only one of FXX or FNX arguments can be specified");
+const TWO_EXPIRIES: CommandError =
+    CommandError::Text("ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified");
+
 /// The latest deadline of a field, in unix milliseconds: 46 bits, as in Redis.
 const DEADLINE_MS_MAX: u64 = (1 << 46) - 1;
 
@@ -37,7 +42,9 @@ fn parse_fields<'a>(
         return Err(NO_FIELDS);
     }
     let count = words.get(1).and_then(parse_i64).and_then(|count| usize::try_from(count).ok());
-    let Some(count) = count.filter(|count| *count > 0) else {
+    // As in Redis: numbers of pairs have 31 bits.
+    let max = if per_field == 1 { usize::MAX } else { i32::MAX as usize };
+    let Some(count) = count.filter(|count| (1..=max).contains(count)) else {
         return Err(CommandError::Text(no_number));
     };
     let fields = words.skip(2);
@@ -300,13 +307,18 @@ fn parse_options<'a>(
 
 /// `HGETEX key [EX seconds | PX ms | EXAT s | PXAT ms | PERSIST] FIELDS count field [field ...]`
 pub(super) fn hgetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (key, now_ms, as_of_ms) = (args.at(1), cx.now_ms(), cx.as_of_ms());
-    let mut expiry = ExpiryOption::Unsaid;
+    let (db, key, now_ms, as_of_ms) = (cx.db(), args.at(1), cx.now_ms(), cx.as_of_ms());
+    let (mut expiry, mut deadline_ms) = (ExpiryOption::Unsaid, None);
+    hash(cx.unit.get(db, key))?;
     let names = parse_options(args.skip(2), |word, rest| {
         let is_option = Form::named(word).is_some() || word.eq_ignore_ascii_case(b"persist");
-        if is_option { expiry.read(word, rest) } else { Err(NO_FIELDS) }
+        if !is_option || !matches!(expiry, ExpiryOption::Unsaid) {
+            return Err(NO_FIELDS);
+        }
+        expiry.read(word, rest)?;
+        deadline_ms = field_deadline_ms(expiry, now_ms, "hgetex")?;
+        Ok(())
     })?;
-    let deadline_ms = field_deadline_ms(expiry, now_ms, "hgetex")?;
     let names = parse_names(names)?;
     reply_values(cx, key, names, deadline_ms.is_some_and(|deadline_ms| deadline_ms <= as_of_ms))?;
     remove_expired(cx, key, names.iter())?;
@@ -330,25 +342,25 @@ pub(super) fn hgetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
 /// value ...]`
 pub(super) fn hsetex(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (db, key, now_ms, as_of_ms) = (cx.db(), args.at(1), cx.now_ms(), cx.as_of_ms());
-    let mut expiry = ExpiryOption::Unsaid;
+    let (mut expiry, mut deadline_ms) = (ExpiryOption::Unsaid, None);
     let mut must_exist = None;
     let pairs = parse_options(args.skip(2), |word, rest| {
-        let wanted = match word.to_ascii_lowercase().as_slice() {
-            b"fnx" => false,
-            b"fxx" => true,
-            b"keepttl" => return expiry.read(word, rest),
-            _ if Form::named(word).is_some() => return expiry.read(word, rest),
-            _ => {
-                let word = String::from_utf8_lossy(word);
-                return Err(CommandError::Composed(format!("ERR unknown argument: {word}")));
-            }
-        };
-        if must_exist.replace(wanted).is_some_and(|before| before != wanted) {
-            return Err(CommandError::Syntax);
+        let is_condition = word.eq_ignore_ascii_case(b"fnx") || word.eq_ignore_ascii_case(b"fxx");
+        if is_condition {
+            let before = must_exist.replace(word.eq_ignore_ascii_case(b"fxx"));
+            return if before.is_some() { Err(TWO_CONDITIONS) } else { Ok(()) };
         }
+        if Form::named(word).is_none() && !word.eq_ignore_ascii_case(b"keepttl") {
+            let word = String::from_utf8_lossy(word);
+            return Err(CommandError::Composed(format!("ERR unknown argument: {word}")));
+        }
+        if !matches!(expiry, ExpiryOption::Unsaid) {
+            return Err(TWO_EXPIRIES);
+        }
+        expiry.read(word, rest)?;
+        deadline_ms = field_deadline_ms(expiry, now_ms, "hsetex")?;
         Ok(())
     })?;
-    let deadline_ms = field_deadline_ms(expiry, now_ms, "hsetex")?;
     let unequal = CommandError::Text("ERR wrong number of arguments for 'hsetex' command");
     let pairs = parse_fields(pairs, 2, "ERR invalid number of fields", unequal)?;
     hash(cx.unit.get(db, key))?;
@@ -470,7 +482,24 @@ mod tests {
             ("EXISTS h", ":0"),
             ("HSETEX h EX -1 FIELDS 1 b x", "-ERR invalid expire time, must be >= 0"),
             ("HSETEX h FIELDS 0 b x", "-ERR invalid number of fields"),
+            ("HSETEX h FIELDS 2147483648 b x", "-ERR invalid number of fields"),
             ("HSETEX h FIELDS 2 b x", "-ERR wrong number of arguments for 'hsetex' command"),
+            ("HSETEX h FNX FNX FIELDS 1 b x", "-ERR Only one of FXX or FNX arguments can be specified"),
+            (
+                "HSETEX h EX 10 KEEPTTL FIELDS 1 b x",
+                "-ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified",
+            ),
+            ("HSETEX h EX FIELDS 1 b x", "-ERR value is not an integer or out of range"),
+            (
+                "HSETEX h EX 9223372036854775807 FNX FXX FIELDS 1 a b",
+                "-ERR invalid expire time in 'hsetex' command",
+            ),
+            (
+                "HGETEX h EX 10 PX 10 FIELDS 1 b",
+                "-ERR Mandatory argument FIELDS is missing or not at the right position",
+            ),
+            ("HGETEX h EX FIELDS 1 b", "-ERR value is not an integer or out of range"),
+            ("HGETEX h EX -1 NOW 1 b", "-ERR invalid expire time, must be >= 0"),
             ("HSETEX h NOW FIELDS 1 b x", "-ERR unknown argument: NOW"),
             ("HTTL h FIELDS 0 a", "-ERR Number of fields must be a positive integer"),
         ]);

@@ -141,7 +141,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "hexpire",
         arity: -6,
-        flags: WRITE_FAST,
+        flags: SHRINK_FAST,
         since: "7.4.0",
         complexity: "O(N) where N is the number of fields given.",
         summary: "Makes fields of a hash expire after some seconds.",
@@ -152,7 +152,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "hpexpire",
         arity: -6,
-        flags: WRITE_FAST,
+        flags: SHRINK_FAST,
         since: "7.4.0",
         complexity: "O(N) where N is the number of fields given.",
         summary: "Makes fields of a hash expire after some milliseconds.",
@@ -163,7 +163,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "hexpireat",
         arity: -6,
-        flags: WRITE_FAST,
+        flags: SHRINK_FAST,
         since: "7.4.0",
         complexity: "O(N) where N is the number of fields given.",
         summary: "Makes fields of a hash expire at a second of Unix time.",
@@ -174,7 +174,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "hpexpireat",
         arity: -6,
-        flags: WRITE_FAST,
+        flags: SHRINK_FAST,
         since: "7.4.0",
         complexity: "O(N) where N is the number of fields given.",
         summary: "Makes fields of a hash expire at a millisecond of Unix time.",

@@ -16,7 +16,9 @@ pub(super) fn wait(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
              to be writable (which is not the default) writes to replicas are just local and are not propagated.",
         ));
     }
-    let replicas = parse_count(args.at(1), i64::MAX)?;
+    let replicas = parse_i64(args.at(1)).ok_or(CommandError::NotAnInteger)?;
+    // Any number of replicas is more than a negative one.
+    let replicas = usize::try_from(replicas).unwrap_or(0);
     let timeout_ms = parse_timeout(args.at(2))?;
     let lsn = cx.session.last_write;
     let flushed = replication.count_flushed(lsn);
@@ -32,8 +34,14 @@ pub(super) fn wait(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 /// `WAITAOF numlocal numreplicas timeout`
 pub(super) fn waitaof(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let replication = &cx.host.replication;
-    let local = parse_count(args.at(1), 1)? == 1;
-    let replicas = parse_count(args.at(2), i64::MAX)?;
+    let local = match parse_i64(args.at(1)).ok_or(CommandError::NotAnInteger)? {
+        local @ (0 | 1) => local == 1,
+        _ => {
+            return Err(CommandError::Text("ERR value is out of range, value must between 0 and 1"));
+        }
+    };
+    let replicas = parse_i64(args.at(2)).and_then(|replicas| usize::try_from(replicas).ok());
+    let replicas = replicas.ok_or(CommandError::Text("ERR value is out of range, must be positive"))?;
     let timeout_ms = parse_timeout(args.at(3))?;
     if matches!(replication.role(), RoleView::Replica { .. }) {
         return Err(CommandError::Text(
@@ -71,11 +79,6 @@ pub(super) fn waitlsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     Ok(())
 }
 
-fn parse_count(text: &[u8], max: i64) -> Result<usize, CommandError> {
-    let count = parse_i64(text).filter(|count| (0..=max).contains(count));
-    count.map(|count| count as usize).ok_or(CommandError::NotAnInteger)
-}
-
 /// Parses a timeout in milliseconds; `None` waits for ever.
 fn parse_timeout(text: &[u8]) -> Result<Option<u64>, CommandError> {
     let timeout =
@@ -94,10 +97,14 @@ mod tests {
             ("set k v", "+OK"),
             ("wait 0 0", ":0"),
             ("wait x 0", "-ERR value is not an integer or out of range"),
-            ("wait -1 0", "-ERR value is not an integer or out of range"),
+            ("wait -1 0", ":0"),
             ("wait 1 x", "-ERR timeout is not an integer or out of range"),
             ("wait 1 -1", "-ERR timeout is negative"),
-            ("waitaof 2 0 0", "-ERR value is not an integer or out of range"),
+            ("waitaof 2 0 0", "-ERR value is out of range, value must between 0 and 1"),
+            ("waitaof -1 0 0", "-ERR value is out of range, value must between 0 and 1"),
+            ("waitaof x 0 0", "-ERR value is not an integer or out of range"),
+            ("waitaof 0 -1 -1", "-ERR value is out of range, must be positive"),
+            ("waitaof 0 x 0", "-ERR value is out of range, must be positive"),
             ("waitaof 0 0 -5", "-ERR timeout is negative"),
             ("waitaof 0 0 0", "[:0, :0]"),
             ("waitlsn 1 0", ":1"),

@@ -132,8 +132,8 @@ pub(super) fn check(
     {
         return Err(CommandError::Text(match refusal {
             MASTER_DOWN => {
-                "MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' flag is not \
-                 set on the script."
+                "MASTERDOWN Link with MASTER is down, what of the data here is committed is not known and 'allow-stale' flag is \
+                 not set on the script."
             }
             refusal => refusal,
         }));
@@ -141,19 +141,17 @@ pub(super) fn check(
     if traits.no_writes {
         return Ok(());
     }
+    let scripting = cx.scripting();
+    if traits.needs_memory()
+        && scripting.no_writes.is_none()
+        && let Some(refusal) = &scripting.no_growth
+    {
+        return Err(refusal.clone());
+    }
     if is_read_only {
         return Err(CommandError::Text("ERR Can not execute a script with write flag using *_ro command."));
     }
-    let scripting = cx.scripting();
-    if let Some(refusal) = &scripting.no_writes {
-        return Err(refusal.clone());
-    }
-    if !traits.allow_oom && scripting.no_growth.is_some() {
-        return Err(CommandError::Text(
-            "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
-        ));
-    }
-    Ok(())
+    scripting.no_writes.clone().map_or(Ok(()), Err)
 }
 
 /// The script or function to run.
@@ -234,8 +232,8 @@ pub(super) fn run_loaded(
             if !cx.unit.end_undo() {
                 return Err(problem);
             }
-            // The script has flushed, which cannot be undone: the record is kept, and the error becomes part
-            // of it as a reply.
+            // The script has flushed, which cannot be undone: its record will be written. A command with a
+            // record must succeed, so the error is its reply.
             let mut text = Vec::new();
             problem.render(&mut text);
             cx.reply.error(text);

@@ -1,8 +1,11 @@
 //! FCALL and FCALL_RO.
 
-use engine::{CommandError, Context, scripts::RunningFunction};
-use keyspace::{Function, FunctionFlags};
-use scripting::{Calls, Ended, Stop, Traits, Vm};
+use engine::{
+    CommandError, Context,
+    scripts::{RunningFunction, traits_of},
+};
+use keyspace::Function;
+use scripting::{Calls, Ended, Stop, Vm};
 use wire::{Args, OwnedArgs};
 
 use super::eval::{Subject, Words, check, run_loaded};
@@ -67,14 +70,4 @@ fn call(cx: &mut Context<'_, '_>, args: Args<'_>, is_read_only: bool) -> Result<
 fn shown(function: &Function, args: Args<'_>) -> RunningFunction {
     let args = if args.size_bytes() > SHOWN_BYTES_MAX { args.take(3) } else { args };
     RunningFunction { name: function.name.clone(), command: OwnedArgs::from(args) }
-}
-
-/// A function always counts as declaring its flags.
-fn traits_of(function: &Function) -> Traits {
-    Traits {
-        declared: true,
-        no_writes: function.flags.has(FunctionFlags::NO_WRITES),
-        allow_oom: function.flags.has(FunctionFlags::ALLOW_OOM),
-        allow_stale: function.flags.has(FunctionFlags::ALLOW_STALE),
-    }
 }

@@ -1,6 +1,6 @@
 //! The rows of the commands on scripts and functions.
 
-use engine::{Family, Flags, Keys, Row, Treatment};
+use engine::{Callee, Family, Flags, Keys, Row, Treatment};
 
 use super::{eval, fcall, function, script};
 use crate::help::{help, no_subcommand};
@@ -40,13 +40,20 @@ const FUNCTION: Row = Row {
 };
 
 pub(crate) const ROWS: &[Row] = &[
-    Row { name: "eval", summary: "Runs a script.", handler: eval::eval, ..RUNS },
+    Row {
+        name: "eval",
+        summary: "Runs a script.",
+        handler: eval::eval,
+        treatment: Treatment::of_callee(Callee::Source),
+        ..RUNS
+    },
     Row {
         name: "eval_ro",
         flags: RUNS.flags.or(Flags::READONLY),
         since: "7.0.0",
         summary: "Runs a script that may not change anything.",
         handler: eval::eval_ro,
+        treatment: Treatment::of_callee(Callee::Source),
         ..RUNS
     },
     Row {
@@ -54,6 +61,7 @@ pub(crate) const ROWS: &[Row] = &[
         summary: "Runs a script that is known by its SHA-1.",
         syntax: "sha1 numkeys [key [key ...]] [arg [arg ...]]",
         handler: eval::evalsha,
+        treatment: Treatment::of_callee(Callee::Sha),
         ..RUNS
     },
     Row {
@@ -63,6 +71,7 @@ pub(crate) const ROWS: &[Row] = &[
         summary: "Runs a script that is known by its SHA-1 and may not change anything.",
         syntax: "sha1 numkeys [key [key ...]] [arg [arg ...]]",
         handler: eval::evalsha_ro,
+        treatment: Treatment::of_callee(Callee::Sha),
         ..RUNS
     },
     Row {
@@ -72,6 +81,7 @@ pub(crate) const ROWS: &[Row] = &[
         summary: "Calls a function.",
         syntax: "function numkeys [key [key ...]] [arg [arg ...]]",
         handler: fcall::fcall,
+        treatment: Treatment::of_callee(Callee::Function),
         ..RUNS
     },
     Row {
@@ -82,6 +92,7 @@ pub(crate) const ROWS: &[Row] = &[
         summary: "Calls a function that changes nothing.",
         syntax: "function numkeys [key [key ...]] [arg [arg ...]]",
         handler: fcall::fcall_ro,
+        treatment: Treatment::of_callee(Callee::Function),
         ..RUNS
     },
     Row {

@@ -260,9 +260,18 @@ fn memory_and_the_log_are_asked_for_before() {
     assert_eq!(told(&mut server, "EVAL", "return redis.call('set', 'a', 2)"), oom);
     assert_eq!(told(&mut server, "EVAL", "return redis.call('get', 'a')"), "\"1\"");
     assert_eq!(told(&mut server, "EVAL", "#!lua flags=allow-oom\nreturn redis.call('set', 'a', 2)"), "+OK");
-    let flagged =
-        "-OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'";
-    assert_eq!(told(&mut server, "EVAL", "#!lua\nreturn 1"), flagged);
+    // Declared flags count for the whole script, also when it is queued.
+    for command in ["EVAL", "EVAL_RO"] {
+        assert_eq!(told(&mut server, command, "#!lua\nreturn 1"), oom);
+        assert_eq!(told(&mut server, command, "#!lua flags=no-writes\nreturn 1"), ":1");
+        server.run("MULTI");
+        assert_eq!(told(&mut server, command, "#!lua flags=no-writes\nreturn 1"), "+QUEUED");
+        assert_eq!(told(&mut server, command, "return 1"), "+QUEUED");
+        assert_eq!(server.run("EXEC"), "[:1, :1]");
+        server.run("MULTI");
+        assert_eq!(told(&mut server, command, "#!lua\nreturn 1"), oom);
+        assert_eq!(server.run("EXEC"), "-EXECABORT Transaction discarded because of previous errors.");
+    }
 }
 
 #[test]
@@ -477,7 +486,7 @@ fn monitors_see_the_script_and_then_its_commands() {
 }
 
 #[test]
-fn messages_to_the_log_of_the_server() {
+fn a_script_writes_to_the_log_of_the_server() {
     let mut server = TestServer::new();
     server.run("EVAL \"redis.log(redis.LOG_NOTICE, 'hello')\" 0");
     assert_eq!(*server.host.asked.lock(), ["log Notice hello"]);
@@ -497,7 +506,7 @@ fn a_stale_replica_shows_nothing_through_scripts() {
     assert_eq!(server.run_args(&[b"FUNCTION", b"LOAD", library.as_bytes()]), "\"lib\"");
     server.host.replication.is_stale.store(true, Relaxed);
     let refused = "-ERR Can not execute the command on a stale replica";
-    let undeclared = "-MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' \
+    let undeclared = "-MASTERDOWN Link with MASTER is down, what of the data here is committed is not known and 'allow-stale' \
                       flag is not set on the script.";
     for script in [
         "return redis.pcall('GET', KEYS[1])",

@@ -1,6 +1,9 @@
 //! SENTINEL on a server in a group, and without one.
 
-use engine::group::{GroupView, MemberKind, NO_GROUP};
+use engine::{
+    group::{GroupView, MemberKind, NO_GROUP},
+    replication::MASTER_DOWN,
+};
 
 use crate::testing::{TestServer, check, check_group, sample_group};
 
@@ -196,9 +199,12 @@ fn a_quorum_is_a_majority_of_voters_that_can_be_heard() {
     let usable = "+OK 2 usable Sentinels. Quorum and failover authorization can be reached";
     check_group(&sample_group(), &[("sentinel ckquorum shop", usable, usable)]);
     let mut group = sample_group();
-    group.members[2].kind = MemberKind::Voter;
+    // Neither a member without a vote nor one that does not answer counts.
+    group.members[2].answers = true;
     check_group(&group, &[("sentinel ckquorum mymaster", usable, usable)]);
-    group.members[1].heard_ms = Some(2001);
+    (group.members[2].has_vote, group.members[2].answers) = (true, false);
+    check_group(&group, &[("sentinel ckquorum mymaster", usable, usable)]);
+    group.members[1].answers = false;
     let refused = "-NOQUORUM 1 usable Sentinels. Not enough available Sentinels to reach the specified quorum for this \
                    master. Not enough available Sentinels to reach the majority and authorize a failover";
     check_group(&group, &[("sentinel ckquorum shop", refused, refused)]);
@@ -274,7 +280,7 @@ fn a_loading_or_stale_member_answers() {
     let mut server = server(sample_group());
     server.host.replication.is_stale.store(true, std::sync::atomic::Ordering::Relaxed);
     server.check(&[
-        ("get k", "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."),
+        ("get k", &format!("-{MASTER_DOWN}")),
         ("sentinel get-master-addr-by-name shop", "[\"10.0.0.1\", \"7001\"]"),
     ]);
     assert!(server.run("group info").starts_with("[\"name\", \"shop\""));
@@ -283,7 +289,7 @@ fn a_loading_or_stale_member_answers() {
 #[test]
 fn a_witness_is_a_sentinel_and_neither_a_replica_nor_a_master() {
     let mut group = at_a_follower(5);
-    group.members[2].kind = MemberKind::Witness;
+    (group.members[2].kind, group.members[2].has_vote) = (MemberKind::Witness, true);
     let mut server = server(group.clone());
     let replicas = server.run("sentinel replicas shop");
     assert!(!replicas.contains("[::1]:7003") && replicas.contains("db2.example:7002"), "{replicas}");

@@ -1,8 +1,9 @@
 //! The key positions of COMMAND INFO: the three legacy positions, and the key specifications, which can
 //! express more.
 //!
-//! The access flags are upper bounds: rows only say whether a command writes. For streams, a table here gives
-//! the exact flags of Redis; two of their commands find their keys by a keyword.
+//! The access flags of commands with several specifications are upper bounds: rows only say whether a
+//! command writes. For the others, a table here gives the exact flags of Redis. Two of them find their keys
+//! by a keyword.
 
 use engine::{Flags, Keys, Row};
 use wire::ReplyWriter;
@@ -38,14 +39,39 @@ pub(super) fn count(keys: Keys) -> usize {
     }
 }
 
-/// The access flags of a stream command, as in Redis.
-fn stream_access(name: &str) -> Option<&'static [&'static str]> {
+/// The access flags of a command with one key specification, as in Redis; `None`: those of its kind.
+fn exact_access(name: &str) -> Option<&'static [&'static str]> {
     Some(match name {
-        "xlen" => &["RO"],
+        "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "memory|usage" | "object|encoding"
+        | "object|freq" | "object|idletime" | "object|refcount" | "scard" | "sismember" | "strlen"
+        | "touch" | "type" | "watch" | "xlen" | "zcard" => &["RO"],
         "xread" | "xreadgroup" => &["RO", "access"],
-        "xadd" | "xsetid" | "xack" | "xclaim" | "xgroup|setid" => &["RW", "update"],
-        "xdel" | "xtrim" | "xautoclaim" | "xgroup|delconsumer" | "xgroup|destroy" => &["RW", "delete"],
-        "xgroup|create" | "xgroup|createconsumer" | "xgroup|restoreconsumer" => &["RW", "insert"],
+        "append"
+        | "hsetnx"
+        | "linsert"
+        | "lpush"
+        | "lpushx"
+        | "pfadd"
+        | "rpush"
+        | "rpushx"
+        | "sadd"
+        | "xgroup|create"
+        | "xgroup|createconsumer"
+        | "xgroup|restoreconsumer" => &["RW", "insert"],
+        "expire" | "expireat" | "geoadd" | "hexpire" | "hexpireat" | "hmset" | "hpersist" | "hpexpire"
+        | "hpexpireat" | "hset" | "hsetex" | "lset" | "persist" | "pexpire" | "pexpireat" | "setrange"
+        | "xack" | "xadd" | "xclaim" | "xgroup|setid" | "xsetid" | "zadd" => &["RW", "update"],
+        "xackdel" => &["RW", "update", "delete"],
+        "hdel" | "lrem" | "ltrim" | "srem" | "xautoclaim" | "xdel" | "xdelex" | "xgroup|delconsumer"
+        | "xgroup|destroy" | "xtrim" | "zrem" | "zremrangebylex" | "zremrangebyrank" | "zremrangebyscore" => {
+            &["RW", "delete"]
+        }
+        "blmpop" | "blpop" | "brpop" | "bzmpop" | "bzpopmax" | "bzpopmin" | "getdel" | "hgetdel"
+        | "lmpop" | "lpop" | "rpop" | "spop" | "zmpop" | "zpopmax" | "zpopmin" => &["RW", "access", "delete"],
+        "bitfield" | "set" => &["RW", "access", "update", "variable_flags"],
+        "mset" | "psetex" | "restore" | "setex" => &["OW", "update"],
+        "msetnx" | "setnx" => &["OW", "insert"],
+        "del" | "unlink" => &["RM", "delete"],
         _ => return None,
     })
 }
@@ -67,7 +93,7 @@ pub(super) fn write(reply: &mut ReplyWriter<'_>, row: &Row) {
     const NO_KEY: &[&str] = &["not_key"];
     let changes =
         row.flags.has(Flags::WRITE) || row.flags.has(Flags::RUNS_SCRIPTS) && !row.flags.has(Flags::READONLY);
-    let access = stream_access(row.name).unwrap_or(if changes { CHANGES } else { READS });
+    let access = exact_access(row.name).unwrap_or(if changes { CHANGES } else { READS });
     reply.set(count(row.keys));
     let [first, last, step] = positions(row.keys);
     if first > 0 {
@@ -189,6 +215,24 @@ mod tests {
             )
         );
         assert_eq!(positions(store), [1, 1, 1]);
+    }
+
+    #[test]
+    fn access_is_that_of_redis() {
+        for (name, access) in [
+            ("hexpire", "[+RW, +update]"),
+            ("pexpireat", "[+RW, +update]"),
+            ("getdel", "[+RW, +access, +delete]"),
+            ("incr", "[+RW, +access, +update]"),
+            ("strlen", "[+RO]"),
+            ("get", "[+RO, +access]"),
+        ] {
+            let mut out = Vec::new();
+            let row = crate::resolve(name.as_bytes()).expect("a row");
+            write(&mut ReplyWriter::new(&mut out, Protocol::Resp3), row);
+            let (value, _) = decode(&out, &DecodeLimits::DEFAULT).expect("well formed").expect("whole");
+            assert_eq!(notation(&value), format!("~[{{\"flags\": ~{access}, {KEY_1}}}]"), "{name}");
+        }
     }
 
     #[test]

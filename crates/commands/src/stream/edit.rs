@@ -137,6 +137,11 @@ pub(super) fn xsetid(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     }
     let stream = stream(cx.unit.get(db, key))?.ok_or(CommandError::NoSuchKey)?;
     let mut head = stream.head();
+    if last_id < head.max_deleted_id {
+        return Err(CommandError::Text(
+            "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id",
+        ));
+    }
     if stream.last().is_some_and(|last| last_id < last.id) {
         return Err(CommandError::Text(
             "ERR The ID specified in XSETID is smaller than the target stream top item",
@@ -145,11 +150,6 @@ pub(super) fn xsetid(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
     if entries_added.is_some_and(|added| added < stream.len() as u64) {
         return Err(CommandError::Text(
             "ERR The entries_added specified in XSETID is smaller than the target stream length",
-        ));
-    }
-    if last_id < head.max_deleted_id {
-        return Err(CommandError::Text(
-            "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id",
         ));
     }
     head = StreamHead { last_id, entries_added: entries_added.unwrap_or(head.entries_added), ..head };

@@ -85,7 +85,9 @@ pub(crate) fn sample_group() -> GroupView {
         address: Address { host: host.into(), port: 7000 + number },
         http_port: 7100 + number,
         kind: MemberKind::Voter,
+        has_vote: true,
         is_self: false,
+        answers: false,
         epoch: None,
         durable: None,
         committed: None,
@@ -94,6 +96,7 @@ pub(crate) fn sample_group() -> GroupView {
     };
     let leader = MemberView {
         is_self: true,
+        answers: true,
         epoch: Some(7),
         durable: Some(Lsn::new(8192)),
         committed: Some(Lsn::new(4096)),
@@ -101,6 +104,7 @@ pub(crate) fn sample_group() -> GroupView {
         ..member("00000000000000a1", "10.0.0.1", 1)
     };
     let voter = MemberView {
+        answers: true,
         epoch: Some(7),
         durable: Some(Lsn::new(4096)),
         committed: Some(Lsn::new(4096)),
@@ -108,7 +112,8 @@ pub(crate) fn sample_group() -> GroupView {
         heard_ms: Some(12),
         ..member("00000000000000b2", "db2.example", 2)
     };
-    let learner = MemberView { kind: MemberKind::Learner, ..member("00000000000000c3", "::1", 3) };
+    let learner =
+        MemberView { kind: MemberKind::Learner, has_vote: false, ..member("00000000000000c3", "::1", 3) };
     GroupView {
         name: "shop".into(),
         id: "0123456789abcdef0123456789abcdef".into(),

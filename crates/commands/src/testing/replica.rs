@@ -83,6 +83,10 @@ impl Replication for TestReplication {
         Standalone.wait_applied(lsn, timeout_ms, responder);
     }
 
+    fn unblock(&self, client: u64, with_error: bool) -> bool {
+        Standalone.unblock(client, with_error)
+    }
+
     fn newest_common(&self, marks: &[&[u8]]) -> Result<Option<Lsn>, String> {
         Standalone.newest_common(marks)
     }

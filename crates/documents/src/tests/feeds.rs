@@ -18,6 +18,10 @@ proptest! {
             run(&kit, &db, step);
             let snapshot = db.snapshot();
             prop_assert_eq!(recount(&snapshot), snapshot.info().sums);
+            for since in 0..=snapshot.update_seq() + 1 {
+                let rows = snapshot.changes(since, Direction::Ascending).count() as u64;
+                prop_assert_eq!(snapshot.pending(since), Ok(rows), "behind {}", since);
+            }
             // Reading the feed from the previous position returns each document that changed since, once.
             let behind: Vec<ChangeRow> =
                 snapshot.changes(before.update_seq(), Direction::Ascending).map(|row| row.expect("readable")).collect();

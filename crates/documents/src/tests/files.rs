@@ -53,6 +53,10 @@ proptest! {
             }
             let snapshot = kit.documents.database("db").expect("there").snapshot();
             prop_assert_eq!(recount(&snapshot), snapshot.info().sums);
+            for since in 0..=snapshot.update_seq() + 1 {
+                let rows = snapshot.changes(since, Direction::Ascending).count() as u64;
+                prop_assert_eq!(snapshot.pending(since), Ok(rows), "behind {}", since);
+            }
         }
         for (dumped, snapshot) in &held {
             prop_assert_eq!(&dump(snapshot), dumped);

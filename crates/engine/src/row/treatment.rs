@@ -22,6 +22,19 @@ pub struct Treatment {
     pub is_never_busy: bool,
     /// It only asks whether the process is alive, so it is also answered where data may not be shown.
     pub asks_for_life: bool,
+    /// How its first argument names the script or function that it runs; `None`: it runs none.
+    pub calls: Option<Callee>,
+}
+
+/// How a command names the code that it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Callee {
+    /// The source of a script.
+    Source,
+    /// The SHA-1 of a script.
+    Sha,
+    /// The name of a function.
+    Function,
 }
 
 impl Treatment {
@@ -34,6 +47,7 @@ impl Treatment {
         is_secret: |_, _| false,
         is_never_busy: false,
         asks_for_life: false,
+        calls: None,
     };
 
     /// That of a command that looks up a member or field, first the argument at `index`.
@@ -49,6 +63,11 @@ impl Treatment {
     /// That of a command with a need of its own for a connection.
     pub const fn of_connection(need: ConnectionNeed) -> Treatment {
         Treatment { connection: Some(need), ..Treatment::DEFAULT }
+    }
+
+    /// That of a command that runs a script or function.
+    pub const fn of_callee(callee: Callee) -> Treatment {
+        Treatment { calls: Some(callee), ..Treatment::DEFAULT }
     }
 
     /// That of a command with secret arguments.

@@ -230,9 +230,24 @@ impl Scripts {
         now_us >= next_us && self.next_wait_us.compare_exchange(next_us, after_us, Relaxed, Relaxed).is_ok()
     }
 
-    /// Kills the script or function of this kind that has run for longest, and all that keep the server busy.
+    /// Kills the script or function of this kind that has run for longest, and all others of this kind that
+    /// have run for longer than `busy-reply-threshold`.
     pub fn kill(&self, now_us: u64, kind: ScriptKind) -> Kill {
-        self.running.kill(now_us.saturating_sub(self.settings.busy_after_ms() * 1000), kind)
+        self.running.kill(self.busy_before_us(now_us), kind)
+    }
+
+    /// Scripts that began before this time, in microseconds, keep the server busy; 0: none does.
+    fn busy_before_us(&self, now_us: u64) -> u64 {
+        match self.settings.busy_after_ms() * 1000 {
+            0 => 0,
+            busy_after_us => now_us.saturating_sub(busy_after_us),
+        }
+    }
+
+    /// The kinds of the scripts and functions that have run for longer than `busy-reply-threshold`, each
+    /// once.
+    pub fn take_slow(&self, now_us: u64) -> Vec<ScriptKind> {
+        self.running.take_slow(self.busy_before_us(now_us))
     }
 
     /// The kind of the script or function that has run for longest.

@@ -15,6 +15,8 @@ struct Running {
     meter: Meter,
     /// `None` for a script.
     function: Option<RunningFunction>,
+    /// Taken by [`RunningScripts::take_slow`].
+    is_reported: bool,
 }
 
 impl Running {
@@ -55,7 +57,7 @@ pub enum Kill {
 impl RunningScripts {
     /// Registers a script or a function.
     pub(super) fn begin(&self, started_us: u64, meter: Meter, function: Option<RunningFunction>) {
-        self.0.lock().push(Running { started_us, meter, function });
+        self.0.lock().push(Running { started_us, meter, function, is_reported: false });
     }
 
     /// Unregisters a script or a function.
@@ -83,6 +85,17 @@ impl RunningScripts {
         let older = || running.iter().filter(|running| running.started_us <= before_us);
         older().for_each(|running| running.meter.stop(why));
         older().count()
+    }
+
+    /// The kinds of those that have run since before `before_us`, each once.
+    pub(super) fn take_slow(&self, before_us: u64) -> Vec<ScriptKind> {
+        let mut running = self.0.lock();
+        let slow = running.iter_mut().filter(|it| it.started_us <= before_us && !it.is_reported);
+        slow.map(|running| {
+            running.is_reported = true;
+            running.kind()
+        })
+        .collect()
     }
 
     /// The kind of the one that has run for longest.
@@ -115,6 +128,17 @@ impl RunningScripts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slow_script_is_reported_once() {
+        let running = RunningScripts::default();
+        running.begin(10, Meter::default(), None);
+        running.begin(20, Meter::default(), None);
+        assert!(running.take_slow(9).is_empty());
+        assert_eq!(running.take_slow(10), [ScriptKind::Script]);
+        assert!(running.take_slow(10).is_empty());
+        assert_eq!(running.take_slow(20), [ScriptKind::Script], "the other one");
+    }
 
     #[test]
     fn a_kill_ends_the_oldest_script_and_all_overdue_ones() {

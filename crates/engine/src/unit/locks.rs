@@ -15,7 +15,7 @@ use crate::{Host, Keys, error::LockContended};
 /// Keys whose memory is prefetched before locking, at most: about as many as the nearest caches hold.
 const FETCHED_KEYS_MAX: usize = 256;
 
-/// How long a command waits for a slot before it checks whether a long unit holds it.
+/// How long a command waits for a slot between two checks whether a long unit holds it.
 const LOCK_PATIENCE: Duration = Duration::from_millis(1);
 
 /// How long a command waits in line for a slot of a long unit, when it is its turn (see
@@ -101,10 +101,10 @@ impl<'k> Locks<'k> {
         keyspace: &'k Keyspace,
         key: &[u8],
         hash: Option<KeyHash>,
-        patience: LockPolicy<'_>,
+        policy: LockPolicy<'_>,
     ) -> Result<Locks<'k>, LockContended> {
         let hash = hash.unwrap_or_else(|| keyspace.hash(key));
-        let locked = Locked::One(patience.lock(keyspace, hash.slot())?);
+        let locked = Locked::One(policy.lock(keyspace, hash.slot())?);
         Ok(Locks { locked, known: KnownKeys::one(key, hash), databases: None })
     }
 
@@ -116,7 +116,7 @@ impl<'k> Locks<'k> {
         args: Args<'_>,
         hash: Option<KeyHash>,
         db: DbId,
-        patience: LockPolicy<'_>,
+        policy: LockPolicy<'_>,
     ) -> Result<Locks<'k>, LockContended> {
         let first = keys.first().zip(hash);
         let mut known = KnownKeys::default();
@@ -135,24 +135,24 @@ impl<'k> Locks<'k> {
             fetched().for_each(|hash| keyspace.prefetch_bucket(db, hash));
             fetched().for_each(|hash| keyspace.prefetch_entry(db, hash));
         }
-        Ok(Locks { locked: patience.lock_these(keyspace, slots)?, known, databases: None })
+        Ok(Locks { locked: policy.lock_these(keyspace, slots)?, known, databases: None })
     }
 
     /// Locks slots, in any order and possibly with duplicates.
     pub fn slots(
         keyspace: &'k Keyspace,
         slots: Slots,
-        patience: LockPolicy<'_>,
+        policy: LockPolicy<'_>,
     ) -> Result<Locks<'k>, LockContended> {
-        Ok(patience.lock_these(keyspace, slots)?.into())
+        Ok(policy.lock_these(keyspace, slots)?.into())
     }
 
     pub fn slot(
         keyspace: &'k Keyspace,
         slot: SlotId,
-        patience: LockPolicy<'_>,
+        policy: LockPolicy<'_>,
     ) -> Result<Locks<'k>, LockContended> {
-        Ok(Locked::One(patience.lock(keyspace, slot)?).into())
+        Ok(Locked::One(policy.lock(keyspace, slot)?).into())
     }
 
     /// Locks a slot as the thread that applies the log does: waits for it, even for a long unit.
@@ -166,8 +166,8 @@ impl<'k> Locks<'k> {
         Locks { databases, ..self }
     }
 
-    pub fn all(keyspace: &'k Keyspace, patience: LockPolicy<'_>) -> Result<Locks<'k>, LockContended> {
-        Ok(patience.lock_several(keyspace, SlotId::all())?.into())
+    pub fn all(keyspace: &'k Keyspace, policy: LockPolicy<'_>) -> Result<Locks<'k>, LockContended> {
+        Ok(policy.lock_several(keyspace, SlotId::all())?.into())
     }
 }
 

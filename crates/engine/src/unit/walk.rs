@@ -28,13 +28,13 @@ impl<'k> Unit<'k> {
     /// A long unit holds a slot. The same error applies to the other methods.
     pub fn scan(
         &self,
-        patience: LockPolicy<'_>,
+        policy: LockPolicy<'_>,
         db: DbId,
         cursor: ScanCursor,
         count: usize,
         visit: &mut dyn FnMut(&[u8], ValueType),
     ) -> Result<ScanCursor, LockContended> {
-        let lock = |slot| patience.lock(self.keyspace, slot);
+        let lock = |slot| policy.lock(self.keyspace, slot);
         match self.all_slots() {
             Some(slots) => Ok(slots.scan(db, cursor, count, self.as_of_ms(), visit)),
             None => self.keyspace.scan_locking(lock, db, cursor, count, self.as_of_ms(), visit),
@@ -44,20 +44,20 @@ impl<'k> Unit<'k> {
     /// Calls `look` with one slot.
     pub fn with_slot<R>(
         &self,
-        patience: LockPolicy<'_>,
+        policy: LockPolicy<'_>,
         slot: SlotId,
         look: impl FnOnce(&SlotGuard<'_>) -> R,
     ) -> Result<R, LockContended> {
         match self.all_slots() {
             Some(slots) => Ok(look(slots.get(slot).expect("every slot is locked"))),
-            None => Ok(look(&patience.lock(self.keyspace, slot)?)),
+            None => Ok(look(&policy.lock(self.keyspace, slot)?)),
         }
     }
 
     /// See [`Keyspace::random_key`](keyspace::Keyspace::random_key).
     pub fn random_key(
         &mut self,
-        patience: LockPolicy<'_>,
+        policy: LockPolicy<'_>,
         db: DbId,
         out: &mut Vec<u8>,
     ) -> Result<bool, LockContended> {
@@ -65,7 +65,7 @@ impl<'k> Unit<'k> {
             return Ok(false);
         }
         let (seed, as_of_ms) = (self.seed(), self.as_of_ms());
-        let lock = |slot| patience.lock(self.keyspace, slot);
+        let lock = |slot| policy.lock(self.keyspace, slot);
         match self.all_slots() {
             Some(slots) => Ok(slots.random_key(db, seed, as_of_ms, out)),
             None => self.keyspace.random_key_locking(lock, db, seed, as_of_ms, out),

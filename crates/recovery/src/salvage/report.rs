@@ -4,6 +4,7 @@
 //! fields.
 
 use std::{
+    fmt::Display,
     io,
     path::{Path, PathBuf},
 };
@@ -215,6 +216,11 @@ pub struct Losses {
     pub(super) keys: u64,
 }
 
+/// A range, both ends included, for a line of the log.
+fn shown_range<T: Display>((from, to): (T, T)) -> String {
+    format!("{from} to {to}")
+}
+
 impl Losses {
     pub(super) fn new(made_at_ms: u64) -> Losses {
         let (places, slots) = (Vec::new(), Vec::new());
@@ -225,7 +231,7 @@ impl Losses {
     pub(super) fn note(&mut self, place: DamageLocation) {
         tracing::error!(
             target: "server", file = %place.file.display(), offset = place.offset, bytes = place.bytes,
-            lsns = ?place.lsns, slots = ?place.slots, reason = %place.reason, "left out: {}", place.kind.name()
+            lsns = place.lsns.map(shown_range), slots = place.slots.map(shown_range), reason = %place.reason, "left out: {}", place.kind.name()
         );
         self.places.push(place);
     }

@@ -100,7 +100,7 @@ fn a_step_ends_although_there_is_more() {
 }
 
 #[test]
-fn a_batch_is_never_cut_and_one_that_fits_no_frame_ends_it() {
+fn a_batch_is_never_cut_and_one_that_fits_no_frame_ends_the_relay() {
     let mut setting = Setting::new();
     setting.log.batch_bytes = 3 << 20;
     setting.grow(6 << 20);

@@ -93,9 +93,9 @@ fn replies_become_values() {
         ("return redis.call('raw', '(123\\r\\n').big_number", "\"123\""),
         ("return redis.call('raw', '=5\\r\\ntxt:x\\r\\n').verbatim_string.string", "\"x\""),
         ("return redis.pcall('raw', '-WRONGTYPE x\\r\\n').err", "\"WRONGTYPE x\""),
-        ("redis.call('set', 'n', 0.1) return redis.call('get', 'n')", "\"0.10000000000000001\""),
+        ("redis.call('set', 'n', 0.1) return redis.call('get', 'n')", "\"0.1\""),
         ("redis.call('set', 'n', 10) return redis.call('get', 'n')", "\"10\""),
-        ("redis.call('set', 'n', 1e17) return redis.call('get', 'n')", "\"1e+17\""),
+        ("redis.call('set', 'n', 1e17) return redis.call('get', 'n')", "\"100000000000000000\""),
     ]);
 }
 

@@ -41,6 +41,13 @@ impl Config {
         lasting
             .keep(&changed, &own, &|| self.note_kept())
             .map_err(|reason| format!("ERR CONFIG SET failed - {reason}"))?;
+        if of_data.contains(&Key::AckReplicas) && self.node.votes().is_some() {
+            tracing::warn!(
+                target: "server", ack_replicas = changed.integer(Key::AckReplicas),
+                "ack-replicas has no effect in a group, whose majority acknowledges writes. It is in the data, and takes effect where they \
+                 are served without the group (sheaf restore of a backup, --group none)"
+            );
+        }
         let mut recorded = Vec::new();
         let current = self.current().clone();
         for key in of_data {
@@ -60,7 +67,7 @@ impl Config {
             ));
         }
         if self.log.get().is_none() {
-            return Err("LOADING Sheaf is loading the dataset in memory".into());
+            return Err("LOADING Redis is loading the dataset in memory".into());
         }
         if self.awaits_confirmation() {
             return Err(
@@ -81,7 +88,7 @@ impl Config {
             let value = std::str::from_utf8(value).map_err(|_| failed("the value is not UTF-8".into()))?;
             let setting = changed.set_live(&name, value).map_err(|error| match error {
                 ConfigError::Invalid { reason, .. } => failed(reason),
-                other => failed(other.to_string()),
+                other => failed(other.for_client()),
             })?;
             if setting.of_data && value.len() > VALUE_BYTES_MAX {
                 return Err(failed(format!("a value has at most {VALUE_BYTES_MAX} bytes")));

@@ -36,10 +36,11 @@ use crate::replication::Node;
 
 /// Period of the check for due saves.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// The longest that a save of everything waits for replicas, and its polling period.
+/// The longest that a save of everything waits, for each database, until its changes are committed.
 const COMMIT_PATIENCE_US: u64 = 10_000_000;
-/// The same for a save that may leave out changes without an acknowledgement.
+/// The same for a save that may leave out changes that are not committed.
 const SHORT_PATIENCE_US: u64 = 1_000_000;
+/// The period at which such a wait looks.
 const COMMIT_POLL: Duration = Duration::from_millis(1);
 /// Delay after a failure; it doubles with each further failure up to the maximum. Requested saves are not
 /// delayed.

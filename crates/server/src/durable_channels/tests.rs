@@ -218,6 +218,8 @@ fn a_position_that_was_removed_is_lost() {
         server.refusal(first),
         format!("LOST position {first} is no longer kept; the oldest is {oldest}")
     );
+    let never = Position { epoch: oldest.epoch + 1, ..first };
+    assert_eq!(server.refusal(never), format!("LOST position {never} is not of this log"));
     assert_eq!(server.place(From::Oldest).unwrap(), (oldest, oldest.lsn));
     assert_eq!(server.place(From::After(oldest)).unwrap(), (oldest, oldest.lsn));
     let read = LogMessages::new(&server.log).read(Lsn::ZERO, &mut |_| panic!("nothing is left there"));

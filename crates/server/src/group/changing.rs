@@ -16,6 +16,7 @@ use consensus::{Member, MemberId, TICK_US};
 use engine::group::JoinRequest;
 use lsn::Lsn;
 use membership::{Listed, MEMBERS_MAX, ROSTER, Roster, Votes};
+use parking_lot::MutexGuard;
 
 use super::{Group, peers::PEER_VERSION};
 
@@ -68,7 +69,7 @@ impl Group {
         }
         // Before the lock is taken: a server that does not answer must not delay other changes.
         self.verify(id, &listed, known().as_ref())?;
-        let _one_at_a_time = self.changing.lock();
+        let _one_at_a_time = self.begin_change()?;
         if is_known() {
             return Ok(state.group_id);
         }
@@ -121,7 +122,7 @@ impl Group {
                 "ERR the leader cannot remove itself: GROUP TRANSFER first, then ask the new leader".into()
             );
         }
-        let _one_at_a_time = self.changing.lock();
+        let _one_at_a_time = self.begin_change()?;
         if !by_force {
             self.require_majority_without(votes, id)?;
         }
@@ -158,8 +159,20 @@ impl Group {
     pub(crate) fn repeat_roster(&self) -> Result<(), String> {
         let Some(votes) = &self.votes else { return Ok(()) };
         self.require_leader(votes)?;
-        let _one_at_a_time = self.changing.lock();
+        let _one_at_a_time = self.begin_change()?;
         self.change_and_wait(votes, |_| Ok(()))
+    }
+
+    /// Waits for its turn to change the roster. While the group is being founded nobody waits: of several
+    /// servers that ask to join, one would always hold the turn that the founder needs.
+    ///
+    /// # Errors
+    /// If the founder has not recorded itself yet.
+    fn begin_change(&self) -> Result<MutexGuard<'_, ()>, String> {
+        if self.known.lock().roster.is_none() {
+            return Err("ERR the group is being founded, try again".into());
+        }
+        Ok(self.changing.lock())
     }
 
     /// Changes the roster, and waits until the change is committed and in force; [`Group::changing`] is held.

@@ -32,10 +32,9 @@ impl engine::group::Group for GroupHandle {
     fn view(&self) -> Option<GroupView> {
         let (group, votes) = (&self.0, self.0.votes.as_ref()?);
         let state = votes.state();
-        let (leadership, progress, committed) = votes
-            .look(|member| (member.leadership(), member.progress(), member.committed()))
-            .unwrap_or((Leadership::Unknown { term: state.term }, Vec::new(), Lsn::ZERO));
-        let (term, leader) = match leadership {
+        let (progress, committed) =
+            votes.look(|member| (member.progress(), member.committed())).unwrap_or((Vec::new(), Lsn::ZERO));
+        let (term, leader) = match group.leadership(votes) {
             Leadership::Leads { term } => (term, Some(votes.id())),
             Leadership::Follows { term, leader } => (term, Some(leader)),
             Leadership::Unknown { term } => (term, None),
@@ -55,20 +54,26 @@ impl engine::group::Group for GroupHandle {
             let other = progress.iter().find(|it| it.id == id);
             let durable = if is_self { Some(end) } else { other.and_then(|it| it.durable) };
             let peers = group.peers.get();
-            let is_up = progress.is_empty() && peers.is_some_and(|peers| peers.is_connected(id));
+            let is_connected = peers.is_some_and(|peers| peers.is_connected(id));
+            // A leader and its followers hear each other; followers send each other nothing.
+            let is_silent = progress.is_empty() && leader != Some(id);
             let heard = peers.and_then(|peers| peers.heard(id));
-            let heard_us = if is_up { Some(now_us) } else { heard.map(|heard| heard.at_us) };
+            let heard_us =
+                if is_silent && is_connected { Some(now_us) } else { heard.map(|heard| heard.at_us) };
+            let is_heard = group.has_heard(votes, id, HEARD_US);
             Some(MemberView {
                 id: listed.id.clone(),
                 address: listed.address(),
                 http_port: listed.http_port,
                 kind: match (listed.is_voter && voters.contains(&id), listed.is_witness) {
-                    (false, _) => MemberKind::Learner,
+                    (_, true) => MemberKind::Witness,
+                    (false, false) => MemberKind::Learner,
                     (true, false) => MemberKind::Voter,
-                    (true, true) => MemberKind::Witness,
                 },
+                has_vote: listed.is_voter && voters.contains(&id),
                 is_self,
-                epoch: if is_self { Some(term) } else { heard.map(|heard| heard.term) },
+                answers: is_self || is_connected && (is_silent || is_heard),
+                epoch: if is_self { Some(term) } else { heard.filter(|_| is_heard).map(|heard| heard.term) },
                 durable,
                 committed: if is_self { Some(committed) } else { other.and_then(|it| it.committed) },
                 lag_bytes: durable
@@ -191,6 +196,14 @@ impl Group {
             }
             thread::sleep(LOOK_PERIOD);
         }
+        // A follower that cannot apply its log could not lead, and would only stop the writes.
+        let end = self.log.get().map_or(Lsn::ZERO, |log| log.shippable_lsn());
+        while !self.has_applied(to, end) {
+            if votes.now_us() >= until_us || self.is_stopping() {
+                return Err("ERR that member does not apply its log in time, because a script or a command that takes long holds its keys: SCRIPT KILL or FUNCTION KILL there".into());
+            }
+            thread::sleep(LOOK_PERIOD);
+        }
         let until_us = votes.now_us() + PAUSE_US_MAX;
         self.node.end_writes_for_transfer(&|| votes.now_us() >= until_us || self.is_stopping())?;
         let until_us = votes.now_us() + PAUSE_US_MAX;
@@ -201,6 +214,13 @@ impl Group {
         handed
     }
 
+    /// Whether the member has said that it has applied the log up to `end`. One that is not connected as a
+    /// replica, under the address of the roster, does not say so: its votes decide alone.
+    fn has_applied(&self, id: MemberId, end: Lsn) -> bool {
+        let applied = self.address_of(id).and_then(|address| self.node.applied_at(&address));
+        applied.is_none_or(|applied| applied >= end)
+    }
+
     /// Whether the roster lists it as a voter that has data.
     pub(super) fn may_lead(&self, id: MemberId) -> bool {
         self.known.lock().roster.as_ref().is_some_and(|roster| roster.is_voter_with_data(id))
@@ -208,8 +228,7 @@ impl Group {
 
     /// Whether the member has sent anything lately: a leader has heard from all that are reachable.
     pub(super) fn is_heard(&self, votes: &Votes, id: MemberId) -> bool {
-        let heard = self.peers.get().and_then(|peers| peers.heard(id));
-        heard.is_some_and(|heard| heard.at_us + HEARD_US >= votes.now_us())
+        self.has_heard(votes, id, HEARD_US)
     }
 
     /// A voter with data that is heard and has all of the log.

@@ -197,9 +197,8 @@ fn leader_named(line: &str) -> Option<Address> {
 /// The reason why this server is not added, with advice where the answer has none.
 fn explained(line: &str) -> String {
     let reason = line.trim_start_matches('-');
-    let advice = match reason.split_once([' ', '/']).map(|(code, _)| code) {
+    let advice = match reason.split_once(' ').map(|(code, _)| code) {
         Some("NOAUTH") => "; set masterauth here to the requirepass of the group",
-        Some("HTTP") => "; this is the port of HTTP: name the port that the member serves Redis on",
         _ => "",
     };
     format!("{reason}{advice}")
@@ -254,7 +253,6 @@ mod tests {
             explained("-NOAUTH Authentication required.")
                 .ends_with("set masterauth here to the requirepass of the group")
         );
-        assert!(explained("HTTP/1.1 400 Bad Request").contains("the port that the member serves Redis on"));
         assert_eq!(explained("-ERR no"), "ERR no");
     }
 }

@@ -33,7 +33,7 @@ use std::{
 
 use consensus::{MESSAGE_BYTES, Member, MemberId, Message};
 use engine::replication::Address;
-use membership::{Listed, Roster, Votes};
+use membership::{Listed, MEMBERS_MAX, Roster, Votes};
 use parking_lot::{Condvar, Mutex};
 
 use super::inboxes::Inboxes;
@@ -59,6 +59,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_secs(10);
 /// A member that is not reached for this long is worth a warning. One that starts or restarts is back before.
 const GRACE_MS: u64 = 3_000;
+
+/// Members whose last message is remembered: all that a roster can list, and strangers that may join.
+const HEARD_MAX: usize = 4 * MEMBERS_MAX;
 
 /// One direction to one other member.
 struct Peer {
@@ -182,7 +185,7 @@ impl Peers {
     /// Whether the connection to a member is up. Followers send each other nothing, so it is all that they
     /// know of each other.
     pub(super) fn is_connected(&self, id: MemberId) -> bool {
-        self.peers.lock().get(&id).is_some_and(|peer| peer.socket.lock().is_some())
+        self.peers.lock().get(&id).is_some_and(|peer| peer.socket.lock().as_ref().is_some_and(is_alive))
     }
 
     /// Whether the leader has told that this member was removed.
@@ -316,7 +319,7 @@ impl Peers {
                 return Err(format!("it is of term {}, far ahead of term {own_term} here", message.term));
             }
             let heard = Heard { at_us: self.votes.now_us(), term: message.term };
-            self.heard.lock().insert(from, heard);
+            self.note_heard(from, heard);
             let is_outdated = self.votes.input(|member, now_us| {
                 let is_outdated = message.term < member.term();
                 member.receive(&message, now_us);
@@ -325,6 +328,16 @@ impl Peers {
             self.outdated.fetch_add((is_outdated == Some(true)).into(), Relaxed);
         }
         Ok(())
+    }
+
+    /// Notes when a member was heard. Of those that the roster does not list yet, some are remembered.
+    fn note_heard(&self, from: MemberId, heard: Heard) {
+        let mut all = self.heard.lock();
+        if all.len() >= HEARD_MAX && !all.contains_key(&from) {
+            let peers = self.peers.lock();
+            all.retain(|id, _| peers.contains_key(id));
+        }
+        all.insert(from, heard);
     }
 
     /// Whether the member with this id answers at this address, and knows this group, or none yet.

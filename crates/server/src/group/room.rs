@@ -18,9 +18,10 @@ use super::Group;
 pub(super) const ROOM_BACKOFF_US: u64 = 5_000_000;
 
 impl Group {
-    /// Whether the disk here has room for the log.
+    /// Whether the disk here has room for the log, and for the vote without which this member cannot be
+    /// elected.
     pub(super) fn has_room(&self) -> bool {
-        self.log.get().is_none_or(|log| log.admit(0) != Admission::NoRoom)
+        self.log.get().is_none_or(|log| log.admit(0) != Admission::NoRoom && log.has_room_for_small_files())
     }
 
     /// Begins to hand over to a voter with room. Returns false if this server does not lead, or there is

@@ -121,6 +121,19 @@ impl Node {
         log.set_acked(self.leader.commit(log.shippable_lsn(), count));
     }
 
+    /// Says so if this server has just left its group, which had no use for `ack-replicas`, and the data has
+    /// it.
+    pub(crate) fn report_acks_without_group(&self) {
+        let ack_replicas = self.options.read().ack_replicas;
+        if self.has_left_group && ack_replicas > 0 {
+            tracing::warn!(
+                target: "replication", ack_replicas,
+                "ack-replicas, which had no effect in the group, takes effect now: without so many replicas nothing is acknowledged. To \
+                 serve alone: CONFIG SET ack-replicas 0"
+            );
+        }
+    }
+
     pub(super) fn look_for_replicas(&self) {
         let (min, lag_ms_max, acks) = {
             let options = self.options.read();

@@ -33,7 +33,9 @@ impl Clocks {
     }
 }
 
-/// By how much the newest batch was closed after now, if that is much and the batch is new.
+/// By how many milliseconds the clock that closed the newest batch is ahead of the one here; negative:
+/// behind. `None` if that is at most [`APART_MS_MAX`], or if the batch is committed already, and so may be
+/// old.
 fn apart_ms(batches: &[BatchInfo], commit: Lsn, unix_ms: u64) -> Option<i64> {
     let newest = batches.last().filter(|newest| newest.end > commit)?;
     let apart_ms = newest.closed_at_ms.cast_signed().saturating_sub(unix_ms.cast_signed());

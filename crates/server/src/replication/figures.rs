@@ -32,6 +32,8 @@ pub(crate) struct LeaderFigures {
     pub(crate) down_seconds: Option<u64>,
     pub(crate) applied: Lsn,
     pub(crate) committed: Lsn,
+    /// Bytes of committed log that are not applied; `None` while the leader does not tell what is committed.
+    pub(crate) lag_bytes: Option<u64>,
     /// The maximum age of the data that this server shows; `None` if it has never caught up.
     pub(crate) lag_ms: Option<u64>,
     /// The copy in progress: bytes done and total.
@@ -61,12 +63,21 @@ impl Node {
         }
     }
 
+    /// The position up to which the replica at this address has said that it has applied the log.
+    pub(crate) fn applied_at(&self, address: &Address) -> Option<Lsn> {
+        let replicas = self.leader.replicas();
+        replicas.iter().find(|replica| replica.address == *address).map(|replica| replica.acked.applied)
+    }
+
     fn leader_figures(&self, address: Address, now_ms: u64) -> LeaderFigures {
         let following = self.following();
         let following = following.as_deref();
+        let link = following.map_or(LinkState::Connect, |it| it.link());
+        let told = following.filter(|it| link == LinkState::Connected && it.committed() > Lsn::ZERO);
         LeaderFigures {
             address,
-            link: following.map_or(LinkState::Connect, |it| it.link()),
+            link,
+            lag_bytes: told.map(|it| it.committed().get().saturating_sub(it.applied().get())),
             silent_seconds: following.map_or(0, |it| it.silent_ms(now_ms) / 1000),
             down_seconds: following.and_then(|it| it.down_ms(now_ms)).map(|down_ms| down_ms / 1000),
             applied: following.map_or(Lsn::ZERO, |it| it.applied()),

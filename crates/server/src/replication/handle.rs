@@ -5,8 +5,8 @@ use std::sync::{Arc, atomic::Ordering::SeqCst};
 use engine::{
     Responder,
     replication::{
-        Address, Availability, Failover, Followed, LinkState, MASTER_DOWN, NO_LEADER, NOT_KNOWN_COMMITTED,
-        READ_REMOVED, READ_WITNESS, Replication, RoleView, Wanted, WriteRefusal,
+        Address, Availability, FAR_BEHIND, Failover, Followed, LinkState, MASTER_DOWN, NO_LEADER,
+        NOT_KNOWN_COMMITTED, READ_REMOVED, READ_WITNESS, Replication, RoleView, Wanted, WriteRefusal,
     },
 };
 use lsn::Lsn;
@@ -63,15 +63,24 @@ impl Availability for ReplicationHandle {
             return Some(READ_WITNESS);
         }
         let is_stale = self.is_stale();
-        if !is_stale && (!self.0.lacks_leader() || self.0.shows_old_data()) {
+        let lacks_leader = self.0.lacks_leader();
+        let shows_data = self.0.shows_old_data() || !(lacks_leader || self.0.lags_far_behind());
+        if !is_stale && shows_data {
             return None;
         }
         Some(match self.0.votes() {
             None => MASTER_DOWN,
             Some(_) if self.0.is_removed() => READ_REMOVED,
             Some(_) if is_stale => NOT_KNOWN_COMMITTED,
-            Some(_) => NO_LEADER,
+            Some(_) if lacks_leader => NO_LEADER,
+            Some(_) => FAR_BEHIND,
         })
+    }
+
+    fn shows_nothing(&self) -> bool {
+        let Some(following) = self.0.following() else { return false };
+        let is_empty = following.applied() == Lsn::ZERO && following.link() != LinkState::Connected;
+        is_empty || self.refuses_reads().is_some()
     }
 
     fn lacks_majority(&self) -> bool {
@@ -213,6 +222,10 @@ impl Replication for ReplicationHandle {
 
     fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, responder: Responder) {
         self.0.wait(Awaited::Shown(lsn), timeout_ms, responder);
+    }
+
+    fn unblock(&self, client: u64, with_error: bool) -> bool {
+        self.0.unblock(client, with_error)
     }
 
     fn newest_common(&self, marks: &[&[u8]]) -> Result<Option<Lsn>, String> {

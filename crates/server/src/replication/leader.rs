@@ -180,7 +180,8 @@ pub(super) fn serve(node: &Arc<Node>, socket: TcpStream, words: &[Vec<u8>]) {
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     let (claim, node) = (Claim::parse(&words), node.clone());
     let run = move || {
-        let peer = socket.peer_addr().map_or("?".into(), |peer| shown_host(peer.ip()));
+        let host = socket.peer_addr().map_or("?".into(), |peer| shown_host(peer.ip()));
+        let peer = Address { host, port: claim.map_or(0, |claim| claim.port) }.to_string();
         if let Err(reason) = join(&node, socket, claim)
             && let Some(unlogged) = node.leader.news(&node, &peer, &reason)
         {
@@ -219,27 +220,28 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
     let decision = node.leader.leading.lock().decide(&claim, log, &LogHistory(log));
     let decision = decision.map_err(|error| error.to_string())?;
     let line = decision.line(log.epoch(), node.http_port());
+    let replica = Address { host: shown_host(peer.ip()), port: claim.port }.to_string();
     failover::note_claim(node, &claim, &decision);
     let at = match decision {
         Decision::Resume(at) => at,
         Decision::Probe => {
-            tracing::info!(target: "replication", end = %claim.mark.end, "the log of a replica has diverged from ours");
+            tracing::info!(target: "replication", replica, end = %claim.mark.end, "the log of a replica has diverged from ours");
             return say(line);
         }
         Decision::Full(reason) if node.is_witness() => {
             node.leader.leading.lock().forget(claim.replica);
-            tracing::info!(target: "replication", %reason, "a replica needs a copy of the data, which a witness does not have");
+            tracing::info!(target: "replication", replica, %reason, "a replica needs a copy of the data, which a witness does not have");
             return say(format!(
                 "-ERR a witness leads, and has no data to copy ({reason}): wait for another member that has data"
             ));
         }
         Decision::Full(reason) => {
-            tracing::info!(target: "replication", %reason, "a replica copies everything");
+            tracing::info!(target: "replication", replica, %reason, "a replica copies everything");
             node.leader.keep_log(log, node.now_ms());
             return say(line);
         }
         Decision::Refuse(reason) => {
-            let (replica, reason) = (shown_host(peer.ip()), reason.to_string());
+            let reason = reason.to_string();
             if let Some(unlogged) = node.leader.news(node, &replica, &reason) {
                 tracing::warn!(target: "replication", replica, reason, unlogged, "refused a replica");
             }

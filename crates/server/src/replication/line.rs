@@ -96,6 +96,9 @@ pub(crate) fn ask(stream: &mut TcpStream, words: &[String]) -> Result<String, St
         }
     }
     line.truncate(line.len() - 2);
+    if line.starts_with(b"HTTP/") {
+        return Err("this is the port of HTTP: name the port on which that server serves Redis".into());
+    }
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 

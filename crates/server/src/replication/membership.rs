@@ -10,6 +10,10 @@ use storage::batches_in;
 
 use super::Node;
 
+/// The age of data from which a follower that hears its leader shows it no more, unless old data may be
+/// shown.
+const SHOWN_AGE_MS_MAX: u64 = 5_000;
+
 impl Node {
     /// The votes of this server; `None` if it belongs to no group.
     pub(crate) fn votes(&self) -> Option<&Arc<Votes>> {
@@ -48,6 +52,14 @@ impl Node {
     #[inline]
     pub(super) fn lacks_leader(&self) -> bool {
         self.votes.is_some() && !(self.knows_leader.load(SeqCst) && self.hears_leader.load(SeqCst))
+    }
+
+    /// Whether this member hears its leader, but has not applied what the group has committed for so long
+    /// that its data is old: its disk is full, or the connection for the log fails.
+    pub(super) fn lags_far_behind(&self) -> bool {
+        let caught_up_ms = || self.following()?.caught_up_ms();
+        let age_ms = |at_ms: u64| self.now_ms().saturating_sub(at_ms);
+        self.votes.is_some() && caught_up_ms().is_some_and(|at_ms| age_ms(at_ms) > SHOWN_AGE_MS_MAX)
     }
 
     /// Whether a member without a majority shows committed data that may be old (`stale-reads`).

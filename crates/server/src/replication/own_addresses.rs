@@ -25,7 +25,10 @@ impl OwnAddresses {
             host => host.parse().into_iter().collect(),
         };
         let listens_at = |ip: IpAddr| {
-            let mut listeners = self.redis.iter().filter(|listener| listener.port() == address.port);
+            // The port of HTTP is bound to the same addresses.
+            let is_http = address.port == self.http_port;
+            let mut listeners =
+                self.redis.iter().filter(|listener| listener.port() == address.port || is_http);
             listeners.any(|listener| is_reached(listener.ip().to_canonical(), ip.to_canonical()))
         };
         named.into_iter().any(listens_at)
@@ -64,6 +67,7 @@ mod tests {
             assert!(include(&at_home, host, 6379), "{host}");
             assert!(!include(&at_home, host, 6380), "{host}");
         }
+        assert!(include(&at_home, "127.0.0.1", 1), "the port of HTTP");
         assert!(!include(&at_home, "127.0.0.2", 6379), "another server may be there");
         assert!(!include(&at_home, "leader.example", 6379));
         let everywhere = own(&["0.0.0.0:6379"]);

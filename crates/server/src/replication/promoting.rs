@@ -56,6 +56,11 @@ impl Node {
 }
 
 impl Node {
+    /// Whether a promotion is under way, or a demotion.
+    pub(crate) fn is_being_promoted(&self) -> bool {
+        self.promotion.is_locked()
+    }
+
     /// Leads the group in `term`, to which its votes have elected this server.
     ///
     /// # Errors

@@ -94,6 +94,15 @@ impl Node {
         Ok(confirmed != Confirmed::NotYet)
     }
 
+    /// The value of `replica-of` that has the present role; `set` is the value that was set.
+    pub(crate) fn shown_replica_of(&self, set: &str) -> String {
+        match self.leader_address() {
+            Some(leader) => leader.to_string(),
+            None if set == "none" => set.into(),
+            None => String::new(),
+        }
+    }
+
     pub(super) fn leader_address(&self) -> Option<Address> {
         self.role.lock().leader().cloned()
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::Scripts;
-use replication::{STALL_MS, Stall};
+use replication::{PROMOTION_STALL_MS, STALL_MS, Stall};
 
 use super::{Node, follower::Following};
 
@@ -27,15 +27,15 @@ impl StalledApplier {
         }
         let (Some(following), Some(log)) = (&self.following, node.log()) else { return };
         let (now_ms, applied) = (node.now_ms(), following.applied());
-        if !self.stall.look(now_ms, applied, following.applicable(log)) {
+        let patience_ms = if node.is_being_promoted() { PROMOTION_STALL_MS } else { STALL_MS };
+        if !self.stall.look(now_ms, applied, following.applicable(log), patience_ms) {
             return;
         }
-        let ended = scripts.end_for_replication(now_ms.saturating_sub(STALL_MS) * 1000);
+        let ended = scripts.end_for_replication(now_ms.saturating_sub(patience_ms) * 1000);
         if ended > 0 {
-            let seconds = STALL_MS / 1000;
             tracing::warn!(
                 target: "replication", scripts = ended, %applied,
-                "scripts were ended: they kept this replica from applying the log for {seconds} seconds"
+                "scripts were ended: they kept this replica from applying the log for {patience_ms} ms"
             );
         }
     }

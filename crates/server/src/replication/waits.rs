@@ -42,6 +42,12 @@ struct Waiting {
     timer: Option<AbortHandle>,
 }
 
+impl Waiting {
+    fn is_of(&self, client: u64) -> bool {
+        self.responder.as_ref().is_some_and(|responder| responder.client_id() == client)
+    }
+}
+
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(timer) = &self.timer {
@@ -68,6 +74,7 @@ impl Waits {
     pub(super) fn add(&self, awaited: Awaited, responder: Responder) -> u64 {
         let (next, waiting) = &mut *self.waiting.lock();
         *next += 1;
+        responder.block();
         waiting.push(Waiting { number: *next, awaited, responder: Some(responder), timer: None });
         self.count.store(waiting.len(), SeqCst);
         *next
@@ -96,20 +103,34 @@ impl Waits {
         self.take(|waiting| (waiting.number == number).then(|| look(&waiting.awaited)));
     }
 
+    /// Times the wait of a client out. Returns whether it waited.
+    fn expire_of(&self, client: u64, look: impl Fn(&Awaited) -> WaitState) -> bool {
+        self.take(|waiting| waiting.is_of(client).then(|| look(&waiting.awaited)))
+    }
+
     /// Fails the waits for replicas: this server does not lead any more.
     pub(super) fn fail_flushed(&self) {
+        let are_over = |one: &Waiting| matches!(one.awaited, Awaited::Flushed(_));
+        self.fail(are_over, &CommandError::Unblocked);
+    }
+
+    /// Fails the waits that `are_over`. Returns whether there were any.
+    fn fail(&self, are_over: impl Fn(&Waiting) -> bool, error: &CommandError) -> bool {
         let failed: Vec<Waiting> = {
             let (_, waiting) = &mut *self.waiting.lock();
-            let failed = waiting.extract_if(.., |one| matches!(one.awaited, Awaited::Flushed(_))).collect();
+            let failed = waiting.extract_if(.., |one| are_over(one)).collect();
             self.count.store(waiting.len(), SeqCst);
             failed
         };
+        let any = !failed.is_empty();
         for responder in failed.into_iter().filter_map(|mut waiting| waiting.responder.take()) {
-            responder.keep(Err(CommandError::Unblocked.to_string()));
+            responder.keep(Err(error.to_string()));
         }
+        any
     }
 
-    fn take(&self, mut answer: impl FnMut(&Waiting) -> Option<WaitState>) {
+    /// Answers the waits for which `answer` has a state. Returns whether there were any.
+    fn take(&self, mut answer: impl FnMut(&Waiting) -> Option<WaitState>) -> bool {
         let mut taken = Vec::new();
         {
             let (_, waiting) = &mut *self.waiting.lock();
@@ -122,6 +143,7 @@ impl Waits {
             }
             self.count.store(waiting.len(), SeqCst);
         }
+        let any = !taken.is_empty();
         for (mut waiting, found) in taken {
             let Some(responder) = waiting.responder.take() else { continue };
             responder.answer(|reply| match waiting.awaited {
@@ -134,6 +156,7 @@ impl Waits {
                 }
             });
         }
+        any
     }
 }
 
@@ -142,6 +165,14 @@ impl Node {
     pub(crate) fn settle_waits(&self) {
         if !self.waits.is_empty() {
             self.waits.settle(|awaited| self.look(awaited));
+        }
+    }
+
+    /// Ends the wait of a client, if it has one: with the current state, or an error. Returns whether it had.
+    pub(super) fn unblock(&self, client: u64, with_error: bool) -> bool {
+        match with_error {
+            true => self.waits.fail(|waiting| waiting.is_of(client), &CommandError::UnblockedByClient),
+            false => self.waits.expire_of(client, |awaited| self.look(awaited)),
         }
     }
 

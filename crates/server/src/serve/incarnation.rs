@@ -94,6 +94,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
         parts.config.give_to_data();
     }
     parts.config.put_data_settings_in_force();
+    node.report_acks_without_group();
     parts.config.record_given(&log);
     parts.config.adopt_segment_bytes(&log);
     let config = Arc::downgrade(&parts.config);

@@ -1,6 +1,6 @@
 //! Long units of a worker's clients: away to a thread of their own, and back.
 
-use engine::{LongUnit, PendingServes};
+use engine::{LongUnit, PendingServes, ScriptKind};
 
 use super::Worker;
 use crate::{
@@ -29,8 +29,8 @@ impl Worker {
             self.wake_up.notify_one();
         }
         let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
-        let durable = self.executor.borrow().committed_lsn();
-        let appended = connection.return_from_thread(reply, durable, ended.backpressure);
+        let committed = self.executor.borrow().committed_lsn();
+        let appended = connection.return_from_thread(reply, committed, ended.backpressure);
         self.send_later(connection, appended);
     }
 
@@ -38,6 +38,20 @@ impl Worker {
     pub(super) fn refuse_overdue(&self) {
         let overdue = self.parts.long_units.take_overdue(&self.host.scripts);
         overdue.into_iter().for_each(|job| self.refuse(job));
+    }
+
+    /// Says that a script runs for long: other clients, and a snapshot, wait for the keys that it holds.
+    pub(super) fn warn_of_slow_scripts(&self) {
+        for kind in self.host.scripts.take_slow(self.host.monotonic_us()) {
+            let (runs, way_out) = match kind {
+                ScriptKind::Script => ("a script", "SCRIPT KILL"),
+                ScriptKind::Function => ("a function", "FUNCTION KILL"),
+            };
+            tracing::warn!(
+                target: "server",
+                "{runs} has run for longer than busy-reply-threshold: commands on its keys are answered BUSY, and snapshots wait for them; {way_out} ends it"
+            );
+        }
     }
 
     fn refuse(&self, Job { client_id, unit, mailbox, .. }: Job) {

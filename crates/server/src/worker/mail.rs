@@ -51,16 +51,16 @@ impl Worker {
     /// bytes.
     fn push(&self, client_id: u64, bytes: &[u8], gate: Lsn) {
         let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
-        let durable = self.executor.borrow().committed_lsn();
-        let appended = connection.push(bytes, gate, durable);
+        let committed = self.executor.borrow().committed_lsn();
+        let appended = connection.push(bytes, gate, committed);
         self.send_later(connection, appended);
     }
 
     /// Appends the reply to a blocked command.
     fn answer(&self, client_id: u64, bytes: &[u8], gate: Lsn) {
         let Some(connection) = self.connections.borrow().get(&client_id).cloned() else { return };
-        let durable = self.executor.borrow().committed_lsn();
-        let appended = connection.answer(bytes, gate, durable);
+        let committed = self.executor.borrow().committed_lsn();
+        let appended = connection.answer(bytes, gate, committed);
         self.send_later(connection, appended);
     }
 

@@ -112,7 +112,7 @@ impl Worker {
         }
     }
 
-    /// Publishes notices that are durable.
+    /// Publishes notices that are committed.
     fn publish(&self, notices: &[Notice]) {
         let events = notices.iter().filter(|notice| matches!(notice, Notice::Event(_))).count();
         self.parts.counters.key_events.fetch_add(events as u64, Relaxed);

@@ -29,6 +29,7 @@ impl Worker {
             self.expire(from, to);
             if index == 0 {
                 self.evict_excess().await;
+                self.warn_of_slow_scripts();
             }
             self.close_idle();
             self.enforce_limits();

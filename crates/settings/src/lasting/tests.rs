@@ -137,6 +137,25 @@ fn a_removed_configuration_file_is_not_created_again() {
 }
 
 #[test]
+fn a_refused_change_writes_nothing() {
+    let place = Place::new("refused");
+    let config = place.file("sheaf.toml", "timeout = 2\n");
+    let (mut settings, mut lasting) = Lasting::load(Some(config), place.given(&[])).unwrap();
+    settings.set("timeout", "700").unwrap();
+    for wrong in ["bogus = 1\n", "port = \"x\"\n", "port = [1]\n", "port\n"] {
+        let edited = format!("timeout = 2\n{wrong}");
+        place.file("sheaf.toml", &edited);
+        let rewritten = lasting.rewrite(&settings).unwrap_err();
+        assert!(rewritten.contains("line 2"), "{rewritten}");
+        assert!(lasting.keep_one(&settings, Key::Timeout, false, &marked).unwrap_err().contains("line 2"));
+        assert_eq!(place.text("sheaf.toml"), edited);
+    }
+    place.file("sheaf.toml", "timeout = 2\n");
+    lasting.rewrite(&settings).unwrap();
+    assert_eq!(place.text("sheaf.toml"), "timeout = 700\n");
+}
+
+#[test]
 fn rereading_the_file_takes_changed_settings_only() {
     let place = Place::new("again");
     let config = place.file("sheaf.toml", "timeout = 2\nmaxmemory = 1\nmaxclients = 5\nport = 1\n");

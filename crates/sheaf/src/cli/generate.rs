@@ -86,9 +86,14 @@ fn with_hint(argument: Arg) -> Arg {
 /// # Errors
 /// If a page cannot be written.
 pub fn man(dir: &Path) -> io::Result<()> {
-    RealDisk.create_dir_all(dir)?;
+    let failed = |path: &Path, error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
+    };
+    RealDisk.create_dir_all(dir).map_err(|error| failed(dir, error))?;
     for (name, page) in pages()? {
-        crashsafe::write_atomically_with_mode(&dir.join(name), &page, PAGE_MODE)?;
+        let path = dir.join(name);
+        crashsafe::write_atomically_with_mode(&path, &page, PAGE_MODE)
+            .map_err(|error| failed(&path, error))?;
     }
     Ok(())
 }

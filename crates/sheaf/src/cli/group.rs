@@ -26,7 +26,7 @@ pub(super) fn command() -> Command {
         .arg(password_file.help("File whose first line is the password of the server (requirepass)"))
         .after_help(
             "The first line has the name of the group, its term and its leader. Then there is a line for each member: its id and \
-             address, whether its vote counts (voter or learner), its role, its epoch (the term), the end of its durable log, the \
+             address, its kind (voter, learner or witness), its role, its epoch (the term; - if it was not heard lately), the end of its durable log, the \
              position that it knows to be committed, how many bytes of the leader's log it lacks, and when the server that is \
              asked has last heard from it. Only the leader knows the positions of all.\n\nExit status: 0: the table was shown. 1: \
              it cannot be, because the server is not reached, refuses or belongs to no group. 2: wrong usage. 3: it was shown, \

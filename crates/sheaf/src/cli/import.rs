@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 use tools::{
     import::Existing,
     migration::{Destination, IntoServer, Options, address::Address},
@@ -16,8 +16,7 @@ pub(super) fn command() -> Command {
     };
     let named = |name: &'static str, value: &'static str| Arg::new(name).long(name).value_name(value);
     let address = |text: &str| text.parse::<Address>().map_err(|error| error.to_string());
-    let file =
-        Arg::new("file").value_name("FILE").required_unless_present("from").conflicts_with_all(OF_A_SERVER);
+    let file = Arg::new("file").value_name("FILE").conflicts_with_all(OF_A_SERVER);
     Command::new("import")
         .about("Move in from Redis or Valkey: an RDB file, or a running server")
         .arg(file.help("The RDB file, as SAVE, BGSAVE or redis-cli --rdb write it"))
@@ -63,6 +62,7 @@ pub(super) fn command() -> Command {
         .arg(named("spool", "DIR").requires("from").help(
             "Directory for the source's RDB file during the copy [default: the system's temporary directory]",
         ))
+        .group(ArgGroup::new("source").args(["file", "from"]).required(true))
         .after_help(AFTER_HELP)
 }
 
@@ -168,6 +168,9 @@ mod tests {
 
     #[test]
     fn incompatible_flags_are_refused() {
+        // A file or a server: both are named.
+        let neither = command().try_get_matches_from(["import"]).unwrap_err().to_string();
+        assert!(neither.contains("FILE") && neither.contains("--from <URL>"), "{neither}");
         for refused in [
             &["import"][..],
             &["import", "f", "--from", "redis://db1"],

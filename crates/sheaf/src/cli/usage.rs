@@ -3,6 +3,7 @@
 //! All else is clap's: it names what it does not know, and the nearest name that it knows.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use lsn::Lsn;
 use settings::{ConfigError, OPTIONS, instead_of};
 
 /// Why a command line was refused; the message says how to correct it.
@@ -11,9 +12,24 @@ pub enum UsageError {
     /// A setting.
     #[error("{0}{answer}", answer = answer_to(.0))]
     Setting(#[from] ConfigError),
+    /// No position of the log is in the range.
+    #[error("--from {from} is behind --to {to}: no position is between them")]
+    EmptyRange {
+        /// The first position.
+        from: Lsn,
+        /// The last one.
+        to: Lsn,
+    },
     /// Flags or files of another server: a line for each.
     #[error("{}", .0.join("\nsheaf: "))]
     Foreign(Vec<String>),
+}
+
+impl UsageError {
+    /// Whether a file of the data directory is damaged.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, UsageError::Setting(error) if error.is_damage())
+    }
 }
 
 /// What to use instead of a value that the setting cannot have here, such as `--appendonly no`.

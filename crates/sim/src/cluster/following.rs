@@ -19,7 +19,8 @@ use keyspace::{AccessClock, Keyspace};
 use lsn::Lsn;
 use recovery::replay::Replayer;
 use replication::{
-    Backoff, Confirmed, Intake, Led, Promotion, Receiver, ReplicaId, SILENCE_MS, Stall, TakeError,
+    Backoff, Confirmed, Intake, Led, PROMOTION_STALL_MS, Promotion, Receiver, ReplicaId, SILENCE_MS,
+    STALL_MS, Stall, TakeError,
     join::{JoinError, Joiner, Joining, Step, Verdict},
     promote,
 };
@@ -141,7 +142,8 @@ impl Following {
     ) -> bool {
         let durable = self.log.durable_lsn();
         let applicable = if is_draining { self.mirror.position() } else { self.committed.min(durable) };
-        let has_stalled = self.stall.look(now_ms, self.applied(), applicable);
+        let patience_ms = if is_draining { PROMOTION_STALL_MS } else { STALL_MS };
+        let has_stalled = self.stall.look(now_ms, self.applied(), applicable, patience_ms);
         let ends = has_stalled && self.is_held_up && fault != Some(FaultInjection::EndNoScript);
         self.is_held_up &= !ends;
         ends

@@ -29,7 +29,7 @@ use super::{
 };
 
 /// The longest wait of a promotion for a script that holds up the applier.
-const PROMOTION_SECONDS_MAX: u64 = 10;
+const PROMOTION_SECONDS_MAX: u64 = 3;
 
 /// The state of the operator.
 #[derive(Debug, Default)]

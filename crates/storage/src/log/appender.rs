@@ -242,8 +242,21 @@ impl Appender {
         Durability::from_byte(self.shared.durability.load(Ordering::Relaxed))
     }
 
-    /// Sets the listener, which is called when the log reaches the position of the last
-    /// [`Appender::wait_for`]. It runs on the flushing thread and must not block.
+    /// The durability that replies wait for, which replicas can strengthen.
+    #[inline]
+    pub fn reply_durability(&self) -> Durability {
+        match self.durability() {
+            durability if !self.awaits_acks() => durability,
+            // Replies wait for replicas even if they need not wait for this disk.
+            Durability::None | Durability::Interval => Durability::Commit,
+            // A change that another leader would not have is not shown to anybody.
+            Durability::Commit | Durability::Strict => Durability::Strict,
+        }
+    }
+
+    /// Sets the listener. It is called when the position of the last [`Appender::wait_for`] is committed and,
+    /// requested or not, when the log gains or lacks room or is poisoned; on whichever thread moved the log,
+    /// so it must not block.
     ///
     /// # Panics
     /// If called twice.
@@ -263,7 +276,7 @@ impl Appender {
     }
 
     /// Requests one call of the listener at the next progress of the log, after an [`Admission::Wait`].
-    /// Returns `false` if there is room by now.
+    /// Returns `false` if a wait would be for nothing: there is room by now, or there will be none.
     pub fn wait_for_room(&self) -> bool {
         self.shared.waiters.arm_any(self.index);
         let prepared_end = self.shared.prepared_end.load(Ordering::SeqCst);

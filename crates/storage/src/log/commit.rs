@@ -2,7 +2,9 @@
 //! them.
 //!
 //! It is the smaller of two positions, one of this disk and one of the replicas. By default no replica is
-//! required, and the position of this disk alone counts.
+//! required, and the position of this disk alone counts: the durable one, or the written one if the
+//! durability does not sync every batch. With `durability = none` a sync may be minutes away, and nothing
+//! waits for it.
 //! Replicas are counted elsewhere: [`Log::set_acked`] sets the position that enough of them have.
 //!
 //! Invariants
@@ -58,12 +60,7 @@ impl LogState {
 
     #[inline]
     pub(super) fn committed(&self) -> u64 {
-        match self.acked.load(Ordering::SeqCst) {
-            UNASKED => self.durable.load(Ordering::SeqCst),
-            // If the durability does not wait for this disk, the written position counts instead of the
-            // durable one.
-            acked => acked.min(self.shippable_lsn().get()),
-        }
+        self.acked.load(Ordering::SeqCst).min(self.shippable_lsn().get())
     }
 }
 
@@ -80,7 +77,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::log::tests::{append, disk, recover};
+    use crate::{
+        Durability, Prepare,
+        log::tests::{append, disk, recover},
+    };
 
     #[test]
     fn a_record_that_needs_acks_is_committed_with_them() {
@@ -100,6 +100,26 @@ mod tests {
         log.set_acked(Lsn::MAX);
         assert!(!log.awaits_acks() && log.committed_lsn() == log.durable_lsn());
         assert!(!appender.wait_for(lsn));
+    }
+
+    #[test]
+    fn without_syncs_a_record_is_committed_when_it_is_written() {
+        for durability in [Durability::None, Durability::Interval] {
+            let (_, log) = recover(&disk()).expect("an empty disk");
+            // Room that comes later calls listeners, too.
+            while log.prepare_segment().expect("makes a segment") == Prepare::Made {}
+            log.set_durability(durability);
+            let mut appender = log.appender();
+            let calls = Arc::new(AtomicUsize::new(0));
+            let counter = calls.clone();
+            appender.listen(move || _ = counter.fetch_add(1, SeqCst));
+            let lsn = append(&mut appender, b"payload");
+            assert!(appender.wait_for(lsn), "not written yet");
+            let before = calls.load(SeqCst);
+            log.flush_all().expect("writes");
+            assert_eq!(calls.load(SeqCst), before + 1, "{durability:?}");
+            assert!(log.durable_lsn() < lsn && log.committed_lsn() >= lsn, "{durability:?}");
+        }
     }
 
     #[test]

@@ -269,7 +269,7 @@ impl LogState {
         if durable {
             self.set_durable(end);
         } else {
-            self.waiters.wake(Lsn::ZERO);
+            self.waiters.wake(Lsn::new(self.committed()));
         }
         self.notify_progress();
     }

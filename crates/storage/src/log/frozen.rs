@@ -109,6 +109,10 @@ impl Log {
     /// Lets an adopted log take writes.
     pub fn thaw(&self) {
         self.shared.frozen.store(false, Ordering::SeqCst);
-        self.shared.has_room_again();
+        // While it was frozen, it has made no segments.
+        if self.shared.no_room.swap(false, Ordering::SeqCst) {
+            self.shared.waiters.wake_all();
+        }
+        tracing::info!(target: "storage", "the log was confirmed and takes writes");
     }
 }

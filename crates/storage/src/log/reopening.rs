@@ -24,6 +24,12 @@ impl Log {
         segment::require_room(&*shared.disk, &shared.dir, SMALL_FILES_BYTES + more)
             .map_err(Error::io("replace files in", &shared.dir))
     }
+
+    /// Whether the disk has room for small files beside the log, such as the vote of a member of a group.
+    /// Does not block.
+    pub fn has_room_for_small_files(&self) -> bool {
+        segment::require_room(&*self.shared.disk, &self.shared.dir, SMALL_FILES_BYTES).is_ok()
+    }
 }
 
 #[cfg(all(test, not(loom)))]

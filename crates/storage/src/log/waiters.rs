@@ -29,7 +29,7 @@ impl Waiters {
         Waiters { waiters: (0..count).map(|_| waiter()).collect() }
     }
 
-    /// Sets the listener of `index`. It must not block: it runs on the flushing thread.
+    /// Sets the listener of `index`. It must not block: it runs on whichever thread moves the log.
     ///
     /// # Panics
     /// If it was set before.

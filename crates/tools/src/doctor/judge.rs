@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_data_is_below_the_memory() {
+    fn a_limit_of_data_as_large_as_the_memory_is_to_be_changed() {
         assert_eq!(state(&memory(0, 1 << 30)), State::Note);
         assert_eq!(state(&memory(1 << 30, 1 << 30)), State::Change);
         assert_eq!(state(&memory(1 << 29, 1 << 30)), State::Fine);

@@ -12,6 +12,8 @@ use env::{
 };
 use recovery::{
     data_directory::{Foreign, refuse_foreign, refuse_lost_settings},
+    group_state::{self, GroupState, Wanted},
+    replication_state,
     unfinished::refuse_unfinished,
 };
 use settings::{ClientsMax, Given, Key, Lasting, OPTIONS, Origin, Settings, unknown_variables, variable};
@@ -28,7 +30,7 @@ pub(super) fn all(options: &Options) -> Vec<Finding> {
     let dir = options.dir.clone().unwrap_or_else(|| PathBuf::from(settings.text(Key::Dir)));
     let mut findings = vec![of_settings];
     findings.extend(variables());
-    findings.push(directory(&dir, options.config.as_deref()));
+    findings.push(directory(&dir, options.config.as_deref(), &settings));
     // Where a first start creates it.
     let place = existing(&dir);
     findings.extend(disk(&place, &dir, &settings));
@@ -77,8 +79,31 @@ fn variables() -> Option<Finding> {
     unknown_variables(names).map(|warning| Finding::new("variables", State::Change, warning))
 }
 
+/// What a server says that does not start because of a file in the directory, or of the settings for it.
+fn refusal(dir: &Path, settings: &Settings) -> Option<String> {
+    let (disk, text) = (&RealDisk, |key| settings.text(key));
+    let standing = || {
+        let wanted = Wanted {
+            group: text(Key::Group),
+            join: text(Key::Join),
+            is_witness: settings.switch(Key::Witness),
+            durability: text(Key::Durability),
+        };
+        if let Some(standing) = replication_state::find(disk, dir, text(Key::ReplicaOf))? {
+            group_state::refuse_lost(disk, dir, wanted.group, &standing)?;
+        }
+        GroupState::look(disk, dir, wanted, &RealEntropy)
+    };
+    let unfinished = refuse_unfinished(disk, dir).map_err(|error| error.to_string());
+    unfinished
+        .and_then(|()| backup::refuse_backup(disk, dir).map_err(|error| error.to_string()))
+        .and_then(|()| refuse_lost_settings(disk, dir).map_err(|error| error.to_string()))
+        .and_then(|()| standing().map_err(|error| error.to_string()))
+        .err()
+}
+
 /// Whether a server can begin in the directory, or runs there.
-fn directory(dir: &Path, config: Option<&Path>) -> Finding {
+fn directory(dir: &Path, config: Option<&Path>, settings: &Settings) -> Finding {
     let finding = |state, text: String| Finding::new("directory", state, text);
     if !dir.exists() {
         return finding(
@@ -93,11 +118,8 @@ fn directory(dir: &Path, config: Option<&Path>) -> Finding {
         Err(foreign) => return finding(State::Change, foreign.to_string()),
         Ok(()) => {}
     }
-    if let Err(unfinished) = refuse_unfinished(&RealDisk, dir) {
-        return finding(State::Change, unfinished.to_string());
-    }
-    if let Err(lost) = refuse_lost_settings(&RealDisk, dir) {
-        return finding(State::Change, lost.to_string());
+    if let Some(refusal) = refusal(dir, settings) {
+        return finding(State::Change, refusal);
     }
     let text = match DirLock::is_held(dir) {
         true => "a server runs there: the disk is measured beside it",

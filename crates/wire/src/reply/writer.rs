@@ -99,12 +99,6 @@ impl<'a> ReplyWriter<'a> {
         self.one_line(b'-', |out| out.extend_from_slice(text.as_ref()));
     }
 
-    /// As [`error`](Self::error), formatted in place:
-    /// `error_display(format_args!("ERR unknown command '{name}'"))`.
-    pub fn error_display(&mut self, text: impl Display) {
-        self.one_line(b'-', |out| append_display(out, text));
-    }
-
     /// An integer.
     #[inline]
     pub fn integer(&mut self, value: i64) {

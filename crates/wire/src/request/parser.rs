@@ -108,11 +108,6 @@ impl RequestParser {
         self.progress.missing as usize
     }
 
-    /// Whether part of a command has been received and parsed.
-    pub fn is_mid_command(&self) -> bool {
-        self.progress.args_left > 0 || self.progress.scanned > 0
-    }
-
     /// Discards the incomplete command. For a caller that continues at another byte than the first unconsumed
     /// one, because it executed only some commands of the batch (see [`RequestBatch::end`]).
     pub fn reset(&mut self) {

@@ -151,15 +151,19 @@ fn flags_of_a_function_limit_its_commands() {
         ("FCALL lies 1 a", refused),
         ("FCALL_RO lies 1 a", refused),
     ]);
+    server.assert_replays();
     server.host.limits.lock().memory_bytes_max = 1;
+    const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
     server.check(&[
         ("FCALL grows 1 a", "+OK"),
         ("FCALL reads 1 a", "\"1\""),
-        (
-            "FCALL plain 0",
-            "-OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
-        ),
-        ("FUNCTION LOAD x", "-OOM command not allowed when used memory > 'maxmemory'."),
+        ("FCALL plain 0", OOM),
+        ("FCALL_RO plain 0", OOM),
+        ("FUNCTION LOAD x", OOM),
+        ("MULTI", "+OK"),
+        ("FCALL reads 1 a", "+QUEUED"),
+        ("FCALL plain 0", OOM),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
     ]);
 }
 

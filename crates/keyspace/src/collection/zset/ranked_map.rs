@@ -50,7 +50,8 @@ impl Member for Handle {
 }
 
 impl RankedMap {
-    /// A map of these members, which are different and in order. The seed is that of a `FieldMap`.
+    /// A map of these members, which are distinct and sorted by score, then by member. `seed`: see
+    /// [`FieldMap::new`].
     pub(super) fn from_sorted<'m>(members: impl Iterator<Item = (Element<'m>, f64)>, seed: u64) -> Self {
         let mut scores = FieldMap::new(seed);
         let order =

@@ -159,7 +159,7 @@ fn a_copy_holds_all_records_appended_before_its_plan() {
 }
 
 #[test]
-fn a_copy_of_the_log_alone_is_read_without_state() {
+fn a_copy_of_the_log_alone_is_read_without_a_snapshot() {
     let disk = disk();
     let (_, log) = recover(&disk).unwrap();
     for (before, behind) in [(0, 3), (150, 130)] {

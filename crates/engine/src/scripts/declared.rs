@@ -1,0 +1,38 @@
+//! What a call of a script or function declares before it runs: the flags of its first line, or of its
+//! registration.
+
+use keyspace::{Function, FunctionFlags};
+use scripting::{Sha, Source, Traits};
+use wire::Args;
+
+use crate::{Callee, Executor, Host, Row};
+
+/// The flags of a function, which always counts as declaring them.
+pub fn traits_of(function: &Function) -> Traits {
+    Traits {
+        declared: true,
+        no_writes: function.flags.has(FunctionFlags::NO_WRITES),
+        allow_oom: function.flags.has(FunctionFlags::ALLOW_OOM),
+        allow_stale: function.flags.has(FunctionFlags::ALLOW_STALE),
+    }
+}
+
+impl Executor {
+    /// Whether a command calls a script or function that is refused as a whole when memory is scarce. A
+    /// library that is not committed yet does not count.
+    pub(crate) fn declares_growth(&mut self, row: &Row, args: Args<'_>, host: &Host) -> bool {
+        let traits = match row.treatment.calls {
+            Some(Callee::Source) => Source::of_script(args.at(1)).ok().map(|source| source.traits),
+            Some(Callee::Sha) => {
+                Sha::parse(args.at(1)).and_then(|sha| host.scripts.find(sha)).map(|script| script.traits)
+            }
+            Some(Callee::Function) => {
+                let (libraries, lsn) = self.scripting.libraries.published(&self.keyspace);
+                let function = libraries.function(args.at(1)).filter(|_| lsn <= self.committed_lsn());
+                function.map(|(_, function)| traits_of(function))
+            }
+            None => None,
+        };
+        traits.is_some_and(Traits::needs_memory)
+    }
+}
