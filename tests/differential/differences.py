@@ -364,8 +364,9 @@ def _has_needless_digit(redis: Tree, sheaf: Tree) -> bool:
 
 
 def _is_same_number(redis: Tree, sheaf: Tree) -> bool:
-    """Whether both are the same double in different forms."""
-    return _is_double(redis) and _is_double(sheaf) and float(redis[1]) == float(sheaf[1])
+    """Whether both are the same double in different forms. A script may return it as text, a status or an error."""
+    is_number = redis[0] in b",$+-" and all(_DOUBLE.match(text) for text in (redis[1], sheaf[1]))
+    return is_number and float(redis[1]) == float(sheaf[1])
 
 
 def _scores_of_scan(command: Command, redis: Tree, sheaf: Tree) -> Tree:

@@ -113,7 +113,7 @@ def log_of(claim: Claim, payload: bytes) -> bytes:
 
 # The replica's log line, and the leader's answer.
 LIES = [
-    ("refuses: HTTP/1.1 400 Bad Request", lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+    ("this is the port of HTTP", lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n"),
     ("the other end is not a Sheaf server", lambda _: b"x" * 100_000),
     ("refuses: -ERR I am something else", lambda _: b"-ERR I am something else\r\n"),
     ("refuses: +RESUME", lambda claim: resume(claim, end=claim.end + 4096)),

@@ -6,9 +6,9 @@
 //! Known: a new roster in the data -> committed -> saved -> in force
 //! ```
 //!
-//! What it is: the part of a member that the server and the simulation share. What it is not: threads,
-//! connections, or a writer of the log. Its caller reports time, messages and durable batches, and carries
-//! out what the votes decide.
+//! What it is: the part of a member that the server and the simulation share.
+//! What it is not: threads, connections, or a writer of the log. Its caller reports time, messages and
+//! durable batches, and carries out the decisions of the votes.
 //!
 //! Invariants: those of the modules.
 

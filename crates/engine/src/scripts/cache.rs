@@ -231,23 +231,18 @@ impl Scripts {
     }
 
     /// Kills the script or function of this kind that has run for longest, and all others of this kind that
-    /// have run for longer than `busy-reply-threshold`.
+    /// have run for `busy-reply-threshold` or longer; if that is 0, all of them.
     pub fn kill(&self, now_us: u64, kind: ScriptKind) -> Kill {
-        self.running.kill(self.busy_before_us(now_us), kind)
-    }
-
-    /// Scripts that began before this time, in microseconds, keep the server busy; 0: none does.
-    fn busy_before_us(&self, now_us: u64) -> u64 {
-        match self.settings.busy_after_ms() * 1000 {
-            0 => 0,
-            busy_after_us => now_us.saturating_sub(busy_after_us),
-        }
+        self.running.kill(now_us.saturating_sub(self.settings.busy_after_ms() * 1000), kind)
     }
 
     /// The kinds of the scripts and functions that have run for longer than `busy-reply-threshold`, each
     /// once.
     pub fn take_slow(&self, now_us: u64) -> Vec<ScriptKind> {
-        self.running.take_slow(self.busy_before_us(now_us))
+        match self.settings.busy_after_ms() * 1000 {
+            0 => Vec::new(),
+            busy_after_us => self.running.take_slow(now_us.saturating_sub(busy_after_us)),
+        }
     }
 
     /// The kind of the script or function that has run for longest.
