@@ -168,7 +168,6 @@ def measured(*arguments: str) -> list[str]:
 
 
 def test_bench_measures_a_server_of_its_own_and_leaves_nothing_behind(tmp_path):
-    # Settings of a server are not for this one.
     lines = measured("--dir", str(tmp_path))
     assert lines[0].startswith("a server of its own in ") and lines[1].startswith("disk: a durable write of 4 KiB takes ")
     assert list(tmp_path.iterdir()) == []
@@ -180,10 +179,15 @@ def test_bench_measures_a_running_server_and_removes_its_keys(new_server, tmp_pa
     server = new_server(requirepass="secret").start()
     address = f"127.0.0.1:{server.port}"
     with server.connect() as connection:
-        connection.call("SET", "mine", "1")
         refused = run_sheaf("bench", "--seconds", "1", "--url", address)
         assert refused.returncode == 1 and "NOAUTH" in refused.stderr and "--password-file" in refused.stderr, refused
         password = tmp_path / "password"
         password.write_text("secret\n")
-        measured("--url", address, "--password-file", str(password))
+        running = ("--url", address, "--password-file", str(password))
+        assert "durability: strict" in measured(*running)
+        assert connection.call("KEYS", "*") == []
+        connection.call("SET", "mine", "1")
+        refused = run_sheaf("bench", "--seconds", "1", *running)
+        assert refused.returncode == 1 and "holds keys" in refused.stderr and "--beside-keys" in refused.stderr, refused
+        measured(*running, "--beside-keys")
         assert connection.call("KEYS", "*") == [b"mine"]

@@ -9,7 +9,8 @@
 //!
 //! Invariants
 //! - Nothing stays behind: the directory is removed, or the keys of the run are.
-//! - It writes only keys that begin with the name of the run, which is random.
+//! - It writes only keys that begin with the name of the run, which is random; to a server that holds keys,
+//!   only if told.
 
 mod case;
 mod latencies;
@@ -40,6 +41,8 @@ pub struct Options {
     pub address: Option<Address>,
     /// The file with its password.
     pub password_file: Option<PathBuf>,
+    /// Measure the running server even if it holds keys.
+    pub beside_keys: bool,
     /// Where the directory of the own server is made.
     pub dir: PathBuf,
     /// The time for all cases.
@@ -73,6 +76,15 @@ pub enum BenchError {
         /// Its error reply.
         text: String,
     },
+    /// The server holds keys.
+    #[error(
+        "{address} holds keys: its clients would feel the load, and above maxmemory it may evict keys. --beside-keys \
+         measures it all the same"
+    )]
+    HoldsKeys {
+        /// Host and port.
+        address: String,
+    },
     /// The password cannot be read.
     #[error("cannot read the password in {}: {source}", path.display())]
     Password {
@@ -89,21 +101,25 @@ pub enum BenchError {
     Os(#[from] io::Error),
 }
 
-/// Measures, and prints a line as each case ends.
+/// Measures, and prints a line as each case ends. Closed standard output ends it.
 ///
 /// # Errors
 /// [`BenchError`].
 pub fn run(options: &Options) -> Result<(), BenchError> {
+    match measured(options) {
+        Err(BenchError::Os(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        ended => ended,
+    }
+}
+
+fn measured(options: &Options) -> Result<(), BenchError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let Some(address) = &options.address else {
         let disk = disk_line(&options.dir)?;
         let server = OwnServer::start(&options.dir)?;
-        tell(&format!(
-            "a server of its own in {}, durability strict; it is removed afterwards\n",
-            server.dir().display()
-        ))?;
+        tell(&format!("a server of its own in {}; it is removed afterwards\n", server.dir().display()))?;
         tell(&disk)?;
-        let measured = runtime.block_on(measure(server.address(), options.seconds));
+        let measured = runtime.block_on(measure(server.address(), false, options.seconds));
         server.end()?;
         measured?;
         return Ok(tell("\nThe client has taken its part of the same cores.\n")?);
@@ -114,7 +130,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         address.password = Some(read.map_err(|source| BenchError::Password { path: path.clone(), source })?);
     }
     tell(&format!("the server at {address}; its other load counts, and the network\n"))?;
-    runtime.block_on(measure(&address, options.seconds))
+    runtime.block_on(measure(&address, options.beside_keys, options.seconds))
 }
 
 /// The latency of the disk, which the writes wait for.
@@ -133,8 +149,13 @@ fn disk_line(dir: &Path) -> Result<String, BenchError> {
 }
 
 /// Runs all cases, or until it is interrupted, and removes the keys.
-async fn measure(address: &Address, seconds: u64) -> Result<(), BenchError> {
+async fn measure(address: &Address, beside_keys: bool, seconds: u64) -> Result<(), BenchError> {
     let load = Load::new(address.clone());
+    let server = load.server().await?;
+    if server.holds_keys && !beside_keys {
+        return Err(BenchError::HoldsKeys { address: address.to_string() });
+    }
+    tell(&format!("durability: {}\n", server.durability.as_deref().unwrap_or("the server does not tell")))?;
     let ended = tokio::select! {
         ended = cases(&load, seconds) => ended,
         interrupted = interruption() => interrupted.map_err(Into::into).and(Err(BenchError::Interrupted)),

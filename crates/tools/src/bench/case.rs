@@ -3,6 +3,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use env::{Clock, Entropy, RealClock, RealEntropy};
+use prng::Prng;
 use tokio::task::LocalSet;
 use wire::{DecodeLimits, Value};
 
@@ -53,6 +54,13 @@ pub(super) struct Measured {
     pub(super) latencies: Latencies,
 }
 
+/// What is asked before the cases.
+pub(super) struct Server {
+    pub(super) holds_keys: bool,
+    /// As its setting has it; servers of Redis have none.
+    pub(super) durability: Option<String>,
+}
+
 /// A server, and the keys of this run.
 pub(super) struct Load {
     address: Address,
@@ -62,6 +70,25 @@ pub(super) struct Load {
 impl Load {
     pub(super) fn new(address: Address) -> Load {
         Load { address, name: format!("sheaf-bench:{:016x}", RealEntropy.random_u64()) }
+    }
+
+    /// Asks the server about itself.
+    pub(super) async fn server(&self) -> Result<Server, BenchError> {
+        let mut connection = self.connect().await?;
+        let keyspace = match connection.call(&[b"INFO", b"keyspace"]).await? {
+            Value::Bulk(text) | Value::Verbatim { text, .. } => String::from_utf8_lossy(&text).into_owned(),
+            _ => String::new(),
+        };
+        let durability = match connection.call(&[b"CONFIG", b"GET", b"durability"]).await {
+            Ok(Value::Array(pair)) => match pair.as_slice() {
+                [_, Value::Bulk(value)] => Some(plain(value)),
+                _ => None,
+            },
+            // Users may be without this command.
+            Ok(_) | Err(BenchError::Refused { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Server { holds_keys: keyspace.lines().any(|line| line.starts_with("db")), durability })
     }
 
     /// Runs a case until so many microseconds are over.
@@ -118,7 +145,7 @@ impl Load {
         let mut connection = Connection { client, address, requests: Vec::new() };
         if let Some(password) = &self.address.password {
             let user = self.address.user.as_deref().unwrap_or("default");
-            connection.pipeline("AUTH", [user.into()].into_iter(), &[password.as_bytes()]).await?;
+            connection.call(&[b"AUTH", user.as_bytes(), password.as_bytes()]).await?;
         }
         Ok(connection)
     }
@@ -161,8 +188,9 @@ impl Connection {
         let value = value();
         let values: [&[u8]; 1] = [&value];
         let rest = if case.verb == "SET" { &values[..] } else { &[] };
+        let mut random = Prng::new(RealEntropy.random_u64());
         loop {
-            let keys = (0..case.pipeline).map(|_| key(&name, RealEntropy.random_u64() % KEYS));
+            let keys = (0..case.pipeline).map(|_| key(&name, random.below(KEYS)));
             let begin_us = RealClock.monotonic_us();
             if begin_us >= end_us {
                 return Ok(());
@@ -189,23 +217,45 @@ impl Connection {
             wire::request::encode(&arguments, &mut self.requests);
             awaited += 1;
         }
-        let lost = |address: &str, reason: String| BenchError::Connection { address: address.into(), reason };
+        self.send().await?;
+        for _ in 0..awaited {
+            self.reply().await?;
+        }
+        Ok(())
+    }
+
+    /// Sends one command, and waits for its reply.
+    async fn call(&mut self, arguments: &[&[u8]]) -> Result<Value, BenchError> {
+        self.requests.clear();
+        wire::request::encode(arguments, &mut self.requests);
+        self.send().await?;
+        self.reply().await
+    }
+
+    async fn send(&mut self) -> Result<(), BenchError> {
         let sent = self.client.send_bytes(&self.requests).await;
-        sent.map_err(|error| lost(&self.address, error.to_string()))?;
-        while awaited > 0 {
-            match self.client.next_value().map_err(|reason| lost(&self.address, reason))? {
+        sent.map_err(|error| self.lost(error.to_string()))
+    }
+
+    /// The next reply. An error reply is an error.
+    async fn reply(&mut self) -> Result<Value, BenchError> {
+        loop {
+            match self.client.next_value().map_err(|reason| self.lost(reason))? {
                 Some(Value::Error(text)) => {
                     let text = plain(&text);
                     let text = with_advice(&text, advice(&text));
                     return Err(BenchError::Refused { address: self.address.clone(), text });
                 }
-                Some(_) => awaited -= 1,
+                Some(value) => return Ok(value),
                 None => {
                     let received = self.client.receive().await;
-                    received.map_err(|error| lost(&self.address, error.to_string()))?;
+                    received.map_err(|error| self.lost(error.to_string()))?;
                 }
             }
         }
-        Ok(())
+    }
+
+    fn lost(&self, reason: String) -> BenchError {
+        BenchError::Connection { address: self.address.clone(), reason }
     }
 }
