@@ -122,14 +122,16 @@ fn measured(options: &Options) -> Result<(), BenchError> {
         let measured = runtime.block_on(measure(server.address(), false, options.seconds));
         server.end()?;
         measured?;
-        return Ok(tell("\nThe client has taken its part of the same cores.\n")?);
+        return Ok(tell("\nThe client, one thread, has taken its part of the same cores.\n")?);
     };
     let mut address = address.clone();
     if let Some(path) = &options.password_file {
         let read = password::read(path);
         address.password = Some(read.map_err(|source| BenchError::Password { path: path.clone(), source })?);
     }
-    tell(&format!("the server at {address}; its other load counts, and the network\n"))?;
+    tell(&format!(
+        "the server at {address}; its other load counts, the network, and that the client is one thread\n"
+    ))?;
     runtime.block_on(measure(&address, options.beside_keys, options.seconds))
 }
 

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use env::{
-    DirLock, Disk, RealDisk,
+    DirLock, Disk, RealDisk, RealEntropy,
     machine::{self, FileSystemKind},
     process,
 };
