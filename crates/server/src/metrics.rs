@@ -313,10 +313,12 @@ impl Scrape {
         self.encode_durations(encoder)
     }
 
-    /// As in LATENCY HISTOGRAM: from a sample of the calls, without the wait for the disk.
+    /// As in LATENCY HISTOGRAM.
     fn encode_durations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let stats = &self.parts.data.stats;
-        let (name, help) = ("sheaf_command_seconds", "time to execute commands, by family");
+        let help =
+            "time to execute commands, by family: of a sample of the calls, without the wait for the disk";
+        let name = "sheaf_command_seconds";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for family in Family::ALL {
             let (mut usec, mut count, mut buckets) = (0, 0, Vec::new());
@@ -326,7 +328,7 @@ impl Scrape {
                 count += histogram.count();
                 buckets.resize(histogram.buckets().count(), (f64::INFINITY, 0));
                 for (bucket, (bound_us, calls)) in buckets.iter_mut().zip(histogram.buckets()) {
-                    *bucket = (bound_us as f64 * 1e-6, bucket.1 + calls);
+                    *bucket = (bound_us as f64 / 1e6, bucket.1 + calls);
                 }
             }
             // Longer durations are in the last bucket.
@@ -335,7 +337,7 @@ impl Scrape {
             }
             let labels = [("family", family.name())];
             let mut of_family = metric.encode_family(&labels)?;
-            of_family.encode_histogram::<NoLabelSet>(usec as f64 * 1e-6, count, &buckets, None)?;
+            of_family.encode_histogram::<NoLabelSet>(usec as f64 / 1e6, count, &buckets, None)?;
         }
         Ok(())
     }
