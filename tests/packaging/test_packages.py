@@ -31,8 +31,8 @@ def needs(*tools: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing), reason=f"{', '.join(missing)} not installed")
 
 
-def ran(*words: str | Path, **options) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE_S, **options)
+def ran(*words: str | Path, cwd: Path | None = None) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=2 * PATIENCE_S, cwd=cwd)
     assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
     return done.stdout
 
