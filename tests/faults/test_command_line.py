@@ -1,6 +1,7 @@
-"""The command line as people, packages and shells use it: help, completions, manual pages, doctor."""
+"""The command line as people, packages and shells use it: help, completions, manual pages, doctor, bench."""
 
 import json
+import re
 import shutil
 import subprocess
 
@@ -11,7 +12,7 @@ from harness.server import ANY_PORTS, run_sheaf
 
 pytestmark = pytest.mark.sheaf_only
 
-TOOLS = ("check", "log", "import", "export", "backup", "restore", "tail", "group", "doctor", "completions", "man")
+TOOLS = ("check", "log", "import", "export", "backup", "restore", "tail", "group", "health", "doctor", "bench", "completions", "man")
 
 
 def printed(*arguments: str) -> str:
@@ -29,7 +30,7 @@ def settings() -> list[str]:
 
 def test_help_is_short_or_complete():
     short, long = printed("-h"), printed("--help")
-    assert len(short.splitlines()) <= 75, short
+    assert len(short.splitlines()) <= 77, short
     assert all(f"  {tool}  " in short for tool in TOOLS)
     for group in ("Start", "Durability", "Memory", "Network", "Replication", "Documents", "Limits"):
         assert f"\n{group}:\n" in short and f"\n{group}:\n" in long
@@ -155,3 +156,43 @@ def test_doctor_says_what_to_change(tmp_path):
     in_memory = run_sheaf("doctor", "--dir", "/dev/shm/no-such-directory")
     assert in_memory.returncode == 1 and in_memory.stdout.rstrip().endswith("to change")
     assert any(line.startswith("change  file system  tmpfs") for line in in_memory.stdout.splitlines())
+
+
+CASES = [f"{verb}, {load}" for verb in ("SET", "GET") for load in ("1 client", "50 clients", "50 clients, pipelines of 16")]
+
+
+def measured(*arguments: str) -> list[str]:
+    """What bench prints. Each case has a rate above 0, and percentiles in order."""
+    ran = run_sheaf("bench", "--seconds", "1", *arguments)
+    assert (ran.returncode, ran.stderr) == (0, ""), ran
+    for case in CASES:
+        line = next(line for line in ran.stdout.splitlines() if line.startswith(f"{case}  "))
+        rate, p50, p99, slowest = re.fullmatch(r" +([\d,]+) +([\d.]+) ms +([\d.]+) ms +([\d.]+) ms", line[len(case) :]).groups()
+        assert int(rate.replace(",", "")) > 0 and float(p50) <= float(p99) <= float(slowest), line
+    return ran.stdout.splitlines()
+
+
+def test_bench_measures_a_server_of_its_own_and_leaves_nothing_behind(tmp_path):
+    lines = measured("--dir", str(tmp_path))
+    assert lines[0].startswith("a server of its own in ") and lines[1].startswith("disk: a durable write of 4 KiB takes ")
+    assert list(tmp_path.iterdir()) == []
+    refused = run_sheaf("bench", "--seconds", "1", "--dir", str(tmp_path / "missing"))
+    assert refused.returncode == 1 and "missing" in refused.stderr, refused
+
+
+def test_bench_measures_a_running_server_and_removes_its_keys(new_server, tmp_path):
+    server = new_server(requirepass="secret").start()
+    address = f"127.0.0.1:{server.port}"
+    with server.connect() as connection:
+        refused = run_sheaf("bench", "--seconds", "1", "--url", address)
+        assert refused.returncode == 1 and "NOAUTH" in refused.stderr and "--password-file" in refused.stderr, refused
+        password = tmp_path / "password"
+        password.write_text("secret\n")
+        running = ("--url", address, "--password-file", str(password))
+        assert "durability: strict" in measured(*running)
+        assert connection.call("KEYS", "*") == []
+        connection.call("SET", "mine", "1")
+        refused = run_sheaf("bench", "--seconds", "1", *running)
+        assert refused.returncode == 1 and "holds keys" in refused.stderr and "--beside-keys" in refused.stderr, refused
+        measured(*running, "--beside-keys")
+        assert connection.call("KEYS", "*") == [b"mine"]

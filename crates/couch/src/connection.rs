@@ -30,7 +30,11 @@ pub(super) async fn serve<S: Socket>(
 ) {
     let service = service_fn(|request: Request<Incoming>| {
         let (thread, idle_timer) = (thread.clone(), idle_timer.clone());
-        async move { Ok::<_, Infallible>(route::answer(thread, request, peer, idle_timer).await) }
+        async move {
+            let reply = route::answer(thread.clone(), request, peer, idle_timer).await;
+            thread.front.host.traffic.responded(reply.status());
+            Ok::<_, Infallible>(reply)
+        }
     });
     let io = TokioIo::new(Watched::<S> { stream, idle_timer: idle_timer.clone(), in_first_line: false });
     let mut builder = http1::Builder::new();

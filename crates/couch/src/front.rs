@@ -25,7 +25,6 @@ pub struct Front {
     pub(super) redis_runs: Semaphore,
     /// Permits of requests that wait for messages of durable channels.
     pub(super) redis_follows: Semaphore,
-    connections: AtomicU64,
     requests: AtomicU64,
     /// The upper half of the ids of requests, so that those of different incarnations differ.
     request_salt: u32,
@@ -36,7 +35,7 @@ pub struct ConnectionPermit(Arc<Front>);
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Relaxed);
+        self.0.host.traffic.connections.fetch_sub(1, Relaxed);
     }
 }
 
@@ -48,7 +47,6 @@ impl Front {
             bodies: Arc::default(),
             redis_runs: Semaphore::new(RUNS_MAX),
             redis_follows: Semaphore::new(FOLLOWS_MAX),
-            connections: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             request_salt: host.random_u64() as u32,
             host,
@@ -59,7 +57,7 @@ impl Front {
     pub fn permit(self: &Arc<Self>) -> Option<ConnectionPermit> {
         // The connection is counted before the check. Dropping the permit subtracts it again, also if there
         // were too many.
-        let before = self.connections.fetch_add(1, Relaxed);
+        let before = self.host.traffic.connections.fetch_add(1, Relaxed);
         let permit = ConnectionPermit(self.clone());
         (before < self.host.config.connections_max()).then_some(permit)
     }

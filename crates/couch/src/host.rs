@@ -17,7 +17,7 @@ use parking_lot::RwLockReadGuard;
 use settings::{Key, Settings};
 use storage::Log;
 
-use crate::{Feeds, Reply};
+use crate::{Feeds, Reply, Traffic};
 
 /// The parts and interfaces that the front uses.
 pub struct Host {
@@ -45,6 +45,8 @@ pub struct Host {
     pub acks: Arc<dyn Acks>,
     /// Connections of the Redis protocol.
     pub redis: Arc<dyn Redis>,
+    /// The figures that the port counts.
+    pub traffic: Arc<Traffic>,
     /// The paths that are not CouchDB's.
     pub tools: Arc<dyn Tools>,
 }

@@ -62,6 +62,7 @@ mod session;
 mod show;
 mod socket;
 mod thread;
+mod traffic;
 mod unsupported;
 mod upload;
 mod user;
@@ -79,4 +80,5 @@ pub use self::{
     range::ByteRange,
     reply::{Reply, set_header},
     socket::Socket,
+    traffic::Traffic,
 };

@@ -75,6 +75,12 @@ pub(crate) fn boot_us() -> u64 {
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
 }
 
+/// Descriptors that this process has open; 0 if unknown.
+pub fn open_files() -> u64 {
+    // The directory itself is open while it is read.
+    fs::read_dir("/proc/self/fd").map_or(0, |files| files.count().saturating_sub(1) as u64)
+}
+
 /// Descriptors this process may have open at once; 0 if unknown.
 pub fn open_files_max() -> u64 {
     open_files_limit().map_or(0, |limit| limit.rlim_cur)

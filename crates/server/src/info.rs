@@ -67,7 +67,7 @@ fn server(parts: &Parts, _: &Figures, out: &mut String) {
     let config_file = parts.config.file().unwrap_or_default();
     fields!(out,
         "redis_version": REDIS_VERSION,
-        "redis_git_sha1": "00000000",
+        "redis_git_sha1": if parts.startup.commit.is_empty() { "00000000" } else { parts.startup.commit },
         "redis_mode": if parts.config.hot().emulates_cluster() { "cluster" } else { "standalone" },
         "sheaf_version": env!("CARGO_PKG_VERSION"),
         "os": format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),

@@ -47,5 +47,6 @@ pub mod serve;
 pub mod snapshots;
 mod startup_info;
 mod stop;
+mod supervisor;
 mod timeouts;
 mod worker;

@@ -1,9 +1,10 @@
 //! Metrics for Prometheus, read at the moment of the scrape from the same counters that INFO shows.
 //!
-//! Names start with `sheaf_`, units are base units, labels come from closed sets (families and outcomes),
-//! never from keys.
+//! Names start with `sheaf_`, but for the names that every process has (`process_`). Units are base units,
+//! labels come from closed sets (families and outcomes), never from keys.
 
 mod exposition;
+mod process;
 
 use std::{fmt, sync::Arc, sync::atomic::Ordering::Relaxed};
 
@@ -17,6 +18,7 @@ use prometheus_client::{
     registry::Registry,
 };
 use pubsub::Kind;
+use settings::Key;
 use storage::{Histogram, LogStats};
 
 pub(crate) use self::exposition::Exposition;
@@ -48,7 +50,9 @@ impl fmt::Debug for Scrape {
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        process::encode(&mut encoder, &self.parts.startup)?;
         self.encode_server(&mut encoder)?;
+        self.encode_traffic(&mut encoder)?;
         self.encode_commands(&mut encoder)?;
         if let Some(log) = self.parts.log.get() {
             encode_log(&mut encoder, log)?;
@@ -104,6 +108,14 @@ impl Scrape {
             parts.node.ack_timeouts(),
         )?;
         gauge(encoder, "sheaf_clients", "connections", parts.clients.count() as u64)?;
+        gauge(
+            encoder,
+            "sheaf_clients_blocked",
+            "clients that wait in a blocking command",
+            parts.clients.blocked() as u64,
+        )?;
+        let help = "connections that are possible (maxclients, or what the limit of open files allows)";
+        gauge(encoder, "sheaf_clients_max", help, parts.config.hot().clients_max())?;
         counter(
             encoder,
             "sheaf_long_units",
@@ -148,6 +160,12 @@ impl Scrape {
         )?;
         gauge(
             encoder,
+            "sheaf_memory_max_bytes",
+            "maxmemory, the limit of keys, values and tables; 0: none",
+            parts.config.current().integer(Key::Maxmemory),
+        )?;
+        gauge(
+            encoder,
             "sheaf_memory_resident_bytes",
             "resident memory of the process",
             env::process::rss_bytes(),
@@ -157,6 +175,23 @@ impl Scrape {
         self.encode_snapshots(encoder)?;
         self.encode_documents(encoder)?;
         gauge(encoder, "sheaf_uptime_seconds", "seconds since the start", uptime_ms / 1000)
+    }
+
+    /// Bytes of the Redis protocol, connections and responses of HTTP.
+    fn encode_traffic(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let (received, sent) = self.parts.clients.traffic_bytes();
+        let help = "bytes received from clients of the Redis protocol";
+        counter(encoder, "sheaf_network_received_bytes", help, received)?;
+        let help = "bytes sent to clients of the Redis protocol";
+        counter(encoder, "sheaf_network_sent_bytes", help, sent)?;
+        let traffic = &self.parts.traffic;
+        gauge(encoder, "sheaf_http_connections", "connections of HTTP", traffic.connections())?;
+        let (name, help) = ("sheaf_http_responses", "responses of HTTP by class of status");
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (class, count) in traffic.responses() {
+            ConstCounter::new(count).encode(metric.encode_family(&[("status", class)])?)?;
+        }
+        Ok(())
     }
 
     fn encode_channels(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -274,6 +309,35 @@ impl Scrape {
                 let labels = [("family", family.name()), ("outcome", outcome)];
                 ConstCounter::new(value).encode(metric.encode_family(&labels)?)?;
             }
+        }
+        self.encode_durations(encoder)
+    }
+
+    /// As in LATENCY HISTOGRAM.
+    fn encode_durations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let stats = &self.parts.data.stats;
+        let help =
+            "time to execute commands, by family: of a sample of the calls, without the wait for the disk";
+        let name = "sheaf_command_seconds";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for family in Family::ALL {
+            let (mut usec, mut count, mut buckets) = (0, 0, Vec::new());
+            for (index, _) in rows().iter().enumerate().filter(|(_, row)| row.family == family) {
+                let histogram = stats.histogram(index);
+                usec += stats.totals(index).usec;
+                count += histogram.count();
+                buckets.resize(histogram.buckets().count(), (f64::INFINITY, 0));
+                for (bucket, (bound_us, calls)) in buckets.iter_mut().zip(histogram.buckets()) {
+                    *bucket = (bound_us as f64 / 1e6, bucket.1 + calls);
+                }
+            }
+            // Longer durations are in the last bucket.
+            if let Some((bound, _)) = buckets.last_mut() {
+                *bound = f64::INFINITY;
+            }
+            let labels = [("family", family.name())];
+            let mut of_family = metric.encode_family(&labels)?;
+            of_family.encode_histogram::<NoLabelSet>(usec as f64 / 1e6, count, &buckets, None)?;
         }
         Ok(())
     }

@@ -65,6 +65,8 @@ pub(crate) struct Parts {
     pub(crate) scripts: Arc<Scripts>,
     pub(crate) observer: Arc<Observer>,
     pub(crate) counters: Counters,
+    /// What the HTTP port has served.
+    pub(crate) traffic: Arc<couch::Traffic>,
     pub(crate) unread_replies: UnreadReplies,
     pub(crate) cross_protocol: CrossProtocol,
     pub(crate) progress: Arc<LoadProgress>,
@@ -126,6 +128,7 @@ impl Parts {
         let parts = Parts {
             access: Arc::new(Access::new(config.clone(), clients.clone())),
             counters: Counters::default(),
+            traffic: Arc::default(),
             unread_replies: UnreadReplies::default(),
             cross_protocol: CrossProtocol::default(),
             dead_log: Arc::new(DeadLog::new(log.clone(), documents.clone(), saver.clone())),

@@ -93,11 +93,16 @@ impl ServeError {
     }
 }
 
-/// Runs a server until it is told to stop.
+/// Runs a server until it is told to stop. `commit` is that of the binary; empty if it is not known.
 ///
 /// # Errors
 /// See [`ServeError`].
-pub fn serve(settings: Settings, lasting: Lasting, mode: Mode) -> Result<(), ServeError> {
+pub fn serve(
+    settings: Settings,
+    lasting: Lasting,
+    mode: Mode,
+    commit: &'static str,
+) -> Result<(), ServeError> {
     logging::start(&settings);
     lasting.report();
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -105,7 +110,7 @@ pub fn serve(settings: Settings, lasting: Lasting, mode: Mode) -> Result<(), Ser
         tracing::warn!(target: "server", "{warning}");
     }
     env::allocator::keep_unused_for_ms(UNUSED_KEPT_MS);
-    let process = Process::begin(&settings, lasting)?;
+    let process = Process::begin(&settings, lasting, commit)?;
     let mut next = Next { settings, mode, diverged_at: None, is_first: true };
     loop {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -127,6 +132,7 @@ struct Process {
     dir: PathBuf,
     lasting: Arc<Mutex<Lasting>>,
     run_id: String,
+    commit: &'static str,
     started_unix_ms: u64,
     redis: Vec<std::net::TcpListener>,
     /// The listeners of `sentinel-port`: the same service at another port.
@@ -136,7 +142,7 @@ struct Process {
 }
 
 impl Process {
-    fn begin(settings: &Settings, lasting: Lasting) -> Result<Process, ServeError> {
+    fn begin(settings: &Settings, lasting: Lasting, commit: &'static str) -> Result<Process, ServeError> {
         let dir = PathBuf::from(settings.text(Key::Dir));
         refuse_foreign(&dir, lasting.config_file())?;
         let disk = HeldDisk::new(lock(&dir)?);
@@ -179,7 +185,7 @@ impl Process {
         let (run_id, started_unix_ms) = (run_id[..40].to_string(), RealClock.unix_ms());
         let lasting = Arc::new(Mutex::new(lasting));
         let id = ProcessId::new(RealEntropy.random_u64());
-        Ok(Process { id, dir, lasting, run_id, started_unix_ms, redis, sentinel, http, disk })
+        Ok(Process { id, dir, lasting, run_id, commit, started_unix_ms, redis, sentinel, http, disk })
     }
 }
 

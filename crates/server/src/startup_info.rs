@@ -14,6 +14,8 @@ pub(crate) struct StartupInfo {
     pub(crate) merges: bool,
     pub(crate) started_unix_ms: u64,
     pub(crate) run_id: String,
+    /// The commit of the binary; empty if it is not known.
+    pub(crate) commit: &'static str,
     /// Set as soon as the server listens.
     pub(crate) redis_port: OnceLock<u16>,
 }

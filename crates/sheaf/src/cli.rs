@@ -1,12 +1,15 @@
 //! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`, `sheaf import FILE`,
 //! `sheaf import --from URL`, `sheaf export FILE`, `sheaf backup DIR`, `sheaf restore BACKUP`, `sheaf tail
-//! CHANNEL...`, `sheaf group HOST:PORT`, `sheaf doctor`, `sheaf completions SHELL`, `sheaf man DIR`.
+//! CHANNEL...`, `sheaf group HOST:PORT`, `sheaf health`, `sheaf doctor`, `sheaf bench`, `sheaf completions
+//! SHELL`, `sheaf man DIR`.
 //!
 //! The flags of `serve` and their environment variables come from the table of settings (`serve.rs`).
 
+mod bench;
 mod doctor;
 mod generate;
 mod group;
+mod health;
 mod import;
 mod serve;
 mod tail;
@@ -91,6 +94,13 @@ pub enum Task {
     Tail(Options),
     /// Show the group of a running server.
     Group(tools::group::Options),
+    /// Ask a running server whether it serves.
+    Health {
+        /// The URL of its HTTP port.
+        url: String,
+    },
+    /// Measure a server.
+    Bench(tools::bench::Options),
     /// Look at the machine and a directory.
     Doctor(tools::doctor::Options),
     /// Print a script for a shell.
@@ -150,6 +160,8 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, UsageE
         }
         Some(("tail", found)) => Ok(Task::Tail(tail::options(found))),
         Some(("group", found)) => Ok(Task::Group(group::options(found))),
+        Some(("health", found)) => Ok(Task::Health { url: health::url(found) }),
+        Some(("bench", found)) => Ok(Task::Bench(bench::options(found))),
         Some(("doctor", found)) => Ok(Task::Doctor(doctor::options(found))),
         Some(("completions", found)) => Ok(generate::completions_task(found)),
         Some(("man", man)) => Ok(Task::Man { dir: path(man, "dir").unwrap_or_default() }),
@@ -172,7 +184,7 @@ fn command() -> Command {
         Arg::new(name).long(name).value_name("LSN").value_parser(clap::value_parser!(u64)).help(help)
     };
     serve::with_arguments(Command::new("sheaf"))
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(env!("SHEAF_VERSION"))
         .about(
             "A database that keeps its word: keys as in Redis, documents as in CouchDB, every OK is on disk",
         )
@@ -198,7 +210,9 @@ fn command() -> Command {
         .subcommand(restore_command())
         .subcommand(tail::command())
         .subcommand(group::command())
+        .subcommand(health::command())
         .subcommand(doctor::command())
+        .subcommand(bench::command())
         .subcommand(generate::completions_command())
         .subcommand(generate::man_command())
 }
@@ -354,7 +368,7 @@ mod tests {
     fn the_short_help_fits_a_screen_and_the_long_one_has_every_setting() {
         let short = command().term_width(100).render_help().to_string();
         let lines: Vec<&str> = short.lines().collect();
-        assert!(lines.len() <= 68, "{}: {short}", lines.len());
+        assert!(lines.len() <= 70, "{}: {short}", lines.len());
         assert!(lines.iter().all(|line| line.len() <= 100), "{short}");
         let long = command().term_width(100).render_long_help().to_string();
         for option in OPTIONS {

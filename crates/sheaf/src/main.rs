@@ -11,7 +11,7 @@ mod cli;
 use std::{io::Write, process::ExitCode};
 
 use server::serve::{self, ServeError};
-use tools::{backup, check, doctor, export, group, import, log, migration, restore, tail};
+use tools::{backup, bench, check, doctor, export, group, health, import, log, migration, restore, tail};
 
 use self::cli::Task;
 
@@ -19,6 +19,8 @@ use self::cli::Task;
 #[global_allocator]
 static ALLOCATOR: env::allocator::Allocator = env::allocator::Allocator;
 
+/// The commit that this was built from (`build.rs`), or nothing.
+const COMMIT: &str = env!("SHEAF_COMMIT");
 /// Exit status of wrong usage, as in clap.
 const EXIT_USAGE: u8 = 2;
 /// Exit status of `sheaf doctor` if there is nothing to change, but not all could be seen.
@@ -36,7 +38,9 @@ fn main() -> ExitCode {
         }
     };
     let result: Result<(), Box<dyn std::error::Error>> = match task {
-        Task::Serve { settings, lasting, mode } => serve::serve(settings, lasting, mode).map_err(Into::into),
+        Task::Serve { settings, lasting, mode } => {
+            serve::serve(settings, lasting, mode, COMMIT).map_err(Into::into)
+        }
         Task::Check { dir } => check::check(&dir).map_err(Into::into),
         Task::Import { file, dir, existing } => import::run(&file, &dir, existing).map_err(Into::into),
         Task::Migrate(options) => migration::run(options).map_err(Into::into),
@@ -47,6 +51,8 @@ fn main() -> ExitCode {
         Task::Restore { source, dir, target } => restore::run(&source, &dir, target).map_err(Into::into),
         Task::Tail(options) => tail::run(&options).map_err(Into::into),
         Task::Group(options) => group::run(&options).map_err(Into::into),
+        Task::Health { url } => health::run(&url).map_err(Into::into),
+        Task::Bench(options) => bench::run(&options).map_err(Into::into),
         Task::Doctor(options) => match doctor::run(&options) {
             Ok(state) => return exit_of(state),
             Err(error) => Err(error.into()),

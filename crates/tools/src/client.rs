@@ -64,7 +64,12 @@ impl Client {
     pub(crate) async fn send(&mut self, arguments: &[impl AsRef<[u8]>]) -> io::Result<()> {
         let mut request = Vec::new();
         wire::request::encode(arguments, &mut request);
-        self.stream.write_all(&request).await
+        self.send_bytes(&request).await
+    }
+
+    /// Sends requests that are encoded already.
+    pub(crate) async fn send_bytes(&mut self, requests: &[u8]) -> io::Result<()> {
+        self.stream.write_all(requests).await
     }
 
     /// Waits for more bytes. If the call is cancelled, nothing received is lost.

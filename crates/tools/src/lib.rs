@@ -1,7 +1,8 @@
 //! Commands without a server: they work on a stopped server's directory, or as the client of a running one.
 //!
-//! The crate has `sheaf check`, `log`, `import`, `export`, `backup`, `restore`, `tail`, `group` and `doctor`,
-//! each as a function that prints its progress and result. The command line is parsed in `sheaf`.
+//! The crate has `sheaf check`, `log`, `import`, `export`, `backup`, `restore`, `tail`, `group`, `health`,
+//! `doctor` and `bench`, each as a function that prints its progress and result. The command line is parsed
+//! in `sheaf`.
 //!
 //! Invariants
 //! - A directory in use by a server is locked: the commands that need the lock refuse it.
@@ -10,11 +11,14 @@
 #![forbid(unsafe_code)]
 
 pub mod backup;
+pub mod bench;
 pub mod check;
 mod client;
+mod disk_sync;
 pub mod doctor;
 pub mod export;
 pub mod group;
+pub mod health;
 pub mod import;
 mod interruption;
 pub mod log;

@@ -37,6 +37,7 @@ pub(super) fn host(parts: &Arc<Parts>, store: Arc<OnceLock<Store>>, feeds: Arc<F
         group: Arc::new(GroupHandle(parts.group.clone())),
         acks: parts.node.clone(),
         redis: Arc::new(RedisClients::new(parts.clone())),
+        traffic: parts.traffic.clone(),
         tools: Arc::new(ServerTools { parts: parts.clone() }),
     }
 }

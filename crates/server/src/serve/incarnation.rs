@@ -39,7 +39,7 @@ use crate::{
     startup_info::StartupInfo,
     stop::AtStop,
     stop::Stop,
-    worker,
+    supervisor, worker,
 };
 
 /// How long replies may take to leave when the server stops.
@@ -114,6 +114,9 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     let (saver, compactor) = (parts.saver.start(&log)?, parts.compactor.start()?);
     let (snapshots, scrubber) = (parts.snapshots.start(&log)?, parts.scrubber.start(&log)?);
     show_banner(&parts, &redis_addresses, &http_addresses, &log);
+    if is_first {
+        supervisor::tell_ready();
+    }
     let is_over = tokio::select! {
         () = parts.stop.requested() => true,
         () = reopening::requested(&node, &log, &mailboxes) => false,
@@ -121,6 +124,9 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
         lost = failure::notice_loss(&process.disk) => failure::end_process(&lost, &mailboxes, &process.disk),
     };
     tracing::info!(target: "server", "stopping");
+    if is_over {
+        supervisor::tell_stopping();
+    }
     stop_http(&http).await;
     parts.scripts.close();
     stop_workers(mailboxes, threads).await;
@@ -222,6 +228,7 @@ fn new_parts(settings: Settings, process: &Process, node: Arc<Node>, clock: Arc<
         merges: settings.switch(Key::LogMerge),
         started_unix_ms: process.started_unix_ms,
         run_id: process.run_id.clone(),
+        commit: process.commit,
         redis_port: OnceLock::new(),
     };
     let settings = (settings, process.lasting.clone());

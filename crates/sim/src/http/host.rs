@@ -59,6 +59,7 @@ pub(super) fn host(
         group: Arc::new(NoGroup),
         acks: rest.clone(),
         redis: rest.clone(),
+        traffic: Arc::default(),
         tools: rest,
     }
 }

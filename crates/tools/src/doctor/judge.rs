@@ -4,6 +4,7 @@ use env::machine::{FileSystem, FileSystemKind};
 use settings::ClientsMax;
 
 use super::{Finding, State};
+use crate::disk_sync::{rank, shown};
 
 const MIB: u64 = 1 << 20;
 /// Above this, a client that waits for each reply writes less than 100 times a second.
@@ -147,15 +148,6 @@ pub(super) fn syncs(mut latencies_us: Vec<u64>, is_in_memory: bool) -> Finding {
         ),
         _ => finding(State::Fine, format!("{meaning}; writes of many clients share a sync")),
     }
-}
-
-/// The smallest value that `percent` of the sorted values do not exceed.
-fn rank(sorted: &[u64], percent: usize) -> Option<u64> {
-    sorted.get((sorted.len() * percent).div_ceil(100).checked_sub(1)?).copied()
-}
-
-fn shown(us: u64) -> String {
-    format!("{}.{:02} ms", us / 1000, us % 1000 / 10)
 }
 
 /// What a directory needs in addition to what it has.

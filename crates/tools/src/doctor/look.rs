@@ -3,13 +3,10 @@
 //! Invariants
 //! - What cannot be seen is a finding of its own ([`State::Unseen`]); no check keeps the others from running.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use env::{
-    AlignedBytes, BLOCK_BYTES, Clock, DirLock, Disk, Entropy, RealClock, RealDisk, RealEntropy,
+    DirLock, Disk, RealDisk, RealEntropy,
     machine::{self, FileSystemKind},
     process,
 };
@@ -25,9 +22,7 @@ use super::{
     Finding, Options, State,
     judge::{self, Growth},
 };
-
-/// Durable writes of one block each: enough for a p99, and done within seconds on a slow disk.
-const WRITES: usize = 100;
+use crate::disk_sync;
 
 /// All checks, in the order in which they are shown.
 pub(super) fn all(options: &Options) -> Vec<Finding> {
@@ -153,7 +148,7 @@ fn disk(place: &Path, dir: &Path, settings: &Settings) -> [Finding; 3] {
     };
     [
         kind.map_or_else(|error| unseen("file system", &error), judge::file_system),
-        measured(place).map_or_else(
+        disk_sync::measure(place).map_or_else(
             |error| unseen("disk sync", &error),
             |latencies| judge::syncs(latencies, is_in_memory),
         ),
@@ -178,30 +173,6 @@ fn bytes_of_files(dir: &Path) -> u64 {
     RealDisk.list(dir).unwrap_or_default().into_iter().filter_map(|name| bytes(name).ok()).sum()
 }
 
-/// The times of durable writes as the log makes them, in microseconds: one block each, in place.
-fn measured(place: &Path) -> io::Result<Vec<u64>> {
-    // A kill may leave the file behind; because of its ending, the next start removes it.
-    let path = place.join(format!(".doctor-{:016x}.tmp", RealEntropy.random_u64()));
-    let file = RealDisk.create_new(&path)?;
-    let write = || -> io::Result<Vec<u64>> {
-        let block = AlignedBytes::zeroed(BLOCK_BYTES);
-        let places = (0..WRITES).map(|number| (number * BLOCK_BYTES) as u64);
-        for offset in places.clone() {
-            file.write_all_at(&block, offset)?;
-        }
-        file.sync_all()?;
-        let timed = |offset| -> io::Result<u64> {
-            let begin_us = RealClock.monotonic_us();
-            file.write_durable_at(&block, offset)?;
-            Ok(RealClock.monotonic_us() - begin_us)
-        };
-        places.map(timed).collect()
-    };
-    let latencies = write();
-    let removed = RealDisk.remove(&path);
-    latencies.and_then(|latencies| removed.map(|()| latencies))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,15 +182,5 @@ mod tests {
         let temp = std::env::temp_dir();
         assert_eq!(existing(&temp.join("no/such/dir")), temp);
         assert_eq!(existing(Path::new("no-such-dir/data")), Path::new("."));
-    }
-
-    #[test]
-    fn measuring_leaves_nothing_behind() {
-        let dir = std::env::temp_dir().join(format!("sheaf-doctor-{:016x}", RealEntropy.random_u64()));
-        RealDisk.create_dir_all(&dir).unwrap();
-        assert_eq!(measured(&dir).unwrap().len(), WRITES);
-        assert!(RealDisk.names(&dir).unwrap().is_empty());
-        std::fs::remove_dir(&dir).unwrap();
-        assert!(measured(&dir).is_err());
     }
 }

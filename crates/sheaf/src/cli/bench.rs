@@ -1,0 +1,50 @@
+//! The arguments of `sheaf bench`.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use tools::{bench::Options, migration::address::Address};
+
+use super::path;
+
+pub(super) fn command() -> Command {
+    let address = |text: &str| text.parse::<Address>().map_err(|error| error.to_string());
+    let url = Arg::new("url").long("url").value_name("HOST:PORT").value_parser(address);
+    let password_file = Arg::new("password-file").long("password-file").value_name("FILE").requires("url");
+    let beside_keys = Arg::new("beside-keys").long("beside-keys").action(ArgAction::SetTrue).requires("url");
+    let dir = Arg::new("dir").long("dir").value_name("DIR").default_value(".").hide_default_value(true);
+    let seconds = Arg::new("seconds").long("seconds").value_name("SECONDS").default_value("60");
+    Command::new("bench")
+        .about("Measure what a server does on this machine, in a minute")
+        .arg(url.help("Measure this running server, by keys that are removed afterwards"))
+        .arg(password_file.help("File whose first line is the password of the server (requirepass)"))
+        .arg(beside_keys.help("Measure it even if it holds keys, which stay as they are"))
+        .arg(
+            dir.conflicts_with("url")
+                .help("Make the directory of the server here, on the disk to measure [default: here]"),
+        )
+        .arg(
+            seconds
+                .value_parser(clap::value_parser!(u64).range(1..=600))
+                .hide_default_value(true)
+                .help("Time for all cases together [default: 60]"),
+        )
+        .after_help(
+            "Without --url it starts a server of its own in a new directory, which it removes. It prints the latency of a \
+             durable write, and a line for each case: operations per second, and the median, 99th percentile and slowest \
+             of the times until a reply, or until all replies of a pipeline. Each client waits for these before it sends \
+             more. There are 10,000 keys, with values of 100 bytes. With strict durability each SET is on disk when it is \
+             counted.\n\nExamples:\n  sheaf bench --dir /var/lib\n  sheaf \
+             bench --url db1:6379 --seconds 20",
+        )
+}
+
+pub(super) fn options(matches: &ArgMatches) -> Options {
+    Options {
+        address: matches.get_one::<Address>("url").cloned(),
+        password_file: path(matches, "password-file"),
+        beside_keys: matches.get_flag("beside-keys"),
+        dir: path(matches, "dir").unwrap_or_else(|| PathBuf::from(".")),
+        seconds: matches.get_one::<u64>("seconds").copied().unwrap_or(60),
+    }
+}

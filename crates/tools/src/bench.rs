@@ -1,0 +1,209 @@
+//! `sheaf bench`: what a server can do on this machine, in about a minute.
+//!
+//! ```text
+//! a server of its own in a temporary directory, or --url -> each case for its share of the time -> a table
+//! ```
+//!
+//! It is a self-test, not a comparison of servers: the client runs on the same cores as a server of its own,
+//! and takes its part of them. `bench/` compares.
+//!
+//! Invariants
+//! - Nothing stays behind: the directory is removed, or the keys of the run are.
+//! - It writes only keys that begin with the name of the run, which is random; to a server that holds keys,
+//!   only if told.
+
+mod case;
+mod latencies;
+mod own_server;
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use env::machine::{self, FileSystemKind};
+
+use self::{
+    case::{CASES, Load, Measured},
+    own_server::OwnServer,
+};
+use crate::{
+    disk_sync::{self, rank, shown},
+    interruption::interruption,
+    migration::address::Address,
+    password,
+};
+
+/// What to measure, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// A running server; without one, a server is started and ended.
+    pub address: Option<Address>,
+    /// The file with its password.
+    pub password_file: Option<PathBuf>,
+    /// Measure the running server even if it holds keys.
+    pub beside_keys: bool,
+    /// Where the directory of the own server is made.
+    pub dir: PathBuf,
+    /// The time for all cases.
+    pub seconds: u64,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The own server cannot be started or ended.
+    #[error("cannot run a server in {}: {reason}", dir.display())]
+    OwnServer {
+        /// Its directory.
+        dir: PathBuf,
+        /// The error, or the last lines of its log.
+        reason: String,
+    },
+    /// The connection failed.
+    #[error("{address}: {reason}")]
+    Connection {
+        /// Host and port.
+        address: String,
+        /// The error.
+        reason: String,
+    },
+    /// The server refuses the commands.
+    #[error("{address} refuses: {text}")]
+    Refused {
+        /// Host and port.
+        address: String,
+        /// Its error reply.
+        text: String,
+    },
+    /// The server holds keys.
+    #[error(
+        "{address} holds keys: its clients would feel the load, and above maxmemory it may evict keys. --beside-keys \
+         measures it all the same"
+    )]
+    HoldsKeys {
+        /// Host and port.
+        address: String,
+    },
+    /// The password cannot be read.
+    #[error("cannot read the password in {}: {source}", path.display())]
+    Password {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// It was interrupted; nothing stays behind.
+    #[error("interrupted")]
+    Interrupted,
+    /// Another operation of the operating system failed.
+    #[error(transparent)]
+    Os(#[from] io::Error),
+}
+
+/// Measures, and prints a line as each case ends. Closed standard output ends it.
+///
+/// # Errors
+/// [`BenchError`].
+pub fn run(options: &Options) -> Result<(), BenchError> {
+    match measured(options) {
+        Err(BenchError::Os(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        ended => ended,
+    }
+}
+
+fn measured(options: &Options) -> Result<(), BenchError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let Some(address) = &options.address else {
+        let disk = disk_line(&options.dir)?;
+        let server = OwnServer::start(&options.dir)?;
+        tell(&format!("a server of its own in {}; it is removed afterwards\n", server.dir().display()))?;
+        tell(&disk)?;
+        let measured = runtime.block_on(measure(server.address(), false, options.seconds));
+        server.end()?;
+        measured?;
+        return Ok(tell("\nThe client, one thread, has taken its part of the same cores.\n")?);
+    };
+    let mut address = address.clone();
+    if let Some(path) = &options.password_file {
+        let read = password::read(path);
+        address.password = Some(read.map_err(|source| BenchError::Password { path: path.clone(), source })?);
+    }
+    tell(&format!(
+        "the server at {address}; its other load counts, the network, and that the client is one thread\n"
+    ))?;
+    runtime.block_on(measure(&address, options.beside_keys, options.seconds))
+}
+
+/// The latency of the disk, which the writes wait for.
+fn disk_line(dir: &Path) -> Result<String, BenchError> {
+    let refused = |error: io::Error| BenchError::OwnServer { dir: dir.into(), reason: error.to_string() };
+    let mut latencies = disk_sync::measure(dir).map_err(refused)?;
+    latencies.sort_unstable();
+    let is_in_memory = machine::file_system(dir).is_ok_and(|found| found.kind == FileSystemKind::Memory);
+    let remark = if is_in_memory {
+        ", in memory: no disk is written. Name a directory on a disk with --dir"
+    } else {
+        ""
+    };
+    let figure = |percent| rank(&latencies, percent).map_or_else(String::new, shown);
+    Ok(format!("disk: a durable write of 4 KiB takes {} (p50), {} (p99){remark}\n", figure(50), figure(99)))
+}
+
+/// Runs all cases, or until it is interrupted, and removes the keys.
+async fn measure(address: &Address, beside_keys: bool, seconds: u64) -> Result<(), BenchError> {
+    let load = Load::new(address.clone());
+    let server = load.server().await?;
+    if server.holds_keys && !beside_keys {
+        return Err(BenchError::HoldsKeys { address: address.to_string() });
+    }
+    tell(&format!("durability: {}\n", server.durability.as_deref().unwrap_or("the server does not tell")))?;
+    let ended = tokio::select! {
+        ended = cases(&load, seconds) => ended,
+        interrupted = interruption() => interrupted.map_err(Into::into).and(Err(BenchError::Interrupted)),
+    };
+    // The failure of a case says more than one to clean up after it.
+    ended.and(load.remove_keys().await)
+}
+
+async fn cases(load: &Load, seconds: u64) -> Result<(), BenchError> {
+    tell(&format!("\n{:<36}{:>12}{:>12}{:>12}{:>12}\n", "", "per second", "p50", "p99", "slowest"))?;
+    let each_us = seconds * 1_000_000 / CASES.len() as u64;
+    for case in CASES {
+        let Measured { operations, us, latencies } = load.run(case, each_us).await?;
+        let rate = grouped(operations * 1_000_000 / us.max(1));
+        let of = |percent| shown(latencies.quantile_us(percent));
+        tell(&format!("{:<36}{rate:>12}{:>12}{:>12}{:>12}\n", case.name, of(50), of(99), of(100)))?;
+    }
+    Ok(())
+}
+
+/// A number with its thousands apart.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn tell(text: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_apart() {
+        for (number, expected) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), expected);
+        }
+    }
+}

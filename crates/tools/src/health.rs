@@ -1,0 +1,54 @@
+//! `sheaf health`: asks a running server whether it serves, for supervisors and containers without curl.
+
+use std::time::Duration;
+
+use ureq::Agent;
+
+/// How long the answer may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why the server counts as unhealthy.
+#[derive(Debug, thiserror::Error)]
+pub enum HealthError {
+    /// It does not answer.
+    #[error("no answer from {url}: {reason}")]
+    NoAnswer {
+        /// What was asked.
+        url: String,
+        /// The error.
+        reason: String,
+    },
+    /// It answers that it does not serve.
+    #[error("{url} answers {status}: {answer}")]
+    Refused {
+        /// What was asked.
+        url: String,
+        /// The status of HTTP.
+        status: u16,
+        /// The answer, with the reason.
+        answer: String,
+    },
+}
+
+/// Asks `/_up` of the server at `url`, and prints the answer.
+///
+/// # Errors
+/// If there is none, or it is not 200: the server loads its data, or acknowledges no writes.
+pub fn run(url: &str) -> Result<(), HealthError> {
+    let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    let url = format!("{}/_up", url.trim_end_matches('/'));
+    let no_answer =
+        |error: ureq::Error| HealthError::NoAnswer { url: url.clone(), reason: error.to_string() };
+    let config =
+        Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).proxy(None);
+    let agent: Agent = config.build().into();
+    let mut response = agent.get(&url).call().map_err(no_answer)?;
+    let answer = response.body_mut().read_to_string().map_err(no_answer)?.trim().to_owned();
+    match response.status().as_u16() {
+        200 => {
+            println!("{answer}");
+            Ok(())
+        }
+        status => Err(HealthError::Refused { url, status, answer }),
+    }
+}
