@@ -12,7 +12,7 @@
 //!
 //! Invariants
 //! - Only the lock, the ports and the settings outlive an incarnation.
-//! - An incarnation that is to be followed by another ends when the disk has room for both.
+//! - An incarnation that another one is to follow ends only when the disk has room for the restart.
 
 mod failure;
 mod incarnation;

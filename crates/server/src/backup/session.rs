@@ -6,7 +6,8 @@
 //! - There are at most [`SESSIONS_MAX`] sessions. Each ends after [`IDLE_US`] without a request, when the log
 //!   after it has grown by `backup-retention-bytes`, or when the disk has no room for the log.
 //! - A session from which nothing was copied blocks no other and keeps little: after [`GIVE_WAY_US`] it gives
-//!   way to another one, and it ends when the log has grown by a [share](UNUSED_LOG_SHARE) of those bytes.
+//!   way to another one, and it ends when the log has grown by a [share](UNUSED_LOG_SHARE) of
+//!   `backup-retention-bytes`.
 
 use std::{
     path::{Path, PathBuf},
@@ -314,7 +315,7 @@ impl Session {
         self.hold.lock().is_none()
     }
 
-    /// Marks it as ended; only then are the pins dropped.
+    /// Marks the session as ended; only then are the pins dropped.
     fn end(&self) {
         let hold = self.hold.lock().take();
         drop(hold);

@@ -9,8 +9,8 @@
 //!   (`client-output-buffer-limit normal`), until all is sent.
 //! - All clients together have at most [`UNREAD_BYTES_MAX`] unsent beyond the first mebibyte of each.
 //! - A client that is allowed no more, and whose peer acknowledges nothing for [`STALLED_MS_MAX`] while its
-//!   commands wait, is disconnected. While others are refused more, so is every client with unread replies
-//!   whose peer is silent for so long.
+//!   commands wait, is disconnected. While other clients are refused more bytes, every client with unread
+//!   replies whose peer is silent for so long is disconnected as well.
 //!
 //! Clients that are not logged in, and subscribers, are allowed no more.
 //!
@@ -82,7 +82,7 @@ pub(super) struct Unread {
     is_watched: bool,
     /// Bytes taken from [`UnreadReplies`].
     taken_bytes: u64,
-    /// Bytes that the peer had acknowledged at its last progress, and the time of it.
+    /// The bytes that the peer had acknowledged at its last progress, and the time of that progress.
     progress: Option<(u64, u64)>,
     /// Since when commands wait.
     waits_since_ms: Option<u64>,

@@ -10,11 +10,11 @@
 //! (`storage`, `recovery`).
 //!
 //! Invariants
-//! - The roster is in `group.json` before the part of the log that names the members is forgotten. Where the
-//!   log was copied, it names the members itself.
+//! - The roster is in `group.json` before the part of the log that names the members is forgotten. A copied
+//!   log names the members itself.
 //! - Log that a member may lack is kept, unless the disk is full. Then the committed part is forgotten: the
 //!   group goes on, and a member that lacks it waits for another one with data.
-//! - It leads no longer than it has to.
+//! - A witness leads no longer than it has to.
 
 use std::{sync::Arc, thread, time::Duration};
 

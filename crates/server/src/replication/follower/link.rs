@@ -315,7 +315,8 @@ impl LinkParts {
             }
             self.following.set_link(LinkState::Connected, self.node.now_ms());
         }
-        // Records applied earlier are visible already. In a group, the votes may have told the position.
+        // Records applied earlier are visible already. In a group, the votes may have reported the commit
+        // position before the leader.
         let acked = self.following.committed().max(self.following.applied());
         if acked > self.acked.get() || !was_connected {
             self.acked.set(acked);
