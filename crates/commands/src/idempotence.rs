@@ -12,7 +12,8 @@
 //! Invariants
 //! - The reply and the effects are one record, so there is never one without the other: not after a crash,
 //!   not on a replica.
-//! - Two that are sent at the same time run one after the other, because both lock the slot of the key.
+//! - Two commands under one key that are sent at the same time run one after the other, because both lock the
+//!   slot of the key.
 //! - A command that fails and has changed nothing is not kept: sent again, it runs again.
 //! - A reply that is kept can be sent again: its length and its form are checked before the key holds it, not
 //!   afterwards.
@@ -94,7 +95,7 @@ fn idemp(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Runs the command, whose reply is written. Returns whether it is to be kept.
+/// Runs the command and writes its reply. Returns whether the reply is to be kept.
 fn run(
     cx: &mut Context<'_, '_>,
     key: &[u8],

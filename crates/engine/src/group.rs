@@ -21,7 +21,7 @@ pub struct GroupView {
     pub term: u64,
     /// The id of the leader that this member knows; `None` for none.
     pub leader: Option<String>,
-    /// The part of the server that is asked.
+    /// The role of the server that is asked.
     pub standing: Standing,
     /// All members, this one included, in the order in which they joined.
     pub members: Vec<MemberView>,

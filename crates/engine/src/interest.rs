@@ -11,8 +11,8 @@
 //! locks itself; for waiting clients see `blocking`.
 //!
 //! Invariants
-//! - Registration for a key, and the report of a change of it, happen under the lock of its slot: no change
-//!   is missed between looking at a key and registering for it. Withdrawing needs no lock of a slot.
+//! - Registering for a key, and reporting its changes, happen under the lock of its slot: no change is missed
+//!   between looking at a key and registering for it. Withdrawing needs no lock of a slot.
 //! - While no client is registered a change costs one load ([`Interests::any`]). The load may be relaxed,
 //!   because the lock of the slot orders it after the registration.
 //! - The locks in this module are leaves: no other lock is taken under them.
@@ -178,8 +178,8 @@ impl Interests {
 
 /// The waits of blocked clients.
 impl Interests {
-    /// The next place in the order of waiters. Taken under the locks of the keys, so that it is the order per
-    /// key.
+    /// The next place in the order of waiters. Taken under the locks of the keys, so that tickets give the
+    /// order of waiters of every key.
     pub fn next_ticket(&self) -> u64 {
         self.next_ticket.fetch_add(1, Relaxed)
     }

@@ -94,7 +94,7 @@ impl Executor {
         }
     }
 
-    /// The unit has ended, and its script machine goes with the executor.
+    /// To be called when the unit has ended. Its script machine is freed with this executor.
     fn end_long(&mut self, host: &Host) {
         self.forget_offloaded(host);
         self.stats().set_vm_bytes(0);

@@ -10,8 +10,8 @@ use lsn::Lsn;
 
 use crate::Responder;
 
-/// The error of reads on a member of a group without a leader, unless `stale-reads` permits them, and of
-/// writes.
+/// The error of writes on a member of a group without a leader, and of reads, unless `stale-reads` permits
+/// them.
 pub const NO_LEADER: &str =
     "CLUSTERDOWN The group has no leader: a majority of its members must be reachable. Try again.";
 
@@ -23,7 +23,7 @@ pub const MASTER_DOWN: &str = "MASTERDOWN Link with MASTER is down and what of t
 pub const NOT_KNOWN_COMMITTED: &str = "MASTERDOWN This member of the group does not know yet which of its data is committed: a leader must \
                                        tell it. Ask another member, or again later.";
 
-/// The error of reads on a member of a group that takes the log of its leader no more, or too slowly.
+/// The error of reads on a member of a group that no longer takes its leader's log, or takes it too slowly.
 pub const FAR_BEHIND: &str = "MASTERDOWN This member of the group has not caught up with its leader for more than 5 seconds, for a reason in its \
                               log. Ask another member, or again later.";
 
@@ -209,8 +209,8 @@ pub trait Availability: Send + Sync {
         self.is_stale().then_some(MASTER_DOWN)
     }
 
-    /// Whether this server has given up the lead and follows nobody: a hand-over whose outcome is not known,
-    /// or another server that leads in a higher epoch.
+    /// Whether this server has given up the lead and follows nobody: it has handed over with an unknown
+    /// outcome, or another server leads in a higher epoch.
     fn is_deposed(&self) -> bool {
         false
     }
@@ -242,7 +242,7 @@ pub trait Availability: Send + Sync {
     }
 
     /// How often this server has led its group, and then gone on as a follower: a reply that was begun before
-    /// may show what another leader has changed since.
+    /// that may show data that another leader has changed since.
     fn times_stepped_down(&self) -> u64 {
         0
     }
@@ -292,7 +292,8 @@ pub trait Replication: Availability {
     fn count_flushed(&self, lsn: Lsn) -> usize;
 
     /// Answers `responder` with the number of replicas that have the wanted position, once there are enough
-    /// or the time is over; preceded by whether this server has it, if that is wanted.
+    /// or the time is over. If `wanted` asks for it, the answer begins with whether this server has the
+    /// position.
     fn wait_flushed(&self, wanted: Wanted, responder: Responder);
 
     /// Answers `responder` with 1 once this server shows the writes up to `lsn`, or with 0 at the timeout.

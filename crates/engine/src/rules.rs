@@ -79,8 +79,8 @@ impl Rules {
     }
 
     /// Checks the command of a waiting client again, when it can be served: the rules may have changed since
-    /// it began to wait. Slots are locked, so nothing can be evicted here. `false`: serve it in a unit of its
-    /// own, once there was an attempt to make room.
+    /// it began to wait. Slots are locked, so nothing can be evicted here. `false`: the waiter must be served
+    /// in a unit of its own, after an attempt to make room.
     ///
     /// # Errors
     /// The client gets the error instead of the element, which stays.

@@ -134,7 +134,7 @@ impl Tracking {
         }
     }
 
-    /// A tracking ends. Entries of the client remain in the table: they have no effect, as no client with
+    /// Ends a tracking. Entries of the client remain in the table: they have no effect, as no client with
     /// this id tracks any more.
     pub(crate) fn leave(&self, tracker: &Arc<Tracker>, prefixes: &[Box<[u8]>]) {
         let id = tracker.client.id();

@@ -57,7 +57,8 @@ pub struct Undo {
 /// Bytes of each buffer of an ended undo that may be kept for the next one.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
-/// Equal elements of a list that are put back one by one: if there are more, the list is copied.
+/// The maximum number of equal elements of a list that are put back one by one; with more, the list is
+/// copied.
 const PUT_BACK_MAX: usize = 16;
 
 /// Up to this number, the changed keys are compared one by one: most scripts change no more.

@@ -38,7 +38,8 @@ pub(crate) struct DataSettingsState {
 }
 
 impl DataSettingsState {
-    /// A later change replaces the given value. Returns the mark to be recorded as well.
+    /// Forgets the given value of a setting, because a later change replaces it. Returns the mark that must
+    /// be recorded together with the change.
     pub(super) fn supersede_given(&mut self, key: Key) -> Option<(String, String)> {
         self.given.supersede(OPTIONS[key as usize].name)
     }
