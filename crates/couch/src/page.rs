@@ -66,8 +66,8 @@ pub(super) fn send_file(head: &Parts, name: &str) -> Result<Reply, Failure> {
     Ok(reply)
 }
 
-/// Whether the client names HTML, and JSON not or with a lower quality. Clients of CouchDB name JSON, or
-/// accept everything.
+/// Whether the client names HTML, and either does not name JSON or gives it a lower quality. Clients of
+/// CouchDB name JSON, or accept everything.
 fn prefers_html(headers: &HeaderMap) -> bool {
     let html = quality(headers, header::ACCEPT, "text/html");
     html > 0.0 && html > quality(headers, header::ACCEPT, "application/json")

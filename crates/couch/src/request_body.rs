@@ -18,7 +18,7 @@ use super::{body_memory::Claim, failure::Failure, idle_timer::IdleTimer};
 
 /// Limit for reading and dropping an unwanted body.
 const DRAINED_BYTES_MAX: u64 = 256 << 10;
-/// The first allocation for a body is no larger, however large the announced length.
+/// The first allocation for a body is no larger than this, however large the announced length.
 const RESERVED_BYTES_MAX: usize = 1 << 20;
 /// Compressed bytes between two checks of the memory limit: they inflate to a thousand times their size at
 /// most.

@@ -175,7 +175,7 @@ async fn answer_documents(
     reply
 }
 
-/// The URL of a refused write at the leader of the group, if clients are to be sent there.
+/// The URL at the leader of the group for a write that was refused here, if clients are to be sent there.
 fn url_at_leader(thread: &HttpThread, uri: &Uri, failure: &Failure) -> Option<String> {
     let host = thread.host();
     if *failure != Failure::Refused(Refusal::Follower) || !host.settings().switch(Key::HttpRedirect) {

@@ -64,7 +64,8 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     outcome
 }
 
-/// Runs a transaction with documents: the first command on them that fails undoes all, and says why.
+/// Runs a transaction with documents: its first failing command on documents undoes all, and its error is the
+/// reply.
 fn run_or_undo(cx: &mut Context<'_, '_>, transaction: &Transaction) -> Result<(), CommandError> {
     let db = cx.session.db;
     cx.unit.begin_undo();
