@@ -8,7 +8,7 @@
 //! - The ballot is on disk before a message leaves. If it cannot be saved, this member is silent until it
 //!   can, and then restarts within the process, from what is on disk.
 //! - While this server leads, [`Votes::may_answer`] is true only within its lease. After it has led, it is
-//!   true again only when it has stepped down, and no reply of before is left.
+//!   true again only when it has stepped down, and no reply from before is left.
 //! - At most [`TIMED_MAX`] batches are timed at once.
 
 use std::{
@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use recovery::group_state::GroupState;
 use storage::Histogram;
 
-/// Batches whose commitment is timed at once; those beyond are not timed.
+/// The maximum number of batches whose commitment is timed at once; further batches are not timed.
 const TIMED_MAX: usize = 1024;
 
 /// Sends messages to other members, without waiting.
@@ -75,7 +75,7 @@ pub struct Votes {
     leaderless: Mutex<(u64, Option<u64>)>,
     /// The ends of a leader's batches that are durable here and not committed, and when they became durable.
     timed: Mutex<VecDeque<(Lsn, u64)>>,
-    /// Microseconds from there to their commitment.
+    /// Microseconds from the time at which a batch became durable here to its commitment.
     quorum_us: Histogram,
 }
 
@@ -133,7 +133,7 @@ impl Votes {
     /// The id of this member.
     ///
     /// # Panics
-    /// If the file has none: one with another id than its name says is refused when it is read.
+    /// If the file has no valid member id: such a file is refused when it is read.
     pub fn id(&self) -> MemberId {
         MemberId::parse(&self.state.lock().member_id).expect("a file with another id is refused")
     }
@@ -375,10 +375,11 @@ impl Votes {
         Lsn::new(self.committed.load(SeqCst))
     }
 
-    /// The connection to the leader that a follower may receive the log on.
+    /// The connection to the leader on which a follower may receive the log; `None`: this server is no member
+    /// yet, and copies the log.
     ///
-    /// # Errors If this member follows nobody, or its vote cannot be saved. `Ok(None)`: it is no member yet,
-    /// and copies the log.
+    /// # Errors
+    /// If this member follows nobody, or its vote cannot be saved.
     pub fn link(&self) -> Result<Option<Link>, String> {
         if self.is_unsaved() {
             return Err("this member's vote cannot be saved".into());
@@ -392,8 +393,7 @@ impl Votes {
 
     /// Accepts batches from the leader, before the log takes them.
     ///
-    /// # Errors
-    /// If the sender does not lead any more, or they do not follow the log here.
+    /// # Errors If the sender does not lead any more, or the batches do not continue the log here.
     pub fn accept(
         &self,
         link: Option<Link>,
@@ -408,7 +408,7 @@ impl Votes {
         accepted.ok_or("this member takes part in no votes")?.map_err(|refused| refused.to_string())
     }
 
-    /// Whether the log here may be cut at `at`, because the leader of this connection has another one from
+    /// Whether the log here may be cut at `at`, because the leader of this connection has another log from
     /// there on.
     ///
     /// # Errors

@@ -59,8 +59,8 @@ pub fn recover(
     Ok(recovery.finish(clock)?)
 }
 
-/// As [`recover`], but opens the log as a mirror, whose batches come from another server. The chains are
-/// needed to apply further batches. [`Mode::Force`] acts as [`Mode::Newest`]: damaged data is copied anew
+/// As [`recover`], but opens the log as a mirror, whose batches come from another server. The returned chains
+/// are needed to apply further batches. [`Mode::Force`] acts as [`Mode::Newest`]: damaged data is copied anew
 /// from the leader.
 ///
 /// # Errors

@@ -7,10 +7,11 @@
 //! ```
 //!
 //! Invariants
-//! - REPLICAOF outlives a restart: `leader` counts, unless the setting `replica-of` now names another server,
-//!   or `none`, than before. A setting that is merely missing changes nothing: a forgotten flag must not make
-//!   a second leader.
-//! - A fenced leader that the setting `none` has lead again leads in an epoch above the one that fenced it.
+//! - REPLICAOF outlives a restart: `leader` counts, unless the setting `replica-of` has changed since, to
+//!   another server or to `none`. A setting that is merely missing changes nothing: a forgotten flag must not
+//!   make a second leader.
+//! - If the setting `none` makes a fenced leader lead again, it leads in an epoch above the one that fenced
+//!   it.
 //! - `seen_epoch` is the highest epoch of the leaders that were followed, without the server's own epochs as
 //!   a leader. It is on disk before anything in that epoch is acknowledged.
 //! - `is_unconfirmed` is set when a leader begins to follow, or is fenced, until a leader has committed

@@ -12,10 +12,11 @@
 //! - The replica is promoted only when it has the whole log, unless the loss of the rest is allowed
 //!   ([`Handover::new`], `force`). A snapshot may append an empty batch meanwhile: the end is looked at in
 //!   each step.
-//! - It is promoted only when it has applied everything committed, so that nothing delays it once it is told
-//!   to lead: a script there may hold up its applier, and from then on this server cannot give up any more.
+//! - The replica is promoted only when it has applied everything committed, so that nothing delays it once it
+//!   is told to lead. A script on the replica may hold up its applier, and after the promotion command this
+//!   server cannot give up any more.
 //! - Once the replica may have been told to lead, this server resumes writes by itself only if the replica
-//!   certainly has not led, and never will for having been told: two leaders are worse than none.
+//!   certainly has not led, and will not lead because of that command: two leaders are worse than none.
 
 use lsn::Lsn;
 

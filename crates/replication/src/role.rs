@@ -262,7 +262,7 @@ impl<A: PartialEq> Role<A> {
     }
 
     /// The replica has refused to lead: this server leads on, unless another server has fenced it meanwhile.
-    /// To be remembered. `epoch` is the epoch that was given to [`Role::yield_to_replica`].
+    /// The change must be persisted. `epoch` is the epoch that was given to [`Role::yield_to_replica`].
     pub fn resume(&mut self, epoch: u32) {
         if self.remembered.fenced_by == epoch.saturating_add(1) {
             (self.remembered.fenced_by, self.remembered.is_unconfirmed) = (0, false);
