@@ -169,8 +169,9 @@ impl HttpThread {
     /// Reads the data of a reply, with the position in the log of the newest change in it, and waits until
     /// that position is committed.
     ///
-    /// # Errors If this server shows no data, or cannot be certain that it has the newest data; and the
-    /// errors of `read`.
+    /// # Errors
+    /// If this server shows no data, or cannot be certain that it has the newest data; and the errors of
+    /// `read`.
     pub(super) async fn read<T>(
         &self,
         read: impl FnOnce() -> Result<(T, Lsn), Failure>,

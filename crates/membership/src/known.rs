@@ -164,8 +164,9 @@ fn lists(members: &Members, id: MemberId) -> bool {
 
 /// The roster after a change, to be recorded in the data; one change is made at a time.
 ///
-/// # Errors If this member does not lead, another change is not in force yet, or the leader would not be a
-/// member; or `change` fails.
+/// # Errors
+/// If this member does not lead, another change is not in force yet, or the leader would not be a member; or
+/// `change` fails.
 pub fn changed_roster(
     votes: &Votes,
     data: &DataSettings,

@@ -393,7 +393,8 @@ impl Votes {
 
     /// Accepts batches from the leader, before the log takes them.
     ///
-    /// # Errors If the sender does not lead any more, or the batches do not continue the log here.
+    /// # Errors
+    /// If the sender does not lead any more, or the batches do not continue the log here.
     pub fn accept(
         &self,
         link: Option<Link>,
