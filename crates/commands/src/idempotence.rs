@@ -86,7 +86,8 @@ fn idemp(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
         return Err(error.clone());
     }
     let start = cx.reply.position();
-    // If the record has no room for the reply, that reply is an error that says so.
+    // Without room in the record nothing is kept. The reply is then the error that [`check_reply`] has put in
+    // its place.
     if run(cx, key, found, call)? && has_room(cx.unit.record_bytes(), key, cx.reply.since(start)) {
         let value = Stored::encode(digest, cx.reply.protocol(), cx.reply.since(start));
         cx.apply(key, KeyOp::Put { value: Value::String(&value), expire_at_ms });

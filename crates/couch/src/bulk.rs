@@ -106,7 +106,7 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
         };
         let id: DocId = document.id.take().unwrap_or_else(|| new_uuid(call.thread.host()).into());
         let sent = document.rev.filter(|_| !new_edits);
-        // As in CouchDB: for a document that the user may not edit, its row has the error.
+        // As in CouchDB, a document that the user may not edit gets the error in its row.
         let row = match security::check_edit(call, database, &id) {
             Err(failure) => Row::NotAllowed(failure),
             Ok(()) => {
@@ -192,8 +192,8 @@ fn put_comma(rows: &mut Vec<u8>) {
     }
 }
 
-/// The row of a replicated document that is refused. PouchDB goes on with the others only if the `name` of
-/// the error, which it reads beside `error`, is that of a lacking permission.
+/// The row of a replicated document that is refused. PouchDB continues with the other documents only if the
+/// `name` of the error, which it reads beside `error`, is that of a lacking permission.
 fn put_refused(out: &mut Vec<u8>, refused: &RefusedDocument) {
     out.push(b'{');
     for (key, json) in [("id", &refused.id), ("rev", &refused.rev)] {

@@ -139,7 +139,7 @@ impl LogMessages {
         Ok(self.position_of(batch, lsn))
     }
 
-    /// Where the log begins, with the epoch of the next batch.
+    /// The position at which the log begins, with the epoch of the next batch.
     ///
     /// # Errors
     /// As [`LogMessages::place`].

@@ -96,8 +96,8 @@ impl Rules {
         if !row.flags.has(Flags::WRITE) {
             return Ok(true);
         }
-        // If the log has no space now, the record waits for space as a transaction's record does: it is
-        // small.
+        // If the log has no space now, the record, which is small, waits for space as a transaction's record
+        // does.
         self.admit_write(appender, 0)?;
         let limits = &self.limits;
         let fits = limits.memory_bytes_max == 0 || keyspace.bytes() <= limits.memory_bytes_max;

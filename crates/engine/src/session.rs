@@ -194,7 +194,7 @@ impl Session {
         self.authenticated && self.login.may_do_everything(generation)
     }
 
-    /// The slots that EXEC locks: those of the keys of all queued commands and of all watched keys; `None`:
+    /// The slots that EXEC locks: the slots of all keys of queued commands, and of all watched keys; `None`:
     /// every slot.
     pub(crate) fn slots_of_transaction(&self) -> Option<Slots> {
         let Some(transaction) = &self.transaction else { return Some(Slots::new()) };

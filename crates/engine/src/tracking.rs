@@ -134,8 +134,8 @@ impl Tracking {
         }
     }
 
-    /// Ends a tracking. Entries of the client remain in the table: they have no effect, as no client with
-    /// this id tracks any more.
+    /// Ends the tracking of a client. Entries of the client remain in the table: they have no effect, as no
+    /// client with this id tracks any more.
     pub(crate) fn leave(&self, tracker: &Arc<Tracker>, prefixes: &[Box<[u8]>]) {
         let id = tracker.client.id();
         let mut trackers = self.trackers.write();

@@ -53,7 +53,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Adds a command. `hash` is that of its first key, if known.
+    /// Adds a command. `hash` is the hash of the command's first key, if known.
     ///
     /// # Errors
     /// The transaction is too large, or has both DOC commands, which undo it on failure, and a command that

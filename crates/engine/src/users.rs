@@ -1,4 +1,4 @@
-//! The users in force: those of the data, compiled for the table of commands.
+//! The users in force: the users that the data has, compiled for the table of commands.
 //!
 //! ```text
 //! record of the log -> Keyspace::data_settings -> Users::refresh -> UserSet -> one Arc per worker

@@ -152,7 +152,7 @@ impl Known {
         self.roster.as_ref().is_some_and(|roster| roster.members() == self.in_force)
     }
 
-    /// Whether this server was a member, and is none any more: its log says so.
+    /// Whether the log of this server says that the group has removed this server.
     pub fn has_removed(&self, id: MemberId) -> bool {
         self.is_saved && self.roster.is_some() && !lists(&self.in_force, id)
     }

@@ -33,8 +33,8 @@ pub fn references(batches: &[BatchInfo]) -> Vec<Batch> {
     batches.iter().map(reference).collect()
 }
 
-/// Makes the machine of this member, before anything is received: it must know all of the log. `seed` is
-/// random.
+/// Makes the state machine of this member's votes, before anything is received: the machine must know all of
+/// the log. `seed` is random.
 ///
 /// # Errors
 /// If the log cannot be read.

@@ -299,7 +299,8 @@ impl Votes {
         total_us + since_us.map_or(0, |since_us| self.now_us().saturating_sub(since_us))
     }
 
-    /// Microseconds from a batch being durable on this leader to its being committed.
+    /// The distribution of the microseconds from the time at which a batch became durable on this leader to
+    /// its commitment.
     pub fn quorum_us(&self) -> &Histogram {
         &self.quorum_us
     }
@@ -334,7 +335,7 @@ impl Votes {
         }
     }
 
-    /// Whether a reply may leave now: no other member can have been elected, or this one does not lead.
+    /// Whether a reply may leave now: if this server leads, no other member can have been elected yet.
     pub fn may_answer(&self) -> bool {
         match self.lease_until_us.load(SeqCst) {
             u64::MAX => true,
@@ -358,8 +359,8 @@ impl Votes {
     }
 
     /// Ends the leadership of this server, which keeps its memory: replies leave as those of a follower. No
-    /// reply that was made while it led may be left. Returns false, and does nothing, if the server was
-    /// elected again.
+    /// reply that was made while it led may still be unsent. Returns false, and does nothing, if the server
+    /// was elected again.
     pub fn step_down(&self) -> bool {
         let member = self.member.lock();
         let follows = member.as_ref().is_some_and(|(member, _)| !member.leads());

@@ -116,10 +116,10 @@ pub struct Unanswered {
 }
 
 impl Unanswered {
-    /// Whether the replica has led, as its claim and the decision on that claim say: a promotion is on disk
-    /// before it takes writes, so a new process that follows, with a log that is the beginning of the one
-    /// here, has not. `None`: the claim is of another replica, or of the process that was told, which may
-    /// still obey.
+    /// Whether the replica has led, judged by its claim and the decision on that claim. A promotion is on
+    /// disk before the replica takes writes. So a new process that follows, with a log that is the beginning
+    /// of the log here, has not led. `None`: the claim is of another replica, or of the process that was told
+    /// to lead, which may still obey.
     pub fn has_led(&self, claim: &Claim, decision: &Decision) -> Option<bool> {
         let is_new = claim.replica == self.replica && claim.process.is_some_and(|it| it != self.process);
         is_new.then_some(claim.epoch > self.epoch || !matches!(decision, Decision::Resume(_)))

@@ -228,8 +228,8 @@ impl<A: PartialEq> Role<A> {
         std::mem::take(&mut self.remembered.seen_epoch) > 0
     }
 
-    /// Another server leads in a higher epoch. Returns true if this server is not a replica and did not know;
-    /// then that must be persisted.
+    /// Notes that another server leads in a higher epoch. Returns true if this server is not a replica and
+    /// did not know that; then the change must be persisted.
     pub fn fence(&mut self, epoch: u32) -> bool {
         if self.is_member || self.leader().is_some() || self.remembered.fenced_by >= epoch {
             return false;
@@ -255,8 +255,9 @@ impl<A: PartialEq> Role<A> {
     }
 
     /// A replica is about to be told to lead, in an epoch above `epoch`. From now on this server takes no
-    /// writes, not even after a restart: to be remembered before the replica is told. Returns false, and
-    /// changes nothing, if this server is not handing over any more, because another server has fenced it.
+    /// writes, not even after a restart: the change must be persisted before the replica is told. Returns
+    /// false, and changes nothing, if this server is not handing over any more, because another server has
+    /// fenced it.
     pub fn yield_to_replica(&mut self, epoch: u32) -> bool {
         self.is_handing_over && self.fence(epoch.saturating_add(1))
     }

@@ -1,6 +1,6 @@
 //! Passwords, and the admission of connections: the same rules for the Redis port and the HTTP port.
 //!
-//! Users are those of the data (`engine::users`). Over HTTP, `default` is an admin as long as it may do
+//! Users belong to the data (`engine::users`). Over HTTP, `default` is an admin as long as it may do
 //! everything, and so is `admin-user` with `admin-password`. While `default` needs no password, protected
 //! mode serves only clients on this machine.
 

@@ -143,7 +143,8 @@ impl Connection {
 
     fn step(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
         self.remember(cx.waker());
-        // The waker is registered only when the socket is not ready, so writing goes on until then.
+        // The waker is registered only when the socket is not ready, so this writes until the socket refuses
+        // bytes.
         while self.refused.get() && !self.broken.get() {
             match self.stream.poll_write_ready(cx) {
                 Poll::Ready(Ok(())) => self.send(),

@@ -149,8 +149,8 @@ impl Group {
         }
     }
 
-    /// Makes the machine of this member, after recovery, and before anything is received: the votes must know
-    /// all of the log.
+    /// Makes the state machine of this member's votes, after recovery, and before anything is received: the
+    /// votes must know all of the log.
     ///
     /// # Errors
     /// If the address of this server is not known, or the log cannot be read.

@@ -150,10 +150,10 @@ pub(crate) struct Node {
     own: OnceLock<OwnAddresses>,
     leader: Leader,
     following: Mutex<Option<(Arc<Following>, Option<Threads>)>>,
-    /// The parts that following needs; `None` for a server that has never followed, and after the end.
+    /// The parts that following needs; `None` for a server that has never followed, and after it has stopped.
     following_parts: Mutex<Option<Arc<FollowingParts>>>,
-    /// The mirror of the log from before the promotion, while this server leads its group: it may follow
-    /// again.
+    /// The mirror of the log from before the promotion, kept while this server leads its group, because it
+    /// may follow again.
     mirror: Mutex<Option<Mirror>>,
     times_stepped_down: AtomicU64,
     clocks: Clocks,

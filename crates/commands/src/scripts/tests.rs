@@ -329,7 +329,7 @@ impl Endless {
         }
     }
 
-    /// Kills the script. It may hold its slot already, and be registered only afterwards.
+    /// Kills the script, which may be registered only after it has taken its slot.
     fn kill(&mut self) {
         let kill = || self.host.scripts.kill(0, engine::scripts::ScriptKind::Script);
         while kill() != engine::scripts::Kill::Done {

@@ -55,7 +55,7 @@ impl PendingServes {
 pub struct PendingServe {
     db: DbId,
     key: Box<[u8]>,
-    /// The slot that the first waiter needs besides that of the key, as far as is known.
+    /// The slot that the first waiter needs besides the slot of the key, if that slot is known.
     needs: Option<SlotId>,
     /// Whether room must be made in memory before.
     needs_room: bool,

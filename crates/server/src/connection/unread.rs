@@ -121,8 +121,8 @@ impl Connection {
         !unread.is_watched
     }
 
-    /// Lets further commands of a client that does not read run, within the limits, or disconnects the
-    /// client. Returns whether it is to be looked at again.
+    /// Runs further commands of a client that does not read, within the limits, or disconnects the client.
+    /// Returns whether it is to be looked at again.
     pub(crate) fn look_at_unread(&self, now_ms: u64) -> bool {
         let allowed_bytes = self.conversation.borrow().outbox_bytes_allowed() as u64;
         let waits = self.state.get() == ConversationState::WaitForClient;

@@ -57,10 +57,12 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// A member that sends nothing for this long is disconnected; a leader sends ten heartbeats in a second.
 const SILENCE: Duration = Duration::from_secs(10);
-/// A member that is not reached for this long is worth a warning. One that starts or restarts is back before.
+/// A member that is not reached for this long is worth a warning. A member that starts or restarts is back
+/// sooner.
 const GRACE_MS: u64 = 3_000;
 
-/// Members whose last message is remembered: all that a roster can list, and strangers that may join.
+/// The maximum number of servers whose last message is remembered: all that a roster can list, and strangers
+/// that may join.
 const HEARD_MAX: usize = 4 * MEMBERS_MAX;
 
 /// One direction to one other member.

@@ -1,4 +1,4 @@
-//! One incarnation of the server: from a directory to a server that serves, and its end in order.
+//! One incarnation of the server: its start from a directory, its run, and its end in order.
 
 use std::{
     net::SocketAddr,

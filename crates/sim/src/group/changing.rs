@@ -179,7 +179,7 @@ impl GroupWorld {
                 self.remove(leader, gone)
             }
             _ => {
-                // A server that was removed begins anew, and one that never was up starts.
+                // A server that was removed begins anew; a server that was never up starts.
                 let spare = (0..SERVERS).find(|&id| self.servers[id].is_removed);
                 let spare = spare.or_else(|| (0..SERVERS).find(|&id| self.servers[id].incarnation == 0));
                 if let Some(id) = spare.filter(|_| self.prng.chance(50)) {
