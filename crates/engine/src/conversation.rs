@@ -33,7 +33,8 @@ use crate::{
     clients::TOO_MANY_CLIENTS, execute::refuse, outbox::Outbox,
 };
 
-/// Commands whose memory is fetched together. 32 covers the latency of main memory several times.
+/// The maximum number of commands whose memory is fetched together. With 32, the latency of main memory is
+/// covered several times.
 const GROUP: usize = 32;
 /// With this many commands in a row on one key, it is worthwhile to prefetch inside its value.
 const RUN_LEN_MIN: usize = 4;

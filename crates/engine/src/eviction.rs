@@ -53,8 +53,8 @@ impl Executor {
         Err(CommandError::OutOfMemory)
     }
 
-    /// Evicts a key; `false`: no key can be evicted. Fails if a long unit holds the slot, as every locking
-    /// does.
+    /// Evicts a key; `false`: no key can be evicted. Fails if a long unit holds the slot, as every attempt to
+    /// lock does.
     fn evict_one(
         &mut self,
         policy: EvictionPolicy,

@@ -60,8 +60,8 @@ impl Interest {
     }
 }
 
-/// The interests in the keys of some slots. Indexed by name without the database: most names are in use in
-/// one database only.
+/// The interests in the keys of some slots. They are indexed by name without the database: most names are in
+/// use in one database only.
 #[derive(Debug, Default)]
 struct Shard {
     watched: BTreeMap<Box<[u8]>, Vec<Interest>>,
@@ -157,7 +157,8 @@ impl Interests {
     /// Databases are about to be emptied or exchanged, with all slots locked: reports all watched keys of
     /// these databases.
     pub(crate) fn report_global(&self, op: GlobalOp, exists: impl Fn(DbId, &[u8]) -> bool) {
-        // In an exchange both databases count: a key loses the value in one and gets that in the other.
+        // In an exchange both databases count: a key loses its value in one database, and gets its value in
+        // the other.
         let affected = |db: DbId| match op {
             GlobalOp::FlushAll => Some([db, db]),
             GlobalOp::FlushDb { db: flushed } if flushed == db => Some([db, db]),

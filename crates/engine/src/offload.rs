@@ -122,8 +122,8 @@ impl Executor {
         }
     }
 
-    /// Runs `run`, which executes a command, with its slots visible to other threads (on a thread of its
-    /// own).
+    /// Runs `run`, which executes a command. On a thread for long units, other threads see the slots of the
+    /// command meanwhile.
     pub(crate) fn holding_visibly<R>(
         &mut self,
         runs_scripts: bool,

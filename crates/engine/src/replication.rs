@@ -247,7 +247,7 @@ pub trait Availability: Send + Sync {
         0
     }
 
-    /// Whether the replies that have not left never will: a leader of a group was deposed, and restarts.
+    /// Whether replies that have not left are dropped: a leader of a group was deposed, and restarts.
     fn drops_replies(&self) -> bool {
         false
     }
@@ -300,7 +300,7 @@ pub trait Replication: Availability {
     fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, responder: Responder);
 
     /// Ends the wait of a client in [`Replication::wait_flushed`] or [`Replication::wait_applied`], as if its
-    /// time were over or `with_error`. Returns whether it waited.
+    /// time were over, or with an error. Returns whether it waited.
     fn unblock(&self, client: u64, with_error: bool) -> bool;
 
     /// The newest of the positions in `marks`, sent by a replica, that is part of the log here. The error is

@@ -107,7 +107,7 @@ pub(crate) struct GroupFigures {
     pub(crate) votes: Arc<Votes>,
 }
 
-/// The part of this server in its group, before its threads begin.
+/// The part that this server plays in its group, before the threads of the group begin.
 pub(crate) enum Prepared {
     /// It belongs to no group, or no more.
     Nothing,

@@ -134,7 +134,7 @@ pub(crate) struct Node {
     hears_leader: AtomicBool,
     /// `stale-reads`.
     stale_reads: AtomicBool,
-    /// The leader of the group, as the votes know it and where it is.
+    /// The leader of the group: its link, as the votes know it, and its address.
     named: Mutex<Option<(Option<consensus::Link>, Address)>>,
     /// Whether this leader writes nothing at the moment, because no majority takes its log.
     lacks_commits: AtomicBool,

@@ -183,7 +183,8 @@ impl Process {
     }
 }
 
-/// Raises the limit of open files for the clients that may come; says if it cannot be raised far enough.
+/// Raises the limit of open files for the clients that may come; logs a warning if it cannot be raised far
+/// enough.
 fn fit_clients(settings: &Settings) {
     let wanted = settings.integer(Key::Maxclients);
     let possible = possible_clients(wanted).redis;

@@ -41,7 +41,8 @@ const IDLE_US: u64 = 60_000_000;
 const GIVE_WAY_US: u64 = 10_000_000;
 /// Divisor of `backup-retention-bytes` for unused sessions.
 const UNUSED_LOG_SHARE: u64 = 16;
-/// Attempts to pin the newest snapshot, which may be removed between being found and being pinned.
+/// The maximum number of attempts to pin the newest snapshot, which may be removed after it was found and
+/// before it is pinned.
 const PIN_TRIES: usize = 3;
 
 /// The open sessions of a server.

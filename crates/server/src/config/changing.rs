@@ -133,7 +133,7 @@ impl Config {
     }
 
     /// Seals the file of settings set by clients, if there is one, and marks the directory as one that has
-    /// it. Called once the log is attached; later changes do the same.
+    /// such a file. Called once the log is attached; later changes do the same.
     ///
     /// # Errors
     /// In words: the file or the control file cannot be written.

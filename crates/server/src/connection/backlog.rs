@@ -121,8 +121,8 @@ impl Connection {
         }
     }
 
-    /// Sets this connection's share in the worker's unsent bytes (those in blocks that subscribers share
-    /// excluded).
+    /// Sets this connection's share in the worker's unsent bytes, without bytes in blocks that subscribers
+    /// share.
     pub(super) fn count_unsent(&self, bytes: usize) {
         let before = self.counted_bytes.replace(bytes);
         self.worker.unsent_bytes.set(self.worker.unsent_bytes.get() - before + bytes);

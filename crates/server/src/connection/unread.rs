@@ -98,7 +98,7 @@ struct Silence {
 }
 
 impl Unread {
-    /// Notes what the peer has acknowledged, `None` if it has everything that was sent to it, and whether
+    /// Notes how many bytes the peer has acknowledged (`None`: all that were sent to it), and whether
     /// commands wait.
     fn look(&mut self, acknowledged_bytes: Option<u64>, commands_wait: bool, now_ms: u64) -> Silence {
         let bytes = acknowledged_bytes.unwrap_or(0);

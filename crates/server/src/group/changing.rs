@@ -135,8 +135,8 @@ impl Group {
         Ok(())
     }
 
-    /// Refuses a removal if the voters that are left, answer and have the log are no majority: nothing could
-    /// be committed any more, the addition of another member included.
+    /// Refuses a removal after which the voters that answer and have the log would be no majority: then
+    /// nothing could be committed any more, not even the addition of another member.
     fn require_majority_without(&self, votes: &Votes, id: &str) -> Result<(), String> {
         let mut voters = self.known.lock().in_force.voters.clone();
         let before = voters.len();
@@ -154,8 +154,8 @@ impl Group {
         ))
     }
 
-    /// Records the roster again at the end of the log: a copy of the log alone begins behind the earlier
-    /// record.
+    /// Records the roster again at the end of the log: otherwise a copy of the log alone would begin behind
+    /// the record.
     pub(crate) fn repeat_roster(&self) -> Result<(), String> {
         let Some(votes) = &self.votes else { return Ok(()) };
         self.require_leader(votes)?;
@@ -221,8 +221,8 @@ impl Group {
         }
     }
 
-    /// Whether the newest roster is in force here, and a majority of its voters know that it is committed up
-    /// to this position. Before that, a leader that dies could leave nobody who may campaign.
+    /// Whether the newest roster is in force here, and a majority of its voters know that the log is
+    /// committed up to this position. Before that, a leader that dies could leave nobody who may campaign.
     fn is_known_to_majority(&self, votes: &Votes, position: Lsn) -> bool {
         let Some(roster) = Roster::of(&self.keyspace.data_settings()) else { return false };
         let Some((members, progress)) = votes.look(|it| (it.members().clone(), it.progress())) else {

@@ -39,7 +39,7 @@ impl Group {
         let Some(votes) = &self.votes else { return true };
         let gives_up_at = Instant::now() + COMMIT_PATIENCE;
         while votes.committed() < end {
-            // A leader that is deposed restarts; the client gets its error before.
+            // A deposed leader restarts; the client gets its error before that.
             if Instant::now() >= gives_up_at || self.refuses_copy(false).is_some() {
                 return false;
             }

@@ -226,7 +226,7 @@ impl Group {
         self.known.lock().roster.as_ref().is_some_and(|roster| roster.is_voter_with_data(id))
     }
 
-    /// Whether the member has sent anything lately: a leader has heard from all that are reachable.
+    /// Whether the member has sent anything lately: a leader has heard from all reachable members.
     pub(super) fn is_heard(&self, votes: &Votes, id: MemberId) -> bool {
         self.has_heard(votes, id, HEARD_US)
     }

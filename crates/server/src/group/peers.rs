@@ -200,7 +200,7 @@ impl Peers {
         self.refused.load(Relaxed)
     }
 
-    /// Messages of earlier terms than this member's own term; it does not follow them.
+    /// The number of messages of earlier terms than this member's own term; this member does not follow them.
     pub(super) fn outdated(&self) -> u64 {
         self.outdated.load(Relaxed)
     }
@@ -262,7 +262,7 @@ impl Peers {
             .and_then(|()| socket.set_read_timeout(Some(SILENCE)))
             .and_then(|()| socket.set_write_timeout(Some(SILENCE)))
             .and_then(|()| socket.write_all(b"+OK\r\n"));
-        // A member that has just connected can be reached, and one that has gone is to be reached again.
+        // A member that has just connected can be reached; a member that has gone must be reached again.
         self.look_at(from);
         let read = if begun.is_ok() { self.read(socket, from) } else { Ok(()) };
         self.inboxes.lock().ended(number);

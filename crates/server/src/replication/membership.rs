@@ -31,7 +31,7 @@ impl Node {
     }
 
     /// Whether a reply that shows data may leave now: within the lease of a leader, or if old data may be
-    /// shown. Its data is committed in any case: the reply waits for that.
+    /// shown. The data of the reply is committed in any case: the reply waits for that.
     #[inline]
     pub(crate) fn may_answer(&self) -> bool {
         self.has_lease() || self.shows_old_data()
@@ -91,8 +91,8 @@ impl Node {
         self.has_led.load(SeqCst)
     }
 
-    /// Another member leads: takes no writes, and shows nothing, until it has stepped down or restarted
-    /// within the process.
+    /// Another member leads: makes this server take no writes, and show nothing, until it has stepped down or
+    /// restarted within the process.
     pub(crate) fn depose(&self) {
         self.change_role_here(|role| role.depose());
     }
