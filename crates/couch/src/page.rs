@@ -30,7 +30,7 @@ static ALWAYS: [(HeaderName, HeaderValue); 6] = [
     (header::VARY, HeaderValue::from_static("Accept, Accept-Encoding")),
 ];
 
-/// The name of the file that the request is for, if it is for one.
+/// The name of the console's file that the request asks for; `None` if it asks for none.
 pub(super) fn file_name(head: &Parts, path: &[&str]) -> Option<String> {
     match path {
         [] if is_read(head) && prefers_html(&head.headers) => Some(PAGE.into()),

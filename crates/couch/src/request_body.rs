@@ -205,7 +205,7 @@ impl RequestBody {
             _ => Failure::bad_request("invalid gzip"),
         };
         while let Some(piece) = self.piece().await? {
-            // In small parts: a piece may inflate to a thousand times its size.
+            // The piece is inflated in small parts, because it may grow to a thousand times its size.
             for part in piece.chunks(INFLATED_PART_BYTES) {
                 decoder.write_all(part).map_err(failed)?;
                 self.claim.cover(decoder.get_ref().bytes.capacity())?;

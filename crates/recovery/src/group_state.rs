@@ -49,7 +49,7 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub struct GroupState {
     /// The name of the group.
     pub name: String,
-    /// The id of the group; empty until the group has told it.
+    /// The id of the group; empty until a member of the group has reported it.
     pub group_id: String,
     /// The id of this member.
     pub member_id: String,
@@ -85,7 +85,7 @@ pub struct GroupState {
 /// What the settings of a start say about the group.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'s> {
-    /// The name of the group; empty: as the directory says; [`NO_GROUP`]: none.
+    /// The name of the group; if empty, the directory decides; [`NO_GROUP`] for none.
     pub group: &'s str,
     /// A member of the group to join; empty for none.
     pub join: &'s str,

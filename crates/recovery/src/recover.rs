@@ -116,7 +116,7 @@ fn recover_by_force(
     Ok(recovery.freeze(clock, entropy)?)
 }
 
-/// Sets snapshots aside that were skipped by request, so that the next start does not use them.
+/// Sets aside the snapshots that were skipped by request, so that the next start does not use them.
 fn set_aside(disk: &dyn Disk, dir: &Path, begins: impl Iterator<Item = Lsn>) -> Result<(), RecoverError> {
     for begin_lsn in begins {
         let kept = snapshot::set_aside(disk, dir, begin_lsn)?;

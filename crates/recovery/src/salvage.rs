@@ -100,7 +100,7 @@ pub fn salvage(
 }
 
 /// Chooses the snapshot to load: the newest intact one; else, if the log does not hold everything, the newest
-/// that is readable in part. Notes those that are skipped.
+/// that is readable in part. Notes the snapshots that are skipped.
 fn choose(
     recovery: &Recovery,
     (disk, dir): (&dyn Disk, &Path),

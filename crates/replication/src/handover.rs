@@ -76,8 +76,8 @@ impl Handover {
         Handover { until_ms, force }
     }
 
-    /// Decides, for a log of this length and a replica with these acknowledgements; `None`: it is not
-    /// connected. `gave_up`: why the hand-over has ended, if it has.
+    /// Decides the next step, for a log of this length and these acknowledgements of the replica; `None`: the
+    /// replica is not connected. `gave_up`: why the hand-over has ended, if it has.
     pub fn step(
         &self,
         now_ms: u64,

@@ -135,7 +135,8 @@ impl<A: PartialEq> Role<A> {
         self.remembered.set_leader(None);
     }
 
-    /// The log of a replica is recovered and ends at `end`: no more than that needs to be confirmed.
+    /// Notes that the log of a replica is recovered and ends at `end`: only the log up to there needs to be
+    /// confirmed.
     pub fn recovered(&mut self, end: Lsn, awaits_acks: bool) {
         if awaits_acks {
             self.unconfirmed = EVERYTHING;
@@ -201,8 +202,8 @@ impl<A: PartialEq> Role<A> {
         Follow::Restart
     }
 
-    /// The leader has committed the log here up to `committed`. The second value: whether the change must be
-    /// persisted.
+    /// Notes that the leader has committed the log here up to `committed`. The second returned value is
+    /// whether the change must be persisted.
     pub fn confirm(&mut self, committed: Lsn) -> (Confirmed, bool) {
         if committed < self.unconfirmed {
             return (Confirmed::NotYet, false);
@@ -222,8 +223,8 @@ impl<A: PartialEq> Role<A> {
         is_news
     }
 
-    /// The log here is replaced by that of another group: the epochs seen say nothing about its leaders.
-    /// Returns whether the change must be persisted, before the log is replaced.
+    /// Forgets the epochs seen, because the log here is replaced by that of another group, about whose
+    /// leaders they say nothing. Returns whether the change must be persisted, before the log is replaced.
     pub fn forget_epochs(&mut self) -> bool {
         std::mem::take(&mut self.remembered.seen_epoch) > 0
     }
@@ -248,7 +249,7 @@ impl<A: PartialEq> Role<A> {
         begins
     }
 
-    /// The hand-over is given up before any replica was told to lead: writes resume, unless this server was
+    /// Gives the hand-over up, before any replica was told to lead: writes resume, unless this server was
     /// fenced meanwhile.
     pub fn give_up_hand_over(&mut self) {
         self.is_handing_over = false;

@@ -791,7 +791,7 @@ impl GroupWorld {
         Ok(())
     }
 
-    /// Notes what a leader counts on: that others have what it knows to be committed.
+    /// Notes that a leader counts on other members to have what it knows to be committed.
     fn note_counted(&mut self, id: NodeId, committed: Lsn) {
         let Some(running) = &self.servers[id].running else { return };
         // Nothing unless it leads.

@@ -30,7 +30,7 @@ use crate::{
 
 /// Bytes written at a time.
 const PIECE_BYTES: usize = 256 << 10;
-/// Bytes at the end of existing data that are compared with the server's.
+/// The number of bytes at the end of existing data that are compared with the server's data.
 const SEAL_BYTES: u64 = env::BLOCK_BYTES as u64;
 
 /// The source and destination of a copy, and the receivers of its progress.

@@ -13,7 +13,7 @@ use crate::{
 
 /// Hashes of up to this length are listed once before several fields are drawn with repetition.
 const LISTED_LEN_MAX: usize = 1024;
-/// The number of random draws in search of a field that has not expired.
+/// The maximum number of random draws in search of a field that has not expired.
 const DRAWS_MAX: usize = 16;
 
 /// `HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]`

@@ -58,7 +58,7 @@ pub struct SentinelEvents {
 struct Seen {
     address: Address,
     is_down: bool,
-    /// How many looks in a row found the member in the other state.
+    /// The number of consecutive looks that found the member in the other state.
     differed: u8,
 }
 

@@ -137,8 +137,7 @@ fn run_in_time(
     outcome
 }
 
-/// Whether a command other than those that are always fast names a large value, or reads all keys when there
-/// are many.
+/// Whether a command that is not always fast names a large value, or reads all keys while there are many.
 fn walks_far(unit: &mut Unit<'_>, keys: u64, db: DbId, transaction: &Transaction) -> bool {
     transaction.commands().iter().any(|queued| {
         if queued.flags.has(Flags::FAST) || queued.flags.has(Flags::BRIEF) {

@@ -154,7 +154,7 @@ impl GroupWorld {
         let members = |running: &Running| running.known.in_force.clone();
         let members = self.servers[leader].running.as_ref().map(members).unwrap_or_default();
         if let Some(gone) = self.lost_of(&members) {
-            // This comes before any other change: with one more voter less there may be no majority.
+            // This comes before any other change: if one more voter goes, there may be no majority.
             return self.remove(leader, gone);
         }
         let voters = members.voters;
