@@ -22,8 +22,8 @@
 //! -> remove unneeded files -> unmark
 //! ```
 //!
-//! The backup requests from the server the snapshot that it began with. The server keeps two; while it has
-//! that one, only the tail of the log is copied for keys.
+//! An increment asks the server for the snapshot with which the backup began. The server keeps two snapshots;
+//! while it has that one, only the tail of the log is copied for keys.
 //!
 //! The reverse direction, making a data directory from a backup, is `sheaf restore`.
 //!
@@ -79,7 +79,7 @@ pub struct Offer {
     /// The chain value at the end of the log, in hex; it stands for the whole log. Earlier servers omit it.
     #[serde(default)]
     pub end_chain: Option<String>,
-    /// The server's time at that end, in milliseconds since 1970.
+    /// The server's time at the end of the log, in milliseconds since 1970.
     pub end_unix_ms: u64,
     /// The files to copy, in this order.
     pub files: Vec<OfferedFile>,

@@ -46,7 +46,7 @@ pub struct Manifest {
     /// The chain value at the end of the log, in hex; it stands for the whole log. Earlier versions omit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_chain: Option<String>,
-    /// The server's time at that end, in milliseconds since 1970.
+    /// The server's time at the end of the log, in milliseconds since 1970.
     pub end_unix_ms: u64,
     /// `end_unix_ms` in a form for people.
     pub made_at: String,

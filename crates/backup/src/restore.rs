@@ -14,7 +14,7 @@
 //! - A target that cannot be met exactly is refused, with the restorable range. Damage is refused, never
 //!   skipped.
 //! - An unfinished restore is not served: the mark is there before the source is read, which can take long. A
-//!   refused restore leaves none.
+//!   refused restore leaves no mark.
 
 mod documents;
 mod survey;

@@ -20,7 +20,7 @@ use engine::{CommandError, Context, clients::DEFAULT_USER, users::records};
 pub(crate) use change::{UserChanges, user_changes};
 pub(crate) use rows::ROWS;
 
-/// A user after these rules, all or none.
+/// A user to whom these rules were applied, all or none of them.
 ///
 /// # Errors
 /// One of the rules is wrong: the whole reply.

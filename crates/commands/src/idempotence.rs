@@ -12,7 +12,8 @@
 //! Invariants
 //! - The reply and the effects are one record, so there is never one without the other: not after a crash,
 //!   not on a replica.
-//! - Two that are sent at the same time run one after the other, because both lock the slot of the key.
+//! - Two commands under one key that are sent at the same time run one after the other, because both lock the
+//!   slot of the key.
 //! - A command that fails and has changed nothing is not kept: sent again, it runs again.
 //! - A reply that is kept can be sent again: its length and its form are checked before the key holds it, not
 //!   afterwards.
@@ -85,7 +86,8 @@ fn idemp(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
         return Err(error.clone());
     }
     let start = cx.reply.position();
-    // If the record has no room for the reply, that reply is an error that says so.
+    // Without room in the record nothing is kept. The reply is then the error that [`check_reply`] has put in
+    // its place.
     if run(cx, key, found, call)? && has_room(cx.unit.record_bytes(), key, cx.reply.since(start)) {
         let value = Stored::encode(digest, cx.reply.protocol(), cx.reply.since(start));
         cx.apply(key, KeyOp::Put { value: Value::String(&value), expire_at_ms });
@@ -94,7 +96,7 @@ fn idemp(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Runs the command, whose reply is written. Returns whether it is to be kept.
+/// Runs the command and writes its reply. Returns whether the reply is to be kept.
 fn run(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -7,8 +7,8 @@
 //! Invariants
 //! - The changes that a script made before it failed stay, as in Redis, unless `script-rollback` is on.
 //! - A command that a script may not call is refused before it has begun.
-//! - A script runs on a stale replica, but can call no command there that could show the replica's data. One
-//!   that declares its flags runs there only with `allow-stale`.
+//! - A script runs on a stale replica, but can call no command there that could show the replica's data. A
+//!   script that declares its flags runs there only with `allow-stale`.
 
 mod caller;
 mod eval;

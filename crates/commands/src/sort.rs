@@ -29,7 +29,7 @@ fn find_first(_: Args<'_>, visit: &mut dyn FnMut(usize)) {
     visit(1);
 }
 
-/// Visits only the first key of a call that will be refused.
+/// Visits the keys of a call. Of a call that will be refused, only the first key is visited.
 fn find_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
     visit(1);
     if let Some(at) = Options::parse(args, true).ok().and_then(|options| options.store) {

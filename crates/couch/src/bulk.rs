@@ -2,7 +2,7 @@
 //!
 //! A replicated document (`new_edits` false) that breaks a rule for documents fails in its row, as if it were
 //! forbidden, so that the replication can continue: the source will never have another document under that
-//! revision. A document of a client's own has the whole request refused, as in CouchDB.
+//! revision. Such a document that is not replicated makes the server refuse the whole request, as in CouchDB.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -36,7 +36,7 @@ struct Batch {
     new_edits: bool,
 }
 
-/// The outcome of a document that is not made, or not yet.
+/// The state of a document in the request whose edit is not made, or not made yet.
 enum Row {
     /// Its edit is submitted.
     Submitted,
@@ -92,7 +92,7 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
     let batch = Batch::parse(call, &body);
     call.thread.spare.keep(body);
     let Batch { documents, new_edits } = batch?;
-    // All edits are made before any is submitted: a malformed document has the whole request refused.
+    // All edits are prepared before any is submitted: a malformed document makes the whole request fail.
     let mut rows: Vec<(DocId, Option<DocRev>, Row)> = Vec::with_capacity(documents.len());
     let mut edits = Vec::with_capacity(documents.len());
     for document in documents {
@@ -106,7 +106,7 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
         };
         let id: DocId = document.id.take().unwrap_or_else(|| new_uuid(call.thread.host()).into());
         let sent = document.rev.filter(|_| !new_edits);
-        // As in CouchDB: a user who may not edit one of the documents is told so in its row.
+        // As in CouchDB, a document that the user may not edit gets the error in its row.
         let row = match security::check_edit(call, database, &id) {
             Err(failure) => Row::NotAllowed(failure),
             Ok(()) => {
@@ -192,8 +192,8 @@ fn put_comma(rows: &mut Vec<u8>) {
     }
 }
 
-/// The row of a replicated document that is refused. PouchDB goes on with the others only if the `name` of
-/// the error, which it reads beside `error`, is that of a lacking permission.
+/// The row of a replicated document that is refused. PouchDB continues with the other documents only if the
+/// `name` of the error, which it reads beside `error`, is that of a lacking permission.
 fn put_refused(out: &mut Vec<u8>, refused: &RefusedDocument) {
     out.push(b'{');
     for (key, json) in [("id", &refused.id), ("rev", &refused.rev)] {

@@ -33,7 +33,7 @@ use super::{
     thread::HttpThread,
 };
 
-/// Filtered-out rows between two checks of the clock and yields to other connections.
+/// The number of filtered-out rows between two checks of the clock, with yields to other connections.
 const SKIPPED_MAX: u32 = 128;
 
 /// The start of a feed.

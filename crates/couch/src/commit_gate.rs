@@ -79,7 +79,8 @@ impl CommitGate {
         }
     }
 
-    /// Returns when replies may show `lsn`: once it is committed, or at once if they wait for no disk.
+    /// Returns when replies may show `lsn`: once it is committed, or at once if replies do not wait for the
+    /// disk.
     ///
     /// # Errors
     /// If the log has failed.
@@ -114,7 +115,7 @@ impl CommitGate {
         }
     }
 
-    /// Ends the waits whose positions are committed, and asks the log for a wake-up at the next.
+    /// Ends the waits whose positions are committed, and asks the log for a wake-up at the next position.
     fn release(&self) {
         self.release_unless_full(Appender::wait_for_room);
     }

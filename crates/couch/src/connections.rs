@@ -108,7 +108,8 @@ impl Connections {
         });
     }
 
-    /// Disconnects, once a second, the clients whose time is over; all, if their replies will never leave.
+    /// Disconnects, once a second, the clients whose time is over, or all clients if their replies will never
+    /// leave.
     async fn end_idle(self: Rc<Self>) {
         let begun = tokio::time::Instant::now();
         let mut look = tokio::time::interval(LOOK_PERIOD);

@@ -1,7 +1,7 @@
 //! Wake-ups for changes feeds, which wait for changes of databases on the threads that serve HTTP.
 //!
-//! There is a wake-up per database, and one for all of them. It carries no changes: a woken feed reads the
-//! database, and waits until the log has committed the changes that it has read.
+//! There is a wake-up per database, and one for all of them. A wake-up carries no changes: a woken feed reads
+//! the database, and waits until the log has committed the changes that it has read.
 //!
 //! Invariants
 //! - A feed that subscribes and then reads misses nothing: a change is in memory before its notice is sent.
@@ -37,7 +37,7 @@ impl Default for Feeds {
 }
 
 impl Feeds {
-    /// A receiver that changes with each change of the database, and is closed when it is deleted.
+    /// A receiver that changes with each change of the database, and is closed when the database is deleted.
     pub(crate) fn subscribe(&self, db: DbId) -> watch::Receiver<()> {
         let mut subscriptions = self.by_database.write();
         let Subscriptions { senders, sweep_at } = &mut *subscriptions;

@@ -30,7 +30,7 @@ pub struct Front {
     request_salt: u32,
 }
 
-/// The permit of one connection; dropped, it is free for another one.
+/// The permit of one connection. Dropping it makes room for another connection.
 pub struct ConnectionPermit(Arc<Front>);
 
 impl Drop for ConnectionPermit {

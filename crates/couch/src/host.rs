@@ -162,7 +162,7 @@ pub trait Compaction: Send + Sync {
 
 /// The limit of waits for replicas (`ack-timeout`).
 pub trait Acks: Send + Sync {
-    /// How long a reply waits for replicas; `None` if it does not wait for any, or without a limit.
+    /// How long a reply waits for replicas; `None` if it does not wait for any, or waits without a limit.
     fn timeout_ms(&self) -> Option<u64>;
     /// Counts a reply that is an error because the limit has passed.
     fn timed_out(&self);

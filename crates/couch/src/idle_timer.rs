@@ -27,9 +27,9 @@ const HEAD_S_MAX: u32 = 30;
 const BODY_STALL_S_MAX: u32 = 30;
 /// Seconds over which the rate of a body is measured.
 const BODY_WINDOW_S: u32 = 30;
-/// Bytes per second that a body must have in every such window.
+/// The bytes per second that a body must have in every window of [`BODY_WINDOW_S`].
 const BODY_RATE_BYTES_MIN: u64 = 4 << 10;
-/// Seconds without an acknowledged byte of a reply.
+/// The maximum number of seconds in which no byte of a reply is acknowledged.
 const TAKE_STALL_S_MAX: u32 = 60;
 
 #[derive(Clone, Copy)]
@@ -107,8 +107,8 @@ impl IdleTimer {
         self.stall.take();
     }
 
-    /// The socket refuses bytes. `ask` returns a function that asks the kernel how many bytes the client has
-    /// not acknowledged.
+    /// Notes that the socket refuses bytes. `ask` returns a function that asks the kernel how many bytes the
+    /// client has not acknowledged.
     pub(super) fn was_refused(&self, ask: impl FnOnce() -> Box<dyn Fn() -> u64>) {
         self.stall.borrow_mut().get_or_insert_with(|| {
             let ask = ask();

@@ -26,7 +26,7 @@ use super::{
     security,
 };
 
-/// Attempts to begin a reply: a damaged index fails one attempt, and is rebuilt for the next.
+/// The number of attempts to begin a reply: a damaged index fails one attempt, and is rebuilt for the next.
 const INDEX_TRIES: usize = 3;
 
 /// The body of a request that must be JSON.

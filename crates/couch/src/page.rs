@@ -30,7 +30,7 @@ static ALWAYS: [(HeaderName, HeaderValue); 6] = [
     (header::VARY, HeaderValue::from_static("Accept, Accept-Encoding")),
 ];
 
-/// The name of the file that the request is for, if it is for one.
+/// The name of the console's file that the request asks for; `None` if it asks for none.
 pub(super) fn file_name(head: &Parts, path: &[&str]) -> Option<String> {
     match path {
         [] if is_read(head) && prefers_html(&head.headers) => Some(PAGE.into()),
@@ -66,8 +66,8 @@ pub(super) fn send_file(head: &Parts, name: &str) -> Result<Reply, Failure> {
     Ok(reply)
 }
 
-/// Whether the client names HTML, and JSON not or with a lower quality. Clients of CouchDB name JSON, or
-/// accept everything.
+/// Whether the client names HTML, and either does not name JSON or gives it a lower quality. Clients of
+/// CouchDB name JSON, or accept everything.
 fn prefers_html(headers: &HeaderMap) -> bool {
     let html = quality(headers, header::ACCEPT, "text/html");
     html > 0.0 && html > quality(headers, header::ACCEPT, "application/json")

@@ -14,7 +14,8 @@ const PARAMETERS_MAX: usize = 100;
 /// The names and values of a query string or a form.
 ///
 /// # Errors
-/// `reason`, if one is not UTF-8: the parser would put another character in the place of the bytes.
+/// `reason`, if a name or a value is not UTF-8: the parser would put another character in the place of such
+/// bytes.
 pub(super) fn pairs<'a>(text: &'a [u8], reason: &'static str) -> Result<form_urlencoded::Parse<'a>, Failure> {
     percent_decode(text).decode_utf8().map_err(|_| Failure::bad_request(reason))?;
     Ok(form_urlencoded::parse(text))

@@ -9,10 +9,10 @@
 //! rights of its commands, their durability and their time.
 //!
 //! Invariants
-//! - Only admins, and only pages of this origin: a page of another origin, also one that CORS admits, can
-//!   neither send a request nor read its reply. The media type must be JSON, which no page sends elsewhere
-//!   without a preflight.
-//! - A request ends: in time, in bytes of its replies, and when its client leaves.
+//! - Only admins are served, and no pages of other origins: a page of another origin, also one that CORS
+//!   admits, can neither send a request nor read its reply. The media type must be JSON, which no page sends
+//!   elsewhere without a preflight.
+//! - A request is limited in time and in the bytes of its replies, and ends when its client leaves.
 //! - The n-th reply belongs to the n-th command.
 
 use std::{net::SocketAddr, time::Duration};

@@ -18,7 +18,7 @@ use super::{body_memory::Claim, failure::Failure, idle_timer::IdleTimer};
 
 /// Limit for reading and dropping an unwanted body.
 const DRAINED_BYTES_MAX: u64 = 256 << 10;
-/// The first allocation for a body is no larger, however large the announced length.
+/// The first allocation for a body is no larger than this, however large the announced length.
 const RESERVED_BYTES_MAX: usize = 1 << 20;
 /// Compressed bytes between two checks of the memory limit: they inflate to a thousand times their size at
 /// most.
@@ -205,7 +205,7 @@ impl RequestBody {
             _ => Failure::bad_request("invalid gzip"),
         };
         while let Some(piece) = self.piece().await? {
-            // In small parts: a piece may inflate to a thousand times its size.
+            // The piece is inflated in small parts, because it may grow to a thousand times its size.
             for part in piece.chunks(INFLATED_PART_BYTES) {
                 decoder.write_all(part).map_err(failed)?;
                 self.claim.cover(decoder.get_ref().bytes.capacity())?;

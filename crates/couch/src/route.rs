@@ -41,8 +41,8 @@ pub(super) async fn answer(
     let first = request.uri().path().split('/').find(|segment| !segment.is_empty());
     let reply = if let Err(failure) = check_head(&request) {
         let mut reply = reply::failed(failure);
-        // The connection cannot go on: the end of the body is unknown, or may not be where the client means
-        // it.
+        // The connection cannot be used further: the end of the body is unknown, or may not be where the
+        // client means it.
         reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         reply::finish(&mut reply, request.headers().get(header::ACCEPT), thread.front.request_id());
         reply
@@ -175,7 +175,7 @@ async fn answer_documents(
     reply
 }
 
-/// The URL of a refused write at the leader of the group, if clients are to be sent there.
+/// The URL at the leader of the group for a write that was refused here, if clients are to be sent there.
 fn url_at_leader(thread: &HttpThread, uri: &Uri, failure: &Failure) -> Option<String> {
     let host = thread.host();
     if *failure != Failure::Refused(Refusal::Follower) || !host.settings().switch(Key::HttpRedirect) {

@@ -170,7 +170,8 @@ impl HttpThread {
     /// that position is committed.
     ///
     /// # Errors
-    /// If this server shows no data, or not for certain the newest; and the errors of `read`.
+    /// If this server shows no data, or cannot be certain that it has the newest data; and the errors of
+    /// `read`.
     pub(super) async fn read<T>(
         &self,
         read: impl FnOnce() -> Result<(T, Lsn), Failure>,

@@ -41,8 +41,8 @@ const KEPT_BYTES_MAX: usize = 4 * WRITE_BATCH_BYTES_MAX;
 /// The result of a change, and the position to wait for before it is reported.
 pub(crate) type Settled<T> = (Result<T, DocError>, Lsn);
 
-/// The change that a request makes in a batch, or the reason why the batch was not made; returns its
-/// [`Report`].
+/// Makes the change of a request in a batch, or gets the reason why the batch was not made. Returns the
+/// [`Report`] for the request.
 type Step = Box<dyn FnOnce(Result<&mut Writer, BatchFailure>) -> Report>;
 /// Reports the end of a batch to the request: its position, or the reason of its failure.
 type Report = Box<dyn FnOnce(Result<Lsn, BatchFailure>)>;
@@ -158,8 +158,8 @@ impl WriteBatches {
         Refusal::of(admission, &self.log).map_or(Ok(()), Err)
     }
 
-    /// Reasons to refuse a write whatever the log says. Must be checked again in the tick in which the record
-    /// is appended.
+    /// Refuses a write for reasons that do not depend on the log. Must be checked again in the tick in which
+    /// the record is appended.
     fn permitted(&self) -> Result<(), Refusal> {
         Refusal::of_writes(&*self.server).map_or(Ok(()), Err)
     }

@@ -114,7 +114,8 @@ impl Executor {
     }
 
     /// Determines for scripts whether their commands may write and add data: a script runs in any case, and
-    /// its commands are refused. Returns whether it may run now; `false`: the log cannot take it now.
+    /// its commands are refused one by one. Returns whether it may run now; `false`: the log cannot take it
+    /// now.
     ///
     /// # Errors
     /// A long unit holds the slot of an eviction candidate, or a command beside the scripts is refused.

@@ -19,7 +19,7 @@ pub struct ClientTracking {
     pub tracker: Arc<Tracker>,
     /// Which keys are tracked.
     pub mode: Mode,
-    /// The prefixes of [`Mode::Broadcast`]: then never empty, as the empty prefix stands for no prefix.
+    /// The prefixes of [`Mode::Broadcast`], which has at least one: the empty prefix if the client gave none.
     pub prefixes: Vec<Box<[u8]>>,
     /// Whether CLIENT CACHING was called before the present command or transaction.
     pub caching: bool,

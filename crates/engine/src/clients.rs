@@ -394,7 +394,7 @@ impl Client {
         *self.user.lock() = name.clone();
     }
 
-    /// The client begins to wait in a command, or its wait is over (`None`).
+    /// Notes the wait in a command that the client begins, or that its wait is over (`None`).
     pub(crate) fn set_waiter(&self, waiter: Option<&Arc<Waiter>>) {
         *self.waiter.lock() = waiter.map(Arc::downgrade).unwrap_or_default();
     }
@@ -404,7 +404,7 @@ impl Client {
         self.waiter.lock().upgrade().filter(|waiter| !waiter.has_ended())
     }
 
-    /// The client begins to wait for a position of the log, or its wait is over.
+    /// Notes that the client begins to wait for a position of the log, or that this wait is over.
     pub(crate) fn set_awaits_position(&self, awaits: bool) {
         self.awaits_position.store(awaits, Relaxed);
     }

@@ -33,7 +33,7 @@ use crate::{
 pub const EFFECT_BYTES_BESIDE_ARGS: usize = 64 << 10;
 
 /// Argument bytes that are executed on one admission by the log: asking the log for every command would make
-/// the workers contend for its positions. It bounds by how much a worker may exceed the log's limit of
+/// the workers contend for its positions. This also bounds by how much a worker may exceed the log's limit of
 /// unwritten bytes.
 pub(crate) const ADMITTED_BYTES: u64 = 16 << 10;
 

@@ -12,10 +12,10 @@
 //!   connection ends.
 //! - While the outbox is at its limit ([`Conversation::outbox_bytes_allowed`]) nothing is parsed, so memory
 //!   per connection is bounded.
-//! - After a message that its subscribers cannot take as fast, nothing is executed until the caller resumes
-//!   the conversation.
-//! - While a command runs on another thread nothing is parsed, and the parts of the session that it has are
-//!   not touched.
+//! - After a message for subscribers that do not receive fast enough, nothing is executed until the caller
+//!   resumes the conversation.
+//! - While a command runs on another thread nothing is parsed, and the parts of the session that this command
+//!   has taken along are not touched.
 //! - While a command is blocked nothing is parsed. The wait ends with [`Conversation::answer`],
 //!   [`Conversation::time_out`] or the end of the connection, whichever comes first.
 
@@ -33,14 +33,15 @@ use crate::{
     clients::TOO_MANY_CLIENTS, execute::refuse, outbox::Outbox,
 };
 
-/// Commands whose memory is fetched together. 32 covers the latency of main memory several times.
+/// The maximum number of commands whose memory is fetched together. With 32, the latency of main memory is
+/// covered several times.
 const GROUP: usize = 32;
 /// With this many commands in a row on one key, it is worthwhile to prefetch inside its value.
 const RUN_LEN_MIN: usize = 4;
 /// Commands executed before other connections get their turn.
 const COMMANDS_PER_TURN_MAX: usize = 1024;
-/// Microseconds of scripts before other connections get their turn: one script can take as long as many
-/// commands.
+/// The microseconds for which scripts of a connection run before other connections get their turn: one script
+/// can take as long as many commands.
 const SCRIPTS_PER_TURN_US: u64 = 2_000;
 /// Unsent reply bytes above which the commands of a client wait, unless it is allowed more.
 pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
@@ -88,8 +89,8 @@ pub enum ConversationState {
     Paused,
     /// The command waits until a key holds something for it, for at most [`Conversation::wait_timeout_ms`].
     Blocked,
-    /// The command runs elsewhere, until [`Conversation::return_from_thread`]: take
-    /// [`Conversation::take_long_unit`] there.
+    /// The command runs on another thread, until [`Conversation::return_from_thread`]. Pass the result of
+    /// [`Conversation::take_long_unit`] to that thread.
     Away,
     /// Nothing more will be executed: close when the outbox is empty.
     Closing,
@@ -113,7 +114,8 @@ pub struct Conversation {
     outbox_bytes_max: usize,
     /// The conversation is closing because the client has sent a line of HTTP.
     spoke_http: bool,
-    /// The time at which other connections get their turn; `None` before the first script of this one's turn.
+    /// The time at which other connections get their turn; `None` before the first script of this
+    /// connection's turn.
     turn_ends_us: Option<u64>,
     /// A command runs elsewhere.
     is_away: bool,
@@ -208,7 +210,7 @@ impl Conversation {
         true
     }
 
-    /// Bytes that are not sent, but for messages from the log: a client may take those as slowly as it likes.
+    /// Unsent bytes, without messages from the log, which a client may take as slowly as it likes.
     pub fn limited_bytes(&self) -> u64 {
         self.outbox.len().saturating_sub(self.fed_bytes) as u64
     }
@@ -228,15 +230,15 @@ impl Conversation {
         }
     }
 
-    /// Appends the reply to the command that was blocked, held until `gate` is committed: the next command
-    /// may run. A conversation that does not wait for one takes nothing.
+    /// Appends the reply to the blocked command, held until `gate` is committed, after which the next command
+    /// may run. Does nothing if no command is blocked.
     pub fn answer(&mut self, bytes: &[u8], gate: Lsn, committed: Lsn) {
         if self.session.wait.take().is_some() {
             self.append(bytes, gate, committed);
         }
     }
 
-    /// The blocked command has waited for [`Conversation::wait_timeout_ms`]: appends the reply that says so,
+    /// The blocked command has waited for [`Conversation::wait_timeout_ms`]: appends the reply of a timeout,
     /// and the next command may run. Returns whether it still waited; if not, its answer is on the way.
     pub fn time_out(&mut self) -> bool {
         let Some(reply) = self.session.wait.as_ref().and_then(Wait::time_out) else { return false };
@@ -259,7 +261,7 @@ impl Conversation {
         self.is_away
     }
 
-    /// The command has run: its reply is appended, and the next one may run.
+    /// Appends the reply of a command that has run on another thread; the next command may run.
     pub fn return_from_thread(&mut self, long: LongReply, committed: Lsn) {
         let LongReply { session, mut reply, gate } = long;
         self.is_away = false;
@@ -307,9 +309,9 @@ impl Conversation {
         self.outbox_bytes_max
     }
 
-    /// To be called when something was sent: gives the sent part of pushed bytes back to the client's
-    /// limit. Replies and pushes are not told apart, so a client that never catches up is given too little
-    /// back, never too much.
+    /// To be called when something was sent: gives the sent part of pushed bytes back to the client's limit.
+    /// Replies and pushes are not distinguished here, so a client that never catches up gets too little back,
+    /// never too much.
     pub fn note_sent(&mut self) {
         if self.outbox.is_empty() {
             self.outbox_bytes_max = OUTBOX_BYTES_MAX;

@@ -211,7 +211,8 @@ impl Notice {
 }
 
 impl Event {
-    /// Visits the messages on the channel of the key and on that of the event, as far as these are wanted.
+    /// Visits the messages on the channel of the key and on the channel of the event, if these channels are
+    /// wanted.
     fn for_each_message(&self, mut each: impl FnMut(Kind, &[u8], &[u8])) {
         let Event { classes, name, db, key, .. } = self;
         let mut channel = Vec::with_capacity(24 + key.len());

@@ -12,8 +12,9 @@ use std::collections::VecDeque;
 use crate::Notice;
 use lsn::Lsn;
 
-/// The bytes of held notices above which the worker executes nothing: the disk must catch up first. They are
-/// all sent at once then, so the limit is far below the unsent bytes that a subscriber may have.
+/// The bytes of held notices above which the worker executes nothing: the disk must catch up first. Once
+/// committed, they are all sent at once, so the limit is far below the unsent bytes that a subscriber may
+/// have.
 const HELD_BYTES_MAX: usize = 2 << 20;
 
 /// The events of a unit, in order.

@@ -24,8 +24,8 @@ impl Executor {
         self.make_room(host).is_err() && self.keyspace().bytes() < bytes
     }
 
-    /// Evicts until the data fits the limit. The error: it does not fit after at most [`EVICTIONS_MAX`]
-    /// evictions, or a long unit holds the slot of a candidate.
+    /// Evicts until the data fits the limit. Fails if the data does not fit after [`EVICTIONS_MAX`]
+    /// evictions, or if a long unit holds the slot of a candidate.
     #[inline]
     pub fn make_room(&mut self, host: &Host) -> Result<(), CommandError> {
         let limits = self.rules.limits;
@@ -53,8 +53,8 @@ impl Executor {
         Err(CommandError::OutOfMemory)
     }
 
-    /// Evicts a key; `false`: no key can be evicted. Fails if a long unit holds the slot, as every locking
-    /// does.
+    /// Evicts a key; `false`: no key can be evicted. Fails if a long unit holds the slot, as every attempt to
+    /// lock does.
     fn evict_one(
         &mut self,
         policy: EvictionPolicy,

@@ -83,7 +83,7 @@ pub struct Executor {
     pub(crate) rules: Rules,
     /// The users of this round.
     pub(crate) users: Arc<UserSet>,
-    /// The position of the users, as long as it is not committed: replies wait for it.
+    /// The position of the newest change of users, while it is not committed: replies wait for it.
     users_gate: Lsn,
     pub(crate) bulk_bytes_max: usize,
     /// The Lua machine and the libraries of this worker.
@@ -155,7 +155,7 @@ impl Executor {
         }
     }
 
-    /// A reply that follows from the rights of users leaves once they are committed.
+    /// Makes a reply that depends on the rights of users wait until those users are committed.
     pub(crate) fn behind_users(&self, outcome: Outcome) -> Outcome {
         match outcome {
             Outcome::Done { gate } => Outcome::Done { gate: gate.max(self.users_gate) },
@@ -253,8 +253,8 @@ impl Executor {
         channel_reader::notify(&mut self.channels, session, event, &mut reply);
     }
 
-    /// Delivers notices whose gates are committed, in order. Their originators were held back, if at all,
-    /// after their rounds.
+    /// Delivers notices whose gates are committed, in order. The clients that caused them were held back, if
+    /// at all, after their own rounds.
     pub fn publish_all(&mut self, notices: &[Notice]) {
         notices.iter().for_each(|notice| self.publish(notice));
         self.channels.take_backpressure();

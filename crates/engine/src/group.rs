@@ -21,7 +21,7 @@ pub struct GroupView {
     pub term: u64,
     /// The id of the leader that this member knows; `None` for none.
     pub leader: Option<String>,
-    /// The part of the server that is asked.
+    /// The role of the server that is asked.
     pub standing: Standing,
     /// All members, this one included, in the order in which they joined.
     pub members: Vec<MemberView>,
@@ -63,7 +63,7 @@ pub struct MemberView {
     /// Whether the member is the server that is asked, or was heard within a second. At a follower, other
     /// followers count while they are connected.
     pub answers: bool,
-    /// The member's term, if it was heard within a second; the term of the leader's batches is their epoch.
+    /// The member's term, if it was heard within a second. The leader's batches have its term as their epoch.
     pub epoch: Option<u64>,
     /// The end of the member's durable log, as far as the server that is asked knows: a leader knows it of
     /// all members, the others only of themselves.

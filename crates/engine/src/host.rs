@@ -2,7 +2,8 @@
 //!
 //! The server implements the interfaces; tests and simulations bring their own.
 //!
-//! Narrow on purpose: a method belongs here only if no keyspace, log or session can answer it.
+//! The interfaces are narrow on purpose: a method belongs here only if no keyspace, log or session can answer
+//! it.
 
 use std::sync::{Arc, OnceLock};
 

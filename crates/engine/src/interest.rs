@@ -11,8 +11,8 @@
 //! locks itself; for waiting clients see `blocking`.
 //!
 //! Invariants
-//! - Registration for a key, and the report of a change of it, happen under the lock of its slot: no change
-//!   is missed between looking at a key and registering for it. Withdrawing needs no lock of a slot.
+//! - Registering for a key, and reporting its changes, happen under the lock of its slot: no change is missed
+//!   between looking at a key and registering for it. Withdrawing needs no lock of a slot.
 //! - While no client is registered a change costs one load ([`Interests::any`]). The load may be relaxed,
 //!   because the lock of the slot orders it after the registration.
 //! - The locks in this module are leaves: no other lock is taken under them.
@@ -60,8 +60,8 @@ impl Interest {
     }
 }
 
-/// The interests in the keys of some slots. Indexed by name without the database: most names are in use in
-/// one database only.
+/// The interests in the keys of some slots. They are indexed by name without the database: most names are in
+/// use in one database only.
 #[derive(Debug, Default)]
 struct Shard {
     watched: BTreeMap<Box<[u8]>, Vec<Interest>>,
@@ -157,7 +157,8 @@ impl Interests {
     /// Databases are about to be emptied or exchanged, with all slots locked: reports all watched keys of
     /// these databases.
     pub(crate) fn report_global(&self, op: GlobalOp, exists: impl Fn(DbId, &[u8]) -> bool) {
-        // In an exchange both databases count: a key loses the value in one and gets that in the other.
+        // In an exchange both databases count: a key loses its value in one database, and gets its value in
+        // the other.
         let affected = |db: DbId| match op {
             GlobalOp::FlushAll => Some([db, db]),
             GlobalOp::FlushDb { db: flushed } if flushed == db => Some([db, db]),
@@ -178,8 +179,8 @@ impl Interests {
 
 /// The waits of blocked clients.
 impl Interests {
-    /// The next place in the order of waiters. Taken under the locks of the keys, so that it is the order per
-    /// key.
+    /// The next place in the order of waiters. Taken under the locks of the keys, so that tickets give the
+    /// order of waiters of every key.
     pub fn next_ticket(&self) -> u64 {
         self.next_ticket.fetch_add(1, Relaxed)
     }

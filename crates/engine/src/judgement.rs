@@ -64,7 +64,7 @@ fn judge_one<'b>(
     rights.judge(&Call { command: found.id(), first_arg: args.get(1), keys: &keys, channels: &channels })
 }
 
-/// The error for a call that is denied to the user of a session, which is noted.
+/// Notes that a call was denied to the user of a session, and returns the error.
 #[cold]
 pub(crate) fn refusal(
     denied: &Denied<'_>,

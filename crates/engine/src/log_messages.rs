@@ -1,9 +1,10 @@
 //! The messages of durable channels in the log: finding positions, and reading on from one.
 //!
 //! The position of a message is the position of its record plus the message's number in the record, so
-//! positions ascend as the log does. A large record is split into pieces between others. Its messages have
-//! the position of its last piece, at which it is assembled; earlier pieces are skipped, so no incomplete
-//! record is kept. A record that has lost its first pieces to retention has no messages.
+//! positions ascend as the log does. A large record is split into pieces, between which other records may
+//! lie. Its messages have the position of its last piece, at which it is assembled; earlier pieces are
+//! skipped, so no incomplete record is kept. A record that has lost its first pieces to retention has no
+//! messages.
 //!
 //! Invariants
 //! - An unreadable part is reported as a gap that ends at the next readable batch, from which a reader can
@@ -138,7 +139,7 @@ impl LogMessages {
         Ok(self.position_of(batch, lsn))
     }
 
-    /// Where the log begins, with the epoch of the next batch.
+    /// The position at which the log begins, with the epoch of the next batch.
     ///
     /// # Errors
     /// As [`LogMessages::place`].

@@ -94,7 +94,7 @@ impl Executor {
         }
     }
 
-    /// The unit has ended, and its script machine goes with the executor.
+    /// To be called when the unit has ended. Its script machine is freed with this executor.
     fn end_long(&mut self, host: &Host) {
         self.forget_offloaded(host);
         self.stats().set_vm_bytes(0);
@@ -122,8 +122,8 @@ impl Executor {
         }
     }
 
-    /// Runs `run`, which executes a command, with its slots visible to other threads (on a thread of its
-    /// own).
+    /// Runs `run`, which executes a command. On a thread for long units, other threads see the slots of the
+    /// command meanwhile.
     pub(crate) fn holding_visibly<R>(
         &mut self,
         runs_scripts: bool,

@@ -67,8 +67,8 @@ impl Outbox {
         self.bytes.len() - self.sent + self.block_bytes
     }
 
-    /// The memory of the unsent bytes that no other connection shares: a buffer that has grown has room
-    /// ahead.
+    /// The memory of the unsent bytes that no other connection shares. This is the capacity of their buffer,
+    /// which may be more than their number.
     pub fn own_memory_bytes(&self) -> usize {
         if self.bytes.len() == self.sent { 0 } else { self.bytes.capacity() }
     }
@@ -95,7 +95,7 @@ impl Outbox {
         self.end()
     }
 
-    /// Holds back everything from `mark` on until `gate` is committed, and everything behind it.
+    /// Holds back everything from `mark` on, later replies included, until `gate` is committed.
     #[inline]
     pub fn hold(&mut self, mark: u64, gate: Lsn) {
         let end = self.end();
@@ -236,7 +236,7 @@ impl Outbox {
     }
 
     /// Puts an error in the place of each reply that waits for a gate up to `up_to`: they leave now. Pushes
-    /// stay. Returns the number of errors; `None`: single replies cannot be identified there, and nothing has
+    /// stay. Returns the number of errors; `None`: the bytes cannot be divided into replies, and nothing has
     /// changed.
     pub fn fail_held(&mut self, up_to: Lsn, error: &[u8]) -> Option<u64> {
         let count = self.segments.iter().take_while(|segment| segment.gate <= up_to).count();
@@ -557,7 +557,8 @@ mod tests {
     #[test]
     fn sent_bytes_are_given_back_while_the_rest_waits() {
         let more = BYTES_KEPT_MAX + 1;
-        // Bytes written and bytes sent: only many are given back, and only if fewer are left to be moved.
+        // Bytes written and bytes sent. Memory is given back only after many bytes were sent, and only if
+        // fewer are left to be moved.
         for (written, sent, is_given_back) in
             [(more, more - 1, false), (2 * more, more, false), (2 * more - 2, more, true)]
         {

@@ -77,8 +77,9 @@ impl Executor {
         Ok(self.admit_demand(Demand { runs_scripts, ..demand }, host)?.then_some(demand))
     }
 
-    /// Replies to a command that was refused before it ran. A transaction fails by it; a refused EXEC ends
-    /// it. A command whose slot a long unit holds is not refused, but retried later.
+    /// Replies to a command that was refused before it ran. The refusal makes a transaction fail; if EXEC
+    /// itself is refused, the transaction ends. A command whose slot a long unit holds is not refused, but
+    /// retried later.
     #[cold]
     pub(crate) fn reject(
         &self,

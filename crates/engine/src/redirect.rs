@@ -16,7 +16,7 @@ const HANDING_OVER: CommandError =
 #[cold]
 pub(crate) fn redirect(row: &Row, args: Args<'_>, session: &Session, host: &Host) -> Option<CommandError> {
     let key = match row.keys {
-        // Their messages stay on the server where they are published.
+        // Messages of shard channels stay on the server where they are published.
         Keys::ShardChannels { .. } => Some(1),
         keys => first_key(keys, args),
     };

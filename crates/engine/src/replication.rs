@@ -10,8 +10,8 @@ use lsn::Lsn;
 
 use crate::Responder;
 
-/// The error of reads on a member of a group without a leader, unless `stale-reads` permits them, and of
-/// writes.
+/// The error of writes on a member of a group without a leader, and of reads, unless `stale-reads` permits
+/// them.
 pub const NO_LEADER: &str =
     "CLUSTERDOWN The group has no leader: a majority of its members must be reachable. Try again.";
 
@@ -23,7 +23,7 @@ pub const MASTER_DOWN: &str = "MASTERDOWN Link with MASTER is down and what of t
 pub const NOT_KNOWN_COMMITTED: &str = "MASTERDOWN This member of the group does not know yet which of its data is committed: a leader must \
                                        tell it. Ask another member, or again later.";
 
-/// The error of reads on a member of a group that takes the log of its leader no more, or too slowly.
+/// The error of reads on a member of a group that no longer takes its leader's log, or takes it too slowly.
 pub const FAR_BEHIND: &str = "MASTERDOWN This member of the group has not caught up with its leader for more than 5 seconds, for a reason in its \
                               log. Ask another member, or again later.";
 
@@ -209,8 +209,8 @@ pub trait Availability: Send + Sync {
         self.is_stale().then_some(MASTER_DOWN)
     }
 
-    /// Whether this server has given up the lead and follows nobody: a hand-over whose outcome is not known,
-    /// or another server that leads in a higher epoch.
+    /// Whether this server has given up the lead and follows nobody: it has handed over with an unknown
+    /// outcome, or another server leads in a higher epoch.
     fn is_deposed(&self) -> bool {
         false
     }
@@ -242,12 +242,12 @@ pub trait Availability: Send + Sync {
     }
 
     /// How often this server has led its group, and then gone on as a follower: a reply that was begun before
-    /// may show what another leader has changed since.
+    /// that may show data that another leader has changed since.
     fn times_stepped_down(&self) -> u64 {
         0
     }
 
-    /// Whether the replies that have not left never will: a leader of a group was deposed, and restarts.
+    /// Whether replies that have not left are dropped: a leader of a group was deposed, and restarts.
     fn drops_replies(&self) -> bool {
         false
     }
@@ -292,14 +292,15 @@ pub trait Replication: Availability {
     fn count_flushed(&self, lsn: Lsn) -> usize;
 
     /// Answers `responder` with the number of replicas that have the wanted position, once there are enough
-    /// or the time is over; preceded by whether this server has it, if that is wanted.
+    /// or the time is over. If `wanted` asks for it, the answer begins with whether this server has the
+    /// position.
     fn wait_flushed(&self, wanted: Wanted, responder: Responder);
 
     /// Answers `responder` with 1 once this server shows the writes up to `lsn`, or with 0 at the timeout.
     fn wait_applied(&self, lsn: Lsn, timeout_ms: Option<u64>, responder: Responder);
 
     /// Ends the wait of a client in [`Replication::wait_flushed`] or [`Replication::wait_applied`], as if its
-    /// time were over or `with_error`. Returns whether it waited.
+    /// time were over, or with an error. Returns whether it waited.
     fn unblock(&self, client: u64, with_error: bool) -> bool;
 
     /// The newest of the positions in `marks`, sent by a replica, that is part of the log here. The error is

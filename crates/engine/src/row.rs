@@ -280,7 +280,7 @@ impl CommandTable {
         &self.rows
     }
 
-    /// What the rules of users can name: the rows, in the same order.
+    /// The commands that the rules of users can name: the rows, in the same order.
     pub fn commands(&self) -> &CommandList {
         &self.commands
     }

@@ -79,8 +79,8 @@ impl Rules {
     }
 
     /// Checks the command of a waiting client again, when it can be served: the rules may have changed since
-    /// it began to wait. Slots are locked, so nothing can be evicted here. `false`: serve it in a unit of its
-    /// own, once there was an attempt to make room.
+    /// it began to wait. Slots are locked, so nothing can be evicted here. `false`: the waiter must be served
+    /// in a unit of its own, after an attempt to make room.
     ///
     /// # Errors
     /// The client gets the error instead of the element, which stays.
@@ -96,8 +96,8 @@ impl Rules {
         if !row.flags.has(Flags::WRITE) {
             return Ok(true);
         }
-        // If the log has no space now, the record waits for space as a transaction's record does: it is
-        // small.
+        // If the log has no space now, the record, which is small, waits for space as a transaction's record
+        // does.
         self.admit_write(appender, 0)?;
         let limits = &self.limits;
         let fits = limits.memory_bytes_max == 0 || keyspace.bytes() <= limits.memory_bytes_max;

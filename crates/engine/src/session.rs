@@ -43,7 +43,7 @@ pub enum Place {
     /// own group, or replicas from their leader. Only
     /// [`Flags::BETWEEN_SERVERS`](crate::Flags::BETWEEN_SERVERS) run there.
     Reserve,
-    /// It has lost that place, because it is no other server.
+    /// The connection has lost its reserved place, because its client is no other server.
     Lost,
 }
 
@@ -98,7 +98,7 @@ pub struct Session {
     pub monitoring: bool,
     /// The state of CLIENT TRACKING. Boxed: most clients do not track.
     pub tracking: Option<Box<ClientTracking>>,
-    /// Its entry in the worker's channels, from its first subscription on.
+    /// The client's entry in the worker's channels, from its first subscription on.
     pub subscriber: Option<SubscriberId>,
     /// The client's entry as a reader of durable channels, from its first XSUBSCRIBE on. Boxed: most clients
     /// read none.
@@ -116,12 +116,12 @@ pub struct Session {
     pub watches: Watches,
     /// The leases of the connection.
     pub leases: Leases,
-    /// Offsets in the replies at which the running unit's lease tokens are filled in: the token derives from
-    /// its position.
+    /// Offsets in the replies at which the running unit's lease tokens are filled in: a token derives from
+    /// the position of the unit.
     pub granted: Vec<usize>,
     /// Set while the client is blocked: it runs no command until the wait is over.
     pub wait: Option<Wait>,
-    /// The position of its last write.
+    /// The position of the client's last write.
     pub last_write: Lsn,
     /// Whether each reply to a write carries its position (CLIENT LSN ON).
     pub tells_lsn: bool,
@@ -181,7 +181,7 @@ impl Session {
         (self.login, self.authenticated) = (login, true);
     }
 
-    /// The client is the default user again, and has to log in if that needs a password.
+    /// The client is the default user again, and has to log in if that user needs a password.
     pub fn log_out(&mut self, users: &UserSet) {
         self.login = LogIn::default();
         self.login.show(&self.client);
@@ -194,7 +194,7 @@ impl Session {
         self.authenticated && self.login.may_do_everything(generation)
     }
 
-    /// The slots that EXEC locks: those of the keys of all queued commands and of all watched keys; `None`:
+    /// The slots that EXEC locks: the slots of all keys of queued commands, and of all watched keys; `None`:
     /// every slot.
     pub(crate) fn slots_of_transaction(&self) -> Option<Slots> {
         let Some(transaction) = &self.transaction else { return Some(Slots::new()) };
@@ -216,7 +216,7 @@ impl Session {
     }
 
     /// Takes the session away for a command that runs on another thread. The parts for channels and for
-    /// closing the connection stay; nothing else of it may be used until the session [comes
+    /// closing the connection stay; nothing else of the session may be used until the session [comes
     /// back](Session::return_from_thread).
     pub(crate) fn go_away(&mut self) -> Session {
         let mut stand_in = Session::new(self.client.clone(), self.authenticated);

@@ -19,7 +19,7 @@ use crate::{
 
 /// One in this many commands is timed, and counts for all of them, unless all commands are timed.
 pub(crate) const TIMED_EVERY: u64 = 32;
-/// A key of one in this many commands is counted for HOTKEYS: for every other timed sample.
+/// For HOTKEYS, a key of one in this many commands is counted: every other timed command.
 pub const KEYS_SAMPLED_EVERY: u64 = 2 * TIMED_EVERY;
 
 /// The counters of one worker for one command.

@@ -148,8 +148,8 @@ impl<C> Default for Tick<C> {
 
 impl<C: Clone> Tick<C> {
     /// A round of the connection has ended in `state`; its newest replies wait for `gate`, if any. Takes the
-    /// executor's notices, and hands its messages over to other workers: to be called before the replies of
-    /// the round leave.
+    /// executor's notices, and hands the executor's messages over to other workers: to be called before the
+    /// replies of the round leave.
     pub fn after_round(
         &mut self,
         executor: &mut Executor,
@@ -205,7 +205,7 @@ impl<C> Tick<C> {
         self.parked.push_back((gate, connection));
     }
 
-    /// The tick is to end. Returns false if the end was requested already; else the owner calls
+    /// Requests the end of the tick. Returns false if the end was requested already; else the owner calls
     /// [`Tick::begin_end`] once the connections that are ready have had their rounds. The owner also calls it
     /// whenever the log wakes it.
     #[must_use]

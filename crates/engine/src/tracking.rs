@@ -121,7 +121,8 @@ impl Tracking {
         }
     }
 
-    /// A client tracks from now on, in place of its earlier tracking. `prefixes` are those that it follows.
+    /// Begins the tracking of a client, in place of its earlier tracking. `prefixes` are those that the
+    /// client follows.
     pub(crate) fn enter(&self, tracker: &Arc<Tracker>, prefixes: &[Box<[u8]>]) {
         let id = tracker.client.id();
         self.trackers.write().insert(id, tracker.clone());
@@ -134,8 +135,8 @@ impl Tracking {
         }
     }
 
-    /// A tracking ends. Entries of the client remain in the table: they have no effect, as no client with
-    /// this id tracks any more.
+    /// Ends the tracking of a client. Entries of the client remain in the table: they have no effect, as no
+    /// client with this id tracks any more.
     pub(crate) fn leave(&self, tracker: &Arc<Tracker>, prefixes: &[Box<[u8]>]) {
         let id = tracker.client.id();
         let mut trackers = self.trackers.write();
@@ -180,8 +181,8 @@ impl Tracking {
         }
     }
 
-    /// The changes gathered from index `start` on were undone: remembers their keys again, whose slots are
-    /// still locked, for the clients that have read them.
+    /// Called when the changes gathered from index `start` on were undone: remembers their keys again for the
+    /// clients that have read them. The slots of these keys are still locked.
     pub(crate) fn not_changed(&self, start: usize, invalidations: &mut Invalidations) {
         if invalidations.len() == start {
             return;

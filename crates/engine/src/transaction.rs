@@ -18,8 +18,8 @@ use crate::{
 /// The maximum number of commands in one transaction.
 pub const QUEUED_COMMANDS_MAX: usize = 1 << 20;
 
-/// The maximum memory of the commands of one transaction, in bytes. Half the limit of a record: the effects
-/// of a command may be larger than its arguments.
+/// The maximum memory of the commands of one transaction, in bytes. This is half the limit of a record: the
+/// effects of a command may be larger than its arguments.
 pub const QUEUED_BYTES_MAX: usize = 1 << 30;
 
 /// A command that waits for EXEC.
@@ -53,7 +53,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Adds a command. `hash` is that of its first key, if known.
+    /// Adds a command. `hash` is the hash of the command's first key, if known.
     ///
     /// # Errors
     /// The transaction is too large, or has both DOC commands, which undo it on failure, and a command that
@@ -122,7 +122,7 @@ impl Transaction {
         self.flags.has(flag)
     }
 
-    /// Whether one failing command undoes the whole transaction: so it is with commands on documents.
+    /// Whether one failing command undoes the whole transaction: true if it has a command on documents.
     pub fn is_undone_on_failure(&self) -> bool {
         self.any(Flags::DOCUMENTS)
     }

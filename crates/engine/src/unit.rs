@@ -148,7 +148,8 @@ impl<'k> Unit<'k> {
         self.seen = self.seen.max(lsn);
     }
 
-    /// The reply repeats the reply of an earlier write: it waits for the disk as if this unit had written.
+    /// Notes that the reply repeats the reply of an earlier write: it waits for the disk as if this unit had
+    /// written.
     pub fn note_repeated(&mut self) {
         self.repeats = true;
     }

@@ -1,4 +1,4 @@
-//! The users in force: those of the data, compiled for the table of commands.
+//! The users in force: the users that the data has, compiled for the table of commands.
 //!
 //! ```text
 //! record of the log -> Keyspace::data_settings -> Users::refresh -> UserSet -> one Arc per worker
@@ -6,10 +6,10 @@
 //!                                                           subscriptions are reviewed
 //! ```
 //!
-//! What it is: users by name with their rights; the log of denials.
-//! What it is not: the language of rules and judgements (`access`), or the place where users are kept: they
-//! are settings that belong to the data, each under its name after [`OF_USERS`]. So snapshots, replicas,
-//! groups and backups have them without knowing them, and an earlier version keeps what it does not know.
+//! What it is: users by name with their rights; the log of denials. What it is not: the language of rules and
+//! judgements (`access`), or the place where users are kept: they are settings that belong to the data, each
+//! under its name after [`OF_USERS`]. So snapshots, replicas, groups and backups carry users without code of
+//! their own for that, and an earlier version of the server keeps users that it does not understand.
 //!
 //! Invariants
 //! - `default` is always there. Without a record it may do everything, by the password of the setting
@@ -44,19 +44,19 @@ use crate::{
 pub use log_in::LogIn;
 pub use subscriptions::may_listen;
 
-/// In front of the name of a user: the name of its setting.
+/// The prefix in the name of a setting that keeps a user; the name of the user follows.
 pub const OF_USERS: &str = "user:";
 
 /// The setting that is the password of the default user without a record. CONFIG SET changes the record, too.
 pub const REQUIREPASS: &str = "requirepass";
 
-/// Users, at most.
+/// The maximum number of users.
 pub const USERS_MAX: usize = 10_000;
 
-/// Bytes of the record of one user, at most: FLUSHALL, and each snapshot, writes it again.
+/// The maximum bytes of the record of one user: FLUSHALL, and each snapshot, writes it again.
 pub const USER_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of the records of all users, at most.
+/// The maximum bytes of the records of all users.
 pub const USERS_BYTES_MAX: usize = 16 << 20;
 
 /// The name of the setting that keeps a user.
@@ -250,7 +250,7 @@ impl Users {
         self.current.lock().clone()
     }
 
-    /// Whether these users still follow from the data and the settings: two loads.
+    /// Whether these users still match the data and the settings. The check costs two loads.
     #[inline]
     pub fn is_current(&self, users: &UserSet, keyspace: &Keyspace) -> bool {
         users.origin == self.origin(keyspace)
@@ -264,12 +264,12 @@ impl Users {
         }
     }
 
-    /// The users as the data and the settings say now. Whoever finds them changed closes the connections of
-    /// deleted users, and has those reviewed that may have lost a channel.
+    /// The users that follow from the present data and settings. The caller that finds them changed closes
+    /// the connections of deleted users, and has the connections reviewed that may have lost a channel.
     #[cold]
     pub fn refresh(&self, keyspace: &Keyspace, clients: &Clients) -> Arc<UserSet> {
         let mut current = self.current.lock();
-        // Read first: what has changed since is found by the next call.
+        // The origin is read first, so that the next call finds whatever changes after this.
         let origin = self.origin(keyspace);
         if current.origin == origin {
             return current.clone();

@@ -1,4 +1,5 @@
-//! The keys that one client watches (WATCH, LEASE), as it sees them. The registry of all clients: `interest`.
+//! The keys that one client watches (WATCH, LEASE), from the side of the client. The registry of all clients:
+//! `interest`.
 
 use std::{
     collections::BTreeMap,
@@ -82,7 +83,7 @@ impl Watches {
         })
     }
 
-    /// Counts as watching a key that cannot be read now: EXEC will fail as if it had changed.
+    /// Notes that a key is watched that cannot be read now: EXEC will fail as if the key had changed.
     pub(crate) fn add_unseen(&mut self, interests: &Arc<Interests>) {
         let new = || Watching { interests: interests.clone(), broken: Arc::default(), keys: BTreeMap::new() };
         let watching = self.watching.get_or_insert_with(|| Box::new(new()));

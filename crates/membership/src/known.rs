@@ -6,8 +6,8 @@
 //!
 //! Invariants
 //! - Members come into force when their record is committed, and are saved before.
-//! - At a start the newest roster in the data may not be committed: the one before it is in force then,
-//!   unless the file says that the newest one was.
+//! - At a start the newest roster in the data may not be committed: in that case the roster before it is in
+//!   force, unless the file says that the newest one was.
 
 use std::{io, sync::Arc};
 
@@ -25,7 +25,7 @@ pub struct Known {
     pub roster: Option<Roster>,
     /// The position of the record of the roster, which is in force once that position is committed.
     recorded_at: Lsn,
-    /// The applied position when the roster was seen: up to there, the data has no later one.
+    /// The applied position when the roster was seen: up to there, the data has no later roster.
     applied_at: Lsn,
     /// The members in force; nobody if this server is no member yet.
     pub in_force: Members,
@@ -41,7 +41,7 @@ pub struct Known {
 /// The news that a look at the data has found.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// The roster or the members in force have changed, so connections to members may have to.
+    /// The roster or the members in force have changed, so connections to members may have to change as well.
     pub is_news: bool,
     /// To be passed to the machine of the votes: these are the members, up to this position.
     pub configure: Option<(Members, Lsn)>,
@@ -120,8 +120,8 @@ impl Known {
         let Some(members) = self.roster.as_ref().map(Roster::members) else { return (seen, Ok(())) };
         let is_change = members != self.in_force || !self.is_saved;
         if is_change && votes.committed() < self.recorded_at {
-            // A member that knows only a part of the log before the change to be committed could not
-            // campaign.
+            // Otherwise the members would be known only up to an earlier position of the committed log, and
+            // this member could not campaign.
             if is_tick && self.is_exact {
                 let known_up_to = applied_before.min(votes.committed());
                 seen.configure = Some((self.in_force.clone(), known_up_to));
@@ -152,7 +152,7 @@ impl Known {
         self.roster.as_ref().is_some_and(|roster| roster.members() == self.in_force)
     }
 
-    /// Whether this server was a member, and is none any more: its log says so.
+    /// Whether the log of this server says that the group has removed this server.
     pub fn has_removed(&self, id: MemberId) -> bool {
         self.is_saved && self.roster.is_some() && !lists(&self.in_force, id)
     }
@@ -166,7 +166,7 @@ fn lists(members: &Members, id: MemberId) -> bool {
 ///
 /// # Errors
 /// If this member does not lead, another change is not in force yet, or the leader would not be a member; or
-/// that of `change`.
+/// `change` fails.
 pub fn changed_roster(
     votes: &Votes,
     data: &DataSettings,

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Invariants
-//! - One change at a time, of one member; the next one only after the one before is committed and in force.
-//!   So the members before the newest change are committed, wherever that change is found.
+//! - There is one change at a time, of one member. The next change is made only after this one is committed
+//!   and in force. So the members before the newest change are committed, wherever that change is found.
 
 use consensus::{MemberId, Members};
 use engine::replication::Address;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 /// The prefix of names among the settings of the data that are no settings, but facts about the group to
 /// which the data belong.
 pub const OF_GROUP: &str = "group:";
-/// The name under which the data has it, behind [`OF_GROUP`].
+/// The name of the roster in the data, behind the prefix [`OF_GROUP`].
 pub const ROSTER: &str = "roster";
 /// The maximum number of members of a group.
 pub const MEMBERS_MAX: usize = 9;
@@ -38,7 +38,7 @@ pub struct Roster {
     /// See [`Roster::voters_before`].
     #[serde(default)]
     pub learners_before: Vec<String>,
-    /// The members that this change removes: they are needed until it is in force.
+    /// The members that this change removes: they are needed until the change is in force.
     #[serde(default)]
     pub leaving: Vec<Listed>,
     /// A position of the log that was committed when this change was made.
@@ -77,7 +77,7 @@ impl Listed {
 }
 
 impl Roster {
-    /// The roster that the data has; `None` if they have none that this version understands.
+    /// The roster that the data has; `None` if the data has none that this version understands.
     pub fn of(data: &DataSettings) -> Option<Roster> {
         let text = data.get(format!("{OF_GROUP}{ROSTER}").as_bytes())?;
         let roster: Roster = serde_json::from_slice(text).ok()?;

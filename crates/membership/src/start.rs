@@ -7,11 +7,11 @@ use storage::{BatchInfo, Chains, CursorRead, Error, Log};
 
 use crate::{Known, OF_GROUP, ROSTER, Votes};
 
-/// Batches of the log that are looked at when a member starts: more than a leader can write before it notices
-/// that it has lost its majority.
+/// The maximum number of batches of the log that are looked at when a member starts. A leader cannot write as
+/// many before it notices that it has lost its majority.
 const BATCHES_AT_START: usize = 1 << 16;
 
-/// The most bytes of the log in one read.
+/// The maximum bytes of the log in one read.
 const READ_BYTES: usize = 1 << 20;
 
 /// The outcome of a start.
@@ -33,8 +33,8 @@ pub fn references(batches: &[BatchInfo]) -> Vec<Batch> {
     batches.iter().map(reference).collect()
 }
 
-/// Makes the machine of this member, before anything is received: it must know all of the log. `seed` is
-/// random.
+/// Makes the state machine of this member's votes, before anything is received: the machine must know all of
+/// the log. `seed` is random.
 ///
 /// # Errors
 /// If the log cannot be read.
@@ -54,8 +54,8 @@ pub fn start(votes: &Votes, known: &mut Known, log: &Log, seed: u64) -> Result<S
     let before = |first: &BatchInfo| Batch { number: first.number - 1, epoch: first.epoch, end: first.start };
     let committed = batches.first().filter(|first| first.number > 0).map(before);
     let batches = references(&batches);
-    // Committed, too, are the batches that were committed when the members were changed: a leader that did
-    // not know that could ship two changes of members without the word that the first is committed.
+    // The batches that were committed when the members were changed are committed, too: a leader that did not
+    // know that could ship two changes of members without reporting that the first is committed.
     let first_unknown = batches.partition_point(|batch| batch.end <= known.committed);
     let committed = first_unknown.checked_sub(1).map(|last| batches[last]).or(committed);
     let batches = &batches[first_unknown..];
@@ -64,7 +64,8 @@ pub fn start(votes: &Votes, known: &mut Known, log: &Log, seed: u64) -> Result<S
         known.is_recorded_at(at);
     }
     let configured = if is_pending { committed.as_ref() } else { batches.last().or(committed.as_ref()) };
-    // The log may have seen a later term in which nothing was written, as that of a promotion by an operator.
+    // The log may have seen a later term in which nothing was written, such as the term of a promotion by an
+    // operator.
     let (ballot, epoch) = (votes.ballot(), u64::from(log.epoch()));
     let ballot = if ballot.term >= epoch { ballot } else { Ballot { term: epoch, voted_for: None } };
     let member = Member::start(Start {

@@ -8,7 +8,7 @@
 //! - The ballot is on disk before a message leaves. If it cannot be saved, this member is silent until it
 //!   can, and then restarts within the process, from what is on disk.
 //! - While this server leads, [`Votes::may_answer`] is true only within its lease. After it has led, it is
-//!   true again only when it has stepped down, and no reply of before is left.
+//!   true again only when it has stepped down, and no reply from before is left.
 //! - At most [`TIMED_MAX`] batches are timed at once.
 
 use std::{
@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use recovery::group_state::GroupState;
 use storage::Histogram;
 
-/// Batches whose commitment is timed at once; those beyond are not timed.
+/// The maximum number of batches whose commitment is timed at once; further batches are not timed.
 const TIMED_MAX: usize = 1024;
 
 /// Sends messages to other members, without waiting.
@@ -75,7 +75,7 @@ pub struct Votes {
     leaderless: Mutex<(u64, Option<u64>)>,
     /// The ends of a leader's batches that are durable here and not committed, and when they became durable.
     timed: Mutex<VecDeque<(Lsn, u64)>>,
-    /// Microseconds from there to their commitment.
+    /// Microseconds from the time at which a batch became durable here to its commitment.
     quorum_us: Histogram,
 }
 
@@ -133,7 +133,7 @@ impl Votes {
     /// The id of this member.
     ///
     /// # Panics
-    /// If the file has none: one with another id than its name says is refused when it is read.
+    /// If the file has no valid member id: such a file is refused when it is read.
     pub fn id(&self) -> MemberId {
         MemberId::parse(&self.state.lock().member_id).expect("a file with another id is refused")
     }
@@ -299,7 +299,8 @@ impl Votes {
         total_us + since_us.map_or(0, |since_us| self.now_us().saturating_sub(since_us))
     }
 
-    /// Microseconds from a batch being durable on this leader to its being committed.
+    /// The distribution of the microseconds from the time at which a batch became durable on this leader to
+    /// its commitment.
     pub fn quorum_us(&self) -> &Histogram {
         &self.quorum_us
     }
@@ -334,7 +335,7 @@ impl Votes {
         }
     }
 
-    /// Whether a reply may leave now: no other member can have been elected, or this one does not lead.
+    /// Whether a reply may leave now: if this server leads, no other member can have been elected yet.
     pub fn may_answer(&self) -> bool {
         match self.lease_until_us.load(SeqCst) {
             u64::MAX => true,
@@ -358,8 +359,8 @@ impl Votes {
     }
 
     /// Ends the leadership of this server, which keeps its memory: replies leave as those of a follower. No
-    /// reply that was made while it led may be left. Returns false, and does nothing, if the server was
-    /// elected again.
+    /// reply that was made while it led may still be unsent. Returns false, and does nothing, if the server
+    /// was elected again.
     pub fn step_down(&self) -> bool {
         let member = self.member.lock();
         let follows = member.as_ref().is_some_and(|(member, _)| !member.leads());
@@ -375,10 +376,11 @@ impl Votes {
         Lsn::new(self.committed.load(SeqCst))
     }
 
-    /// The connection to the leader that a follower may receive the log on.
+    /// The connection to the leader on which a follower may receive the log; `None`: this server is no member
+    /// yet, and copies the log.
     ///
-    /// # Errors If this member follows nobody, or its vote cannot be saved. `Ok(None)`: it is no member yet,
-    /// and copies the log.
+    /// # Errors
+    /// If this member follows nobody, or its vote cannot be saved.
     pub fn link(&self) -> Result<Option<Link>, String> {
         if self.is_unsaved() {
             return Err("this member's vote cannot be saved".into());
@@ -393,7 +395,7 @@ impl Votes {
     /// Accepts batches from the leader, before the log takes them.
     ///
     /// # Errors
-    /// If the sender does not lead any more, or they do not follow the log here.
+    /// If the sender does not lead any more, or the batches do not continue the log here.
     pub fn accept(
         &self,
         link: Option<Link>,
@@ -408,7 +410,7 @@ impl Votes {
         accepted.ok_or("this member takes part in no votes")?.map_err(|refused| refused.to_string())
     }
 
-    /// Whether the log here may be cut at `at`, because the leader of this connection has another one from
+    /// Whether the log here may be cut at `at`, because the leader of this connection has another log from
     /// there on.
     ///
     /// # Errors

@@ -12,8 +12,8 @@ use storage::Control;
 
 /// The settings set by clients, a file of the crate `settings`.
 const SETTINGS_FILE: &str = "settings.toml";
-/// Names that a data directory can have before it has a control file, or after that is lost; in the latter
-/// case the start reports the problem.
+/// Names that a data directory can have before it has a control file, or after the control file is lost; in
+/// the latter case the start reports the problem.
 const OWN: [&str; 14] = [
     DirLock::NAME,
     "control",

@@ -11,12 +11,13 @@
 //! Invariants
 //! - A directory with this file belongs to a group, whatever the settings say: a forgotten flag must not make
 //!   a second leader. Only `--group none` ends the membership.
-//! - A member whose file is lost does not start ([`refuse_lost`]): `replication.json` tells of it.
-//! - A server that joins writes it before it first asks. Until the group has answered, another name and
-//!   another member may be asked instead.
+//! - A member whose file is lost does not start ([`refuse_lost`]): `replication.json` notes the membership as
+//!   well.
+//! - A server that joins writes this file before it first asks. Until the group has answered, the settings
+//!   may name another group and another member instead.
 //! - A member runs the durability `strict` or `commit`.
 //! - The term and the vote are on disk before any message of that term leaves.
-//! - The members in force are on disk before they are in force.
+//! - Members are on disk before they come into force.
 //! - A new directory gets a new member id: the votes of a lost disk are never given twice.
 //! - A witness stays one: its directory has a log and no data, which nobody must take for data. It has its
 //!   list of the members here, because the part of the log that holds the list is forgotten.
@@ -48,7 +49,7 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub struct GroupState {
     /// The name of the group.
     pub name: String,
-    /// The id of the group; empty until the group has told it.
+    /// The id of the group; empty until a member of the group has reported it.
     pub group_id: String,
     /// The id of this member.
     pub member_id: String,
@@ -66,8 +67,8 @@ pub struct GroupState {
     /// See [`GroupState::voters`].
     #[serde(default)]
     pub learners: Vec<String>,
-    /// A position of the log that was committed when they came into force, or when this server last stopped
-    /// in order; no later change lies before it.
+    /// A position of the log that was committed when these members came into force, or when this server last
+    /// stopped in order; no later change lies before it.
     #[serde(default)]
     pub in_force_at: u64,
     /// The group has removed this member.
@@ -84,7 +85,7 @@ pub struct GroupState {
 /// What the settings of a start say about the group.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'s> {
-    /// The name of the group; empty: as the directory says; [`NO_GROUP`]: none.
+    /// The name of the group; if empty, the directory decides; [`NO_GROUP`] for none.
     pub group: &'s str,
     /// A member of the group to join; empty for none.
     pub join: &'s str,

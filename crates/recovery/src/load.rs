@@ -89,8 +89,8 @@ impl Loaded {
 }
 
 /// Loads a snapshot of the data directory `dir` into `keyspace`, which must be empty, and starts the replay
-/// there. Loads on `threads` additional threads; 0 for the calling thread. Without a snapshot it loads
-/// nothing.
+/// at the begin of the snapshot. Loads on `threads` additional threads; 0 for the calling thread. Without a
+/// snapshot it loads nothing.
 pub(crate) fn load_base(
     recovery: &mut Recovery,
     (disk, dir): (&dyn Disk, &Path),
@@ -201,8 +201,8 @@ pub(crate) fn is_whole_log(recovery: &Recovery, from: Lsn) -> bool {
     from == recovery.start() && !recovery.needs_snapshot()
 }
 
-/// An alternative start if the snapshot that begins at `damaged` cannot be loaded. Only checked
-/// superficially: a start from it verifies everything.
+/// An alternative start if the snapshot that begins at `damaged` cannot be loaded. The alternative is only
+/// checked superficially, because a start from it verifies everything.
 fn older_base(recovery: &mut Recovery, (disk, dir): (&dyn Disk, &Path), damaged: Lsn) -> Option<Lsn> {
     let start = recovery.start();
     let opens = |&begin: &Lsn| {

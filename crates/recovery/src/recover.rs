@@ -59,8 +59,8 @@ pub fn recover(
     Ok(recovery.finish(clock)?)
 }
 
-/// As [`recover`], but opens the log as a mirror, whose batches come from another server. The chains are
-/// needed to apply further batches. [`Mode::Force`] acts as [`Mode::Newest`]: damaged data is copied anew
+/// As [`recover`], but opens the log as a mirror, whose batches come from another server. The returned chains
+/// are needed to apply further batches. [`Mode::Force`] acts as [`Mode::Newest`]: damaged data is copied anew
 /// from the leader.
 ///
 /// # Errors
@@ -116,7 +116,7 @@ fn recover_by_force(
     Ok(recovery.freeze(clock, entropy)?)
 }
 
-/// Sets snapshots aside that were skipped by request, so that the next start does not use them.
+/// Sets aside the snapshots that were skipped by request, so that the next start does not use them.
 fn set_aside(disk: &dyn Disk, dir: &Path, begins: impl Iterator<Item = Lsn>) -> Result<(), RecoverError> {
     for begin_lsn in begins {
         let kept = snapshot::set_aside(disk, dir, begin_lsn)?;

@@ -24,7 +24,7 @@ use lsn::Lsn;
 pub use self::live::Replayer;
 use crate::error::RecoverError;
 
-/// Is told of every effect that is applied. The unit type ignores them.
+/// Observes every effect that is applied. The unit type ignores effects.
 pub trait Observer {
     /// An effect was applied; the slots of its record are locked.
     fn saw(&mut self, effect: &Effect<'_>);

@@ -7,17 +7,19 @@
 //! ```
 //!
 //! Invariants
-//! - REPLICAOF outlives a restart: `leader` counts, unless the setting `replica-of` now names another server,
-//!   or `none`, than before. A setting that is merely missing changes nothing: a forgotten flag must not make
-//!   a second leader.
-//! - A fenced leader that the setting `none` has lead again leads in an epoch above the one that fenced it.
+//! - REPLICAOF outlives a restart: `leader` counts, unless the setting `replica-of` has changed since, to
+//!   another server or to `none`. A setting that is merely missing changes nothing: a forgotten flag must not
+//!   make a second leader.
+//! - If the setting `none` makes a fenced leader lead again, it leads in an epoch above the one that fenced
+//!   it.
 //! - `seen_epoch` is the highest epoch of the leaders that were followed, without the server's own epochs as
 //!   a leader. It is on disk before anything in that epoch is acknowledged.
 //! - `is_unconfirmed` is set when a leader begins to follow, or is fenced, until a leader has committed
 //!   everything in its log: its last writes may exist nowhere else. Files of earlier versions lack the field,
 //!   which means false.
-//! - `is_member` is set while the directory is that of a member of a group: it does not start alone because
-//!   `group.json` is lost ([`refuse_lost`](crate::group_state::refuse_lost)). A backup has neither file.
+//! - `is_member` is set while the directory belongs to a member of a group: such a directory does not start
+//!   alone because `group.json` is lost ([`refuse_lost`](crate::group_state::refuse_lost)). A backup has
+//!   neither file.
 //! - A modified file is refused: the checksum covers all other fields, and only a file with no fields other
 //!   than those of the versions without a checksum ([`UNSEALED`]) may lack it.
 //! - A copy of another server's log (marked in the control file) does not become a leader because this file

@@ -13,8 +13,8 @@
 //! Invariants
 //! - Nothing on disk changes before the operator has confirmed, except for the report. A crash before the
 //!   control file is replaced leaves a directory that an ordinary start refuses as before.
-//! - A damaged chunk of a snapshot loses all keys of its slots. The log's effects on them are applied only to
-//!   keys that it creates again, not to those whose earlier state is lost.
+//! - A damaged chunk of a snapshot loses all keys of its slots. The log's effects on these keys are applied
+//!   only to keys that the log creates again, not to those whose earlier state is lost.
 //! - Behind a hole in the log, whole records are applied as they are. A key changed by a lost record has its
 //!   earlier value, with later changes on top: the report names the lost positions.
 
@@ -100,7 +100,7 @@ pub fn salvage(
 }
 
 /// Chooses the snapshot to load: the newest intact one; else, if the log does not hold everything, the newest
-/// that is readable in part. Notes those that are skipped.
+/// that is readable in part. Notes the snapshots that are skipped.
 fn choose(
     recovery: &Recovery,
     (disk, dir): (&dyn Disk, &Path),

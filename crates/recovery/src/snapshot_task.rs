@@ -9,8 +9,8 @@
 //! order.
 //!
 //! Invariants
-//! - One at a time, and no [`PartTask`] outlives its [`SnapshotTask`]: the keyspace records which slots are
-//!   captured.
+//! - There is one snapshot at a time, and no [`PartTask`] outlives its [`SnapshotTask`]: the keyspace records
+//!   which slots are captured.
 //! - Before the snapshot is published, the log is durable up to the last captured record.
 //! - An abandoned snapshot leaves no files that could be taken for one.
 

@@ -24,8 +24,8 @@
 //! | 4 ACK | replica | flushed | applied | as of which leader time | |
 //!
 //! - Times are milliseconds of the leader's monotonic clock; only the leader compares them. The time in an
-//!   ACK is that of the newest frame up to whose commit the replica has applied, 0 before the first: it
-//!   bounds the age of a read on the replica.
+//!   ACK comes from the newest frame whose commit position the replica has applied, and is 0 before the first
+//!   such frame. It bounds the age of a read on the replica.
 //! - The payload has no checksum of its own: every record and every batch in it has one, and the receiver
 //!   verifies all of them.
 //! - FENCED means: the epoch in the header has begun, and this server is no longer a leader. In an ACK, a

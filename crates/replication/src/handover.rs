@@ -12,10 +12,11 @@
 //! - The replica is promoted only when it has the whole log, unless the loss of the rest is allowed
 //!   ([`Handover::new`], `force`). A snapshot may append an empty batch meanwhile: the end is looked at in
 //!   each step.
-//! - It is promoted only when it has applied everything committed, so that nothing delays it once it is told
-//!   to lead: a script there may hold up its applier, and from then on this server cannot give up any more.
+//! - The replica is promoted only when it has applied everything committed, so that nothing delays it once it
+//!   is told to lead. A script on the replica may hold up its applier, and after the promotion command this
+//!   server cannot give up any more.
 //! - Once the replica may have been told to lead, this server resumes writes by itself only if the replica
-//!   certainly has not led, and never will for having been told: two leaders are worse than none.
+//!   certainly has not led, and will not lead because of that command: two leaders are worse than none.
 
 use lsn::Lsn;
 
@@ -75,8 +76,8 @@ impl Handover {
         Handover { until_ms, force }
     }
 
-    /// Decides, for a log of this length and a replica with these acknowledgements; `None`: it is not
-    /// connected. `gave_up`: why the hand-over has ended, if it has.
+    /// Decides the next step, for a log of this length and these acknowledgements of the replica; `None`: the
+    /// replica is not connected. `gave_up`: why the hand-over has ended, if it has.
     pub fn step(
         &self,
         now_ms: u64,
@@ -115,10 +116,10 @@ pub struct Unanswered {
 }
 
 impl Unanswered {
-    /// Whether the replica has led, as its claim and the decision on that claim say: a promotion is on disk
-    /// before it takes writes, so a new process that follows, with a log that is the beginning of the one
-    /// here, has not. `None`: the claim is of another replica, or of the process that was told, which may
-    /// still obey.
+    /// Whether the replica has led, judged by its claim and the decision on that claim. A promotion is on
+    /// disk before the replica takes writes. So a new process that follows, with a log that is the beginning
+    /// of the log here, has not led. `None`: the claim is of another replica, or of the process that was told
+    /// to lead, which may still obey.
     pub fn has_led(&self, claim: &Claim, decision: &Decision) -> Option<bool> {
         let is_new = claim.replica == self.replica && claim.process.is_some_and(|it| it != self.process);
         is_new.then_some(claim.epoch > self.epoch || !matches!(decision, Decision::Resume(_)))

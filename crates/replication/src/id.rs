@@ -1,5 +1,5 @@
-//! The identity of a replica, independent of its address: 16 random bytes, kept in its data directory. And
-//! the identity of its process, which a restart changes.
+//! The identity of a replica, independent of its address: 16 random bytes, kept in its data directory. The
+//! process of a replica has an identity as well, which a restart changes.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! Cuts the bytes received from a peer into frames.
 //!
 //! Invariants
-//! - It holds at most one frame of the largest size and the bytes of one read after it: it is read into only
-//!   when it contains no whole frame.
+//! - It holds at most one frame of the largest size and the bytes of one read after it: bytes are read into
+//!   it only when it contains no whole frame.
 //! - Payloads are lent in place, without a copy.
 
 use std::ops::Range;

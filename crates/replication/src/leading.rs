@@ -41,13 +41,14 @@ impl Leading {
         self.retention.set_limits(bytes_max, away_ms_max);
     }
 
-    /// The first batch of this leader's epoch ends at `floor`: nothing is committed before it. The
-    /// connections of replicas end with the epoch before.
+    /// Begins an epoch whose first batch ends at `floor`: nothing is committed before it. The connections of
+    /// replicas end with the earlier epoch.
     pub fn begin_at(&mut self, floor: Lsn) {
         self.acks.begin_at(floor);
     }
 
-    /// A replica has sent this claim. The caller pins the log ([`Leading::keep_from`]) before it decides.
+    /// Notes that a replica has sent this claim. The caller pins the log ([`Leading::keep_from`]) before it
+    /// decides.
     pub fn hear(&mut self, claim: &Claim) {
         self.retention.note(claim.replica, claim.mark.end);
     }
@@ -86,7 +87,7 @@ impl Leading {
         self.acks.leave(session);
     }
 
-    /// A replica has left, whether it had joined or not: its log is kept for a while.
+    /// Notes that a replica has left, whether it had joined or not: the log is kept for it for a while.
     pub fn left(&mut self, id: ReplicaId, now_ms: u64) {
         self.retention.leave(id, now_ms);
     }

@@ -247,7 +247,8 @@ impl Receiver {
         })
     }
 
-    /// The last message to a leader that is abandoned: an ack, whose main purpose is the highest epoch seen.
+    /// The last message to a leader that is abandoned: an ack, whose main purpose is to report the highest
+    /// epoch seen.
     pub fn farewell(&self) -> [u8; HEADER_BYTES] {
         let (flushed, applied) = (self.flushed_acked, self.applied_acked);
         Frame::Ack { epoch: self.epoch, flushed, applied, as_of_ms: self.as_of_ms }.encode()

@@ -57,7 +57,7 @@ pub struct Chunk<B> {
 pub struct RelayOptions {
     /// Pending bytes that are sent without waiting for more.
     pub flush_bytes: u64,
-    /// The most that one step ships, unless a single batch is larger.
+    /// The maximum number of bytes that one step ships, unless a single batch is larger.
     pub round_bytes_max: u64,
     /// A socket with this many unsent bytes gets no more.
     pub unsent_bytes_max: u64,
@@ -249,9 +249,9 @@ impl Relay {
     ) -> Result<(), RelayError<S::Error>> {
         let mut left = self.options.round_bytes_max;
         while left > 0 && self.position < moment.shippable {
-            // Nothing beyond the committed position of this moment is read, because each frame carries that
-            // position: a follower that gets a change of members then knows that the change before it is
-            // committed.
+            // Nothing beyond the shippable position of this moment is read, because each frame carries the
+            // commit position of the same moment: a follower that gets a change of members then knows that
+            // the change before it is committed.
             let Some(chunk) = source.read(left, moment.shippable).map_err(RelayError::Source)? else { break };
             assert_eq!(chunk.start, self.position, "the source follows the relay");
             let bytes = chunk.end.bytes_since(chunk.start);

@@ -135,7 +135,8 @@ impl<A: PartialEq> Role<A> {
         self.remembered.set_leader(None);
     }
 
-    /// The log of a replica is recovered and ends at `end`: no more than that needs to be confirmed.
+    /// Notes that the log of a replica is recovered and ends at `end`: only the log up to there needs to be
+    /// confirmed.
     pub fn recovered(&mut self, end: Lsn, awaits_acks: bool) {
         if awaits_acks {
             self.unconfirmed = EVERYTHING;
@@ -201,8 +202,8 @@ impl<A: PartialEq> Role<A> {
         Follow::Restart
     }
 
-    /// The leader has committed the log here up to `committed`. The second value: whether the change must be
-    /// persisted.
+    /// Notes that the leader has committed the log here up to `committed`. The second returned value is
+    /// whether the change must be persisted.
     pub fn confirm(&mut self, committed: Lsn) -> (Confirmed, bool) {
         if committed < self.unconfirmed {
             return (Confirmed::NotYet, false);
@@ -222,14 +223,14 @@ impl<A: PartialEq> Role<A> {
         is_news
     }
 
-    /// The log here is replaced by that of another group: the epochs seen say nothing about its leaders.
-    /// Returns whether the change must be persisted, before the log is replaced.
+    /// Forgets the epochs seen, because the log here is replaced by that of another group, about whose
+    /// leaders they say nothing. Returns whether the change must be persisted, before the log is replaced.
     pub fn forget_epochs(&mut self) -> bool {
         std::mem::take(&mut self.remembered.seen_epoch) > 0
     }
 
-    /// Another server leads in a higher epoch. Returns true if this server is not a replica and did not know;
-    /// then that must be persisted.
+    /// Notes that another server leads in a higher epoch. Returns true if this server is not a replica and
+    /// did not know that; then the change must be persisted.
     pub fn fence(&mut self, epoch: u32) -> bool {
         if self.is_member || self.leader().is_some() || self.remembered.fenced_by >= epoch {
             return false;
@@ -248,21 +249,22 @@ impl<A: PartialEq> Role<A> {
         begins
     }
 
-    /// The hand-over is given up before any replica was told to lead: writes resume, unless this server was
+    /// Gives the hand-over up, before any replica was told to lead: writes resume, unless this server was
     /// fenced meanwhile.
     pub fn give_up_hand_over(&mut self) {
         self.is_handing_over = false;
     }
 
     /// A replica is about to be told to lead, in an epoch above `epoch`. From now on this server takes no
-    /// writes, not even after a restart: to be remembered before the replica is told. Returns false, and
-    /// changes nothing, if this server is not handing over any more, because another server has fenced it.
+    /// writes, not even after a restart: the change must be persisted before the replica is told. Returns
+    /// false, and changes nothing, if this server is not handing over any more, because another server has
+    /// fenced it.
     pub fn yield_to_replica(&mut self, epoch: u32) -> bool {
         self.is_handing_over && self.fence(epoch.saturating_add(1))
     }
 
     /// The replica has refused to lead: this server leads on, unless another server has fenced it meanwhile.
-    /// To be remembered. `epoch` is the epoch that was given to [`Role::yield_to_replica`].
+    /// The change must be persisted. `epoch` is the epoch that was given to [`Role::yield_to_replica`].
     pub fn resume(&mut self, epoch: u32) {
         if self.remembered.fenced_by == epoch.saturating_add(1) {
             (self.remembered.fenced_by, self.remembered.is_unconfirmed) = (0, false);

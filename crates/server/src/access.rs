@@ -1,6 +1,6 @@
 //! Passwords, and the admission of connections: the same rules for the Redis port and the HTTP port.
 //!
-//! Users are those of the data (`engine::users`). Over HTTP, `default` is an admin as long as it may do
+//! Users belong to the data (`engine::users`). Over HTTP, `default` is an admin as long as it may do
 //! everything, and so is `admin-user` with `admin-password`. While `default` needs no password, protected
 //! mode serves only clients on this machine.
 
@@ -38,8 +38,8 @@ impl Access {
         Access { config, clients, rejected_connections: AtomicU64::new(0) }
     }
 
-    /// The place for a connection from `peer`. Replicas and members must not find every place taken by
-    /// clients, so there are [`RESERVED_PLACES`] beyond those of clients.
+    /// Admits a connection from `peer`. There are [`RESERVED_PLACES`] more places than clients may take, so
+    /// that replicas and members find one even when clients have taken all of theirs.
     ///
     /// # Errors
     /// The reply to a connection that is not served.
@@ -75,7 +75,8 @@ impl Access {
         !self.config.everybody_is_admin() || self.config.hot().has_admin_password()
     }
 
-    /// The password of the HTTP admin of this name, if there is one and a setting has it.
+    /// The password of the HTTP admin of this name, if such an admin exists and its password comes from a
+    /// setting.
     pub(crate) fn http_admin_password(&self, name: &str) -> Option<String> {
         let is_changed = self.config.users().current().default_user().has_record();
         let settings = self.config.current();

@@ -6,8 +6,8 @@
 //! Invariants
 //! - The copying client chooses the name of its session and keeps it: a session replaces an earlier one of
 //!   the same name.
-//! - The files that a session pins are bounded, in time and in bytes; above these bounds the session ends,
-//!   not the server.
+//! Sessions pin a bounded number of bytes for a bounded time. A session that exceeds one of these bounds
+//! ends.
 
 mod file_body;
 pub(crate) mod routes;

@@ -9,9 +9,10 @@
 //!   bytes), the worker (the log moved, a blocked command is answered), or a timer (DEBUG SLEEP, the deadline
 //!   of a blocked command).
 //! - While the conversation is interrupted the socket is not read: the client feels back-pressure. A client
-//!   that feels it and does not read its replies gets more room, and then is disconnected (`unread`). The
-//!   exception is a blocked command, which may wait for ever: a bounded amount is read, to detect that the
-//!   client has closed the connection; who sends more is disconnected after a while (`backlog`).
+//!   that feels it and does not read its replies gets more room, and then is disconnected (`unread`). A
+//!   blocked command, which may wait for ever, is the exception: a bounded amount of input is read behind it,
+//!   to detect that the client has closed the connection. A client that sends more is disconnected after a
+//!   while (`backlog`).
 
 mod backlog;
 mod keeping_up;
@@ -51,7 +52,7 @@ use crate::worker::Worker;
 
 /// Pieces of output per vectored write.
 const PIECES_MAX: usize = 64;
-/// Non-empty reads before other connections get their turn, however fast a client sends.
+/// The maximum number of non-empty reads of one connection before other connections get their turn.
 const READS_PER_TURN_MAX: usize = 2;
 
 /// The state of one client connection.
@@ -74,7 +75,8 @@ pub(crate) struct Connection {
     deadline: Cell<Option<Instant>>,
     /// State of the checks for a client that receives too slowly.
     backlog: Cell<Backlog>,
-    /// Since when a command is blocked and no more input is kept behind it.
+    /// The time at which the input behind a blocked command reached its limit; `None` while there is no such
+    /// command, or there is room for more input.
     full_since_ms: Cell<Option<u64>>,
     /// Share of this connection in the worker's `unsent_bytes`.
     counted_bytes: Cell<usize>,
@@ -141,7 +143,8 @@ impl Connection {
 
     fn step(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
         self.remember(cx.waker());
-        // The waker is registered only when the socket is not ready, so writing goes on until then.
+        // The waker is registered only when the socket is not ready, so this writes until the socket refuses
+        // bytes.
         while self.refused.get() && !self.broken.get() {
             match self.stream.poll_write_ready(cx) {
                 Poll::Ready(Ok(())) => self.send(),
@@ -227,8 +230,8 @@ impl Connection {
         }
     }
 
-    /// Duplicates the socket, with the request that it sent, if the connection belongs to another server now.
-    /// Call when it has ended.
+    /// Duplicates the socket and returns it with the client's request, if the client turned out to be another
+    /// server that takes the connection over. Call when the connection has ended.
     pub(crate) fn take_over(&self) -> Option<(std::net::TcpStream, PeerClaim)> {
         let claim = self.conversation.borrow_mut().session.claim.take()?;
         let socket = self.stream.as_fd().try_clone_to_owned();
@@ -371,8 +374,8 @@ impl Connection {
         (held, !self.pushed.replace(true))
     }
 
-    /// A long unit has ended; returns the same as [`Connection::push`]. With a reason, the next command is
-    /// held back, as after any other unit.
+    /// A long unit has ended; returns the same as [`Connection::push`]. With `backpressure`, the next command
+    /// is held back, as after any other unit.
     pub(crate) fn return_from_thread(
         self: &Rc<Self>,
         reply: LongReply,
@@ -594,7 +597,7 @@ impl Connection {
         let error = CommandError::NotReplicated;
         let listens = self.client().kind() == ClientKind::PubSub;
         let failed = match listens {
-            // In RESP2 messages look like replies: held replies cannot be told apart.
+            // In RESP2, messages look like replies: held replies cannot be told from messages.
             true => None,
             false => self.conversation.borrow_mut().outbox.fail_held(up_to, &error_line(&error)),
         };

@@ -107,7 +107,7 @@ pub(crate) struct GroupFigures {
     pub(crate) votes: Arc<Votes>,
 }
 
-/// The part of this server in its group, before its threads begin.
+/// The part that this server plays in its group, before the threads of the group begin.
 pub(crate) enum Prepared {
     /// It belongs to no group, or no more.
     Nothing,
@@ -149,8 +149,8 @@ impl Group {
         }
     }
 
-    /// Makes the machine of this member, after recovery, and before anything is received: the votes must know
-    /// all of the log.
+    /// Makes the state machine of this member's votes, after recovery, and before anything is received: the
+    /// votes must know all of the log.
     ///
     /// # Errors
     /// If the address of this server is not known, or the log cannot be read.
@@ -322,7 +322,7 @@ impl Group {
         }
     }
 
-    /// The thread "group": tells the votes of durable batches, of time, and of the roster.
+    /// The thread "group": reports durable batches, the passing of time, and the roster to the votes.
     fn run(self: &Arc<Self>, mut tail: LogCursor) {
         let Some(votes) = &self.votes else { return };
         let (mut tick_due_us, mut promotion_due_us, mut yielding_due_us) =
@@ -387,8 +387,8 @@ impl Group {
         }
     }
 
-    /// Who leads, as this member tells clients, INFO, metrics and HTTP. A leader that is not heard any more
-    /// is not known: a voter campaigns at the latest after this time; a learner, and a member that was
+    /// The leader that this member names to clients, INFO, metrics and HTTP. A leader that was silent for two
+    /// election timeouts is no longer named: by then a voter campaigns. A learner, and a member that was
     /// removed, continue to follow.
     fn leadership(&self, votes: &Votes) -> Leadership {
         let unknown = || Leadership::Unknown { term: votes.state().term };
@@ -430,7 +430,7 @@ impl Group {
         }
     }
 
-    /// Whether this server was a member, and is none any more: its log says so, or the leader.
+    /// Whether this server was removed from its group, according to its log or to the leader.
     fn is_removed(&self, votes: &Votes) -> bool {
         self.known.lock().has_removed(votes.id()) || self.peers.get().is_some_and(|peers| peers.is_removed())
     }
@@ -518,9 +518,9 @@ impl Group {
         }
     }
 
-    /// Goes on taking part in votes until a leader is known, for one election timeout at most: its vote may
-    /// be needed, and after its restart it gives none for that time. Returns false if it is to stop
-    /// meanwhile.
+    /// Goes on taking part in votes until a leader is known, for one election timeout at most: the vote of
+    /// this server may be needed, and after its restart it gives no vote for that time. Returns false if the
+    /// server is to stop meanwhile.
     fn await_leader(
         &self,
         leaderships: &mpsc::Receiver<Option<Leadership>>,
@@ -559,7 +559,8 @@ impl Group {
         })
     }
 
-    /// The roster as people are shown it: the founder lists itself until its roster is in the data.
+    /// The roster that people are shown. Until the founder's roster is in the data, it lists the founder
+    /// alone.
     fn shown_roster(&self, votes: &Votes) -> Roster {
         let recorded = self.known.lock().roster.clone();
         let founding = || {

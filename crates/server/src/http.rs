@@ -26,7 +26,7 @@ use crate::parts::Parts;
 
 /// Pause after a failed accept; the usual cause is a lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The most threads.
+/// The maximum number of threads.
 const THREADS_MAX: usize = 32;
 /// How long the threads may take to end, beyond the time that they grant replies.
 const STOP_GRACE: Duration = Duration::from_secs(10);

@@ -89,7 +89,8 @@ pub(crate) async fn accept(
         let place = match access.admit(&peer) {
             Ok(place) => place,
             Err(error) => {
-                // As far as the socket accepts it at once: a refused client gets no further work.
+                // The error is sent only as far as the socket accepts it at once: a refused client gets no
+                // further work.
                 let _ = stream.try_write(&error_line(&error));
                 continue;
             }
@@ -102,7 +103,7 @@ pub(crate) async fn accept(
     }
 }
 
-/// Round-robin choice of a worker: one for all listeners, one for clients over HTTP.
+/// Chooses workers in turn. All listeners share one `RoundRobin`, and clients over HTTP another one.
 #[derive(Default)]
 pub(crate) struct RoundRobin(std::sync::atomic::AtomicUsize);
 

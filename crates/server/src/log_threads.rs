@@ -127,8 +127,8 @@ impl couch::LogDriver for LogThreads {
 
 /// Flushes until the threads stop or the log fails.
 fn flush(log: &Log, clock: &dyn Clock, maker: &Thread, shared: &SharedState) -> Result<(), Error> {
-    // Higher priority than the workers, which all wait for it. Without the privilege this fails, which does
-    // no harm.
+    // This thread gets a higher priority than the workers, which all wait for it. Without the privilege this
+    // fails, which does no harm.
     let _ = env::thread::set_nice(-5);
     while !shared.stopping.load(SeqCst) {
         if !log.durability().syncs_every_batch() && log.unwritten_bytes() > 0 {

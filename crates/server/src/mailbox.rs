@@ -41,9 +41,10 @@ pub(crate) enum WorkerOrder {
     ReleaseMemory,
     /// Replies that were withheld may leave: the lease of this leader was renewed.
     LeaseRenewed,
-    /// Fail the replies with a gate up to this one: replicas have not acknowledged them in time.
+    /// Fail the replies whose gates are at or before this position: replicas have not acknowledged them in
+    /// time.
     Overdue(Lsn),
-    /// Close all connections, with the replies that have not left: they never will.
+    /// Close all connections, and drop the replies that have not left.
     HangUp,
     /// The log failed: fail the waiting clients, close everything, report.
     Fail(std::sync::mpsc::Sender<()>),

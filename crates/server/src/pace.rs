@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Each use costs time at the rate; the next user waits until earlier uses are paid for. Idle time is not
-/// saved up.
+/// A rate limit. Each use takes time at the rate, and the next user waits until the time of earlier uses is
+/// over. Idle time is not saved up.
 #[derive(Default)]
 pub(crate) struct Pace {
     paid_at_us: AtomicU64,

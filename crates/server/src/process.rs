@@ -61,7 +61,7 @@ impl Process for ServerProcess {
     fn shutdown(&self, mode: ShutdownMode) -> Result<(), String> {
         let stop = &self.0.stop;
         match mode {
-            // Connections end first, so that by the time an abort can arrive, it is too late.
+            // A shutdown closes connections first, so an abort always arrives too late.
             ShutdownMode::Abort => return Err("ERR No shutdown in progress.".into()),
             ShutdownMode::InOrder => {}
             ShutdownMode::Save => stop.set_at_stop(AtStop::Take),

@@ -268,7 +268,8 @@ mod tests {
             let Some(reason) = reason else { continue };
             reasons.insert(reason.name());
             assert!(!reason.reason(Some(&log)).is_empty() && ReadOnly::ALL.contains(&reason));
-            // Only a replica that hears its leader and has something to show is well without writes.
+            // Only a replica that hears its leader and has data to show is without a fault although it takes
+            // no writes.
             assert_eq!(
                 !reason.is_fault(),
                 state.refusal == Some(WriteRefusal::Replica) && !state.lacks_majority && !state.shows_nothing

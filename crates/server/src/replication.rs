@@ -117,7 +117,7 @@ pub(crate) struct Node {
     acking: Mutex<()>,
     /// Copies of parts of `role`, for frequent readers.
     is_read_only: AtomicBool,
-    /// It is read-only and follows nobody; see [`engine::replication::Availability::is_deposed`].
+    /// This server is read-only and follows nobody; see [`engine::replication::Availability::is_deposed`].
     is_deposed: AtomicBool,
     /// The start of this incarnation has ended the membership of the directory in a group.
     has_left_group: bool,
@@ -134,7 +134,7 @@ pub(crate) struct Node {
     hears_leader: AtomicBool,
     /// `stale-reads`.
     stale_reads: AtomicBool,
-    /// The leader of the group, as the votes know it and where it is.
+    /// The leader of the group: its link, as the votes know it, and its address.
     named: Mutex<Option<(Option<consensus::Link>, Address)>>,
     /// Whether this leader writes nothing at the moment, because no majority takes its log.
     lacks_commits: AtomicBool,
@@ -150,10 +150,10 @@ pub(crate) struct Node {
     own: OnceLock<OwnAddresses>,
     leader: Leader,
     following: Mutex<Option<(Arc<Following>, Option<Threads>)>>,
-    /// The parts that following needs; `None` for a server that has never followed, and after the end.
+    /// The parts that following needs; `None` for a server that has never followed, and after it has stopped.
     following_parts: Mutex<Option<Arc<FollowingParts>>>,
-    /// The mirror of the log from before the promotion, while this server leads its group: it may follow
-    /// again.
+    /// The mirror of the log from before the promotion, kept while this server leads its group, because it
+    /// may follow again.
     mirror: Mutex<Option<Mirror>>,
     times_stepped_down: AtomicU64,
     clocks: Clocks,
@@ -284,7 +284,8 @@ impl Node {
     pub(crate) fn snapshot_begin(&self) -> Result<Option<Lsn>, storage::Error> {
         let (Some(following), Some(log)) = (self.following(), self.log()) else { return Ok(None) };
         let needed_from = following.needed_from();
-        // A batch is applied record by record: inside a batch, the snapshot begins at its start.
+        // A batch is applied record by record. If the position is inside a batch, the snapshot begins at the
+        // start of that batch.
         Ok(Some(match log.batch_at(needed_from)? {
             Some(batch) if batch.end > needed_from => batch.start,
             _ => needed_from,
@@ -322,7 +323,8 @@ impl Node {
         self.is_read_only.load(SeqCst)
     }
 
-    /// Whether settings that belong to the data are given and not recorded: until then no write is taken.
+    /// Notes whether settings that belong to the data were given and are not recorded yet; meanwhile no write
+    /// is taken.
     pub(crate) fn owe_settings(&self, owes: bool) {
         self.owes_settings.store(owes, SeqCst);
     }

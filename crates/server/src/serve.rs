@@ -12,7 +12,7 @@
 //!
 //! Invariants
 //! - Only the lock, the ports and the settings outlive an incarnation.
-//! - An incarnation that is to be followed by another ends when the disk has room for both.
+//! - An incarnation that another one is to follow ends only when the disk has room for the restart.
 
 mod failure;
 mod incarnation;
@@ -189,7 +189,8 @@ impl Process {
     }
 }
 
-/// Raises the limit of open files for the clients that may come; says if it cannot be raised far enough.
+/// Raises the limit of open files for the clients that may come; logs a warning if it cannot be raised far
+/// enough.
 fn fit_clients(settings: &Settings) {
     let wanted = settings.integer(Key::Maxclients);
     let possible = possible_clients(wanted).redis;

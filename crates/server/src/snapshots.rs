@@ -9,7 +9,7 @@
 //! Acknowledged writes never depend on a snapshot: they are in the log.
 //!
 //! Invariants
-//! - A witness, whose memory has no data, takes none.
+//! - A witness, whose memory has no data, takes no snapshot.
 //! - One snapshot at a time. A failure is logged and retried later; the server goes on.
 //! - A request that comes while a snapshot is being taken is refused, or served by one more snapshot after
 //!   it: the one in progress may lack records written meanwhile.
@@ -54,8 +54,8 @@ const WRITERS_MAX: usize = 8;
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// After a failure, automatic snapshots pause for this time; commands are not delayed.
 const RETRY_MS: u64 = 60_000;
-/// By default, a clean stop takes a snapshot if the next start had to replay more log than this, which takes
-/// about a second.
+/// By default, a clean stop takes a snapshot if the next start would otherwise replay more log than this.
+/// Replaying so much takes about a second.
 const STOP_REPLAY_BYTES_MAX: u64 = 128 << 20;
 
 /// Why no snapshot was taken.
@@ -341,7 +341,7 @@ impl Snapshots {
         has_grown || (period_s > 0 && age_ms >= period_s * 1000)
     }
 
-    /// The error is the reply to clients that wait for the snapshot.
+    /// Takes a snapshot and informs those who wait for it. The error is the reply to waiting clients.
     fn take_and_tell(&self, log: &Log) -> Result<(), String> {
         let (begun_ms, records_before) = (self.sources.unix_ms(), self.sources.records());
         self.state.lock().figures.running_since_ms = Some(begun_ms);

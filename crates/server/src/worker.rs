@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A worker connects gates with sockets. It decides nothing about commands, and nothing about the order in
-//! which a tick ends: that is [`Tick`]. Its jobs are in files of their own: its clients' lives (`clients`),
-//! messages of other threads (`mail`), rounds and ticks (`tick`), replies sent together (`replies`), channel
-//! messages (`delivery`) and publishers that wait (`held_back`), long units, its own changes, upkeep, the end
-//! (`stopping`).
+//! which a tick ends: [`Tick`] decides that. Its jobs are in files of their own: its clients' lives
+//! (`clients`), messages of other threads (`mail`), rounds and ticks (`tick`), replies sent together
+//! (`replies`), channel messages (`delivery`) and publishers that wait (`held_back`), long units, its own
+//! changes, upkeep, the end (`stopping`).
 //!
 //! Invariants
 //! - Everything here belongs to one thread; `Rc` and `RefCell` are enough, and no borrow lives across an
@@ -64,7 +64,7 @@ pub(crate) struct Worker {
     pub(crate) read_buffer: RefCell<Vec<u8>>,
     /// Everything that waits for the log, and the end of the tick.
     tick: RefCell<Tick<Rc<Connection>>>,
-    /// Has the tick end.
+    /// Wakes the task that ends the tick.
     wake_up: Arc<Notify>,
     /// Connections whose replies are sent together.
     replied: Replied,

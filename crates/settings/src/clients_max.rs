@@ -22,8 +22,8 @@ impl ClientsMax {
         2 * wanted + DESCRIPTORS_OWN
     }
 
-    /// As many as are wanted on each port, if the limit of open files (0: not known) allows it. If not, the
-    /// Redis port comes first, and leaves a quarter to HTTP.
+    /// As many clients as are wanted on each port, if the limit of open files (0: not known) allows it. If
+    /// not, the Redis port comes first, and leaves a quarter to HTTP.
     pub fn within(open_files_max: u64, wanted: u64) -> ClientsMax {
         if open_files_max == 0 {
             return ClientsMax { redis: wanted, http: wanted };

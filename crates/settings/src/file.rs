@@ -160,7 +160,7 @@ fn cannot_write(path: &Path, reason: &str) -> String {
 }
 
 /// Sets values in a file, and removes settings whose value is `None`; nothing is written yet. A file with
-/// `header` is sealed, and has it behind the seal.
+/// `header` is sealed, and has the header behind the seal.
 ///
 /// # Errors
 /// The text for a client.

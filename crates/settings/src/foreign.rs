@@ -74,7 +74,8 @@ pub fn instead_of(name: &str) -> Option<&'static str> {
     FOREIGN.iter().find(|(names, _)| names.contains(&&*name)).map(|(_, answer)| *answer)
 }
 
-/// As [`instead_of`], for a client: flags of settings that it can change are named as it sets them.
+/// As [`instead_of`], for a client: where the answer names a flag of a setting that clients can change, it
+/// names CONFIG SET instead.
 pub(crate) fn for_client(name: &str) -> Option<String> {
     let answer = instead_of(name)?;
     let mut mutable: Vec<&str> = OPTIONS.iter().filter(|it| it.mutable).map(|it| it.name).collect();

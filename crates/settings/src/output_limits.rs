@@ -1,8 +1,8 @@
 //! Limits of a client's unsent output before it is disconnected (`client-output-buffer-limit`), by class of
 //! client.
 //!
-//! Written as in Redis: for each class its name, a hard limit, a soft limit, and the seconds for which the
-//! soft limit may be exceeded; 0 for no limit. Classes that are not named keep their limits.
+//! The limits are written as in Redis: for each class its name, a hard limit, a soft limit, and the seconds
+//! for which the soft limit may be exceeded; 0 for no limit. Classes that are not named keep their limits.
 
 use std::fmt;
 

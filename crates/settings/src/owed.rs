@@ -2,14 +2,12 @@
 //!
 //! ```text
 //! given at the start of a leader -> OwedSettings -> record, before any write -> every server with a write
-//! ```
-//!
-//! What it is: which of the given values are records to be, and the records.
-//! What it is not: the log, or the refusal of writes while values are owed.
+//! ```  What it is: the choice of the given values that are to be recorded, and their records. What it is
+//! not: the log, or the refusal of writes while values are owed.
 //!
 //! Invariants
-//! - A value that is given becomes a record once. Beside it the log has the mark `given:<name>` with the
-//!   value that was given last, so another start with the same value undoes no CONFIG SET.
+//! - A given value is recorded once. With it the log gets the mark `given:<name>` with the value that was
+//!   given last, so another start with the same value undoes no CONFIG SET.
 
 use keyspace::{AccessClock, DataSettings, Effect, Freed, SlotGuard};
 
@@ -48,7 +46,8 @@ impl OwedSettings {
         self.0.iter().any(|(owed, _)| *owed == name)
     }
 
-    /// A later change replaces the given value. Returns the mark to be recorded as well, with its value.
+    /// Forgets the given value of a setting, because a later change replaces it. Returns the name of the mark
+    /// that must be recorded together with the change, and its value.
     pub fn supersede(&mut self, name: &str) -> Option<(String, String)> {
         let at = self.0.iter().position(|(owed, _)| *owed == name)?;
         let (name, value) = self.0.remove(at);

@@ -131,7 +131,7 @@ impl Setting {
         }
     }
 
-    /// Parses a value. If the text sets only a part, as for [`Kind::OutputLimits`], the rest is that of
+    /// Parses a value. If the text sets only a part, as for [`Kind::OutputLimits`], the rest is taken from
     /// `old`.
     ///
     /// # Errors

@@ -14,7 +14,8 @@
 //! Checked invariants
 //! - What any member knows to be committed is the same log, byte by byte, and never changes ([`Truth`]).
 //! - No member that starts lacks committed batches that it had: those that it knew to be committed, or that a
-//!   leader has counted on. A group often gets over that, so the loss itself is judged, not what follows.
+//!   leader has counted on. A group often survives such a loss, so the loss itself is judged, not its
+//!   consequences.
 //! - A term has at most one leader, which has everything that was committed in earlier terms.
 //! - An acknowledged write is committed.
 //! - A read at a leader shows committed data, and every write that was acknowledged before it began.
@@ -85,7 +86,7 @@ enum Event {
     Role(NodeId, u64),
     /// The end of a promotion: the server takes writes.
     Open(NodeId, u64),
-    /// A leader that was deposed knows of no other one for too long.
+    /// A deposed leader has known no other leader for too long.
     Restart(NodeId, u64),
     /// A turn of the threads that ship, receive and apply the log.
     Work(NodeId, u64),
@@ -200,7 +201,7 @@ impl GroupWorld {
         self.options.fault == Some(fault)
     }
 
-    /// Whether a server takes part in an event: else the event is put off, or void.
+    /// Whether a server takes part in an event. If not, the event is postponed or void.
     fn is_on(&mut self, event: Event, id: NodeId, incarnation: Option<u64>) -> bool {
         let server = &self.servers[id];
         let is_current = incarnation.is_none_or(|it| it == server.incarnation);
@@ -401,7 +402,8 @@ impl GroupWorld {
         Ok(())
     }
 
-    /// A turn of the thread "group": tells the votes of durable batches, of time, and of the roster.
+    /// A turn of the thread "group": reports durable batches, the passing of time, and the roster to the
+    /// votes.
     fn group_turn(&mut self, id: NodeId, is_tick: bool) -> Result<(), Failure> {
         let Some(running) = &mut self.servers[id].running else { return Ok(()) };
         if !running.is_member {
@@ -789,7 +791,7 @@ impl GroupWorld {
         Ok(())
     }
 
-    /// Notes what a leader counts on: that others have what it knows to be committed.
+    /// Notes that a leader counts on other members to have what it knows to be committed.
     fn note_counted(&mut self, id: NodeId, committed: Lsn) {
         let Some(running) = &self.servers[id].running else { return };
         // Nothing unless it leads.

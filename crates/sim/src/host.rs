@@ -59,8 +59,8 @@ pub(crate) fn with_events(host: Host) -> Host {
 pub struct DeadLog {
     log: Log,
     clock: Arc<SimClock>,
-    /// The position of the record of the last FLUSHALL, and the position at which the log may be cut once
-    /// that is durable.
+    /// The position of the record of the last FLUSHALL, and the position at which the log may be cut once the
+    /// record is durable.
     dead_before: Mutex<Option<(Lsn, Lsn)>>,
 }
 

@@ -121,8 +121,9 @@ impl Model {
         }
     }
 
-    /// Ends a position, if something changed or is logged in any case (`logs`: it concerns all keys). Returns
-    /// the position shown by the reply, which is at least `seen`, and whether there is a new position.
+    /// Ends a position, if something changed, or if the command is logged in any case (`logs`) because it
+    /// concerns all keys. Returns the position shown by the reply, which is at least `seen`, and whether
+    /// there is a new position.
     fn end_position(&mut self, seen: usize, logs: bool, now_ms: u64) -> (usize, bool) {
         if !logs && self.changes.is_empty() {
             return (seen, false);
@@ -351,7 +352,7 @@ mod tests {
             assert!(model.execute(&mut session, command, 0, &Value::Null).wrote);
             states.push(model.content().clone());
         }
-        // The states at positions 3 and 4 differ, but that at position 0 equals the last one.
+        // The states at positions 3 and 4 differ, but the state at position 0 equals the last one.
         assert_eq!(model.position_of(&states[0]), Some(4));
         for (position, state) in states.iter().enumerate().skip(1) {
             assert_eq!(model.position_of(state), Some(position));

@@ -347,7 +347,7 @@ impl World {
         }
     }
 
-    /// Flushes one batch. The log thread goes on with what is left.
+    /// Flushes one batch. The log thread flushes the rest.
     pub fn flush(&mut self) {
         let flushed = self.log.flush();
         self.log_thread_is_awake = !matches!(flushed, Ok(Flush::Idle { due_us: None }) | Err(_));

@@ -14,7 +14,7 @@ use wire::{DecodeLimits, Decoder, Value};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The memory that is offered to one read.
 const READ_BYTES: usize = 256 << 10;
-/// The maximum of bytes that were taken and are still in memory.
+/// The maximum number of bytes that were taken and are still in memory.
 const TAKEN_BYTES_MAX: usize = 1 << 20;
 
 /// Advice for a client's operator about an error reply; empty if there is none.

@@ -12,8 +12,8 @@ pub(crate) struct Outage {
 }
 
 impl Outage {
-    /// An attempt has failed: reports that, unless one before it has failed as well, and waits until the next
-    /// one is due.
+    /// To be called when an attempt has failed: reports the failure, unless the attempt before it has failed
+    /// as well, and waits until the next attempt is due.
     pub(crate) async fn wait(&mut self, error: &impl Display, report: impl FnOnce(&str)) {
         self.note(error).inspect(|text| report(text));
         tokio::time::sleep(RETRY_PERIOD).await;

@@ -30,7 +30,7 @@ use crate::{
 
 /// Bytes written at a time.
 const PIECE_BYTES: usize = 256 << 10;
-/// Bytes at the end of existing data that are compared with the server's.
+/// The number of bytes at the end of existing data that are compared with the server's data.
 const SEAL_BYTES: u64 = env::BLOCK_BYTES as u64;
 
 /// The source and destination of a copy, and the receivers of its progress.
@@ -148,8 +148,8 @@ impl Copying<'_> {
         goes_on: bool,
         before: Option<&Manifest>,
     ) -> Result<Offer, BackupError> {
-        // The snapshot of the interrupted copy, or of the backup being brought up to date: its files need not
-        // be copied again.
+        // The session is to use the snapshot of the interrupted copy, or of the backup being brought up to
+        // date, because files of that snapshot need not be copied again.
         let begun = mark.source.as_ref().map(|source| source.begin_lsn);
         let resume = begun.or(before.map(|before| before.begin_lsn));
         let begun = self.origin.begin(&mark.session, resume);

@@ -52,7 +52,7 @@ pub enum RemoteError {
         /// The server's reason.
         reason: String,
     },
-    /// The reply is not that of a server that can be backed up.
+    /// The reply does not come from a server that can be backed up.
     #[error(
         "the server at {url} makes no backups: {reason}. Name the HTTP port of a Sheaf server with --from"
     )]

@@ -61,13 +61,14 @@ pub(super) fn put_users<'u>(
     Ok(())
 }
 
-/// Changes of users that fit: the setting of each, and its record; `None`: the user is removed.
+/// Changes of users that are within the limits: for each user the name of its setting, and its record, or
+/// `None` to remove the user.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct UserChanges(Vec<(Vec<u8>, Option<Vec<u8>>)>);
 
 impl UserChanges {
-    /// Makes them.
+    /// Makes the changes.
     pub(crate) fn apply(&self, cx: &mut Context<'_, '_>) {
         for (name, record) in &self.0 {
             cx.unit.apply(&Effect::Setting { name, value: record.as_deref() });
@@ -75,7 +76,7 @@ impl UserChanges {
     }
 }
 
-/// The changes that put users, or remove those without one.
+/// The changes that store the given users; a name without a user is removed.
 ///
 /// # Errors
 /// There would be too many users, or too large ones; the log has no room.

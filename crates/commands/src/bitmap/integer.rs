@@ -110,8 +110,8 @@ impl Patch {
     }
 }
 
-/// The bytes of a string from the one with the number's first bit on, in the upper bits; zeros beyond the
-/// end.
+/// The bytes of a string from the byte with the number's first bit on, in the upper bits of the result; zeros
+/// beyond the end of the string.
 fn window(bytes: &[u8], offset: u64) -> u128 {
     let tail = usize::try_from(offset / 8).ok().and_then(|start| bytes.get(start..)).unwrap_or_default();
     let len = tail.len().min(BYTES_MAX);

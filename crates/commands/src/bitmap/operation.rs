@@ -80,8 +80,8 @@ impl Operation {
         result
     }
 
-    /// Combines the result so far with a source that is not longer; its missing bytes count as zeros. Written
-    /// so that it compiles to operations on whole words.
+    /// Combines the result so far with a source that is not longer; the missing bytes of the source count as
+    /// zeros. The function is written so that it compiles to operations on whole words.
     fn fold(self, result: &mut [u8], source: &[u8]) {
         let (head, tail) = result.split_at_mut(source.len());
         let pairs = head.iter_mut().zip(source);

@@ -126,7 +126,8 @@ pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// Logs the client in. A user without a password takes any; one that is unknown takes as long as others.
+/// Logs the client in. A user without a password accepts any password. Refusing an unknown user takes as long
+/// as refusing a known one.
 fn authenticate(
     cx: &mut Context<'_, '_>,
     command: &[u8],

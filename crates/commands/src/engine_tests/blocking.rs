@@ -37,8 +37,8 @@ impl Clients {
         assert!(self.others[client].wait.is_some(), "{line} is to block");
     }
 
-    /// The answer to a blocked client, with its gate; empty text if it still waits. Like its worker, ends the
-    /// wait.
+    /// The answer to a blocked client, with its gate; empty text if it still waits. Ends the wait, as the
+    /// client's worker does.
     fn answer(&mut self, client: usize) -> (String, Lsn) {
         let session = &mut self.others[client];
         let Some(answer) = self.server.host.take_answer(session.client.id()) else {
@@ -273,8 +273,8 @@ fn a_moved_element_serves_the_waiter_of_its_new_list() {
     clients.block(0, "BLMOVE a b LEFT RIGHT 0");
     clients.block(1, "BRPOPLPUSH b c 0");
     clients.block(2, "BLPOP c 0");
-    // This client waits behind client 0, which needs the slot of another key, and is served before it when
-    // client 0 blocks again.
+    // This client waits behind client 0, which needs the slot of another key. Once client 0 blocks again,
+    // this client is before it.
     clients.block(3, "BLPOP a 0");
     clients.check(&[("RPUSH a x", ":1"), ("DBSIZE", ":0")]);
     let replies = [0, 1, 2, 3].map(|client| clients.answered(client));
@@ -293,7 +293,7 @@ fn keys_are_served_in_the_order_in_which_they_were_made_ready() {
     clients.block(0, "BLMOVE a b LEFT RIGHT 0");
     clients.block(1, "BLPOP c a 0");
     // The first waiter needs the lock of `b`, so it is served after the transaction. Until then the second
-    // waiter, which is behind it for `a`, must not be served from `c` either.
+    // waiter, which waits for `a` behind the first one, must not be served from `c` either.
     clients.check(&[
         ("MULTI", "+OK"),
         ("RPUSH a 1 2", "+QUEUED"),

@@ -76,7 +76,8 @@ pub(super) fn renamenx(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Returns whether the key was renamed: not if the new key exists and may not be replaced, or equals the old
+/// Renames a key. Returns whether it was renamed: not if the new key exists and may not be replaced, or
+/// equals the old one.
 /// one.
 fn rename_key(cx: &mut Context<'_, '_>, args: Args<'_>, replaces: bool) -> Result<bool, CommandError> {
     let (db, key, new_key) = (cx.db(), args.at(1), args.at(2));

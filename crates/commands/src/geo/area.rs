@@ -1,7 +1,7 @@
 //! Search areas: a circle or a box around a place, and the cells that cover it.
 //!
-//! At most nine cells, large enough to cover the whole area, in the order in which Redis visits them, because
-//! unsorted results are shown in that order.
+//! At most nine cells cover an area. They are visited in the same order as in Redis, because unsorted results
+//! are shown in that order.
 
 use super::{
     cell::{Area, Cell, Coordinates, STEP_MAX},

@@ -1,9 +1,9 @@
 //! Cells: the squares of a grid over the earth, numbered by geohashes.
 //!
-//! Converts a place to a number and back exactly as Redis does, because clients store, compare and copy these
-//! numbers as scores. At step n a cell has a row and a column of n bits each; its number interleaves them bit
-//! by bit, columns first. The numbers of step 26 have 52 bits, which a score holds without loss. Distances
-//! are in `earth`.
+//! This module converts a place to a number and back exactly as Redis does, because clients store, compare
+//! and copy these numbers as scores. At step n a cell has a row and a column of n bits each; its number
+//! interleaves them bit by bit, columns first. The numbers of step 26 have 52 bits, which a score holds
+//! without loss. Distances are in `earth`.
 
 use std::ops::Range;
 

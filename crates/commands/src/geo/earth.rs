@@ -1,6 +1,7 @@
 //! Distances on a sphere the size of the earth.
 //!
-//! The formulas of Redis in their order of operations, so that distances are equal to the last digit shown.
+//! It uses the formulas of Redis with their order of operations, so that distances are equal to the last
+//! digit shown.
 
 use std::f64::consts::PI;
 

@@ -137,7 +137,7 @@ fn set_deadlines(
     let names = parse_fields(words.skip(has_condition.into()), 1, no_number, UNEQUAL)?;
     remove_expired(cx, key, names.iter())?;
     cx.reply.array(names.len());
-    // A field that is named again has the deadline that it was given before, or is gone.
+    // A field that is named again has the new deadline already, or is gone.
     let (mut changed, mut seen) = (Slices::new(), BTreeSet::new());
     for name in names.iter() {
         let outcome = match live(cx, key, name)? {

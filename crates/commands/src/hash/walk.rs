@@ -13,7 +13,7 @@ use crate::{
 
 /// Hashes of up to this length are listed once before several fields are drawn with repetition.
 const LISTED_LEN_MAX: usize = 1024;
-/// The number of random draws in search of a field that has not expired.
+/// The maximum number of random draws in search of a field that has not expired.
 const DRAWS_MAX: usize = 16;
 
 /// `HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]`
@@ -131,7 +131,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A random field that has not expired. If most fields have expired, the first that has not.
+/// A random field that has not expired. If draws find none, because most fields have expired, it is the first
+/// that has not.
 fn random_field<'a>(hash: HashView<'a>, sequence: &mut Prng, as_of_ms: u64) -> Option<HashField<'a>> {
     let live = |field: &HashField<'a>| !field.is_expired(as_of_ms);
     let drawn = (0..DRAWS_MAX).find_map(|_| hash.random(sequence.next_u64()).filter(live));

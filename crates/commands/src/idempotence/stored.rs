@@ -13,8 +13,9 @@
 //!
 //! EVAL counts as EVALSHA with the SHA-1 of its script: clients send one for the other.
 //!
-//! A client that speaks the other version of the protocol gets the same reply in the types of its own. A form
-//! that only one of them has stays as it was: ZPOPMIN replies with pairs in RESP3, without them in RESP2.
+//! A client that speaks the other version of the protocol gets the same reply in the types of that version. A
+//! form that only one version has stays as it was: ZPOPMIN replies with pairs in RESP3, without them in
+//! RESP2.
 //!
 //! The value is not trusted, because any client can set the key. IDEMP refuses a value of another form, or
 //! without a complete reply.

@@ -1,6 +1,6 @@
 //! Waiting for elements: BLPOP, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH.
 //!
-//! Each is its non-blocking core, tried at once, and again on the key that is pushed to while the client
+//! Each command tries its non-blocking form at once, and again on a key that is pushed to while the client
 //! waits (see `engine::blocking`).
 
 use engine::{

@@ -29,7 +29,7 @@ pub(super) struct Caller<'c, 'a, 'k> {
 
 impl<'c, 'a, 'k> Caller<'c, 'a, 'k> {
     /// Runs a script. The database and protocol that it selects are reset afterwards. The second value is set
-    /// if the script was stopped: what must be done before the client's command can run again.
+    /// if the script was stopped: it is the step that must be done before the client's command can run again.
     pub(super) fn run<R>(
         cx: &'c mut Context<'a, 'k>,
         keys: Args<'c>,

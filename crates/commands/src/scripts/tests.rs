@@ -185,7 +185,7 @@ fn a_script_runs_again_with_all_slots_if_one_is_locked() {
     let holder = std::thread::spawn(move || {
         let guard = keyspace.lock(slot);
         locked.send(()).expect("the test listens");
-        // Until the script holds `first` again: it has been undone and waits for this slot.
+        // Waits until the script holds `first` again: it was undone, and waits for this slot.
         let goes_on = || ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty);
         while keyspace.try_lock(keyspace::slot_of(b"first")).is_some() && goes_on() {
             std::thread::yield_now();
@@ -284,7 +284,7 @@ fn a_script_beyond_its_limit_of_instructions_is_undone() {
     server.assert_replays();
 }
 
-/// Two workers of one server; the other one runs a script that does not end, unless the test does.
+/// Two workers of one server. One of them runs a script that ends only with the test.
 struct Endless {
     script: crate::testing::ScriptThread<String>,
     server: TestServer,
@@ -329,7 +329,7 @@ impl Endless {
         }
     }
 
-    /// Kills the script. It may hold its slot already, and be registered only afterwards.
+    /// Kills the script, which may be registered only after it has taken its slot.
     fn kill(&mut self) {
         let kill = || self.host.scripts.kill(0, engine::scripts::ScriptKind::Script);
         while kill() != engine::scripts::Kill::Done {

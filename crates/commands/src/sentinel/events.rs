@@ -9,8 +9,8 @@
 //! INSTANCE                              ID IP PORT @ NAME MASTERIP MASTERPORT, or NAME IP PORT of the master
 //! ```
 //!
-//! Each comes once per name of the master. The names without + and with `replica` are those that node-redis
-//! and go-redis listen for.
+//! Each message is published once for every name of the master. The names without + and with `replica` are
+//! those that node-redis and go-redis listen for.
 //!
 //! The server looks at the group periodically and publishes these messages; this module has no clock and no
 //! channels.
@@ -32,8 +32,8 @@ use super::{
     names,
 };
 
-/// Looks in a row for which a member must be silent, or heard again, before that is announced: a new leader
-/// has not heard from everybody yet.
+/// The number of consecutive looks for which a member must be silent, or heard again, before that is
+/// announced: a new leader has not heard from everybody yet.
 const LOOKS_MIN: u8 = 10;
 
 /// A message to be published.
@@ -58,7 +58,7 @@ pub struct SentinelEvents {
 struct Seen {
     address: Address,
     is_down: bool,
-    /// How many looks in a row found the member in the other state.
+    /// The number of consecutive looks that found the member in the other state.
     differed: u8,
 }
 

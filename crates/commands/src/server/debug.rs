@@ -86,7 +86,7 @@ fn digest_value(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandE
     Ok(())
 }
 
-/// `DEBUG OBJECT key`. The fields of Redis, with a constant for the address of the value.
+/// `DEBUG OBJECT key`. Replies with the fields of Redis, with a constant for the address of the value.
 fn object(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let (policy, now_ms) = (cx.host.config.memory_limits().policy.access_policy(), cx.now_ms());
     let Some(entry) = cx.unit.peek_expired(cx.session.db, args.at(2)) else {

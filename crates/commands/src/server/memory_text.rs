@@ -10,7 +10,7 @@ const MIB: u64 = 1 << 20;
 const DATA_BYTES_MIN: u64 = 5 * MIB;
 /// Smaller differences are not reported.
 const WASTE_BYTES_MIN: u64 = 10 * MIB;
-/// More than this per client suggests that some clients do not read their replies.
+/// More memory per client than this suggests that some clients do not read their replies.
 const CLIENT_BYTES_MAX: u64 = 200 << 10;
 
 /// The findings, one paragraph each.

@@ -13,7 +13,8 @@ use super::pattern::Pattern;
 pub(super) struct Options<'a> {
     /// The values to sort by, instead of the elements.
     pub(super) by: Option<Pattern<'a>>,
-    /// The elements keep the order that they have: a BY without an asterisk says so, wherever it stands.
+    /// The elements keep the order that they have, because there is a BY without an asterisk, wherever it
+    /// stands.
     pub(super) unsorted: bool,
     /// From the greatest to the least.
     pub(super) descending: bool,

@@ -1,8 +1,8 @@
 //! Patterns of SORT: which value belongs to an element.
 //!
-//! What it is: `weight_*`, the string at the key with the element for the asterisk; `object_*->field`, a
-//! field of the hash there; `#`, the element itself.
-//! What it is not: a glob. Only the first asterisk means anything.
+//! What it is: `weight_*`, the string at the key that has the element in place of the asterisk;
+//! `object_*->field`, a field of the hash at such a key; `#`, the element itself. What it is not: a glob.
+//! Only the first asterisk means anything.
 
 use engine::Unit;
 use keyspace::{DbId, Element, View};
@@ -11,7 +11,7 @@ use keyspace::{DbId, Element, View};
 pub(super) enum Pattern<'a> {
     /// The element itself.
     Element,
-    /// A pattern without an asterisk: no value is shown: it would be the same for all elements.
+    /// A pattern without an asterisk. No value is shown, because it would be the same for all elements.
     Nothing,
     /// The value at a key.
     Key {

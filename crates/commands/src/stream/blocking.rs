@@ -77,7 +77,7 @@ pub(super) fn wait_to_deliver(
     cx.block(args, awaited);
 }
 
-/// Whether the key has entries to deliver, or waiting has become an error.
+/// Whether the key has entries to deliver, or the waiting call would fail now.
 fn has_news(unit: &Unit<'_>, db: DbId, key: &[u8], args: Args<'_>) -> bool {
     let Some((group, _)) = Call::parse(args, true).ok().and_then(|call| call.group) else { return true };
     let Ok(Some(stream)) = stream(unit.peek(db, key)) else { return true };

@@ -25,8 +25,8 @@ pub(super) fn parse_ids(words: Args<'_>) -> Result<Vec<StreamId>, CommandError> 
     words.iter().map(|word| id::parse_id(word, 0)).collect()
 }
 
-/// Parses `[KEEPREF | DELREF | ACKED] IDS numids id [id ...]`, in any order, but for the ids themselves. The
-/// last IDS counts, as in Redis.
+/// Parses `[KEEPREF | DELREF | ACKED] IDS numids id [id ...]`, in any order, except that the ids follow their
+/// number. The last IDS counts, as in Redis.
 pub(super) fn parse_referred(words: Args<'_>) -> Result<(References, Args<'_>), CommandError> {
     let (mut references, mut ids, mut at) = (None, None, 0);
     while let Some(word) = words.get(at) {

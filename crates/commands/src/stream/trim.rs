@@ -18,7 +18,7 @@ const LIMIT_WITHOUT_ABOUT: CommandError =
 /// The entries to remove.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Threshold {
-    /// All except the last ones, of this number.
+    /// All except this many of the last entries.
     Len(usize),
     /// All below this id.
     Min(StreamId),

@@ -64,7 +64,8 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     outcome
 }
 
-/// Runs a transaction with documents: the first command on them that fails undoes all, and says why.
+/// Runs a transaction with documents: its first failing command on documents undoes all, and its error is the
+/// reply.
 fn run_or_undo(cx: &mut Context<'_, '_>, transaction: &Transaction) -> Result<(), CommandError> {
     let db = cx.session.db;
     cx.unit.begin_undo();
@@ -136,8 +137,7 @@ fn run_in_time(
     outcome
 }
 
-/// Whether a command other than those that are always fast names a large value, or reads all keys when there
-/// are many.
+/// Whether a command that is not always fast names a large value, or reads all keys while there are many.
 fn walks_far(unit: &mut Unit<'_>, keys: u64, db: DbId, transaction: &Transaction) -> bool {
     transaction.commands().iter().any(|queued| {
         if queued.flags.has(Flags::FAST) || queued.flags.has(Flags::BRIEF) {

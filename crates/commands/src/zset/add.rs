@@ -147,7 +147,7 @@ fn choose<'a>(
 ) -> Result<(), CommandError> {
     let db = cx.db();
     let zset = zset(cx.unit.get(db, key))?;
-    // A member that is named again meets the score that it got before.
+    // A member that is named again is compared with the score that it got before.
     let mut chosen: HashMap<&[u8], f64> = HashMap::new();
     let can_repeat = members.len() > 1;
     let mut kept = Members::new();

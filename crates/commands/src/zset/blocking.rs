@@ -1,6 +1,6 @@
 //! Waiting for members: BZPOPMIN, BZPOPMAX, BZMPOP.
 //!
-//! Each is its non-blocking core, tried at once, and again on the key that gets members while the client
+//! Each command tries its non-blocking form at once, and again on a key that gets members while the client
 //! waits (see `engine::blocking`).
 
 use engine::{

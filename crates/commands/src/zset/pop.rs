@@ -20,8 +20,8 @@ pub(super) enum ScoreEnd {
     Max,
 }
 
-/// Takes up to `count` members from one end of the sorted set at a key; `show` gets them first, those nearest
-/// to the end before others. Returns whether there is such a key.
+/// Takes up to `count` members from one end of the sorted set at a key; `show` writes them before they are
+/// removed, those nearest to the end first. Returns whether there is such a key.
 fn pop(
     cx: &mut Context<'_, '_>,
     key: &[u8],

@@ -18,7 +18,8 @@ use super::{
 struct Query<'a> {
     span: Span<'a>,
     is_reverse: bool,
-    /// Members that are left out at the start, and how many are wanted at most; negative: all of them.
+    /// The number of members to leave out at the start, and the maximum number of members to show; a negative
+    /// maximum shows all.
     limit: (i64, i64),
     with_scores: bool,
 }

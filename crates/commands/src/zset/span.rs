@@ -92,8 +92,8 @@ pub(super) struct ScoreEnd {
 }
 
 impl ScoreEnd {
-    /// `1.5`, `(1.5`, `-inf`. As loose as Redis is here, and only here: no text at all is 0, spaces may come
-    /// before the number, a zero byte ends it, and a number that is too large is infinite.
+    /// `1.5`, `(1.5`, `-inf`. The parser is as loose as Redis here, and only here: no text at all is 0,
+    /// spaces may come before the number, a zero byte ends it, and a number that is too large is infinite.
     fn parse(text: &[u8]) -> Option<ScoreEnd> {
         let (is_exclusive, text) = match text {
             [b'(', rest @ ..] => (true, rest),

@@ -55,7 +55,7 @@ impl PendingServes {
 pub struct PendingServe {
     db: DbId,
     key: Box<[u8]>,
-    /// The slot that the first waiter needs besides that of the key, as far as is known.
+    /// The slot that the first waiter needs besides the slot of the key, if that slot is known.
     needs: Option<SlotId>,
     /// Whether room must be made in memory before.
     needs_room: bool,
@@ -91,8 +91,8 @@ type Replies = Vec<(Arc<Waiter>, Vec<u8>)>;
 
 impl<'k> Surroundings<'_, 'k> {
     /// Serves the waiters of the keys that the unit has made ready, commits the unit as [`Unit::commit`]
-    /// does, and answers the waiters. Keys that cannot be served in this unit are added to `later`. Keys
-    /// already in `later` go first, except before the first key of this unit.
+    /// does, and answers the waiters. Keys that cannot be served in this unit are added to `later`. The first
+    /// ready key is served in this unit; the others only while `later` is empty, because its keys go first.
     #[cold]
     pub fn serve_and_commit(
         &self,

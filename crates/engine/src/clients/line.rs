@@ -63,7 +63,7 @@ impl Client {
         }
     }
 
-    /// The client that gets the invalidations; -1 if this one does not track, 0 if it gets them itself.
+    /// The client that gets the invalidations; -1 if this client tracks nothing, 0 if it gets them itself.
     fn shown_redirect(&self) -> i64 {
         if self.tracking.load(Relaxed) { self.redirect.load(Relaxed) as i64 } else { -1 }
     }

@@ -45,8 +45,8 @@ pub enum Signal {
     },
 }
 
-/// Takes a signal for the client with this id to its worker. Called from any thread, also under slot locks:
-/// must not block.
+/// Takes a signal for the client with this id to the client's worker. It is called from any thread, also
+/// under slot locks, so it must not block.
 pub type Signaller = Box<dyn Fn(u64, Signal) + Send + Sync>;
 
 impl Client {

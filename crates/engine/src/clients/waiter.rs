@@ -84,7 +84,8 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// Ends the wait. Returns whether this call ended it. Relaxed: no other data is passed on by it.
+    /// Ends the wait. Returns whether this call ended it. The access is relaxed, because it passes no other
+    /// data on.
     pub fn end(&self) -> bool {
         !self.ended.swap(true, Relaxed)
     }

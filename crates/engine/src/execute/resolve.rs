@@ -20,7 +20,7 @@ impl Resolved {
     /// A command of which nothing is known yet: it is looked up and its key hashed when it is executed.
     pub const UNKNOWN: Resolved = Resolved { found: None, hash: None };
 
-    /// Whether both commands have the same first key, as far as hashes tell. True if neither has a key.
+    /// Whether both commands have the same first key, judged by their hashes. True if neither has a key.
     #[inline]
     pub fn shares_key(&self, other: &Resolved) -> bool {
         self.hash == other.hash

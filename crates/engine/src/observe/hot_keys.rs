@@ -35,7 +35,8 @@ struct Counter {
     of: Option<(DbId, KeyHash)>,
     count: u64,
     doubt: u64,
-    /// Overwritten for every key that takes the counter over, without a new allocation.
+    /// The key that has the counter. If another key takes the counter over, it overwrites this one without a
+    /// new allocation.
     key: Vec<u8>,
 }
 
@@ -64,8 +65,8 @@ pub struct HotKey {
 }
 
 impl HotKeys {
-    /// Counts a sampled access to a key, weighted with `uses`: the number of keys of its command, of which
-    /// one was chosen.
+    /// Counts a sampled access to a key. It counts `uses` times: as often as the sampled command has keys,
+    /// because one of them was chosen.
     pub fn sampled(&mut self, db: DbId, hash: KeyHash, key: &[u8], uses: u64, now_ms: u64) {
         self.fade(now_ms);
         self.total += uses;

@@ -35,7 +35,7 @@ impl Flags {
     pub const IMMEDIATE: Flags = Flags(1 << 14);
     /// Its record may hold whole values of its keys, or all libraries, however small its arguments are: it
     /// calls [`Context::require_room`](crate::Context::require_room). A transaction asks the log for room for
-    /// them before it begins.
+    /// these values before it begins.
     pub const COPIES: Flags = Flags(1 << 15);
     /// Takes constant time although Redis does not call it fast: timed by sampling only.
     pub const BRIEF: Flags = Flags(1 << 12);
@@ -49,7 +49,8 @@ impl Flags {
 
     /// Works on channels.
     pub const PUBSUB: Flags = Flags(1 << 18);
-    /// Allowed to a RESP2 client with subscriptions: it could not tell other replies from messages.
+    /// Allowed to a RESP2 client with subscriptions, which could not tell replies to other commands from
+    /// messages.
     pub const SUBSCRIBER: Flags = Flags(1 << 19);
 
     /// Appends to the log if the channel that it names first is durable.

@@ -55,7 +55,7 @@ impl KeyUsage {
 /// How a command uses its keys.
 #[derive(Debug, Clone, Copy)]
 enum Usages {
-    /// As its flags say: it reads them, or reads and changes them.
+    /// As the flags of the command say: it reads the keys, or reads and changes them.
     ByFlags,
     /// The first key, and the others.
     Of(KeyUsage, KeyUsage),
@@ -100,17 +100,17 @@ impl Needs {
         Needs { usages: Usages::Of(usage, usage), ..Needs::BY_FLAGS }
     }
 
-    /// That of a command that uses its first key and the others in different ways.
+    /// The needs of a command that uses its first key and the others in different ways.
     pub const fn first_and_others(first: KeyUsage, others: KeyUsage) -> Needs {
         Needs { usages: Usages::Of(first, others), ..Needs::BY_FLAGS }
     }
 
-    /// That of a command whose arguments say how it uses its key.
+    /// The needs of a command whose arguments say how it uses its key.
     pub const fn found(usage: fn(Args<'_>) -> KeyUsage) -> Needs {
         Needs { usages: Usages::Found(usage), ..Needs::BY_FLAGS }
     }
 
-    /// That of a command on channels.
+    /// The needs of a command on channels.
     pub const fn of_channels(channels: Channels) -> Needs {
         Needs { channels, ..Needs::BY_FLAGS }
     }

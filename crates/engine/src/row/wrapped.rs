@@ -38,7 +38,8 @@ pub fn wrapped<'b>(
     Ok((found, call))
 }
 
-/// The command that a call finally runs, and its arguments: the wrapped command, or itself.
+/// The command that a call finally runs, and its arguments: the wrapped command, or the called command
+/// itself.
 #[inline]
 pub fn innermost<'b>(found: ResolvedCommand, args: Args<'b>) -> (ResolvedCommand, Args<'b>) {
     let inner = found.row.flags.has(Flags::WRAPS).then(|| wrapped(found.table, args).ok()).flatten();

@@ -171,8 +171,8 @@ impl Scripts {
     }
 
     /// Registers a script that begins at this time of the monotonic clock, in microseconds; dropping the
-    /// result unregisters it. Other clients can kill it from here on. `function`: it is a function; `before`:
-    /// it has run before.
+    /// result unregisters it. Other clients can kill it from here on. `function` is given if the script is a
+    /// function, `before` if it has run before.
     pub fn begin(
         &self,
         now_us: u64,
@@ -204,15 +204,15 @@ impl Scripts {
         self.running.kill_all();
     }
 
-    /// Ends all that have run since before this time of the monotonic clock, in microseconds: they keep a
-    /// replica from applying the log. Returns how many.
+    /// Ends all scripts that began before this time of the monotonic clock, in microseconds, because they
+    /// keep a replica from applying the log. Returns how many.
     pub fn end_for_replication(&self, before_us: u64) -> usize {
         self.running.stop_older(before_us, Stop::HeldReplication)
     }
 
     /// The answer to a command whose slot is locked by another unit; `None`: the command waits, because no
-    /// long unit holds the slot. BUSY names SCRIPT KILL as the way out, so nobody gets it before a script is
-    /// registered: a unit may hold its slots long before that, while it compiles or runs other commands.
+    /// long unit holds the slot. BUSY names SCRIPT KILL as the way out, so nobody gets BUSY before a script
+    /// is registered: a unit may hold its slots long before that, while it compiles or runs other commands.
     pub(crate) fn hold_up(&self, slot: SlotId, now_us: u64) -> Option<LockContended> {
         let Holder { since_us, runs_scripts } = self.long_units.holder(slot)?;
         let (run_us, busy_after_us) = (now_us.saturating_sub(since_us), self.settings.busy_after_ms() * 1000);
@@ -231,7 +231,7 @@ impl Scripts {
     }
 
     /// Kills the script or function of this kind that has run for longest, and all others of this kind that
-    /// have run for `busy-reply-threshold` or longer; if that is 0, all of them.
+    /// have run for `busy-reply-threshold` or longer; if that setting is 0, all others of this kind.
     pub fn kill(&self, now_us: u64, kind: ScriptKind) -> Kill {
         self.running.kill(now_us.saturating_sub(self.settings.busy_after_ms() * 1000), kind)
     }

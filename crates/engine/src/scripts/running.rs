@@ -87,7 +87,7 @@ impl RunningScripts {
         older().count()
     }
 
-    /// The kinds of the scripts that have run since before `before_us`. Each script is reported once.
+    /// The kinds of the scripts that began before `before_us`. Each script is reported once.
     pub(super) fn take_slow(&self, before_us: u64) -> Vec<ScriptKind> {
         let mut running = self.0.lock();
         let slow = running.iter_mut().filter(|it| it.started_us <= before_us && !it.is_reported);

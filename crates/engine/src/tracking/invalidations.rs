@@ -93,7 +93,7 @@ impl Invalidations {
         self.all = true;
     }
 
-    /// The changes since the last call were made by this client, in the record at `gate`.
+    /// Notes that the changes since the last call were made by this client, in the record at `gate`.
     pub fn sign(&mut self, by: u64, gate: Lsn) {
         for item in &mut self.items[self.signed..] {
             if item.cause == Cause::Change {
@@ -157,8 +157,8 @@ impl Messages<'_> {
         }
     }
 
-    /// `listens`: whether a RESP2 client is subscribed, and so can tell messages from replies; others get
-    /// none.
+    /// Adds an invalidation for a client. `listens`: whether the client is subscribed. A RESP2 client can
+    /// tell messages from replies only if it is, and otherwise gets no invalidation.
     fn invalidate(&mut self, client: &Arc<Client>, listens: bool, keys: Option<&[&[u8]]>) {
         let protocol = client.protocol();
         if protocol == Protocol::Resp2 && !listens {

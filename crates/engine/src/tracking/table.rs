@@ -84,8 +84,8 @@ impl Table {
         &self.shards[slot.index() % SHARDS]
     }
 
-    /// Adds a reader of a key. Returns the key that was evicted for it, and its readers. `tracks` tells
-    /// whether a client still tracks: the others are removed from the entry when it is full.
+    /// Adds a reader of a key. Returns the key that was evicted for it, and its readers. `tracks` returns
+    /// whether a client still tracks: the others are removed from the entry when the entry is full.
     pub(super) fn add(
         &self,
         slot: SlotId,

@@ -18,12 +18,12 @@ pub struct LogIn {
     name: Arc<[u8]>,
     /// The user; `None` before the first command, and if it was deleted.
     principal: Option<Arc<Principal>>,
-    /// That of the users in which it was looked up.
+    /// The generation of the users in which the user was looked up.
     generation: u64,
     /// Whether it may do everything.
     is_unrestricted: bool,
-    /// Whether it is the default user only because nobody else was known when the client connected: the data
-    /// may not have been loaded.
+    /// Whether the session has the default user only because nobody else was known when the client connected:
+    /// the data may not have been loaded.
     is_provisional: bool,
 }
 
@@ -62,7 +62,8 @@ impl LogIn {
         self.principal.as_ref()
     }
 
-    /// Whether it may do everything, by the users of this generation: the test that every command passes.
+    /// Whether the user may do everything, according to the users of this generation. Every command makes
+    /// this test.
     #[inline]
     pub(crate) fn may_do_everything(&self, generation: u64) -> bool {
         self.is_unrestricted && self.generation == generation && !self.is_provisional

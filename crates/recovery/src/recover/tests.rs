@@ -93,7 +93,7 @@ fn a_snapshot_with_the_log_after_it_equals_the_whole_log() {
     take_snapshots_between(8_000, 16, false);
 }
 
-/// As a replica applies the records of its leader, whose snapshots have been elsewhere.
+/// The same on a replica: it applies every move of its leader, whose snapshots were taken at other positions.
 #[test]
 fn snapshots_of_a_replica_with_the_log_behind_them_equal_the_whole_log() {
     take_snapshots_between(4_000, 1, true);

@@ -1,8 +1,8 @@
 //! A reply body that is a range of a file, read piece by piece on blocking threads, one piece ahead.
 //!
 //! Commands have priority: all bodies together use no more CPU time than a snapshot may
-//! (`snapshot-cpu-percent`). Most of it is used by the thread that serves the connection, which sends the
-//! pieces; therefore all CPU time of that thread from one piece to the next is counted, including its work
+//! (`snapshot-cpu-percent`). Most of that time is used by the thread that serves the connection, because it
+//! sends the pieces. Therefore all CPU time of that thread between two pieces is counted, including its work
 //! for other connections.
 
 use std::{
@@ -75,8 +75,8 @@ impl FileBody {
         let (file, session, offset) = (self.file.clone(), self.session.clone(), self.offset);
         let pause = self.pause();
         self.offset += bytes;
-        // The piece is allocated on this thread, which also frees it: a thread that only allocated would keep
-        // the memory that others freed for it.
+        // The piece is allocated on this thread, which also frees it. If another thread only allocated
+        // pieces, the allocator would keep their memory reserved for that thread.
         let mut piece = vec![0; bytes as usize];
         self.reading = Some(tokio::task::spawn_blocking(move || {
             thread::sleep(pause);

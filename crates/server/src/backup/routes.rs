@@ -146,7 +146,8 @@ async fn plan(backups: &Arc<Backups>, log: &Log, resume: Option<Lsn>) -> Result<
     }
 }
 
-/// Plans a copy of the log alone, for a witness: the log must name the members.
+/// Plans a copy of the log alone, for a witness. The roster is recorded again first, because the copied log
+/// must contain the roster.
 async fn plan_log(backups: &Arc<Backups>, log: &Log) -> Result<Plan, String> {
     let (planning, log) = (backups.clone(), log.clone());
     let plan = move || {

@@ -6,7 +6,8 @@
 //! - There are at most [`SESSIONS_MAX`] sessions. Each ends after [`IDLE_US`] without a request, when the log
 //!   after it has grown by `backup-retention-bytes`, or when the disk has no room for the log.
 //! - A session from which nothing was copied blocks no other and keeps little: after [`GIVE_WAY_US`] it gives
-//!   way to another one, and it ends when the log has grown by a [share](UNUSED_LOG_SHARE) of those bytes.
+//!   way to another one, and it ends when the log has grown by a [share](UNUSED_LOG_SHARE) of
+//!   `backup-retention-bytes`.
 
 use std::{
     path::{Path, PathBuf},
@@ -40,7 +41,8 @@ const IDLE_US: u64 = 60_000_000;
 const GIVE_WAY_US: u64 = 10_000_000;
 /// Divisor of `backup-retention-bytes` for unused sessions.
 const UNUSED_LOG_SHARE: u64 = 16;
-/// Attempts to pin the newest snapshot, which may be removed between being found and being pinned.
+/// The maximum number of attempts to pin the newest snapshot, which may be removed after it was found and
+/// before it is pinned.
 const PIN_TRIES: usize = 3;
 
 /// The open sessions of a server.
@@ -314,7 +316,7 @@ impl Session {
         self.hold.lock().is_none()
     }
 
-    /// Marks it as ended; only then are the pins dropped.
+    /// Marks the session as ended; only then are the pins dropped.
     fn end(&self) {
         let hold = self.hold.lock().take();
         drop(hold);

@@ -110,8 +110,8 @@ impl Config {
         Ok((changed, keys))
     }
 
-    /// Shows the segment size of the directory's log. Another size in a file, a variable or a flag has no
-    /// effect; a warning says so.
+    /// Shows the segment size of the directory's log. Warns of another size in a file, a variable or a flag,
+    /// which has no effect.
     pub(crate) fn adopt_segment_bytes(&self, log: &Log) {
         let lasting = self.files.lock();
         let (mut changed, actual) = (self.current().clone(), log.segment_bytes());
@@ -133,7 +133,7 @@ impl Config {
     }
 
     /// Seals the file of settings set by clients, if there is one, and marks the directory as one that has
-    /// it. Called once the log is attached; later changes do the same.
+    /// such a file. Called once the log is attached; later changes do the same.
     ///
     /// # Errors
     /// In words: the file or the control file cannot be written.
@@ -141,7 +141,7 @@ impl Config {
         self.files.lock().seal_kept(&|| self.note_kept())
     }
 
-    /// While the server recovers there is no log yet: [`Config::protect_kept`] then makes up for it.
+    /// While the server recovers there is no log to note this in; [`Config::protect_kept`] notes it later.
     fn note_kept(&self) -> Result<(), String> {
         self.log.get().map_or(Ok(()), Log::note_settings).map_err(|error| error.to_string())
     }

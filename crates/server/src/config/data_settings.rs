@@ -8,11 +8,10 @@
 //!
 //! Invariants
 //! - The value in the log is in force on every server that has the data. Only a value given at the start of a
-//!   leader overrides it, until that is a record itself, which is logged.
-//! - Values that are given are records before any write that comes after them, so each acknowledgement that
-//!   rests on them has them in the log of every server that acknowledged. While they cannot be recorded, no
-//!   write is taken.
-//! - A value that is given becomes a record once; see [`OwedSettings`].
+//!   leader overrides it, until the given value is recorded itself. A line of the server's log reports that.
+//! - Given values are recorded before any later write. So every server that acknowledges a later write has
+//!   the values in its log as well. While the values cannot be recorded, no write is taken.
+//! - A given value is recorded once; see [`OwedSettings`].
 
 use std::sync::Arc;
 
@@ -25,8 +24,8 @@ use storage::Log;
 
 use super::Config;
 
-/// The maximum bytes of the value of a setting that belongs to the data: snapshots and FLUSHALL write it
-/// again.
+/// The maximum size of the value of a setting that belongs to the data. Snapshots and FLUSHALL write all
+/// these values again, so they must be small.
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// The settings whose value does not come from the log alone.
@@ -39,7 +38,8 @@ pub(crate) struct DataSettingsState {
 }
 
 impl DataSettingsState {
-    /// A later change replaces the given value. Returns the mark to be recorded as well.
+    /// Forgets the given value of a setting, because a later change replaces it. Returns the mark that must
+    /// be recorded together with the change.
     pub(super) fn supersede_given(&mut self, key: Key) -> Option<(String, String)> {
         self.given.supersede(OPTIONS[key as usize].name)
     }
@@ -57,7 +57,7 @@ impl Config {
         self.give(given);
     }
 
-    /// Has these values recorded, unless they are those that were given last.
+    /// Arranges that these values are recorded, unless the same values were given last.
     pub(super) fn give(&self, given: Vec<(Key, String)>) {
         let given = given.into_iter().map(|(key, value)| (OPTIONS[key as usize].name, value));
         let owed = OwedSettings::new(given.collect(), &self.keyspace.data_settings());
@@ -79,7 +79,8 @@ impl Config {
         }
         // A long unit may hold the slot.
         let Some(mut slot) = self.keyspace.try_lock(LIBRARIES_SLOT) else { return };
-        // This is checked under the lock: a leader that steps down holds it while its log becomes a mirror.
+        // This is checked under the lock: a leader that steps down holds the slot while its log becomes a
+        // mirror.
         if self.node.refuses_changes() || log.is_mirror() || log.is_frozen() {
             return;
         }

@@ -5,8 +5,8 @@
 //! ACL SAVE                              -> file
 //! ```
 //!
-//! The data have the users. So the file is read at a start only if the data have none: what clients have
-//! changed since is never undone by a restart.
+//! Users belong to the data. So the file is read at a start only if the data has no users: a restart never
+//! undoes what clients have changed.
 
 use std::{fs, path::Path, sync::Arc};
 

@@ -5,9 +5,9 @@
 //! Messages of durable channels from the log do not count: a slow reader falls behind instead (see
 //! [`pubsub::durable`]).
 //!
-//! - Above the hard limit of the client's class: at once. For a client that is no subscriber it is the limit
-//!   up to which its commands run while it does not read (see [`unread`](super::unread)); one reply may be
-//!   longer.
+//! - Above the hard limit of the client's class: at once. A client that is no subscriber is not disconnected
+//!   for it: its commands merely stop at that limit while the client does not read (see
+//!   [`unread`](super::unread)), and one reply may be longer.
 //! - Above the soft limit for as long as the class allows.
 //! - A subscriber with more than [`STALLED_BYTES_MIN`] unsent whose peer has acknowledged nothing for
 //!   [`STALLED_MS_MAX`]: it is taken for dead before it reaches the other limits.
@@ -29,8 +29,8 @@ use super::Connection;
 
 /// With fewer unsent bytes a subscriber never counts as stalled.
 const STALLED_BYTES_MIN: u64 = 1 << 20;
-/// Time after which a subscriber that receives nothing is disconnected, and so is a client that reads no
-/// replies while its commands wait for that.
+/// The time after which a subscriber that receives nothing is disconnected, and so is a client that reads no
+/// replies although its commands wait until it does.
 pub(super) const STALLED_MS_MAX: u64 = 10_000;
 /// Limit of the unsent bytes of all subscribers of a worker together.
 pub(crate) const UNSENT_BYTES_MAX: usize = 256 << 20;
@@ -66,13 +66,13 @@ impl fmt::Display for TooSlow {
 pub(super) struct Backlog {
     /// Since when the unsent bytes exceed the soft limit.
     above_soft_since_ms: Option<u64>,
-    /// Bytes that the peer had acknowledged at its last progress, and the time of it.
+    /// The bytes that the peer had acknowledged at its last progress, and the time of that progress.
     progress: Option<(u64, u64)>,
 }
 
 impl Backlog {
-    /// Checks a connection: unsent bytes, bytes that its peer has acknowledged, and a monotonic time. Called
-    /// about once a second; the hard limit is also checked whenever bytes are added.
+    /// Checks a connection by its unsent bytes, the bytes that its peer has acknowledged, and the monotonic
+    /// time. Called about once a second; the hard limit is also checked whenever bytes are added.
     fn look(
         &mut self,
         kind: ClientKind,
@@ -102,7 +102,7 @@ impl Backlog {
     }
 }
 
-/// Whether the hard limit is exceeded, and the client is not to be given time.
+/// Whether a client exceeds a hard limit for which it is disconnected at once. A normal client never does.
 fn is_above_hard(kind: ClientKind, limit: OutputLimit, unsent_bytes: u64) -> bool {
     kind != ClientKind::Normal && limit.hard_bytes > 0 && unsent_bytes > limit.hard_bytes
 }
@@ -121,8 +121,8 @@ impl Connection {
         }
     }
 
-    /// Sets this connection's share in the worker's unsent bytes (those in blocks that subscribers share
-    /// excluded).
+    /// Sets this connection's share in the worker's unsent bytes, without bytes in blocks that subscribers
+    /// share.
     pub(super) fn count_unsent(&self, bytes: usize) {
         let before = self.counted_bytes.replace(bytes);
         self.worker.unsent_bytes.set(self.worker.unsent_bytes.get() - before + bytes);
@@ -139,7 +139,7 @@ impl Connection {
         self.refused.get() && is_subscriber && self.limited_bytes() > 0
     }
 
-    /// Disconnects a subscriber for the common limit, so that others can stay.
+    /// Disconnects a subscriber because the subscribers of its worker together have too many unsent bytes.
     pub(crate) fn cut_for_others(&self) {
         let client = self.client().clone();
         self.cut(&client, self.limited_bytes(), TooSlow::Together);

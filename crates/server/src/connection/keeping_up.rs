@@ -11,13 +11,13 @@
 //!   unless such a wait of its worker was useless in the last [`DISTRUST_US`].
 //!
 //! Bytes that the socket takes are no measure: a full socket takes nothing until a third of its buffer is
-//! free, for a slow reader seconds later. Acknowledgements come in lumps too, but of a sixteenth of the
-//! peer's buffer: 93 KiB by default, 0.7 s apart at 128 KiB/s. Patience outlasts two of these gaps, and half
-//! of that rate earns all of it, so that a subscriber that reads 128 KiB/s is always waited for.
+//! free, which takes seconds with a slow reader. Acknowledgements come in lumps too, but of a sixteenth of
+//! the peer's buffer: 93 KiB by default, 0.7 s apart at 128 KiB/s. Patience outlasts two of these gaps, and
+//! [`RATE_BYTES_PER_S_MIN`] is half of that rate, so a subscriber that reads 128 KiB/s is always waited for.
 //!
-//! A subscriber that never reads, or stops reading, thus delays others for two seconds at most, and many of
-//! them no more often than one. Its unsent bytes grow to the limits of [`backlog`](super::backlog), far above
-//! those here, where it is disconnected.
+//! A subscriber that never reads, or stops reading, thus delays publishers for two seconds at most, and many
+//! such subscribers delay them no more often than one. Its unsent bytes grow to the limits of
+//! [`backlog`](super::backlog), far above those here, where it is disconnected.
 
 use super::Connection;
 
@@ -31,7 +31,7 @@ const RATE_BYTES_PER_S_MIN: u64 = 64 << 10;
 const PATIENCE_US_MAX: u64 = 2_000_000;
 /// The shortest time between two calls that ask the kernel how much a peer has acknowledged.
 const ASKING_PERIOD_US: u64 = 10_000;
-/// Time without waits for new subscribers after a useless one.
+/// The time after a useless wait in which new subscribers are not waited for.
 pub(crate) const DISTRUST_US: u64 = 10_000_000;
 
 /// How a subscriber has received after refusals of its socket.
@@ -89,8 +89,8 @@ impl KeepingUp {
         was_behind && !self.is_behind && self.history == History::OnTrial
     }
 
-    /// How much the peer has acknowledged since the last call. `ask` says how much it has in all; it is not
-    /// called before the socket has refused anything, nor too often.
+    /// How many bytes the peer has acknowledged since the last call. `ask` returns how many the peer has
+    /// acknowledged in all. It is called only after the socket has refused bytes, and not too often.
     fn received_bytes(&mut self, refused: bool, ask: impl FnOnce() -> u64, now_us: u64) -> u64 {
         let has_refused = refused || self.acknowledged_bytes.is_some();
         if !has_refused || now_us < self.asks_at_us {

@@ -9,8 +9,8 @@
 //!   (`client-output-buffer-limit normal`), until all is sent.
 //! - All clients together have at most [`UNREAD_BYTES_MAX`] unsent beyond the first mebibyte of each.
 //! - A client that is allowed no more, and whose peer acknowledges nothing for [`STALLED_MS_MAX`] while its
-//!   commands wait, is disconnected. While others are refused more, so is every client with unread replies
-//!   whose peer is silent for so long.
+//!   commands wait, is disconnected. While other clients are refused more bytes, every client with unread
+//!   replies whose peer is silent for so long is disconnected as well.
 //!
 //! Clients that are not logged in, and subscribers, are allowed no more.
 //!
@@ -82,7 +82,7 @@ pub(super) struct Unread {
     is_watched: bool,
     /// Bytes taken from [`UnreadReplies`].
     taken_bytes: u64,
-    /// Bytes that the peer had acknowledged at its last progress, and the time of it.
+    /// The bytes that the peer had acknowledged at its last progress, and the time of that progress.
     progress: Option<(u64, u64)>,
     /// Since when commands wait.
     waits_since_ms: Option<u64>,
@@ -98,7 +98,7 @@ struct Silence {
 }
 
 impl Unread {
-    /// Notes what the peer has acknowledged, `None` if it has everything that was sent to it, and whether
+    /// Notes how many bytes the peer has acknowledged (`None`: all that were sent to it), and whether
     /// commands wait.
     fn look(&mut self, acknowledged_bytes: Option<u64>, commands_wait: bool, now_ms: u64) -> Silence {
         let bytes = acknowledged_bytes.unwrap_or(0);
@@ -121,8 +121,8 @@ impl Connection {
         !unread.is_watched
     }
 
-    /// Lets further commands of a client that does not read run, within the limits, or disconnects the
-    /// client. Returns whether it is to be looked at again.
+    /// Runs further commands of a client that does not read, within the limits, or disconnects the client.
+    /// Returns whether it is to be looked at again.
     pub(crate) fn look_at_unread(&self, now_ms: u64) -> bool {
         let allowed_bytes = self.conversation.borrow().outbox_bytes_allowed() as u64;
         let waits = self.state.get() == ConversationState::WaitForClient;

@@ -2,7 +2,7 @@
 //! it is in memory.
 //!
 //! Invariants
-//! - The copy is planned before that of the log, so the copied log reaches at least as far as the files.
+//! - The copy is planned before the copy of the log, so the copied log reaches at least as far as the files.
 
 use std::{path::Path, sync::Arc};
 

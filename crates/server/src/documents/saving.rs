@@ -36,7 +36,7 @@ use crate::replication::Node;
 
 /// Period of the check for due saves.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// The longest that a save of everything waits, for each database, until its changes are committed.
+/// The longest time for which a save of everything waits, in each database, until the changes are committed.
 const COMMIT_PATIENCE_US: u64 = 10_000_000;
 /// As [`COMMIT_PATIENCE_US`], for a save that may leave out changes that are not committed.
 const SHORT_PATIENCE_US: u64 = 1_000_000;

@@ -7,8 +7,8 @@
 //!
 //! Invariants
 //! - One change at a time; see [`Roster`].
-//! - Nobody is listed at an address at which no server answers with that id, and no member is moved away from
-//!   an address at which it still answers.
+//! - A member is listed only at an address at which a server answers with its id, and it is not moved away
+//!   from an address at which it still answers.
 
 use std::{sync::atomic::Ordering::SeqCst, thread, time::Duration};
 
@@ -27,11 +27,11 @@ const LOOK_PERIOD: Duration = Duration::from_millis(2);
 /// A learner that lacks at most this much of the log becomes a voter.
 const CAUGHT_UP_BYTES: u64 = 1 << 20;
 
-/// How long the answer to a change waits until a majority knows that it is committed.
+/// How long the answer to a change waits until a majority knows that the change is committed.
 const KNOWN_TIMEOUT_US: u64 = 1_000_000;
 
 impl Group {
-    /// Adds a member as a learner, or notes that it is reached elsewhere now. Returns the id of the group.
+    /// Adds a member as a learner, or records the new address of a member. Returns the id of the group.
     pub(super) fn add(&self, votes: &Votes, request: &JoinRequest) -> Result<String, String> {
         let state = votes.state();
         if request.version != PEER_VERSION {
@@ -96,7 +96,7 @@ impl Group {
         Ok(state.group_id)
     }
 
-    /// Asks at the member's new address, and at the one where the member is listed, who is there.
+    /// Asks who answers at the member's new address, and at the address at which the member is listed.
     fn verify(&self, id: MemberId, listed: &Listed, known: Option<&Listed>) -> Result<(), String> {
         let Some(peers) = self.peers.get() else { return Err("LOADING this server is starting".into()) };
         let address = listed.address();
@@ -135,8 +135,8 @@ impl Group {
         Ok(())
     }
 
-    /// Refuses a removal if the voters that are left, answer and have the log are no majority: nothing could
-    /// be committed any more, the addition of another member included.
+    /// Refuses a removal after which the voters that answer and have the log would be no majority: then
+    /// nothing could be committed any more, not even the addition of another member.
     fn require_majority_without(&self, votes: &Votes, id: &str) -> Result<(), String> {
         let mut voters = self.known.lock().in_force.voters.clone();
         let before = voters.len();
@@ -154,8 +154,8 @@ impl Group {
         ))
     }
 
-    /// Records the roster again at the end of the log: a copy of the log alone begins behind the earlier
-    /// record.
+    /// Records the roster again at the end of the log: otherwise a copy of the log alone would begin behind
+    /// the record.
     pub(crate) fn repeat_roster(&self) -> Result<(), String> {
         let Some(votes) = &self.votes else { return Ok(()) };
         self.require_leader(votes)?;
@@ -203,8 +203,8 @@ impl Group {
         Ok(())
     }
 
-    /// The voters that a majority knows: every member that may be elected counts them. A leader that showed a
-    /// voter earlier, and died, could leave no member that may campaign.
+    /// The voters that a majority knows, so that every member that may be elected counts them. If a leader
+    /// showed a voter earlier and then died, there might be no member left that may campaign.
     pub(super) fn known_voters(&self, votes: &Votes) -> Vec<MemberId> {
         let (roster, in_force, recorded_at) = {
             let known = self.known.lock();
@@ -221,8 +221,8 @@ impl Group {
         }
     }
 
-    /// Whether the newest roster is in force here, and a majority of its voters know that it is committed up
-    /// to this position. Before that, a leader that dies could leave nobody who may campaign.
+    /// Whether the newest roster is in force here, and a majority of its voters know that the log is
+    /// committed up to this position. Before that, a leader that dies could leave nobody who may campaign.
     fn is_known_to_majority(&self, votes: &Votes, position: Lsn) -> bool {
         let Some(roster) = Roster::of(&self.keyspace.data_settings()) else { return false };
         let Some((members, progress)) = votes.look(|it| (it.members().clone(), it.progress())) else {
@@ -302,8 +302,8 @@ impl Group {
         }
     }
 
-    /// Closes the connections of removed members that were let in while this server had no lease, and could
-    /// not know: they connect again, and are told.
+    /// Closes the connections of removed members that connected while this server had no lease, and so could
+    /// not know of their removal. They connect again, and are told.
     pub(super) fn close_removed(&self) {
         let Some(peers) = self.peers.get() else { return };
         peers.unlisted().into_iter().filter(|&id| self.has_removed(id)).for_each(|id| peers.close_of(id));

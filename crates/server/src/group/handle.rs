@@ -12,9 +12,9 @@ use membership::{Listed, Votes};
 
 use super::{Group, joining::NOT_LEADER};
 
-/// The answer to a server that asks to join while enough others do.
+/// The answer to a server that asks to join while too many others do.
 const TOO_MANY_ASKERS: &str = "TRYAGAIN many servers ask to join at the moment";
-/// How long a member may take to catch up before a transfer, while writes go on.
+/// How long a member may take to catch up before a transfer, while the leader still takes writes.
 const TRANSFER_TIMEOUT_US: u64 = 10_000_000;
 /// How long a transfer may keep writes out while it waits for commands in progress, and again while it waits
 /// for the end of the log to be on the other member's disk.
@@ -119,7 +119,7 @@ impl engine::group::Group for GroupHandle {
             let mut responder = Some(responder);
             let mut answer = |outcome| _ = responder.take().map(|responder| responder.keep(outcome));
             if let Err(reason) = group.hand_over(votes, to.as_deref(), || answer(Ok(()))) {
-                // If another one leads by now, the answer to the asker is enough.
+                // If another member leads by now, the answer to the client is enough.
                 if votes.look(Member::leads) == Some(true) {
                     tracing::warn!(target: "group", reason, "the lead was not handed over");
                 }
@@ -157,7 +157,7 @@ impl Group {
                     "{NOT_LEADER}this server asks to be added to the group itself: ask a member, and have it join one"
                 )
             }
-            // A server that asks to be added reads the address, so nothing stands before it.
+            // A server that asks to be added parses this address, so the address comes first.
             Some(leader) => format!("{NOT_LEADER}{leader} leads the group: ask it"),
             None => format!("{NOT_LEADER}no leader is known, try again"),
         })
@@ -214,19 +214,19 @@ impl Group {
         handed
     }
 
-    /// Whether the member has said that it has applied the log up to `end`. One that is not connected as a
-    /// replica, under the address of the roster, does not say so: its votes decide alone.
+    /// Whether the member has reported that it has applied the log up to `end`. Also true for a member that
+    /// is not connected as a replica under its address in the roster: then the votes alone decide.
     fn has_applied(&self, id: MemberId, end: Lsn) -> bool {
         let applied = self.address_of(id).and_then(|address| self.node.applied_at(&address));
         applied.is_none_or(|applied| applied >= end)
     }
 
-    /// Whether the roster lists it as a voter that has data.
+    /// Whether the roster lists the member as a voter that has data.
     pub(super) fn may_lead(&self, id: MemberId) -> bool {
         self.known.lock().roster.as_ref().is_some_and(|roster| roster.is_voter_with_data(id))
     }
 
-    /// Whether the member has sent anything lately: a leader has heard from all that are reachable.
+    /// Whether the member has sent anything lately: a leader has heard from all reachable members.
     pub(super) fn is_heard(&self, votes: &Votes, id: MemberId) -> bool {
         self.has_heard(votes, id, HEARD_US)
     }

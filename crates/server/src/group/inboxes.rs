@@ -60,7 +60,7 @@ impl Inboxes {
         self.open.retain(|inbox| inbox.number != number);
     }
 
-    /// The senders of the connections that were not listed when these were opened.
+    /// The senders that were not listed when their connections were opened.
     pub(super) fn unlisted(&self) -> Vec<MemberId> {
         self.open.iter().filter(|inbox| !inbox.is_listed).map(|inbox| inbox.from).collect()
     }

@@ -49,7 +49,7 @@ impl Group {
         Ok(())
     }
 
-    /// Joins, unless the server is to stop before. A member that has to copy everything anew is added
+    /// Joins, unless the server is to stop before. A member that has to copy everything anew is in the group
     /// already, and only asks who leads.
     pub(super) fn join(self: &Arc<Self>) {
         let Some(votes) = &self.votes else { return };
@@ -104,7 +104,7 @@ impl Group {
         let roster = self.known.lock().roster.clone().unwrap_or_default();
         let mut members: Vec<Address> = roster.members.iter().map(Listed::address).collect();
         if members.is_empty() {
-            // Later, anybody may be at the address that was named then.
+            // This address counts only while no member is known here: later, any server may be there.
             members.extend(state.join_address());
         }
         members.retain(|address| !self.node.is_reached_at(address));
@@ -188,7 +188,7 @@ impl Group {
     }
 }
 
-/// The leader that a member names that does not lead: the first word after the code.
+/// The address of the leader, from the answer of a member that does not lead: the first word after the code.
 fn leader_named(line: &str) -> Option<Address> {
     let said = line.strip_prefix('-')?.strip_prefix(NOT_LEADER)?;
     parse_address(said.split(' ').next()?)

@@ -10,9 +10,9 @@
 //!
 //! Invariants
 //! - A connection of another group, of another version or to another member is refused with the reason. A
-//!   message that is damaged, or of or for another one than the connection says, ends the connection. Both
-//!   are counted and logged, and change nothing.
-//! - A member has one connection to each other one; strangers share a few places here ([`Inboxes`]).
+//!   damaged message, and a message whose sender or receiver is not that of the connection, end the
+//!   connection. Both are counted and logged, and change nothing.
+//! - A member has one connection to each other member; strangers share a few places here ([`Inboxes`]).
 //! - A server that has joined no group yet knows no id of one: it lets a connection in, and hears nothing on
 //!   it. So the leader finds out who is at an address before it lists it.
 
@@ -52,15 +52,17 @@ const LOADING: &str = "LOADING";
 const RETRY_PERIOD: Duration = Duration::from_millis(100);
 /// How often an idle connection is looked at.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// How long a member may take to answer. A connection that came while it restarted may never be answered, and
-/// the votes wait for the next one.
+/// How long a member may take to answer. A connection that was made while the member restarted may never be
+/// answered, and the votes wait for the next connection.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// A member that sends nothing for this long is disconnected; a leader sends ten heartbeats in a second.
 const SILENCE: Duration = Duration::from_secs(10);
-/// A member that is not reached for this long is worth a warning. One that starts or restarts is back before.
+/// A member that is not reached for this long is worth a warning. A member that starts or restarts is back
+/// sooner.
 const GRACE_MS: u64 = 3_000;
 
-/// Members whose last message is remembered: all that a roster can list, and strangers that may join.
+/// The maximum number of servers whose last message is remembered: all that a roster can list, and strangers
+/// that may join.
 const HEARD_MAX: usize = 4 * MEMBERS_MAX;
 
 /// One direction to one other member.
@@ -124,13 +126,13 @@ impl Peers {
         }
     }
 
-    /// Sets the id of the group: members of another one are refused.
+    /// Sets the id of the group: members of another group are refused.
     pub(super) fn set_group(&self, group_id: &str) {
         *self.group_id.lock() = group_id.into();
     }
 
-    /// Connects to the members of this roster, and to nobody else. Until it is in force, those that it
-    /// removes are members as well.
+    /// Connects to the members of this roster, and to nobody else. Until the roster is in force, the members
+    /// that it removes are still connected.
     pub(super) fn follow(self: &Arc<Self>, roster: &Roster, is_in_force: bool) {
         let leaving = if is_in_force { &[][..] } else { &roster.leaving };
         let all: Vec<&Listed> = roster.members.iter().chain(leaving).collect();
@@ -182,7 +184,7 @@ impl Peers {
         self.heard.lock().get(&id).copied()
     }
 
-    /// Whether the connection to a member is up. Followers send each other nothing, so it is all that they
+    /// Whether the connection to a member is up. Followers send each other nothing, so this is all that they
     /// know of each other.
     pub(super) fn is_connected(&self, id: MemberId) -> bool {
         self.peers.lock().get(&id).is_some_and(|peer| peer.socket.lock().as_ref().is_some_and(is_alive))
@@ -198,7 +200,7 @@ impl Peers {
         self.refused.load(Relaxed)
     }
 
-    /// Messages of earlier terms than this member's own term; it does not follow them.
+    /// The number of messages of earlier terms than this member's own term; this member does not follow them.
     pub(super) fn outdated(&self) -> u64 {
         self.outdated.load(Relaxed)
     }
@@ -260,7 +262,7 @@ impl Peers {
             .and_then(|()| socket.set_read_timeout(Some(SILENCE)))
             .and_then(|()| socket.set_write_timeout(Some(SILENCE)))
             .and_then(|()| socket.write_all(b"+OK\r\n"));
-        // A member that has just connected can be reached, and one that has gone is to be reached again.
+        // A member that has just connected can be reached; a member that has gone must be reached again.
         self.look_at(from);
         let read = if begun.is_ok() { self.read(socket, from) } else { Ok(()) };
         self.inboxes.lock().ended(number);
@@ -278,7 +280,7 @@ impl Peers {
     /// The member that sent these words of GROUP PEER.
     ///
     /// # Errors
-    /// If it is to be refused, the reason.
+    /// The reason, if the member is refused.
     pub(super) fn check(&self, words: &[Vec<u8>]) -> Result<MemberId, String> {
         let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
         let [version, group_id, from, to] = &words[..] else {
@@ -307,7 +309,8 @@ impl Peers {
         MemberId::parse(from).filter(|from| *from != self.own).ok_or("no id of another member".into())
     }
 
-    /// Hears messages until the connection ends; an error if it has to be closed.
+    /// Passes messages to the votes until the connection ends. Returns an error if this server has to close
+    /// the connection.
     fn read(&self, socket: &mut TcpStream, from: MemberId) -> Result<(), String> {
         let mut bytes = [0; MESSAGE_BYTES];
         while !self.stopping.load(SeqCst) && socket.read_exact(&mut bytes).is_ok() {
@@ -331,7 +334,8 @@ impl Peers {
         Ok(())
     }
 
-    /// Notes when a member was heard. Of those that the roster does not list yet, some are remembered.
+    /// Notes when a member was heard. Only a limited number of senders that the roster does not list is
+    /// remembered.
     fn note_heard(&self, from: MemberId, heard: Heard) {
         let mut all = self.heard.lock();
         if all.len() >= HEARD_MAX && !all.contains_key(&from) {
@@ -341,10 +345,10 @@ impl Peers {
         all.insert(from, heard);
     }
 
-    /// Whether the member with this id answers at this address, and knows this group, or none yet.
+    /// Checks that the member with this id answers at this address, and belongs to this group or to none yet.
     ///
     /// # Errors
-    /// If it does not, the reason.
+    /// The reason, if the check fails.
     pub(super) fn meet(&self, address: &Address, id: MemberId) -> Result<(), String> {
         self.connect(address, id).map(drop)
     }
@@ -446,7 +450,7 @@ impl Peer {
     }
 }
 
-/// Whether the other end has not closed the connection; it never sends anything.
+/// Whether the connection is still open at the other end, which never sends anything.
 fn is_alive(socket: &TcpStream) -> bool {
     let mut byte = [0];
     matches!(socket.peek(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)

@@ -1,5 +1,5 @@
 //! A leader whose disk has no room for the log hands over to a voter that has room: every message between
-//! members says whether its sender has.
+//! members says whether its sender has room.
 //!
 //! Invariants
 //! - Only a voter that has data, all of the log and room is chosen. If there is none, this server goes on

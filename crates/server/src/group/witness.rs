@@ -10,11 +10,11 @@
 //! (`storage`, `recovery`).
 //!
 //! Invariants
-//! - The roster is in `group.json` before the part of the log that names the members is forgotten. Where the
-//!   log was copied, it names the members itself.
+//! - The roster is in `group.json` before the part of the log that names the members is forgotten. A copied
+//!   log names the members itself.
 //! - Log that a member may lack is kept, unless the disk is full. Then the committed part is forgotten: the
 //!   group goes on, and a member that lacks it waits for another one with data.
-//! - It leads no longer than it has to.
+//! - A witness leads no longer than it has to.
 
 use std::{sync::Arc, thread, time::Duration};
 
@@ -86,8 +86,8 @@ impl Group {
         }
     }
 
-    /// Hands the lead on: a witness was elected, because it alone had the newest of the log. Does nothing on
-    /// other members.
+    /// Hands the lead on: a witness was elected, because it alone had the newest part of the log. Does
+    /// nothing on other members.
     pub(super) fn hand_on(self: &Arc<Self>) {
         let Some(votes) = self.votes.clone().filter(|votes| votes.is_witness()) else { return };
         let spawned = self.spawn("group-hand-on", move |group| {
@@ -109,7 +109,8 @@ impl Group {
 }
 
 /// Forgets the log before the batch that ends `kept_bytes` before `dispensable`, if that frees a segment.
-/// Returns where the log begins now. At least the last batch is kept: the log must be able to name it.
+/// Returns where the log begins now. At least the last batch is kept: the log must be able to name its last
+/// batch.
 fn forget(log: &Log, dispensable: Lsn, kept_bytes: u64) -> Result<Option<Lsn>, storage::Error> {
     let segment = |lsn: Lsn| lsn.align_down(log.segment_bytes());
     let (before, kept_from) = (log.start_lsn(), Lsn::new(dispensable.get().saturating_sub(kept_bytes)));

@@ -45,16 +45,17 @@ impl Node {
 
     /// How long a reply waits for replicas; `None` if it does not, or if it waits without a limit.
     pub(crate) fn ack_timeout_ms(&self) -> Option<u64> {
-        // A leader without a majority is deposed instead, or refuses writes: see `note_majority_awaited`.
+        // In a group no reply times out: a leader without a majority is deposed, or refuses writes; see
+        // `note_majority_awaited`.
         let asks =
             self.votes.is_none() && self.following().is_none() && self.log().is_some_and(Log::awaits_acks);
         let timeout_ms = self.options.read().ack_timeout_ms;
         (asks && timeout_ms > 0).then_some(timeout_ms)
     }
 
-    /// The oldest batch of this leader of a group waits for a majority for this long. After `ack-timeout`,
-    /// further writes are refused before they are executed: members that are heard, but take no log, depose
-    /// no leader, and its log must not grow without limit.
+    /// Notes how long the oldest uncommitted batch of this leader of a group has waited for a majority. After
+    /// `ack-timeout`, further writes are refused before they are executed: members that answer, but take no
+    /// log, do not depose a leader, and its log must not grow without limit.
     pub(crate) fn note_majority_awaited(&self, awaited_us: u64) {
         let timeout_ms = self.options.read().ack_timeout_ms;
         let lacks = timeout_ms > 0 && awaited_us / 1000 >= timeout_ms;

@@ -1,6 +1,6 @@
 //! Compares the time of day here with the leader's: a batch that was just closed carries its closing time.
-//! Keys expire by the time of whoever leads, so members whose clocks are apart would expire them too early,
-//! or late, after a change of leaders. Votes and leases do not depend on it.
+//! Keys expire by the leader's clock. So if the clocks of the members are apart, keys expire too early, or
+//! late, after a change of leaders. Votes and leases do not depend on these clocks.
 //!
 //! A batch that is already committed when it arrives may be old; an uncommitted one was just written.
 
@@ -18,7 +18,7 @@ const APART_MS_MAX: u64 = 60_000;
 pub(super) struct Clocks(Mutex<Repeated>);
 
 impl Clocks {
-    /// Batches have arrived, when the leader knew `commit` to be committed.
+    /// Checks batches that have arrived. The leader knew the log to be committed up to `commit`.
     pub(super) fn look(&self, batches: &[BatchInfo], commit: Lsn, unix_ms: u64, now_ms: u64) {
         let Some(apart_ms) = apart_ms(batches, commit, unix_ms) else { return };
         let text = if apart_ms > 0 { "ahead of" } else { "behind" };

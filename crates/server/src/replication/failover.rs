@@ -6,12 +6,14 @@
 //! ```
 //!
 //! Invariants
-//! - The replica is promoted only when nothing more is appended here and it has everything that was, also in
-//!   memory, unless FORCE allows the loss of the rest. "Everything" includes the batch that ends this log: it
-//!   is written before, so that the log here holds nothing that the new leader lacks.
+//! - The replica is promoted only when nothing more is appended here and the replica has everything that was
+//!   appended, also in memory, unless FORCE allows the loss of the rest. "Everything" includes the batch that
+//!   ends this log: that batch is written before, so that the log here holds nothing that the new leader
+//!   lacks.
 //! - Any failure before the promotion command is sent leaves this server leading. If it is unknown whether
 //!   the replica leads, this server takes no writes, not even after a restart: two leaders are worse than
-//!   none. It leads on if a new process of the replica shows that it has not led ([`Unanswered`]).
+//!   none. This server leads on if a new process of the replica shows that the replica has not led
+//!   ([`Unanswered`]).
 
 use std::{
     sync::{
@@ -201,7 +203,7 @@ fn run(
     Ok(())
 }
 
-/// A replica has made this claim: it may show that it has not led, although it was told to.
+/// Evaluates the claim of a replica, which may show that the replica has not led, although it was told to.
 pub(super) fn note_claim(node: &Node, claim: &Claim, decision: &Decision) {
     let mut unanswered = node.unanswered.lock();
     let Some(told) = *unanswered else { return };

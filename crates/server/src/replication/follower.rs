@@ -51,7 +51,7 @@ pub(crate) struct FollowingParts {
 }
 
 impl FollowingParts {
-    /// Begins to follow at the end of the log, all of which is in memory but these chains.
+    /// Begins to follow at the end of the log. Memory holds all of the log except for `chains`.
     ///
     /// # Errors
     /// If the OS refuses a thread.

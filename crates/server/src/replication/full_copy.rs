@@ -13,7 +13,8 @@
 //! - The copy is installed only if it is complete, and only by the start of a server that uses the directory.
 //! - An interrupted installation is resumed by the next start before anything else is read.
 //! - Stopping never waits for the leader: the connection is broken.
-//! - Kept are the lock, `replication.json`, `group.json` and files that were set aside (`diverged-*.bin`).
+//! - An installation keeps the lock, `replication.json`, `group.json` and files that were set aside
+//!   (`diverged-*.bin`).
 
 use std::{
     cell::Cell,
@@ -198,7 +199,7 @@ fn move_files(disk: &dyn Disk, from: &Path, to: &Path, chosen: impl Fn(&str) -> 
     if names.is_empty() {
         return Ok(());
     }
-    // The target directory first: a crash may leave a file in both, but never in neither.
+    // The target directory is synced first: a crash may leave a file in both, but never in neither.
     disk.sync_dir(to)?;
     disk.sync_dir(from)
 }

@@ -108,7 +108,7 @@ impl Replication for ReplicationHandle {
     fn role(&self) -> RoleView {
         let node = &self.0;
         match node.leader_address() {
-            // A member of a group that knows no leader, or a server that is about to lead.
+            // This is a member of a group that knows no leader, or a server that is about to lead.
             None if node.is_shown_as_replica() => RoleView::Replica {
                 leader: Address { host: String::new(), port: 0 },
                 link: LinkState::Connect,

@@ -9,8 +9,8 @@
 //! are made in the crate `replication`. A replica serves replicas of its own in the same way.
 //!
 //! Invariants
-//! - Only commands that ask for it wait for a replica: a slow replica is served from files, one that takes no
-//!   bytes is disconnected.
+//! - Only replies that need its acknowledgement wait for a replica. A slow replica is served from files; one
+//!   that takes no bytes is disconnected.
 //! - At most [`REPLICAS_MAX`] replicas are connected.
 
 use std::{
@@ -43,9 +43,9 @@ const REPLICAS_MAX: usize = 64;
 const WRITE_TIMEOUT: Duration = Duration::from_millis(2 * SILENCE_MS);
 /// The timeout of a read of acknowledgements, after which the connection is checked.
 const READ_TIMEOUT: Duration = Duration::from_millis(HEARTBEAT_MS);
-/// The most bytes in one read of acknowledgements, which are small.
+/// The maximum number of bytes in one read of acknowledgements, which are small.
 const ACK_READ_BYTES: usize = 4 << 10;
-/// The most pieces in one write.
+/// The maximum number of pieces in one write.
 const PIECES_MAX: usize = 512;
 
 /// The connected replicas, and the log retained for replicas.
@@ -105,7 +105,8 @@ impl Leader {
         self.leading.lock().acks().count_heard(now_ms, silent_ms_max)
     }
 
-    /// The commit position if `count` replicas must have it and the log here may be shown up to `own`.
+    /// The commit position, if `count` replicas must have the log up to it, and the log here may be shown up
+    /// to `own`.
     pub(super) fn commit(&self, own: Lsn, count: usize) -> Lsn {
         self.leading.lock().commit(own, count)
     }
@@ -291,7 +292,7 @@ fn converse(
         let shipped = ship(node, log, socket, relay);
         let _ = socket.shutdown(Shutdown::Both);
         let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        // The thread that failed first has the more precise reason than the one that found the socket closed.
+        // The thread that failed first has a more precise reason than the one that found the socket closed.
         Err(match (shipped, read) {
             (shipped, Some(reason)) if shipped == CLOSED => reason,
             (shipped, _) => shipped,

@@ -16,8 +16,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer line; a peer that sends a longer one is not a Sheaf server.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// Connects and sends the password if one is set. `begun` receives a handle of each socket before it is
-/// connected: shutting that down makes this function return at once.
+/// Connects and sends the password if one is set. `begun` receives a handle of each socket before the socket
+/// is connected: shutting the handle down makes this function return at once.
 ///
 /// # Errors
 /// Texts for a line of the server's log; the error of `begun`.

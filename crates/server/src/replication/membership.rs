@@ -10,8 +10,8 @@ use storage::batches_in;
 
 use super::Node;
 
-/// The age of data from which a follower that hears its leader shows it no more, unless old data may be
-/// shown.
+/// A follower that hears its leader shows no data that is older than this, unless old data may be shown
+/// (`stale-reads`).
 const SHOWN_AGE_MS_MAX: u64 = 5_000;
 
 impl Node {
@@ -31,13 +31,14 @@ impl Node {
     }
 
     /// Whether a reply that shows data may leave now: within the lease of a leader, or if old data may be
-    /// shown. Its data is committed in any case: the reply waits for that.
+    /// shown. The data of the reply is committed in any case: the reply waits for that.
     #[inline]
     pub(crate) fn may_answer(&self) -> bool {
         self.has_lease() || self.shows_old_data()
     }
 
-    /// Whether no other member can have been elected, or this one does not lead; see [`Votes::may_answer`].
+    /// Whether no other member can have been elected; also true while this server does not lead. See
+    /// [`Votes::may_answer`].
     #[inline]
     pub(crate) fn has_lease(&self) -> bool {
         self.votes.as_ref().is_none_or(|votes| votes.may_answer())
@@ -90,20 +91,20 @@ impl Node {
         self.has_led.load(SeqCst)
     }
 
-    /// Another member leads: takes no writes, and shows nothing, until it has stepped down or restarted
-    /// within the process.
+    /// Another member leads: makes this server take no writes, and show nothing, until it has stepped down or
+    /// restarted within the process.
     pub(crate) fn depose(&self) {
         self.change_role_here(|role| role.depose());
     }
 
-    /// Whether the replies that have not left never will: this server has led, and restarts. Their outcome is
-    /// the other leader's.
+    /// Whether replies that have not left are dropped, because this server has led, and restarts. The new
+    /// leader decides whether their changes last.
     pub(crate) fn drops_replies(&self) -> bool {
         self.has_led() && self.is_restarting()
     }
 
-    /// The restart that is to follow has to wait: until then, this server sends nothing to its group, and
-    /// counts as one that hears no leader.
+    /// Called when a requested restart has to wait. Until the restart, this server sends nothing to its
+    /// group, and counts as one that hears no leader.
     pub(crate) fn begin_to_wait_for_restart(&self) {
         if let Some(votes) = &self.votes {
             votes.stop();
@@ -129,7 +130,8 @@ impl Node {
     }
 
     /// The leader to follow, and its link as the votes have it; `None`: nobody at the moment. In a group, the
-    /// address must be that of the leader that the votes know: batches of another one would pass for its own.
+    /// address must be that of the leader that the votes know: batches of another leader would be taken for
+    /// batches of that one.
     pub(super) fn to_follow(&self) -> Option<(Address, Option<Link>)> {
         let leader = self.leader_address()?;
         let Some(votes) = &self.votes else { return Some((leader, None)) };
@@ -138,7 +140,7 @@ impl Node {
         (link == known && address == leader).then_some((address, link))
     }
 
-    /// The leader has found that the log here is the beginning of its own.
+    /// Reports to the votes that the leader has found the log here to be the beginning of its own.
     pub(super) fn found_equal(&self, link: Option<Link>) -> Result<(), String> {
         self.votes.as_ref().map_or(Ok(()), |votes| votes.accept(link, &[], Lsn::ZERO))
     }

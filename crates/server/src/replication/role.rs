@@ -94,7 +94,7 @@ impl Node {
         Ok(confirmed != Confirmed::NotYet)
     }
 
-    /// The value of `replica-of` that has the present role; `set` is the value that was set.
+    /// The value of `replica-of` that names the present role; `set` is the value that was set.
     pub(crate) fn shown_replica_of(&self, set: &str) -> String {
         match self.leader_address() {
             Some(leader) => leader.to_string(),
@@ -113,8 +113,8 @@ impl Node {
         self.change_role(|role| ((), role.saw_epoch(epoch)))
     }
 
-    /// The log here is about to be replaced by that of another group, whose leader would be fenced by an
-    /// epoch of this one.
+    /// Forgets the epochs of this group. The log here is about to be replaced by that of another group, whose
+    /// leader such an epoch would fence.
     ///
     /// # Errors
     /// If `replication.json` cannot be written.

@@ -7,9 +7,11 @@
 //! ```
 //!
 //! Invariants
-//! - The memory is that of the log, and every later leader has all of the log: the group has committed it.
+//! - The memory holds what the log says and nothing else, and every later leader has all of the log: the
+//!   group has committed it.
 //! - Nothing is appended between the end that is known to be committed and the return of the mirror.
-//! - No reply that was made while this server led leaves after that: its connection is closed before.
+//! - No reply that was made while this server led leaves after the mirror has returned: its connection is
+//!   closed before.
 
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
@@ -40,7 +42,7 @@ impl Node {
         let parts = self.following_parts.lock().clone();
         let Some(parts) = parts.filter(|_| !self.is_restarting()) else { return Ok(false) };
         // Settings and facts about the group are recorded outside of rounds: under the lock of this slot, and
-        // only after a look whether the log is a mirror.
+        // only after a check that the log is no mirror.
         let recording = parts.keyspace.lock(LIBRARIES_SLOT);
         let end = log.appended_lsn();
         let is_committed = votes.look(|member| member.has_committed_all(end)) == Some(true);

@@ -1,4 +1,4 @@
-//! One incarnation of the server: from a directory to a server that serves, and its end in order.
+//! One incarnation of the server: its start from a directory, its run, and its end in order.
 
 use std::{
     net::SocketAddr,
@@ -369,7 +369,7 @@ async fn every_second(parts: &Parts, log: &Log) {
             workers.for_each(|mailbox| mailbox.send(WorkerOrder::Overdue(up_to)));
         }
         parts.config.put_data_settings_in_force();
-        // A replica takes users from its leader; no client may be there to notice.
+        // On a replica, users change with the leader's log, perhaps while no client is there to notice.
         parts.config.follow_users();
         parts.config.record_given(log);
         parts.node.tick();

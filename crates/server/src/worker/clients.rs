@@ -66,7 +66,7 @@ impl Worker {
         });
     }
 
-    /// Turns a connection away that keeps a reserved place for too long, but not while a command of it waits
+    /// Turns away a connection that keeps a reserved place for too long, unless one of its commands waits
     /// (GROUP JOIN, until the group has agreed).
     async fn vacate(self: Rc<Self>, id: u64) {
         loop {

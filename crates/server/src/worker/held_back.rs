@@ -27,8 +27,8 @@ pub(super) struct HeldBack {
     waiting: RefCell<Vec<Waiting>>,
     /// Number of subscribers of this worker that are behind.
     behind: Cell<usize>,
-    /// Until then, publishers do not wait for subscribers that have not yet received anything after their
-    /// first refusal.
+    /// The time until which publishers do not wait for subscribers that have not yet received anything after
+    /// their first refusal.
     distrusts_until_us: Cell<u64>,
 }
 

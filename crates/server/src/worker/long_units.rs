@@ -40,7 +40,8 @@ impl Worker {
         overdue.into_iter().for_each(|job| self.refuse(job));
     }
 
-    /// Says that a script runs for long: other clients, and a snapshot, wait for the keys that it holds.
+    /// Logs a warning when a script runs for long: other clients, and a snapshot, wait for the keys that it
+    /// holds.
     pub(super) fn warn_of_slow_scripts(&self) {
         for kind in self.host.scripts.take_slow(self.host.monotonic_us()) {
             let (runs, way_out) = match kind {

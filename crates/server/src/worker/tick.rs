@@ -78,8 +78,8 @@ impl Worker {
         }
     }
 
-    /// Ends a tick after the connections that are ready in it, and whenever the log's committed end has
-    /// moved.
+    /// Ends a tick once the connections that are ready in it have been served, and whenever the log's
+    /// committed end has moved.
     pub(super) async fn tick_loop(self: Rc<Self>) {
         loop {
             self.wake_up.notified().await;

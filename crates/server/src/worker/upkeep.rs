@@ -85,7 +85,7 @@ impl Worker {
         self.unread.borrow_mut().push(connection.clone());
     }
 
-    /// Lets clients that do not read have further commands run, within limits, or disconnects them.
+    /// Runs further commands of clients that do not read, within the limits, or disconnects these clients.
     fn look_at_unread(&self) {
         let now_ms = self.host.monotonic_us() / 1000;
         self.unread.borrow_mut().retain(|connection| connection.look_at_unread(now_ms));

@@ -1,4 +1,4 @@
-//! Planned hand-overs: a leader that is well gives its place to a replica, as FAILOVER does.
+//! Planned hand-overs: a leader without a fault gives its place to a replica, as FAILOVER does.
 //!
 //! ```text
 //! leader takes no writes -> `replication::Handover` waits for the replica -> the replica is promoted

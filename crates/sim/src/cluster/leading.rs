@@ -7,7 +7,7 @@
 //!
 //! Invariants
 //! - A write is acknowledged when it is committed: durable here, and on the required number of replicas.
-//! - Once it knows of a higher epoch, it takes no writes, ships nothing and commits nothing.
+//! - A leader that knows of a higher epoch takes no writes, ships nothing and commits nothing.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -246,8 +246,8 @@ impl Leading {
 
     /// Serves every connection once, then acknowledges committed writes.
     pub(super) fn step(&mut self, around: &mut Around<'_>) -> Result<(), Failure> {
-        // The log that it ships is on its disk, which commits it where no acks are required: a replica may
-        // show it at once.
+        // The log that this leader ships is on its own disk. Where no acks are required, that commits the
+        // log, and a replica may show it at once.
         if !around.member.role().is_fenced() {
             self.commit(around)?;
         }

@@ -30,8 +30,8 @@ fn address(order: Order) -> Option<Address> {
 }
 
 impl Member {
-    /// Reads the role on disk. The order is the setting of a server that starts for the first time; another
-    /// one receives an order to follow as soon as it is up.
+    /// Reads the role on disk. The order is the setting of a server that starts for the first time; any other
+    /// server receives an order to follow as soon as it is up.
     pub(super) fn start(
         disk: &Arc<SimDisk>,
         order: Order,

@@ -101,7 +101,7 @@ impl Network {
         }
     }
 
-    /// The next message for one end, if it has arrived; of frames, sometimes only the first bytes.
+    /// The next message for one end, if it has arrived; sometimes only the first bytes of a frame.
     pub(crate) fn receive(&mut self, conn: ConnId, side: Side, now_ms: u64) -> Option<Message> {
         let Some(found) = self.conns.get_mut(&conn) else { return Some(Message::Closed) };
         let (from, to) = (found.nodes[side.other() as usize], found.nodes[side as usize]);

@@ -95,7 +95,7 @@ pub(super) struct Node {
     durability: Durability,
     /// The number of replicas that must have a write before it is acknowledged.
     acks: usize,
-    /// A replica that starts shows nothing before its leader has committed all that it has.
+    /// Whether a starting replica shows nothing before its leader has committed all that the replica has.
     awaits_acks: bool,
     pub(super) prng: Prng,
 }

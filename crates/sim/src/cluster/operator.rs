@@ -113,8 +113,8 @@ impl Cluster {
         }
     }
 
-    /// A failed promotion may have left a higher epoch behind, which fences the leader. It is still the only
-    /// one, and restarts in an epoch above that. Returns whether this was needed.
+    /// A failed promotion may have left a higher epoch behind, which fences the leader. That leader is still
+    /// the only one, and restarts in an epoch above the higher one. Returns whether this was needed.
     pub(super) fn reinstate(&mut self) -> Result<bool, String> {
         let Some(id) = self.operator.leader() else { return Ok(false) };
         let node = &mut self.nodes[id];

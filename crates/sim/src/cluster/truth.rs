@@ -129,7 +129,7 @@ impl Truth {
         state.get(key).map(|value| &**value)
     }
 
-    /// Checks the data that a server shows which has applied the log up to `applied`.
+    /// Checks the data that a server shows after it has applied the log up to `applied`.
     pub(crate) fn check(&mut self, keyspace: &Keyspace, applied: Lsn) -> Result<(), String> {
         self.checks += 1;
         if applied > self.end() {

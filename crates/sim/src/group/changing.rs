@@ -154,7 +154,7 @@ impl GroupWorld {
         let members = |running: &Running| running.known.in_force.clone();
         let members = self.servers[leader].running.as_ref().map(members).unwrap_or_default();
         if let Some(gone) = self.lost_of(&members) {
-            // This comes before any other change: with one more voter less there may be no majority.
+            // This comes before any other change: if one more voter goes, there may be no majority.
             return self.remove(leader, gone);
         }
         let voters = members.voters;
@@ -179,7 +179,7 @@ impl GroupWorld {
                 self.remove(leader, gone)
             }
             _ => {
-                // A server that was removed begins anew, and one that never was up starts.
+                // A server that was removed begins anew; a server that was never up starts.
                 let spare = (0..SERVERS).find(|&id| self.servers[id].is_removed);
                 let spare = spare.or_else(|| (0..SERVERS).find(|&id| self.servers[id].incarnation == 0));
                 if let Some(id) = spare.filter(|_| self.prng.chance(50)) {

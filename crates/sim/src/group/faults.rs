@@ -108,8 +108,8 @@ impl GroupWorld {
         }
     }
 
-    /// The disk of a member is lost. The copy of it lacks what this member has said since: it joins anew, as
-    /// another member, and the operator removes the one that is gone.
+    /// The disk of a member is lost. The copy of the disk lacks what this member has said since: it joins
+    /// anew, as another member, and the operator removes the one that is gone.
     pub(super) fn lose_disk(&mut self, id: NodeId) {
         if !self.may_lose(id) {
             return self.at(AGAIN_US, Event::LoseDisk(id));

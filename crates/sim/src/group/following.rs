@@ -375,7 +375,7 @@ fn history<'l>(around: &Around<'l>) -> JudgedHistory<'l> {
     JudgedHistory::of(around.log, around.fault == Some(GroupFault::JoinsByPosition))
 }
 
-/// The leader has found that the log here is the beginning of its own.
+/// Reports to the votes that the leader has found the log here to be the beginning of its own.
 fn found_equal(around: &Around<'_>, link: Option<Link>) -> Result<(), String> {
     around.votes.accept(link, &[], Lsn::ZERO)
 }
@@ -401,7 +401,8 @@ struct LogIntake<'l> {
 
 /// Why a log takes nothing more in.
 enum IntakeError {
-    /// The votes do not accept it, the log does not continue, or the disk is full: the connection ends.
+    /// The votes do not accept the batches, the log does not continue, or the disk is full: the connection
+    /// ends.
     Refused,
     Failed(Failure),
 }

@@ -1,4 +1,4 @@
-//! The relays of a server: it ships its log to whoever follows it, in any role.
+//! The relays of a server: it ships its log to every server that follows it, in any role.
 
 use std::{collections::BTreeMap, sync::Arc};
 

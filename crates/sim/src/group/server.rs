@@ -291,7 +291,7 @@ impl Server {
         Ok(())
     }
 
-    /// Collects what the votes decide. After the machine has stopped, nothing leaves it.
+    /// Collects what the votes decide. After the machine has stopped, nothing is collected.
     fn reports(&self, decided: &Arc<Mutex<Decided>>) -> Reports {
         let on = |act: fn(&mut Decided, Said<'_>)| {
             let (disk, decided) = (self.disk.clone(), decided.clone());

@@ -65,7 +65,8 @@ impl GroupWorld {
         let Some(running) = &leader.running else { return false };
         let end = running.log.appended_lsn();
         let members = &running.known.in_force;
-        // A shippable batch is durable, unless a voter does not sync: its losses are to reveal that.
+        // A shippable batch is durable, unless a voter does not sync; then the losses of that voter are to
+        // reveal the fault.
         let has_all = |id| {
             let Some(running) = self.ids.get(id).and_then(|&node| self.servers[node].running.as_ref()) else {
                 return false;

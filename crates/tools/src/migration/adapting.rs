@@ -1,4 +1,4 @@
-//! Writes that a source sends in a form which the target does not have, in a form which it has.
+//! Translates writes that a source sends in a form that the target does not know into commands that it knows.
 //!
 //! ```text
 //! SET key value IFEQ other ...         SET key value ...                          of Valkey 8.1
@@ -11,7 +11,8 @@ use wire::{Args, number::parse_i64};
 
 use super::commands::Commands;
 
-/// The commands in place of one of the source; `None` if it can be forwarded, or nothing replaces it.
+/// The commands that replace one of the source; `None` if it can be forwarded as it is, or nothing replaces
+/// it.
 pub(super) fn adapted(
     args: Args<'_>,
     is_in_transaction: bool,

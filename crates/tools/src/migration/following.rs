@@ -53,8 +53,8 @@ impl Following {
         self.stop.is_some_and(|(_, ticks)| ticks >= STOP_TICKS_MAX) || self.has_everything()
     }
 
-    /// Whether everything that the source had when the user ended the copy has been received. A source that
-    /// does not say how far it is counts as being here.
+    /// Whether everything that the source had when the user ended the copy has been received. If the source
+    /// does not report its offset, everything counts as received.
     fn has_everything(&self) -> bool {
         let Some((asked, _)) = self.stop else { return false };
         let PollResults { times, offset } = self.watch.seen();

@@ -7,8 +7,8 @@
 //! | XADD key ... (in turn) XSETID key ... [XGROUP CREATE ..., XGROUP RESTORECONSUMER ...]    a stream
 //! ```
 //!
-//! A visitor of the file that sends the commands in batches to a channel. The file was verified before.
-//! Expired keys are sent like all others, because only the source decides about expiry.
+//! A visitor of the file sends the commands in batches to a channel. The file was verified before. Expired
+//! keys are sent like all others, because only the source decides about expiry.
 //!
 //! Invariants
 //! - Memory is independent of the size of collections.

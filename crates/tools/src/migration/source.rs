@@ -15,8 +15,8 @@ use super::{
     transfer::Transfer,
 };
 
-/// The version of Valkey that this replica announces. To one without a version, Valkey sends RDB version 11,
-/// which cannot hold the expiry of hash fields: a source with such fields would send nothing.
+/// The version of Valkey that this replica announces. To a replica without a version, Valkey sends RDB
+/// version 11, which cannot hold the expiry of hash fields: a source with such fields would send nothing.
 const VERSION: &str = "9.0.0";
 
 /// A position in the stream of a source's writes.

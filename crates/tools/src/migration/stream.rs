@@ -1,7 +1,7 @@
 //! The writes that a source sends after the RDB file: which of them are forwarded, and the offset reached.
 //!
 //! A state machine that consumes bytes and classifies each command for the importer. It has no connection,
-//! and checks of the commands only whether the target has them.
+//! and its only check of a command is whether the target has that command.
 //!
 //! Invariants
 //! - The offset counts every consumed byte as the source does: a lost connection is resumed from it.

@@ -48,8 +48,8 @@ impl Refusal {
 
 pub(super) struct Target {
     peer: Peer,
-    /// Commands with unanswered ones; the first `written` bytes are sent, the first `answered` bytes are
-    /// answered.
+    /// Encoded commands, the last of which are unanswered; the first `written` bytes are sent, the first
+    /// `answered` bytes are answered.
     outgoing: Vec<u8>,
     written: usize,
     answered: usize,

@@ -6,7 +6,8 @@
 //! "$EOF:<mark of 40 bytes>\r\n", bytes, the mark again      a file sent while it is created
 //! ```
 //!
-//! A state machine that consumes bytes as they arrive and returns those of the file. It does not parse RDB.
+//! A state machine that consumes bytes as they arrive and returns the bytes of the file. It does not parse
+//! RDB.
 //!
 //! Invariants
 //! - The division of the bytes into reads never changes the result. Bytes behind the file are not consumed.
@@ -67,8 +68,8 @@ impl Transfer {
         }
     }
 
-    /// Consumes bytes, and appends those of the file to `file`. Returns the number consumed: all, until the
-    /// file is complete.
+    /// Consumes bytes, and appends the bytes of the file to `file`. Returns the number of bytes consumed:
+    /// all, until the file is complete.
     pub(super) fn take(&mut self, bytes: &[u8], file: &mut Vec<u8>) -> Result<usize, TransferError> {
         let mut taken = 0;
         while taken < bytes.len() && !self.has_ended() {

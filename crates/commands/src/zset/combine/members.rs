@@ -1,6 +1,6 @@
 //! The members and scores that a combination gives.
 //!
-//! What it is: unions, intersections and differences of sorted sets and sets. What it is not: aware of keys.
+//! What it is: unions, intersections and differences of sorted sets and sets. What it is not: access to keys.
 
 use std::ops::ControlFlow;
 

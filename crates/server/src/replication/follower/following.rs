@@ -208,8 +208,8 @@ impl Following {
         self.set_link(LinkState::Connect, now_ms);
     }
 
-    /// Pauses between two attempts, unless the link was woken after it had been woken `woken` times; without
-    /// `wait`, until it is woken.
+    /// Pauses between two attempts, for `wait`, or without a `wait` until the link is woken. Returns at once
+    /// if the link was woken since [`Following::begin_attempt`] returned `woken`.
     pub(super) fn pause(&self, woken: u64, wait: Option<Duration>) {
         let mut pause = self.pause.0.lock();
         if *pause == woken {
@@ -238,7 +238,7 @@ impl Following {
         }
     }
 
-    /// The log is applied up to `applied`; a snapshot taken now needs it from `needed_from` on.
+    /// The log is applied up to `applied`; a snapshot taken now needs the log from `needed_from` on.
     pub(super) fn note_applied(&self, applied: Lsn, needed_from: Lsn) {
         self.applied.store(applied.get(), SeqCst);
         self.needed_from.store(needed_from.get(), SeqCst);

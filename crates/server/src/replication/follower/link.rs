@@ -162,7 +162,7 @@ impl LinkParts {
         }
     }
 
-    /// Connects to the leader, and settles with it how this log can follow. `None`: try again at once,
+    /// Connects to the leader, and agrees with the leader how this log can follow. `None`: try again at once,
     /// because everything is to be copied now.
     fn join(&self, leader: &Address, password: &str) -> Result<Option<(TcpStream, Verdict)>, String> {
         let text = |error: storage::Error| error.to_string();
@@ -315,7 +315,8 @@ impl LinkParts {
             }
             self.following.set_link(LinkState::Connected, self.node.now_ms());
         }
-        // Records applied earlier are visible already. In a group, the votes may have told the position.
+        // Records applied earlier are visible already. In a group, the votes may have reported the commit
+        // position before the leader.
         let acked = self.following.committed().max(self.following.applied());
         if acked > self.acked.get() || !was_connected {
             self.acked.set(acked);
@@ -348,8 +349,8 @@ impl Intake for LinkIntake<'_> {
 
     fn accept(&mut self, start: Lsn, batches: &[u8], commit: Lsn) -> Result<(), String> {
         let bytes = batches.len() as u64;
-        // Room is made before the votes accept the batches: they count on accepted ones, so the log must be
-        // able to take them.
+        // Room is made before the votes accept the batches: the votes count on accepted batches, so the log
+        // must be able to take them.
         if !self.mirror.make_room_for(bytes) {
             *self.refused_bytes = bytes;
             return Err(no_room(self.log));
