@@ -4,12 +4,16 @@
 //! A server on a simulated disk executes any request. For all requests every reply must decode, nothing may
 //! panic, and a replay of the log must equal the content of memory. The content of replies is not checked.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use engine::conversation::{Conversation, ConversationState, Round};
-use engine::{Executor, Host, Interests, Row, Session, clients::Connected};
+use engine::{
+    Executor, Host, Interests, Row, Session,
+    clients::{Connected, Signal, Signaller},
+};
 use env::{Clock, Prng, SimClock, SimDisk, sim::SimDiskOptions};
 use keyspace::Keyspace;
+use lsn::Lsn;
 use storage::{Durability, Log};
 use wire::{DecodeLimits, Limits, RequestBatch, decode};
 
@@ -66,6 +70,9 @@ const WORDS: [&str; 40] = [
     "\u{0}\u{1}\u{ff}",
 ];
 
+/// The answers to the blocked command, with their gates.
+type Answers = Arc<Mutex<Vec<(Arc<[u8]>, Lsn)>>>;
+
 /// A simulated server with one connection.
 pub struct SingleServer {
     options: WorldOptions,
@@ -77,6 +84,7 @@ pub struct SingleServer {
     executor: Executor,
     batch: RequestBatch,
     conversation: Conversation,
+    answers: Answers,
 }
 
 impl SingleServer {
@@ -99,9 +107,10 @@ impl SingleServer {
         let mut executor =
             Executor::new(commands::table(), keyspace.clone(), Arc::<Interests>::default(), stats, 1);
         executor.attach(log.appender());
-        let conversation = conversation(&host, &clock);
+        let answers = Answers::default();
+        let conversation = conversation(&host, &clock, answers.clone());
         let batch = RequestBatch::new();
-        SingleServer { options, clock, disk, keyspace, log, host, executor, batch, conversation }
+        SingleServer { options, clock, disk, keyspace, log, host, executor, batch, conversation, answers }
     }
 
     /// Sends one random command. Arguments are words of its own syntax and words that many commands
@@ -141,10 +150,10 @@ impl SingleServer {
             match state {
                 ConversationState::Idle => return,
                 ConversationState::Closing => {
-                    self.conversation = conversation(&self.host, &self.clock);
+                    self.conversation = conversation(&self.host, &self.clock, self.answers.clone());
                     return;
                 }
-                ConversationState::Blocked => drop(self.conversation.time_out()),
+                ConversationState::Blocked => self.end_wait(),
                 ConversationState::Paused => self.conversation.session.pause_ms = 0,
                 // There are no subscribers to wait for.
                 ConversationState::WaitForSubscribers => drop(self.executor.channels().take_backpressure()),
@@ -157,6 +166,15 @@ impl SingleServer {
         }
         let shown: Vec<_> = words.iter().map(|word| word.escape_ascii().to_string()).collect();
         panic!("{shown:?} does not end: {state:?}");
+    }
+
+    /// Ends the wait of the blocked command with the answer of another part (WAIT), or as a timeout does.
+    fn end_wait(&mut self) {
+        let answer = self.answers.lock().expect("no panic under the lock").pop();
+        match answer {
+            Some((bytes, gate)) => self.conversation.answer(&bytes, gate, self.log.committed_lsn()),
+            None => drop(self.conversation.time_out()),
+        }
     }
 
     /// Checks that the log has everything that is in memory.
@@ -220,8 +238,14 @@ fn is_sent(row: &Row) -> bool {
     !LEFT_OUT.contains(&name)
 }
 
-fn conversation(host: &Host, clock: &SimClock) -> Conversation {
+/// The connection, which keeps in `answers` what ends the wait of a blocked command.
+fn conversation(host: &Host, clock: &SimClock, answers: Answers) -> Conversation {
     let (peer, local) = ("sim:1".to_string(), "sim:0".to_string());
-    let connected = Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller: Box::new(|_, _| {}) };
+    let signaller: Signaller = Box::new(move |_, signal| {
+        if let Signal::Answer { bytes, gate } = signal {
+            answers.lock().expect("no panic under the lock").push((bytes, gate));
+        }
+    });
+    let connected = Connected { peer, local, fd: 0, now_ms: clock.unix_ms(), signaller };
     Conversation::new(Session::new(host.clients.register(connected), true))
 }
