@@ -17,11 +17,11 @@ use crate::totals::Tally;
 /// A slot that is being filled.
 pub(crate) struct Filling<'k> {
     guard: SlotGuard<'k>,
-    /// The database that is filled, and the part of it that is settled.
+    /// The database that is filled, and its totals as they were settled last.
     db: DbId,
     settled: Tally,
     settled_heap_bytes: u64,
-    /// Whether an entry that was added since expires.
+    /// Whether an entry with a deadline was added since the totals were settled.
     has_deadline: bool,
 }
 

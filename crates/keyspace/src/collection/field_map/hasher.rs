@@ -5,7 +5,8 @@
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
-/// The seeded hash function of one map. Keeps all the secrets: deriving them anew costs more than a hash.
+/// The seeded hash function of one map. It keeps all derived secrets, because deriving them anew costs more
+/// than a hash.
 pub(super) struct FieldHasher {
     secrets: RapidSecrets,
     /// Tests narrow hashes to these bits to force collisions.
