@@ -14,9 +14,10 @@
 //! is: then the source is captured as of that time, before the walk reaches it (`early`). From then on,
 //! entries of the source are captured before they change, as in the slot that the walk is in.
 //!
-//! # Stream For each slot, the stream has a head and then rows and effects (see [`crate::Effect`]), which
-//! make the content of the slot if it is empty before. A key whose value is one piece of memory is a row with
-//! that memory. A key with a large value is a Put and effects that add to it, in order.
+//! # Stream
+//! For each slot, the stream has a head and then rows and effects (see [`crate::Effect`]), which make the
+//! content of the slot if it is empty before. A key whose value is one piece of memory is a row with that
+//! memory. A key with a large value is a Put and effects that add to it, in order.
 //!
 //! ```text
 //! head:  0  u8   0xfe, which no effect begins with

@@ -115,7 +115,8 @@ impl Keyspace {
 impl SlotGuard<'_> {
     /// The current settings, including changes of the unit that holds this lock.
     ///
-    /// # Panics If this is not the slot of the settings.
+    /// # Panics
+    /// If this is not the slot of the settings.
     pub fn data_settings(&self) -> Arc<DataSettings> {
         assert_eq!(self.slot(), LIBRARIES_SLOT);
         self.keyspace.data_settings.ahead.lock().clone()

@@ -23,9 +23,10 @@
 //! An operation on a key is named in [`KeyOp`], encoded and decoded in `codec`, and applied in `apply` or, on
 //! a collection, in `collection`.
 //!
-//! # Encoding An effect is an opcode byte followed by the fields below; `db` is one byte 0..=15, numbers are
-//! LEB128 (shortest form), `bytes` is a length (LEB128) and that many bytes. A SET of a small value takes 4
-//! bytes besides the key and the value.
+//! # Encoding
+//! An effect is an opcode byte followed by the fields below; `db` is one byte 0..=15, numbers are LEB128
+//! (shortest form), `bytes` is a length (LEB128) and that many bytes. A SET of a small value takes 4 bytes
+//! besides the key and the value.
 //!
 //! | opcode | effect | fields |
 //! |--------|--------|--------|

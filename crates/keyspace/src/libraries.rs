@@ -242,7 +242,8 @@ pub struct Published {
     pub generation: u64,
     /// The libraries.
     pub libraries: Arc<Libraries>,
-    /// The LSN of the record that made these libraries; `Lsn::ZERO` if no record did.
+    /// The LSN of the record that made these libraries: [`Lsn::ZERO`] if no record did, [`Lsn::MAX`] if the
+    /// record cannot be written.
     pub lsn: Lsn,
 }
 
@@ -284,7 +285,8 @@ impl Keyspace {
 impl SlotGuard<'_> {
     /// The current libraries, including changes of the unit that holds this lock.
     ///
-    /// # Panics If this is not the slot of libraries.
+    /// # Panics
+    /// If this is not the slot of libraries.
     pub fn libraries(&self) -> Arc<Libraries> {
         assert_eq!(self.slot(), LIBRARIES_SLOT);
         self.keyspace.shelf.ahead.lock().clone()

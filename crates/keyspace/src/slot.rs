@@ -212,7 +212,8 @@ impl<'k> SlotGuard<'k> {
 
     /// Notes the LSN of the record that holds the effects just applied.
     ///
-    /// # Panics If the LSN is below the LSN of an earlier record: memory and log would disagree on the order.
+    /// # Panics
+    /// If the LSN is below the LSN of an earlier record: memory and log would disagree on the order.
     #[inline]
     pub fn set_last_lsn(&mut self, lsn: Lsn) {
         assert!(lsn >= self.state.last_lsn, "slot {}: lsn {lsn} after {}", self.slot, self.state.last_lsn);

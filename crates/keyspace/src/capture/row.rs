@@ -48,7 +48,8 @@ impl<'a> Row<'a> {
 
     /// Decodes the row that `input` begins with, and moves `input` past it.
     ///
-    /// # Errors [`EffectError::Truncated`] if the input ends inside the row; the input is then unchanged.
+    /// # Errors
+    /// [`EffectError::Truncated`] if the input ends inside the row; the input is then unchanged.
     #[inline]
     pub(super) fn decode_next(input: &mut &'a [u8]) -> Result<Row<'a>, EffectError> {
         let mut reader = Reader { rest: input };

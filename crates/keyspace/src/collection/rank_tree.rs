@@ -21,8 +21,9 @@
 //! - No operation touches more than three nodes per level, or moves memory other than in these nodes. Nodes
 //!   are allocated and freed one by one.
 //!
-//! # Measured The table shows processor time with random scores, the best of two or three runs on a busy
-//! machine. It compares a `LEN_MAX` of 63 with half and twice as many.
+//! # Measured
+//! The table shows processor time with random scores, the best of two or three runs on a busy machine. It
+//! compares a `LEN_MAX` of 63 with half and twice as many.
 //!
 //! | `LEN_MAX` | items | bytes an item | insert | rank | remove and insert | range of 10 |
 //! |-----------|-------|---------------|--------|------|-------------------|-------------|

@@ -4,9 +4,9 @@
 //! arguments of a command or from the bytes of a log record, and read the same way from both.
 //! What it is not: how collections lie in memory (see `collection`).
 //!
-//! # Encoding The number of items (LEB128), then per item its length (LEB128) and its bytes; a scored item
-//! has the eight bytes of its score in front of its length, a little-endian IEEE 754 double. Scores are never
-//! NaN.
+//! # Encoding
+//! The number of items (LEB128), then per item its length (LEB128) and its bytes; a scored item has the eight
+//! bytes of its score in front of its length, a little-endian IEEE 754 double. Scores are never NaN.
 
 use super::EffectError;
 use super::codec::{Encode, Reader, Writer};

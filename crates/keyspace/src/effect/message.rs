@@ -5,7 +5,8 @@
 //! of the keyspace. Code that applies effects skips these items ([`Effect::decode_next`] does); readers of
 //! messages or documents skip the effects of a record.
 //!
-//! # Encoding A message is [`codec::MESSAGE`], the channel and the payload. A change of documents is
+//! # Encoding
+//! A message is [`codec::MESSAGE`], the channel and the payload. A change of documents is
 //! [`codec::DOCUMENTS`] and its bytes, which only the crate `documents` can read. Byte strings have their
 //! length (LEB128) before them.
 
@@ -50,7 +51,8 @@ impl<'a> LoggedMessage<'a> {
 impl<'a> Item<'a> {
     /// Decodes the item at the start of `input` and moves `input` past it; `None` at the end of the input.
     ///
-    /// # Errors If the bytes are no item. `input` is then unchanged.
+    /// # Errors
+    /// If the bytes are no item. `input` is then unchanged.
     pub fn decode_next(input: &mut &'a [u8]) -> Result<Option<Item<'a>>, EffectError> {
         let mut reader = Reader { rest: input };
         let item = match reader.aside()? {

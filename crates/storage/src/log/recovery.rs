@@ -219,9 +219,9 @@ impl Recovery {
     /// A split record whose first part lies before the beginning is skipped: its writer held the locks of its
     /// slots from then on, so the capture of each slot includes it.
     ///
-    /// # Errors [`Error::Inconsistent`] if the snapshot belongs to another log, or the log does not reach
-    /// from the beginning of the snapshot to its end. Damage of the log in between is detected only when it
-    /// is read.
+    /// # Errors
+    /// [`Error::Inconsistent`] if the snapshot belongs to another log, or the log does not reach from the
+    /// beginning of the snapshot to its end. Damage of the log in between is detected only when it is read.
     pub fn start_at(&mut self, snapshot: &SnapshotInfo) -> Result<(), Error> {
         let SnapshotInfo { begin_lsn, end_lsn, .. } = *snapshot;
         let (log_start, segments_end) = (self.start(), self.reader.segments_end());

@@ -48,7 +48,8 @@ impl FieldMap {
     /// Continues the capture for about `bytes`. Returns the copy since the last call, and whether it is
     /// complete.
     ///
-    /// # Panics If the map is not being captured.
+    /// # Panics
+    /// If the map is not being captured.
     pub(crate) fn capture_step(&mut self, bytes: usize) -> (Part, bool) {
         let mut capture = self.capture.take().expect("a capture was begun");
         while let Some(next) = capture.next

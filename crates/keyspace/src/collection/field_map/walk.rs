@@ -3,10 +3,11 @@
 //! What it is: the read-only iterations.
 //! What it is not: lookup by field (see the parent module).
 //!
-//! # Why a scan sees every field exactly once A field's hash never changes. A call visits all fields whose
-//! hash is in [cursor, end) and returns `end`; ranges of successive calls touch and do not overlap. The depth
-//! of the segments and the number of their buckets decide only where a range ends. So a field that is in the
-//! map during the whole scan falls into exactly one range.
+//! # Why a scan sees every field exactly once
+//! A field's hash never changes. A call visits all fields whose hash is in [cursor, end) and returns `end`;
+//! ranges of successive calls touch and do not overlap. The depth of the segments and the number of their
+//! buckets decide only where a range ends. So a field that is in the map during the whole scan falls into
+//! exactly one range.
 
 use std::collections::HashSet;
 

@@ -17,7 +17,8 @@ const MERGED_BYTES_MAX: usize = BODY_BYTES_MAX / 4 * 3;
 impl LongList {
     /// Replaces the element at `index`.
     ///
-    /// # Panics If there is no element at `index`.
+    /// # Panics
+    /// If there is no element at `index`.
     pub(crate) fn set(&mut self, index: usize, element: &[u8]) {
         assert!(index < self.len, "no element {index} in a list of {}", self.len);
         let (chunk, index) = self.locate(index);

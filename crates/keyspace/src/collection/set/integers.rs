@@ -4,9 +4,10 @@
 //! finds a member.
 //! What it is not: aware of limits, nor of members that are no integers.
 //!
-//! # Payload The width of an integer in bytes (2, 4 or 8), `MARK`, then the integers: little-endian, in
-//! ascending order, all as wide as the widest needs. A packed payload begins with its count, which is so
-//! limited that it never has the bit of `MARK`.
+//! # Payload
+//! The width of an integer in bytes (2, 4 or 8), `MARK`, then the integers: little-endian, in ascending
+//! order, all as wide as the widest needs. A packed payload begins with its count, which is so limited that
+//! it never has the bit of `MARK`.
 //!
 //! Invariants
 //! - The integers are in ascending order, none twice, and fit the width.

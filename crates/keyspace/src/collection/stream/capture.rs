@@ -105,7 +105,8 @@ impl Stream {
     /// Continues the capture for about `bytes`. Returns the copy since the last call, and whether it is
     /// complete.
     ///
-    /// # Panics If the stream is not being captured.
+    /// # Panics
+    /// If the stream is not being captured.
     pub(crate) fn capture_step(&mut self, bytes: usize) -> (StreamImage, bool) {
         let mut capture = self.capture.take().expect("a capture was begun");
         while capture.image.size_bytes() < bytes

@@ -4,9 +4,10 @@
 //! `collection::packed`); a pair is the encoding of the member as an `Element`, then the score.
 //! What it is not: aware of limits. Every search here looks through the pairs from the first on.
 //!
-//! # Scores An integral score is stored like an element that is an integer: 0 to 127 take one byte. Any other
-//! score is the byte `FRACTION`, which begins no element, and the eight bytes of the number, little-endian.
-//! -0.0 is stored so, too, to keep its sign. Every score has exactly one encoding.
+//! # Scores
+//! An integral score is stored like an element that is an integer: 0 to 127 take one byte. Any other score is
+//! the byte `FRACTION`, which begins no element, and the eight bytes of the number, little-endian. -0.0 is
+//! stored so, too, to keep its sign. Every score has exactly one encoding.
 //!
 //! Invariants
 //! - Pairs are strictly ascending by score, then by the bytes of the member.
