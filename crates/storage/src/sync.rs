@@ -15,7 +15,7 @@ pub(crate) use std::{
 };
 
 /// Keeps a value on cache lines of its own, so that threads writing neighbours do not slow each other down.
-/// 128 bytes: x86 prefetches lines in pairs.
+/// The alignment is 128 bytes because x86 prefetches cache lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);

@@ -21,7 +21,7 @@ pub struct CheckReport {
     pub batches: u64,
     /// Records in the complete batches.
     pub records: u64,
-    /// Number of epochs with batches, that is, of server runs that wrote.
+    /// Number of epochs with batches, which is the number of server runs that wrote to the log.
     pub epochs: u64,
     /// Whether the last server closed the log in order.
     pub closed_cleanly: bool,

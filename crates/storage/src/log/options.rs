@@ -2,12 +2,12 @@
 
 use super::segment::SEGMENT_BYTES_MIN;
 
-/// When the log is synced, and so the guarantee that an OK gives. See docs/operating.md.
+/// When the log is synced, and thus what an OK guarantees. See docs/operating.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Durability {
-    /// The operating system decides when to write to disk; a power cut loses everything not yet written
-    /// there.
+    /// The operating system decides when to write to the disk; a power cut loses everything that it has not
+    /// written.
     None = 0,
     /// Synced once a second; a power cut loses at most about a second.
     Interval = 1,
