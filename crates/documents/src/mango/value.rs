@@ -57,12 +57,12 @@ impl<'a> Number<'a> {
         !self.text.contains(['.', 'e', 'E'])
     }
 
-    /// Whether numbers with the same float count as equal to it: they do below 2^53.
+    /// Whether all numbers with the same float are equal to this number, which is so below 2^53.
     pub(crate) fn is_exact_float(&self) -> bool {
         self.float().abs() < EXACT_FLOAT_MAX
     }
 
-    /// Distinguishes numbers with the same float. Floats from 2^53 on are whole.
+    /// An integer that distinguishes numbers with the same float. Floats from 2^53 on are whole numbers.
     fn exact(&self) -> i128 {
         self.integer().unwrap_or(self.float as i128)
     }
