@@ -1,7 +1,7 @@
 //! Multi-step file operations that survive a crash, in one place so that no caller invents its own.
 //!
-//! They are atomic replacement, durable rename, durable removal, and removal of temporary files after a
-//! crash. They are not for files that grow (log, trees), which have protocols of their own.
+//! These are atomic replacement, durable rename, durable removal, and removal of temporary files after a
+//! crash. Files that grow (log, trees) have protocols of their own.
 //!
 //! Which sync is needed, and why
 //! - *Contents before name*: a rename may reach the disk before the data of the file. Without the sync of the
@@ -71,7 +71,7 @@ pub fn write_atomically_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::R
     rename_durably(disk, &tmp, path)
 }
 
-/// The temporary name for `path`: in the same directory, because a rename does not cross file systems.
+/// The temporary name for `path`. It is in the same directory, because a rename does not cross file systems.
 pub fn tmp_path(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(TMP_SUFFIX);
