@@ -51,7 +51,7 @@ pub enum Category {
 }
 
 impl Category {
-    /// All categories: those of Redis in the order of ACL CAT, then Sheaf's own.
+    /// All categories: first the categories of Redis in the order of ACL CAT, then Sheaf's own.
     pub const ALL: [Category; 22] = [
         Category::Keyspace,
         Category::Read,

@@ -196,7 +196,7 @@ fn take_key_pattern(input: &mut &[u8]) -> Option<KeyPattern> {
     (access != KeyAccess::NONE && !is_all).then_some(KeyPattern { access, pattern })
 }
 
-/// Takes a byte that has no bits other than those of `known`.
+/// Takes a byte. Refuses the byte if it has a bit that is not in `known`.
 fn take_marks(input: &mut &[u8], known: u8) -> Option<u8> {
     let (&marks, rest) = input.split_first()?;
     *input = rest;

@@ -21,7 +21,8 @@ pub struct Command {
     pub name: &'static str,
     /// Its categories.
     pub categories: Categories,
-    /// Whether every client may run it, whatever the rules of its user: AUTH, HELLO, QUIT, RESET.
+    /// Whether every client may run the command, whatever the rules of its user. This is true for AUTH,
+    /// HELLO, QUIT and RESET.
     pub is_for_all: bool,
 }
 

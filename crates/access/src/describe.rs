@@ -52,7 +52,7 @@ impl User {
         }
     }
 
-    /// Its line for ACL LIST: `user NAME on nopass sanitize-payload ~* &* +@all`.
+    /// The user's line for ACL LIST: `user NAME on nopass sanitize-payload ~* &* +@all`.
     pub fn line(&self, name: &[u8]) -> Vec<u8> {
         let mut line = [b"user ", name].concat();
         self.flags().for_each(|flag| push_spaced(&mut line, &[flag.as_bytes()]));

@@ -139,8 +139,8 @@ impl PatternIndex {
     }
 }
 
-/// As `starts_with`, but it does not compare an empty prefix. An empty prefix has no valid memory, and memcmp
-/// took 80 ns to compare zero bytes at such an address when this was measured.
+/// Does the same as `starts_with`, but does not compare an empty prefix. An empty prefix has no valid memory,
+/// and memcmp took 80 ns to compare zero bytes at such an address when this was measured.
 #[inline]
 fn begins_with(text: &[u8], prefix: &[u8]) -> bool {
     prefix.is_empty() || text.starts_with(prefix)

@@ -18,8 +18,8 @@ pub struct User {
     pub is_enabled: bool,
     /// Whether any password is accepted.
     pub needs_no_password: bool,
-    /// Whether payloads that the user passes to RESTORE are trusted. This is kept because clients set it, but
-    /// Sheaf checks every value.
+    /// Whether payloads that the user passes to RESTORE are trusted. Sheaf checks every value anyway; the
+    /// flag is kept because clients set it.
     pub skips_sanitizing: bool,
     /// The passwords of the user, each of which is accepted.
     pub passwords: Vec<PasswordHash>,

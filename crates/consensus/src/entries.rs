@@ -1,7 +1,7 @@
 //! The entries of Raft: the batches of the log, by reference.
 //!
-//! `Entries` keeps the epoch and the end of the newest batches, at most [`KEPT_MAX`] of them committed. Older
-//! batches are never needed, because no message has entries.
+//! `Entries` keeps the epoch and the end of the newest batches, of which no more than [`KEPT_MAX`] are
+//! committed. Older batches are never needed, because no message has entries.
 //!
 //! Invariants
 //! - Entries are contiguous; the entry before the first one is committed.

@@ -61,7 +61,7 @@ pub const TICK_US: u64 = 50_000;
 pub const HEARTBEAT_TICKS: usize = 2;
 /// The minimum number of ticks without a leader after which a member campaigns. The maximum is twice as many.
 pub const ELECTION_TICKS: usize = 10;
-/// As [`ELECTION_TICKS`], for a witness. It is longer than two elections among the other members take.
+/// The [`ELECTION_TICKS`] of a witness. This time is longer than two elections among the other members.
 pub const WITNESS_TICKS: usize = 3 * ELECTION_TICKS;
 /// The last term: a term becomes the epoch of batches, and the control file of the log has no room for a
 /// higher one. After the leader of this term has ended, nobody can lead any more, and the data must be

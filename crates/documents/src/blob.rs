@@ -13,12 +13,13 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use tree::{Pointer, TreeError};
 
-/// The validity of a remembered place: one file, up to its next failed checkpoint.
+/// The time in which a remembered place of a blob is valid. It ends when a checkpoint of the file fails, and
+/// when the blob's database gets another file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Era {
     /// The random id of a tree file.
     pub(crate) file: [u8; 16],
-    /// The number of its failed checkpoints.
+    /// The number of failed checkpoints of the file.
     pub(crate) failures: u32,
 }
 

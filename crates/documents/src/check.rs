@@ -44,9 +44,9 @@ pub fn check(
     check_behind(disk, dir, |_| 0, damage, progress)
 }
 
-/// As [`check`], but skips the parts of files that an earlier check has read. `checked` returns the end of
-/// the checkpoint up to which a file was checked, or 0. Of a file that was checked, only the later bytes are
-/// verified, by their checksums, and nothing is counted.
+/// Does the same as [`check`], but skips the parts of files that an earlier check has read. `checked` returns
+/// the end of the checkpoint up to which a file was checked, or 0. Of a file that was checked, only the later
+/// bytes are verified, by their checksums, and nothing is counted.
 ///
 /// # Errors
 /// As [`check`].

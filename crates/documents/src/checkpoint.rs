@@ -106,8 +106,8 @@ impl Database {
         let saved = file.write(shelf, unnamed, &frozen).inspect_err(|_| {
             file.failures = file.failures.wrapping_add(1);
             file.is_suspect = true;
-            // The bytes of the failed save are cut off at once, to free disk space. If that fails, too, it is
-            // repeated before the next save.
+            // The bytes of the failed save are cut off at once, to free disk space. If this fails, too, they
+            // are cut off before the next save.
             let _ = file.go_back(shelf, self.id());
         })?;
         let gate = self.gate();

@@ -24,7 +24,8 @@ use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::store_error::StoreError;
 
-/// A change in memory. It must not become visible to clients before the log has committed its position.
+/// A change in memory. It must not become visible to clients before the log has committed the record of the
+/// change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// A database was created.

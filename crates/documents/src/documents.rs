@@ -119,7 +119,7 @@ impl Documents {
         Ok(Gates { held: changed.into_iter().map(hold).collect() })
     }
 
-    /// As [`Documents::apply`], for one of the changes for which the gates were locked.
+    /// Does the same as [`Documents::apply`], for one of the changes for which the gates were locked.
     ///
     /// # Errors
     /// As [`Documents::apply`].

@@ -49,7 +49,7 @@ pub enum Pick {
     Winner,
     /// This revision, which must be a leaf.
     Rev(Rev),
-    /// This revision if it is a leaf, else the best leaf that descends from it.
+    /// This revision if it is a leaf, else the best leaf that descends from the revision.
     Latest(Rev),
 }
 
@@ -183,7 +183,7 @@ impl Snapshot {
         AllDocs::new(self.state.clone(), range, direction)
     }
 
-    /// Those of these revisions that are unknown here. `None` if none is unknown.
+    /// Finds which of the revisions `revs` are unknown here. Returns `None` if all are known.
     pub fn revs_diff(&self, id: &str, revs: &[Rev]) -> Result<Option<RevsDiff>, DocError> {
         let Some(info) = self.document(id)? else {
             let diff = RevsDiff { missing: revs.to_vec(), possible_ancestors: Vec::new() };

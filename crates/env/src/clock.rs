@@ -19,8 +19,8 @@ pub trait Clock: Send + Sync + 'static {
     /// Microseconds since an arbitrary origin; never decreases.
     fn monotonic_us(&self) -> u64;
 
-    /// As [`Clock::monotonic_us`], with another origin, but it also counts while the machine is suspended. It
-    /// is for promises to other machines, such as leases.
+    /// Like [`Clock::monotonic_us`], with another origin, but this clock also runs while the machine is
+    /// suspended. It is for promises to other machines, such as leases.
     fn boot_us(&self) -> u64 {
         self.monotonic_us()
     }

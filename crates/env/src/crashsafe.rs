@@ -37,7 +37,8 @@ pub fn write_atomically(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Resul
 /// Replaces or creates `path` with a new file that `write` fills, durably and atomically.
 ///
 /// # Errors
-/// I/O errors, also those of `write`; `path` then holds the complete old or the complete new contents.
+/// I/O errors, including the errors of `write`; `path` then holds the complete old or the complete new
+/// contents.
 pub fn write_atomically_with(
     disk: &dyn Disk,
     path: &Path,
@@ -53,7 +54,8 @@ pub fn write_atomically_with(
     rename_durably(disk, &tmp, path)
 }
 
-/// As [`write_atomically`], on [`RealDisk`] and with the permissions `mode`: for files with secrets.
+/// Does the same as [`write_atomically`], on [`RealDisk`] and with the permissions `mode`. It is for files
+/// with secrets.
 ///
 /// # Errors
 /// I/O errors; `path` then holds the complete old or the complete new contents.

@@ -40,7 +40,7 @@ pub fn clock_is_synchronized() -> Option<bool> {
     (answer >= 0).then_some(answer != libc::TIME_ERROR && state.status & libc::STA_UNSYNC == 0)
 }
 
-/// Where the files of a file system are, and so what can become of them.
+/// The place where a file system keeps its files. It decides what can happen to the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileSystemKind {
     /// The files are on a disk, or the kind is unknown.

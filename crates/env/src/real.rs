@@ -47,7 +47,7 @@ const FILE_MODE: u32 = 0o640;
 pub struct RealDisk;
 
 impl RealDisk {
-    /// As [`Disk::create_new`], with exactly these permissions, independent of the umask.
+    /// Does the same as [`Disk::create_new`], with exactly these permissions, independent of the umask.
     ///
     /// # Errors
     /// As [`Disk::create_new`].

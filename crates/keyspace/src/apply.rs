@@ -48,8 +48,8 @@ pub struct Applied {
     pub wrong_type: bool,
     /// Whether the effect created a key: for a Move, whether its destination is new.
     pub key_created: bool,
-    /// Whether the effect removed the key (for a Move, the source), also because its collection has become
-    /// empty.
+    /// Whether the effect removed the key (for a Move, the source). That includes a key whose collection has
+    /// become empty.
     pub key_removed: bool,
 }
 
@@ -105,7 +105,8 @@ impl SlotGuard<'_> {
         self.apply_hashed(effect, &hash, clock, freed)
     }
 
-    /// As `apply`, for a caller that has the hash of the key already. Only effects on one key use the hash.
+    /// Does the same as `apply`, for a caller that already has the hash of the key. Only effects on one key
+    /// use the hash.
     ///
     /// # Panics
     /// If the hash is of another slot.

@@ -72,7 +72,7 @@ pub struct Capture<'k> {
     /// The slot that is captured next, and the last slot.
     next: Option<SlotId>,
     last: SlotId,
-    /// Whether more of the slot that was begun last is to be captured, besides its long lists.
+    /// Whether the slot that was begun last has a remainder to capture, apart from its long lists.
     is_in_slot: bool,
     /// The long lists of that slot that are still to be captured.
     lists: VecDeque<SharedList>,

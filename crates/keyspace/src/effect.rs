@@ -284,7 +284,7 @@ pub enum KeyOp<'a> {
         /// The ids of the entries.
         ids: Listed<'a, StreamId>,
     },
-    /// Sets the counters and ids of a stream; a last id below that of an entry is ignored.
+    /// Sets the counters and ids of a stream; a last id below the id of an entry is ignored.
     StreamSetHead {
         /// The counters and ids.
         head: StreamHead,

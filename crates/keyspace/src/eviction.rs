@@ -101,8 +101,8 @@ impl Keyspace {
         found
     }
 
-    /// As [`Keyspace::random_key`], with slots locked by `lock`. It looks at all slots even if the database
-    /// counts as empty, because the keys of a unit that has not ended are not counted yet.
+    /// Does the same as [`Keyspace::random_key`], with slots locked by `lock`. It looks at all slots even if
+    /// the database counts as empty, because the keys of a unit that has not ended are not counted yet.
     ///
     /// # Errors
     /// The error of `lock` for a slot that it does not lock.
@@ -200,7 +200,7 @@ impl Keyspace {
 }
 
 impl LockedSlots<'_> {
-    /// As `Keyspace::random_key`, without locking: every slot is locked.
+    /// Does the same as `Keyspace::random_key`, but locks nothing: the caller holds the locks of all slots.
     ///
     /// # Panics
     /// If a slot is not locked.

@@ -101,7 +101,7 @@ impl<'k> LockedSlots<'k> {
         }
     }
 
-    /// As `SlotGuard::apply_hashed`, on the slot of the hash.
+    /// Does the same as `SlotGuard::apply_hashed`, on the slot of the hash.
     ///
     /// # Panics
     /// If the slot of the hash is not locked.

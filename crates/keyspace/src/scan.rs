@@ -72,7 +72,7 @@ impl Keyspace {
         cursor
     }
 
-    /// As [`Keyspace::scan`], with slots locked by `lock`.
+    /// Does the same as [`Keyspace::scan`], with slots locked by `lock`.
     ///
     /// # Errors
     /// The error of `lock` for a slot that it does not lock.
@@ -115,7 +115,7 @@ impl Keyspace {
 }
 
 impl LockedSlots<'_> {
-    /// As `Keyspace::scan`, without locking: every slot is locked.
+    /// Does the same as `Keyspace::scan`, but locks nothing: the caller holds the locks of all slots.
     ///
     /// # Panics
     /// If a slot is not locked.

@@ -238,8 +238,7 @@ impl<'k> SlotGuard<'k> {
         self.state.table(db)?.get(hash, key)
     }
 
-    /// As `get` at the clock's time, but also notes the access. GET uses it, so that it needs only one
-    /// lookup.
+    /// Does the same as `get` at the clock's time, and notes the access. With it, GET needs only one lookup.
     #[inline]
     pub fn get_and_touch(
         &mut self,

@@ -307,7 +307,7 @@ impl<'t> Occupied<'t> {
         let old = self.entry().stamp();
         let new = clock.touched(old);
         if new != old {
-            // SAFETY: the word is that of a live entry, which is given back at once: setting its stamp does
+            // SAFETY: the word refers to a live entry, which is given back at once: setting its stamp does
             // not move it.
             let entry = unsafe { self.table.word(self.place).into_entry() };
             ManuallyDrop::new(entry).set_stamp(new);
@@ -319,7 +319,7 @@ impl<'t> Occupied<'t> {
     pub(crate) fn update<R>(&mut self, change: impl FnOnce(&mut Entry) -> R) -> R {
         let word = self.table.word(self.place);
         self.table.entry_bytes -= self.entry().allocated_bytes();
-        // SAFETY: the word is that of a live entry. It is not used until `WriteBack` has replaced it, also on
+        // SAFETY: the word refers to a live entry. It is not used until `WriteBack` has replaced it, also on
         // unwinding.
         let entry = ManuallyDrop::new(unsafe { word.into_entry() });
         let mut borrowed = WriteBack { occupied: self, old: word, entry };

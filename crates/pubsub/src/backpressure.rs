@@ -54,8 +54,8 @@ impl Backpressure {
         })
     }
 
-    /// Whether slow subscribers are the only reason. The wait for them may be bounded: they can be left
-    /// behind, unlike a worker with a full mailbox.
+    /// Whether slow subscribers are the only reason to wait. The wait for subscribers may be bounded, because
+    /// subscribers can be left behind, unlike a worker with a full mailbox.
     pub fn is_of_subscribers(&self) -> bool {
         self.full == WorkerSet::default()
     }

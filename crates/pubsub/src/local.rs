@@ -354,9 +354,9 @@ impl Local {
         while self.deliver_some() {}
     }
 
-    /// As [`Local::deliver`], but stops after about [`COPIED_BYTES_MAX`] copied bytes, so that the caller can
-    /// take the deliveries in between. (Messages are copied for each subscriber that has several
-    /// subscriptions.) Returns whether there is more to deliver.
+    /// Does the same as [`Local::deliver`], but stops after about [`COPIED_BYTES_MAX`] copied bytes, so that
+    /// the caller can take the deliveries in between. (Messages are copied for each subscriber that has
+    /// several subscriptions.) Returns whether there is more to deliver.
     pub fn deliver_some(&mut self) -> bool {
         if self.arrived.is_empty() {
             let mut own = std::mem::take(&mut self.outgoing[self.worker]);

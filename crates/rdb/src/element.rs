@@ -141,7 +141,8 @@ pub(crate) fn read_elements<I: Input, E: From<Error>>(
         }
         _ => {
             if value_type == types::HASH_LISTPACK_EX {
-                // Skips the earliest deadline, which is for readers that do not decode the value.
+                // Skips the earliest deadline of all fields: only readers that do not decode the value need
+                // it.
                 input.array::<8>()?;
             }
             input.string(&mut packed)?;

@@ -69,7 +69,7 @@ pub enum FileError {
     /// The content of the file is invalid.
     #[error("at byte {offset}{}: {error}", within(.key))]
     Malformed {
-        /// The position at which reading stopped, at most a few bytes behind the fault.
+        /// The position at which reading stopped. It is a few bytes behind the fault at most.
         offset: u64,
         /// Database and name of the key whose value was being read.
         key: Option<(u64, Vec<u8>)>,

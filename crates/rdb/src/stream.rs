@@ -117,7 +117,7 @@ pub struct StreamConsumer {
     pub seen_ms: u64,
     /// Time of the last delivery to the consumer, Unix time in milliseconds; `None` if there was none.
     pub active_ms: Option<u64>,
-    /// Its pending entries: id, time of the last delivery, number of deliveries.
+    /// The consumer's pending entries: id, time of the last delivery, number of deliveries.
     pub pending: Vec<(StreamId, u64, u64)>,
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn building<R>(lua: &Lua, bytes: usize, work: impl FnOnce() -> Result
     work()
 }
 
-/// As [`building`], for JSON and MessagePack, in which one byte can be a nested table.
+/// Does the same as [`building`], for JSON and MessagePack, in which one byte can be a nested table.
 pub(crate) fn building_dense<R>(lua: &Lua, bytes: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
     building(lua, bytes.saturating_mul(DENSE_BYTES), work)
 }
@@ -87,7 +87,7 @@ mod tests {
         }
     }
 
-    /// As the test above, for texts: nested tables, and elements of one byte.
+    /// Tests the same for texts with nested tables and with elements of one byte.
     #[test]
     fn no_text_exceeds_its_estimated_memory() {
         let lua = Lua::new();

@@ -47,7 +47,7 @@ pub enum Ended {
     Returned(Returned),
     /// It raised an error.
     Failed(ScriptError),
-    /// It was stopped.
+    /// The script was stopped.
     Stopped(Stop),
 }
 
@@ -58,7 +58,8 @@ pub struct Vm {
     guard: Table,
     /// The globals of library functions.
     library_guard: Table,
-    /// The globals for code compiled with `loadstring`; one of the two guards is at its index 1.
+    /// The globals for code compiled with `loadstring`. Index 1 of the table has the guard in use: `guard` or
+    /// `library_guard`.
     environment: Table,
     /// The `redis` table of a library that is being loaded.
     registrar: Table,

@@ -81,7 +81,8 @@ use crate::{
 /// A flush in flight for longer than this makes new writes fail ([`Admission::Stalled`]).
 const FLUSH_STALLED_US: u64 = 5_000_000;
 
-/// Whether a write may be executed now. Checked before execution, so that a refusal changes nothing.
+/// Whether a write may be executed now. This is determined before the write is executed, so a refusal changes
+/// nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// Execute the write.

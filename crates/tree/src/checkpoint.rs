@@ -69,8 +69,8 @@ impl<'a> Checkpoint<'a> {
         self.modify_seeing(tree, ops, |_, _| ())
     }
 
-    /// As [`Checkpoint::modify`]; calls `seen` for each operation, in the order of keys, with the value that
-    /// its key had before.
+    /// Does the same as [`Checkpoint::modify`], and calls `seen` for each operation, in the order of keys,
+    /// with the value that the key had before.
     ///
     /// # Errors
     /// As [`Checkpoint::modify`].
@@ -120,8 +120,8 @@ impl<'a> Checkpoint<'a> {
         self.end(metadata, applied_lsn, true)
     }
 
-    /// As [`Checkpoint::finish`], but for an intermediate state: the file is never opened with it. Keeps the
-    /// metadata and the applied LSN of the previous checkpoint.
+    /// Does the same as [`Checkpoint::finish`], but for an intermediate state, with which the file is never
+    /// opened. Keeps the metadata and the applied LSN of the previous checkpoint.
     ///
     /// # Errors
     /// As [`Checkpoint::finish`].

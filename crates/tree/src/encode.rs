@@ -18,7 +18,7 @@ use crate::{
     pointer::Child,
 };
 
-/// Number of children that always fit into an inner node before it is split.
+/// The number of children that always fit into an inner node before it is split.
 const FANOUT_MIN: usize = 8;
 
 /// An entry to be written.

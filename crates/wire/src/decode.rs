@@ -83,8 +83,8 @@ pub struct DecodeLimits {
     pub bytes_max: usize,
     /// Maximum number of values, counted as [`Value::elements`] counts them.
     pub elements_max: usize,
-    /// Maximum nesting of aggregates. A value above [`NESTING_CEILING`] counts as that, to bound the use of
-    /// the stack.
+    /// The maximum nesting of aggregates. A number above [`NESTING_CEILING`] is reduced to it, to bound the
+    /// use of the stack.
     pub nesting_max: usize,
 }
 

@@ -73,7 +73,7 @@ impl World {
             self.figures.transfers += 1;
             self.with(number, |member| _ = member.transfer(to, now_us));
             if self.prng.chance(30) {
-                // Messages that were sent before still arrive, but the leader gets no message of the
+                // Messages that were sent before this still arrive, but the leader gets no message of the
                 // election.
                 for other in 1..=SERVERS {
                     self.cut_off.extend([(number, other), (other, number)]);

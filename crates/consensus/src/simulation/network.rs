@@ -150,7 +150,7 @@ impl World {
         if is_member || !self.servers[&number].disk.log.is_empty() && self.knows_itself(number) {
             self.with(number, |member| accepted = member.accept(link, &offered, commit, now_us).is_ok());
         } else {
-            // A server that copies everything does so as a replica; it becomes a member when it starts with
+            // A server that copies everything is a replica meanwhile. It becomes a member when it starts with
             // the copy.
             let server = self.servers.get_mut(&number).expect("known");
             server.disk.log.extend(piece);

@@ -174,7 +174,7 @@ fn candidates<'a>(
         all.iter().filter(|(_, stage)| *stage == Stage::Compared).filter_map(|(index, _)| *index).collect();
     compared.sort_by_cached_key(|index| merit(index, request));
     let any = |is: fn(&Stage) -> bool| usize::from(all.iter().any(|(_, stage)| is(stage)));
-    // The indexes of each stage rank behind the indexes of later stages.
+    // An index of an earlier stage ranks behind all indexes of later stages.
     let unfavored = compared.len().max(1);
     let excluded = unfavored + any(|stage| *stage == Stage::Unfavored);
     let not_usable = excluded + any(|stage| *stage == Stage::Excluded);

@@ -1,9 +1,9 @@
 //! `IndexFile`: the entries of one JSON index, in a tree file of its own.
 //!
 //! The file is derived data: it stores the update sequence up to which it has indexed its database, and
-//! indexing continues from there. A file that is damaged, unreadable or of another index is rebuilt, with a
-//! line in the server's log. The durable log has no records of index files. A file has only committed
-//! changes, so after a crash it is never ahead of its database.
+//! indexing continues from there. A file that is damaged or unreadable, or belongs to another index, is
+//! rebuilt, with a line in the server's log. The durable log has no records of index files. A file has only
+//! committed changes, so after a crash it is never ahead of its database.
 //!
 //! Tree 0 has the entries: the key of a row is the index key of the values (see `key`) followed by the id;
 //! its value is the length of that index key, a number as in `codec`. Tree 1 has the indexed values of each
@@ -303,7 +303,7 @@ impl IndexPlace {
         bytes
     }
 
-    /// The update sequence in the metadata of a file; `None` if it is not of this index.
+    /// The update sequence in the metadata of a file; `None` if the file belongs to another index.
     fn seq_of(&self, snapshot: &TreeSnapshot) -> Option<u64> {
         let mut input = Input::new(snapshot.metadata());
         let (format, db, definition) = (input.byte()?, input.array()?, input.array::<16>()?);

@@ -57,7 +57,7 @@ impl<'a> Number<'a> {
         !self.text.contains(['.', 'e', 'E'])
     }
 
-    /// Whether all numbers with the same float are equal to this number, which is so below 2^53.
+    /// Whether all numbers with the same float are equal to this number. This is true below 2^53.
     pub(crate) fn is_exact_float(&self) -> bool {
         self.float().abs() < EXACT_FLOAT_MAX
     }
@@ -239,7 +239,7 @@ impl<'a> Value<'a> {
         String::from_utf8_lossy(&out).into_owned()
     }
 
-    /// Whether both are the same value in the same form: 1 is equal to 1.0, but not identical.
+    /// Whether both values are equal and have the same form: 1 is equal to 1.0, but not identical.
     pub(crate) fn is_identical(&self, other: &Value<'_>) -> bool {
         match (self, other) {
             (Value::Number(a), Value::Number(b)) => a.is_whole() == b.is_whole() && self == other,

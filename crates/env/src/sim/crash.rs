@@ -74,8 +74,8 @@ impl<'a> Lottery<'a> {
         })
     }
 
-    /// The index of the surviving version among those with these `seqs` (oldest first); `None` for the
-    /// durable state.
+    /// Chooses which version survives, out of the versions with these `seqs` (oldest first). Returns the
+    /// index of the version, or `None` for the durable state.
     fn choose(&mut self, luck: Luck, seqs: &[u64]) -> Option<usize> {
         let last = seqs.len().checked_sub(1)?;
         match luck {

@@ -116,8 +116,8 @@ impl FileImage {
         let versions = self.pending.entry(page_no).or_default();
         versions.push(version);
         if versions.len() > VERSIONS_MAX {
-            // The second-oldest page also contains the writes of the oldest, so only an intermediate state is
-            // lost.
+            // The second-oldest version also contains the writes of the oldest version, so only an
+            // intermediate state is lost.
             let oldest = versions.remove(0);
             versions[0].sectors |= oldest.sectors;
         }

@@ -200,7 +200,7 @@ impl Volume {
             return Err(crash_error());
         }
         for op in self.take_ops_covered_by_sync_of(dir) {
-            // As with contents, a failed sync loses some of the operations for good.
+            // A failed sync loses some of the operations for good, as it loses some of the contents of files.
             if verdict == Verdict::Proceed || self.prng.chance(50) {
                 op.apply(&mut self.durable_names);
             }

@@ -31,7 +31,7 @@ impl<'k> Filling<'k> {
         Filling { guard, db: DbId::ZERO, settled, settled_heap_bytes, has_deadline: false }
     }
 
-    /// Adds an entry; `false` if its key, whose hash this is, is there already.
+    /// Adds an entry; `hash` is the hash of its key. Returns `false` if the key is there already.
     #[inline]
     pub(crate) fn add(&mut self, db: DbId, hash: &KeyHash, entry: Entry) -> bool {
         if db != self.db {

@@ -255,7 +255,8 @@ const SHAPES: [(u8, u8); 256] = {
     shapes
 };
 
-/// As [`encoded_len`], for bytes that are not trusted; `None` unless they begin with a complete element.
+/// Does the same as [`encoded_len`], for untrusted bytes. `None` unless the bytes begin with a complete
+/// element.
 #[inline]
 pub(crate) fn checked_len(packed: &[u8]) -> Option<Checked> {
     let first = *packed.first()?;

@@ -181,15 +181,15 @@ impl<M: Member> RankTree<M> {
         candidate.cmp(score, bytes).is_eq().then(|| rank - 1)
     }
 
-    /// How many items at the start satisfy `pred`, which must be true for all items up to some rank and false
-    /// for all others.
+    /// Returns the number of leading items that satisfy `pred`. `pred` must be true for all items up to some
+    /// rank and false for all others.
     #[inline]
     pub(crate) fn partition_point(&self, pred: impl Fn(f64, M) -> bool) -> usize {
         self.seek(|items| items.partition_point(|item| pred(item.score, item.member))).0
     }
 
-    /// As `partition_point`, for a predicate on the score alone: compares all scores of a node, as other
-    /// searches do.
+    /// Does the same as `partition_point`, for a predicate on the score alone. It compares all scores of a
+    /// node, as other searches do.
     #[inline]
     pub(crate) fn partition_by_score(&self, pred: impl Fn(f64) -> bool) -> usize {
         self.seek(|items| items.iter().filter(|item| pred(item.score)).count()).0

@@ -108,7 +108,7 @@ impl ValueBuf {
 }
 
 impl PartialEq for ValueBuf {
-    /// Whether both are the same value; the order in which members and fields lie in memory does not count.
+    /// Whether both buffers hold the same value. The order of members and fields in memory does not count.
     fn eq(&self, other: &Self) -> bool {
         match (&self.form, &other.form) {
             (Form::Stream(one), Form::Stream(two)) => one == two,

@@ -67,7 +67,7 @@ impl Word {
     /// The word came from `Word::new`; for `'a` its entry is neither freed nor written.
     #[inline]
     pub(crate) unsafe fn entry<'a>(self) -> EntryRef<'a> {
-        // SAFETY: promised by the caller; the address is that of an entry and so not null.
+        // SAFETY: promised by the caller; the address belongs to an entry and so is not null.
         unsafe { EntryRef::from_raw(NonNull::new_unchecked(self.address().cast_mut())) }
     }
 
@@ -77,7 +77,7 @@ impl Word {
     /// The word came from `Word::new` and is not used as a word any more.
     #[inline]
     pub(crate) unsafe fn into_entry(self) -> Entry {
-        // SAFETY: promised by the caller; the address is that of an entry and so not null.
+        // SAFETY: promised by the caller; the address belongs to an entry and so is not null.
         unsafe { Entry::from_raw(NonNull::new_unchecked(self.address().cast_mut())) }
     }
 }

@@ -1,4 +1,5 @@
-//! Moves of values that are too large for the model: nothing is copied, nothing is lost, deadlines are kept.
+//! Tests moves of values that are too large for the model: a move copies nothing, loses nothing, and keeps
+//! deadlines.
 
 use super::{apply, db, keyspace};
 use crate::{DbId, Effect, EntryRef, Items, KeyOp, Keyspace, SlotId, Value, View, slot_of};

@@ -86,13 +86,13 @@ impl Reader {
     }
 
     /// Whether the reader must wait because its window is exceeded; if so, requests a wake-up when half of
-    /// the window is free. Returns `false` if half of it is free by then.
+    /// the window is free. Returns `false` if half of the window has become free meanwhile.
     fn must_wait(&self, window_bytes: u64) -> bool {
         self.unsent() > window_bytes && self.flow.want(self.handed - window_bytes / 2)
     }
 
-    /// As [`Reader::must_wait`], for a reader that waits already: it must wait until half of the window is
-    /// free.
+    /// Does the same as [`Reader::must_wait`], for a reader that waits already. Such a reader must wait until
+    /// half of the window is free.
     fn must_wait_still(&self, window_bytes: u64) -> bool {
         self.unsent() > window_bytes / 2 && self.flow.want(self.handed - window_bytes / 2)
     }

@@ -298,7 +298,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The character of an escape `\uXXXX`, or of a surrogate pair of two.
+    /// The character of an escape `\uXXXX`, or of two such escapes that form a surrogate pair.
     fn unicode(&mut self) -> Option<char> {
         let first = self.unit(self.at)?;
         let (code, len) = match first {

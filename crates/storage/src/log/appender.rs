@@ -84,8 +84,8 @@ impl Appender {
         self.reserve_marked(payload, false)
     }
 
-    /// As [`Appender::reserve`], with a mark (`is_marked`) that readers of the log see without decoding the
-    /// payload.
+    /// Does the same as [`Appender::reserve`], with a mark (`is_marked`) that readers of the log see without
+    /// decoding the payload.
     ///
     /// # Errors
     /// As [`Appender::reserve`].
@@ -172,7 +172,8 @@ impl Appender {
             if let Flush::NeedSegment = shared.flush(&mut flusher)? {
                 drop(flusher);
                 if shared.prepare_segment()? == Prepare::NoRoom {
-                    // The record is part of memory already: it waits until the disk has room again.
+                    // The effects of the record are in memory already, so it cannot be refused: it waits
+                    // until the disk has room again.
                     let mut progress = shared.progress.0.lock();
                     shared.progress.1.wait_for(&mut progress, NO_ROOM_WAIT);
                 }

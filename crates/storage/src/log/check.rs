@@ -45,7 +45,7 @@ pub fn check(
     check_rest(LogReader::open(disk, dir, Access::Read)?, progress)
 }
 
-/// As [`check`], only for the log after the batch that ends at `from`.
+/// Does the same as [`check`], but only for the log after the batch that ends at `from`.
 ///
 /// # Errors
 /// As [`check`], and [`Error::Inconsistent`] if no batch ends at `from`.

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{Control, Error, Start, sync::Ordering};
 
-/// The maximum bytes of the batches kept in memory for all cursors together.
+/// The maximum number of bytes of batches that are kept in memory, for all cursors together.
 const RECENT_BYTES_MAX: usize = 8 << 20;
 /// Files are read in pieces of this size.
 const READ_BYTES: usize = 1 << 20;
@@ -303,7 +303,7 @@ impl LogCursor {
         self.read_until(bytes_max, Lsn::MAX)
     }
 
-    /// As [`LogCursor::read`], but returns no batch that ends after `until`.
+    /// Does the same as [`LogCursor::read`], but returns no batch that ends after `until`.
     ///
     /// # Errors
     /// As [`LogCursor::read`].

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{Control, Error, snapshot};
 
-/// The maximum bytes that are kept for inspection.
+/// The maximum number of bytes that are kept for inspection.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// Segments are read and overwritten in pieces of this size.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -61,8 +61,8 @@ pub fn cut_log(disk: &dyn Disk, dir: &Path, at: Lsn) -> Result<Cut, Error> {
     cut_at(disk, dir, control, at, set_aside).map(Cut::Done)
 }
 
-/// As [`cut_log`], for a log that is kept without the state before it (see [`Recovery::without_state`]): it
-/// needs no snapshot.
+/// Does the same as [`cut_log`], for a log that is kept without the state before it (see
+/// [`Recovery::without_state`]). Such a log needs no snapshot.
 ///
 /// [`Recovery::without_state`]: crate::Recovery::without_state
 ///
@@ -173,7 +173,7 @@ fn keep(disk: &dyn Disk, segments: &[Segment], at: Lsn, dir: &Path) -> Result<Pa
     unreachable!("the disk holds fewer files")
 }
 
-/// The log after `at`, at most [`KEPT_BYTES_MAX`] of it, without the zeros at its end.
+/// Returns up to [`KEPT_BYTES_MAX`] bytes of the log after `at`, without the zeros at its end.
 fn read_tail(segments: &[Segment], at: Lsn) -> Result<Vec<u8>, Error> {
     let mut tail = Vec::new();
     for segment in segments {

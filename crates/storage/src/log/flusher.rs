@@ -138,8 +138,8 @@ impl LogState {
             }
             flusher.closed = match self.mirroring.load(Ordering::SeqCst) {
                 false => Some(self.close_batch(flusher)),
-                // Mirrored batches were closed by their first writer; `None` while the first of them is still
-                // being copied.
+                // The server that wrote mirrored batches first has closed them. The result is `None` while
+                // the first batch is still being copied.
                 true => Some(Lsn::new(self.sequencer.published()))
                     .filter(|end| end.get() > written)
                     .map(|end| (Lsn::new(written), end)),

@@ -79,8 +79,8 @@ pub struct Mirror {
 }
 
 impl Recovery {
-    /// As [`Recovery::finish`], but opens the log as a mirror, to be continued with [`Mirror::append`] in the
-    /// epochs of its source.
+    /// Does the same as [`Recovery::finish`], but opens the log as a mirror. The mirror is continued with
+    /// [`Mirror::append`], in the epochs of its source.
     ///
     /// # Errors
     /// As [`Recovery::finish`].
@@ -206,7 +206,7 @@ impl Mirror {
         self.begin_epoch(promoted_epoch)
     }
 
-    /// As [`Mirror::promote`], in an epoch that the votes of a group have given to this server.
+    /// Does the same as [`Mirror::promote`], in an epoch that the votes of a group have given to this server.
     ///
     /// # Errors
     /// As [`Mirror::promote`]; [`Error::Inconsistent`] if the epoch is not higher than every epoch seen.
@@ -298,7 +298,8 @@ impl Log {
     }
 }
 
-/// As [`Log::outbid_epoch`], for a directory that is not in use. Does nothing if it has no log.
+/// Does the same as [`Log::outbid_epoch`], for a directory that is not in use. Does nothing if the directory
+/// has no log.
 ///
 /// # Errors
 /// I/O errors; a damaged control file.

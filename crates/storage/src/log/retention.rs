@@ -26,7 +26,7 @@ use crate::{
 pub fn retain_snapshots(disk: &dyn Disk, dir: &Path, log: &Log, generations: usize) -> Result<(), Error> {
     assert!(generations > 0, "the newest snapshot is kept");
     if log.is_frozen() {
-        // Until the log is adopted, the damaged log and its snapshots are the only data on disk.
+        // While the log is not adopted, the damaged log and its snapshots are the only data on disk.
         return Ok(());
     }
     let pins = log.pins();

@@ -77,8 +77,8 @@ impl SnapshotReader {
         Ok(reader)
     }
 
-    /// Opens the intact parts of a snapshot (payloads are not verified) and returns the damage of each of the
-    /// others.
+    /// Opens the intact parts of a snapshot (payloads are not verified). Also returns the damage of each part
+    /// that is not intact.
     ///
     /// # Errors
     /// I/O errors.

@@ -252,7 +252,7 @@ fn a_header_of_another_file_or_place_is_not_taken() {
 
 #[test]
 fn wrong_sums_and_keys_in_the_wrong_place_are_found_by_the_walk() {
-    // Only a bug could write such a file: every checksum is right.
+    // Every checksum of this file is right, so only a bug could write it.
     let disk = disk();
     let mut file = create(&disk);
     let mut models = Models::default();

@@ -15,8 +15,8 @@ const INLINE_BYTES_KEPT_MAX: usize = 64 * 1024;
 /// all connections of a worker. Each call of `parse` replaces the contents.
 #[derive(Debug, Default)]
 pub struct RequestBatch {
-    /// Arguments of all commands, one command after the other; during parsing also those of the incomplete
-    /// command.
+    /// Arguments of all commands, one command after the other. During parsing, the arguments of the
+    /// incomplete command come last.
     pub(super) args: Vec<Span>,
     commands: Vec<Command>,
     /// The arguments of inline commands, without quotes and escapes.

@@ -67,12 +67,12 @@ impl RequestParser {
         Self { progress, args: Vec::new() }
     }
 
-    /// Replaces the contents of `batch` with the complete commands at the start of `buffer`, at most
-    /// `commands_max`.
+    /// Replaces the contents of `batch` with the complete commands at the start of `buffer`, but with no more
+    /// than `commands_max` commands.
     ///
     /// `buffer` must begin with the first byte that the previous call did not consume, followed by the same
-    /// bytes as then. Requests without arguments (`*0`, `*-1`, empty lines) are consumed without adding a
-    /// command.
+    /// bytes as in that call. Requests without arguments (`*0`, `*-1`, empty lines) are consumed without
+    /// adding a command.
     ///
     /// After an error the parser is reset: called again with the unconsumed bytes it returns the same error,
     /// or none if the limits have been raised since.

@@ -108,7 +108,7 @@ impl LongList {
         removed
     }
 
-    /// Replaces the elements of one chunk that are in `range`, at most one, by `item`.
+    /// Replaces the element in `range` of a chunk by `item`. An empty range inserts the item.
     fn replace(&mut self, chunk: usize, range: Range<usize>, item: &Item<'_>) {
         let buffer = &self.chunks[chunk];
         let removed_len = buffer.chunk().span(range.clone()).len();

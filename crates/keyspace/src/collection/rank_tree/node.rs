@@ -10,17 +10,18 @@ use arrayvec::ArrayVec;
 
 use super::Item;
 
-/// The maximum number of items of a leaf, and of children of an inner node. With its length, a leaf of
-/// 16-byte items fills 1016 bytes and an inner node 2544: just below the allocator's classes of 1024 and 2560
+/// The maximum number of items of a leaf, and of children of an inner node. With this maximum, a leaf of
+/// 16-byte items takes 1016 bytes and an inner node 2544, just below the allocator's classes of 1024 and 2560
 /// bytes.
 pub(super) const LEN_MAX: usize = 63;
 
-/// A node below this length merges or shares with a neighbour.
+/// The minimum length of a node. A shorter node merges with a neighbour, or gets items of it.
 pub(super) const LEN_MIN: usize = LEN_MAX / 2;
 
-/// A full node shares with a neighbour that has room for this many; otherwise it is split. It must be at
-/// least 2, so that both nodes have room afterwards. After a million inserts in random order, an item takes
-/// 19.9 bytes; with an eighth of `LEN_MAX` here, it takes 20.4 bytes, in the same time.
+/// The minimum room of a neighbour, in items, for a full node to move items to it. If no neighbour has this
+/// room, the node is split. The number must be at least 2, so that both nodes have room afterwards. After a
+/// million inserts in random order, an item takes 19.9 bytes; with an eighth of `LEN_MAX` as this minimum, it
+/// takes 20.4 bytes, in the same time.
 const ROOM_MIN: usize = LEN_MAX / 16;
 
 pub(super) type Leaf<M> = ArrayVec<Item<M>, LEN_MAX>;

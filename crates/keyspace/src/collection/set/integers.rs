@@ -109,7 +109,7 @@ fn width_of(value: i64) -> usize {
     }
 }
 
-/// Adds an integer to a payload of this form or one without members. Returns whether it is new.
+/// Adds an integer to a payload that has this form or no members. Returns whether the integer is new.
 pub(super) fn insert(payload: &mut impl Payload, value: i64) -> bool {
     if !is_integers(payload.payload()) {
         let width = width_of(value);

@@ -29,7 +29,7 @@ pub(super) struct Capture {
 /// The position at which the walk continues.
 enum Cursor {
     Blocks(StreamId),
-    /// The walk continues at this id in this group, or in the next group.
+    /// The walk continues with the pending entries of this group, from this id on.
     Pending(Arc<[u8]>, StreamId),
 }
 

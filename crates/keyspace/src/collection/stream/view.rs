@@ -124,7 +124,8 @@ impl<'a> StreamView<'a> {
         within(passed).map(|entry| entry.id).or(last)
     }
 
-    /// As [`StreamView::trim_to_len`], but so that all remaining ids are at least `min`.
+    /// The id up to which entries must be removed so that no id below `min` stays. `whole_blocks`, `limit`
+    /// and `None` mean the same as in [`StreamView::trim_to_len`].
     pub fn trim_to_id(&self, min: StreamId, whole_blocks: bool, limit: usize) -> Option<StreamId> {
         if !whole_blocks {
             return min.previous().filter(|_| self.first().is_some_and(|first| first.id < min));

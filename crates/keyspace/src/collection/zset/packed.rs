@@ -148,7 +148,8 @@ pub(super) struct Range<'p> {
     at: usize,
     /// The number of pairs that were not taken from either end yet.
     left: usize,
-    /// Where each pair begins, once a pair was taken from the back: pairs can only be found from the front.
+    /// The offset of each pair. It is filled when a pair is first taken from the back, because pairs can only
+    /// be found from the front.
     starts: Vec<usize>,
 }
 
@@ -235,7 +236,7 @@ fn score_len(encoded: &[u8]) -> usize {
     if encoded[0] == FRACTION { SCORE_LEN_MAX } else { element::encoded_len(encoded) }
 }
 
-/// As [`score_len`], for bytes that are not trusted; `None` unless they begin with a complete score.
+/// Does the same as [`score_len`], for untrusted bytes. `None` unless the bytes begin with a complete score.
 pub(crate) fn checked_score_len(encoded: &[u8]) -> Option<usize> {
     if let [FRACTION, rest @ ..] = encoded {
         let bytes = rest.first_chunk()?;

@@ -71,7 +71,8 @@ fn crash_everywhere(act: impl Fn(&Arc<SimDisk>) -> Result<(), Error>, judge: imp
     }
 }
 
-/// As [`crash_everywhere`], but the I/O fails and the machine continues, and may crash later.
+/// Does the same as [`crash_everywhere`], but an I/O operation fails instead; the machine continues and may
+/// crash later.
 fn fail_everywhere(act: impl Fn(&Arc<SimDisk>) -> Result<(), Error>, judge: impl Fn(&[u64], bool)) {
     for kind in [FaultKind::Eio, FaultKind::Enospc, FaultKind::ShortWrite] {
         for sticky in [false, true] {
