@@ -77,7 +77,7 @@ impl Rights {
     }
 
     /// Whether a selector permits a command together with this access to all keys. SORT with BY or GET needs
-    /// that, because it makes names of keys from values.
+    /// this permission, because it makes names of keys from values.
     pub fn allow_all_keys(&self, command: CommandId, first_arg: Option<&[u8]>, access: KeyAccess) -> bool {
         self.allow_freely(command)
             || self.selectors.iter().any(|selector| {

@@ -101,7 +101,7 @@ pub enum QueryError {
 }
 
 impl QueryError {
-    /// The HTTP status, and the short name: `error` in the body of the reply.
+    /// The HTTP status, and the short name, which is `error` in the body of the reply.
     pub(crate) fn row(&self) -> (u16, &'static str) {
         match self {
             QueryError::BadArgument(..) => (400, "bad_arg"),

@@ -26,7 +26,7 @@ use crate::{Disk, File, RealDisk};
 /// Suffix of files that are being written; such a file is garbage after a crash.
 pub const TMP_SUFFIX: &str = ".tmp";
 
-/// Replaces or creates `path` with `bytes`, durably and atomically. For small files.
+/// Replaces or creates `path` with `bytes`, durably and atomically. It is for small files.
 ///
 /// # Errors
 /// I/O errors; `path` then holds the complete old or the complete new contents.

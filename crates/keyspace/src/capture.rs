@@ -154,7 +154,7 @@ impl<'k> Capture<'k> {
             if captured.continues && !stream.is_empty() {
                 break;
             }
-            // The rest of the previous slot, if there was one, gave no bytes.
+            // If the previous slot had a rest, the rest gave no bytes.
             captured.continues = false;
             let Some(slot) = self.next else { break };
             self.next = slot.next().filter(|&next| next <= self.last);

@@ -125,8 +125,8 @@ pub enum Effect<'a> {
         /// The new key.
         to_key: &'a [u8],
     },
-    /// Puts a library of functions, which replaces a library of the same name; or removes the library of this
-    /// name.
+    /// Puts a library of functions, which replaces a library of the same name, or removes the library with
+    /// the name.
     Library {
         /// Its name.
         name: &'a [u8],
@@ -173,8 +173,8 @@ pub enum KeyOp<'a> {
         /// The bytes to write.
         bytes: &'a [u8],
     },
-    /// Adds elements to one end of a list, one after the other: the last one ends up at the end. Keeps the
-    /// expiry.
+    /// Adds elements to one end of a list, one after the other, so the last element becomes the outermost.
+    /// Keeps the deadline of the key.
     ListPush {
         /// The end at which the elements are added.
         end: ListEnd,

@@ -40,9 +40,9 @@ pub enum EvictionPolicy {
     AllKeysLfu,
     /// Evicts a random key.
     AllKeysRandom,
-    /// Evicts the key that was not used for longest, of the keys with a deadline.
+    /// Evicts, among the keys with a deadline, the key that was not used for the longest time.
     VolatileLru,
-    /// Evicts the key that is used least, of the keys with a deadline.
+    /// Evicts, among the keys with a deadline, the key that is used least.
     VolatileLfu,
     /// Evicts a random key, of the keys with a deadline.
     VolatileRandom,

@@ -56,7 +56,7 @@ pub(crate) fn verified(payload: &[u8]) -> Result<(&[u8], Dialect), PayloadError>
     let mut footer = Reader::new(&payload[value_len..]);
     let version = u16::from_le_bytes(footer.array()?);
     let checksum = u64::from_le_bytes(footer.array()?);
-    // Zeros do not stand for an absent checksum here, as they do in files.
+    // Unlike in files, zeros do not stand for an absent checksum here.
     let intact = checksum == CRC.checksum(&payload[..value_len + 2]);
     let dialect = match version {
         FILE_VERSION_VALKEY => Dialect::Valkey,

@@ -55,8 +55,8 @@ pub(crate) fn library(lua: &Lua, meter: &Meter, bytes_max: usize) -> Result<Tabl
     Ok(table)
 }
 
-/// At most `limit` values (0 means all) from `offset` on. The first result is the offset of the next value,
-/// or -1 at the end.
+/// Decodes up to `limit` values (0 means all) from `offset` on. The first result is the offset of the next
+/// value, or -1 at the end.
 fn some(lua: &Lua, bytes: &LuaString, limit: i64, offset: i64, meter: &Meter) -> Result<MultiValue> {
     let bytes = bytes.as_bytes();
     let (Ok(limit), Ok(offset)) = (usize::try_from(limit), usize::try_from(offset)) else {

@@ -111,8 +111,8 @@ impl<'a> Reader<'a> {
     }
 
     fn array(&mut self, len: i64, depth: usize) -> Result<Word<'a>> {
-        // The length in a header exceeds the number of remaining bytes only if the reply is malformed, so no
-        // more room is reserved than for that number.
+        // The length in a header exceeds the number of remaining bytes only if the reply is malformed, so
+        // room is reserved for no more elements than there are remaining bytes.
         let len = usize::try_from(len).unwrap_or(0);
         let table = sequence(self.lua, len, len.min(self.rest.len()), || self.value(depth + 1))?;
         Ok(Either::Right(Value::Table(table)))

@@ -346,8 +346,8 @@ impl Log {
     }
 
     /// Forgets the log before `boundary`; whole segments before it are recycled or removed. No snapshot needs
-    /// to preserve the state before `boundary`: a record after it makes that state void. Returns `false` if
-    /// nothing was forgotten, because an earlier position is pinned.
+    /// to preserve the state before `boundary`: a record after `boundary` makes that state void. Returns
+    /// `false` if nothing was forgotten, because an earlier position is pinned.
     ///
     /// # Panics
     /// If `boundary` is not durable or not a multiple of the block size.
@@ -457,8 +457,9 @@ impl Log {
         Ok(())
     }
 
-    /// Records that the directory has a file with settings set by clients: from now on a directory without it
-    /// is incomplete. Blocks the first time. A frozen log records it when it is [adopted](Log::adopt).
+    /// Records that the directory has a file with settings set by clients: from now on, a directory without
+    /// the file is incomplete. The first call blocks. A frozen log makes the record when it is
+    /// [adopted](Log::adopt).
     ///
     /// # Errors
     /// I/O errors: then nothing is recorded.
@@ -586,7 +587,7 @@ impl LogState {
         }
     }
 
-    /// Duration of the write in flight so far, in microseconds; 0 without one.
+    /// The time since the write in flight began, in microseconds; 0 if no write is in flight.
     fn flight_us(&self) -> u64 {
         match self.flush_started_us.load(Ordering::Relaxed) {
             0 => 0,

@@ -19,8 +19,8 @@ impl World {
         disk.log.truncate(disk.durable);
         disk.committed = disk.committed.min(disk.log.len());
         let in_log = members_of(&disk.log);
-        // The newest change may not be committed. The change before it is committed; otherwise the newest one
-        // would not have been made.
+        // The newest change is perhaps not committed yet. The change before it is committed, because
+        // otherwise the newest change would not have been made.
         let changes = disk.log.iter().enumerate().filter(|(_, stored)| stored.members.is_some());
         let before_newest = changes.map(|(at, _)| at + 1).rev().nth(1).unwrap_or(0);
         let in_force_at = disk.in_force.as_ref().map_or(0, |(at, _)| *at).min(disk.log.len());

@@ -37,7 +37,7 @@ const INT_48: u8 = 0xe3;
 const INT_64: u8 = 0xe4;
 const LONG: u8 = 0xf0;
 
-/// The maximum bytes of an encoding, not counting the bytes of the string.
+/// The maximum number of bytes of an encoding, not counting the bytes of the string.
 const HEAD_MAX: usize = 9;
 /// Digits and sign of the longest `i64`.
 const DIGITS_MAX: usize = 20;

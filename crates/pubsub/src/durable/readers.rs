@@ -35,8 +35,7 @@ const WINDOWS_BYTES: u64 = 512 << 20;
 /// The smallest window of a reader, however many readers there are.
 const WINDOW_BYTES_MIN: u64 = 128 << 10;
 
-/// A client that reads durable channels. After RESET, the same client is another reader, with a new
-/// generation.
+/// A client that reads durable channels. After RESET, the client is a new reader, with a new generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReaderId {
     /// The id of the client.

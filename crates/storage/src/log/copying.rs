@@ -106,7 +106,7 @@ impl Log {
         self.make_durable(self.appended_lsn())?;
         if self.durable_lsn() == begin_lsn && !self.is_mirror() {
             // A copy that becomes a replica is identified by its last batch, so the copied log needs at least
-            // one.
+            // one batch.
             self.mark_epoch()?;
         }
         let (end_lsn, own) = (self.durable_lsn(), *self.shared.control.lock());

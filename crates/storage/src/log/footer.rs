@@ -47,8 +47,9 @@ use super::record::{BLOCK_BYTES, u32_at, u64_at};
 /// Size of a footer of the current format.
 pub(crate) const FOOTER_BYTES: usize = 80;
 /// The largest difference between two consecutive reigns. Lease tokens are the sum of a position and the
-/// reign: with random steps the tokens of two diverged leaders are usually gigabytes of log apart, and tokens
-/// fit the 53 bits in which some clients keep numbers for hundreds of thousands of starts.
+/// reign: with random steps of this size, the tokens of two diverged leaders are usually gigabytes of log
+/// apart. For hundreds of thousands of starts, tokens still fit the 53 bits in which some clients keep
+/// numbers.
 pub(crate) const REIGN_STEP_MAX: u64 = 1 << 36;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SEN2");

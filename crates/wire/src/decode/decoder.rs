@@ -50,7 +50,8 @@ impl Decoder {
     }
 
     /// Decodes the first value in `bytes`, and returns it with its encoded length; `None` if it is
-    /// incomplete. The next call must then have the same limits, and the same bytes followed by further ones.
+    /// incomplete. The next call must then have the same limits, and the same bytes followed by further
+    /// bytes.
     ///
     /// After a value or an error, the decoder is at the start of a value again.
     ///

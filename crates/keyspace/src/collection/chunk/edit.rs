@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use super::{Chunk, End, HEADER_LEN, Item, LEN_MAX};
 use crate::collection::element::Encoded;
 
-/// The edit of the bytes of a packed list: `removed_len` bytes at `offset` give way to `inserted`,
-/// and the number of elements becomes `len`. The owner of the bytes does that, and then calls `write_len`.
+/// The edit of the bytes of a packed list: `removed_len` bytes at `offset` give way to `inserted`, and the
+/// number of elements becomes `len`. The owner of the bytes replaces them, and then calls `write_len`.
 #[derive(Debug)]
 pub(crate) struct Edit {
     /// The offset in the packed list, counted from the start of its header.

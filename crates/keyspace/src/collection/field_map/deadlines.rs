@@ -15,8 +15,8 @@ use super::segment::{Segment, Tally};
 use crate::expiry::ExpiryHeap;
 use crate::slot::NEVER;
 
-/// The maximum number of items that one call of `expired_fields` takes. It walks through one segment for
-/// each, so this keeps the call short.
+/// The maximum number of items that one call of `expired_fields` takes. Each item costs a walk through one
+/// segment, so this limit keeps the call short.
 const ITEMS_MAX: usize = 8;
 
 /// A segment, and the deadline that it had when the item was made. Items are ordered by deadline.

@@ -82,8 +82,7 @@ impl FieldMap {
     /// chance: a segment is hit in proportion to its share of the hashes, and is accepted with a probability
     /// in proportion to the density of its entries.
     pub(crate) fn random(&self, random: &mut impl FnMut() -> u64) -> Option<EntryRef<'_>> {
-        // The size that the map would have if all its segments were as full as one with many entries for its
-        // depth.
+        // A segment with at least 3/2 of the average density is always accepted. Few segments are denser.
         let bound = self.len as u128 * 3 / 2;
         for _ in 0..RANDOM_TRIES {
             let segment = self.segment(random());

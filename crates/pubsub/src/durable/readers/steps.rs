@@ -137,8 +137,9 @@ impl Readers {
         true
     }
 
-    /// Lets a reader join the tail if it may; otherwise the reader waits. There is nothing to read between
-    /// the reader and the tail, or the reader's position is to become the tail. Returns whether it joins.
+    /// Lets a reader join the tail if it may; otherwise the reader waits. The caller makes sure that there is
+    /// nothing to read between the reader and the tail, or that the reader's position may become the tail.
+    /// Returns whether it joins.
     fn join_or_wait(&mut self, id: ReaderId, tail: Option<Lsn>) -> bool {
         let joins = self.may_join(id, tail);
         if joins {

@@ -342,7 +342,7 @@ fn the_newest_generations_are_kept_and_the_log_behind_the_oldest_of_them() {
     assert!(matches!(damaged, Err(Error::SnapshotCorrupt(_))) && disk.read_file(&path).is_ok());
 }
 
-/// The state of a server after a restart: the newest snapshot that fits the log, then the log.
+/// Restarts a server. Its state is read from the newest snapshot that fits the log, then from the log.
 fn restart(disk: &Arc<SimDisk>) -> (Vec<Vec<u8>>, Log) {
     let mut recovery = open(disk).unwrap();
     let listed = snapshot::list(&**disk, Path::new(DIR)).unwrap();

@@ -11,8 +11,8 @@ use crate::{
     },
 };
 
-/// Rewrites the log on this disk as commit d08a10d would have: footers without links, a control file of
-/// version 3.
+/// Rewrites the log on this disk into the form that commit d08a10d wrote: footers without links, and a
+/// control file of version 3.
 fn make_earlier(disk: &Arc<SimDisk>) {
     let dir = Path::new(DIR);
     let mut reader = LogReader::open(disk.clone(), dir, Access::ReadWrite).unwrap();
