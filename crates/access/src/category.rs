@@ -1,4 +1,4 @@
-//! Categories of commands, by which rules name many at once.
+//! Categories of commands, by which a rule names many commands at once.
 
 /// A category.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,7 +34,7 @@ pub enum Category {
     Admin,
     /// Takes constant or logarithmic time.
     Fast,
-    /// All others.
+    /// All commands that are not fast.
     Slow,
     /// May wait.
     Blocking,
@@ -51,7 +51,7 @@ pub enum Category {
 }
 
 impl Category {
-    /// All categories: those of Redis in the order of ACL CAT, then Sheaf's own.
+    /// All categories: first the categories of Redis in the order of ACL CAT, then Sheaf's own.
     pub const ALL: [Category; 22] = [
         Category::Keyspace,
         Category::Read,

@@ -20,8 +20,9 @@
 //! | patterns of keys | their number, 0 with all keys; each is one byte, 1 reads + 2 writes, and `bytes` |
 //! | patterns of channels | their number, 0 with all channels; each is `bytes` |
 //!
-//! The name of the user is not part of it. A user has no other encoding: bytes that decode encode to the same
-//! bytes. That no rule or pattern stands there twice is not checked: rules have made the user.
+//! The name of the user is not part of the payload. A user has exactly one encoding: a payload that can be
+//! decoded is encoded to the same bytes again. Decoding does not check that no rule or pattern occurs twice,
+//! because users are made only by rules.
 
 use std::fmt;
 
@@ -49,9 +50,9 @@ const SHA_256: u8 = 1;
 /// Why bytes are no user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeError {
-    /// A newer version has written them.
+    /// A newer version has written the bytes.
     Version(u8),
-    /// They are damaged.
+    /// The bytes are damaged.
     Malformed,
 }
 
@@ -67,7 +68,7 @@ impl fmt::Display for DecodeError {
 impl std::error::Error for DecodeError {}
 
 impl User {
-    /// Its payload.
+    /// The payload for the record of this user.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         out.push(
@@ -195,7 +196,7 @@ fn take_key_pattern(input: &mut &[u8]) -> Option<KeyPattern> {
     (access != KeyAccess::NONE && !is_all).then_some(KeyPattern { access, pattern })
 }
 
-/// A byte that has no other bits than these.
+/// Takes a byte. Refuses the byte if it has a bit that is not in `known`.
 fn take_marks(input: &mut &[u8], known: u8) -> Option<u8> {
     let (&marks, rest) = input.split_first()?;
     *input = rest;
@@ -218,7 +219,8 @@ fn take_all<T>(input: &mut &[u8], take: impl FnMut(&mut &[u8]) -> Option<T>) -> 
     take_count(input, count, take)
 }
 
-/// Takes so many items. Memory grows with the input, whatever the number says: each takes at least a byte.
+/// Takes `count` items. The memory is bounded by the input, however large `count` is, because each item takes
+/// at least a byte.
 fn take_count<T>(
     input: &mut &[u8],
     count: u64,

@@ -1,9 +1,9 @@
-//! The commands that rules name: what this crate needs to know of the table of commands.
+//! The commands that rules can name, with what this crate needs to know about them.
 //!
 //! Invariants
-//! - A subcommand (`container|sub`) stands after its container, together with the other subcommands.
-//! - The position of a command in the list is its [`CommandId`]: with the rows of the table of commands in
-//!   their order, it is the index that resolving a call gives.
+//! - The subcommands (`container|sub`) of a container follow it directly in the list.
+//! - The position of a command in the list is its [`CommandId`]. The list has the order of the table of
+//!   commands, so this is also the index of the command's row there.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,7 +21,8 @@ pub struct Command {
     pub name: &'static str,
     /// Its categories.
     pub categories: Categories,
-    /// Whether every client may run it, whatever the rules of its user: AUTH, HELLO, QUIT, RESET.
+    /// Whether every client may run the command, whatever the rules of its user. This is true for AUTH,
+    /// HELLO, QUIT and RESET.
     pub is_for_all: bool,
 }
 
@@ -33,7 +34,7 @@ pub struct CommandList {
 }
 
 impl CommandList {
-    /// A list of these commands. Of two with the same name the latter is found.
+    /// A list of these commands. If two have the same name, only the later one is found.
     ///
     /// # Panics
     /// If there are more than 65,535.
@@ -45,22 +46,22 @@ impl CommandList {
         CommandList { commands, ids }
     }
 
-    /// How many there are.
+    /// The number of commands.
     pub fn len(&self) -> usize {
         self.commands.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no command.
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
 
-    /// All of them with their numbers.
+    /// All commands with their ids.
     pub fn iter(&self) -> impl Iterator<Item = (CommandId, &Command)> {
         self.commands.iter().enumerate().map(|(at, command)| (id(at), command))
     }
 
-    /// The command of this name, `container|sub` included, in any case.
+    /// The command or subcommand (`container|sub`) of this name, in upper or lower case.
     pub fn find(&self, name: &[u8]) -> Option<CommandId> {
         self.ids.get(name).or_else(|| self.ids.get(&*name.to_ascii_lowercase())).copied()
     }

@@ -1,17 +1,19 @@
 //! The rules of a selector about commands, in their order.
 //!
-//! They are kept as texts, normalised as Redis 7.2 and later do: a rule replaces earlier ones about the same
-//! target, and one about a container those about its subcommands; `+@all` and `-@all` replace all. So a rule
-//! that is left out never changes a verdict: a later rule covers all that it covered.
+//! The rules are kept as texts, normalised as in Redis 7.2 and later: a rule replaces earlier rules about the
+//! same target, a rule about a container replaces earlier rules about its subcommands, and `+@all` and
+//! `-@all` replace all earlier rules. A replaced rule has no effect on verdicts, because a later rule covers
+//! all that it covered.
 //!
 //! Invariants
 //! - Targets are words in lower case, each at most once.
-//! - Names need not be known here: [`Grammar`](crate::Grammar) has checked them against the commands of the
-//!   version that took the rule, and [`Rights`](crate::Rights) says what unknown ones mean.
+//! - A rule may name commands that this version does not know: [`Grammar`](crate::Grammar) has checked names
+//!   against the commands of the version that took the rule, and [`Rights`](crate::Rights) defines the
+//!   meaning of unknown names.
 
 use crate::words::{is_word, push_spaced};
 
-/// One rule: whether it allows, and what.
+/// One rule: its target, and whether the target is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandRule {
     pub(crate) allows: bool,
@@ -19,7 +21,7 @@ pub struct CommandRule {
 }
 
 impl CommandRule {
-    /// Whether it allows its target. Otherwise it denies it.
+    /// Whether the rule allows its target; otherwise it denies the target.
     pub fn allows(&self) -> bool {
         self.allows
     }
@@ -29,12 +31,12 @@ impl CommandRule {
         &self.target
     }
 
-    /// The category that it names, without `@`.
+    /// The category that the rule names, without `@`; `None` if it names a command.
     pub(crate) fn category(&self) -> Option<&[u8]> {
         self.target.strip_prefix(b"@")
     }
 
-    /// Whether this could be one: what a record may hold.
+    /// Whether this has the form of a rule, as a record must.
     pub(crate) fn is_valid(&self) -> bool {
         let is_all = self.target.eq_ignore_ascii_case(b"@all");
         !self.target.is_empty()
@@ -44,7 +46,7 @@ impl CommandRule {
     }
 }
 
-/// What is allowed at first, and the rules after that.
+/// What is allowed before the first rule, and the rules in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CommandRules {
     pub(crate) begins_with_all: bool,
@@ -72,7 +74,7 @@ impl CommandRules {
         self.begins_with_all && self.rules.is_empty()
     }
 
-    /// Adds a rule, in place of those that it covers.
+    /// Adds a rule, and removes the earlier rules that it covers.
     pub(crate) fn add(&mut self, rule: CommandRule) {
         self.rules.retain(|known| {
             let after = known.target.strip_prefix(&*rule.target);
@@ -81,7 +83,7 @@ impl CommandRules {
         self.rules.push(rule);
     }
 
-    /// As ACL GETUSER shows them: `+@all -@dangerous`.
+    /// The rules as ACL GETUSER shows them: `+@all -@dangerous`.
     pub fn text(&self) -> Vec<u8> {
         let mut text = if self.begins_with_all { b"+@all".to_vec() } else { b"-@all".to_vec() };
         for rule in &self.rules {

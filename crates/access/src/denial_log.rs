@@ -1,19 +1,19 @@
-//! The log of denials: what users were refused, and failed logins, for ACL LOG.
+//! The log of denials: refused calls and failed logins, for ACL LOG.
 //!
 //! What it is: a short list in memory, newest first. Equal denials within a minute are one entry with a
-//! count, so that a client in a loop does not push out all others.
-//! What it is not: durable, or shared by the members of a group.
+//! count, so that a client in a loop does not push out all other entries. What it is not: durable, or shared
+//! by the members of a group.
 //!
 //! Invariants
-//! - It holds no more entries than its limit; 0 turns it off.
-//! - It never has a password: the object of a failed login is the command (`AUTH`, `HELLO`).
+//! - The log has at most as many entries as its limit; a limit of 0 turns it off.
+//! - The log never has a password: the object of a failed login is the command (`AUTH`, `HELLO`).
 
 use std::collections::VecDeque;
 
-/// Denials further apart are never one entry.
+/// The maximum time between two denials that are one entry.
 pub const MERGE_MS_MAX: u64 = 60_000;
 
-/// How many of the newest entries are compared with a new denial, as in Redis.
+/// The number of newest entries that are compared with a new denial, as in Redis.
 const COMPARED_MAX: usize = 10;
 
 /// Why something was denied.
@@ -44,7 +44,7 @@ impl Reason {
 /// Where something was denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Context {
-    /// A command of its own.
+    /// A command outside of transactions and scripts.
     TopLevel,
     /// Between MULTI and EXEC.
     Multi,
@@ -70,9 +70,9 @@ pub struct Denial {
     pub reason: Reason,
     /// Where.
     pub context: Context,
-    /// The name of the command, key or channel; for a failed login that of the command.
+    /// The name of the command, key or channel; for a failed login, the name of the command.
     pub object: Box<[u8]>,
-    /// The user; for a failed login the name that was given.
+    /// The user; for a failed login, the given name.
     pub user: Box<[u8]>,
     /// The client, as CLIENT LIST shows it.
     pub client: Box<[u8]>,
@@ -89,11 +89,11 @@ impl Denial {
 /// One or more equal denials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogEntry {
-    /// Its number: entries are counted from 0, those that were removed included.
+    /// The number of the entry, counted from 0. Removed entries count, too.
     pub id: u64,
-    /// How many denials it stands for.
+    /// The number of denials that are this entry.
     pub count: u64,
-    /// The newest of them.
+    /// The newest of these denials.
     pub denial: Denial,
     /// When the first happened, in Unix ms.
     pub created_ms: u64,

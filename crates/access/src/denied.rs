@@ -15,17 +15,17 @@ pub enum Denied<'a> {
 }
 
 impl<'a> Denied<'a> {
-    /// The whole reply to the call. Redis names neither key nor channel.
+    /// The whole reply to the call. As in Redis, it names neither the key nor the channel.
     pub fn reply(&self, user: &[u8], commands: &CommandList) -> Vec<u8> {
         [b"NOPERM ", &*self.brief(user, commands)].concat()
     }
 
-    /// The whole reply to a script whose call it was.
+    /// The whole reply to a script that has made the call.
     pub fn reply_in_script(&self, user: &[u8], commands: &CommandList) -> Vec<u8> {
         [b"ERR ACL failure in script: ", &*self.brief(user, commands)].concat()
     }
 
-    /// What ACL DRYRUN answers, with the key or channel.
+    /// The reply of ACL DRYRUN, which names the key or channel.
     pub fn verdict(&self, user: &[u8], commands: &CommandList) -> Vec<u8> {
         let named = |name: &[u8], what: &[u8]| {
             [b"User ", user, b" has no permissions to access the '", name, b"' ", what].concat()
@@ -37,7 +37,7 @@ impl<'a> Denied<'a> {
         }
     }
 
-    /// The reason and the object of its entry in the log of denials.
+    /// The reason and the object of the entry for this refusal in the log of denials.
     pub fn entry(&self, commands: &CommandList) -> (Reason, &'a [u8]) {
         match self {
             Denied::Command(command) => (Reason::Command, commands.name(*command).as_bytes()),

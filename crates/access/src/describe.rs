@@ -1,7 +1,7 @@
 //! A user as texts: the line of ACL LIST, of a file and of the configuration, and the fields of ACL GETUSER.
 //!
-//! The line is a rule set: read as rules of a new user, it gives an equal user but for its roles. As in Redis
-//! 8, the mark `sanitize-payload` is always shown.
+//! The line is a list of rules: applied to a new user, they give an equal user, except for its roles. As in
+//! Redis 8, `sanitize-payload` or `skip-sanitize-payload` is always shown.
 
 use crate::selector::Selector;
 use crate::user::User;
@@ -14,9 +14,9 @@ pub struct UserDescription {
     pub flags: Vec<&'static str>,
     /// The hashes of its passwords, in hexadecimal digits.
     pub passwords: Vec<String>,
-    /// What it may do.
+    /// The description of the root selector.
     pub root: SelectorDescription,
-    /// What else it may do.
+    /// The descriptions of the other selectors.
     pub selectors: Vec<SelectorDescription>,
 }
 
@@ -52,7 +52,7 @@ impl User {
         }
     }
 
-    /// Its line for ACL LIST: `user NAME on nopass sanitize-payload ~* &* +@all`.
+    /// The user's line for ACL LIST: `user NAME on nopass sanitize-payload ~* &* +@all`.
     pub fn line(&self, name: &[u8]) -> Vec<u8> {
         let mut line = [b"user ", name].concat();
         self.flags().for_each(|flag| push_spaced(&mut line, &[flag.as_bytes()]));

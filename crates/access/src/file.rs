@@ -1,7 +1,8 @@
 //! Lines of users: an ACL file.
 //!
-//! As in Redis: a line is `user NAME rule ...` with single spaces or more, empty lines are left out, and a
-//! comment is an error. All errors of a file are reported together, and then none of its users is taken.
+//! As in Redis, a line is `user NAME rule ...` with one or more spaces between words, empty lines are
+//! skipped, and a comment is an error. All errors of a file are reported together. If there is an error, no
+//! user of the file is taken.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::words::up_to_null;
 /// Why a file is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileError {
-    /// The text, which names each line: without `ERR`.
+    /// The text without `ERR`, which names each line that has an error.
     pub text: Vec<u8>,
 }
 

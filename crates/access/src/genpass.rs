@@ -1,11 +1,11 @@
 //! Passwords that nobody can guess: ACL GENPASS.
 
-/// The bits of a password if the client gives none.
+/// The number of bits of a password if the client gives none.
 pub const GENPASS_BITS_DEFAULT: i64 = 256;
-/// The bits that a client can ask for.
+/// The maximum number of bits that a client can request.
 pub const GENPASS_BITS_MAX: i64 = 4096;
 
-/// The number of bits is not a number of bits.
+/// The requested number of bits is out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GenpassError;
 

@@ -1,12 +1,12 @@
-//! The language of rules: what ACL SETUSER and the lines of a file give, as changes of a user.
+//! The language of rules: the words of ACL SETUSER and of the lines of a file, as changes of a user.
 //!
 //! ```text
 //! words -> merged: `(+get`, `~a)` is one rule -> rule by rule, on a copy of the user
 //! ```
 //!
-//! As in Redis 7.2 and later, with these differences, each of which refuses what Redis takes and cannot show
-//! again as rules: quotes within selectors; null bytes and spaces within names and first arguments (Redis
-//! 8.2.3 crashes on ACL LIST after `+select|a b`); patterns after `%RW~*`, which is `~*`.
+//! The language is as in Redis 7.2 and later, with these differences. Each refuses something that Redis takes
+//! but cannot show as rules again: quotes within selectors; null bytes and spaces within names and first
+//! arguments (Redis 8.2.3 crashes on ACL LIST after `+select|a b`); patterns after `%RW~*`, which is `~*`.
 
 use crate::category::Category;
 use crate::command_list::CommandList;
@@ -18,7 +18,7 @@ use crate::selector::Selector;
 use crate::user::User;
 use crate::words::{is_word, words};
 
-/// What rules can refer to.
+/// The commands and the setting on which the meaning of rules depends.
 #[derive(Debug, Clone, Copy)]
 pub struct Grammar<'a> {
     /// The commands.
@@ -44,7 +44,8 @@ impl Grammar<'_> {
         Ok(user)
     }
 
-    /// Applies one rule, whose parentheses match. Changes nothing that matters after an error.
+    /// Applies one rule, whose parentheses match. After an error, the caller must discard `user`, which may
+    /// be partly changed.
     pub(crate) fn apply_one(&self, user: &mut User, rule: &[u8]) -> Result<(), RuleError> {
         let hash_of = |text| PasswordHash::from_hex(text).ok_or(RuleError::MalformedHash);
         match rule {
@@ -108,7 +109,7 @@ impl Grammar<'_> {
         Ok(())
     }
 
-    /// Checks what a rule about commands names, in lower case.
+    /// Checks the target of a rule about commands, which is in lower case.
     fn check_target(&self, allows: bool, target: &[u8]) -> Result<(), RuleError> {
         if let [b'@', category @ ..] = target {
             return Category::named(category).map(drop).ok_or(RuleError::Unknown);
@@ -143,8 +144,8 @@ fn remove_password(user: &mut User, password: PasswordHash) -> Result<(), RuleEr
     Ok(())
 }
 
-/// The access and the pattern of a rule after its `%`: `R~p`, `W~p`, `RW~p`. The `~` may be missing at the
-/// end.
+/// The access and the pattern in a rule, given the part after its `%`: `R~p`, `W~p`, `RW~p`. Without `~`, the
+/// pattern is empty.
 fn access_and_pattern(rest: &[u8]) -> Option<(KeyAccess, &[u8])> {
     let end = rest.iter().position(|byte| *byte == b'~').unwrap_or(rest.len());
     let mut access = KeyAccess::NONE;
@@ -165,7 +166,7 @@ fn access_and_pattern(rest: &[u8]) -> Option<(KeyAccess, &[u8])> {
 /// Joins the words of each selector.
 pub(crate) fn merged<'r>(rules: impl IntoIterator<Item = &'r [u8]>) -> Result<Vec<Vec<u8>>, RulesError> {
     let mut merged: Vec<Vec<u8>> = Vec::new();
-    // The first word of the selector that is the last in `merged`, while it is incomplete.
+    // The first word of the last selector in `merged`, while that selector is incomplete.
     let mut open: Option<&[u8]> = None;
     for word in rules {
         match (open, merged.last_mut()) {

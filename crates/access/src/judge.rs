@@ -5,8 +5,9 @@
 //!    '-- no --> gather keys and channels -> Rights::judge -> run, or Denied
 //! ```
 //!
-//! One selector must permit all of a call. If none does, the refusal is that of the selector that came
-//! furthest: a command is judged before keys, and keys before channels, each in the order of the arguments.
+//! One selector must permit all of a call. If none does, the reported refusal is the one of the selector that
+//! got furthest: a selector judges the command first, then the keys, then the channels, each in the order of
+//! the arguments.
 
 use crate::command_list::CommandId;
 use crate::denied::Denied;
@@ -27,16 +28,16 @@ pub struct KeyUse<'a> {
 pub struct ChannelUse<'a> {
     /// The channel or pattern.
     pub name: &'a [u8],
-    /// Whether it is a pattern of PSUBSCRIBE: it must be permitted literally.
+    /// Whether this is a pattern of PSUBSCRIBE, which is permitted only if a rule has the same pattern.
     pub is_pattern: bool,
 }
 
-/// A call. The keys and channels themselves outlive the lists of them.
+/// A call. The keys and channels live longer than the lists of them.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'l, 'a> {
     /// The command.
     pub command: CommandId,
-    /// The argument after its name.
+    /// The argument after the name of the command.
     pub first_arg: Option<&'a [u8]>,
     /// Its keys, in the order of its arguments.
     pub keys: &'l [KeyUse<'a>],
@@ -44,7 +45,7 @@ pub struct Call<'l, 'a> {
     pub channels: &'l [ChannelUse<'a>],
 }
 
-/// How far a selector went before it refused a call: at its command, at a key, at a channel.
+/// The point at which a selector has refused a call: the command, a key or a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Refusal {
     Command,
@@ -75,8 +76,8 @@ impl Rights {
         })
     }
 
-    /// Whether a selector permits a command together with this access to all keys: what SORT BY and GET need,
-    /// whose keys follow from values.
+    /// Whether a selector permits a command together with this access to all keys. SORT with BY or GET needs
+    /// this permission, because it makes names of keys from values.
     pub fn allow_all_keys(&self, command: CommandId, first_arg: Option<&[u8]>, access: KeyAccess) -> bool {
         self.allow_freely(command)
             || self.selectors.iter().any(|selector| {
@@ -88,7 +89,8 @@ impl Rights {
             })
     }
 
-    /// Whether a subscription may go on: any selector permits the channel, whatever its commands are.
+    /// Whether a subscription may continue: some selector must permit the channel, whatever commands that
+    /// selector permits.
     pub fn allow_subscription(&self, channel: ChannelUse<'_>) -> bool {
         self.is_unrestricted_or(|selector| selector.channels.permit(channel))
     }

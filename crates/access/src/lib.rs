@@ -6,15 +6,15 @@
 //! ```
 //!
 //! What it is: the user as data ([`User`]), the language of its rules ([`Grammar`], [`User::line`]), its
-//! record ([`User::encode`]), its compiled form ([`Rights`]) with judgements about calls, and what follows
-//! from a refusal ([`Denied`], [`DenialLog`]).
-//! What it is not: a set of users, which belongs to the data; sessions; commands. It has no clock, no
-//! randomness and no table of commands: all three are arguments.
+//! record ([`User::encode`]), its compiled form ([`Rights`]) with judgements about calls, and the replies and
+//! log entries of refusals ([`Denied`], [`DenialLog`]). What it is not: a set of users, which belongs to the
+//! data; sessions; commands. It has no clock, no randomness and no table of commands: all three are
+//! arguments.
 //!
 //! Invariants
 //! - A user is declared by names, not by numbers of commands. So a record means the same to every version of
 //!   the server; only [`Rights`] depend on one table of commands ([`CommandList`]).
-//! - Rules are applied all or none.
+//! - Either all rules of a list are applied, or none.
 //! - [`User::line`] is a text that [`Grammar`] reads as an equal user.
 //! - One selector must allow all of a call: command, keys and channels. What no selector allows is denied.
 //! - Passwords exist only as hashes. No error and no rendering shows a password.

@@ -1,7 +1,7 @@
 //! Hashes of passwords, as Redis keeps them: SHA-256 without salt.
 //!
 //! Invariants
-//! - Comparing takes the same time wherever two hashes differ.
+//! - A comparison takes the same time wherever two hashes differ.
 //! - `Debug` does not show the hash.
 
 use std::fmt;

@@ -1,11 +1,12 @@
 //! Patterns, arranged so that a text is compared with few of them.
 //!
 //! Patterns are grouped by the literal bytes at their start, their prefix. A pattern can match a text only if
-//! its prefix is one of the text's. So the text is hashed from each length that a prefix has to the next, and
-//! the group of that hash is looked up there. The bytes that all prefixes share are compared first.
+//! the text begins with the pattern's prefix. So for each length that a prefix has, the beginning of the text
+//! is hashed (continuing from the hash of the previous length), and the group with that hash is looked up.
+//! The bytes with which all patterns begin are compared first.
 //!
-//! The time depends on the length of the longest prefix, not on the number of patterns, unless many share
-//! their prefix.
+//! The time depends on the length of the longest prefix, not on the number of patterns, unless many patterns
+//! have the same prefix.
 
 use wire::glob;
 
@@ -13,7 +14,7 @@ use crate::patterns::KeyAccess;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PatternIndex {
-    /// The bytes with which every pattern begins. The rest is about what follows them.
+    /// The bytes with which every pattern begins. The other fields are about the bytes after these.
     common: Box<[u8]>,
     /// The lengths of prefixes, ascending.
     lengths: Box<[usize]>,
@@ -70,7 +71,7 @@ impl PatternIndex {
         patterns.sort_by_key(|(_, pattern)| glob::literal_prefix(pattern));
         let ends = (patterns.first(), patterns.last());
         let (Some((_, first)), Some((_, last))) = ends else { return PatternIndex::default() };
-        // What the first and the last of sorted texts share, all share.
+        // The patterns are sorted, so the bytes that the first and the last one share are shared by all.
         let (first, last) = (glob::literal_prefix(first), glob::literal_prefix(last));
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
         let common: Box<[u8]> = first[..common].into();
@@ -130,7 +131,7 @@ impl PatternIndex {
         )
     }
 
-    /// The slots for a hash, in the order in which they are taken.
+    /// The slots in which a group with this hash may be, in the order in which they are filled.
     fn probe(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
         let mask = self.slots.len() - 1;
         let start = hash as usize;
@@ -138,8 +139,8 @@ impl PatternIndex {
     }
 }
 
-/// As `starts_with`, but does not look at an empty prefix: it has no memory, and comparing nothing at such an
-/// address took memcmp 80 ns where this was measured.
+/// Does the same as `starts_with`, but does not compare an empty prefix. An empty prefix has no valid memory,
+/// and memcmp took 80 ns to compare zero bytes at such an address when this was measured.
 #[inline]
 fn begins_with(text: &[u8], prefix: &[u8]) -> bool {
     prefix.is_empty() || text.starts_with(prefix)
@@ -148,7 +149,7 @@ fn begins_with(text: &[u8], prefix: &[u8]) -> bool {
 const HASH_SEED: u64 = 0xcbf2_9ce4_8422_2325;
 const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The hash of a prefix: that of its bytes from each length to the next.
+/// The hash of a prefix, computed piece by piece from each length in `lengths` to the next.
 fn hash_of(prefix: &[u8], lengths: &[usize]) -> u64 {
     let mut from = 0;
     lengths.iter().take_while(|length| **length <= prefix.len()).fold(HASH_SEED, |hash, length| {
@@ -157,7 +158,7 @@ fn hash_of(prefix: &[u8], lengths: &[usize]) -> u64 {
     })
 }
 
-/// The hash of more bytes, from that of those before.
+/// The hash after more bytes, given the hash of the bytes before them.
 #[inline]
 fn hash_on(hash: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();

@@ -1,8 +1,8 @@
 //! The keys and the channels of a selector: glob patterns in the order in which they were given.
 //!
 //! Invariants
-//! - A pattern is a word, and stands in a list once; that of a key has at least one kind of access.
-//! - "All" stands alone: no pattern beside it has an effect, and Redis refuses to add one.
+//! - A pattern is a word, and occurs once in its list. A pattern for keys has at least one kind of access.
+//! - `All` has no patterns beside it, because they would have no effect; adding one is refused, as in Redis.
 
 use crate::rule_error::RuleError;
 use crate::words::{is_word, push_spaced};
@@ -12,7 +12,8 @@ use crate::words::{is_word, push_spaced};
 pub struct KeyAccess(u8);
 
 impl KeyAccess {
-    /// Only whether and how the key exists, as with EXISTS, TYPE and STRLEN: any pattern permits it.
+    /// The call uses only the existence, type or length of the value, as EXISTS, TYPE and STRLEN do. A
+    /// pattern of any access permits that.
     pub const NONE: KeyAccess = KeyAccess(0);
     /// Reads its value.
     pub const READ: KeyAccess = KeyAccess(1);
@@ -40,7 +41,7 @@ impl KeyAccess {
         if bits <= KeyAccess::BOTH.0 { Some(KeyAccess(bits)) } else { None }
     }
 
-    /// What stands before the pattern in a rule.
+    /// The text before the pattern in a rule.
     const fn prefix(self) -> &'static [u8] {
         match self {
             KeyAccess::READ => b"%R~",
@@ -72,7 +73,8 @@ impl KeyPatterns {
     /// No key.
     pub const NONE: KeyPatterns = KeyPatterns::Of(Vec::new());
 
-    /// Adds a pattern, or what it permits to the equal one. `*` for reading and writing means all keys.
+    /// Adds a pattern; if the same pattern is in the list already, adds the access to it. `*` for reading and
+    /// writing means all keys.
     pub(crate) fn add(&mut self, access: KeyAccess, pattern: &[u8]) -> Result<(), RuleError> {
         let KeyPatterns::Of(patterns) = self else { return Err(RuleError::AfterAllKeys) };
         if !is_word(pattern) || access == KeyAccess::NONE {

@@ -1,14 +1,16 @@
 //! The rights of a user: its declaration, compiled for one table of commands.
 //!
-//! Rules are replayed in their order into one bit per command and, for `+command|argument`, a list of first
-//! arguments. A rule about a command, or about a category that it is in, takes its first arguments back.
+//! The rules are applied in their order to one bit per command and, for `+command|argument`, to a list of
+//! first arguments. A rule about a command, or about a category of the command, removes the command's first
+//! arguments from the list.
 //!
-//! A record can have been written by a version with other commands. A rule about an unknown command does
-//! nothing: nobody can run it. So does one that allows an unknown category. One that denies an unknown
-//! category denies everything before it: the category may have commands that are known here.
+//! A version with other commands may have written the record of a user. A rule about an unknown command has
+//! no effect, because nobody can run that command here. A rule that allows an unknown category has no effect
+//! either. A rule that denies an unknown category denies everything that was allowed before it, because the
+//! category may have commands that are known here.
 //!
 //! Invariants
-//! - Rights never change. A changed user gets new ones.
+//! - `Rights` never change. If a user is changed, new ones are made.
 //! - A command in `free` may run whatever its arguments are.
 
 use crate::category::Category;
@@ -35,7 +37,7 @@ type FirstArgs = Vec<(CommandId, Box<[u8]>)>;
 #[derive(Debug, Clone)]
 pub(crate) struct SelectorRights {
     pub(crate) commands: CommandSet,
-    /// Of commands that are not in `commands`.
+    /// First arguments of commands that are not in `commands`.
     pub(crate) first_args: FirstArgs,
     pub(crate) keys: KeyRights,
     pub(crate) channels: ChannelRights,
@@ -54,7 +56,7 @@ pub(crate) enum KeyRights {
 #[derive(Debug, Clone)]
 pub(crate) enum ChannelRights {
     All,
-    /// The patterns as such, sorted, and what they match.
+    /// The patterns, as a sorted list for literal comparison, and as an index for matching names.
     Of {
         patterns: Vec<Box<[u8]>>,
         index: PatternIndex,
@@ -62,7 +64,7 @@ pub(crate) enum ChannelRights {
 }
 
 impl Rights {
-    /// Those of a user.
+    /// The rights of a user.
     pub fn new(user: &User, commands: &CommandList) -> Rights {
         let selectors: Vec<SelectorRights> =
             user.all_selectors().map(|selector| SelectorRights::new(selector, commands)).collect();
@@ -89,7 +91,8 @@ impl Rights {
         self.is_unrestricted
     }
 
-    /// Whether a command is permitted whatever its arguments are: one load and one test for most calls.
+    /// Whether a command is permitted whatever its arguments are. For most calls, this load and test are the
+    /// whole check.
     #[inline]
     pub fn allow_freely(&self, command: CommandId) -> bool {
         self.free.has(command)

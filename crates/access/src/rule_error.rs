@@ -7,17 +7,17 @@ use crate::words::up_to_null;
 /// Why one rule is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleError {
-    /// It is no rule.
+    /// The text is no rule.
     Syntax,
     /// There is no such command or category.
     Unknown,
-    /// It allows a subcommand for one of its arguments only.
+    /// The rule allows a subcommand for one of its arguments only.
     FirstArgOfSubcommand,
     /// A pattern for keys after all keys were permitted.
     AfterAllKeys,
     /// A pattern for channels after all channels were permitted.
     AfterAllChannels,
-    /// It is no hash of a password.
+    /// The text is no hash of a password.
     MalformedHash,
     /// The user does not have the password.
     NoSuchPassword,
@@ -73,7 +73,7 @@ impl RulesError {
         RulesError::Unmatched { from: without_passwords(from) }
     }
 
-    /// The whole reply to ACL SETUSER. It can contain bytes of the rules, so line ends, too.
+    /// The whole reply to ACL SETUSER. It can contain bytes of the rules, and so even line ends.
     pub fn reply(&self) -> Vec<u8> {
         match self {
             RulesError::Rule { rule, error } => {

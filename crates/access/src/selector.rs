@@ -4,7 +4,7 @@ use crate::command_rules::CommandRules;
 use crate::patterns::{ChannelPatterns, KeyPatterns};
 use crate::words::push_spaced;
 
-/// One selector. Every user has its root, and any number of others.
+/// One selector. Every user has a root selector, and any number of others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector {
     /// The commands.
@@ -23,7 +23,7 @@ impl Selector {
         channels: ChannelPatterns::All,
     };
 
-    /// Permits nothing, but all channels if a setting (`acl-pubsub-default`) gives them to new selectors.
+    /// Permits nothing, except all channels if a setting (`acl-pubsub-default`) gives these to new selectors.
     pub const fn initial(all_channels: bool) -> Selector {
         Selector {
             commands: CommandRules::all_or_none(false),

@@ -1,4 +1,4 @@
-//! A user: who it is, how it proves that, what it may do.
+//! A user: whether it may log in, its passwords, and what it may do.
 
 use subtle::{Choice, ConstantTimeEq};
 
@@ -14,25 +14,27 @@ pub fn is_user_name(name: &[u8]) -> bool {
 /// A user, without its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// Whether it can log in.
+    /// Whether the user can log in.
     pub is_enabled: bool,
-    /// Whether any password will do.
+    /// Whether any password is accepted.
     pub needs_no_password: bool,
-    /// Whether what it RESTOREs is trusted. Kept because clients set it; Sheaf checks every value.
+    /// Whether payloads that the user passes to RESTORE are trusted. Sheaf checks every value anyway; the
+    /// flag is kept because clients set it.
     pub skips_sanitizing: bool,
-    /// Its passwords, any of which will do.
+    /// The passwords of the user, each of which is accepted.
     pub passwords: Vec<PasswordHash>,
     /// What it may do.
     pub root: Selector,
     /// What else it may do.
     pub selectors: Vec<Selector>,
-    /// Its roles for document databases, in the order in which they were given; `_admin` for an admin. They
-    /// are no concern of rules, except that `reset` takes them.
+    /// The roles of the user for document databases, in the order in which they were given; `_admin` for an
+    /// admin. Rules do not change roles, except that `reset` removes them.
     pub roles: Vec<Box<[u8]>>,
 }
 
 impl User {
-    /// A user that was created and has been given no rule: disabled, without a password or any right.
+    /// A new user to which no rule was applied: disabled, without a password, and without rights except as in
+    /// [`Selector::initial`].
     pub const fn initial(all_channels: bool) -> User {
         User {
             is_enabled: false,
@@ -45,12 +47,13 @@ impl User {
         }
     }
 
-    /// The user `default` of a server that knows no other: everything without a password.
+    /// The user `default` of a server without other users, which may do everything without a password.
     pub fn all_powerful() -> User {
         User { is_enabled: true, needs_no_password: true, root: Selector::ALL, ..User::initial(true) }
     }
 
-    /// Whether this password logs it in. Takes the same time whichever of its passwords it is.
+    /// Whether the user can log in with this password. Takes the same time whichever of the user's passwords
+    /// it is.
     pub fn accepts(&self, password: &[u8]) -> bool {
         let given = PasswordHash::of(password);
         let fits = |fits: Choice, known: &PasswordHash| fits | known.ct_eq(&given);

@@ -1,11 +1,11 @@
-//! The words of rules: what separates them, and what one may contain.
+//! The words of rules: what separates words, and what a word may contain.
 
-/// Whether C calls this byte a space. Redis, whose language this is, does.
+/// Whether the byte separates words: the bytes that are spaces in C, as in Redis.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// Whether a text can stand as one word in a rule: no spaces, no null bytes.
+/// Whether a text can be one word of a rule: it has no spaces and no null bytes.
 pub(crate) fn is_word(text: &[u8]) -> bool {
     !text.iter().any(|byte| is_space(*byte) || *byte == 0)
 }
@@ -15,7 +15,7 @@ pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| is_space(*byte)).filter(|word| !word.is_empty())
 }
 
-/// A text up to its first null byte: Redis' messages end there.
+/// A text up to its first null byte, where Redis' messages end.
 pub(crate) fn up_to_null(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == 0).next().unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! The entries of Raft: the batches of the log, by reference.
 //!
-//! It keeps the epoch and the end of the newest batches, at most [`KEPT_MAX`] of those that are committed.
-//! Older ones are never needed: no message has entries.
+//! `Entries` keeps the epoch and the end of the newest batches, of which no more than [`KEPT_MAX`] are
+//! committed. Older batches are never needed, because no message has entries.
 //!
 //! Invariants
 //! - Entries are contiguous; the entry before the first one is committed.
@@ -28,20 +28,20 @@ pub(crate) fn index_of(number: u64) -> u64 {
 #[derive(Debug, Clone, Copy)]
 struct Reference {
     term: u64,
-    /// Where the batch ends; zero while it does not exist yet.
+    /// The end of the batch; zero while the batch does not exist yet.
     end: Lsn,
 }
 
 /// The entries; see the module documentation.
 pub(crate) struct Entries {
-    /// The index of the entry before the first one, and that entry.
+    /// The entry before the first kept entry, with its index.
     before: (u64, Reference),
     kept: VecDeque<Reference>,
     initial: RaftState,
 }
 
 impl Entries {
-    /// The entries of a log: `before` is committed, `batches` follow it without a gap.
+    /// The entries of a log. `before` is committed, and `batches` follow it without a gap.
     pub(crate) fn new(
         before: Option<Batch>,
         batches: &[Batch],
@@ -79,13 +79,13 @@ impl Entries {
         self.get(index).map(|reference| reference.term)
     }
 
-    /// Where the batch of an entry ends; `None` if it is not kept, or does not exist yet.
+    /// The end of an entry's batch; `None` if the entry is not kept, or the batch does not exist yet.
     pub(crate) fn end_of(&self, index: u64) -> Option<Lsn> {
         self.get(index).map(|reference| reference.end).filter(|&end| end > Lsn::ZERO || index == 0)
     }
 
-    /// The index of the last entry whose batch ends at or before `position`; if there is none, that of the
-    /// entry before the first one.
+    /// The index of the last entry whose batch ends at or before `position`; if there is none, the index of
+    /// the entry before the first kept one.
     pub(crate) fn last_before(&self, position: Lsn) -> u64 {
         let known =
             self.kept.partition_point(|reference| reference.end > Lsn::ZERO && reference.end <= position);
@@ -95,13 +95,13 @@ impl Entries {
     /// Adds an entry of the engine.
     ///
     /// # Panics
-    /// If it is not the next one.
+    /// If it is not the next entry.
     pub(crate) fn push(&mut self, index: u64, term: u64) {
         assert_eq!(index, self.last() + 1, "entries are contiguous");
         self.kept.push_back(Reference { term, end: Lsn::ZERO });
     }
 
-    /// Notes where the batch of an entry ends.
+    /// Notes the end of an entry's batch.
     ///
     /// # Panics
     /// If the entry is another batch.
@@ -160,7 +160,7 @@ impl Storage for Entries {
         Ok(self.last())
     }
 
-    /// Nothing is copied through the engine: a member that lags too far copies files.
+    /// The engine never copies a snapshot: a member that lags too far copies files.
     fn snapshot(&self, _: u64, _: u64) -> raft::Result<Snapshot> {
         Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
     }

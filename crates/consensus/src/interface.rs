@@ -1,4 +1,4 @@
-//! What goes into a [`Member`](crate::Member), and what comes out of it.
+//! The types of the inputs and outputs of a [`Member`](crate::Member).
 
 use lsn::Lsn;
 
@@ -16,9 +16,9 @@ pub struct Members {
 /// The persistent part of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ballot {
-    /// The highest term that it has taken part in.
+    /// The highest term in which the member has taken part.
     pub term: u64,
-    /// Its vote in that term.
+    /// The vote of the member in that term.
     pub voted_for: Option<MemberId>,
 }
 
@@ -27,44 +27,43 @@ pub struct Ballot {
 pub struct Start<'s> {
     /// Its id.
     pub id: MemberId,
-    /// Whether the member keeps the log and no data: it campaigns after all others, and leads only to hand
-    /// the lead on.
+    /// Whether the member is a witness, which keeps the log and no data: it campaigns after all others, and
+    /// leads only to hand the lead on.
     pub is_witness: bool,
-    /// The members last in force here; they were saved before they came into force. A later change in the
-    /// log that may not be committed does not count: two members whose sets differ by two changes could both
-    /// find majorities.
+    /// The members that were last in force here. (A set of members is saved before it comes into force.)
+    /// Later changes in the log are not included, because they may not be committed: two members whose sets
+    /// differ by two changes could both find majorities.
     pub members: Members,
-    /// The position of the log up to which `members` counts every change.
+    /// The position of the log up to which `members` includes every change of members.
     pub configured_up_to: Lsn,
     /// Its ballot, as it was saved.
     pub ballot: Ballot,
-    /// The last batch of the member's log that is certainly committed; `None` if that is the beginning of the
-    /// log.
+    /// The last batch of the member's log that is certainly committed; `None` if none is.
     pub committed: Option<Batch>,
-    /// The batches behind it, to the end of the durable log.
+    /// The batches after `committed`, up to the end of the durable log.
     pub batches: &'s [Batch],
     /// Monotonic microseconds.
     pub now_us: u64,
-    /// For the random part of election timeouts.
+    /// The seed for the random part of election timeouts.
     pub seed: u64,
 }
 
-/// Who leads, as a member knows it.
+/// Who leads, as far as a member knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leadership {
-    /// Nobody, as far as it knows.
+    /// The member knows of no leader.
     Unknown {
         /// Its term.
         term: u64,
     },
-    /// Another member.
+    /// Another member leads.
     Follows {
         /// The term.
         term: u64,
         /// The leader.
         leader: MemberId,
     },
-    /// This member. It may write batches of this term, and no others.
+    /// This member leads. It may write batches of this term only.
     Leads {
         /// The term.
         term: u64,
@@ -72,7 +71,7 @@ pub enum Leadership {
 }
 
 impl Leadership {
-    /// The term of the member that knows it.
+    /// The term of the member that has this knowledge.
     pub fn term(self) -> u64 {
         match self {
             Leadership::Leads { term } | Leadership::Follows { term, .. } | Leadership::Unknown { term } => {
@@ -85,7 +84,7 @@ impl Leadership {
 /// The connection on which a follower receives the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
-    /// The leader at its other end.
+    /// The leader at the other end of the connection.
     pub leader: MemberId,
     /// The leader's term.
     pub term: u64,
@@ -104,10 +103,10 @@ pub enum Refused {
         /// The term of this member.
         known: u64,
     },
-    /// They do not follow the log here.
+    /// The batches do not follow the log of this member.
     #[error("batch {found} does not follow batch {expected} of the log here")]
     Gap {
-        /// The number of the first of them.
+        /// The number of the first batch.
         found: u64,
         /// The number that must come next.
         expected: u64,
@@ -120,7 +119,7 @@ pub enum TransferError {
     /// This member does not lead.
     #[error("this member does not lead")]
     NotLeader,
-    /// The other one is no voter, or is this one.
+    /// The other member is no voter, or is this member.
     #[error("it is no other voter of the group")]
     NoVoter,
 }
@@ -133,23 +132,23 @@ pub struct Progress {
     /// The position up to which the member's log is durable and equal to the leader's; `None` if the leader
     /// does not know it, or the member lags too far.
     pub durable: Option<Lsn>,
-    /// The position up to which the member knows the log to be committed; `None` if it has not said so, or
-    /// lags too far.
+    /// The position up to which the member knows the log to be committed; `None` if the leader does not know
+    /// it, or the member lags too far.
     pub committed: Option<Lsn>,
     /// Whether the member's disk has no room for more of the log, as the member said last.
     pub lacks_room: bool,
 }
 
-/// The outcome of inputs. The ballot must be durable before the rest takes effect.
+/// The actions that follow from inputs. The ballot must be durable before the others are carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Actions {
-    /// To be saved first.
+    /// The ballot to be saved before all else.
     pub ballot: Option<Ballot>,
-    /// To be sent.
+    /// The messages to be sent.
     pub messages: Vec<Message>,
-    /// Everything before this position is committed; only if it has moved.
+    /// The position up to which the log is committed, if it has moved.
     pub committed: Option<Lsn>,
-    /// Only if it has changed.
+    /// Who leads, if that has changed.
     pub leadership: Option<Leadership>,
 }
 

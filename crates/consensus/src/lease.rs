@@ -1,18 +1,19 @@
-//! The lease of a leader: until when no other leader can have been elected.
+//! The lease of a leader: the time before which no other leader can have been elected.
 //!
 //! Every message carries the time of its sender, and answers repeat it. A voter that has answered a heartbeat
 //! sent at time t of the leader's clock votes for nobody for one election timeout after it received that
-//! heartbeat, which was not before t. The clocks of two servers need not agree; they only must run at the
-//! same speed to within a tenth.
+//! heartbeat, which was not before t. The clocks of two servers need not agree, but their speeds must not
+//! differ by more than a tenth.
 
 use std::collections::BTreeMap;
 
 use crate::{ELECTION_TICKS, MemberId, TICK_US};
 
-/// How long an answered heartbeat protects the leader: the election timeout, less one tick, because the
-/// timeout is counted in ticks, less a tenth for clocks of different speed.
+/// How long an answered heartbeat protects the leader: the election timeout, minus one tick, because the
+/// timeout is counted in ticks, and minus a tenth of the rest for clocks of different speed.
 pub(crate) const LEASE_US: u64 = (ELECTION_TICKS as u64 - 1) * TICK_US * 9 / 10;
-/// For how long a voter is released, counted from when it sent the message that the release repeats.
+/// For how long a voter is released from the lease, from the time of the voter's message that the release
+/// repeats.
 pub(crate) const RELEASE_US: u64 = 1_000_000;
 
 /// The lease of this leader in its term, computed from the voters' answers to its heartbeats.
@@ -20,23 +21,25 @@ pub(crate) const RELEASE_US: u64 = 1_000_000;
 pub(crate) struct Lease {
     /// For each voter, when the newest heartbeat that it has answered was sent.
     answered: BTreeMap<MemberId, u64>,
-    /// Until then, a voter may follow a candidate to whom the lead was to be transferred.
+    /// The time until which a voter may follow a candidate to whom the lead was to be transferred, so that
+    /// there is no lease.
     void_until_us: u64,
 }
 
 impl Lease {
-    /// A voter has answered a message that was sent at `sent_us`.
+    /// Notes that a voter has answered a message that was sent at `sent_us`.
     pub(crate) fn note(&mut self, voter: MemberId, sent_us: u64) {
         let newest = self.answered.entry(voter).or_default();
         *newest = (*newest).max(sent_us);
     }
 
-    /// The voters are released from the lease, for a transfer.
+    /// Ends the lease, because the voters are released from it for a transfer.
     pub(crate) fn release(&mut self, now_us: u64) {
         self.void_until_us = now_us + RELEASE_US / 9 * 10;
     }
 
-    /// The time up to which the lease holds among these voters, of which `own` is one; 0 if it does not hold.
+    /// The time up to which the lease holds among these voters, of which `own` is this member; 0 if there is
+    /// no lease.
     pub(crate) fn until_us(&self, own: MemberId, voters: &[MemberId], now_us: u64) -> u64 {
         if now_us < self.void_until_us || !voters.contains(&own) {
             return 0;
@@ -46,7 +49,8 @@ impl Lease {
         }
         let of = |voter: &MemberId| match *voter == own {
             true => now_us,
-            // An answer to an earlier message is no promise: the voter was released from it.
+            // An answer to a message from before `void_until_us` does not count, because the voter was
+            // released from its promise.
             false => {
                 self.answered.get(voter).copied().filter(|&at_us| at_us >= self.void_until_us).unwrap_or(0)
             }

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! An entry of Raft is a batch of the byte log: its index is the batch's number + 1, its term the epoch of
-//! the batch's footer. The engine never holds data. Batches travel as bytes on the connection that ships the
-//! log, so no message has entries: a follower that receives batches tells its own engine of them
+//! the batch's footer. The engine never holds data. Batches are sent as bytes on the connection that ships
+//! the log, so no message has entries: a follower that receives batches passes references to its own engine
 //! ([`Member::accept`]), which is Raft's append. Votes, heartbeats and acknowledgements are [`Message`]s.
 //!
 //! What it is not: sockets, files, threads, clocks, or the log. The server and the simulation drive the same
@@ -18,17 +18,17 @@
 //!
 //! Invariants
 //! - The term and the vote of a ballot are durable before any message of that term leaves ([`Actions`]).
-//! - A follower takes no byte into its log that the engine has not accepted, in the term of the leader that
-//!   sent it; an acknowledgement leaves only when the batch is durable there.
+//! - A follower takes bytes into its log only after the engine has accepted their batch, in the term of the
+//!   leader that sent it. An acknowledgement leaves only when the batch is durable at the follower.
 //! - A leader proposes only batches of its own term that are durable on its own disk.
 //! - A member campaigns only if its memory has every change of members that it knows to be committed.
 //! - A lease ([`Member::lease_until_us`]) ends before any voter that granted it can elect another leader.
-//!   There is none during a transfer, nor until all releases of the transfer are void.
-//! - For one election timeout after its start, a member votes for nobody: it may have granted a lease. The
-//!   exception is a candidate for whom its leader has released it: that leader has no lease then, and none of
-//!   an earlier term was left when it was elected.
+//!   There is no lease during a transfer, nor until all releases of the transfer have expired.
+//! - For one election timeout after its start, a member votes for nobody, because it may have granted a lease
+//!   before. There is one exception: it votes for a candidate for whom its leader has released it. That
+//!   leader then has no lease, and no lease of an earlier term was left when it was elected.
 //! - A witness (a voter that keeps the log and has no data) campaigns later than the other members, and so
-//!   wins only if it alone has what the others lack. It forgets no log that a member may still lack
+//!   wins only if it has batches that all others lack. It forgets no log that a member may still lack
 //!   ([`Member::held_by_all`]).
 
 #![forbid(unsafe_code)]
@@ -54,21 +54,22 @@ pub use interface::{Actions, Ballot, Leadership, Link, Members, Progress, Refuse
 pub use member::Member;
 pub use message::{Kind, MESSAGE_BYTES, Message, MessageError};
 
-/// The length of a tick in microseconds. The caller ticks once in each such period, and does not make up for
+/// The length of a tick in microseconds. The caller ticks once in each such period, and does not repeat
 /// missed ticks.
 pub const TICK_US: u64 = 50_000;
 /// Ticks between two heartbeats.
 pub const HEARTBEAT_TICKS: usize = 2;
-/// A member campaigns after at least this many ticks without a leader, and after at most twice as many.
+/// The minimum number of ticks without a leader after which a member campaigns. The maximum is twice as many.
 pub const ELECTION_TICKS: usize = 10;
-/// As [`ELECTION_TICKS`], for a witness: longer than two elections among the others take.
+/// The [`ELECTION_TICKS`] of a witness. This time is longer than two elections among the other members.
 pub const WITNESS_TICKS: usize = 3 * ELECTION_TICKS;
-/// The last term: a term becomes the epoch of batches, and the control file of the log has room for no later
-/// one. Its leader leads for as long as it can; after that nobody can lead any more, and the data must be
-/// restored into a new group. With an election a second, that is 68 years away.
+/// The last term: a term becomes the epoch of batches, and the control file of the log has no room for a
+/// higher one. After the leader of this term has ended, nobody can lead any more, and the data must be
+/// restored into a new group. With an election every second, this takes 68 years.
 pub const TERM_MAX: u64 = (1 << 31) - 2;
-/// A term this far ahead of a member's own term is not believed: after the last term nobody could lead. With
-/// an election a second, a member would have been away for half a year.
+/// The maximum distance of a term in a message from a member's own term; a message with a higher term is
+/// ignored, because a forged one could take the group to the last term. With an election every second, a
+/// member would have to be absent for half a year to be this far behind.
 pub const TERM_JUMP_MAX: u64 = 1 << 24;
 /// The election timeout in microseconds.
 pub const ELECTION_US: u64 = ELECTION_TICKS as u64 * TICK_US;
@@ -111,6 +112,6 @@ pub struct Batch {
     pub number: u64,
     /// The epoch of its writer.
     pub epoch: u32,
-    /// Where it ends.
+    /// The end of the batch.
     pub end: Lsn,
 }

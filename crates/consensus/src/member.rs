@@ -9,8 +9,8 @@
 //! Invariants: those of the crate, and
 //! - Acknowledgements and votes leave in the order of the engine's `Ready`s, each after the entries before it
 //!   are durable. Answers to heartbeats do not wait for the disk.
-//! - The engine's log is never ahead of the bytes that the caller holds, and never behind the bytes that a
-//!   follower's log has taken.
+//! - The engine's log is never ahead of the batches that the caller has, and a follower's engine is never
+//!   behind the bytes that its log has taken.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -32,12 +32,13 @@ use crate::{
 /// A `Ready` of the engine that waits for the disk.
 struct Waiting {
     number: u64,
-    /// The index of its last entry.
+    /// The index of the last entry of the `Ready`.
     last: Option<u64>,
     messages: Vec<EngineMessage>,
 }
 
-/// When the times of this many senders are kept, those of senders that are no members are dropped.
+/// The number of senders of which times are kept. When it is reached, the times of senders that are no
+/// members are dropped.
 const STAMPS_MAX: usize = 64;
 
 /// A deliberate fault, for tests.
@@ -62,40 +63,42 @@ pub struct Member {
     durable: u64,
     /// A leader's batches that are durable and not proposed yet.
     unproposed: VecDeque<Batch>,
-    /// Batches of an earlier reign of this member that the engine never saw: it must not lead before a start.
+    /// Whether the log has batches of an earlier reign of this member that the engine never saw. The member
+    /// then must not lead before it is started again.
     has_orphans: bool,
     lease: Lease,
-    /// The newest heartbeat of each leader that this member follows or followed: its term and its time.
+    /// For each leader that this member has followed, the term and the time of the newest heartbeat.
     heard: BTreeMap<MemberId, (u64, u64)>,
-    /// The time of each sender's last message; [`STAMPS_MAX`] bounds those of senders that are no members. An
-    /// older time, of a message that came late, only counts as less fresh; the clock of a machine that was
-    /// started again begins anew.
+    /// The time of each sender's last message; [`STAMPS_MAX`] limits the number of senders that are no
+    /// members. The time may go back: a message may come late, and the clock of a machine that was started
+    /// again begins anew. An older time is only less fresh.
     stamps: BTreeMap<MemberId, u64>,
-    /// The members that said last that their disks have no room.
+    /// The members whose last messages said that their disks have no room.
     full: BTreeSet<MemberId>,
-    /// So has the disk here.
+    /// Whether the disk of this member has no room.
     lacks_room: bool,
-    /// The candidate that the leader has released this voter for, and until when.
+    /// The candidate for whom the leader has released this voter, and the time at which the release ends.
     released: Option<(MemberId, u64)>,
-    /// The newest request of a candidate that says that the leader has released the voters, before the
-    /// release has arrived.
+    /// The newest request for a vote that says that the leader has released the voters, if the release itself
+    /// has not arrived yet.
     early: Option<Message>,
-    /// The last batch that was accepted from a leader: up to there its log and the log here are equal.
+    /// The last batch that was accepted from a leader, by its index: up to this batch, the leader's log and
+    /// the log here are equal.
     accepted: Option<(Link, u64)>,
     /// The index up to which all members have the log, by the leader's last message; 0 for unknown.
     held_by_all: u64,
-    /// The leader's order to campaign, until the memory here has every change of members.
+    /// The leader's order to campaign, which waits until the memory here has every change of members.
     awaited: Option<Message>,
-    /// The position of the log up to which `members` counts every change.
+    /// The position of the log up to which `members` includes every change of members.
     configured_up_to: Lsn,
     members: Members,
     started_us: u64,
     ballot_at_start: Ballot,
-    /// As it was saved, or is to be saved.
+    /// The ballot as it was saved, or is to be saved next.
     ballot: Ballot,
     now_us: u64,
     timeouts: Prng,
-    /// The state in which the election timeout was drawn.
+    /// The term and the role for which the election timeout was drawn.
     drawn_in: (u64, StateRole),
     timeout_ticks: usize,
     leadership: Leadership,
@@ -109,12 +112,12 @@ fn ids(of: &[MemberId]) -> Vec<u64> {
 }
 
 impl Member {
-    /// A member at its start: a follower of nobody. Without other voters it leads after its next tick.
+    /// A member at its start, which follows nobody. If there is no other voter, it leads after its next tick.
     pub fn start(start: Start<'_>) -> Member {
         let Start { id, is_witness, members, configured_up_to, .. } = start;
         let Start { ballot, committed, batches, now_us, seed, .. } = start;
         let newest_term = batches.last().or(committed.as_ref()).map_or(0, |batch| u64::from(batch.epoch));
-        // A vote belongs to its term; the log may have seen a later one.
+        // A vote counts only in its term, and the log may have batches of a later term.
         let ballot = match ballot.term >= newest_term {
             true => ballot,
             false => Ballot { term: newest_term, voted_for: None },
@@ -129,7 +132,8 @@ impl Member {
         let (durable, applied) = (entries.last(), committed.map_or(0, |batch| index_of(batch.number)));
         let config = Config {
             id: id.get(),
-            // A witness has this timeout, too: it is the time for which its promise to a leader holds.
+            // A witness has the same timeout here, because this is the time for which its promise to a leader
+            // holds.
             election_tick: ELECTION_TICKS,
             max_election_tick: WITNESS_TICKS + ELECTION_TICKS,
             heartbeat_tick: HEARTBEAT_TICKS,
@@ -178,14 +182,14 @@ impl Member {
         member
     }
 
-    /// Whether this member campaigns at its next tick, if it hears of no leader before.
+    /// Whether this member campaigns at its next tick if no message of a leader arrives before.
     #[cfg(test)]
     pub(crate) fn is_about_to_campaign(&self) -> bool {
         let raft = &self.engine.raft;
         raft.state != StateRole::Leader && raft.election_elapsed + 1 >= self.timeout_ticks
     }
 
-    /// Its state, for the message of a failed run.
+    /// The state of the member, for the message of a failed run.
     #[cfg(test)]
     pub(crate) fn shown(&self) -> String {
         let (raft, waiting) = (&self.engine.raft, self.waiting.len());
@@ -207,12 +211,12 @@ impl Member {
         self.fault == Some(fault)
     }
 
-    /// [`TICK_US`](crate::TICK_US) have passed.
+    /// Notes that [`TICK_US`](crate::TICK_US) have passed.
     pub fn tick(&mut self, now_us: u64) {
         self.now_us = now_us;
         let is_leader = self.engine.raft.state == StateRole::Leader;
         if is_leader || self.may_campaign() {
-            // As one of several voters, this member may have granted a lease before its start.
+            // If it was one of several voters, this member may have granted a lease before its start.
             let is_bound = self.ballot_at_start.term > 0 && !self.may_vote();
             if self.is_sole_voter() && !is_leader && !is_bound {
                 let _ = self.engine.campaign();
@@ -220,20 +224,21 @@ impl Member {
                 self.engine.tick();
             }
         } else {
-            // The timeout for this member's votes runs on, to the end of the leader's lease, but the member
-            // does not campaign.
+            // The time for which this member votes for nobody continues to run, up to the end of the leader's
+            // lease, but the member does not campaign.
             let most = ELECTION_TICKS.max(self.timeout_ticks - 1);
             self.engine.raft.election_elapsed = (self.engine.raft.election_elapsed + 1).min(most);
         }
         self.settle();
     }
 
-    /// Whether a message is of a term so far ahead that it is not believed ([`TERM_JUMP_MAX`]).
+    /// Whether the term of a message is so far ahead that the message is ignored ([`TERM_JUMP_MAX`]).
     pub fn is_too_far(&self, message: &Message) -> bool {
         message.term > self.engine.raft.term + TERM_JUMP_MAX
     }
 
-    /// A message has arrived. One for another member, of no term, or of one too far ahead is ignored.
+    /// Handles a message that has arrived. A message for another member, without a valid term, or with a term
+    /// too far ahead is ignored.
     pub fn receive(&mut self, message: &Message, now_us: u64) {
         self.now_us = now_us;
         if message.to != self.id || message.from == self.id || !TERMS.contains(&message.term) {
@@ -258,7 +263,7 @@ impl Member {
         if matches!(message.kind, Kind::Vote | Kind::PreVote) {
             let is_released = message.is_released && self.is_released_for(message.from);
             if message.is_released && !is_released {
-                // The release may be on its way.
+                // The request is kept, because the release may arrive later.
                 self.early = Some(*message);
             }
             if !is_released && !self.may_vote() {
@@ -269,7 +274,7 @@ impl Member {
             return self.campaign_for_transfer(message);
         }
         if let Some(message) = self.for_engine(message) {
-            // An error means that the engine does not know the sender: nothing has changed.
+            // An error means that the engine does not know the sender, and has changed nothing.
             let _ = self.engine.step(message);
         }
         self.note_times(message);
@@ -280,11 +285,11 @@ impl Member {
     }
 
     /// Accepts batches that arrived from a leader, before the log here takes them. `commit` is the position
-    /// that the leader knew to be committed. Without batches: the leader has just found that the log here is
-    /// the beginning of its own, which is acknowledged.
+    /// that the leader knew to be committed. A call without batches means that the leader has found that the
+    /// log here is a prefix of its own; this is acknowledged.
     ///
     /// # Errors
-    /// See [`Refused`]; then the log must not take them.
+    /// See [`Refused`]; the log must then not take the batches.
     pub fn accept(&mut self, link: Link, batches: &[Batch], commit: Lsn, now_us: u64) -> Result<(), Refused> {
         self.now_us = now_us;
         let raft = &self.engine.raft;
@@ -316,7 +321,8 @@ impl Member {
             ..EngineMessage::default()
         };
         append.set_msg_type(MessageType::MsgAppend);
-        // With a change of members comes the knowledge that the one before it is committed.
+        // A leader makes a change of members only after the previous one is committed, so the follower must
+        // know of that, too.
         let known = batches.iter().rev().find(|batch| batch.end <= commit);
         append.commit =
             known.map_or_else(|| self.engine.store().last_before(commit), |batch| index_of(batch.number));
@@ -331,7 +337,7 @@ impl Member {
         Ok(())
     }
 
-    /// These batches, the next ones of the log here, are durable.
+    /// Notes that these batches, the next ones of the log here, are durable.
     pub fn durable(&mut self, batches: &[Batch], now_us: u64) {
         self.now_us = now_us;
         for batch in batches {
@@ -350,8 +356,9 @@ impl Member {
         self.settle();
     }
 
-    /// Puts these members in force. The log names them at or before `up_to`, where all changes of members are
-    /// committed. To be called for each change, after it was saved, and for each position without a change.
+    /// Puts these members in force. They are in the log at or before `up_to`, and all changes of members up
+    /// to there are committed. To be called for each change, after the members were saved, and also when
+    /// `up_to` moves without a change.
     pub fn configure(&mut self, members: &Members, up_to: Lsn) {
         self.configured_up_to = self.configured_up_to.max(up_to);
         if *members != self.members {
@@ -366,7 +373,7 @@ impl Member {
         let is_follower = self.engine.raft.state == StateRole::Follower;
         if !is_follower && !members.voters.contains(&self.id) {
             if self.leads() {
-                // The others may not know that the change is committed, and that they are voters.
+                // The other members may not know that the change is committed, and that they are voters.
                 self.engine.ping();
                 self.take_ready();
             }
@@ -380,15 +387,15 @@ impl Member {
         }
         self.members = members.clone();
         if self.leads() {
-            // This is not left to the next heartbeat: until the others know that the change is committed,
-            // they may find no majority without this leader.
+            // The heartbeat is sent at once: until the other members know that the change is committed, they
+            // may find no majority without this leader.
             self.engine.ping();
         }
         self.settle();
     }
 
-    /// Begins to transfer the lead. Nothing may be written meanwhile. It has ended when
-    /// [`Member::is_transferring`] says so, or when another member leads.
+    /// Begins to transfer the lead. Nothing may be written during the transfer. It has ended when
+    /// [`Member::is_transferring`] is false, or when another member leads.
     ///
     /// # Errors
     /// See [`TransferError`].
@@ -406,7 +413,7 @@ impl Member {
                 self.actions.messages.push(Message { index: to.get(), ..release });
             }
         }
-        // This leader votes for it as well.
+        // This leader is released, too, so that it can vote for the candidate.
         self.released = Some((to, now_us + RELEASE_US));
         self.engine.transfer_leader(to.get());
         self.release_lease();
@@ -422,12 +429,12 @@ impl Member {
         self.lease.release(self.now_us);
     }
 
-    /// Whether the disk here has room for the log: every message says so.
+    /// Notes whether the disk here has room for the log, which every message then says.
     pub fn note_room(&mut self, has_room: bool) {
         self.lacks_room = !has_room;
     }
 
-    /// A connection to another member was made: a leader says at once that it leads.
+    /// Notes that a connection to another member was made. A leader then sends a heartbeat at once.
     pub fn announce(&mut self, now_us: u64) {
         self.now_us = now_us;
         if self.leads() {
@@ -451,12 +458,12 @@ impl Member {
         std::mem::take(&mut self.actions)
     }
 
-    /// Its id.
+    /// The id of this member.
     pub fn id(&self) -> MemberId {
         self.id
     }
 
-    /// Its term.
+    /// The term of this member.
     pub fn term(&self) -> u64 {
         self.engine.raft.term
     }
@@ -482,8 +489,8 @@ impl Member {
         self.engine.store().end_of(committed.min(self.durable)).unwrap_or(Lsn::ZERO)
     }
 
-    /// Whether the log here, which ends at `end`, is all that this member has ever proposed or accepted, and
-    /// is committed: every leader has all of it, so nothing of it will ever be cut.
+    /// Whether the log here, which ends at `end`, has all that this member has ever proposed or accepted, and
+    /// all of it is committed. Every leader then has all of it, so it will never be cut.
     pub fn has_committed_all(&self, end: Lsn) -> bool {
         let log = &self.engine.raft.raft_log;
         let last = log.last_index();
@@ -496,13 +503,13 @@ impl Member {
         self.configured_up_to.min(self.committed())
     }
 
-    /// Whether this leader has committed a batch of its own term: only then it knows what is committed.
+    /// Whether this leader has committed a batch of its own term. Only then does it know what is committed.
     pub fn has_committed(&self) -> bool {
         self.leads() && self.engine.raft.commit_to_current_term()
     }
 
-    /// The time, in microseconds of this server's clock, up to which no other member can have been elected; 0
-    /// if that is not known.
+    /// The time, in microseconds of this server's clock, before which no other member can have been elected;
+    /// 0 if it is not known.
     pub fn lease_until_us(&self) -> u64 {
         let is_transferring = self.is_transferring();
         #[cfg(test)]
@@ -513,7 +520,7 @@ impl Member {
         self.lease.until_us(self.id, &self.members.voters, self.now_us)
     }
 
-    /// The progress of the other members; empty unless this one leads.
+    /// The progress of the other members; empty unless this member leads.
     pub fn progress(&self) -> Vec<Progress> {
         if !self.leads() {
             return Vec::new();
@@ -527,9 +534,9 @@ impl Member {
         self.engine.raft.prs().iter().filter_map(of).collect()
     }
 
-    /// The position up to which all members, learners as well, have the log durably, as far as this one
-    /// knows: nobody will ever ask for anything before it. `None` if it knows of none, or of one too long
-    /// ago.
+    /// The position up to which all members, including learners, have the log durably, as far as this member
+    /// knows. Nobody will ever request the log before it. `None` if no such position is known, or the known
+    /// one is too old.
     pub fn held_by_all(&self) -> Option<Lsn> {
         let told = if self.leads() { self.least_of_all() } else { self.held_by_all };
         #[cfg(test)]
@@ -538,7 +545,7 @@ impl Member {
         self.engine.store().end_of(index).filter(|_| index > 0)
     }
 
-    /// The least index that any member has, as its leader knows.
+    /// The lowest index up to which any member has the log, as far as this leader knows.
     fn least_of_all(&self) -> u64 {
         let all = self.engine.raft.prs().iter();
         all.map(|(_, progress)| progress.matched).min().unwrap_or(0).min(self.durable)
@@ -548,7 +555,7 @@ impl Member {
         self.members.voters == [self.id]
     }
 
-    /// Whether this member may vote: any lease that it granted before its start has ended.
+    /// Whether this member may vote, because any lease that it granted before its start has ended.
     fn may_vote(&self) -> bool {
         #[cfg(test)]
         if self.has(Fault::VotesAtOnceAfterAStart) {
@@ -562,14 +569,15 @@ impl Member {
         let knows_members = committed.is_some_and(|committed| self.configured_up_to >= committed);
         #[cfg(test)]
         let knows_members = knows_members || self.has(Fault::CampaignsWithOldMembers);
-        // The engine asks for votes only when its entries are durable; a sole voter asks nobody.
+        // The engine requests votes only when its entries are durable. A sole voter requests none, so this
+        // must be checked here.
         let is_stable = !self.is_sole_voter() || self.waiting.is_empty();
         let has_next_term = self.engine.raft.term < TERM_MAX;
         knows_members && is_stable && has_next_term && !self.has_orphans
     }
 
-    /// Whether this time of our own clock, repeated by another member, is recent. One that has not come yet
-    /// is forged, or from before this machine was started: its clock has begun anew.
+    /// Whether a time of this member's clock, which another member has repeated, is recent. A time in the
+    /// future is forged, or from before this machine was started, because the clock has begun anew since.
     fn is_fresh(&self, echo_us: u64) -> bool {
         #[cfg(test)]
         if self.has(Fault::LeaseDuringTransfer) {
@@ -578,7 +586,7 @@ impl Member {
         self.now_us.checked_sub(echo_us).is_some_and(|age_us| age_us < RELEASE_US)
     }
 
-    /// Repeats the acknowledgement of the log here: an earlier one may have been lost.
+    /// Repeats the acknowledgement of the log here, because an earlier one may have been lost.
     fn acknowledge_again(&mut self, heartbeat: &Message) {
         let link = Link { leader: heartbeat.from, term: heartbeat.term };
         let is_leader = self.leadership == Leadership::Follows { term: link.term, leader: link.leader };
@@ -596,7 +604,7 @@ impl Member {
         self.send(&response);
     }
 
-    /// Campaigns because the leader says so, at once or when the memory here has every change of members.
+    /// Campaigns on the leader's order: at once, or when the memory here has every change of members.
     fn campaign_for_transfer(&mut self, message: &Message) {
         if !self.is_fresh(message.echo_us) {
             return;
@@ -639,7 +647,7 @@ impl Member {
         }
     }
 
-    /// Has the engine handle its input, and gathers the actions.
+    /// Makes the engine handle its input, and gathers the actions.
     fn settle(&mut self) {
         loop {
             self.let_go();
@@ -678,7 +686,7 @@ impl Member {
                 return;
             }
             if self.engine.propose(Vec::new(), Vec::new()).is_err() {
-                // During a transfer: they wait for its end.
+                // The engine accepts no proposal during a transfer, so the batches wait for its end.
                 return;
             }
             let index = self.engine.raft.raft_log.last_index();
@@ -698,7 +706,7 @@ impl Member {
             #[cfg(test)]
             let voted_for = voted_for.filter(|_| !self.has(Fault::ForgetsItsVote));
             let ballot = Ballot { term: state.term, voted_for };
-            // The engine reports its state also when only the committed index has changed.
+            // The engine also reports its state when only the committed index has changed.
             if ballot != self.ballot {
                 self.ballot = ballot;
                 self.actions.ballot = Some(ballot);
@@ -744,8 +752,8 @@ impl Member {
         self.actions.leadership = Some(leadership);
     }
 
-    /// Draws the random part of the election timeout anew whenever the engine draws its own, which is not
-    /// used.
+    /// Draws the random part of the election timeout whenever the engine draws a timeout of its own, which is
+    /// not used.
     fn draw_timeout(&mut self) {
         let state = (self.engine.raft.term, self.engine.raft.state);
         if state != self.drawn_in {
@@ -785,13 +793,14 @@ impl Member {
             MessageType::MsgHeartbeatResponse => Kind::HeartbeatAnswer,
             MessageType::MsgAppendResponse if !message.reject => Kind::Accepted,
             MessageType::MsgTimeoutNow => Kind::TimeoutNow,
-            // The engine's first message of a reign: heartbeats say the same.
+            // The engine sends this as the first message of a reign. It is sent as a heartbeat, which says
+            // the same.
             MessageType::MsgAppend => Kind::Heartbeat,
             _ => return,
         };
         let Some(to) = MemberId::new(message.to) else { return };
         if kind == Kind::TimeoutNow {
-            // The order to campaign may leave long after the transfer has begun, once the other member has
+            // The order to campaign may leave long after the transfer has begun, when the other member has
             // caught up. So the lease is released when the order leaves.
             self.release_lease();
         }
@@ -817,14 +826,14 @@ impl Member {
             sent.index = self.least_of_all();
         }
         if matches!(kind, Kind::HeartbeatAnswer | Kind::Accepted) {
-            // Only a heartbeat of this very term grants a lease.
+            // Only the answer to a heartbeat of the same term grants a lease.
             let heard = self.heard.get(&to).filter(|(term, _)| *term == message.term);
             sent.echo_us = heard.map_or(0, |(_, sent_us)| *sent_us);
         }
         self.actions.messages.push(sent);
     }
 
-    /// Whether a heartbeat to this member is among the messages already.
+    /// Whether a heartbeat to this member is already among the messages.
     fn has_announced(&self, to: MemberId) -> bool {
         self.leadership == Leadership::Leads { term: self.engine.raft.term }
             || self.actions.messages.iter().any(|it| it.to == to && it.kind == Kind::Heartbeat)
@@ -855,7 +864,8 @@ impl Member {
         });
         let log = &self.engine.raft.raft_log;
         match message.kind {
-            // The engine takes a position behind its log for a bug, and ends the process.
+            // The engine ends the process if a message has a position behind its log, so such positions are
+            // reduced.
             Kind::Heartbeat => (out.index, out.commit) = (0, out.commit.min(log.last_index())),
             Kind::Accepted if out.index > log.last_index() => return None,
             Kind::HeartbeatAnswer => out.commit = out.commit.min(log.committed),

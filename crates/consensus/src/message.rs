@@ -38,8 +38,8 @@ use crate::{MemberId, TERM_MAX};
 /// Bytes of a message.
 pub const MESSAGE_BYTES: usize = 88;
 
-/// The terms of messages. The engine takes 0 for a message of its own, which is not checked. A larger one
-/// would leave the group no term in which anybody can lead.
+/// The valid terms of messages. The engine would take a message of term 0 for its own and not check it. A
+/// higher term would leave the group no term in which anybody can lead.
 pub(crate) const TERMS: std::ops::RangeInclusive<u64> = 1..=TERM_MAX;
 const MAGIC: u32 = u32::from_le_bytes(*b"SGRP");
 const REJECTED: u8 = 1;
@@ -50,17 +50,17 @@ const LACKS_ROOM: u8 = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Asks whether the sender would be elected.
+    /// The sender asks whether it would be elected.
     PreVote = 1,
-    /// Answers that.
+    /// The answer to a pre-vote.
     PreVoteAnswer = 2,
-    /// Asks for a vote.
+    /// The sender requests a vote.
     Vote = 3,
-    /// Answers that.
+    /// The answer to a request for a vote.
     VoteAnswer = 4,
     /// The sender leads.
     Heartbeat = 5,
-    /// Answers that.
+    /// The answer to a heartbeat.
     HeartbeatAnswer = 6,
     /// The sender's log is durable up to the index.
     Accepted = 7,
@@ -85,19 +85,19 @@ pub(crate) const KINDS: [Kind; 9] = [
 /// A message; see the module documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
-    /// Its kind.
+    /// The kind of the message.
     pub kind: Kind,
-    /// A vote that is refused.
+    /// Whether the vote is refused.
     pub is_rejected: bool,
-    /// The leader has released the voters from its lease, so that they may vote for this candidate.
+    /// Whether the leader has released the voters from its lease, so that they may vote for the sender.
     pub is_released: bool,
-    /// The sender's disk has no room for the log.
+    /// Whether the sender's disk has no room for the log.
     pub lacks_room: bool,
     /// The sender.
     pub from: MemberId,
     /// The receiver.
     pub to: MemberId,
-    /// The term of the sender; of a pre-vote, the term that it would begin.
+    /// The term of the sender; in a pre-vote, the term that the sender would begin.
     pub term: u64,
     /// See the table.
     pub index: u64,
@@ -107,7 +107,7 @@ pub struct Message {
     pub commit: u64,
     /// See the table.
     pub commit_term: u64,
-    /// When it was sent.
+    /// When the message was sent.
     pub sent_us: u64,
     /// The newest [`Message::sent_us`] of the receiver that the sender knows of.
     pub echo_us: u64,
@@ -115,7 +115,7 @@ pub struct Message {
 
 #[cfg(test)]
 impl Message {
-    /// A message that says nothing but its kind and term.
+    /// A message that has only a kind and a term.
     pub(crate) fn plain(kind: Kind, from: MemberId, to: MemberId, term: u64) -> Message {
         Message {
             kind,
@@ -144,13 +144,13 @@ pub enum MessageError {
     /// Bytes were changed in transit.
     #[error("the checksum of a message does not match")]
     Checksum,
-    /// A kind, id or flag that no sender writes.
+    /// The message has a kind, an id or a flag that no sender writes.
     #[error("a message with impossible fields")]
     Fields,
 }
 
 impl Message {
-    /// Its bytes.
+    /// The bytes of the message.
     pub fn encode(&self) -> [u8; MESSAGE_BYTES] {
         let mut out = [0; MESSAGE_BYTES];
         out[0..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -206,7 +206,7 @@ impl Message {
             sent_us: number(64),
             echo_us: number(72),
         };
-        // Any other message that is not encoded to the same bytes has values in reserved fields.
+        // A message that is not encoded to the same bytes again has values in reserved fields.
         if decoded.encode() == *bytes { Ok(decoded) } else { Err(MessageError::Fields) }
     }
 }

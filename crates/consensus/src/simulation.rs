@@ -5,19 +5,19 @@
 //! writes and reads of clients, changes of members, transfers
 //! ```
 //!
-//! The log of a server is a list of batches. Each batch has a value that no other has, so equality of logs is
-//! equality of values. A follower joins as the server's followers do: it compares its log with the leader's,
-//! and cuts what the leader does not have, while it restarts.
+//! The log of a server is a list of batches. Each batch has a value that no other batch has, so logs are
+//! equal if their values are. A follower joins as in the server: it compares its log with the leader's log,
+//! and restarts to cut off what the leader does not have.
 //!
 //! Checked at every step
-//! - What one member knows to be committed is a prefix of, or the same as, what any other ever knew.
+//! - Of the logs that any two members ever knew to be committed, one is a prefix of the other.
 //! - A leader of a term is the only one, and has everything that was committed in earlier terms.
 //! - A read that a lease allows sees every write that was acknowledged before it began.
-//! - A member never goes back behind what it knew to be committed.
+//! - The log of a member always has all that the member ever knew to be committed.
 //!
-//! In a third of the runs one server is a witness: it keeps the log and no data. It takes no writes and shows
-//! nothing; it hands the lead on as soon as a voter with data has its log; and it forgets log that no voter
-//! lacks, which is checked when a voter asks it for its log.
+//! In a third of the runs one server is a witness: it keeps the log and no data. A witness takes no writes
+//! and shows nothing. It hands the lead on as soon as a voter with data has its log. It forgets log that no
+//! voter lacks, which is checked when a voter requests the witness's log.
 
 mod clients;
 mod network;
@@ -34,8 +34,8 @@ const RUN_US: u64 = 20_000_000;
 const SERVERS: u64 = 5;
 /// The server that is a witness, if there is one.
 const WITNESS: u64 = 3;
-/// A learner that lacks at most this number of batches becomes a voter. A witness keeps as many batches that
-/// all members have.
+/// The maximum number of batches that a learner may lack to become a voter. A witness keeps this many batches
+/// that all members have.
 const CAUGHT_UP: usize = 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,29 +45,29 @@ struct Stored {
     members: Option<Members>,
 }
 
-/// What a server keeps when it crashes.
+/// The part of a server that survives a crash.
 #[derive(Debug, Default)]
 struct Disk {
     log: Vec<Stored>,
-    /// Batches before that were forgotten.
+    /// The index of the first batch that is not forgotten.
     start: usize,
-    /// Batches that survive a power cut; the rest is being written.
+    /// The number of batches that survive a power cut; the others are being written.
     durable: usize,
     ballot: Ballot,
-    /// A position that was known to be committed: the position of a snapshot.
+    /// A position that was known to be committed, as the position of a snapshot is.
     committed: usize,
-    /// The members that were last in force, and the position at which they were.
+    /// The members that were last in force, and the position of their change.
     in_force: Option<(usize, Members)>,
 }
 
 struct Running {
     member: Member,
-    /// It was elected in this incarnation.
+    /// Whether the member was elected in this incarnation.
     was_elected: bool,
-    /// It leads, and its epoch has begun.
+    /// The term in which the member leads, once its epoch has begun.
     opened: Option<u64>,
     link: Option<(Link, usize)>,
-    /// The batches that the memory has.
+    /// The number of batches that the memory has.
     applied: usize,
     committed: usize,
     /// The position of a change of members that is not committed yet.
@@ -77,7 +77,7 @@ struct Running {
 struct Server {
     disk: Disk,
     running: Option<Running>,
-    /// Its clock: an offset, and its speed in thousandths.
+    /// The offset of the server's clock, and its speed in thousandths.
     clock: (u64, u64),
     incarnation: u64,
     paused_until_us: u64,
@@ -116,12 +116,12 @@ struct World {
     count: u64,
     servers: BTreeMap<u64, Server>,
     messages: Vec<Option<Message>>,
-    /// Pairs (from, to) that do not hear each other.
+    /// Pairs (from, to) between which messages are lost.
     cut_off: BTreeSet<(u64, u64)>,
     is_calm: bool,
-    /// Clients only read until then.
+    /// The time before which clients only read.
     quiet_until_us: u64,
-    /// Everything that any member ever knew to be committed.
+    /// All batches that any member ever knew to be committed.
     committed: Vec<Stored>,
     leaders: BTreeMap<u64, u64>,
     next_value: u64,
@@ -200,7 +200,8 @@ impl World {
             let clock = (prng.below(1 << 40), 960 + prng.below(81));
             let mut disk = Disk::default();
             if number <= 3 && seed.is_multiple_of(2) {
-                // A group of three from the start, in half of the runs; else it grows from one.
+                // In half of the runs, the group has three members from the start; otherwise it grows from
+                // one.
                 let all = Members { voters: (1..=3).map(id).collect(), learners: Vec::new() };
                 disk.log = vec![Stored { epoch: 1, value: 0, members: Some(all) }];
                 (disk.durable, disk.in_force) = (1, disk.log[0].members.clone().map(|members| (1, members)));
@@ -266,7 +267,7 @@ impl World {
         (self.found, self.figures)
     }
 
-    /// Checks the end of a run, whose last quarter was without trouble: somebody leads, and everything is
+    /// Checks the end of a run, whose last quarter was without trouble: a member leads, and everything is
     /// committed.
     fn check_end(&self) {
         let leads = |(number, server): &(&u64, &Server)| {
@@ -341,7 +342,7 @@ impl World {
                 self.promote(server, term);
             }
             Event::Pull { server, incarnation } if self.is_current(server, incarnation) => self.pull(server),
-            // The voter forgets that it has granted a lease, and hears of the leader no more.
+            // The voter forgets that it has granted a lease, and gets no more messages of the leader.
             Event::Lease { voter, leader, candidate } if !self.is_calm => {
                 let running = self.servers[&candidate].running.as_ref();
                 if running.is_some_and(|running| !running.member.is_about_to_campaign()) {
@@ -394,7 +395,7 @@ fn no_committed_batch_is_lost_and_no_read_is_stale() {
     }
     println!("{seeds} seeds: {total:?}");
     assert!(total.ballots < total.acknowledged / 2, "ballots are saved when they change: {total:?}");
-    // Otherwise hardly anything was tested.
+    // If one of these never occurred, the runs have tested hardly anything.
     let rare = [total.cuts, total.transfers, total.changes, total.kept_memories];
     assert!(rare.iter().all(|&count| count > seeds / 20), "{total:?}");
     assert!(total.reads > 5 * seeds && total.forgotten > 5 * seeds, "{total:?}");

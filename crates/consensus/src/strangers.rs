@@ -1,5 +1,5 @@
-//! Tests: messages that no member sends, with a valid frame. A member takes them, or ignores them; it neither
-//! panics, nor commits what it does not have, nor answers in the name of another.
+//! Tests: messages that no member sends, with a valid frame. A member handles such messages or ignores them.
+//! It does not panic, commit what it does not have, or answer in the name of another member.
 
 use lsn::Lsn;
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn member() -> Member {
     })
 }
 
-/// Small numbers meet the state of the member more often than any.
+/// Mostly small numbers, because they match the state of the member more often than others.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![3 => 0..6u64, 1 => any::<u64>()]
 }

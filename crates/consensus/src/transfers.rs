@@ -24,7 +24,7 @@ fn member(members: Members) -> Member {
     })
 }
 
-/// A voter that has just started, and follows [`LEADER`] in term 7.
+/// A voter that has just started and follows [`LEADER`] in term 7.
 fn follower() -> Member {
     let mut member = member(Members { voters: vec![OWN, LEADER, CANDIDATE], learners: vec![] });
     member.receive(&said(Kind::Heartbeat, LEADER, 7), NOW_US);

@@ -1,24 +1,25 @@
 //! `Blob`: the bytes of a body or of an attachment chunk, in memory or in the file of the database.
 //!
-//! A document refers to blobs instead of owning the bytes. A blob is cheap to clone: revisions share their
-//! common ones. It does not read files; the [`State`](crate::state::State) does.
+//! A document refers to blobs instead of owning the bytes. A blob is cheap to clone, so revisions share the
+//! blobs that they have in common. This module does not read files; the [`State`](crate::state::State) does.
 //!
 //! Invariants
-//! - Bytes in memory remember the place where a checkpoint stored them, so that another document that shares
-//!   them does not store them twice. The place is valid in one file only (compaction makes another), and only
-//!   until a checkpoint fails, because the blobs of a failed checkpoint do not exist.
+//! - Bytes in memory have a note of the place where a checkpoint has stored them, so that bytes that several
+//!   documents share are stored once. The place is valid only in one file (compaction makes another), and
+//!   only until a checkpoint fails, because the blobs of a failed checkpoint do not exist.
 
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tree::{Pointer, TreeError};
 
-/// The validity of a remembered place: one file, up to its next failed checkpoint.
+/// The time in which a remembered place of a blob is valid. It ends when a checkpoint of the file fails, and
+/// when the blob's database gets another file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Era {
     /// The random id of a tree file.
     pub(crate) file: [u8; 16],
-    /// The number of its failed checkpoints.
+    /// The number of failed checkpoints of the file.
     pub(crate) failures: u32,
 }
 
@@ -64,7 +65,7 @@ impl Blob {
                 Some((there, pointer)) if *there == era => Ok(*pointer),
                 _ => {
                     let pointer = put(&unsaved.bytes)?;
-                    // A place of an earlier era is not replaced: each later checkpoint that meets this blob
+                    // A place of an earlier era is not replaced, so each later checkpoint with this blob
                     // stores it again.
                     let _ = unsaved.place.set((era, pointer));
                     Ok(pointer)

@@ -1,7 +1,7 @@
 //! `ById`: the documents of a layer in the order of their ids.
 //!
-//! It is an immutable map with cheap copies. An entry holds the first bytes of its id, so that few
-//! comparisons leave the node. A document that is hidden has an entry too.
+//! The map is immutable, and copies are cheap. An entry holds the first bytes of its id, so that few
+//! comparisons need to read memory outside the node. A hidden document has an entry, too.
 //!
 //! Invariants
 //! - Entries are in the order of whole ids. If the first [`PREFIX_BYTES`] bytes of two ids, padded with
@@ -31,7 +31,8 @@ pub(crate) type Known<'l> = Option<&'l Arc<DocInfo>>;
 #[derive(Clone, Debug)]
 struct Entry {
     prefix: Prefix,
-    /// Without revisions, the document is hidden. Inner nodes keep copies, which may be of earlier revisions.
+    /// The document, which is hidden if it has no revisions. Inner nodes of the map keep copies, which may be
+    /// of earlier revisions.
     info: Arc<DocInfo>,
 }
 
@@ -151,7 +152,7 @@ mod tests {
     use crate::RevTree;
     use crate::tests::kit::{Kit, put};
 
-    /// Ids with common first bytes; some end within the first [`PREFIX_BYTES`] bytes, some continue with
+    /// Ids with equal first bytes; some end within the first [`PREFIX_BYTES`] bytes, and some continue with
     /// zeros.
     fn ids() -> impl Strategy<Value = String> {
         let long = "[ab\u{0}]{0,2}".prop_map(|end| format!("0123456789abcde{end}"));

@@ -1,18 +1,20 @@
 //! The catalog: the list of databases and their files, in one small file that is replaced atomically.
 //!
-//! This module defines its bytes and their meaning; `checkpoint` and `store` define when it is written.
+//! This module defines the bytes of that file and their meaning; `checkpoint` and `store` define when it is
+//! written.
 //!
 //! Bytes: `SHEAFDOC`, version (u32, little endian), names position, deleted position, saved position (u64,
 //! little endian), count (number), and for each database its id (u64, little endian), its name (text), and 0,
 //! or 1 and the checkpoint of its file: generation (number), position of the checkpoint (u64, little endian),
-//! end of the checkpoint in the file (number); at the end the CRC-32C of all that (u32, little endian).
-//! Numbers and texts as in `codec`.
+//! end of the checkpoint in the file (number); at the end the CRC-32C of everything before (u32, little
+//! endian). Numbers and texts are encoded as in `codec`.
 //!
 //! Invariants
-//! - It reflects every creation and deletion up to `names_lsn`; `deleted_lsn` is the last deletion.
+//! - The catalog reflects every creation and deletion up to `names_lsn`; `deleted_lsn` is the position of the
+//!   last deletion.
 //! - Every change of a database up to `saved_lsn` is in the checkpoint that the catalog vouches for, so the
 //!   log is needed only behind `saved_lsn`.
-//! - A file name never refers to other bytes later: compaction makes the next generation.
+//! - A file name is never used for another file: compaction makes a file of the next generation.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -96,7 +98,7 @@ impl Catalog {
         Catalog::decode(&bytes).map(Some).ok_or_else(|| damaged("its bytes are not those that were written"))
     }
 
-    /// Whether any of its positions is behind `limit`.
+    /// Whether any position in the catalog is behind `limit`.
     pub(crate) fn reaches_behind(&self, limit: Lsn) -> bool {
         let saved = self.databases.iter().filter_map(|entry| entry.vouched).map(|vouched| vouched.lsn);
         saved.chain([self.names_lsn, self.saved_lsn]).max() > Some(limit)

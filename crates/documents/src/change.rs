@@ -1,9 +1,9 @@
 //! `Change`: the content of a log record about one database, or about the list of databases.
 //!
 //! Documents change in no other way. A change is made under the lock of its database after the request has
-//! been validated, and is applied by the same function live, in recovery and on replicas. It is not a
-//! request: applying it fails only if it does not fit the current state, which means that files or the log
-//! are damaged.
+//! been validated, and is applied by the same function live, in recovery and on replicas. A change is not a
+//! request: applying it fails only if it does not fit the current state, and then files or the log are
+//! damaged.
 //!
 //! Invariants
 //! - A record has at most one change per database.
@@ -124,7 +124,7 @@ pub enum Operation {
         /// Its id, without the prefix.
         id: DocId,
     },
-    /// Removes leaves and all traces of them; with the last leaf, the document.
+    /// Removes leaves and all traces of them; removing the last leaf removes the document.
     Purge {
         /// The document.
         id: DocId,
@@ -179,7 +179,7 @@ pub struct EditAttachment {
     pub digest: Digest,
     /// Its size in bytes.
     pub length: u64,
-    /// The location of its bytes.
+    /// The location of the attachment's bytes.
     pub source: Source,
 }
 
@@ -188,7 +188,8 @@ pub struct EditAttachment {
 pub enum Source {
     /// In the change itself.
     Inline(Bytes),
-    /// The attachment of the same name in the revision this many steps before the newest of the path.
+    /// The bytes of the attachment of the same name in the revision that is this many steps before the newest
+    /// one of the path.
     Kept(usize),
     /// In the chunks of an upload, from earlier changes.
     Upload(UploadId),

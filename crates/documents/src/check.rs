@@ -1,7 +1,7 @@
 //! `check`: reads all saved data and reports damage, for `sheaf check`.
 //!
-//! It reads every node, row, body and attachment of every database, and recomputes sums and feeds. It repairs
-//! and writes nothing, and does not look at the log.
+//! The check reads every node, row, body and attachment of every database, and recomputes sums and feeds. It
+//! writes and repairs nothing, and does not read the log.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -44,9 +44,9 @@ pub fn check(
     check_behind(disk, dir, |_| 0, damage, progress)
 }
 
-/// As [`check`], but skips the parts of files that an earlier check has read. `checked` returns the end of
-/// the checkpoint up to which a file was checked, or 0. Of such a file only the later bytes are verified, by
-/// their checksums, and nothing is counted.
+/// Does the same as [`check`], but skips the parts of files that an earlier check has read. `checked` returns
+/// the end of the checkpoint up to which a file was checked, or 0. Of a file that was checked, only the later
+/// bytes are verified, by their checksums, and nothing is counted.
 ///
 /// # Errors
 /// As [`check`].
@@ -108,7 +108,7 @@ fn check_database(disk: &dyn Disk, dir: &Path, entry: &Entry, told: &mut dyn FnM
             return found;
         }
     };
-    // Shared by the two closures that `verify` calls for rows and for errors.
+    // The two closures that `verify` calls for rows and for errors share this function.
     let told = RefCell::new(told);
     let wrong = |what: &str| told.borrow_mut()(format!("{}: {what}", path.display()));
     let walk = tree::verify(

@@ -5,16 +5,16 @@
 //!   -> the layer is dropped
 //! ```
 //!
-//! This is the writing side of one database's file; [`crate::Documents::checkpoint`] decides when it runs.
-//! Durability does not depend on it: the log keeps all changes until the file has them.
+//! This module writes the file of one database; [`crate::Documents::checkpoint`] decides when. Durability
+//! does not depend on checkpoints: the log keeps all changes until the file has them.
 //!
 //! Invariants
 //! - A file holds only changes that the log has committed, so it never has changes that the log lost in a
 //!   crash.
 //! - Writers continue while a layer is written; readers see the layer until the file has it.
-//! - After an error the layer stays in memory and in the log. Before the next write the file is opened again,
-//!   bypassing the page cache, at its previous checkpoint, and all bytes behind that are cut off, which frees
-//!   space on a full disk.
+//! - After an error, the layer stays in memory, and its changes in the log. Before the next write, the file
+//!   is opened again at its previous checkpoint, bypassing the page cache, and all bytes behind that
+//!   checkpoint are cut off, which frees space on a full disk.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use crate::unnamed::Unnamed;
 pub const DIRTY_BYTES_MAX: u64 = 8 << 20;
 /// Changes that have been only in memory for this long are saved.
 pub const DIRTY_AGE_MS_MAX: u64 = 10_000;
-/// A database that makes the log keep this many bytes is saved.
+/// A database for which the log must keep this many bytes is saved.
 pub const LOG_BYTES_MAX: u64 = 64 << 20;
 
 /// The conditions of a checkpoint.
@@ -40,7 +40,8 @@ pub const LOG_BYTES_MAX: u64 = 64 << 20;
 pub struct Due {
     /// The time in milliseconds, of any monotonic clock.
     pub now_ms: u64,
-    /// The position up to which all records had been applied, or were being applied, before the call.
+    /// A position that was taken before the call: all records up to it were applied or were being applied
+    /// then.
     pub upto: Lsn,
     /// Whether all databases are saved, even if none of the thresholds is reached.
     pub everything: bool,
@@ -58,7 +59,8 @@ impl Database {
         committed: &mut dyn FnMut(Lsn) -> bool,
     ) -> Result<(Option<Vouched>, Lsn), StoreError> {
         let mut file = self.file.lock();
-        // A writer with a position up to `due.upto` holds the gate until its change is visible: wait for it.
+        // A writer whose change has a position up to `due.upto` holds the gate until the change is visible,
+        // so this waits for the gate.
         drop(self.gate());
         let state = self.state();
         if !state.is_dirty() {
@@ -93,7 +95,7 @@ impl Database {
         unnamed: &Unnamed,
         committed: &mut dyn FnMut(Lsn) -> bool,
     ) -> Result<(), StoreError> {
-        // A layer whose save failed comes first.
+        // A frozen layer whose save has failed is saved before the fresh layer is frozen.
         let frozen = file.frozen.get_or_insert_with(|| self.freeze()).clone();
         if !committed(frozen.last_lsn) {
             return Err(StoreError::NotCommitted);
@@ -104,7 +106,8 @@ impl Database {
         let saved = file.write(shelf, unnamed, &frozen).inspect_err(|_| {
             file.failures = file.failures.wrapping_add(1);
             file.is_suspect = true;
-            // At once, to free disk space; if this fails too, it is repeated before the next save.
+            // The bytes of the failed save are cut off at once, to free disk space. If this fails, too, they
+            // are cut off before the next save.
             let _ = file.go_back(shelf, self.id());
         })?;
         let gate = self.gate();

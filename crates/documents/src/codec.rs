@@ -3,7 +3,7 @@
 //! [`Input`] is a reader that never reads past its end; the functions write the same encodings. Complete
 //! formats are described by the modules that use them.
 //!
-//! Numbers are those of the crate `varint`.
+//! Numbers are encoded by the crate `varint`.
 
 /// Appends the length and then the bytes.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {

@@ -5,16 +5,17 @@
 //!   -> block checkpoints: the rest; rename; the database switches to the new file -> the next catalog has it
 //! ```
 //!
-//! It runs in steps of bounded size, so that the caller can yield or stop between them: dropped before its
-//! last step, it has no effect. It has no thread, and does not decide when to run: see
+//! A compaction runs in steps of bounded size, so that the caller can yield or stop between them; if it is
+//! dropped before its last step, it has no effect. It has no thread, and does not decide when to run: see
 //! [`Database::wants_compaction`].
 //!
 //! Invariants
-//! - The old file stays until the catalog names the new one, and recovery after a crash uses it: the log
-//!   behind its checkpoint is kept.
-//! - Snapshots taken before keep the old file open.
-//! - The places of blobs change for the tree and for the fresh layer at once. Blobs that the fresh layer has
-//!   from the file are in rows of the old tree, and the new tree has the same rows in the same order.
+//! - The old file stays until the catalog names the new one. Until then, recovery after a crash uses the old
+//!   file, so the log behind its checkpoint is kept.
+//! - Snapshots that were taken before the switch keep the old file open.
+//! - The places of blobs change for the tree and for the fresh layer at the same time. The new places of the
+//!   fresh layer's blobs are found in rows: the old tree has a row with each of these blobs, and the new tree
+//!   has the same row with the blobs in the same order.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -75,7 +76,7 @@ enum Stage {
     Over,
 }
 
-/// Pointers of blobs in the old file to those in the new one.
+/// The pointers of blobs in the new file, by their pointers in the old file.
 type Moved = HashMap<Pointer, Pointer>;
 
 impl Database {
@@ -206,7 +207,8 @@ impl Compaction {
             return Ok(Step::Done);
         }
         if held.has_frozen() {
-            // The rows of the new file refer to blobs in the old file until the next checkpoint writes them.
+            // Rows of the frozen layer refer to blobs in the old file, until the next checkpoint writes these
+            // rows.
             self.stage = Stage::CatchingUp { file };
             return Ok(Step::Blocked);
         }
@@ -226,7 +228,7 @@ impl Compaction {
 
 impl Drop for Compaction {
     fn drop(&mut self) {
-        // An abandoned file takes no space. If it cannot be removed now, it is removed when the directory is
+        // The file of an abandoned compaction is removed. If that fails, it is removed when the directory is
         // opened.
         let _ = self.shelf.disk.remove(&self.path);
         self.database.compacting.store(false, Ordering::Release);
@@ -263,7 +265,8 @@ fn moved_document(
     })
 }
 
-/// Adds to `moved` the pointers of a document's blobs in `old` and `new`, which have the same row.
+/// Adds the pointers of a document's blobs in `old` and `new` to `moved`. Both trees have the same row of the
+/// document.
 fn places(old: &TreeSnapshot, new: &TreeSnapshot, id: &str, moved: &mut Moved) -> Result<(), StoreError> {
     if let (Some(old), Some(new)) = (row_of(old, id)?, row_of(new, id)?) {
         let pairs = old.blobs().zip(new.blobs());

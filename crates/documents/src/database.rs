@@ -1,13 +1,13 @@
 //! `Database`: one document database: its current state, the lock of its writers, and its listener.
 //!
-//! Readers get snapshots from it, and writers take turns. It does not access the log: the writer passes the
-//! change to the log and reports its position.
+//! Readers get snapshots of the database, and writers take turns. A `Database` does not access the log: the
+//! caller passes a change to the log and reports its position.
 //!
 //! Invariants
 //! - Readers never wait for writers: a snapshot is one reference to an immutable state.
 //! - The state is replaced only with `gate` held.
-//! - A [`Writer`](crate::Writer) releases the gate before it calls the listener. Applying a record, and
-//!   creating or deleting a database, call it with the gate or the catalog locked.
+//! - A [`Writer`](crate::Writer) releases the gate before it calls the listener. When a record is applied, or
+//!   a database created or deleted, the listener is called with the gate or the catalog locked.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::store_error::StoreError;
 
-/// A change in memory. It must not become visible to clients before the log has committed its position.
+/// A change in memory. It must not become visible to clients before the log has committed the record of the
+/// change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// A database was created.
@@ -56,8 +57,8 @@ pub enum Notice {
     },
 }
 
-/// Receives notices. The thread that made the change calls it, possibly with the gate or the catalog locked;
-/// it must not wait.
+/// Receives notices. The thread that made the change calls the listener, possibly with the gate or the
+/// catalog locked, so the listener must not wait.
 pub type Listener = Arc<dyn Fn(Notice) + Send + Sync>;
 
 /// A document database.

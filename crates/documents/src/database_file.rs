@@ -1,4 +1,4 @@
-//! `DatabaseFile`: the file of one database, and how the frozen layer of a state gets into it.
+//! `DatabaseFile`: the file of one database, and how the frozen layer of a state is written to it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::rows::{self, DOCUMENTS, FEED, LOCAL, TREES};
 use crate::state::State;
 use crate::unnamed::Unnamed;
 
-/// The size above which a leaf is split, in bytes. Updates hit documents in no particular order, so that even
-/// a large batch changes few of them in one leaf: small leaves need fewer written bytes per update.
+/// The size above which a leaf is split, in bytes. Updates change documents in random order, so even a large
+/// batch changes few documents in one leaf. So small leaves mean fewer written bytes per update.
 const LEAF_BYTES: usize = 1 << 10;
 
 /// The environment of the files of all databases.
@@ -61,7 +61,7 @@ pub(crate) struct DatabaseFile {
     pub(crate) frozen: Option<Arc<State>>,
     /// The number of failed saves.
     pub(crate) failures: u32,
-    /// Whether the last save failed, so that the bytes behind the previous checkpoint are unknown.
+    /// Whether the last save failed, so that the file may have any bytes behind its previous checkpoint.
     pub(crate) is_suspect: bool,
     /// Time at which unsaved changes were first seen.
     pub(crate) dirty_since_ms: Option<u64>,

@@ -1,16 +1,16 @@
 //! `DocInfo`: the metadata of one document: its revisions, the contents of its leaves, and its position in
 //! the feed.
 //!
-//! It is an immutable value, shared by the newest layer and snapshots; an edit makes a new one. Bodies and
-//! attachments are not in it, only references to them.
+//! A `DocInfo` is an immutable value, which the newest layer and snapshots share; an edit makes a new one. It
+//! has references to bodies and attachments, not their bytes.
 //!
 //! Invariants
 //! - `seq` is the update sequence of the last edit; the feed has exactly one row of the document, at that
 //!   sequence.
 //! - A document has at least one leaf.
 //! - The chunks of an attachment are in order, all but the last have [`CHUNK_BYTES`], and together they have
-//!   `length` bytes. A revision that keeps an attachment of its parent shares its chunks: they are stored
-//!   once.
+//!   `length` bytes. A revision that keeps an attachment of its parent shares the chunks with it, so they are
+//!   stored once.
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ use crate::id::DocId;
 use crate::rev_tree::RevTree;
 use crate::revision::Rev;
 
-/// The largest chunk of an attachment, in bytes: the unit of reading, and the part of an upload that one
-/// record of the log holds.
+/// The maximum bytes of a chunk of an attachment. Attachments are read by chunks, and one record of the log
+/// has at most one chunk of an upload.
 pub const CHUNK_BYTES: usize = 256 * 1024;
 
-/// The largest attachment, in bytes.
+/// The maximum bytes of an attachment.
 pub const ATTACHMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// A document with all its revisions.

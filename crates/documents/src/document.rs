@@ -1,14 +1,15 @@
 //! `NewDocument`: a document as a client sends it, validated and split into special members and content.
 //!
-//! It reads a JSON object once. Members that begin with an underscore describe the edit; all others are the
-//! body, kept as text without white space, in the order given. Whether the edit's parent exists is checked by
-//! [`crate::Writer`]; `view` renders documents.
+//! The module reads a JSON object once. Members that begin with an underscore describe the edit; all others
+//! are the body, kept as text without white space, in the order given. [`crate::Writer`] checks whether the
+//! edit's parent exists; `view` renders documents.
 //!
-//! The hash of an edit is the first half of the BLAKE3 of: one byte, 1 if it deletes; the parent as in
-//! `revision` (20 bytes, zeros if it has none); the BLAKE3 of the body (32 bytes); and for each attachment,
-//! in the order of names: the length of its name (u32, little endian) and the name, the same of its type, its
-//! digest (16 bytes). So the same edit makes the same revision on every node. (CouchDB uses MD5 over other
-//! bytes, so its revisions differ. MD5 took an eighth of the cost of a new document.)
+//! The hash of an edit is the first half of the BLAKE3 of: one byte, which is 1 if the edit deletes the
+//! document; the parent as in `revision` (20 bytes, zeros if it has none); the BLAKE3 of the body (32 bytes);
+//! and for each attachment, in the order of names: the length of its name (u32, little endian) and the name,
+//! the length of its type (likewise) and the type, and its digest (16 bytes). So the same edit makes the same
+//! revision on every node. (CouchDB uses MD5 over other bytes, so its revisions differ. MD5 took an eighth of
+//! the cost of a new document.)
 
 use std::borrow::Cow;
 use std::fmt;
@@ -88,7 +89,7 @@ pub struct NewDocument {
 /// A document that breaks a rule for documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedDocument {
-    /// The `_id` of the document as the JSON that was sent: it may be no text that this server can hold.
+    /// The JSON text of the `_id` as it was sent. It may be a value that this server cannot store.
     pub id: Option<String>,
     /// Its `_rev`, as the JSON that was sent.
     pub rev: Option<String>,
@@ -282,7 +283,7 @@ impl<'a, 'm> Members<'a, 'm> {
         }
         crate::json::put_string(self.body, key);
         self.body.push(b':');
-        // Stops copying early if the body is too large. The error lacks the id if `_id` has not been read
+        // The copying stops early if the body is too large. The error has no id if `_id` has not been read
         // yet.
         if self.body.len() > limits.document_bytes_max {
             return Err(DocError::DocumentTooLarge(self.id.as_deref().unwrap_or_default().to_owned()));

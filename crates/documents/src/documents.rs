@@ -1,14 +1,14 @@
 //! `Documents`: all document databases of a server.
 //!
-//! It holds the list of databases with their names, and applies records of the log to them. It has no thread;
-//! the server decides when files are written.
+//! `Documents` holds the list of databases with their names, and applies records of the log to them. It has
+//! no thread; the server decides when files are written.
 //!
 //! Invariants
-//! - A name refers to one database. A deleted database takes no more changes, so that its log records end
-//!   with its deletion.
-//! - Lock order of writers: the catalog, then databases by id; the file of a database before its gate.
-//!   Applying a record (in recovery and on replicas, which have no writers) locks the gates before the
-//!   catalog.
+//! - A name refers to one database. A deleted database takes no more changes, so the last log record of a
+//!   database is its deletion.
+//! - Writers lock the catalog first, then databases by id, and the file of a database before its gate. The
+//!   code that applies a record (in recovery and on replicas, where there are no writers) locks the gates
+//!   before the catalog.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -72,8 +72,8 @@ impl Documents {
         self.names.load().by_id.get(&db).cloned()
     }
 
-    /// The position of the last creation or deletion. The list of databases may be shown to clients once it
-    /// is committed.
+    /// The position of the last creation or deletion. The list of databases may be shown to clients once this
+    /// position is committed.
     pub fn names_lsn(&self) -> Lsn {
         self.names.load().lsn
     }
@@ -119,7 +119,7 @@ impl Documents {
         Ok(Gates { held: changed.into_iter().map(hold).collect() })
     }
 
-    /// As [`Documents::apply`], for one of the changes for which the gates were locked.
+    /// Does the same as [`Documents::apply`], for one of the changes for which the gates were locked.
     ///
     /// # Errors
     /// As [`Documents::apply`].
@@ -205,8 +205,8 @@ impl fmt::Debug for Documents {
 
 /// The lock of the list of databases, for one creation or deletion.
 ///
-/// `create` or `delete` returns the bytes for the log; `commit` takes their position. Dropped before
-/// `commit`, it has no effect.
+/// `create` or `delete` returns the bytes for the log; `commit` takes their position. A writer that is
+/// dropped before `commit` has no effect.
 pub struct CatalogWriter {
     documents: Arc<Documents>,
     #[expect(dead_code, reason = "held until the change is committed")]

@@ -32,11 +32,11 @@ pub struct EditRequest {
 /// The base of an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum History {
-    /// The parent, which must be a leaf, or `None` for a document that is new or deleted. The server names
-    /// the revision (`new_edits: true`).
+    /// The edit has this parent, which must be a leaf, or no parent if the document is new or deleted. The
+    /// server names the new revision (`new_edits: true`).
     Parent(Option<Rev>),
-    /// The revision with its ancestors, named by the sender. If it conflicts, it becomes a further leaf
-    /// (`new_edits: false`).
+    /// The sender has named the new revision and its ancestors (`new_edits: false`). A revision that
+    /// conflicts becomes a further leaf.
     Path(RevPath),
 }
 
@@ -108,8 +108,8 @@ impl EditRequest {
     /// that follows the document, by name.
     ///
     /// # Errors
-    /// If `_rev` is that of a `_local` document, `new_edits` is false without `_rev` or `_revisions`, or an
-    /// announced attachment did not follow.
+    /// If `_rev` has the form for `_local` documents, `new_edits` is false without `_rev` or `_revisions`, or
+    /// an announced attachment did not follow.
     pub fn new(
         id: DocId,
         document: NewDocument,
@@ -147,8 +147,8 @@ impl AttachmentRequest {
     ) -> Result<AttachmentRequest, DocError> {
         let NewAttachment { name, content_type, revpos, content } = attachment;
         let content_type = content_type.into();
-        // With `new_edits`, a new attachment belongs to the revision that the server makes: `revpos` of the
-        // client is ignored.
+        // With `new_edits`, a new attachment belongs to the revision that the server makes, so the `revpos`
+        // of the client is ignored.
         let revpos = revpos.filter(|_| !new_edits);
         let source = match content {
             NewContent::Stub { .. } => AttachmentSource::Stub,

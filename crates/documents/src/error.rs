@@ -52,7 +52,7 @@ pub enum DocError {
     /// The caller may not do this.
     #[error("{0}")]
     Forbidden(Cow<'static, str>),
-    /// The request relies on a feature that this server would store but not honour.
+    /// The request relies on a feature that this server does not have, and would store without effect.
     #[error("{0}")]
     NotImplemented(&'static str),
     /// A document refers to an existing attachment that its base does not have.

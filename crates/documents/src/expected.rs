@@ -1,12 +1,12 @@
 //! `Expected`: the documents that are edited next, prefetched together.
 //!
-//! It looks up a batch of documents in one walk through layers and file, in the order of ids, instead of one
-//! walk from the roots per edit. It is only an optimisation: after a miss the caller looks up the document
-//! itself.
+//! A batch of documents is looked up in one walk through layers and file, in the order of ids, instead of in
+//! one walk from the roots per edit. This is only an optimisation: after a miss, the caller looks up the
+//! document itself.
 //!
 //! Invariants
-//! - A hit equals the document in the current state. Therefore edits must take documents in the announced
-//!   order; after an edit in another order or another kind of change, all remaining entries are dropped.
+//! - A hit equals the document in the current state. Therefore all remaining entries are dropped after an
+//!   edit that is not in the announced order, and after any other kind of change.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ enum Looked {
 }
 
 impl Expected {
-    /// Prefetches these documents. If a file cannot be read, the result is empty: the later lookup reports
-    /// the error.
+    /// Prefetches these documents. If a file cannot be read, the result is empty, and the later lookup
+    /// reports the error.
     pub(crate) fn look_up<'i>(state: &State, ids: impl Iterator<Item = &'i DocId>) -> Expected {
         let ids: Vec<&DocId> = ids.collect();
         let mut places: Vec<usize> = (0..ids.len()).collect();

@@ -6,7 +6,7 @@
 //!   -> the log before `saved_lsn` is not needed
 //! ```
 //!
-//! It defines the order of these steps; it has no thread and no clock.
+//! This module defines the order of these steps; it has no thread and no clock.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, atomic::AtomicBool};
@@ -28,7 +28,8 @@ use crate::state::State;
 use crate::store::{Store, files_of};
 use crate::store_error::StoreError;
 
-/// A consistent set of files for a backup or a full sync: together with the catalog it has all saved data.
+/// A consistent set of files for a backup or a full sync. The files and the catalog together have all saved
+/// data.
 pub struct CopyPlan {
     /// The files of databases.
     pub files: Vec<CopyFile>,
@@ -52,12 +53,12 @@ impl Documents {
     /// Opens all databases of a directory. The caller must then apply the log after
     /// [`Documents::replay_from`].
     ///
-    /// With a `limit`, the log ends there: changes of the files after the limit are discarded, if the files
-    /// have a checkpoint before it.
+    /// With a `limit`, the log ends there: changes in the files after the limit are discarded, if the files
+    /// have a checkpoint at or before the limit.
     ///
     /// # Errors
     /// I/O errors and damage. [`StoreError::AheadOfLog`] if a database was deleted after the limit,
-    /// [`StoreError::Tree`] if a file has no checkpoint before it.
+    /// [`StoreError::Tree`] if a file has no checkpoint at or before the limit.
     pub fn open(shelf: Shelf, limit: Option<Lsn>, listener: Listener) -> Result<Documents, StoreError> {
         let (disk, dir) = (&*shelf.disk, &*shelf.dir);
         disk.create_dir_all(dir).map_err(StoreError::io("create", dir))?;
@@ -122,8 +123,8 @@ impl Documents {
         self.store()?.replay_from
     }
 
-    /// The position after which the log must be kept for documents: the files have all earlier changes,
-    /// durably. `None` if there are no documents.
+    /// The position after which the log must be kept for documents, because the files have all earlier
+    /// changes, durably. `None` if there are no documents.
     pub fn saved_lsn(&self) -> Option<Lsn> {
         let written = self.store()?.written.lock();
         match &*written {
@@ -137,7 +138,7 @@ impl Documents {
         self.store().is_some_and(|store| store.written.lock().is_some())
     }
 
-    /// The last position that the files, or the records applied to them, have reached.
+    /// The last position that the files or the records applied since have reached.
     pub fn reached(&self) -> Lsn {
         let written = self.store().and_then(|store| {
             let written = store.written.lock();
@@ -161,7 +162,7 @@ impl Documents {
     }
 
     /// Saves the databases that are due, one after the other. `committed` waits until the log has committed a
-    /// position, and returns false if it will not. Must be called by one thread, about every second, and once
+    /// position, and returns false if it will not. One thread must call this about every second, and once
     /// when the server stops.
     ///
     /// # Errors
@@ -179,8 +180,7 @@ impl Documents {
         };
         let mut failed = None;
         for database in names.by_id.values() {
-            // A database that cannot be saved keeps the log from being truncated, but does not stop the
-            // others.
+            // If a database cannot be saved, the log is not truncated, but the other databases are saved.
             let saved = database.save_if_due(&store.shelf, &store.unnamed, due, committed);
             let (vouched, saved_lsn) = saved.unwrap_or_else(|error| {
                 failed.get_or_insert(error);
@@ -236,8 +236,8 @@ fn open_database(
         let wanted = Wanted { at_least, at_most: limit };
         let mut tree = TreeFile::open(&*shelf.disk, &path, shelf.options(), wanted)?;
         if limit < Lsn::MAX {
-            // Cuts off the changes after the limit, durably: the log will reach those positions again with
-            // other records.
+            // Cuts off the changes after the limit, durably, because the log will reach their positions again
+            // with other records.
             drop(tree.begin()?);
         }
         let snapshot = tree.snapshot().clone();

@@ -64,8 +64,8 @@ impl Found {
         self.others(true)
     }
 
-    /// The number of the newest revision on its path that is in `known`, or 0. The client has the attachments
-    /// that are not newer.
+    /// The number of the newest revision of this leaf's path that is in `known`, or 0. A client with the
+    /// revisions in `known` has the attachments up to that revision.
     pub fn known_number(&self, known: &[Rev]) -> u32 {
         self.path().revs().find(|rev| known.contains(rev)).map_or(0, Rev::number)
     }

@@ -1,16 +1,17 @@
-//! A JSON pull reader for documents: reads members in place, validates once, copies without white space.
+//! A JSON pull reader for documents: it reads members in place, validates the text once, and copies values
+//! without white space.
 //!
 //! Numbers, strings and the order of members stay as given; the module also writes strings. It builds no tree
 //! of values ([`crate::mango::Value`] is one) and does not parse settings (`serde_json` does).
 //!
 //! Values that no peer can hold are refused: a number beyond the range of a double becomes `null` in PouchDB,
-//! under the same revision, and a surrogate without its partner is no text in CouchDB. This reader is the one
-//! place of that rule. Documents that an earlier version stored with such numbers are read with
+//! under the same revision, and a surrogate without its partner is no text in CouchDB. Only this reader
+//! enforces that rule. Documents that an earlier version stored with such numbers are read with
 //! [`Reader::of_stored`].
 //!
 //! Invariants
-//! - Text that was read or copied without an error is JSON as of RFC 8259, in UTF-8, with escaped surrogates
-//!   in pairs and numbers that are finite doubles.
+//! - Text that was read or copied without an error is JSON by RFC 8259, in UTF-8, with escaped surrogates in
+//!   pairs and numbers that are finite doubles.
 //! - Nothing recurses deeper than [`JSON_DEPTH_MAX`].
 
 use std::borrow::Cow;
@@ -27,7 +28,7 @@ const DOUBLE_DIGITS: usize = 308;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// The text is not JSON or not UTF-8, or has a number or a surrogate that no peer can hold. CouchDB has
-    /// one text for all of them.
+    /// the same error text for all of these.
     #[error("invalid UTF-8 JSON")]
     Malformed,
     /// Nested deeper than [`JSON_DEPTH_MAX`].
@@ -58,7 +59,8 @@ pub enum Kind {
     Object,
 }
 
-/// Reads a text from its start. After an error its position is undefined: it must not be used any more.
+/// Reads a text from its start. After an error, the position is undefined, and the reader must not be used
+/// any more.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     text: &'a str,
@@ -84,8 +86,8 @@ impl<'a> Reader<'a> {
         Reader { takes_any: true, ..Reader::of(text) }
     }
 
-    /// Runs `read` with the nesting counted anew, from 0, so that a value has the same limit on every level
-    /// of the text.
+    /// Runs `read` with a nesting depth that starts at 0 again, so that a value has the same limit of depth
+    /// wherever it is in the text.
     pub fn with_depth_of_its_own<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::take(&mut self.depth);
         let done = read(self);
@@ -115,8 +117,8 @@ impl<'a> Reader<'a> {
         Ok(&self.text[from..self.at])
     }
 
-    /// Skips the next value and returns its text. It needs the grammar of JSON only: its numbers, surrogates
-    /// and nesting may be those that other methods refuse.
+    /// Skips the next value and returns its text. Only the grammar of JSON is checked: the value may have
+    /// numbers, surrogates and a nesting that other methods refuse.
     pub fn raw_of_any(&mut self) -> Result<&'a str, JsonError> {
         self.space();
         let (from, strict) = (self.at, std::mem::replace(&mut self.takes_any, true));
@@ -125,8 +127,8 @@ impl<'a> Reader<'a> {
         skipped.map(|()| &self.text[from..self.at])
     }
 
-    /// Reads the next value, which must be an object, as [`Reader::raw_of_any`] does. `member` is called with
-    /// the text of each key, including its quotes, and of its value.
+    /// Reads the next value, which must be an object. Like [`Reader::raw_of_any`], it checks only the
+    /// grammar. `member` is called with the text of each key, including its quotes, and of its value.
     pub fn raw_members(&mut self, mut member: impl FnMut(&'a str, &'a str)) -> Result<(), JsonError> {
         self.takes_any = true;
         self.enter(b'{')?;
@@ -319,7 +321,7 @@ impl<'a> Reader<'a> {
                 }
                 None => self.skip(&mut |_, _| ())?,
             }
-            // Behind a value, or at the end of an empty one.
+            // The position is behind a value, or at the end of an empty array or object.
             loop {
                 let Some(&close) = open.last() else { return Ok(()) };
                 self.space();
@@ -405,7 +407,7 @@ impl<'a> Reader<'a> {
         loop {
             let rest = &self.text.as_bytes()[self.at..];
             let plain = memchr::memchr2(b'"', b'\\', rest).ok_or(JsonError::Malformed)?;
-            // No early exit, so that the compiler can vectorise the loop.
+            // The loop has no early exit, so that the compiler can vectorise it.
             if rest[..plain].iter().fold(false, |found, byte| found | (*byte < 0x20)) {
                 return Err(JsonError::Malformed);
             }

@@ -6,12 +6,12 @@
 //! tree     is on disk
 //! ```
 //!
-//! It consists of immutable maps, so that a snapshot copies only their roots. It is not durable: the log has
-//! everything that is in a layer.
+//! A layer consists of immutable maps, so that a snapshot copies only their roots. A layer is not durable,
+//! but the log has everything that is in it.
 //!
 //! Invariants
-//! - Rows of `by_seq` are behind `base_seq`, and rows of the layers below are not: feeds are read one layer
-//!   after the other.
+//! - Rows of `by_seq` are behind `base_seq`, and rows of the layers below are not, so feeds are read one
+//!   layer after the other.
 //! - `hidden_seqs` are feed rows of the layers below that are no longer in the feed.
 
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::by_id::ById;
 use crate::doc_info::DocInfo;
 use crate::id::{DocId, UploadId};
 
-/// Estimated memory of an entry besides its bytes: nodes of three maps. Each known revision takes 16 bytes
-/// more.
+/// The estimated memory of an entry besides its bytes: nodes of three maps. Each known revision adds 16
+/// bytes.
 const ENTRY_BYTES: u64 = 400;
 
 /// A `_local` document.

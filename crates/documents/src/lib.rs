@@ -1,8 +1,9 @@
 //! Documents: databases of JSON documents with revision trees, as in CouchDB, stored in `tree` files.
 //!
-//! The crate defines documents, revisions and conflicts; it validates, applies and reads edits, and answers
-//! queries. It has no log, sockets, threads, clocks or HTTP. Times and randomness are arguments; changes are
-//! returned to the caller as bytes for the log, and are applied when the caller reports their position.
+//! The crate defines documents, revisions and conflicts; it validates and applies edits, reads documents, and
+//! answers queries. It has no log, sockets, threads, clocks or HTTP. Times and randomness are arguments;
+//! changes are returned to the caller as bytes for the log, and are applied when the caller reports their
+//! position.
 //!
 //! Invariants
 //! - Input from a client, a file or a replica is decoded with bounds: no panic, and no more memory than the

@@ -3,9 +3,9 @@
 /// Size limits for documents that clients send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The body of a document, in bytes without white space.
+    /// The maximum bytes of a document's body, without white space.
     pub document_bytes_max: usize,
-    /// One attachment, in bytes.
+    /// The maximum bytes of an attachment.
     pub attachment_bytes_max: u64,
 }
 

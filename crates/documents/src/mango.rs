@@ -7,8 +7,8 @@
 //! Plan, entries of the index -> Query: documents -> Selector decides -> Fields are shown, piece by piece
 //! ```
 //!
-//! It parses requests, chooses an index, and decides which documents match and in which order. It does not
-//! speak HTTP, and has no views, text indexes or partitions.
+//! This module parses requests, chooses an index, and decides which documents match and in which order. It
+//! has no HTTP, views, text indexes or partitions.
 //!
 //! Values are ordered null, false, true, numbers, strings, arrays, objects. Strings are ordered by code
 //! points, whereas CouchDB uses ICU's root collation. CouchDB orders ids by code points, too.

@@ -1,4 +1,4 @@
-//! The metadata of a database's tree file: all of a state that is not in the trees.
+//! The metadata of a database's tree file: the part of a state that is not in the trees.
 //!
 //! # Encoding
 //! Numbers and bytes as in [`crate::codec`]: version (1), id of the database (u64, little endian), update
@@ -15,7 +15,7 @@ use crate::state::{State, Upload};
 
 const METADATA_VERSION: u64 = 1;
 
-/// Encodes the metadata of a state: all of it that is not in the trees.
+/// Encodes the metadata of a state: the part of the state that is not in the trees.
 pub(crate) fn encode_metadata(state: &State) -> Vec<u8> {
     let mut out = Vec::new();
     varint::put(&mut out, METADATA_VERSION);
@@ -36,8 +36,8 @@ pub(crate) fn encode_metadata(state: &State) -> Vec<u8> {
     out
 }
 
-/// Decodes the state in the metadata of a file, without its tree. Its fresh layer begins at the end of the
-/// file.
+/// Decodes the state in the metadata of a file, without its tree. The fresh layer of the state is empty and
+/// begins at the update sequence of the file.
 pub(crate) fn decode_metadata(metadata: &[u8], applied_lsn: Lsn) -> Option<State> {
     let mut input = Input::new(metadata);
     if input.number()? != METADATA_VERSION {

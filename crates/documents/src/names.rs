@@ -4,7 +4,7 @@
 
 use crate::DocError;
 
-/// The longest id of a document, in bytes: it is a key of the trees.
+/// The maximum bytes of a document's id, which is limited because it is a key of the trees.
 pub const ID_BYTES_MAX: usize = 2048;
 /// The longest name of a database, in bytes.
 pub const DATABASE_NAME_BYTES_MAX: usize = 238;

@@ -1,5 +1,5 @@
-//! `QueryError`: the errors of queries, with CouchDB's texts. Where those contain Erlang terms, these contain
-//! JSON.
+//! `QueryError`: the errors of queries, with CouchDB's texts. Where CouchDB's texts contain Erlang terms,
+//! these contain JSON.
 
 /// An error of a query or of the definition of an index. Its `Display` is the `reason` of the reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -73,8 +73,8 @@ pub enum QueryError {
     /// An empty name of an index or its design document.
     #[error("Index name or ddoc cannot be empty string")]
     InvalidEmptyString,
-    /// The request does not allow another index than the one that it names, and that one is not suitable; or
-    /// the request names none.
+    /// The request allows only the index that it names, and that index is not suitable; or the request names
+    /// no index.
     #[error("{}", unsuitable(.0.as_deref()))]
     UnsuitableIndex(Option<String>),
     /// `use_index` has a wrong type or shape.
@@ -101,7 +101,7 @@ pub enum QueryError {
 }
 
 impl QueryError {
-    /// The HTTP status, and the short name: `error` in the body of the reply.
+    /// The HTTP status, and the short name, which is `error` in the body of the reply.
     pub(crate) fn row(&self) -> (u16, &'static str) {
         match self {
             QueryError::BadArgument(..) => (400, "bad_arg"),

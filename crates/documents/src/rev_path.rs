@@ -9,7 +9,8 @@ use crate::{Rev, RevError, revision};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevPath {
     newest: u32,
-    /// Newest first, at most `newest` of them. The two hashes of an ordinary edit need no allocation.
+    /// The hashes of the revisions, newest first; there are at most `newest` of them. The two hashes of an
+    /// ordinary edit need no allocation.
     hashes: SmallVec<[[u8; 16]; 2]>,
 }
 

@@ -1,8 +1,8 @@
 //! `RevTree`: all known revisions of one document: a forest whose leaves can be read and edited.
 //!
-//! It merges paths from edits and from replication, determines the winner, stems branches, and has an
-//! encoding. The content of a leaf (`L`: body, attachments) is opaque to it. It does not detect edit
-//! conflicts: the writer checks that the parent is a leaf.
+//! The tree merges paths from edits and from replication, determines the winner, stems branches (drops old
+//! ancestors), and has an encoding. The content of a leaf (`L`: body, attachments) is opaque to the tree. It
+//! does not detect edit conflicts: the writer checks that the parent is a leaf.
 //!
 //! ```text
 //!   1-a --- 2-b --- 3-c           branch 0: 3-c 2-b 1-a   (the winner: it owns the shared ancestors)
@@ -14,13 +14,13 @@
 //!   larger hash.
 //! - Merging the same paths in any order gives equal trees with equal bytes, and merging a path twice changes
 //!   nothing, because the hash of a revision determines its parent. If forged paths contradict that, the tree
-//!   keeps the known parent and ignores the rest of the path. Stemming loses information: paths merged after
-//!   it may become separate branches.
-//! - A branch joins an earlier one, also after decoding arbitrary bytes: there are no cycles.
+//!   keeps the known parent and ignores the rest of the path. Stemming loses information: paths that are
+//!   merged after it may become separate branches.
+//! - A branch joins an earlier branch, even after decoding arbitrary bytes, so there are no cycles.
 //!
-//! Bytes: number of branches, then for each: number of its oldest revision, number of revisions it owns, 0 or
-//! 1 + the branch it joins, the hashes (16 bytes each) from the oldest to the newest, and the leaf as encoded
-//! by `L`. Numbers as in `codec`.
+//! Bytes: number of branches, then for each: number of its oldest revision, number of revisions it owns, 0
+//! (for none) or 1 plus the number of the branch that it joins, the hashes (16 bytes each) from the oldest to
+//! the newest, and the leaf as encoded by `L`. Numbers are encoded as in `codec`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -42,7 +42,8 @@ pub trait Leaf: Sized {
 /// The result of merging a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Merged {
-    /// The revision was already known; the given leaf was dropped. Ancestors may have become known.
+    /// The revision was already known, so the given leaf was dropped. Ancestors of the revision may have
+    /// become known.
     Known,
     /// The revision descends from a former leaf.
     Extended,
@@ -141,8 +142,8 @@ impl<L: Leaf> RevTree<L> {
         revs.iter().copied().filter(|rev| !self.contains(*rev)).collect()
     }
 
-    /// The leaves from which the missing revisions may descend: all leaves with a smaller number than one of
-    /// them.
+    /// The leaves from which the missing revisions may descend: all leaves whose number is smaller than the
+    /// largest of the missing revisions.
     pub fn possible_ancestors(&self, missing: &[Rev]) -> Vec<Rev> {
         let Some(number) = missing.iter().map(|rev| rev.number()).max() else { return Vec::new() };
         self.leaves().map(|(rev, _)| rev).filter(|rev| rev.number() < number).collect()
@@ -335,7 +336,7 @@ impl<L: Leaf> RevTree<L> {
                 at = parent_of(rev);
             }
             if hashes.is_empty() {
-                // An ancestor of another leaf: only forged bytes have such leaves.
+                // This leaf is an ancestor of another leaf, which occurs only in forged bytes.
                 continue;
             }
             hashes.reverse();
@@ -351,8 +352,8 @@ fn rank<L: Leaf>(branch: &Branch<L>) -> (bool, Rev) {
 
 fn decode_branch<L: Leaf>(input: &mut Input<'_>) -> Option<Branch<L>> {
     let first = input.number_u32()?;
-    // The bound is not exact, because the number of the joined branch stands between the count and the
-    // hashes. It still bounds the memory for the hashes by the size of the input.
+    // The check is not exact, because the number of the joined branch lies between the count and the hashes.
+    // But the memory for the hashes is bounded by the size of the input.
     let count = input.count(16)?;
     let joins = input.number_u32()?.checked_sub(1);
     let last = first.checked_add(u32::try_from(count).ok()?.checked_sub(1)?)?;

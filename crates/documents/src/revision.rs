@@ -1,8 +1,8 @@
 //! `Rev`: the id of one revision of a document, `N-<32 hex digits>`.
 //!
-//! It consists of the number of edits since the document began, and 16 bytes that identify the edit. The
-//! order is CouchDB's: by number, then by the bytes. The position of a revision in its tree is in
-//! [`crate::RevTree`]; the rev of a `_local` document (`0-N`) is a different type.
+//! A `Rev` consists of the number of edits since the document began, and 16 bytes that identify the edit.
+//! Revisions are ordered as in CouchDB: by number, then by the bytes. The position of a revision in its tree
+//! is in [`crate::RevTree`]; the rev of a `_local` document (`0-N`) is a different type.
 //!
 //! Invariants
 //! - The number is at least 1. Revisions of other servers are rejected if their hash is not 32 hex digits.
@@ -13,7 +13,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// The longest text of a revision: ten digits, a dash, 32 hex digits.
+/// The maximum bytes of the text of a revision: ten digits, a dash, 32 hex digits.
 pub const REV_TEXT_BYTES: usize = 43;
 
 /// The id of a revision.

@@ -4,7 +4,8 @@
 //! in `tree`.
 //!
 //! # Encoding
-//! Numbers and texts as in [`crate::codec`]; a pointer is 16 bytes ([`tree::Pointer`]); a revision 20.
+//! Numbers and texts are encoded as in [`crate::codec`]; a pointer is 16 bytes ([`tree::Pointer`]), a
+//! revision 20 bytes.
 //!
 //! | tree | key | value |
 //! |------|-----|-------|
@@ -142,7 +143,7 @@ impl Leaf for DocLeaf {
 }
 
 /// Encodes the pointer of a blob. A blob that is not stored yet takes the same space, so that the size of a
-/// row is known before.
+/// row is known before its blobs are stored.
 fn encode_blob(blob: &Blob, out: &mut Vec<u8>) {
     out.extend_from_slice(&blob.pointer().map_or([0; Pointer::ENCODED_BYTES], |pointer| pointer.encode()));
 }
@@ -230,7 +231,7 @@ pub(crate) fn decode_chunk(value: &[u8]) -> Option<Pointer> {
     value.try_into().ok().map(Pointer::decode)
 }
 
-/// A row of the tree `LOCAL` with its blob, if it has one, moved by `move_blob`. `None` if the row is
+/// A row of the tree `LOCAL`, after `move_blob` has moved the row's blob, if it has one. `None` if the row is
 /// malformed.
 pub(crate) fn moved_local(
     key: &[u8],

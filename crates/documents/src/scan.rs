@@ -1,7 +1,7 @@
 //! Iterators over a snapshot: the feed, and all documents by id.
 //!
-//! They own the state that they walk over, and hold one page of rows, however long the walk is. They do not
-//! filter; the caller drops unwanted rows.
+//! The iterators own the state that they walk over, and hold one page of rows, however long the walk is. They
+//! do not filter; the caller drops unwanted rows.
 //!
 //! Invariants
 //! - Each row is returned once, in order, regardless of the layer that holds it.
@@ -75,8 +75,8 @@ fn as_str(bound: &Bound<DocId>) -> Bound<&str> {
 pub struct Changes {
     state: Arc<State>,
     direction: Direction,
-    /// The position of the walk. Ascending: rows after it remain. Descending: rows up to and including it
-    /// remain.
+    /// The position of the walk. In ascending order, rows after this position remain; in descending order,
+    /// rows up to and including it remain.
     position: u64,
     page: vec::IntoIter<ChangeRow>,
     is_over: bool,
@@ -228,7 +228,7 @@ impl State {
             _ => 0,
         };
         let behind = (Bound::Excluded(since), Bound::Unbounded);
-        // Layers are visited from the lowest up: a layer hides rows of those below it.
+        // Layers are visited from the lowest up, because a layer hides rows of the layers below it.
         for layer in self.layers().collect::<Vec<_>>().into_iter().rev() {
             count -= layer.hidden_seqs.range(behind).count() as u64;
             count += match since <= layer.base_seq {
@@ -314,7 +314,8 @@ fn rows_of<'s>(layer: &'s Layer, range: &'s IdRange, direction: Direction) -> Ro
     }
 }
 
-/// Merges the rows of several sources; of rows with the same key it returns that of the first source.
+/// Merges the rows of several sources. If several sources have a row with the same key, it returns the row of
+/// the first of these sources.
 struct Merged<'s> {
     sources: Vec<Peekable<Rows<'s>>>,
     direction: Direction,

@@ -1,8 +1,9 @@
 //! `Snapshot`: the state of a database at one moment, for readers.
 //!
-//! It answers all reads: a document with any of its revisions, the feed, all documents in order, the
-//! revisions that a replica lacks, bodies and attachments. It is cheap to clone, and never blocks writers,
-//! however long it is held. Its state may not be committed yet: see [`Snapshot::last_lsn`].
+//! All reads use a snapshot: reads of a document with any of its revisions, of the feed, of all documents in
+//! order, of the revisions that a replica lacks, of bodies and attachments. A snapshot is cheap to clone, and
+//! never blocks writers, however long it is held. Its state may not be committed yet: see
+//! [`Snapshot::last_lsn`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ pub enum Pick {
     Winner,
     /// This revision, which must be a leaf.
     Rev(Rev),
-    /// This revision if it is a leaf, else the best leaf that descends from it.
+    /// This revision if it is a leaf, else the best leaf that descends from the revision.
     Latest(Rev),
 }
 
@@ -72,7 +73,7 @@ impl Snapshot {
     }
 
     /// The end of the last record in this state. Results of reads may leave the server once the log has
-    /// committed it.
+    /// committed this position.
     pub fn last_lsn(&self) -> Lsn {
         self.state.last_lsn
     }
@@ -107,8 +108,8 @@ impl Snapshot {
     /// One revision of a document.
     ///
     /// # Errors
-    /// [`DocError::Missing`] or [`DocError::Deleted`] if it does not exist; [`DocError::Storage`] if it
-    /// cannot be read.
+    /// [`DocError::Missing`] or [`DocError::Deleted`] if the revision does not exist; [`DocError::Storage`]
+    /// if it cannot be read.
     pub fn open(&self, id: &str, pick: Pick) -> Result<Found, DocError> {
         let info = self.document(id)?.ok_or(DocError::Missing)?;
         let found = match pick {
@@ -182,7 +183,7 @@ impl Snapshot {
         AllDocs::new(self.state.clone(), range, direction)
     }
 
-    /// The unknown ones of these revisions. `None` if none is missing.
+    /// Finds which of the revisions `revs` are unknown here. Returns `None` if all are known.
     pub fn revs_diff(&self, id: &str, revs: &[Rev]) -> Result<Option<RevsDiff>, DocError> {
         let Some(info) = self.document(id)? else {
             let diff = RevsDiff { missing: revs.to_vec(), possible_ancestors: Vec::new() };

@@ -1,11 +1,11 @@
 //! `State`: one document database at one moment, and the effect of each operation on it.
 //!
-//! It is an immutable value; a writer changes a copy, which is cheap, and publishes it with the LSN of the
-//! record. It does not validate requests; [`crate::Writer`] does.
+//! A state is an immutable value. A writer changes a copy, which is cheap to make, and publishes it with the
+//! LSN of the record. The state does not validate requests; [`crate::Writer`] does.
 //!
 //! Invariants
 //! - A state is changed only by [`State::apply`] and [`State::edit`], which do the same live, in recovery and
-//!   on replicas: the same operations lead to the same state.
+//!   on replicas. So the same operations lead to the same state.
 //! - `sums` are the totals over all documents. Each edit and each purge adds one to `update_seq`.
 
 use std::sync::Arc;

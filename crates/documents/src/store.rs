@@ -1,10 +1,10 @@
 //! `Store`: the catalog on disk, and the removal of files that it does not name.
 //!
 //! Invariants
-//! - A file in the catalog exists with the checkpoint that the catalog vouches for, or the server does not
-//!   start.
-//! - A file that is not in the catalog is not needed: the log has all its changes. It is removed when the
-//!   files are opened or, if it was created later, as soon as no database uses it.
+//! - Every file in the catalog exists and has the checkpoint that the catalog vouches for; otherwise the
+//!   server does not start.
+//! - A file that is not in the catalog is not needed, because the log has all its changes. Such a file is
+//!   removed when the files are opened or, if it was created later, as soon as no database uses it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -26,8 +26,8 @@ use crate::list::Names;
 use crate::store_error::StoreError;
 use crate::unnamed::{Generation, Unnamed};
 
-/// When this many bytes of the log have become redundant, the catalog is written even if nothing else in it
-/// has changed.
+/// When this many bytes of the log have become redundant, the catalog is written even if nothing in it but
+/// the saved position has changed.
 const CATALOG_LOG_BYTES: u64 = 16 << 20;
 
 /// The directory of documents in a data directory.
@@ -41,8 +41,8 @@ pub(crate) struct Store {
     pub(crate) unnamed: Arc<Unnamed>,
     /// The catalog on disk; `None` before the first database was saved.
     pub(crate) written: Mutex<Option<Catalog>>,
-    /// Whether the last attempt to write the catalog failed: the disk may have the new or the previous
-    /// catalog.
+    /// Whether the last attempt to write the catalog failed, so that the disk may have the new or the
+    /// previous catalog.
     pub(crate) catalog_unsure: AtomicBool,
     /// The position after which the log must be applied after opening.
     pub(crate) replay_from: Option<Lsn>,
@@ -57,8 +57,8 @@ impl Store {
         &self.unnamed
     }
 
-    /// Writes a catalog without databases before the first file is created: files without a catalog would be
-    /// an error at the next start.
+    /// Writes a catalog without databases before the first file is created, because files without a catalog
+    /// would be an error at the next start.
     pub(crate) fn begin_catalog(
         &self,
         names: &Names,
@@ -88,8 +88,9 @@ impl Store {
         due: &Due,
         committed: &mut dyn FnMut(Lsn) -> bool,
     ) -> Result<(), StoreError> {
-        // Only the saving thread writes the catalog. Readers take the lock briefly, and must not wait for
-        // replicas.
+        // The lock is released until the log has committed the positions: other threads lock it briefly, and
+        // must not wait for replicas. The catalog does not change meanwhile, because only the saving thread
+        // writes it.
         let Some(before) = self.written.lock().clone() else { return Ok(()) };
         // The saved position never moves back, even if later changes are not saved yet.
         let catalog = Catalog { saved_lsn: catalog.saved_lsn.max(before.saved_lsn), ..catalog };

@@ -10,8 +10,8 @@ use crate::DocError;
 use crate::change::ChangeError;
 use crate::id::DbId;
 
-/// An error of stored data. A server must stop if a record cannot be applied; a reader gets the text as its
-/// reply.
+/// An error of stored data. If a record cannot be applied, the server must stop. If a read by a client fails,
+/// the client gets the text of the error as the reply.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// A record has a malformed change of documents.

@@ -1,8 +1,8 @@
-//! `Unnamed`: files of databases that exist, or may exist, but are not in the catalog: not yet, or not any
-//! more.
+//! `Unnamed`: files of databases that exist, or may exist, but are not yet in the catalog, or no longer in
+//! it.
 //!
-//! They are removed while the server runs, unless they are in use and about to enter the catalog. The set is
-//! not stored: opening the directory removes all files that are not in the catalog.
+//! Such files are removed while the server runs, unless they are in use and about to enter the catalog. The
+//! set is not stored: opening the directory removes all files that are not in the catalog.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! Rejects documents with a special meaning in CouchDB that this server does not implement: storing them
 //! would suggest that they take effect.
 //!
-//! [`crate::Writer::edit`] calls it, so it covers edits of clients by every protocol. It does not apply to
-//! records in the log: a directory in which an earlier version stored such documents stays readable.
+//! [`crate::Writer::edit`] calls this check, so it covers the edits of clients by every protocol. Records in
+//! the log are not checked: a directory in which an earlier version stored such documents stays readable.
 
 use crate::DocError;
 use crate::edit_request::EditRequest;
@@ -30,7 +30,7 @@ pub(crate) fn refuse(database: &str, edit: &EditRequest) -> Result<(), DocError>
     if is_removal { Ok(()) } else { Err(DocError::NotImplemented(reason)) }
 }
 
-/// Whether an object has a member of this name; true also if it cannot be read.
+/// Whether an object has a member of this name; also true if the object cannot be read.
 fn has_member(body: &[u8], name: &str) -> bool {
     let mut found = false;
     let read = Reader::new(body).map_err(DocError::from).and_then(|mut reader| {

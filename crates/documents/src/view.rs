@@ -1,7 +1,7 @@
 //! `DocumentView`: renders a document for a reply.
 //!
-//! It defines the names and the order of the special members around the body. It borrows its parts; readers
-//! of the database find them.
+//! This module defines the names and the order of the special members around the body. A view borrows its
+//! parts, which its maker has read from the database.
 
 use std::io::Write as _;
 
@@ -76,8 +76,8 @@ impl<'a> DocumentView<'a> {
         out.push(b'}');
     }
 
-    /// Appends all members before `_attachments`, which come last, without the closing brace: for a caller
-    /// that sends attachments piece by piece.
+    /// Appends all members before `_attachments`, which is the last one, and no closing brace. This is for a
+    /// caller that sends attachments piece by piece.
     pub fn render_open(&self, out: &mut Vec<u8>) {
         out.reserve(self.body.len() + self.id.len() + 128);
         out.extend_from_slice(b"{\"_id\":");

@@ -6,9 +6,9 @@
 //!                                                                '-> dropped: no effect
 //! ```
 //!
-//! It validates requests. Requests of many clients are merged: each succeeds or fails alone, and all that
-//! succeed form one change. A commit is not durable by itself: the caller holds back the replies until the
-//! log has committed the position.
+//! A writer validates requests. Requests of many clients are merged: each succeeds or fails alone, and all
+//! that succeed form one change. [`Writer::commit`] does not make the change durable: the caller holds back
+//! the replies until the log has committed the position.
 //!
 //! Invariants
 //! - A database has one writer at a time, from before its first read until the change has its LSN: changes
@@ -40,8 +40,8 @@ use crate::state::State;
 use crate::store_error::StoreError;
 use crate::unsupported;
 
-/// The recommended maximum of edits in one change: a caller that merges requests splits them here, so that no
-/// client waits for long.
+/// The recommended maximum number of edits in one change. A caller that merges requests begins another change
+/// after this many, so that no client waits for long.
 pub const WRITE_BATCH_DOCUMENTS_MAX: usize = 1024;
 
 /// The recommended maximum of body bytes in one change; a single larger document is allowed.
@@ -56,7 +56,8 @@ pub const REVS_LIMIT_MAX: u32 = 16_384;
 /// The maximum number of unfinished uploads of a database.
 pub const UPLOADS_MAX: usize = 1024;
 
-/// The largest row of a document in bytes, without bodies and attachments. It bounds the number of conflicts.
+/// The maximum bytes of a document's row, without bodies and attachments. This limits the number of
+/// conflicts.
 const INFO_BYTES_MAX: usize = 768 * 1024;
 
 /// Exclusive write access to a database.
@@ -67,7 +68,7 @@ pub struct Writer {
     since_seq: u64,
     encoder: UpdateEncoder,
     expected: Expected,
-    /// The error after which `next` and the encoded operations may differ.
+    /// An error after which `next` and the encoded operations may differ.
     failed: Option<StoreError>,
 }
 
@@ -98,8 +99,8 @@ impl Writer {
         self.encoder = UpdateEncoder::within(memory, self.next.db, self.since_seq);
     }
 
-    /// Announces the documents that are edited next, in this order: they are looked up together. Worthwhile
-    /// for many documents.
+    /// Announces the documents that are edited next, in this order, so that they are looked up together. This
+    /// saves time if they are many.
     pub fn look_up<'i>(&mut self, ids: impl Iterator<Item = &'i DocId>) {
         self.expected = Expected::look_up(&self.next, ids);
     }
@@ -158,8 +159,8 @@ impl Writer {
         Ok(rev)
     }
 
-    /// Writes a `_local` document; returns the N of its revision `0-N`, which follows the one that the client
-    /// gives. As in CouchDB the last write wins: a `_local` document has no conflicts.
+    /// Writes a `_local` document; returns the N of its revision `0-N`, which is one more than the N that the
+    /// client gives. As in CouchDB, the last write wins: a `_local` document has no conflicts.
     pub fn put_local(&mut self, id: &str, rev: Option<u64>, body: Bytes) -> Result<u64, DocError> {
         let rev = rev.unwrap_or(0).saturating_add(1);
         self.push(Operation::PutLocal { id: id.into(), rev, body })?;
@@ -251,7 +252,8 @@ impl Writer {
     /// The bytes for the log; `None` if nothing has changed. Must be called once, after the last edit.
     ///
     /// # Errors
-    /// If a file could not be read in between: then no request has succeeded, and there is nothing to commit.
+    /// If a file could not be read while requests were validated: then no request has succeeded, and there is
+    /// nothing to commit.
     pub fn change(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -309,7 +311,7 @@ impl Writer {
         Ok((RevPath::edit(parent, hash).ok_or(DocError::Conflict)?, attachments))
     }
 
-    /// Validates the attachments of a revision, and looks up those that it keeps.
+    /// Validates the attachments of a revision, and looks up the attachments that the revision keeps.
     fn attachments(
         &self,
         id: &DocId,
@@ -346,7 +348,7 @@ impl Writer {
         };
         let mut decided: Vec<EditAttachment> =
             attachments.into_iter().map(decide).collect::<Result<_, _>>()?;
-        // The hash of a revision depends on their order.
+        // The attachments are sorted, because the hash of a revision depends on their order.
         decided.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         match decided.array_windows().find(|[a, b]| a.name == b.name) {
             Some([twice, _]) => {
@@ -395,7 +397,7 @@ fn check_info_bytes(
     deleted: bool,
 ) -> Result<(), DocError> {
     const CHUNK_ENTRY_BYTES: u64 = 24;
-    /// Extra bytes for a deletion, so that conflicts remain resolvable.
+    /// Bytes that a deletion may exceed the limit by, so that conflicts can still be resolved.
     const DELETION_BYTES: usize = 128 * 1024;
     let attachment_bytes = |attachment: &EditAttachment| {
         let chunks = 1 + attachment.length / CHUNK_BYTES as u64;

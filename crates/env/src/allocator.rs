@@ -1,7 +1,7 @@
 //! The memory allocator: mimalloc behind [`GlobalAlloc`], its statistics, and returning memory to the OS.
 //!
-//! [`Allocator`] is for binaries, which choose their global allocator themselves. In a binary that has chosen
-//! another one, the figures of this module describe an unused mimalloc.
+//! [`Allocator`] is for binaries, which choose their global allocator themselves. In a binary with another
+//! allocator, the figures of this module describe an unused mimalloc.
 
 #![allow(unsafe_code)]
 
@@ -16,7 +16,7 @@ use libmimalloc_sys::{
     mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
 };
 
-/// Alignment in bytes that mimalloc gives every block of at least this size without a request.
+/// Every block of at least this many bytes has this alignment without a request.
 const NATURAL_ALIGN: usize = 16;
 /// Alignment in bytes of smaller blocks.
 const SMALL_ALIGN: usize = 8;
@@ -33,7 +33,7 @@ static LARGE_FREED: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Allocator;
 
-/// Whether the plain functions give every block of this size this alignment.
+/// Whether blocks of this size from the plain functions always have this alignment.
 #[inline]
 fn is_natural(size: usize, align: usize) -> bool {
     align <= SMALL_ALIGN || align <= NATURAL_ALIGN && size >= NATURAL_ALIGN
@@ -85,9 +85,9 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Returns the whole pages within a block to the OS. mimalloc does so with a delay, and lazily for a block
-/// that another thread allocated: the block would count as resident until that thread is busy again or the
-/// memory is reused.
+/// Returns the whole pages within a block to the OS. mimalloc itself returns them with a delay. If another
+/// thread has allocated the block, it would count as resident until that thread allocates again or the memory
+/// is reused.
 ///
 /// # Safety
 /// `block` is valid for `bytes` bytes, and their contents are no longer needed.
@@ -105,14 +105,14 @@ fn note_large_freed() {
     LARGE_FREED.fetch_add(1, Relaxed);
 }
 
-/// Number of blocks of at least 16 MiB (`LARGE_BYTES`) freed so far. The allocator purges such memory only in
-/// the course of later allocations and frees, so an idle server would keep it: see [`release_unused`].
+/// Number of blocks of at least 16 MiB (`LARGE_BYTES`) freed so far. The allocator returns such memory to the
+/// OS only during later allocations and frees, so an idle server would keep it: see [`release_unused`].
 pub fn large_blocks_freed() -> u64 {
     LARGE_FREED.load(Relaxed)
 }
 
-/// Index of `mi_option_purge_delay`: milliseconds after which unused pages go back to the OS; whole segments
-/// go after ten times as long.
+/// The index of `mi_option_purge_delay`, the milliseconds after which unused pages are returned to the OS.
+/// Whole segments are returned after ten times as long.
 const PURGE_DELAY: c_int = 15;
 
 type Output = unsafe extern "C" fn(text: *const c_char, to: *mut c_void);

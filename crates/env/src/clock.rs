@@ -1,6 +1,6 @@
 //! `Clock`: the time of day and a monotonic time, real or set by hand.
 //!
-//! This module is the only one that reads the OS clocks. It has no timers; nothing here waits.
+//! Only this module reads the OS clocks. It has no timers, and nothing in it waits.
 //!
 //! Invariants
 //! - `monotonic_us` never decreases; its origin is arbitrary, so only differences are meaningful.
@@ -19,8 +19,8 @@ pub trait Clock: Send + Sync + 'static {
     /// Microseconds since an arbitrary origin; never decreases.
     fn monotonic_us(&self) -> u64;
 
-    /// As [`Clock::monotonic_us`], with another origin, and it also counts while the machine is suspended:
-    /// for promises to other machines.
+    /// Like [`Clock::monotonic_us`], with another origin, but this clock also runs while the machine is
+    /// suspended. It is for promises to other machines, such as leases.
     fn boot_us(&self) -> u64 {
         self.monotonic_us()
     }
@@ -30,7 +30,7 @@ pub trait Clock: Send + Sync + 'static {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RealClock;
 
-/// Shared by all `RealClock`s, so that times taken from two of them can be compared.
+/// The origin of all `RealClock`s, so that times of different ones can be compared.
 static MONOTONIC_ORIGIN: OnceLock<Instant> = OnceLock::new();
 
 impl Clock for RealClock {

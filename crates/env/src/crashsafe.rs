@@ -1,7 +1,7 @@
 //! Multi-step file operations that survive a crash, in one place so that no caller invents its own.
 //!
-//! They are atomic replacement, durable rename, durable removal, and removal of temporary files after a
-//! crash. They are not for files that grow (log, trees), which have protocols of their own.
+//! These are atomic replacement, durable rename, durable removal, and removal of temporary files after a
+//! crash. Files that grow (log, trees) have protocols of their own.
 //!
 //! Which sync is needed, and why
 //! - *Contents before name*: a rename may reach the disk before the data of the file. Without the sync of the
@@ -26,7 +26,7 @@ use crate::{Disk, File, RealDisk};
 /// Suffix of files that are being written; such a file is garbage after a crash.
 pub const TMP_SUFFIX: &str = ".tmp";
 
-/// Replaces or creates `path` with `bytes`, durably and atomically. For small files.
+/// Replaces or creates `path` with `bytes`, durably and atomically. It is for small files.
 ///
 /// # Errors
 /// I/O errors; `path` then holds the complete old or the complete new contents.
@@ -37,7 +37,8 @@ pub fn write_atomically(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Resul
 /// Replaces or creates `path` with a new file that `write` fills, durably and atomically.
 ///
 /// # Errors
-/// I/O errors, also those of `write`; `path` then holds the complete old or the complete new contents.
+/// I/O errors, including the errors of `write`; `path` then holds the complete old or the complete new
+/// contents.
 pub fn write_atomically_with(
     disk: &dyn Disk,
     path: &Path,
@@ -53,7 +54,8 @@ pub fn write_atomically_with(
     rename_durably(disk, &tmp, path)
 }
 
-/// As [`write_atomically`], on [`RealDisk`] and with the permissions `mode`: for files with secrets.
+/// Does the same as [`write_atomically`], on [`RealDisk`] and with the permissions `mode`. It is for files
+/// with secrets.
 ///
 /// # Errors
 /// I/O errors; `path` then holds the complete old or the complete new contents.
@@ -71,7 +73,7 @@ pub fn write_atomically_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::R
     rename_durably(disk, &tmp, path)
 }
 
-/// The temporary name for `path`: in the same directory, because a rename does not cross file systems.
+/// The temporary name for `path`. It is in the same directory, because a rename does not cross file systems.
 pub fn tmp_path(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(TMP_SUFFIX);

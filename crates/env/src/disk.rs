@@ -9,10 +9,11 @@
 //! - Data handed to the OS is not durable. Only `write_durable_at`, `sync_data`, `sync_all`, `drop_cache`
 //!   (contents and size of one file), `sync_dir` (names in one directory) and `create_dir_all` make anything
 //!   durable.
-//! - After a failed sync or durable write the state on disk is unknown, and the next sync may succeed
-//!   although data was lost. Never retry one: stop, and read the file again after [`File::drop_cache`].
-//! - Every method may be called from any thread. Where concurrent writes overlap, the result is the content
-//!   of either.
+//! - After a failed sync or durable write, the state on disk is unknown, and the next sync may succeed
+//!   although data was lost. So a failed one must never be retried: stop, and read the file again after
+//!   [`File::drop_cache`].
+//! - Every method may be called from any thread. Where concurrent writes overlap, the file has the bytes of
+//!   one of them.
 
 use std::io;
 use std::path::Path;
@@ -47,15 +48,16 @@ pub trait Disk: Send + Sync + 'static {
     /// `NotFound` if the file does not exist.
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn File>>;
 
-    /// Renames a file, replacing `to` if it exists. Atomic, also across a crash: either the old or the new
-    /// state is seen. Durable after [`Disk::sync_dir`]. Does not sync the contents: sync the file first.
+    /// Renames a file, replacing `to` if it exists. A rename is atomic, even in a crash: either the old or
+    /// the new state is seen. It is durable after [`Disk::sync_dir`]. It does not sync the contents: the
+    /// caller must sync the file first.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a name. Until [`Disk::sync_dir`], a crash may bring the file back.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Names of the regular files in `dir`, sorted. Directories, and names that are not UTF-8 (never ours),
-    /// are left out.
+    /// Names of the regular files in `dir`, sorted. Directories, and names that are not UTF-8 (Sheaf makes
+    /// none), are left out.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
     /// Makes all creations, renames and removals in `dir` durable.
@@ -93,9 +95,10 @@ pub trait File: Send + Sync {
     /// `InvalidInput` if misaligned. After any other error the range holds old, new or mixed contents.
     fn write_durable_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Writes all of `buf` past the page cache where the file system supports it: the device has the data on
-    /// return, but may lose it in a power cut. For bulk data that is not read again soon: it saves the copy
-    /// into the cache and its memory. Alignment as for [`File::write_durable_at`]. Not durable.
+    /// Writes all of `buf` past the page cache if the file system supports that: the device has the data on
+    /// return, but may lose it in a power cut. It is for bulk data that is not read again soon, and saves the
+    /// copy into the cache and the memory of the cache. The alignment must be as for
+    /// [`File::write_durable_at`]. Not durable.
     ///
     /// # Errors
     /// As [`File::write_durable_at`].
@@ -120,8 +123,8 @@ pub trait File: Send + Sync {
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// Makes dirty pages durable, then drops the page cache of this file, so that the next read shows the
-    /// contents on disk: after a failed sync the cache shows data that never reached it. The cache is dropped
-    /// even if making the pages durable fails; that error is returned.
+    /// contents on disk: after a failed sync, the cache shows data that never reached the disk. The cache is
+    /// dropped even if making the pages durable fails; that error is returned.
     fn drop_cache(&self) -> io::Result<()>;
 }
 

@@ -1,13 +1,13 @@
 //! `HeldDisk`: the disk of a server, in a data directory that it has locked.
 //!
-//! It is [`RealDisk`], but operations fail once the path no longer leads to the locked directory. It is not a
-//! lock itself: it asks its [`DirLock`].
+//! A `HeldDisk` is a [`RealDisk`] whose operations fail once the path no longer leads to the locked
+//! directory. It is not a lock itself: it asks its [`DirLock`].
 //!
 //! Invariants
 //! - Once the lock is lost, no direct or durable write and no sync succeeds, and no name is created, changed
-//!   or removed: the path may lead to another server's files. Buffered writes and `set_len` are not checked;
-//!   the sync that would make them durable is. Writes and syncs are checked afterwards, changes of names
-//!   before; a directory that is taken away after the check goes unnoticed until the next one.
+//!   or removed: the path may lead to another server's files. Buffered writes and `set_len` are not checked,
+//!   but the sync that would make them durable is. Writes and syncs are checked after the operation, changes
+//!   of names before it; if the directory is replaced after that check, only the next check notices it.
 //! - A lost lock stays lost.
 //!
 //! A check costs one `stat`, about a microsecond; a durable write costs tens.

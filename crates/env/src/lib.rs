@@ -1,9 +1,9 @@
 //! `env`: the only crate that calls the operating system: files, clock, randomness, locks, memory mappings,
 //! process statistics.
 //!
-//! It consists of small traits ([`Disk`], [`File`], [`Clock`], [`Entropy`]), each with a real and a simulated
-//! implementation, and of a few parts with only a real one (directory lock, ring memory, `/proc`, what
-//! the kernel knows of a socket). Sockets and threads belong to `server`; file formats and storage policies
+//! The crate consists of small traits ([`Disk`], [`File`], [`Clock`], [`Entropy`]), each with a real and a
+//! simulated implementation, and of a few parts with only a real implementation (directory lock, ring memory,
+//! `/proc`, the state of a socket). Sockets and threads belong to `server`; file formats and storage policies
 //! belong to the crates above.
 //!
 //! Invariants

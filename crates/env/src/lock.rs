@@ -4,13 +4,13 @@
 //! holder's process id. They do not exclude threads of one process from each other, nor machines that share a
 //! network file system without `flock` forwarding.
 //!
-//! The locked directory cannot be replaced unnoticed by deleting a file in it. The lock file excludes earlier
-//! versions, which lock only the file, and is the only lock on file systems that cannot lock directories
-//! (NFS).
+//! The lock on the directory holds even if the lock file in it is deleted. The lock file excludes earlier
+//! versions of Sheaf, which lock only the file, and is the only lock on file systems that cannot lock
+//! directories (NFS).
 //!
 //! Invariants
-//! - The kernel releases the locks when the holder dies in any way; the existence of the file alone means
-//!   nothing.
+//! - The kernel releases the locks when the holder dies, in whatever way. The lock file may exist without a
+//!   holder.
 //! - The file is never removed, except together with a directory that its holder has created and does not
 //!   need ([`DirLock::discard_directory`]). While the lock is held, the path leads to the locked directory
 //!   and file, or [`DirLock::verify`] fails: a directory that was moved, removed or replaced, or whose lock
@@ -91,8 +91,8 @@ impl DirLock {
             // Such a file system is NFS, which locks only files that are open for writing.
             Err(TryLockError::Error(_)) => false,
         };
-        // The file is not truncated when it is opened: until the lock is acquired, its pid is that of the
-        // current holder.
+        // The file is not truncated when it is opened: until the lock is acquired, the file has the pid of
+        // the current holder.
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -109,7 +109,8 @@ impl DirLock {
         Ok(DirLock { path, file, _directory: directory, locks_directory })
     }
 
-    /// Whether a process holds `dir` now; for tools that only inspect. False if it cannot be determined.
+    /// Whether a process holds the lock on `dir` now, for tools that only inspect. False if this cannot be
+    /// determined.
     pub fn is_held(dir: &Path) -> bool {
         let is_locked = |path: &Path| {
             File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
@@ -123,22 +124,22 @@ impl DirLock {
     }
 
     /// Removes the directory, for a holder that has created it and does not need it. A directory that has
-    /// anything but the lock file in it stays as it is.
+    /// anything but the lock file in it is left as it is.
     pub fn discard_directory(self) {
         let Some(dir) = self.path.parent() else { return };
         let is_lock = |entry: fs::DirEntry| entry.file_name() == Self::NAME;
         let is_unused =
             fs::read_dir(dir).is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(&is_lock)));
         if is_unused {
-            // What cannot be removed is left over, as after a kill.
+            // If the removal fails, the rest stays, as after a kill.
             let _ = fs::remove_file(&self.path).and_then(|()| fs::remove_dir(dir));
         }
     }
 
-    /// Checks that the path still leads to the locked file. A failure to find out counts as unchanged.
+    /// Checks that the path still leads to the locked file. If that cannot be determined, the check succeeds.
     ///
     /// # Errors
-    /// [`LockLost`] if the file is missing or another one.
+    /// [`LockLost`] if the file is missing or was replaced.
     pub fn verify(&self) -> Result<(), LockLost> {
         let lost = |what| Err(LockLost { path: self.path.clone(), what });
         let is_gone = |error: &io::Error| {

@@ -1,9 +1,9 @@
-//! What the kernel says of the machine: memory policy, clock, kinds of file systems. For `sheaf doctor`.
+//! Facts about the machine from the kernel, for `sheaf doctor`: memory policy, clock, kinds of file systems.
 //!
 //! Figures of this process are in [`process`](crate::process).
 //!
 //! Invariants
-//! - Nothing is changed. What the kernel does not say, for example in a container, is `None`.
+//! - Nothing is changed. A fact that the kernel does not give, for example in a container, is `None`.
 
 #![allow(unsafe_code)]
 
@@ -18,7 +18,7 @@ pub fn transparent_huge_pages() -> Option<String> {
     chosen(&fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").ok()?)
 }
 
-/// The word in brackets.
+/// The chosen one of several words, which is in brackets.
 fn chosen(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     rest.split_once(']').map(|(word, _)| word.to_owned())
@@ -40,16 +40,16 @@ pub fn clock_is_synchronized() -> Option<bool> {
     (answer >= 0).then_some(answer != libc::TIME_ERROR && state.status & libc::STA_UNSYNC == 0)
 }
 
-/// What a file system promises of the files in it.
+/// The place where a file system keeps its files. It decides what can happen to the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileSystemKind {
-    /// On a disk, or unknown.
+    /// The files are on a disk, or the kind is unknown.
     Disk,
-    /// In memory: a power cut loses it.
+    /// The files are in memory, so a power cut loses them.
     Memory,
-    /// On another machine.
+    /// The files are on another machine.
     Network,
-    /// The layer of a container that is removed with it.
+    /// The files are in the layer of a container, and are removed with the container.
     Container,
 }
 
@@ -58,7 +58,7 @@ pub enum FileSystemKind {
 pub struct FileSystem {
     /// The usual name of the file system; `None` if it is not in the table.
     pub name: Option<&'static str>,
-    /// What it promises.
+    /// The kind of the file system.
     pub kind: FileSystemKind,
 }
 
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(file_system(Path::new("/no/such")).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(file_system(Path::new("/dev/shm")).map(|it| it.kind).ok(), Some(FileSystemKind::Memory));
         assert!(file_system(Path::new("")).is_ok());
-        // Whatever they say, they do not fail.
+        // The results depend on the machine; the calls must not fail.
         let _ = (clock_is_synchronized(), overcommit_memory(), transparent_huge_pages());
     }
 }

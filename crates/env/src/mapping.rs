@@ -1,17 +1,17 @@
 //! `RingMemory`: a ring buffer whose memory is mapped twice, back to back, so that no range of it wraps.
 //!
-//! It provides memory and address arithmetic. Offsets are those of an endless stream (such as LSNs); the byte
-//! at `offset` lives at `offset mod len`, and any range of at most `len` bytes is one contiguous slice.
-//! It is not a queue: the caller's protocol decides which thread may access which range when, so the
-//! accessors are unsafe.
+//! This module provides memory and address arithmetic. Offsets are positions in an endless stream (such as
+//! LSNs); the byte at `offset` is stored at `offset mod len`, and any range of at most `len` bytes is one
+//! contiguous slice. It is not a queue: the caller's protocol determines which thread may access which range
+//! when, so the accessors are unsafe.
 //!
 //! Invariants
 //! - The address is page-aligned, so a slice at a block-aligned offset can be written with `O_DIRECT`.
 //! - All pages are allocated before `new` returns: no page fault on the write path, no SIGBUS under memory
 //!   pressure.
 //!
-//! Miri maps nothing twice. There the two halves are separate memory, which is enough for a test that stays
-//! within the first half.
+//! Miri cannot map memory twice. There, the two halves are separate memory, which is enough for a test that
+//! stays within the first half.
 
 #![allow(unsafe_code)]
 
@@ -140,15 +140,15 @@ fn allocate_memory_file(bytes: usize) -> io::Result<OwnedFd> {
     }
     // SAFETY: `raw` is a fresh descriptor without another owner.
     let memory = unsafe { OwnedFd::from_raw_fd(raw) };
-    // Unlike `ftruncate` this allocates the pages now, or fails: no SIGBUS later.
-    // SAFETY: a valid descriptor.
+    // Unlike `ftruncate`, this allocates the pages now or fails, so there is no SIGBUS later. SAFETY: a valid
+    // descriptor.
     match unsafe { libc::fallocate(memory.as_raw_fd(), 0, 0, bytes as libc::off_t) } {
         0 => Ok(memory),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Reserves address space against other mappings. Costs no memory.
+/// Reserves address space, so that no other mapping uses it. This takes no memory.
 fn reserve_addresses(bytes: usize) -> io::Result<NonNull<u8>> {
     let (protection, flags) = if cfg!(miri) {
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)

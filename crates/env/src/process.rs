@@ -1,7 +1,7 @@
 //! Figures of the OS about this process and machine: memory, CPU time, descriptors, cores.
 //!
-//! They serve INFO, metrics and the sizing of defaults at start. Each costs a few system calls or reads of
-//! small files, so they are not for request paths.
+//! The figures are for INFO, for metrics and for defaults at the start. Each costs a few system calls or
+//! reads of small files, so they must not be read for every request.
 //!
 //! Invariants
 //! - Nothing here fails the server: a figure that the OS does not give has the documented value (0, zeros or
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn memory_figures_are_plausible() {
-        // In this order: the peak cannot fall after `rss` was read.
+        // The resident memory is read first, because the peak never falls afterwards.
         let rss = rss_bytes();
         assert!(rss > 100 * 1024 && rss <= peak_rss_bytes() && rss < memory_total_bytes());
     }
@@ -140,7 +140,7 @@ mod tests {
     fn cpu_time_grows_with_work() {
         let total_us = || cpu_time().user_us + cpu_time().system_us;
         let before_us = total_us();
-        // The loop itself is the work; the kernel accounts at least once per timer tick.
+        // The loop itself uses CPU time, which the kernel accounts at least once per timer tick.
         assert!((0..10_000_000).any(|_| total_us() > before_us));
         assert!(cores_available() >= 1);
     }

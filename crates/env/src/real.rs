@@ -1,20 +1,21 @@
 //! `RealDisk`: the Linux file system.
 //!
-//! It implements [`Disk`] and [`File`] with system calls, and adds one fast path: durable writes with direct
-//! I/O. It has no cache of its own, no retry policy and no asynchronous interface: calls block their thread.
+//! This module implements [`Disk`] and [`File`] with system calls, and has one fast path: durable writes with
+//! direct I/O. It has no cache of its own, no retry policy and no asynchronous interface: calls block their
+//! thread.
 //!
 //! **Direct and durable writes.** Each file has a buffered descriptor and, opened at the first direct write,
 //! a second one with `O_DIRECT`; durable writes add `RWF_DSYNC`. Overwriting a pre-written file in this way
-//! took 55-122 us on ext4 on the development machine, `pwrite` + `fdatasync` 195 us: no copy into the page
-//! cache, no metadata, and no separate cache flush on devices with FUA. Where direct I/O is refused (some
-//! file systems return `EINVAL`, at open or at the first write), a buffered write with `RWF_DSYNC` gives the
-//! same guarantee.
+//! took 55-122 us on ext4 on the development machine; `pwrite` and `fdatasync` took 195 us. The direct way
+//! needs no copy into the page cache, no metadata, and no separate cache flush on devices with FUA. Where
+//! direct I/O is refused (some file systems return `EINVAL`, at open or at the first write), a buffered write
+//! with `RWF_DSYNC` gives the same guarantee.
 //!
-//! **Coherence.** Buffered and durable accesses to one file may be mixed. Before a direct write Linux writes
-//! back and drops the cached pages of its range, and drops them again afterwards, so a later buffered read
-//! sees the new bytes. A buffered access *concurrent* with a direct write to the same range sees the old or
-//! the new bytes. `RWF_DSYNC` syncs only the range of its write: dirty pages elsewhere in the file stay dirty
-//! until [`File::sync_data`].
+//! **Coherence.** Buffered and durable accesses to one file may be mixed. Before a direct write, Linux writes
+//! back and drops the cached pages of the written range, and drops them again afterwards, so a later buffered
+//! read sees the new bytes. A buffered access *concurrent* with a direct write to the same range sees the old
+//! or the new bytes. `RWF_DSYNC` syncs only the range of its write: dirty pages elsewhere in the file stay
+//! dirty until [`File::sync_data`].
 //!
 //! Invariants
 //! - Success means that the kernel reported success for every byte: interrupted calls are repeated, short
@@ -46,7 +47,7 @@ const FILE_MODE: u32 = 0o640;
 pub struct RealDisk;
 
 impl RealDisk {
-    /// As [`Disk::create_new`], with exactly these permissions, independent of the umask.
+    /// Does the same as [`Disk::create_new`], with exactly these permissions, independent of the umask.
     ///
     /// # Errors
     /// As [`Disk::create_new`].
@@ -66,7 +67,8 @@ impl Disk for RealDisk {
         let parent = parent_of(dir);
         self.create_dir_all(parent)?;
         match fs::create_dir(dir) {
-            // Created concurrently: the sync below makes it durable all the same.
+            // Another thread or process has created the directory meanwhile; the sync below makes it durable
+            // nevertheless.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
             other => other?,
         }
@@ -137,9 +139,10 @@ fn or_current(dir: &Path) -> &Path {
 struct RealFile {
     buffered: fs::File,
     access: Access,
-    /// `None` inside if the file system refused direct I/O at open.
+    /// The descriptor for direct writes, once it was opened; it holds `None` if the file system refused
+    /// direct I/O at open.
     direct: OnceLock<Option<fs::File>>,
-    /// Set when the file system accepted `O_DIRECT` at open and refused the first write.
+    /// Whether the file system accepted `O_DIRECT` at open but refused the first write.
     direct_refused: AtomicBool,
 }
 
@@ -150,7 +153,7 @@ impl RealFile {
 
     /// The descriptor for direct writes; `None` if the file was opened for reading or direct I/O is refused.
     fn direct(&self) -> Option<&fs::File> {
-        // A second open would silently give a reader the right to write.
+        // The second descriptor can write, which a file opened for reading must not.
         if self.access == Access::Read || self.direct_refused.load(Ordering::Relaxed) {
             return None;
         }
@@ -204,7 +207,8 @@ impl RealFile {
         require_block_aligned(buf, offset)?;
         if let Some(direct) = self.direct() {
             match write_all_direct(direct, buf, offset, promise) {
-                // Aligned and still refused: no direct I/O with our block size on this file system or device.
+                // An aligned write was refused, so this file system or device has no direct I/O with
+                // `BLOCK_BYTES`.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                     self.direct_refused.store(true, Ordering::Relaxed);
                 }

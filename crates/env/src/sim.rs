@@ -2,16 +2,17 @@
 //! seed.
 //!
 //! [`SimDisk`] is a [`Disk`](crate::Disk) in memory with a page cache that loses, tears and reorders writes
-//! at a crash. A [`FaultPlan`] fails or stops the n-th I/O, and tests can damage and inspect files.
-//! It is not a performance model: no call takes time. Nor is it more forgiving than POSIX: an `fsync` of a
-//! file does not make its name durable here, although ext4 would.
+//! at a crash. With a [`FaultPlan`], the n-th I/O fails or stops the machine, and tests can damage and
+//! inspect files. The simulation is not a performance model: no call takes time. It promises no more than
+//! POSIX: an `fsync` of a file does not make its name durable here, although it does on ext4.
 //!
 //! The model
 //! - A file is a *durable* image, a *visible* image (the one that programs read), and for every 512-byte
-//!   sector the versions written since the last sync. A crash keeps any one version of each sector (also an
-//!   older one), or none, or a torn mix; sizes likewise. An unsynced truncation may leave the old bytes.
+//!   sector the versions written since the last sync. A crash keeps any one version of each sector (even an
+//!   older one), or none, or a torn mix of two; the same holds for sizes. An unsynced truncation may leave
+//!   the old bytes.
 //! - Each directory operation since the last `sync_dir` is kept or lost independently; a rename is atomic.
-//! - A failed sync reports its error once, marks the pages clean and loses some of them: the next sync
+//! - A failed sync reports its error once, marks the pages clean and loses some of them. The next sync then
 //!   succeeds, and reads show the lost data until the cache is dropped. A crash keeps only the data that
 //!   reached the disk.
 //! - Bit rot is injected by tests: `flip_bits`, `corrupt`, `truncate`.

@@ -1,8 +1,9 @@
-//! What the kernel knows about a TCP socket, beyond what the standard library asks it.
+//! Facts about a TCP socket that the standard library does not request from the kernel.
 //!
-//! A socket takes bytes into the kernel's buffer: how many it has taken says little about how many the peer
-//! has. The kernel wakes the sender of a full buffer only when a third of it is free, which for a slow peer
-//! is seconds later. What the peer has acknowledged grows steadily.
+//! A socket takes bytes into the kernel's buffer, so the number of bytes it has taken says little about the
+//! number that the peer has received. If the buffer is full, the kernel wakes the sender only when a third of
+//! it is free, which takes seconds with a slow peer. The number of bytes that the peer has acknowledged grows
+//! steadily.
 
 #![allow(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Files that are read once from their beginning, and may be pipes: these have no length and no positions,
-//! which a [`File`](crate::File) needs.
+//! Files that are read once from their beginning. They may be pipes, which have no length and no positions,
+//! and so cannot be a [`File`](crate::File).
 
 use std::{
     fs,

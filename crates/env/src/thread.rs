@@ -19,8 +19,8 @@ pub fn set_nice(nice: i32) -> io::Result<()> {
 }
 
 /// Runs `work` on a thread of its own with this nice value and waits for it. Threads that `work` starts
-/// inherit the value. A thread of its own, because lowering a nice value again needs privilege. If the nice
-/// value is refused, `work` runs at the caller's priority.
+/// inherit the value. The work has a thread of its own, because lowering a nice value again needs privilege.
+/// If the nice value is refused, `work` runs at the caller's priority.
 ///
 /// # Errors
 /// If the thread cannot be started.
@@ -30,7 +30,7 @@ pub fn set_nice(nice: i32) -> io::Result<()> {
 pub fn run_nice<T: Send>(name: &str, nice: i32, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let run = || {
-            // If the value is refused, the work is done all the same.
+            // If the value is refused, the work is done nevertheless.
             let _ = set_nice(nice);
             work()
         };

@@ -1,5 +1,4 @@
-//! `Untouched`: a read-only view of a disk, on which code that also cleans up can run without changing
-//! anything.
+//! `Untouched`: a read-only view of a disk. Code that also cleans up can run on it without changing anything.
 //!
 //! Removing, renaming and syncing succeed without effect; creating and writing files fail. The view does not
 //! remember such changes: a "removed" file is still found.

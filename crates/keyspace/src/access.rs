@@ -9,15 +9,15 @@
 
 /// The first value of an LFU counter, so that a new key is not the first to be evicted.
 const LFU_INIT: u8 = 5;
-/// How much rarer each step of the counter makes the next: with 10, it takes about 310,000 hits in quick
-/// succession to bring the counter of a new key to 255.
+/// The factor in the odds that a hit raises the counter (see `increment`). With 10, it takes about 310,000
+/// hits in quick succession to bring the counter of a new key to 255.
 const LFU_LOG_FACTOR: u64 = 10;
 /// Minutes without access after which the counter falls by one.
 const LFU_DECAY_MINUTES: u16 = 1;
 
 const STAMP_MASK: u32 = 0x00ff_ffff;
 
-/// Which meaning the access stamps of a keyspace have. Fixed by the configured eviction policy.
+/// The meaning of all access stamps of a keyspace. The configured eviction policy determines it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AccessPolicy {
     /// The stamp is the time of the last access.
@@ -61,8 +61,8 @@ impl AccessClock {
     }
 }
 
-/// The 24-bit access stamp of one entry. Only meaningful together with the `AccessPolicy` it was written
-/// under.
+/// The 24-bit access stamp of one entry. It has a meaning only together with the `AccessPolicy` under which
+/// it was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AccessStamp(u32);
 
@@ -137,7 +137,8 @@ mod tests {
     fn an_lfu_counter_starts_at_five_rises_on_luck_and_decays_by_minutes() {
         let stamp = clock(AccessPolicy::Lfu, 0, 0).initial();
         assert_eq!(stamp.frequency(0), 5);
-        // At the initial value every hit counts; above it only one in (counter - 5) * 10 + 1.
+        // At the initial value every hit raises the counter; at a higher value only one hit in (counter - 5)
+        // * 10 + 1 does.
         let six = clock(AccessPolicy::Lfu, 0, u32::MAX).touched(stamp);
         assert_eq!(six.frequency(0), 6);
         assert_eq!(clock(AccessPolicy::Lfu, 0, u32::MAX).touched(six).frequency(0), 6);

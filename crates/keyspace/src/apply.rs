@@ -34,7 +34,7 @@ pub(crate) use relocate::apply_move_between;
 /// The changes that an effect has made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Applied {
-    /// Whether anything is different now: an effect that changed nothing need not be logged.
+    /// Whether the effect changed anything. An effect that changed nothing need not be logged.
     pub changed: bool,
     /// Elements, members or fields that are new.
     pub added: u64,
@@ -46,9 +46,10 @@ pub struct Applied {
     pub len: u64,
     /// Whether nothing was done because the key holds another type.
     pub wrong_type: bool,
-    /// Whether the key is new; for a Move, the new one.
+    /// Whether the effect created a key: for a Move, whether its destination is new.
     pub key_created: bool,
-    /// Whether the key is gone (for a Move, the old key); also because its collection has become empty.
+    /// Whether the effect removed the key (for a Move, the source). That includes a key whose collection has
+    /// become empty.
     pub key_removed: bool,
 }
 
@@ -104,8 +105,8 @@ impl SlotGuard<'_> {
         self.apply_hashed(effect, &hash, clock, freed)
     }
 
-    /// As `apply`, if the caller has the hash of the key already. The hash counts for effects on one key
-    /// only.
+    /// Does the same as `apply`, for a caller that already has the hash of the key. Only effects on one key
+    /// use the hash.
     ///
     /// # Panics
     /// If the hash is of another slot.
@@ -222,7 +223,7 @@ impl SlotGuard<'_> {
         applied
     }
 
-    /// A key is about to change while its slot is being captured.
+    /// Captures a key that is about to change while its slot is being captured.
     #[cold]
     fn capture_ahead(&mut self, target: Target<'_>) {
         let capture = self.state.extra.as_mut().and_then(|extra| extra.capture.take());
@@ -231,7 +232,7 @@ impl SlotGuard<'_> {
         self.state.extra.get_or_insert_default().capture = Some(capture);
     }
 
-    /// The buckets may have moved: updates the hints for prefetching.
+    /// Updates the hints for prefetching, because the buckets may have moved.
     #[inline]
     pub(crate) fn note_buckets(&self) {
         if let Some(table) = self.state.table(DbId::ZERO) {
@@ -252,7 +253,8 @@ impl SlotGuard<'_> {
         self.publish_next_expiry();
     }
 
-    /// Adds an item to the heap of hashes with fields that expire, and rebuilds the heap when it has doubled.
+    /// Adds an item to the heap of hashes with fields that expire, and rebuilds the heap when it has doubled
+    /// since the last rebuild.
     #[cold]
     fn tend_field_expiry(&mut self, item: Option<Item>) {
         let Some(item) = item else { return };
@@ -266,7 +268,8 @@ impl SlotGuard<'_> {
         self.publish_next_expiry();
     }
 
-    /// Frees the memory that an empty slot does not need, and tells the keyspace whether the slot is empty.
+    /// Frees the memory that an empty slot does not need, and notes in the keyspace whether the slot is
+    /// empty.
     fn settle_emptiness(&mut self) {
         let is_empty = self.state.is_empty();
         self.keyspace.occupied.set(self.slot(), !is_empty);
@@ -361,7 +364,7 @@ impl SlotState {
         (applied, Deadlines { old, new })
     }
 
-    /// An entry is no longer at its key: frees it, unless a capture still reads it.
+    /// Frees an entry that is no longer at its key, or keeps it for a capture that still reads it.
     #[inline]
     fn retire(&mut self, db: DbId, entry: Entry, freed: &mut Freed) {
         match self.capture_mut() {
@@ -394,7 +397,7 @@ impl SlotState {
                 applied.key_created = true;
                 table.insert(&target.hash, entry);
             }
-            // A new hash has no field with a deadline: those come with an effect of their own.
+            // A new hash has no field with a deadline: an effect of its own sets deadlines of fields.
             return (applied, Deadlines::default());
         };
         if occupied.entry().value_type() != value_type {
@@ -483,7 +486,7 @@ impl SlotState {
         }
     }
 
-    /// Returns the slot to the state of a new one, but for its LSN.
+    /// Returns the slot to the state of a new slot, except that it keeps its LSN.
     fn clear(&mut self) {
         *self.table_mut(DbId::ZERO) = Default::default();
         self.extra = None;

@@ -11,13 +11,13 @@
 //! `last_lsn` had the value that is in the stream.
 //!
 //! A replica applies a Move as its leader has logged it, also from a slot that is not captured to one that
-//! is: then the moment of the source comes early (`early`). From then on, entries of the source are captured
-//! before they change, as in the slot that the walk is in.
+//! is: then the source is captured as of that time, before the walk reaches it (`early`). From then on,
+//! entries of the source are captured before they change, as in the slot that the walk is in.
 //!
 //! # Stream
-//! For each slot a head and then rows and effects (see [`crate::Effect`]), which on an empty slot make its
-//! content: a row for a key whose value is one piece of memory, with that memory; Puts and effects that add
-//! to them, in order, for a large value.
+//! For each slot, the stream has a head and then rows and effects (see [`crate::Effect`]), which make the
+//! content of the slot if it is empty before. A key whose value is one piece of memory is a row with that
+//! memory. A key with a large value is a Put and effects that add to it, in order.
 //!
 //! ```text
 //! head:  0  u8   0xfe, which no effect begins with
@@ -34,7 +34,8 @@
 //! The libraries of functions, and the settings that belong to the data, stand among the effects of [their
 //! slot](crate::libraries::LIBRARIES_SLOT).
 //!
-//! A slot that never had a record is left out; one that is empty now is not, because its LSN counts.
+//! A slot that never had a record is left out. A slot that has become empty is not left out, because a replay
+//! needs its LSN.
 //!
 //! Invariants
 //! - Everything between two heads belongs to the slot of the first.
@@ -62,22 +63,22 @@ use crate::value::Value;
 const HEAD: u8 = 0xfe;
 /// Bytes of a head.
 const HEAD_BYTES: usize = 15;
-/// Strings above this size go into the stream in pieces of it.
+/// Strings above this size go into the stream in pieces of this size.
 const STRING_PIECE_BYTES: usize = if cfg!(test) { 1000 } else { 1 << 20 };
 
 /// Captures a range of slots, in short steps.
 pub struct Capture<'k> {
     keyspace: &'k Keyspace,
-    /// The slot to go on with, and the last one.
+    /// The slot that is captured next, and the last slot.
     next: Option<SlotId>,
     last: SlotId,
-    /// Whether the slot that was begun last has more to capture, besides its long lists.
+    /// Whether the slot that was begun last has a remainder to capture, apart from its long lists.
     is_in_slot: bool,
     /// The long lists of that slot that are still to be captured.
     lists: VecDeque<SharedList>,
     /// Bytes copied because they were about to change, and not reported yet.
     copied_bytes: u64,
-    /// Bytes that did not fit into the chunk before.
+    /// Bytes that did not fit into the previous piece.
     carried: Vec<u8>,
     /// The slot that was begun last, and its LSN.
     slot: SlotId,
@@ -93,11 +94,11 @@ pub struct Captured {
     pub continues: bool,
     /// Keys that begin here.
     pub keys: u32,
-    /// The highest LSN of the slots in it.
+    /// The highest LSN of the slots in the piece.
     pub lsn: Lsn,
 }
 
-/// A long list as it was.
+/// A long list as it was at the moment of its slot.
 struct SharedList {
     db: DbId,
     key: Box<[u8]>,
@@ -136,7 +137,7 @@ impl<'k> Capture<'k> {
     /// Replaces `stream` by the next piece: about `aim_bytes`, never more than `max_bytes`. `None` at the
     /// end.
     ///
-    /// A piece that continues ends where the slot does, so that sequential loading stays short.
+    /// A piece that continues a slot ends where that slot ends, so that sequential loading stays short.
     pub fn fill(&mut self, stream: &mut Vec<u8>, aim_bytes: usize, max_bytes: usize) -> Option<Captured> {
         stream.clear();
         stream.append(&mut self.carried);
@@ -153,7 +154,7 @@ impl<'k> Capture<'k> {
             if captured.continues && !stream.is_empty() {
                 break;
             }
-            // If anything was left of the slot before, it was nothing.
+            // If the previous slot had a rest, the rest gave no bytes.
             captured.continues = false;
             let Some(slot) = self.next else { break };
             self.next = slot.next().filter(|&next| next <= self.last);
@@ -176,7 +177,7 @@ impl<'k> Capture<'k> {
         !self.is_in_slot && self.lists.is_empty()
     }
 
-    /// The moment of a slot. Returns how many keys begin here.
+    /// Begins to capture a slot: this is its moment. Returns the number of its keys.
     fn begin(&mut self, slot: SlotId, stream: &mut Vec<u8>, wanted: usize) -> u32 {
         let mut guard = self.keyspace.lock(slot);
         let early = self.keyspace.take_early(&mut guard);

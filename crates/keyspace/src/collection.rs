@@ -77,7 +77,7 @@ pub(crate) enum Big {
 }
 
 impl Big {
-    /// Begins to capture fields or members, of which a list has none: it is shared instead.
+    /// Begins to capture the fields or members. A list is not captured like this but shared.
     pub(crate) fn begin_capture(&mut self) {
         match self {
             Big::List(_) => unreachable!("lists are shared"),
@@ -111,7 +111,7 @@ impl Big {
         }
     }
 
-    /// Ends a capture before its end.
+    /// Gives a capture up before it is complete.
     pub(crate) fn abandon_capture(&mut self) {
         match self {
             Big::List(_) => {}
@@ -121,7 +121,7 @@ impl Big {
         }
     }
 
-    /// Whether a capture of it has begun and not ended.
+    /// Whether a capture of the collection has begun and not ended.
     pub(crate) fn is_being_captured(&self) -> bool {
         match self {
             Big::List(_) => false,
@@ -140,7 +140,7 @@ impl Big {
         }
     }
 
-    /// Bytes of memory, its own included.
+    /// Bytes of memory, including the bytes of this structure itself.
     pub(crate) fn bytes(&self) -> usize {
         let content = match self {
             Big::List(list) => list.bytes(),
@@ -207,18 +207,19 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether the key goes because nothing is left: not so for a stream.
+    /// Whether the key must be removed because nothing is left in its collection. An empty stream keeps its
+    /// key.
     pub(crate) fn is_gone(&self) -> bool {
         !matches!(self, View::Stream(_)) && self.is_empty()
     }
 
-    /// Whether there is no element: only in a stream, or between two steps of an effect.
+    /// Whether there is no element. That occurs only in a stream, or between two steps of an effect.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The limits and the clock that edits depend on besides the effect.
+/// The limits and the seed that edits depend on besides the effect.
 pub(crate) struct Rules {
     pub(crate) limits: PackedLimits,
     /// Seeds the hashing inside big collections.

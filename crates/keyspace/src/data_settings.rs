@@ -6,18 +6,18 @@
 //!        -> the server, which puts them in force
 //! ```
 //!
-//! What it is: names and values, the set that holds now, and the effects on it.
-//! What it is not: the meaning of a name, or whether a value is valid; the maker of an effect and the reader
-//! of a setting check that.
+//! What it is: names and values, the set of settings in force, and the effects on it. What it is not: the
+//! meaning of a name, or whether a value is valid; the maker of an effect and the reader of a setting check
+//! that.
 //!
-//! They belong to the slot of the libraries of functions, so captures, snapshots and replays of slots carry
-//! them, and a replica, a backup and a new leader have them.
+//! These settings belong to the slot of the libraries of functions, so captures, snapshots and replays of
+//! slots carry them, and a replica, a backup and a new leader have them.
 //!
 //! Invariants
-//! - They change only under the lock of [`LIBRARIES_SLOT`]. Others see the changes whose records are in the
-//!   log.
-//! - FlushAll removes them like everything in a slot, so that a log may begin with it. To remove only the
-//!   keys, they are put again in the same record.
+//! - The settings change only under the lock of [`LIBRARIES_SLOT`]. Readers without that lock see the changes
+//!   whose records are in the log.
+//! - FlushAll removes the settings like everything in a slot, so that a log may begin with it. A caller that
+//!   wants to remove only the keys puts the settings again in the same record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use crate::slot::SlotGuard;
 /// The maximum bytes of the effect of a setting besides its name and value.
 const ENCODING_BYTES: usize = 16;
 
-/// A set of settings, which does not change.
+/// An immutable set of settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataSettings {
     by_name: BTreeMap<Box<[u8]>, Box<[u8]>>,
@@ -47,17 +47,17 @@ impl DataSettings {
         self.by_name.get(name).map(|value| &**value)
     }
 
-    /// Name and value of each, in the order of the names.
+    /// The name and the value of each setting, in the order of the names.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         self.by_name.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// The effects that put them.
+    /// The effects that put these settings.
     pub fn effects(&self) -> impl Iterator<Item = Effect<'_>> {
         self.iter().map(|(name, value)| Effect::Setting { name, value: Some(value) })
     }
 
-    /// Whether there is none.
+    /// Whether there is no setting.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
@@ -67,7 +67,7 @@ impl DataSettings {
         self.iter().map(|(name, value)| name.len() + value.len() + ENCODING_BYTES).sum()
     }
 
-    /// The settings after an effect on one of them; `None`: unchanged.
+    /// The settings after an effect on one of them; `None` if the effect changes nothing.
     fn after(&self, name: &[u8], value: Option<&[u8]>) -> Option<DataSettings> {
         if self.get(name) == value {
             return None;
@@ -85,14 +85,15 @@ impl DataSettings {
 pub(crate) struct DataSettingsShelf {
     /// The state after all effects. Changed under the lock of the slot.
     ahead: Mutex<Arc<DataSettings>>,
-    /// With the record that they are in.
+    /// The settings that all readers see, and the LSN of the record that made them.
     published: RwLock<(Arc<DataSettings>, Lsn)>,
-    /// Rises with every change of `published`, to be looked at without its lock.
+    /// Rises with every change of `published`; readable without its lock.
     generation: AtomicU64,
 }
 
 impl Keyspace {
-    /// The settings as records in the log have made them. The same `Arc` as before: nothing has changed.
+    /// The settings as records in the log have made them. While they do not change, every call returns the
+    /// same `Arc`.
     pub fn data_settings(&self) -> Arc<DataSettings> {
         self.data_settings.published.read().0.clone()
     }
@@ -103,8 +104,8 @@ impl Keyspace {
         self.data_settings.published.read().clone()
     }
 
-    /// How often [`Keyspace::data_settings`] has changed: one load, for callers that keep what follows from
-    /// them. To be read before the settings.
+    /// The number of changes of [`Keyspace::data_settings`]. Takes one load, for callers that keep something
+    /// derived from the settings. Such a caller reads the number before the settings.
     #[inline]
     pub fn data_settings_generation(&self) -> u64 {
         self.data_settings.generation.load(Ordering::Acquire)
@@ -115,13 +116,13 @@ impl SlotGuard<'_> {
     /// The current settings, including changes of the unit that holds this lock.
     ///
     /// # Panics
-    /// If this is not their slot.
+    /// If this is not the slot of the settings.
     pub fn data_settings(&self) -> Arc<DataSettings> {
         assert_eq!(self.slot(), LIBRARIES_SLOT);
         self.keyspace.data_settings.ahead.lock().clone()
     }
 
-    /// Gives a setting a value, or takes it back.
+    /// Gives a setting a value, or removes the setting.
     ///
     /// # Panics
     /// If this is not the slot of the settings.
@@ -134,7 +135,7 @@ impl SlotGuard<'_> {
         Applied { changed: true, ..Applied::default() }
     }
 
-    /// Takes back all settings.
+    /// Removes all settings.
     #[cold]
     pub(crate) fn clear_data_settings(&mut self) {
         let mut ahead = self.keyspace.data_settings.ahead.lock();
@@ -143,7 +144,7 @@ impl SlotGuard<'_> {
         }
     }
 
-    /// The changes of settings are in the log: all readers may see them.
+    /// Shows the changes of settings to all readers, because they are in the log now.
     #[cold]
     pub(crate) fn publish_data_settings(&self) {
         let ahead = self.data_settings();

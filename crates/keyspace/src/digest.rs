@@ -17,8 +17,8 @@ use crate::keyspace::Keyspace;
 use crate::libraries::Library;
 use crate::slot::SlotGuard;
 
-/// A digest. The digest of many things is the sum of their digests, so it can be taken bit by bit and in any
-/// order.
+/// A digest. The digest of several keys or values is the sum of their digests, so it can be computed step by
+/// step and in any order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Digest(u128);
 
@@ -30,7 +30,7 @@ impl Digest {
             View::List(list) => Digest::in_order(b"list", list.iter().map(|element| Digest::of(&[&element]))),
             View::Zset(zset) => {
                 let member = |(member, score): (crate::Element<'_>, f64)| {
-                    // Both zeros are one score.
+                    // 0.0 and -0.0 are the same score.
                     Digest::of(&[&member, &(score + 0.0).to_le_bytes()])
                 };
                 Digest::in_order(b"zset", zset.iter().map(member))
@@ -113,7 +113,7 @@ impl Digest {
         Digest::of(&[type_name, &elements.sum::<Digest>().0.to_le_bytes()])
     }
 
-    /// As DEBUG DIGEST shows it: 40 hexadecimal digits.
+    /// The digest as DEBUG DIGEST shows it: 40 hexadecimal digits.
     pub fn to_hex(self) -> String {
         format!("{:040x}", self.0)
     }
@@ -144,7 +144,7 @@ impl SlotGuard<'_> {
 
 impl Keyspace {
     /// The digest of all keys of all databases, expired ones included, and of all libraries and settings.
-    /// Locks one slot at a time: exact while no thread writes.
+    /// Locks one slot at a time, so the digest is exact only while no thread writes.
     pub fn digest(&self) -> Digest {
         let slots = self.occupied.members(SlotId::FIRST, SlotId::LAST).map(|slot| self.lock(slot).digest());
         let published = self.libraries();

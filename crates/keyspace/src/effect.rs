@@ -7,13 +7,14 @@
 //!
 //! Invariants
 //! - An effect touches one slot (`Scope::Slot`), all of them (`Scope::Global`) or, only Move, the slots of
-//!   two keys (`Scope::Two`). Code that splits effects by slot must bring the two together.
-//! - Applying never fails. Effects that take something away and `SetExpiry` do nothing on an absent key;
-//!   those that add something create it. An expired but not yet deleted key is present for all of them: the
-//!   maker of an effect that relies on the key's absence deletes it first.
-//! - An effect on a collection does nothing to a key of another type. A collection that becomes empty goes
-//!   with its key.
-//! - Decoding arbitrary bytes never panics and never reads past them; every value has exactly one encoding.
+//!   two keys (`Scope::Two`). Code that splits effects by slot must bring the work on these two slots
+//!   together.
+//! - Applying never fails. Effects that remove something, and `SetExpiry`, do nothing on an absent key;
+//!   effects that add something create it. An expired but not yet deleted key is present for all effects: the
+//!   maker of an effect that relies on the key's absence deletes the key first.
+//! - An effect on a collection does nothing to a key of another type. A collection that becomes empty is
+//!   removed with its key.
+//! - Decoding arbitrary bytes never panics and never reads past them. Every effect has exactly one encoding.
 //!
 //! ```text
 //! KeyOp::Append { suffix }.on(db, key)  =  Effect::Key { db, key, op: KeyOp::Append { suffix } }
@@ -24,8 +25,8 @@
 //!
 //! # Encoding
 //! An effect is an opcode byte followed by the fields below; `db` is one byte 0..=15, numbers are LEB128
-//! (shortest form), `bytes` is a length (LEB128) and that many bytes. A SET of a small value costs 4 bytes
-//! over key and value.
+//! (shortest form), `bytes` is a length (LEB128) and that many bytes. A SET of a small value takes 4 bytes
+//! besides the key and the value.
 //!
 //! | opcode | effect | fields |
 //! |--------|--------|--------|
@@ -81,7 +82,8 @@
 //!
 //! An id of a stream is two numbers, ms and seq; a head is the last id, the highest deleted id and the number
 //! of entries ever added; `ids` are their number and each of them; a delivery is an id, a time in Unix ms and
-//! a count. A consumer was seen and active at times in Unix ms; the second is plus 1, or 0 if it never was.
+//! a count. `seen` and `active` of a consumer are times in Unix ms; `active` is stored plus 1, or as 0 if the
+//! consumer was never active.
 
 mod codec;
 mod items;
@@ -110,9 +112,9 @@ pub enum Effect<'a> {
         /// The operation.
         op: KeyOp<'a>,
     },
-    /// Gives a value another key, with its deadline and those of its fields, and replaces the value there.
-    /// Does nothing if the key is absent, or if both are the same. Its encoding is as long as the names,
-    /// however large the value.
+    /// Moves a value to another key, with its deadline and the deadlines of its fields, and replaces a value
+    /// at that key. Does nothing if the old key is absent, or if both keys are the same. The size of the
+    /// encoding depends on the keys, not on the value.
     Move {
         /// Database of the key.
         db: DbId,
@@ -123,18 +125,19 @@ pub enum Effect<'a> {
         /// The new key.
         to_key: &'a [u8],
     },
-    /// Keeps a library of functions, and replaces the one of this name; or removes it.
+    /// Puts a library of functions, which replaces a library of the same name, or removes the library with
+    /// the name.
     Library {
         /// Its name.
         name: &'a [u8],
-        /// Its new content; `None` to remove it.
+        /// The new content of the library; `None` to remove the library.
         content: Option<LibraryContent<'a>>,
     },
-    /// Gives a setting that belongs to the data a value; or removes its value from the data.
+    /// Gives a setting that belongs to the data a value, or removes its value from the data.
     Setting {
         /// Its name.
         name: &'a [u8],
-        /// Its value, as text; `None` to take it back.
+        /// The value of the setting as text; `None` to remove the setting.
         value: Option<&'a [u8]>,
     },
     /// Changes whole databases.
@@ -144,7 +147,7 @@ pub enum Effect<'a> {
 /// An operation on one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyOp<'a> {
-    /// Creates the key or replaces its value of any type, with its expiry.
+    /// Creates the key, or replaces its value, of whatever type, and its expiry.
     Put {
         /// The new value.
         value: Value<'a>,
@@ -170,29 +173,30 @@ pub enum KeyOp<'a> {
         /// The bytes to write.
         bytes: &'a [u8],
     },
-    /// Adds elements to one end of a list, one after the other: the last one ends up at the end. Keeps the
-    /// expiry.
+    /// Adds elements to one end of a list, one after the other, so the last element becomes the outermost.
+    /// Keeps the deadline of the key.
     ListPush {
-        /// Where they are added.
+        /// The end at which the elements are added.
         end: ListEnd,
         /// The added elements, in the order in which they are added.
         items: Items<'a>,
     },
     /// Removes elements from one end of a list.
     ListPop {
-        /// Where they are removed.
+        /// The end at which the elements are removed.
         end: ListEnd,
-        /// How many; all if there are fewer.
+        /// The number of elements to remove; all are removed if there are fewer.
         count: u64,
     },
-    /// Replaces the element at an index of a list; nothing if there is none.
+    /// Replaces the element at an index of a list; does nothing if there is none.
     ListSet {
-        /// Counted from the head, which is 0.
+        /// The index of the element, counted from the head, which is 0.
         index: u64,
         /// The new element.
         item: &'a [u8],
     },
-    /// Adds an element to a list, before the one at an index; nothing if the list is shorter.
+    /// Adds an element to a list, before the element at an index; does nothing if the list is shorter than
+    /// the index.
     ListInsert {
         /// The index that the element will have.
         index: u64,
@@ -203,7 +207,7 @@ pub enum KeyOp<'a> {
     ListRemove {
         /// The end at which the search begins.
         end: ListEnd,
-        /// How many at most; 0 for all.
+        /// The maximum number of elements to remove; 0 for all.
         count: u64,
         /// The value of the elements.
         item: &'a [u8],
@@ -232,10 +236,10 @@ pub enum KeyOp<'a> {
     ZsetRemoveRanks {
         /// The first rank.
         first: u64,
-        /// How many; fewer if there are fewer.
+        /// The number of members; all from `first` on are removed if there are fewer.
         count: u64,
     },
-    /// Sets fields of a hash; they do not expire any more. Keeps the expiry of the key.
+    /// Sets fields of a hash and removes the deadlines of these fields. Keeps the expiry of the key.
     HashPut {
         /// Fields and values in turn.
         pairs: Items<'a>,
@@ -257,38 +261,39 @@ pub enum KeyOp<'a> {
         /// Unix time in milliseconds at which they expire; `None` for never.
         expire_at_ms: Option<u64>,
     },
-    /// Adds an entry to a stream, unless there was one with this id or a higher one.
+    /// Adds an entry to a stream, unless the stream ever had an entry with this id or a higher one.
     StreamAdd {
         /// Its id.
         id: StreamId,
         /// Fields and values in turn.
         pairs: Items<'a>,
     },
-    /// Adds entries that the head of a stream knows of already, unless there are others among them.
+    /// Adds entries whose ids are not above the last id of the stream's head, unless existing entries lie
+    /// between them.
     StreamAddBlock {
         /// The entries.
         block: StreamBlock<'a>,
     },
     /// Removes the first entries of a stream.
     StreamTrim {
-        /// The highest id that goes.
+        /// The highest id that is removed.
         through: StreamId,
     },
-    /// Removes entries of a stream that are there.
+    /// Removes entries of a stream; ignores ids of absent entries.
     StreamDelete {
-        /// Their ids.
+        /// The ids of the entries.
         ids: Listed<'a, StreamId>,
     },
-    /// Sets the counters and ids of a stream; a last id below that of an entry is ignored.
+    /// Sets the counters and ids of a stream; a last id below the id of an entry is ignored.
     StreamSetHead {
         /// The counters and ids.
         head: StreamHead,
     },
-    /// Makes a group of a stream, or changes where it stands; makes the stream where there is none.
+    /// Makes a group of a stream, or sets the position of the group; makes the stream if it is absent.
     StreamPutGroup {
         /// The group.
         group: &'a [u8],
-        /// Where it stands.
+        /// The position of the group.
         position: GroupPosition,
     },
     /// Removes a group of a stream.
@@ -296,16 +301,16 @@ pub enum KeyOp<'a> {
         /// The group.
         group: &'a [u8],
     },
-    /// Makes a consumer of a group that is there, or sets its times.
+    /// Makes a consumer of an existing group, or sets the times of the consumer.
     StreamPutConsumer {
         /// The group.
         group: &'a [u8],
         /// The consumer.
         consumer: &'a [u8],
-        /// When it did something.
+        /// The times of the consumer's last actions.
         times: ConsumerTimes,
     },
-    /// Removes a consumer of a group, with all that is pending for it.
+    /// Removes a consumer of a group, with all entries that are pending for it.
     StreamDropConsumer {
         /// The group.
         group: &'a [u8],
@@ -322,11 +327,11 @@ pub enum KeyOp<'a> {
         /// The entries.
         deliveries: Listed<'a, Delivery>,
     },
-    /// Makes entries of a group pending no more.
+    /// Acknowledges entries of a group, so that they are no longer pending.
     StreamUnpend {
         /// The group.
         group: &'a [u8],
-        /// Their ids.
+        /// The ids of the entries.
         ids: Listed<'a, StreamId>,
     },
 }
@@ -355,8 +360,8 @@ pub enum GlobalOp {
 pub struct LibraryContent<'a> {
     /// Its source.
     pub code: &'a [u8],
-    /// For each function: its name; a byte of [flags](crate::FunctionFlags) and one that is 1 if it has a
-    /// description, else 0; its description.
+    /// Three items for each function: its name; a byte of [flags](crate::FunctionFlags) and a byte that is 1
+    /// if the function has a description, else 0; its description.
     pub functions: Items<'a>,
 }
 
@@ -374,14 +379,14 @@ pub enum ListEnd {
 pub enum Scope<'a> {
     /// The slot of this key. Libraries and settings have the slot of a fixed key.
     Slot(&'a [u8]),
-    /// The slots of two keys, which may be one slot: where something is and where it goes.
+    /// The slots of two keys, the source and the destination, which may be the same slot.
     Two(&'a [u8], &'a [u8]),
     /// Every slot.
     Global,
 }
 
 impl<'a> KeyOp<'a> {
-    /// The effect of doing this to a key.
+    /// The effect that does this operation on a key.
     #[inline]
     pub const fn on(self, db: DbId, key: &'a [u8]) -> Effect<'a> {
         Effect::Key { db, key, op: self }
@@ -389,7 +394,7 @@ impl<'a> KeyOp<'a> {
 }
 
 impl<'a> Effect<'a> {
-    /// The database and key of an effect on one key; `None` for other effects, also for a Move.
+    /// The database and key of an effect on one key; `None` for other effects, including a Move.
     #[inline]
     pub const fn target(&self) -> Option<(DbId, &'a [u8])> {
         match *self {
@@ -412,7 +417,7 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Whether the effect can remove a key or a group of a stream that clients wait in.
+    /// Whether the effect can remove a key or a group of a stream in which clients wait.
     #[inline]
     pub const fn takes_away(&self) -> bool {
         use KeyOp::{Delete, Put, StreamDropGroup};

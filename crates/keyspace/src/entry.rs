@@ -1,7 +1,7 @@
 //! Entries: one key and its value in one allocation.
 //!
-//! What it is: the packed representation and the only code that reads or writes it.
-//! What it is not: a place for policy. Expired entries are entries like others here.
+//! What it is: the packed representation and the only code that reads or writes it. What it is not: a place
+//! for policy. This module does not distinguish expired entries from others.
 //!
 //! # Layout
 //! | bytes | small form | wide form |
@@ -12,14 +12,14 @@
 //! | 7.. / 24.. | deadline u64 if `EXPIRING`, key, value | the same |
 //!
 //! Numbers are in native byte order and unaligned. With the 7-byte header a 9-byte key and a 32-byte value
-//! fill 48 bytes. The value of a small collection is its packed form; that of a `BIG` one is the address of a
-//! boxed `collection::Big`, which the entry owns.
+//! fill 48 bytes. The value of a small collection is its packed form. The value of a `BIG` entry is the
+//! address of a boxed `collection::Big`, which the entry owns.
 //!
 //! Invariants
 //! - An `Entry` owns its allocation: its layout is `size_class` bytes (as `Shape` says) aligned to 8.
 //! - The header, the deadline, the key and `value_len` bytes of value are initialised; the rest is never
 //!   read.
-//! - Addresses fit 48 bits and their low 3 bits are 0; `table` keeps other things there.
+//! - Addresses fit 48 bits and their low 3 bits are 0; `table` uses the other bits of a word for other data.
 
 #![allow(unsafe_code)]
 
@@ -41,7 +41,7 @@ const EXPIRING: u8 = 0x10;
 const WIDE: u8 = 0x20;
 const BIG: u8 = 0x40;
 
-/// The flags that belong to the value and do not change with its length or deadline.
+/// The flags for the type and form of the value, which do not depend on its length or deadline.
 const KIND_MASK: u8 = TYPE_MASK | BIG;
 
 const ALIGNMENT: usize = 8;
@@ -103,8 +103,9 @@ impl Entry {
         Entry { base }
     }
 
-    /// Makes a string the value; replaces deadline and stamp. `key` is the key that the entry has. Returns
-    /// the old entry if the new content did not fit its size class or the old value was a big collection.
+    /// Replaces the value by a string, and replaces the deadline and the stamp. `key` is the key of the
+    /// entry. Returns the old entry if the new content did not fit its size class or the old value was a big
+    /// collection.
     pub(crate) fn put(
         &mut self,
         key: &[u8],
@@ -122,7 +123,7 @@ impl Entry {
         Some(mem::replace(self, Entry::new(key, value, expire_at_ms, stamp)))
     }
 
-    /// The collection, if it is big.
+    /// The big collection, if the value is one.
     #[inline]
     pub(crate) fn big_mut(&mut self) -> Option<&mut Big> {
         if !self.as_ref().is_big() {
@@ -152,14 +153,14 @@ impl Entry {
         self.as_ref().big().is_some_and(Big::is_being_captured)
     }
 
-    /// Lists fields of a hash that are due, at most `max`; each once: the caller removes them.
+    /// Lists at most `max` fields of a hash that are due. Each field is listed once: the caller removes it.
     pub(crate) fn list_expired_fields(&mut self, now_ms: u64, max: usize, fields: &mut Vec<Vec<u8>>) {
         if let Some(Big::Hash(map)) = self.big_mut() {
             map.expired_fields(now_ms, max, fields);
         }
     }
 
-    /// Makes a big collection the value of a packed one. Keeps type, deadline and stamp.
+    /// Replaces the packed form of a collection by its big form. Keeps type, deadline and stamp.
     ///
     /// # Panics
     /// If the entry is big already: its collection would be lost.
@@ -174,8 +175,8 @@ impl Entry {
         *self = fresh;
     }
 
-    /// Replaces `removed` bytes at `at` of a packed collection by the concatenation of `inserted`. Keeps all
-    /// else.
+    /// Replaces `removed` bytes at `at` of a packed collection by the concatenation of `inserted`. Keeps
+    /// everything else.
     pub(crate) fn splice(&mut self, at: usize, removed: usize, inserted: &[&[u8]]) {
         let old = self.as_ref();
         assert!(!old.is_big(), "the payload of a big collection is an address");
@@ -247,8 +248,9 @@ impl Entry {
         })
     }
 
-    /// The entry under another key, with all else as it was, and the old allocation if there is a new one. A
-    /// big collection is not touched, and nothing at all is copied if the keys are of one length.
+    /// The entry under another key, with everything else unchanged; and the old allocation, if there is a new
+    /// one. A big collection is not touched. If both keys have the same length, nothing but the new key is
+    /// written.
     pub(crate) fn rekeyed(mut self, key: &[u8]) -> (Entry, Option<Entry>) {
         let old = self.as_ref();
         let shape = old.shape();
@@ -261,7 +263,7 @@ impl Entry {
             return (self, None);
         }
         let fresh = Entry::with_kind(old.kind(), key, old.payload(), old.expire_at_ms(), old.stamp());
-        // The payload of a big collection is its address, which both hold now.
+        // The payload of a big collection is its address, which both allocations hold now.
         self.disown();
         (fresh, Some(self))
     }
@@ -274,8 +276,8 @@ impl Entry {
         unsafe { write_unaligned(self.base, 0, flags_and_stamp(flags, stamp)) };
     }
 
-    /// Makes the value `value_len` bytes long (not shorter) with new bytes zeroed, sets deadline and stamp,
-    /// then lets `fill` write into the value. Returns the old allocation if the entry had to move.
+    /// Lengthens the value to `value_len` bytes (it never gets shorter), zeroes the new bytes, sets deadline
+    /// and stamp, then lets `fill` write into the value. Returns the old allocation if the entry had to move.
     fn reshape(
         &mut self,
         value_len: usize,
@@ -296,7 +298,8 @@ impl Entry {
             let content = self.base.add(old.key_offset());
             content.copy_to(target.add(new.key_offset()), content_len);
         }
-        // The header is written after the copy: a deadline that appears lies where the key was.
+        // The header is written after the copy, because a new deadline is written to the place where the key
+        // was.
         let mut entry = ManuallyDrop::new(Entry { base: target });
         entry.write_header(kind, new, expire_at_ms, stamp);
         // SAFETY: the value is in bounds; its first `old.value_len` bytes were just copied, the others are
@@ -309,13 +312,14 @@ impl Entry {
         fill(value);
         moved.then(|| {
             let mut old = mem::replace(self, ManuallyDrop::into_inner(entry));
-            // A big collection has moved with its address: the old allocation no longer owns it.
+            // The address of a big collection was copied to the new allocation, so the old allocation no
+            // longer owns the collection.
             old.disown();
             old
         })
     }
 
-    /// Forgets that the value is a big collection: another entry owns it now.
+    /// Clears the flag of a big collection, because another entry owns the collection now.
     fn disown(&mut self) {
         let old = self.as_ref();
         let (flags, stamp) = (old.flags() & !BIG, old.stamp());
@@ -379,7 +383,7 @@ impl Drop for Entry {
     }
 }
 
-/// An entry borrowed from a locked slot. Says nothing about whether the entry has expired.
+/// An entry borrowed from a locked slot. The entry may have expired.
 #[derive(Clone, Copy)]
 pub struct EntryRef<'a> {
     base: NonNull<u8>,
@@ -420,14 +424,14 @@ impl<'a> EntryRef<'a> {
         }
     }
 
-    /// The collection, if it is big.
+    /// The big collection, if the value is one.
     #[inline]
     fn big(&self) -> Option<&'a Big> {
         // SAFETY: the entry owns the box, which lives unchanged for 'a.
         self.is_big().then(|| unsafe { &*self.big_address() })
     }
 
-    /// Starts loading members or fields, if it is a big collection that has such.
+    /// Starts loading these members or fields, if the value is a big collection that has members or fields.
     pub(crate) fn prefetch_members<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
         if let Some(big) = self.big() {
             big.prefetch_members(members);
@@ -510,7 +514,7 @@ impl<'a> EntryRef<'a> {
         self.flags() & BIG != 0
     }
 
-    /// Where the big collection is. Only for big entries.
+    /// The address of the big collection. Only for big entries.
     #[inline]
     fn big_address(&self) -> *mut Big {
         debug_assert!(self.is_big());
@@ -572,7 +576,7 @@ impl std::fmt::Debug for EntryRef<'_> {
     }
 }
 
-/// The start and the end of the `len` bytes at `offset`, if memory could hold them.
+/// The start and the end of the `len` bytes at `offset`. Panics if they exceed the address space.
 fn range_in_memory(offset: u64, len: usize) -> (usize, usize) {
     let start = usize::try_from(offset).expect("callers limit the length of values");
     let end = start.checked_add(len).expect("callers limit the length of values");
@@ -585,7 +589,8 @@ fn wide_key_len(len: usize) -> u32 {
 
 #[inline]
 fn flags_and_stamp(flags: u8, stamp: AccessStamp) -> u32 {
-    // Little-endian machines only, like the rest of the layout: the flags are the first byte.
+    // The layout is for little-endian machines only, where the lowest byte, which holds the flags, comes
+    // first.
     const { assert!(cfg!(target_endian = "little")) };
     u32::from(flags) | stamp.bits() << 8
 }

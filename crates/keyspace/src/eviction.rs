@@ -4,8 +4,9 @@
 //! What it is not: the eviction itself. The caller logs and applies a Delete of the candidate, as it does
 //! with any other effect.
 //!
-//! A sample is a random occupied slot and a random entry of it. Slots of different size make this uneven: an
-//! entry of a slot with many entries comes up less often. Without hash tags slots are about the same size.
+//! A sample is a random occupied slot and a random entry of it. The choice is uneven if slots differ in size:
+//! an entry of a slot with many entries is chosen less often. Without hash tags, slots are about the same
+//! size.
 
 use std::borrow::Borrow;
 use std::convert::Infallible;
@@ -21,31 +22,31 @@ use prng::Prng;
 use crate::random::scale;
 use crate::slot::SlotGuard;
 
-/// Random tries of `random_key` before it searches in order.
+/// The maximum number of random tries of `random_key` before it searches in order.
 const RANDOM_KEY_TRIES: usize = 64;
 
-/// How many tries a sample may cost when slots turn out to have nothing for it.
+/// The maximum number of tries per sample: a try fails if its slot has no entry for the policy.
 const TRIES_PER_SAMPLE: usize = 4;
 
-/// Which key goes when memory is full.
+/// Which key is evicted when memory is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum EvictionPolicy {
-    /// None: writes are refused.
+    /// Evicts no key: writes are refused.
     #[default]
     NoEviction,
-    /// The one that was not used for longest.
+    /// Evicts the key that was not used for longest.
     AllKeysLru,
-    /// The one that is used least.
+    /// Evicts the key that is used least.
     AllKeysLfu,
-    /// Any.
+    /// Evicts a random key.
     AllKeysRandom,
-    /// Evicts the key that was not used for longest, of the keys with a deadline.
+    /// Evicts, among the keys with a deadline, the key that was not used for the longest time.
     VolatileLru,
-    /// Of those with a deadline, the one that is used least.
+    /// Evicts, among the keys with a deadline, the key that is used least.
     VolatileLfu,
-    /// Any of those with a deadline.
+    /// Evicts a random key, of the keys with a deadline.
     VolatileRandom,
-    /// The one that expires next.
+    /// Evicts the key that expires next.
     VolatileTtl,
 }
 
@@ -74,7 +75,7 @@ impl EvictionPolicy {
     }
 }
 
-/// A key to evict. It may have changed or gone when its slot is locked again.
+/// A key to evict. The key may have changed or been removed by the time its slot is locked again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidate {
     /// Database of the key.
@@ -88,9 +89,9 @@ pub struct Candidate {
 }
 
 impl Keyspace {
-    /// Appends a random key of `db` that is not expired to `out`; `false` if there is none. Picks evenly from
-    /// the slots that have keys, then evenly in the slot. When most keys are expired or in other databases it
-    /// becomes a search from a random slot on, locking one slot at a time.
+    /// Appends a random key of `db` that is not expired to `out`; `false` if there is none. Every slot that
+    /// has keys has the same chance, and then every key in the slot. If most keys are expired or in other
+    /// databases, this becomes a search that begins at a random slot and locks one slot at a time.
     pub fn random_key(&self, db: DbId, seed: u64, now_ms: u64, out: &mut Vec<u8>) -> bool {
         if self.len(db) == 0 {
             return false;
@@ -100,8 +101,8 @@ impl Keyspace {
         found
     }
 
-    /// As [`Keyspace::random_key`], with slots locked by `lock`. If the database is empty, all slots are
-    /// looked at: the keys of a unit that has not ended are not counted yet.
+    /// Does the same as [`Keyspace::random_key`], with slots locked by `lock`. It looks at all slots even if
+    /// the database counts as empty, because the keys of a unit that has not ended are not counted yet.
     ///
     /// # Errors
     /// The error of `lock` for a slot that it does not lock.
@@ -162,8 +163,8 @@ impl Keyspace {
         Ok(best)
     }
 
-    /// Looks at one random entry, and keeps it as the best candidate if it scores higher; `false` if none was
-    /// found.
+    /// Looks at one random entry, and makes it the best candidate if its score is higher; `false` if no entry
+    /// was found.
     fn sample<'k, E>(
         &'k self,
         lock: &impl Fn(SlotId) -> Result<SlotGuard<'k>, E>,
@@ -199,7 +200,7 @@ impl Keyspace {
 }
 
 impl LockedSlots<'_> {
-    /// As `Keyspace::random_key`, without locking: every slot is locked.
+    /// Does the same as `Keyspace::random_key`, but locks nothing: the caller holds the locks of all slots.
     ///
     /// # Panics
     /// If a slot is not locked.

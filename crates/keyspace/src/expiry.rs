@@ -1,14 +1,13 @@
 //! The expiry index of one slot: which key is due next.
 //!
-//! What it is: a heap of (deadline, place) items. Items are not removed when a deadline changes; one is stale
-//! when no entry at its place has its deadline. A deadline that is postponed keeps its item, which is renewed
-//! when it is due: a deadline that is postponed again and again (sessions, counters) costs nothing until
-//! then.
-//! What it is not: the truth about deadlines, which entries hold; nor a clock.
+//! What it is: a heap of (deadline, place) items. Items are not removed when a deadline changes; an item is
+//! stale if no entry at its place has its deadline. An entry whose deadline is postponed keeps its item,
+//! which is renewed when it is due: a deadline that is postponed again and again (sessions, counters) costs
+//! nothing until then. What it is not: the deadlines themselves, which the entries hold; nor a clock.
 //!
 //! Invariants (kept by `slot`)
-//! - Every entry with a deadline has an item at its place that is not later, except between `expired_keys`
-//!   and the Delete.
+//! - Every entry with a deadline has an item for its place with that deadline or an earlier one, except after
+//!   `expired_keys` has returned its key and before the Delete is applied.
 //! - There are at most `2 * live + SLACK` items.
 
 use std::cmp::Reverse;
@@ -17,10 +16,10 @@ use std::collections::BinaryHeap;
 use crate::hash::KeyHash;
 use crate::id::{DbId, SlotId};
 
-/// Stale items that are not worth a rebuild.
+/// The number of stale items that is never worth a rebuild.
 const SLACK: usize = 16;
 
-/// An entry that had this deadline when the item was made. Ordered by deadline.
+/// The place of an entry, and the deadline that it had when the item was made. Items are ordered by deadline.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Item {
     pub(crate) deadline_ms: u64,
@@ -37,12 +36,12 @@ impl Item {
         DbId::new((self.place >> 24) as u8).expect("items are made of a DbId")
     }
 
-    /// The item of entries at the same place that are due later.
+    /// An item for the same place with a later deadline.
     pub(crate) fn put_off(self, deadline_ms: u64) -> Self {
         Item { deadline_ms, ..self }
     }
 
-    /// Whether both stand for entries at one place.
+    /// Whether both items stand for entries at the same place.
     pub(crate) fn is_at_place_of(&self, other: &Item) -> bool {
         self.place == other.place
     }
@@ -53,7 +52,7 @@ impl Item {
     }
 }
 
-/// The heap of one slot; with items of another kind, the heap of one collection.
+/// The heap of one slot, or, with items of another type, of one collection.
 pub(crate) struct ExpiryHeap<T = Item> {
     items: BinaryHeap<Reverse<T>>,
 }

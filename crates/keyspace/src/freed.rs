@@ -1,14 +1,13 @@
 //! `Freed`: memory that an effect detached and that is not to be freed under a slot's lock.
 //!
-//! What it is: a bag that `apply` puts big values and whole tables into. Dropping it frees them; it may be
-//! sent to another thread first.
-//! What it is not: needed for correctness. An empty one allocates nothing.
+//! What it is: a bag into which `apply` puts big values and whole tables. Dropping the bag frees them; it may
+//! be sent to another thread before. What it is not: needed for correctness. An empty bag allocates nothing.
 
 use crate::collection::Big;
 use crate::entry::Entry;
 use crate::table::Table;
 
-/// Entries from this size on are not freed under the lock.
+/// Entries of at least this size are not freed under the lock.
 const LAZY_BYTES_MIN: usize = 64 << 10;
 
 /// Memory that effects detached. Dropping it frees the memory.
@@ -31,7 +30,7 @@ impl Freed {
         self.entries.is_empty() && self.bigs.is_empty() && self.tables.is_empty()
     }
 
-    /// Frees a small entry, keeps a big one.
+    /// Frees a small entry at once; keeps a big one in the bag.
     #[inline]
     pub(crate) fn entry(&mut self, entry: Entry) {
         if entry.as_ref().allocated_bytes() >= LAZY_BYTES_MIN {
@@ -39,7 +38,7 @@ impl Freed {
         }
     }
 
-    /// Frees a small part of a collection, keeps a big one.
+    /// Frees a small part of a collection at once; keeps a big one in the bag.
     pub(crate) fn big(&mut self, big: Big) {
         if big.bytes() >= LAZY_BYTES_MIN {
             self.bigs.push(big);

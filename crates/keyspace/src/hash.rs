@@ -1,8 +1,8 @@
 //! Hashing of keys: the slot (CRC16 with hash tags) and the position inside the slot's table.
 //!
-//! What it is: `slot_of`, which every Redis Cluster client computes too and which therefore never changes,
-//! and `KeyHash`, all facts about a key that the keyspace needs, except its bytes.
-//! What it is not: stored anywhere on disk. The seeded half differs from process to process.
+//! What it is: `slot_of`, which never changes because every Redis Cluster client computes it, too; and
+//! `KeyHash`, which has all that the keyspace needs to know about a key except its bytes. What it is not:
+//! stored on disk. The seeded parts, `h16` and `tag`, differ from process to process.
 //!
 //! Invariants
 //! - `KeyHash::tag` is never 0: 0 marks a free place in a bucket.
@@ -12,14 +12,14 @@ use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 use crate::id::SlotId;
 
-/// All that a lookup needs besides the key's bytes. Computed once per key and command.
+/// All that a lookup needs besides the bytes of the key. Computed once per key and command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct KeyHash {
     /// The hash slot that the key belongs to.
     pub(crate) slot: SlotId,
-    /// Upper part of the position in the slot's table; also the order of SCAN.
+    /// The upper part of the position in the slot's table, by which SCAN orders keys.
     pub(crate) h16: u16,
-    /// Fingerprint in the bucket, 1..=255, and lower part of the position.
+    /// The fingerprint in the bucket, 1..=255, which is also the lower part of the position.
     pub(crate) tag: u8,
 }
 
@@ -119,7 +119,8 @@ const fn crc_tables() -> [[u16; 256]; 8] {
 }
 
 /// CRC16/XMODEM, eight bytes per step: the table lookups of one step do not wait for each other. Zero bytes
-/// at the start do not change this CRC, so a length that is no multiple of eight is filled up there.
+/// at the start do not change this CRC, so bytes whose length is no multiple of eight are padded at the
+/// start.
 #[inline]
 fn crc16(bytes: &[u8]) -> u16 {
     let (head, chunks) = bytes.as_rchunks::<8>();
@@ -145,7 +146,7 @@ fn crc16_step(crc: u16, chunk: &[u8; 8]) -> u16 {
 mod tests {
     use super::*;
 
-    /// The definition, bit by bit.
+    /// CRC16 by its definition, bit by bit.
     fn crc16_slow(bytes: &[u8]) -> u16 {
         bytes.iter().fold(0u16, |crc, &byte| {
             (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {

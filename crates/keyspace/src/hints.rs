@@ -1,11 +1,12 @@
-//! Where the bucket arrays are: one word per slot, readable without its lock, so that a bucket can be fetched
-//! ahead.
+//! The addresses of the bucket arrays: one word per slot, readable without its lock, so that a bucket can be
+//! prefetched.
 //!
-//! What it is: an address and a length that were right a moment ago, for prefetching only.
-//! What it is not: a way to the table. The address is never dereferenced; prefetching a stale one is
+//! What it is: for each slot, an address and a length that were right a moment ago, for prefetching only.
+//! What it is not: a way to the table. The address is never dereferenced; prefetching a stale address is
 //! harmless.
 //!
-//! Covers database 0 and tables of fewer than 65 536 buckets; others are fetched when they are used.
+//! Hints exist only for database 0 and for tables of fewer than 65 536 buckets; buckets of other tables are
+//! loaded when they are used.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -26,7 +27,7 @@ impl Hints {
         Hints { words: (0..SLOT_COUNT).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// Notes where the table of database 0 is now. The caller holds the slot's lock.
+    /// Notes the address of the table of database 0. The caller holds the slot's lock.
     #[inline]
     pub(crate) fn note(&self, slot: SlotId, table: &Table) {
         let (address, buckets) = table.location();

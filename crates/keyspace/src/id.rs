@@ -1,4 +1,4 @@
-//! `SlotId` and `DbId`: where a key lives.
+//! `SlotId` and `DbId`: the slot and the database of a key.
 //!
 //! What it is: two small newtypes that cannot hold a value out of range.
 //! What it is not: hashing (see `hash`); a `SlotId` does not know which keys belong to it.

@@ -1,8 +1,8 @@
 //! `Keyspace`: all slots.
 //!
-//! What it is: the owner of the slots and of the facts about them that need no lock; hashing, locking,
-//! prefetching.
-//! What it is not: a place where data changes (see `apply`), nor anything that does I/O or knows the time.
+//! What it is: the owner of the slots and of what can be read about them without a lock; hashing, locking,
+//! prefetching. What it is not: a place where data changes (see `apply`), nor anything that does I/O or knows
+//! the time.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub struct Options {
     pub hash_seed: u64,
 }
 
-/// Memory that finds entries, in bytes.
+/// Bytes of the memory with which entries are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IndexBytes {
     /// The tables of each database.
@@ -48,11 +48,11 @@ pub struct Keyspace {
     pub(crate) occupied: SlotSet,
     /// Slots with at least one item in their expiry heap.
     pub(crate) expiring: SlotSet,
-    /// Slots that the snapshot in progress has captured; none while there is no snapshot in progress.
+    /// Slots that the snapshot in progress has captured; empty if there is no snapshot in progress.
     pub(crate) captured: SlotSet,
     /// Captured slots that the walk of the snapshot has not reached.
     pub(crate) early: EarlySlots,
-    /// Where the buckets of each slot are.
+    /// The addresses of the buckets of each slot, for prefetching.
     pub(crate) hints: Hints,
     pub(crate) shelf: Shelf,
     pub(crate) data_settings: DataSettingsShelf,
@@ -79,7 +79,7 @@ impl Keyspace {
         }
     }
 
-    /// Sets up to which size collections stay packed. Holds for edits from now on.
+    /// Sets up to which size collections stay packed, for edits from now on.
     pub fn set_packed_limits(&self, limits: PackedLimits) {
         self.packed_limits.store(limits);
     }
@@ -105,7 +105,8 @@ impl Keyspace {
         prefetch_line(self.slot(hash.slot()));
     }
 
-    /// Second stage: starts loading the bucket of the key, without a look at the slot. Covers database 0.
+    /// Second stage: starts loading the bucket of the key, without reading the slot. Does nothing except in
+    /// database 0.
     #[inline]
     pub fn prefetch_bucket(&self, db: DbId, hash: &KeyHash) {
         if db == DbId::ZERO {
@@ -141,27 +142,27 @@ impl Keyspace {
         }
     }
 
-    /// Whether a Move from a slot to another may be logged now: both are locked. It may not if the snapshot
-    /// in progress has the destination without the value and will have the source without it, too. A replica
-    /// has no choice: see [`LockedSlots::capture_before_moves`].
+    /// Whether a Move from a slot to another may be logged now; both slots are locked. It may not while a
+    /// snapshot has captured the destination but not the source, because the value would then be missing from
+    /// the snapshot. A replica has no choice: see [`LockedSlots::capture_before_moves`].
     pub fn may_move(&self, from: SlotId, to: SlotId) -> bool {
         self.captured.contains(from) || !self.captured.contains(to)
     }
 
-    /// Locks a slot. To lock several, use `lock_many`, or lock in ascending order: anything else can
+    /// Locks a slot. To lock several slots, use `lock_many`, or lock in ascending order: any other order can
     /// deadlock.
     #[inline]
     pub fn lock(&self, slot: SlotId) -> SlotGuard<'_> {
         SlotGuard::new(self, slot, self.slot(slot).state.lock())
     }
 
-    /// Locks a slot, unless it is locked: in any order, because it never waits.
+    /// Locks a slot, unless it is locked. It never waits, so slots may be locked in any order.
     pub fn try_lock(&self, slot: SlotId) -> Option<SlotGuard<'_>> {
         Some(SlotGuard::new(self, slot, self.slot(slot).state.try_lock()?))
     }
 
-    /// Locks a slot, unless another thread keeps it locked for longer than `patience`. To lock several,
-    /// ascend.
+    /// Locks a slot, unless another thread keeps it locked for longer than `patience`. Several slots must be
+    /// locked in ascending order.
     pub fn try_lock_for(&self, slot: SlotId, patience: Duration) -> Option<SlotGuard<'_>> {
         Some(SlotGuard::new(self, slot, self.slot(slot).state.try_lock_for(patience)?))
     }

@@ -2,17 +2,16 @@
 //!
 //! What it is: 16 384 hash slots, each with its lock, its tables, its last LSN and its expiry index; entries,
 //! effects, SCAN, expiry, sampling for eviction. `Keyspace::lock` gives a `SlotGuard`: reads are methods of
-//! it, and `SlotGuard::apply` of an `Effect` is the only way anything changes.
-//! What it is not: a server. No I/O, no clock (`now_ms` is an argument), no randomness but seeds, no
-//! commands, no log: the caller that applies an effect writes it to the log under the same guard and notes
-//! the LSN.
+//! the guard, and `SlotGuard::apply` of an `Effect` is the only way to change anything. What it is not: a
+//! server. No I/O, no clock (`now_ms` is an argument), no randomness but seeds, no commands, no log: the
+//! caller that applies an effect writes it to the log under the same guard and notes the LSN.
 //!
 //! Invariants
 //! - An entry is only reachable through the locked slot that its key hashes to.
 //! - Several slots are locked in ascending order only (see `slot`).
 //! - Applying the same effects in the same order gives the same data with every hash seed.
-//! - Expired entries stay until a Delete is applied, and are absent for every read meanwhile.
-//! - The path of one key allocates nothing but the entry, and buckets when a table grows.
+//! - Expired entries stay until a Delete is applied, but are absent for every read.
+//! - Reading or writing one key allocates nothing but the entry, and buckets when a table grows.
 //!
 //! # A SET
 //! ```

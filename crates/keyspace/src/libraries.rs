@@ -4,21 +4,22 @@
 //! effect -> slot 0, under its lock: `Shelf::ahead` -- LSN noted --> `Shelf::published` -> lock-free calls
 //! ```
 //!
-//! What it is: immutable sets of libraries, the set that holds now, and the effects on it.
-//! What it is not: able to run or to understand code: the functions of a library were determined before its
-//! effect was made. Nor keys: nothing that reads, counts or scans keys meets a library.
+//! What it is: immutable sets of libraries, the current set, and the effects on it. What it is not: able to
+//! run or to understand code: the functions of a library were determined before its effect was made. Nor are
+//! libraries keys: no read, count or scan of keys finds a library.
 //!
-//! Libraries belong to [`LIBRARIES_SLOT`]. So its lock orders their changes, its LSN says up to where they
-//! are in memory, and captures, snapshots and replays of slots carry them without knowing them.
+//! Libraries belong to [`LIBRARIES_SLOT`]. So the lock of this slot orders their changes, its LSN is the
+//! position up to which their changes are in memory, and captures, snapshots and replays of slots carry them
+//! without special code.
 //!
 //! Invariants
 //! - Only the holder of the lock of [`LIBRARIES_SLOT`] changes libraries, or sees a change whose record has
-//!   no LSN yet. Others see the set that was published when an LSN was noted last, with that LSN: a reply
-//!   that depends on it waits for that.
-//! - A function has one library: names of functions are compared without their case, and the maker of an
-//!   effect has made sure that they are unique.
+//!   no LSN yet. Other readers see the published set with the LSN of its record: a reply that depends on the
+//!   set waits until that LSN is committed.
+//! - A function belongs to one library: names of functions are compared without regard to case, and the maker
+//!   of an effect has made sure that they are unique.
 //! - FlushAll removes libraries like everything in a slot, so that a log may begin with it. A caller that
-//!   keeps them puts them again in the same record.
+//!   wants to keep the libraries puts them again in the same record.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,8 +37,8 @@ use crate::slot::SlotGuard;
 /// The slot that libraries belong to.
 pub const LIBRARIES_SLOT: SlotId = SlotId::FIRST;
 
-/// The bytes of the effect of a library besides its content, for itself and for each function: lengths and
-/// marks.
+/// An upper bound of the bytes of lengths and marks in the effect of a library, for the library and for each
+/// of its functions.
 const ENCODING_BYTES: usize = 32;
 
 /// The empty key: its slot is [`LIBRARIES_SLOT`].
@@ -48,15 +49,15 @@ pub(crate) const LIBRARIES_KEY: &[u8] = b"";
 pub struct FunctionFlags(u8);
 
 impl FunctionFlags {
-    /// It changes nothing.
+    /// The function changes nothing.
     pub const NO_WRITES: FunctionFlags = FunctionFlags(1);
-    /// It may add data when there is no memory for it.
+    /// The function may run when memory is full.
     pub const ALLOW_OOM: FunctionFlags = FunctionFlags(1 << 1);
-    /// It may run on a replica that has lost its leader.
+    /// The function may run on a replica that has lost its leader.
     pub const ALLOW_STALE: FunctionFlags = FunctionFlags(1 << 2);
-    /// It does not run in a cluster.
+    /// The function does not run in a cluster.
     pub const NO_CLUSTER: FunctionFlags = FunctionFlags(1 << 3);
-    /// It may use keys of several slots.
+    /// The function may use keys of several slots.
     pub const ALLOW_CROSS_SLOT_KEYS: FunctionFlags = FunctionFlags(1 << 4);
 
     const NAMES: [(FunctionFlags, &'static str); 5] = [
@@ -72,18 +73,18 @@ impl FunctionFlags {
         Self::NAMES.iter().find(|(_, known)| known.as_bytes() == name).map(|(flag, _)| *flag)
     }
 
-    /// Their names, always in the same order.
+    /// The names of these flags, always in the same order.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Self::NAMES.into_iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| name)
     }
 
-    /// Both.
+    /// The flags of both.
     #[must_use]
     pub const fn or(self, other: FunctionFlags) -> FunctionFlags {
         FunctionFlags(self.0 | other.0)
     }
 
-    /// Whether all of `other` are here.
+    /// Whether all flags of `other` are set.
     pub const fn has(self, other: FunctionFlags) -> bool {
         self.0 & other.0 == other.0
     }
@@ -112,7 +113,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// Bytes of all that it consists of.
+    /// Bytes of all names, descriptions and code of the library.
     pub fn bytes(&self) -> usize {
         let function = |function: &Function| {
             function.name.len() + function.description.as_ref().map_or(0, |text| text.len())
@@ -120,7 +121,7 @@ impl Library {
         self.name.len() + self.code.len() + self.functions.iter().map(function).sum::<usize>()
     }
 
-    /// Calls `apply` with the effect that puts it.
+    /// Calls `apply` with the effect that puts the library.
     pub fn with_effect<R>(&self, apply: impl FnOnce(&Effect<'_>) -> R) -> R {
         let mut functions = ItemsBuf::new();
         for function in &self.functions {
@@ -146,15 +147,15 @@ impl Library {
     }
 }
 
-/// A set of libraries, which does not change.
+/// An immutable set of libraries.
 #[derive(Debug, Default)]
 pub struct Libraries {
     by_name: BTreeMap<Box<[u8]>, Arc<Library>>,
-    /// Where each function is; made when one is looked for first.
+    /// The index of functions, made by the first search for a function.
     functions: OnceLock<Index>,
 }
 
-/// The library and the index in it of each function, by its name in lower case.
+/// For each function's name in lower case: its library, and its index in the library.
 type Index = HashMap<Box<[u8]>, (Arc<Library>, usize)>;
 
 impl Libraries {
@@ -163,29 +164,29 @@ impl Libraries {
         self.by_name.get(name)
     }
 
-    /// All of them, in the order of their names.
+    /// All libraries, in the order of their names.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Library>> {
         self.by_name.values()
     }
 
-    /// The function of this name, in any case, and its library.
+    /// The function of this name, in upper or lower case, and its library.
     pub fn function(&self, name: &[u8]) -> Option<(&Arc<Library>, &Function)> {
         let index = self.functions.get_or_init(|| self.index());
         let (library, index) = index.get(&*name.to_ascii_lowercase())?;
         Some((library, library.functions.get(*index)?))
     }
 
-    /// How many libraries there are.
+    /// The number of libraries.
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no library.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 
-    /// How many functions there are.
+    /// The number of functions.
     pub fn functions_len(&self) -> usize {
         self.iter().map(|library| library.functions.len()).sum()
     }
@@ -200,7 +201,7 @@ impl Libraries {
         self.bytes() + ENCODING_BYTES * (self.len() + self.functions_len())
     }
 
-    /// The libraries after an effect on one of them; `None`: unchanged.
+    /// The libraries after an effect on one of them; `None` if the effect changes nothing.
     fn after(&self, name: &[u8], content: Option<LibraryContent<'_>>) -> Option<Libraries> {
         let mut by_name = self.by_name.clone();
         match content {
@@ -234,14 +235,15 @@ impl FromIterator<Arc<Library>> for Libraries {
     }
 }
 
-/// The libraries that hold, and since when.
+/// The libraries in force, and the record that made them.
 #[derive(Clone, Debug)]
 pub struct Published {
-    /// Rises with every change.
+    /// A number that rises with every change of the libraries.
     pub generation: u64,
     /// The libraries.
     pub libraries: Arc<Libraries>,
-    /// The LSN of the newest record that holds these libraries; [`Lsn::MAX`] if that cannot be written.
+    /// The LSN of the record that made these libraries: [`Lsn::ZERO`] if no record did, [`Lsn::MAX`] if the
+    /// record cannot be written.
     pub lsn: Lsn,
 }
 
@@ -272,7 +274,8 @@ impl Keyspace {
         self.shelf.published.read().clone()
     }
 
-    /// The generation of [`Keyspace::libraries`]: one load, for callers that keep a copy.
+    /// The generation of [`Keyspace::libraries`]. Takes one load, for callers that keep a copy of the
+    /// libraries.
     #[inline]
     pub fn libraries_generation(&self) -> u64 {
         self.shelf.generation.load(Ordering::Acquire)
@@ -283,7 +286,7 @@ impl SlotGuard<'_> {
     /// The current libraries, including changes of the unit that holds this lock.
     ///
     /// # Panics
-    /// If this is not their slot.
+    /// If this is not the slot of libraries.
     pub fn libraries(&self) -> Arc<Libraries> {
         assert_eq!(self.slot(), LIBRARIES_SLOT);
         self.keyspace.shelf.ahead.lock().clone()
@@ -311,7 +314,7 @@ impl SlotGuard<'_> {
         }
     }
 
-    /// The changes of libraries are in the log: all readers may see them.
+    /// Shows the changes of libraries to all readers, because they are in the log now.
     #[cold]
     pub(crate) fn publish_libraries(&self) {
         let shelf = &self.keyspace.shelf;

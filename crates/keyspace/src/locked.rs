@@ -17,7 +17,7 @@ use crate::slot::SlotGuard;
 
 const NOT_LOCKED: &str = "a slot of the effect is not locked";
 
-/// Slots locked together, ascending. Unlocks them when dropped.
+/// Slots that are locked together, in ascending order. Dropping this unlocks them.
 pub struct LockedSlots<'k> {
     guards: SmallVec<[SlotGuard<'k>; 4]>,
 }
@@ -28,7 +28,7 @@ impl<'k> LockedSlots<'k> {
         LockedSlots { guards }
     }
 
-    /// One slot, to which others are [added](LockedSlots::add).
+    /// One locked slot, to which others can be [added](LockedSlots::add).
     pub fn of(guard: SlotGuard<'k>) -> Self {
         LockedSlots { guards: smallvec::smallvec![guard] }
     }
@@ -44,13 +44,13 @@ impl<'k> LockedSlots<'k> {
         self.guards.insert(at, guard);
     }
 
-    /// The guard of a slot, if it is one of these.
+    /// The guard of a slot, if the slot is among these.
     #[inline]
     pub fn get(&self, slot: SlotId) -> Option<&SlotGuard<'k>> {
         self.position(slot).map(|index| &self.guards[index])
     }
 
-    /// The guard of a slot, if it is one of these.
+    /// The guard of a slot, if the slot is among these.
     #[inline]
     pub fn get_mut(&mut self, slot: SlotId) -> Option<&mut SlotGuard<'k>> {
         self.position(slot).map(|index| &mut self.guards[index])
@@ -72,7 +72,7 @@ impl<'k> LockedSlots<'k> {
         self.guards.len() == SLOT_COUNT
     }
 
-    /// Applies an effect to the slot of its key or, a Move, to the slots of both, or a global effect to all
+    /// Applies an effect to the slot of its key, a Move to the slots of both keys, or a global effect to all
     /// slots.
     ///
     /// # Panics
@@ -101,7 +101,7 @@ impl<'k> LockedSlots<'k> {
         }
     }
 
-    /// As `SlotGuard::apply_hashed`, on the slot of the hash.
+    /// Does the same as `SlotGuard::apply_hashed`, on the slot of the hash.
     ///
     /// # Panics
     /// If the slot of the hash is not locked.
@@ -116,8 +116,8 @@ impl<'k> LockedSlots<'k> {
         guard.apply_hashed(effect, hash, clock, freed)
     }
 
-    /// The largest `last_lsn` of these slots: the gate of a reply that read them. `Lsn::ZERO` for no
-    /// slots.
+    /// The largest `last_lsn` of these slots, which is the gate of a reply that depends on them. `Lsn::ZERO`
+    /// for no slots.
     pub fn last_lsn(&self) -> Lsn {
         self.guards.iter().map(SlotGuard::last_lsn).max().unwrap_or(Lsn::ZERO)
     }
@@ -132,7 +132,7 @@ impl<'k> LockedSlots<'k> {
         self.guards.first().expect("no slot is locked").keyspace
     }
 
-    /// The guard of a slot that is one of these.
+    /// The guard of a slot that is among these.
     pub(crate) fn expect(&self, slot: SlotId) -> &SlotGuard<'k> {
         self.get(slot).expect("the slot is not locked")
     }

@@ -2,8 +2,8 @@
 
 use prng::Prng;
 
-/// Visits `count` of the `len` items, all if there are no more: each with the same chance, in the order in
-/// which they come.
+/// Visits `count` of the `len` items, or all if there are no more. Every item has the same chance. The chosen
+/// items are visited in the order of `items`.
 pub(crate) fn sample<T>(
     items: impl Iterator<Item = T>,
     len: usize,

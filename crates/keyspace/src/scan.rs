@@ -1,14 +1,14 @@
 //! SCAN: walking a database bit by bit while it changes.
 //!
-//! What it is: a walk in the order of (slot, `h16`). It locks one slot at a time, or gets slots that are all
-//! locked; its only state is the cursor.
-//! What it is not: a snapshot. Keys that come or go during the scan may or may not be seen.
+//! What it is: a walk in the order of (slot, `h16`). It locks one slot at a time, or gets all slots locked by
+//! the caller; its only state is the cursor. What it is not: a snapshot. Keys that are added or removed
+//! during the scan may or may not be seen.
 //!
 //! # Why every key is seen exactly once
 //! A key's slot and `h16` never change. A call visits, under the lock of the slot, *all* entries whose `h16`
 //! is in [position, end), and returns a cursor to `end`; ranges of successive calls touch and do not overlap.
-//! Where an entry lives, how many buckets there are, and whether the table grew or shrank between calls only
-//! decides how large the next range is. So a key that is present during the whole scan falls into exactly one
+//! The bucket of an entry, the number of buckets, and whether the table grew or shrank between calls decide
+//! only how large the next range is. So a key that is present during the whole scan falls into exactly one
 //! range and is visited exactly once, as long as databases are not swapped.
 
 use std::borrow::Borrow;
@@ -29,11 +29,11 @@ const POSITION_BITS: u32 = 17;
 pub struct ScanCursor(u64);
 
 impl ScanCursor {
-    /// The start of a scan, and the result of its last call.
+    /// The cursor that starts a scan; the last call of a scan returns it, too.
     pub const START: ScanCursor = ScanCursor(0);
 
-    /// The cursor that a client sent. Any number is accepted; one that no call returned scans from somewhere
-    /// else.
+    /// The cursor that a client sent. Any number is accepted; a number that no call has returned starts at an
+    /// arbitrary position.
     pub const fn from_u64(cursor: u64) -> Self {
         ScanCursor(cursor)
     }
@@ -55,10 +55,10 @@ impl ScanCursor {
 }
 
 impl Keyspace {
-    /// Continues a scan of `db`: visits keys that are not expired until about `count` entries were looked at,
-    /// and returns where to continue, `ScanCursor::START` at the end. `visit` runs under the lock of a slot:
-    /// it must not lock another. A call also ends after `max(8 * count, 1024)` slots, so that it stays short
-    /// when the keys are in other databases.
+    /// Continues a scan of `db`: visits keys that are not expired until about `count` entries were looked at.
+    /// Returns the cursor at which to continue, or `ScanCursor::START` at the end. `visit` runs under the
+    /// lock of a slot: it must not lock another. A call also ends after `max(8 * count, 1024)` slots, so that
+    /// it stays short when the keys are in other databases.
     pub fn scan(
         &self,
         db: DbId,
@@ -72,7 +72,7 @@ impl Keyspace {
         cursor
     }
 
-    /// As [`Keyspace::scan`], with slots locked by `lock`.
+    /// Does the same as [`Keyspace::scan`], with slots locked by `lock`.
     ///
     /// # Errors
     /// The error of `lock` for a slot that it does not lock.
@@ -115,7 +115,7 @@ impl Keyspace {
 }
 
 impl LockedSlots<'_> {
-    /// As `Keyspace::scan`, without locking: every slot is locked.
+    /// Does the same as `Keyspace::scan`, but locks nothing: the caller holds the locks of all slots.
     ///
     /// # Panics
     /// If a slot is not locked.

@@ -1,16 +1,16 @@
 //! Slots: the unit of locking, snapshot and loading.
 //!
 //! What it is: one cache line per slot with its lock, its last LSN and the table of database 0; and
-//! `SlotGuard`, the only access to entries.
-//! What it is not: where effects are applied (see `apply`), nor aware of other slots.
+//! `SlotGuard`, the only access to entries. What it is not: the code that applies effects (see `apply`), nor
+//! aware of other slots.
 //!
 //! Invariants
-//! - Several slots are locked in ascending `SlotId` order; `Keyspace::lock_many` and `lock_all`
-//!   do. Two threads can therefore never wait for each other.
+//! - Several slots are locked in ascending `SlotId` order, as `Keyspace::lock_many` and `lock_all` lock them.
+//!   So two threads never wait for each other.
 //! - `last_lsn` never goes back.
 //! - `next_expiry_ms` is the deadline of the first item of the expiry heaps, `u64::MAX` if there is none. It
 //!   is written under the lock and read without it.
-//! - A slot without entries has no buckets and no `Extra`.
+//! - An unlocked slot without entries has no buckets and no `Extra`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -55,18 +55,18 @@ pub(crate) struct SlotState {
     pub(crate) extra: Option<Box<Extra>>,
 }
 
-/// The parts that most slots do not need.
+/// The parts of the state that most slots do not need.
 #[derive(Default)]
 pub(crate) struct Extra {
     /// The tables of databases 1..=15.
     tables: Option<Box<[Table; DB_COUNT - 1]>>,
-    /// Which key is due next.
+    /// The expiry heap of keys: which key is due next.
     pub(crate) heap: ExpiryHeap,
-    /// Which hash has a field that is due next.
+    /// The expiry heap of fields: which hash has the field that is due next.
     pub(crate) field_heap: ExpiryHeap,
-    /// Items of `field_heap` when it was last made anew.
+    /// The number of items of `field_heap` after its last rebuild.
     pub(crate) fields_rebuilt: usize,
-    /// While this slot is being captured.
+    /// The capture of this slot, while it is being captured.
     pub(crate) capture: Option<Box<SlotCapture>>,
 }
 
@@ -80,7 +80,7 @@ impl SlotState {
         Some(&self.extra.as_ref()?.tables.as_ref()?[db.index() - 1])
     }
 
-    /// The table of a database, made if need be.
+    /// The table of a database, which is made if there is none.
     #[inline]
     pub(crate) fn table_mut(&mut self, db: DbId) -> &mut Table {
         if db == DbId::ZERO {
@@ -159,7 +159,7 @@ impl SlotState {
 pub struct DueFields {
     /// Database of the hash.
     pub db: DbId,
-    /// Its key.
+    /// The key of the hash.
     pub key: Vec<u8>,
     /// The fields.
     pub fields: Vec<Vec<u8>>,
@@ -192,13 +192,13 @@ impl<'k> SlotGuard<'k> {
         self.uncounted.note(db, before, after);
     }
 
-    /// The keys of a database in this slot, less those that [`Keyspace::len`] counts until the slot is
-    /// unlocked; may be negative.
+    /// The keys that this slot's database has gained or lost under this guard. [`Keyspace::len`] does not
+    /// count them before the slot is unlocked. May be negative.
     pub fn uncounted_keys(&self, db: DbId) -> i64 {
         self.uncounted.keys(db) as i64
     }
 
-    /// Which slot this is.
+    /// The slot that is locked.
     #[inline]
     pub fn slot(&self) -> SlotId {
         self.slot
@@ -213,7 +213,7 @@ impl<'k> SlotGuard<'k> {
     /// Notes the LSN of the record that holds the effects just applied.
     ///
     /// # Panics
-    /// If the LSN is before that of an earlier record: memory and log would disagree on the order.
+    /// If the LSN is below the LSN of an earlier record: memory and log would disagree on the order.
     #[inline]
     pub fn set_last_lsn(&mut self, lsn: Lsn) {
         assert!(lsn >= self.state.last_lsn, "slot {}: lsn {lsn} after {}", self.slot, self.state.last_lsn);
@@ -224,7 +224,8 @@ impl<'k> SlotGuard<'k> {
         }
     }
 
-    /// The entry of the key, unless it has expired. `hash` is the key's, which belongs to this slot.
+    /// The entry of the key, unless it has expired. `hash` is the hash of the key, which belongs to this
+    /// slot.
     #[inline]
     pub fn get(&self, db: DbId, hash: &KeyHash, key: &[u8], now_ms: u64) -> Option<EntryRef<'_>> {
         self.get_raw(db, hash, key).filter(|entry| !entry.is_expired(now_ms))
@@ -237,7 +238,7 @@ impl<'k> SlotGuard<'k> {
         self.state.table(db)?.get(hash, key)
     }
 
-    /// As `get` at the clock's time, and notes the access. One lookup, for GET.
+    /// Does the same as `get` at the clock's time, and notes the access. With it, GET needs only one lookup.
     #[inline]
     pub fn get_and_touch(
         &mut self,
@@ -262,7 +263,7 @@ impl<'k> SlotGuard<'k> {
         self.get_and_touch(db, hash, key, clock);
     }
 
-    /// Whether a key or a field of a hash may be due: `false` is certain.
+    /// Whether a key or a field of a hash may be due. If this is `false`, none is due.
     #[inline]
     pub fn has_due(&self, now_ms: u64) -> bool {
         self.keyspace.slot(self.slot).next_expiry_ms.load(Relaxed) <= now_ms
@@ -290,7 +291,7 @@ impl<'k> SlotGuard<'k> {
         tables as u64 + self.state.heap_bytes()
     }
 
-    /// Makes room for this many more entries: before loading them.
+    /// Makes room for this many more entries, before they are loaded.
     pub fn reserve(&mut self, db: DbId, additional: usize) {
         if additional == 0 {
             return;
@@ -301,9 +302,9 @@ impl<'k> SlotGuard<'k> {
         self.note_buckets();
     }
 
-    /// Takes due keys out of the expiry index, earliest first, until it has added about `max` of them to
-    /// `out` or no other is due. The caller logs and applies a Delete for each under this guard; a key that
-    /// is not deleted stays invisible to reads but does not come up here again.
+    /// Takes due keys out of the expiry index, earliest first, until about `max` keys were added to `out` or
+    /// no other key is due. The caller logs and applies a Delete for each under this guard; a key that is not
+    /// deleted stays invisible to reads, but is not returned here again.
     pub fn expired_keys(&mut self, now_ms: u64, max: usize, out: &mut Vec<(DbId, Vec<u8>)>) {
         let end = out.len().saturating_add(max);
         let mut last = None;
@@ -312,7 +313,8 @@ impl<'k> SlotGuard<'k> {
             && item.deadline_ms <= now_ms
         {
             self.pop_item();
-            // Equal items follow each other; the first of them found every entry that they stand for.
+            // Equal items follow each other, and the first of them has found all entries for which they
+            // stand.
             if last != Some(item) {
                 let visit = |entry: EntryRef<'_>| out.push((item.db(), entry.key().to_vec()));
                 let later = self.state.for_each_due(item, self.slot, visit);
@@ -323,9 +325,9 @@ impl<'k> SlotGuard<'k> {
         self.publish_next_expiry();
     }
 
-    /// Takes hashes with due fields out of the expiry index, earliest first, until it has added about `max`
-    /// fields to `out` or no other is due. The caller logs and applies a HashRemove for each under this
-    /// guard; a field that is not removed stays invisible to reads but does not come up here again.
+    /// Takes hashes with due fields out of the expiry index, earliest first, until about `max` fields were
+    /// added to `out` or no other field is due. The caller logs and applies a HashRemove for each hash under
+    /// this guard; a field that is not removed stays invisible to reads, but is not returned here again.
     pub fn expired_fields(&mut self, now_ms: u64, max: usize, out: &mut Vec<DueFields>) {
         let mut left = max;
         while left > 0
@@ -353,7 +355,7 @@ impl<'k> SlotGuard<'k> {
         self.publish_next_expiry();
     }
 
-    /// Lists due fields of one hash and notes when its next one is due.
+    /// Lists due fields of one hash, and adds an item for its next deadline to the heap.
     fn list_expired_fields(
         &mut self,
         item: Item,
@@ -400,8 +402,7 @@ impl<'k> SlotGuard<'k> {
         }
     }
 
-    /// `later` is what is left of a popped item that stood for more than the due entries or fields: it is
-    /// pushed back.
+    /// Pushes an item for the entries at the place of a popped item that are due later, if there are any.
     fn push_later(&mut self, later: Option<Item>) {
         if let (Some(extra), Some(later)) = (&mut self.state.extra, later) {
             extra.heap.push(later);

@@ -1,8 +1,8 @@
 //! A set of slots that is read without locks: one bit per slot, 2 KiB.
 //!
-//! What it is: the index that lets SCAN, sampling and expiry skip slots that have nothing for them.
-//! What it is not: the truth. A bit is changed under the lock of its slot; a reader without that lock may see
-//! an earlier state of the slot.
+//! What it is: the index by which SCAN, sampling and expiry skip slots that have no entries for them. What it
+//! is not: exact for a reader without locks. A bit is changed under the lock of its slot; a reader without
+//! that lock may see an earlier state of the slot.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,7 +13,7 @@ use crate::random::scale;
 
 const WORDS: usize = SLOT_COUNT / 64;
 
-/// Tries at a random slot before the members are counted.
+/// The number of random slots that `random` tries before it counts the members.
 const TRIES: usize = 8;
 
 pub(crate) struct SlotSet {
@@ -25,7 +25,7 @@ impl SlotSet {
         SlotSet { words: Box::new([const { AtomicU64::new(0) }; WORDS]) }
     }
 
-    /// Makes the slot a member or not. The caller holds the slot's lock.
+    /// Adds the slot to the set, or removes it. The caller holds the slot's lock.
     #[inline]
     pub(crate) fn set(&self, slot: SlotId, member: bool) {
         let (word, bit) = (&self.words[slot.index() / 64], 1 << (slot.index() % 64));
@@ -39,7 +39,7 @@ impl SlotSet {
         }
     }
 
-    /// Makes no slot a member.
+    /// Removes all slots from the set.
     pub(crate) fn clear(&self) {
         self.words.iter().for_each(|word| word.store(0, Relaxed));
     }
@@ -78,7 +78,7 @@ impl SlotSet {
         }
         let count = self.words.iter().map(|word| word.load(Relaxed).count_ones() as usize).sum();
         let rank = scale(sequence.next_u64() as u32, count);
-        // Members may have gone since they were counted.
+        // Slots may have been removed from the set since they were counted.
         self.members(SlotId::FIRST, SlotId::LAST).nth(rank).or_else(|| self.first_from(SlotId::FIRST))
     }
 }
@@ -110,7 +110,7 @@ mod tests {
         let set = SlotSet::new();
         let mut sequence = Prng::new(7);
         assert_eq!(set.random(&mut sequence), None);
-        // Neighbours after a long gap would be preferred by a search from a random start.
+        // A search from a random start would prefer the first slot after a long gap.
         for number in [100, 101, 102, 12_000] {
             set.set(slot(number), true);
         }

@@ -1,19 +1,22 @@
 //! Tables: the hash table of one slot and database.
 //!
 //! What it is: buckets in the order of the 24-bit position (`h16`, tag) of their entries. The home of an
-//! entry is `position * bucket_count / 2^24`, so any bucket count will do, a rebuild reads no entry, and the
-//! order of positions is the same at every size, which SCAN relies on. An entry whose home is full lives in
-//! the next bucket with room (wrapping), and every bucket it passed counts it; a lookup goes on to the next
-//! bucket only while that count is not zero.
-//! What it is not: a map with a policy. Whether an entry has expired does not matter here.
+//! entry is `position * bucket_count / 2^24`, so any bucket count is possible, a rebuild reads no entry, and
+//! the order of positions is the same at every size. SCAN relies on that order. An entry whose home is full
+//! lies in the next bucket with room (the first bucket follows the last), and every full bucket that it
+//! passed counts it. A lookup continues in the next bucket only while that count is not zero. What it is not:
+//! a map with a policy. Whether an entry has expired does not matter here.
 //!
 //! Invariants
 //! - The table owns the entries that its words point to; every key is there at most once.
-//! - The overflow counter of a bucket is the number of entries that passed it, or stuck at 255.
-//! - `len` counts entries, `expiring` those with a deadline, `entry_bytes` their memory; bit 0 of a word says
-//!   the same as its entry.
-//! - Load stays between `LEN_MIN` and `LEN_MAX` of the bucket count; an empty table has no buckets.
-//! - Capacity is limited by memory only: above 2^24 buckets homes get further apart and chains longer.
+//! - The overflow counter of a bucket is the number of entries that passed it; at 255 it stays until the next
+//!   rebuild.
+//! - `len` counts entries, `expiring` counts entries with a deadline, `entry_bytes` is the memory of all
+//!   entries. Bit 0 of a word is set exactly if its entry has a deadline.
+//! - The number of entries is at most `len_max` of the bucket count. A removal that leaves fewer than
+//!   `len_min` entries rebuilds the table with fewer buckets; without entries, it then has none.
+//! - Capacity is limited by memory only: above 2^24 buckets, homes lie further apart, and more entries pass
+//!   their home.
 
 #![allow(unsafe_code)]
 
@@ -33,10 +36,10 @@ pub(crate) use walk::POSITION_END;
 
 pub(crate) const BUCKET_BYTES: usize = size_of::<Bucket>();
 
-/// How many buckets ahead `drain` loads entries.
+/// `drain` prefetches the entries of the bucket this many buckets ahead.
 const DRAIN_AHEAD: usize = 2;
 
-/// The hash table of one slot and database: it owns their entries.
+/// The hash table of one slot and database, which owns the entries.
 pub(crate) struct Table {
     buckets: Box<[Bucket]>,
     len: u32,
@@ -53,7 +56,7 @@ impl Default for Table {
     }
 }
 
-/// Where an entry is. Only valid while the table is borrowed.
+/// The place of an entry in the table. Only valid while the table is borrowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct EntryPosition {
     bucket: usize,
@@ -147,7 +150,8 @@ impl Table {
         }
     }
 
-    /// Puts a word into the first bucket with room, starting at its home. There is room: the load is below 1.
+    /// Puts a word into the first bucket with room, starting at its home. A bucket has room, because the load
+    /// is below 1.
     #[inline]
     fn place_word(&mut self, tag: u8, word: Word) {
         let mut index = self.home(position(word.h16(), tag));
@@ -194,8 +198,8 @@ impl Table {
         entry
     }
 
-    /// Takes all entries out, in the order of their buckets. The entries that `take` leaves by unwinding
-    /// leak.
+    /// Takes all entries out, in the order of their buckets, and passes them to `take`. If `take` panics, the
+    /// entries that are left leak.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(Entry)) {
         let buckets = std::mem::take(&mut self.buckets);
         (self.len, self.expiring, self.entry_bytes) = (0, 0, 0);
@@ -260,7 +264,7 @@ impl Table {
         home_of(position, self.buckets.len())
     }
 
-    /// The bucket after this one, wrapping.
+    /// The bucket after this one; after the last bucket, the first one.
     #[inline]
     fn after(&self, bucket: usize) -> usize {
         if bucket + 1 == self.buckets.len() { 0 } else { bucket + 1 }
@@ -297,13 +301,13 @@ impl<'t> Occupied<'t> {
         self.table.entry(self.place)
     }
 
-    /// Notes an access; does not write memory that would not change.
+    /// Notes an access. Writes the stamp only if it changes.
     #[inline]
     pub(crate) fn touch(&mut self, clock: AccessClock) {
         let old = self.entry().stamp();
         let new = clock.touched(old);
         if new != old {
-            // SAFETY: the word is that of a live entry, which is given back at once: setting its stamp does
+            // SAFETY: the word refers to a live entry, which is given back at once: setting its stamp does
             // not move it.
             let entry = unsafe { self.table.word(self.place).into_entry() };
             ManuallyDrop::new(entry).set_stamp(new);
@@ -315,7 +319,7 @@ impl<'t> Occupied<'t> {
     pub(crate) fn update<R>(&mut self, change: impl FnOnce(&mut Entry) -> R) -> R {
         let word = self.table.word(self.place);
         self.table.entry_bytes -= self.entry().allocated_bytes();
-        // SAFETY: the word is that of a live entry. It is not used until `WriteBack` has replaced it, also on
+        // SAFETY: the word refers to a live entry. It is not used until `WriteBack` has replaced it, also on
         // unwinding.
         let entry = ManuallyDrop::new(unsafe { word.into_entry() });
         let mut borrowed = WriteBack { occupied: self, old: word, entry };
@@ -352,14 +356,15 @@ impl Drop for WriteBack<'_, '_> {
     }
 }
 
-/// The bucket, out of `buckets`, where the entry of a key at this position belongs: buckets are in position
-/// order.
+/// The index of the bucket, out of `buckets`, to which an entry at this position belongs. Buckets are in the
+/// order of positions.
 #[inline]
 pub(crate) fn home_of(position: u32, buckets: usize) -> usize {
     ((u64::from(position) * buckets as u64) >> 24) as usize
 }
 
-/// The maximum number of entries in this many buckets: all places of one bucket, else a load of 7/8.
+/// The maximum number of entries in this many buckets: all places if there is one bucket, otherwise a load of
+/// 7/8.
 #[inline]
 fn len_max(bucket_count: usize) -> usize {
     if bucket_count == 1 { PLACES } else { bucket_count * PLACES * 7 / 8 }
@@ -371,8 +376,8 @@ fn len_min(bucket_count: usize) -> usize {
     (bucket_count * PLACES / 5).max(1)
 }
 
-/// The number of buckets for `len` entries. The array of buckets fills a size class, so it grows by about a
-/// fifth, and by a quarter at most.
+/// The number of buckets for `len` entries. The array of buckets fills a size class, so each rebuild enlarges
+/// it by about a fifth, and by a quarter at most.
 fn count_for(len: usize) -> usize {
     let bucket_count = match len {
         0 => return 0,

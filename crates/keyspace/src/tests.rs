@@ -13,7 +13,7 @@ use crate::{
     slot_of,
 };
 
-/// A keyspace whose positions only have these bits.
+/// A keyspace in which positions of keys have only these bits.
 fn narrow(hash_seed: u64, position_mask: u32) -> Keyspace {
     let mut keyspace = Keyspace::new(Options { hash_seed });
     keyspace.hasher.position_mask = position_mask;
@@ -32,7 +32,7 @@ fn clock(now_ms: u64) -> AccessClock {
     AccessClock { now_ms, ..AccessClock::default() }
 }
 
-/// Applies an effect as a command does: with only the slots locked that it needs.
+/// Applies an effect as a command does: locks only the slots that the effect touches.
 fn apply(keyspace: &Keyspace, effect: &Effect<'_>, now_ms: u64) {
     let mut freed = Freed::new();
     let clock = clock(now_ms);

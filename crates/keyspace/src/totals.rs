@@ -1,15 +1,15 @@
 //! Totals over all slots: keys and expiring keys per database, bytes.
 //!
-//! What it is: counters to which threads add without contention, and which are summed on request.
-//! What it is not: exact while writers run. A sum may miss or include each change that happens meanwhile; it
-//! is exact while no thread writes.
+//! What it is: counters to which threads add without contention, and which are summed on request. What it is
+//! not: exact while writers run. A sum may include or miss any change that happens meanwhile; it is exact
+//! while no thread writes.
 //!
 //! Invariants
 //! - Keys are counted when their slot is unlocked. So a reader that takes a sum, and then the end of the log,
-//!   has counted no key of a later record, and none of a unit that still runs and may be undone. Bytes are
-//!   counted at once: they are memory, whether the unit is undone or not.
-//! - Every thread adds to one stripe; stripes hold wrapping parts that may be negative, only their sum means
-//!   something.
+//!   has counted no key of a later record, and no key of a unit that still runs and may be undone. Bytes are
+//!   counted at once, because they occupy memory even if the unit is undone later.
+//! - Every thread adds to one stripe. The numbers in a stripe wrap and may be negative; only the sum over all
+//!   stripes has a meaning.
 
 use std::sync::atomic::{
     AtomicU64, AtomicUsize,
@@ -23,7 +23,7 @@ use crate::id::{DB_COUNT, DbId};
 /// The number of stripes. With more threads, some share a stripe, which costs time but stays correct.
 const STRIPES: usize = 64;
 
-/// The contribution of one database of one slot; the bytes are those of the whole slot.
+/// The contribution of one database of one slot. `bytes` counts the table, not the expiry heaps of the slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) keys: u64,
@@ -89,7 +89,7 @@ impl Totals {
         add(&self.stripes[stripe_of_thread()].bytes, after.wrapping_sub(before));
     }
 
-    /// Records how the numbers of keys of a slot have changed, which is about to be unlocked.
+    /// Adds the changes of the numbers of keys of a slot that is about to be unlocked.
     #[inline]
     pub(crate) fn count(&self, uncounted: &Uncounted) {
         for (db, counts) in &uncounted.0 {
@@ -114,7 +114,7 @@ impl Totals {
     fn sum(&self, counter: impl Fn(&Stripe) -> &AtomicU64) -> u64 {
         let parts = self.stripes.iter().map(|stripe| counter(stripe).load(Acquire));
         let sum = parts.fold(0u64, u64::wrapping_add);
-        // A removal seen without its insertion leaves the sum below zero for a moment.
+        // If a removal is seen without its insertion, the sum is below zero for a moment.
         if sum > i64::MAX as u64 { 0 } else { sum }
     }
 }

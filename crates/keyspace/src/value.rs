@@ -3,12 +3,13 @@
 //! What it is: the names that TYPE reports and the form in which a value enters an entry.
 //! What it is not: the representation in memory (see `entry` and `collection`).
 //!
-//! Adding a type means: a variant of `Value` and of `View`, its module in `collection`, opcodes in `effect`.
+//! A new type needs a variant of `ValueType`, `Value` and `View`, a module in `collection`, and opcodes in
+//! `effect`.
 
 use crate::collection::StreamHead;
 use crate::effect::{Items, ScoredItems};
 
-/// The type of a value. The numbers are those of entry headers.
+/// The type of a value. The numbers are used in entry headers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum ValueType {
@@ -54,7 +55,7 @@ pub enum Value<'a> {
     Zset(ScoredItems<'a>),
     /// Fields and values in turn.
     Hash(Items<'a>),
-    /// A stream without entries and groups: those come with effects of their own.
+    /// A stream without entries and groups, which effects of their own add.
     Stream(StreamHead),
 }
 

@@ -11,7 +11,7 @@ use crate::{
     topic::{Name, Topic},
 };
 
-/// A table with no more places than this is never shrunk.
+/// A table with at most this many places is never shrunk.
 pub(crate) const PLACES_KEPT_MAX: usize = 64;
 
 /// One topic and its subscribers.
@@ -34,8 +34,8 @@ impl Audiences {
         audience.map_or(&[], |it| self.lists.as_slice(&it.members))
     }
 
-    /// Adds a subscriber to a known topic. Returns the topic and the subscriber's position among its members;
-    /// `None` if this worker has no subscriber of the topic yet.
+    /// Adds a subscriber to a topic that has subscribers on this worker. Returns the topic and the
+    /// subscriber's position among its members; `None` if this worker has no subscriber of the topic yet.
     pub(crate) fn add(&mut self, name: &Name<'_>, subscriber: SubscriberId) -> Option<(Topic, u32)> {
         let audience = self.table.find_mut(name.hash(), |it| it.topic.has_name(name))?;
         Some((audience.topic.clone(), self.lists.push(&mut audience.members, subscriber)))
@@ -47,8 +47,8 @@ impl Audiences {
         self.table.insert_unique(audience.topic.hash(), audience, |it| it.topic.hash());
     }
 
-    /// Removes a member. Returns whether it was the last one, so that the audience is removed too, and the
-    /// member that was moved to its position.
+    /// Removes a member. Returns whether it was the last member, so that the audience was removed, too; and
+    /// the member that was moved to the position of the removed one.
     pub(crate) fn remove(&mut self, topic: &Topic, position: u32) -> (bool, Option<SubscriberId>) {
         let Ok(mut found) = self.table.find_entry(topic.hash(), |it| it.topic.is(topic)) else {
             unreachable!("who is a member of it has an audience");

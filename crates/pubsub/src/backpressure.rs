@@ -1,5 +1,5 @@
 //! Back-pressure on publishers: the reasons to delay a publisher's next command. A reason is an audience of
-//! which most are behind, or a worker whose mailbox is full.
+//! which at least half is behind, or a worker whose mailbox is full.
 //!
 //! ```text
 //! connection falls behind    -> Local::set_behind -> Presence of each of its topics: behind + 1
@@ -8,15 +8,15 @@
 //! connection has caught up   -> Local::set_behind -> behind - 1 -> wake the waiting workers (see `waiting`)
 //! ```
 //!
-//! This module computes the reason and whether it still holds. The server decides which publishers wait, and
-//! for how long.
+//! This module determines whether there is a reason and whether it still holds. The server decides which
+//! publishers wait, and for how long.
 //!
 //! Invariants
 //! - A minority that is behind delays no publisher: at least half of a message's subscribers must be behind.
-//!   Half suffices because one of two workers may get less processor time than the other; then all of its
-//!   subscribers are behind and none of the other's.
+//!   Half is enough, because one of two workers may get less processor time than the other: then all
+//!   subscribers of that worker are behind, and none of the other worker.
 //! - A single subscriber that is behind delays no publisher, unless it is the only one.
-//! - The check costs a publisher one more word of a topic that it has read anyway.
+//! - For the check, a publisher reads one more word of a topic that it reads anyway.
 
 use smallvec::SmallVec;
 
@@ -54,8 +54,8 @@ impl Backpressure {
         })
     }
 
-    /// Whether the only reason is slow subscribers. Unlike a worker with a full mailbox, these can be left
-    /// behind, so the wait may be bounded.
+    /// Whether slow subscribers are the only reason to wait. The wait for subscribers may be bounded, because
+    /// subscribers can be left behind, unlike a worker with a full mailbox.
     pub fn is_of_subscribers(&self) -> bool {
         self.full == WorkerSet::default()
     }

@@ -15,7 +15,7 @@ use wire::{Protocol, ReplyWriter};
 
 use crate::{kind::Kind, topic::Topic};
 
-/// A larger buffer is freed when the batch is cleared.
+/// The maximum bytes of a buffer that is kept when the batch is cleared.
 const BYTES_KEPT_MAX: usize = 64 << 10;
 
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Batch {
         out.extend_from_slice(&self.bytes[entry.frame.start + head(entry.kind).len()..entry.frame.end]);
     }
 
-    /// Copies the frames of messages for a protocol; adjacent ones in one copy.
+    /// Copies the frames of messages for a protocol; adjacent frames are copied together.
     pub(crate) fn copy_frames<'e>(
         &self,
         entries: impl Iterator<Item = &'e Entry> + Clone,

@@ -5,8 +5,8 @@
 //! blocks        ^ block A goes in here       ^ block B
 //! ```
 //!
-//! Small frames are copied, which is cheaper than another piece in a write. A large frame is one
-//! reference-counted block for all of its subscribers on the worker.
+//! Small frames are copied, which costs less than one more piece in a write. A large frame is one
+//! reference-counted block that all its subscribers on the worker share.
 
 use std::{cell::Cell, ops::Deref, rc::Rc};
 
@@ -78,7 +78,7 @@ impl Delivery {
         self.blocks.drain(..)
     }
 
-    /// Takes the bytes by exchanging buffers; `buffer` must be empty.
+    /// Takes the bytes by exchanging buffers: `buffer`, which must be empty, gets the bytes.
     pub fn swap_bytes(&mut self, buffer: &mut Vec<u8>) {
         debug_assert!(buffer.is_empty());
         std::mem::swap(&mut self.bytes, buffer);
@@ -88,7 +88,7 @@ impl Delivery {
     pub fn clear(&mut self) {
         self.blocks.clear();
         self.bytes.clear();
-        // Most subscribers are idle most of the time.
+        // A large buffer is freed, because most subscribers are idle most of the time.
         if self.bytes.capacity() > SHARED_BYTES_MIN {
             self.bytes = Vec::new();
         }

@@ -49,10 +49,10 @@ impl Hub {
         })
     }
 
-    /// Sets the function that wakes a worker, which must then call
-    /// [`Local::deliver`](crate::Local::deliver). It is woken when messages arrive for it, and, while it
-    /// waits (see [`Local::begin_waiting`](crate::Local::begin_waiting)), when its reason to wait may have
-    /// ended. `wake` is called by any worker and must not block.
+    /// Sets the function that wakes a worker, which must then call [`Local::deliver`](crate::Local::deliver).
+    /// The worker is woken when messages arrive for it. While it waits (see
+    /// [`Local::begin_waiting`](crate::Local::begin_waiting)), it is also woken when its reason to wait may
+    /// have ended. Any worker may call `wake`, which must not block.
     pub fn listen(&self, worker: usize, wake: impl Fn() + Send + Sync + 'static) {
         self.inboxes[worker].listen(Box::new(wake));
     }
@@ -85,7 +85,7 @@ impl Hub {
         self.key_listeners.load(Relaxed) > 0
     }
 
-    /// Wakes the workers that hold back publishers: their reason may have ended.
+    /// Wakes the workers that hold back publishers, because their reason may have ended.
     pub(crate) fn wake_waiting(&self) {
         self.waiting.workers().iter().for_each(|worker| self.inboxes[worker].wake());
     }

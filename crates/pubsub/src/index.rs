@@ -1,12 +1,12 @@
 //! The topics that have subscribers, by name. Publishers read it without locks.
 //!
-//! It is a concurrent map, with the protocol of entering and retiring (see [`presence`](crate::presence)).
-//! Most subscriptions do not touch it: a worker enters a name with its first subscriber and leaves it with
-//! its last.
+//! The index is a concurrent map, with the protocol of entering and retiring (see
+//! [`presence`](crate::presence)). Most subscriptions do not touch it: a worker enters a name with its first
+//! subscriber of the name, and leaves it with its last.
 //!
-//! Changes are applied at once; changes of patterns are applied at the end of a round. A change here copies
-//! nothing and wakes no worker, and entering and leaving are about a fifth of the cost of SUBSCRIBE and
-//! UNSUBSCRIBE together.
+//! Changes are applied at once, unlike changes of patterns, which are applied at the end of a round. A change
+//! copies nothing and wakes no worker. Entering and leaving take about a fifth of the time of a SUBSCRIBE and
+//! an UNSUBSCRIBE together.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -39,7 +39,8 @@ impl Index {
             }
             let topic = Topic::new(*name);
             topic.presence().enter(worker);
-            // The worker enters before the topic is inserted: a topic without workers is never retired.
+            // The worker enters before the topic is inserted, because a topic that no worker has entered
+            // would never be retired.
             if topics.try_insert(topic.clone(), ()).is_ok() {
                 return topic;
             }
@@ -57,7 +58,7 @@ impl Index {
 
     fn remove(&self, topic: &Topic) {
         let name = Name { bytes: topic.name(), hash: topic.half_hash() };
-        // A newer topic of the same name stays.
+        // The condition keeps a newer topic of the same name.
         let _ = self.topics.pin().remove_if(&name, |known, ()| known.is(topic));
     }
 
@@ -104,7 +105,7 @@ impl Hash for Topic {
     }
 }
 
-/// By name: the index has at most one topic of each.
+/// Topics are compared by name, because the index has at most one topic of each name.
 impl PartialEq for Topic {
     fn eq(&self, other: &Topic) -> bool {
         self.name() == other.name()
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     fn name(bytes: &[u8]) -> Name<'_> {
-        // The same hash for all names: they must still be distinguished.
+        // All names have the same hash, but must still be distinguished.
         Name { bytes, hash: 7 }
     }
 

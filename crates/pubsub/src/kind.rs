@@ -7,9 +7,9 @@ pub enum Kind {
     Channel,
     /// All channels whose names match a pattern.
     Pattern,
-    /// A shard channel; these have a name space of their own.
+    /// A shard channel. Shard channels have a name space of their own.
     Shard,
-    /// A durable channel by its name. Its messages come from the log; none are published through the hub.
+    /// A durable channel by its name. Its messages come from the log, not through the hub.
     Log,
 }
 

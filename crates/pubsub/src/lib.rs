@@ -13,21 +13,21 @@
 //! ```
 //!
 //! The crate has the presence index ([`Hub`]), which all workers read without locks, and the tables of each
-//! worker ([`Local`]). It owns no socket and no thread, knows no commands and delays no message: a message
-//! that must be durable before it is visible is published only then.
+//! worker ([`Local`]). It owns no socket and no thread, knows no commands and delays no message: the caller
+//! publishes a message that must be durable first only when it is durable.
 //!
 //! Invariants
 //! - A PUBLISH that begins after a SUBSCRIBE was confirmed reaches that subscriber: the worker's bit is set
 //!   before the confirmation is written, and patterns are published ([`Local::flush_mailboxes`]) before the
 //!   confirmation is sent.
 //! - The messages of one worker reach every subscriber in their order. Messages of two workers have no order.
-//! - A message is delivered to the subscribers at the time its worker delivers it. A worker delivers
-//!   everything handed over to it before it changes any subscription. So no subscriber gets a message
-//!   published on its own worker before it subscribed, and a subscriber that leaves has got every message
-//!   confirmed to its publisher before.
+//! - A message is delivered to the subscribers that a worker has when it delivers the message. A worker
+//!   delivers all messages that were handed over to it before it changes any subscription. So no subscriber
+//!   gets a message that was published on its own worker before it subscribed, and a subscriber that leaves
+//!   has got every message whose publisher had its reply before.
 //! - A presence bit is set and cleared by one worker only.
-//! - Nothing blocks: publishers learn that most of their audience is behind, or that a mailbox is full
-//!   ([`Local::take_backpressure`]), and decide themselves.
+//! - Nothing blocks: the caller learns that at least half of an audience is behind, or that a mailbox is full
+//!   ([`Local::take_backpressure`]), and decides whether the publisher waits.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! The pub/sub state of one worker: its subscribers, their subscriptions, and undelivered messages.
 //!
-//! It belongs to one thread. State visible to other workers is in the [`Hub`]; batches from them stay in the
-//! worker's inbox until [`Local::deliver`].
+//! A `Local` belongs to one thread. State that other workers see is in the [`Hub`]; batches from other
+//! workers stay in this worker's inbox until [`Local::deliver`].
 
 mod fan_out;
 #[cfg(all(test, not(loom)))]
@@ -29,8 +29,8 @@ use crate::{
 };
 use fan_out::FanOut;
 
-/// Bytes of undelivered frames above which [`Local::must_deliver`] is true. It bounds blocks and single
-/// deliveries.
+/// The bytes of undelivered frames above which [`Local::must_deliver`] is true. This limits the size of
+/// blocks and of single deliveries.
 const PENDING_BYTES_MAX: usize = 256 << 10;
 /// Approximate bytes copied to subscribers between two calls of [`Local::take_due`].
 const COPIED_BYTES_MAX: usize = 16 << 20;
@@ -44,16 +44,16 @@ struct Subscriber {
     protocol: Protocol,
     memberships: [Memberships; 4],
     delivery: Delivery,
-    /// It is listed in `due`.
+    /// Whether the subscriber is in `due`.
     is_due: bool,
-    /// It is counted as behind in all its topics.
+    /// Whether the subscriber is counted as behind in all its topics.
     is_behind: bool,
-    /// Its client has disconnected: nothing more is delivered to it.
+    /// Whether the client has disconnected, so that nothing more is delivered to it.
     is_gone: bool,
 }
 
 impl Subscriber {
-    /// Whether it has one subscription in all.
+    /// Whether the subscriber has exactly one subscription.
     fn has_one(&self) -> bool {
         self.subscriptions() == 1
     }
@@ -77,9 +77,9 @@ pub struct Local {
     outgoing: Box<[Batch]>,
     /// Other workers with messages in `outgoing`.
     receivers: WorkerSet,
-    /// The reason of the last message that asks its publisher to wait.
+    /// The reason why the publisher of the last messages should wait, if there is one.
     backpressure: Option<Backpressure>,
-    /// Patterns were added or removed, and the change is not published yet.
+    /// Whether patterns were added or removed, and the change is not published yet.
     patterns_changed: bool,
     due: Vec<SubscriberId>,
     /// Batches from other workers, not delivered yet.
@@ -88,7 +88,7 @@ pub struct Local {
 }
 
 impl Hub {
-    /// Makes the local part of a worker. To be called once per worker.
+    /// Makes the local state of a worker. To be called once per worker.
     pub fn local(self: &Arc<Self>, worker: usize) -> Local {
         Local::new(self.clone(), worker)
     }
@@ -147,8 +147,8 @@ impl Local {
     }
 
     /// Ends at most `subscriptions_max` subscriptions of a disconnected subscriber, and after the last one
-    /// removes the subscriber. Returns whether it was removed; if not, call this again. The bound keeps a
-    /// client with a million subscriptions from stopping the worker.
+    /// removes the subscriber. Returns whether the subscriber was removed; if not, the caller must call this
+    /// again. With the bound, a client with a million subscriptions does not stop the worker.
     pub fn leave(&mut self, id: SubscriberId, subscriptions_max: usize) -> bool {
         let mut left = subscriptions_max;
         for kind in Kind::ALL {
@@ -312,7 +312,7 @@ impl Local {
     }
 
     /// Hands messages over to other workers and publishes changed patterns. To be called at the end of a
-    /// round, before its replies are sent. Returns whether this worker has anything to deliver.
+    /// round, before the replies of the round are sent. Returns whether this worker has anything to deliver.
     pub fn flush_mailboxes(&mut self) -> bool {
         self.publish_patterns();
         for worker in std::mem::take(&mut self.receivers).iter() {
@@ -329,7 +329,7 @@ impl Local {
         }
     }
 
-    /// Whether the undelivered bytes, or the delivered bytes not yet taken, exceed their bound.
+    /// Whether the undelivered bytes, or the delivered bytes that are not taken yet, exceed their limit.
     pub fn must_deliver(&self) -> bool {
         self.outgoing[self.worker].bytes.len() > PENDING_BYTES_MAX
             || self.fan_out.copied_bytes > COPIED_BYTES_MAX
@@ -348,15 +348,15 @@ impl Local {
         }
     }
 
-    /// Delivers all messages published here or handed over by other workers. They are then taken with
-    /// [`Local::take_due`].
+    /// Delivers all messages that were published here or handed over by other workers. The caller then takes
+    /// them with [`Local::take_due`].
     pub fn deliver(&mut self) {
         while self.deliver_some() {}
     }
 
-    /// As [`Local::deliver`], but stops after about [`COPIED_BYTES_MAX`] copied bytes, so that the caller can
-    /// take the deliveries in between: messages are copied for each subscriber that has several
-    /// subscriptions. Returns whether there is more to deliver.
+    /// Does the same as [`Local::deliver`], but stops after about [`COPIED_BYTES_MAX`] copied bytes, so that
+    /// the caller can take the deliveries in between. (Messages are copied for each subscriber that has
+    /// several subscriptions.) Returns whether there is more to deliver.
     pub fn deliver_some(&mut self) -> bool {
         if self.arrived.is_empty() {
             let mut own = std::mem::take(&mut self.outgoing[self.worker]);
@@ -379,7 +379,8 @@ impl Local {
 
     // ---- backpressure -------------------------------------------------------------------------------------
 
-    /// Sets whether a subscriber's connection takes less than it is sent. See [`Backpressure`].
+    /// Sets whether a subscriber is behind, because its connection takes less than is sent to it. See
+    /// [`Backpressure`].
     pub fn set_behind(&mut self, id: SubscriberId, is_behind: bool) {
         let subscriber = self.subscriber_mut(id);
         let is_behind = is_behind && subscriber.subscriptions() <= COUNTED_SUBSCRIPTIONS_MAX;
@@ -425,8 +426,8 @@ impl Local {
         self.backpressure.is_some()
     }
 
-    /// Takes the reason for the publisher of the last messages to wait, if there is one. To be called when it
-    /// has published all messages of its command.
+    /// Takes the reason why the publisher of the last messages should wait, if there is one. To be called
+    /// when all messages of the publisher's command are published.
     #[inline]
     pub fn take_backpressure(&mut self) -> Option<Backpressure> {
         self.backpressure.take()

@@ -1,15 +1,15 @@
 //! Mailboxes: batches on their way from one worker to another.
 //!
-//! It has one mailbox per ordered pair of workers, so that senders do not contend, and per receiver one bit
-//! for each sender with mail. Mailboxes are bounded by their senders: a worker whose mailbox is full should
-//! stop publishing to it until it is emptied.
+//! There is one mailbox per ordered pair of workers, so that senders do not contend, and per receiver one bit
+//! for each sender with mail. The senders keep mailboxes bounded: while the mailbox from a sender is full,
+//! the sender should not publish to its receiver.
 //!
 //! Invariants
 //! - A receiver that takes the batches of all set bits never leaves a batch behind without its bit set:
 //!   senders first put the batch in and then set the bit; receivers first clear the bits and then take the
 //!   batches.
-//! - The sender that sets the first bit of a word wakes the receiver, so it is woken once per word for all
-//!   batches that arrive before it looks.
+//! - The sender that sets the first bit of a word wakes the receiver. So the receiver is woken once per word
+//!   for all batches that arrive before it takes them.
 
 use std::{
     fmt,
@@ -73,7 +73,8 @@ impl Inbox {
         }
     }
 
-    /// Whether the mailbox of this sender is full, so that it should stop until the receiver has caught up.
+    /// Whether the mailbox from this sender is full, so that the sender should wait until the receiver has
+    /// caught up.
     pub(crate) fn is_full(&self, from: usize) -> bool {
         self.from[from].bytes.load(Relaxed) > MAILBOX_BYTES_MAX
     }
@@ -83,7 +84,7 @@ impl Inbox {
         self.senders.iter().any(|senders| senders.load(SeqCst) != 0)
     }
 
-    /// Takes all batches, those of each sender in its order.
+    /// Takes all batches; the batches of each sender are in the order in which they were sent.
     pub(crate) fn take(&self, mut each: impl FnMut(Batch)) {
         for (word, senders) in self.senders.iter().enumerate() {
             let mut senders = if senders.load(SeqCst) == 0 { 0 } else { senders.swap(0, SeqCst) };

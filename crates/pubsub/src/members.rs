@@ -2,8 +2,7 @@
 //! a separate list.
 //!
 //! Invariants
-//! - Positions are dense: removing a member moves the last one to its position, and the moved member is
-//!   returned.
+//! - Positions have no gaps: when a member is removed, the last member is moved to its position and returned.
 //! - A list belongs to one topic and holds at least two members.
 
 use crate::subscriber_id::SubscriberId;
@@ -40,7 +39,8 @@ impl Lists {
         }
     }
 
-    /// Removes the member at `position` of at least two; returns the member that is now at that position.
+    /// Removes the member at `position`; there are at least two members. Returns the member that is now at
+    /// that position.
     pub(crate) fn swap_remove(&mut self, members: &mut Members, position: u32) -> Option<SubscriberId> {
         let Members::Many(index) = *members else { unreachable!("the last one leaves with the topic") };
         let list = &mut self.lists[index as usize];

@@ -7,13 +7,13 @@
 //! ```
 //!
 //! The index consists of hash tables of affixes. A name is looked up once per affix length in use, so the
-//! cost depends on the variety of the patterns and not on their number. It is not a trie, since clients could
-//! choose the depth of one.
+//! cost depends on the variety of the patterns and not on their number. The index is not a trie, because
+//! clients could choose the depth of a trie.
 //!
 //! Publishing a message reads an immutable version. Changes go to a working copy that shares unchanged shards
-//! with the published version: the first change of a shard copies it, further changes before the next version
-//! do not. So all changes between two versions, in any number of commands and workers, cost one copy of the
-//! shards that they touch.
+//! with the published version: the first change of a shard after a published version copies the shard,
+//! further changes before the next version do not. So all changes between two versions, in any number of
+//! commands and workers, cost one copy of the shards that they touch.
 //!
 //! Invariants
 //! - A pattern is in the working copy once while it has subscribers.
@@ -27,7 +27,8 @@ use wire::glob;
 
 use crate::topic::Topic;
 
-/// Bytes of a prefix or suffix that are looked up; the comparison covers the rest.
+/// The maximum bytes of a prefix or suffix by which patterns are found; the comparison of the whole name
+/// covers the rest.
 const AFFIX_BYTES_MAX: usize = 64;
 /// Number of parts of a table that are copied independently.
 const SHARDS: usize = 64;
@@ -45,7 +46,7 @@ struct Working {
 }
 
 impl Patterns {
-    /// Adds a pattern to the working copy, unless it is there.
+    /// Adds a pattern to the working copy, unless it is there already.
     pub(crate) fn add(&self, pattern: &Topic) {
         let mut working = self.working.lock();
         working.version.change(pattern, |patterns| {
@@ -95,7 +96,8 @@ struct Version {
 }
 
 impl Version {
-    /// Edits the patterns that share the index key of this one. `edit` returns whether it changed them.
+    /// Edits the list of patterns that have the same affix as this pattern. `edit` returns whether it has
+    /// changed the list.
     fn change(&mut self, pattern: &Topic, edit: impl FnOnce(&mut Vec<Topic>) -> bool) {
         let prefix = glob::literal_prefix(pattern.name());
         let suffix = literal_suffix(pattern.name());
@@ -173,14 +175,14 @@ impl Affixes {
     }
 }
 
-/// The shard of an affix. Clients that choose affixes of one shard gain only slower copies of their own
-/// patterns.
+/// The shard of an affix. If clients choose only affixes of one shard, copies of their own patterns take
+/// longer, and nothing else.
 fn shard_of(affix: &[u8]) -> usize {
     (rapidhash::v3::rapidhash_v3(affix) >> 32) as usize % SHARDS
 }
 
-/// The literal bytes at the end of every match of a pattern: those after the last special byte if that is an
-/// unescaped `*` or `?`. Empty if there are none; the whole pattern if it has no special byte.
+/// The literal bytes at the end of every match of a pattern: the bytes after the last special byte, if that
+/// is an unescaped `*` or `?`. Empty if there are no such bytes; the whole pattern if it has no special byte.
 fn literal_suffix(pattern: &[u8]) -> &[u8] {
     let special = pattern.iter().rposition(|byte| matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\'));
     match special {

@@ -1,14 +1,15 @@
 //! The workers that have subscribers of one topic, and the total number of subscribers.
 //!
-//! It has one bit per worker, a count that also says whether the topic is retired, and the number of counted
-//! subscribers that are behind. It is not a table of subscribers.
+//! A presence has one bit per worker, the number of subscribers (with a special value for a retired topic),
+//! and the number of subscribers that are behind. It is not a table of subscribers.
 //!
 //! Invariants
 //! - A bit is set if and only if its worker has a subscriber, except during a change. Only that worker
-//!   changes it: it sets the bit after counting the subscriber, and clears it before uncounting.
-//! - A presence without subscribers can be retired, once. A retired one never takes a subscriber again: a
-//!   worker that finds it removes it from the index and enters a new one. So no two workers enter different
-//!   presences of a name that are both alive.
+//!   changes the bit: it sets the bit after it has counted its first subscriber, and clears it before it
+//!   uncounts its last one.
+//! - A presence without subscribers can be retired, once. A retired presence never gets a subscriber again: a
+//!   worker that finds it removes it from the index and enters a new presence. So two workers never enter
+//!   different presences of a name, neither of which is retired.
 //! - `behind <= count`, except while both change.
 
 use crate::sync::{
@@ -112,7 +113,7 @@ impl Presence {
         self.behind.load(Relaxed) as usize
     }
 
-    /// Counts one more subscriber as behind, or one less.
+    /// Adds one to the number of subscribers that are behind, or subtracts one.
     pub(crate) fn note_behind(&self, is_behind: bool) {
         if is_behind {
             self.behind.fetch_add(1, Relaxed);
@@ -154,7 +155,7 @@ mod loom_tests {
 
     use super::*;
 
-    /// The one name of an index. The lock stands for the map's atomicity per key.
+    /// An index with one name. The lock models the atomicity of the map for one key.
     type Entry = Mutex<Option<Arc<Presence>>>;
 
     fn enter(entry: &Entry, worker: usize) -> Arc<Presence> {

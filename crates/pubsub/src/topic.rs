@@ -1,8 +1,8 @@
 //! A topic (a channel, a pattern or a shard channel) as one shared allocation.
 //!
 //! Invariants
-//! - Two topics are the same only if they are the same allocation: a name may have a retired topic beside a
-//!   living one.
+//! - Two topics are the same only if they are the same allocation, because a name may have a retired topic
+//!   and a newer one.
 
 use std::{fmt, ptr};
 
@@ -23,7 +23,7 @@ struct Head {
     hash: u32,
 }
 
-/// A name and its presence. 8 bytes; cloning counts a reference.
+/// A name and its presence. A `Topic` takes 8 bytes; a clone counts a reference.
 #[derive(Clone)]
 pub(crate) struct Topic(ThinArc<Head, u8>);
 
@@ -79,7 +79,7 @@ impl fmt::Debug for Topic {
     }
 }
 
-/// Spreads a 32-bit hash to 64 bits. 32 bits tell all names apart well enough; tables also need the upper
+/// Spreads a 32-bit hash to 64 bits. 32 bits distinguish names well enough, but tables also use the upper
 /// bits.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)

@@ -24,7 +24,7 @@ impl Waiting {
         Waiting { words: [AtomicU64::new(0), AtomicU64::new(0)] }
     }
 
-    /// Enters a worker, which must then check once more whether it has to wait.
+    /// Adds a worker, which must then check once more whether it has to wait.
     pub(crate) fn enter(&self, worker: usize) {
         self.words[worker / 64].fetch_or(1 << (worker % 64), Relaxed);
         fence(SeqCst);

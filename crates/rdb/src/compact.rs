@@ -1,8 +1,9 @@
-//! The compact encodings inside strings: listpacks, ziplists, intsets, zipmaps. Each is read with a [`Walk`]
-//! over its items; there is no editing.
+//! The compact encodings inside strings: listpacks, ziplists, intsets, zipmaps. Each encoding is read with a
+//! [`Walk`] over its items; there is no editing.
 //!
 //! Invariants
-//! - Sizes and counts of the header are checked against the bytes; a walk ends only at the end marker.
+//! - Sizes and counts of the header are checked against the bytes; a walk ends only at the end of the
+//!   encoding.
 //! - A walk does not allocate: a packed string of many small items is much smaller than a list of them.
 
 use crate::Error;
@@ -35,7 +36,8 @@ pub(crate) trait Walk<'a>: Sized {
     /// The next item; `None` at the end, after all checks have passed.
     fn next(&mut self) -> Result<Option<Item<'a>>, Error>;
 
-    /// The next item, which must exist because it belongs to a group begun before.
+    /// The next item. It is an error if there is none, because the item belongs to a group (such as a field
+    /// and its value) that has begun.
     fn next_of_group(&mut self, group: &'static str) -> Result<Item<'a>, Error> {
         self.next()?.ok_or(Error::Malformed(group))
     }
@@ -97,8 +99,8 @@ impl<'a> Walk<'a> for Listpack<'a> {
     }
 }
 
-/// Checks the length that follows an element: groups of 7 bits, of which the last byte holds the lowest; all
-/// bytes but the first have the top bit set.
+/// Checks the length that follows an element: groups of 7 bits, the highest first; all bytes but the first
+/// have the top bit set.
 fn check_back_length(reader: &mut Reader<'_>, encoded_len: usize) -> Result<(), Error> {
     let size = match encoded_len {
         0..=127 => 1,
@@ -117,7 +119,7 @@ fn check_back_length(reader: &mut Reader<'_>, encoded_len: usize) -> Result<(), 
 pub(crate) struct Ziplist<'a> {
     reader: Reader<'a>,
     size: usize,
-    /// From the header.
+    /// The offset of the last element, from the header.
     last: usize,
     count: u16,
     seen: usize,
@@ -240,7 +242,7 @@ impl<'a> Zipmap<'a> {
 
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes);
-        // The count is only a hint: it is at most 254.
+        // The count is not used: it is only a hint, because one byte holds at most 254.
         reader.byte()?;
         Ok(Zipmap { reader, is_at_value: false })
     }

@@ -1,8 +1,8 @@
 //! Values, element by element.
 //!
 //! The walk over a value of any type and encoding passes on each element as it is read, so that a value of
-//! any size takes the memory of one string. It does not check for duplicate members, which would take the
-//! memory of all of them.
+//! any size takes the memory of one string. The walk does not check for duplicate members, which would take
+//! the memory of all members.
 
 use crate::compact::{Intset, Listpack, Walk, Ziplist, Zipmap};
 use crate::input::{Input, parse_double};
@@ -39,18 +39,18 @@ pub enum Element<'a> {
     Scored(f64, &'a [u8]),
     /// A field of a hash.
     Field {
-        /// Its name.
+        /// The name of the field.
         name: &'a [u8],
         /// The value of the field.
         value: &'a [u8],
-        /// Unix time in milliseconds at which it expires.
+        /// Unix time in milliseconds at which the field expires.
         expire_at_ms: Option<u64>,
     },
     /// A part of a stream.
     Stream(StreamElement<'a>),
 }
 
-/// The numbering of value types: above 21, those of Redis and Valkey differ.
+/// The numbering of value types. Above 21, the numbers of Redis and Valkey differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// Redis.
@@ -81,7 +81,7 @@ pub(crate) fn kind_of(value_type: u8, dialect: Dialect) -> Option<Kind> {
     })
 }
 
-/// Containers of a quicklist node.
+/// The container types of a quicklist node.
 const NODE_PLAIN: u64 = 1;
 const NODE_PACKED: u64 = 2;
 /// The deadline of a Valkey field without expiry.
@@ -141,7 +141,8 @@ pub(crate) fn read_elements<I: Input, E: From<Error>>(
         }
         _ => {
             if value_type == types::HASH_LISTPACK_EX {
-                // The earliest deadline, for readers that do not decode the value.
+                // Skips the earliest deadline of all fields: only readers that do not decode the value need
+                // it.
                 input.array::<8>()?;
             }
             input.string(&mut packed)?;
@@ -172,7 +173,7 @@ fn packed_elements<E: From<Error>>(
     }
 }
 
-/// A length, and that many strings.
+/// Reads a length and that many strings.
 fn strings<E: From<Error>>(
     input: &mut impl Input,
     mut visit: impl FnMut(&[u8]) -> Result<(), E>,
@@ -199,7 +200,7 @@ fn zset<E: From<Error>>(
     Ok(())
 }
 
-/// Fields and values, with deadlines before or after each pair.
+/// Reads fields and values, with a deadline before or after each pair.
 fn hash<I: Input, E: From<Error>>(
     input: &mut I,
     before: impl Fn(&mut I) -> Result<Option<u64>, Error>,
@@ -217,8 +218,8 @@ fn hash<I: Input, E: From<Error>>(
     Ok(())
 }
 
-/// Reads a deadline, stored as the milliseconds after the earliest one of the hash, plus one, or as 0 for
-/// none.
+/// Reads a deadline, which is stored as its distance in milliseconds from the earliest deadline of the hash,
+/// plus one; 0 means that there is none.
 fn relative_deadline(input: &mut impl Input, first_ms: u64) -> Result<Option<u64>, Error> {
     match input.number()?.checked_sub(1) {
         None => Ok(None),
@@ -244,7 +245,7 @@ fn each<'a, E: From<Error>>(
     Ok(())
 }
 
-/// Members and scores in turn, read from a list of pairs.
+/// Passes on members with their scores, which follow each other in `walk`.
 fn scored<'a, E: From<Error>>(
     mut walk: impl Walk<'a>,
     visit: &mut impl FnMut(Element<'_>) -> Result<(), E>,
@@ -257,7 +258,8 @@ fn scored<'a, E: From<Error>>(
     Ok(())
 }
 
-/// Fields and values in turn, each followed by a deadline if `expire` is set; 0 for none.
+/// Passes on fields with their values, which follow each other in `walk`. If `expire` is set, a deadline
+/// follows each value; 0 means that there is none.
 fn fields<'a, E: From<Error>>(
     mut walk: impl Walk<'a>,
     expire: bool,

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`read_file`] passes every key and every element once to a [`Visitor`], in the order of the file;
-//! [`FileWriter`] writes one. The visitor decides about keys that are expired, exist already or have an
+//! [`FileWriter`] writes a file. The visitor decides about keys that are expired, exist already or have an
 //! unsupported type.
 //!
 //! Invariants
@@ -26,39 +26,39 @@ pub use writing::FileWriter;
 
 use crate::Error;
 
-/// Newest readable version of Redis files.
+/// The newest version of Redis files that can be read.
 pub const FILE_VERSION_MAX: u16 = 12;
-/// The readable version of Valkey's own files.
+/// The version of Valkey's own files that can be read.
 pub const FILE_VERSION_VALKEY: u16 = 80;
-/// First version with a checksum.
+/// The first version with a checksum.
 const VERSION_CHECKSUM: u16 = 5;
-/// First version with field expiry.
+/// The first version with field expiry.
 const VERSION_EXPIRING_FIELDS: u16 = 12;
-/// First version with the time of a stream consumer's last delivery.
+/// The first version with the time of the last delivery to a consumer of a stream.
 const VERSION_ACTIVE_TIMES: u16 = 11;
 
 /// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It does not begin like an RDB file.
+    /// The file does not begin like an RDB file.
     #[error("this is no RDB file: it does not begin with REDIS or VALKEY and a version")]
     NotRdb,
-    /// It begins like an append only file.
+    /// The file begins like an append-only file.
     #[error(
         "this is no RDB file. Is it an append only file? Use dump.rdb, or copy the running server with --from"
     )]
     AppendOnly,
-    /// It is newer than this reader.
+    /// The version of the file is newer than this reader.
     #[error(
         "the file is of {server} RDB version {version}; up to {FILE_VERSION_MAX} of Redis and {FILE_VERSION_VALKEY} of Valkey can be read"
     )]
     Version {
-        /// The server whose format it is.
+        /// The server whose format the file has.
         server: &'static str,
         /// The version.
         version: u16,
     },
-    /// Reading it failed.
+    /// Reading the file failed.
     #[error("at byte {offset}: {error}")]
     Io {
         /// The position in the file.
@@ -66,20 +66,20 @@ pub enum FileError {
         /// The error of the operating system.
         error: std::io::Error,
     },
-    /// Its content is invalid.
+    /// The content of the file is invalid.
     #[error("at byte {offset}{}: {error}", within(.key))]
     Malformed {
-        /// Where reading stopped: at most a few bytes behind the fault.
+        /// The position at which reading stopped. It is a few bytes behind the fault at most.
         offset: u64,
         /// Database and name of the key whose value was being read.
         key: Option<(u64, Vec<u8>)>,
         /// The fault.
         error: Error,
     },
-    /// A value of a module, which only the module can decode.
+    /// The file has a value of a module, which only the module can decode.
     #[error("at byte {offset}{}: a value of a module, which only that module understands", within(&Some((*.db, .key.clone()))))]
     Module {
-        /// Where reading stopped.
+        /// The position at which reading stopped.
         offset: u64,
         /// The database.
         db: u64,

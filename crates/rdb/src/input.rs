@@ -1,5 +1,5 @@
-//! Primitives: lengths, strings, numbers. They are read from a payload in memory ([`Reader`]) and from a file
-//! alike.
+//! Primitives: lengths, strings, numbers. They are read in the same way from a payload in memory ([`Reader`])
+//! and from a file.
 //!
 //! # Lengths
 //! | first byte | then | length |
@@ -12,7 +12,7 @@
 
 use crate::{Error, lzf};
 
-/// Longest readable string, in bytes.
+/// The maximum bytes of a string that can be read.
 pub const STRING_BYTES_MAX: u64 = 512 << 20;
 
 /// A length, or the form of a string without one.
@@ -48,7 +48,7 @@ pub(crate) trait Input {
         })
     }
 
-    /// A count.
+    /// Reads a count.
     fn number(&mut self) -> Result<u64, Error> {
         match self.length()? {
             Length::Plain(number) => Ok(number),
@@ -56,7 +56,7 @@ pub(crate) trait Input {
         }
     }
 
-    /// Replaces `out` with a string, in any of its forms.
+    /// Reads a string, in whichever form it is encoded, and replaces `out` with it.
     fn string(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
         match self.length()? {
             Length::Plain(len) => return self.bytes(len, out),
@@ -77,7 +77,8 @@ pub(crate) trait Input {
         Ok(())
     }
 
-    /// A score as text, with a length of one byte in which 253 to 255 stand for NaN and the infinities.
+    /// Reads a score that is stored as text after a length of one byte; the lengths 253 to 255 stand for NaN
+    /// and the infinities.
     fn text_double(&mut self) -> Result<f64, Error> {
         match self.byte()? {
             255 => Ok(f64::NEG_INFINITY),
@@ -91,7 +92,7 @@ pub(crate) trait Input {
         }
     }
 
-    /// A score in eight bytes.
+    /// Reads a score that is stored in eight bytes.
     fn double(&mut self) -> Result<f64, Error> {
         let score = f64::from_le_bytes(self.array()?);
         if score.is_nan() { Err(Error::Malformed("score")) } else { Ok(score) }

@@ -1,9 +1,9 @@
 //! RDB: the encoding of values by Redis, for DUMP and RESTORE and for files.
 //!
-//! The crate decodes a value from a byte slice and encodes one, with the footer of a DUMP payload; it reads a
-//! file of Redis (versions 1 to 12) or Valkey (80) element by element, and writes one. It reads all value
-//! types of strings, lists, sets, sorted sets, hashes and streams, and writes those that every Redis since
-//! 7.0 reads. It is not Sheaf's storage format, and opens no files: they are passed as [`std::io::Read`] and
+//! The crate decodes and encodes values in DUMP payloads. It reads files of Redis (versions 1 to 12) and
+//! Valkey (version 80) element by element, and writes files of Redis. It reads all encodings of strings,
+//! lists, sets, sorted sets, hashes and streams, and writes encodings that every Redis since 7.0 reads. RDB
+//! is not Sheaf's storage format. The crate opens no files: they are passed as [`std::io::Read`] and
 //! [`std::io::Write`].
 //!
 //! ```text
@@ -15,8 +15,8 @@
 //! - Decoding arbitrary bytes never panics, and allocates only for bytes that exist, never for a claimed
 //!   length (compressed strings: at most [`LZF_RATIO_MAX`] times their bytes).
 //! - A [`Value`] has no duplicate members or fields and is not empty, unless it is a stream. No score is NaN.
-//! - Reading a file takes the memory of one string, independent of the size of collections; of a stream,
-//!   additionally that of the pending entries of one group.
+//! - Reading a file takes the memory of one string, independent of the size of collections; reading a stream
+//!   also takes the memory of the pending entries of one group.
 //!
 //! Formats: <https://github.com/redis/redis/blob/7.2/src/rdb.h>, and the comments at the head of
 //! `listpack.c`, `ziplist.c`, `intset.c` and `zipmap.c` there;
@@ -52,7 +52,7 @@ pub use stream::{Stream, StreamConsumer, StreamElement, StreamGroup, StreamHead,
 pub use value::{HashField, Value};
 pub use writer::{Output, Writer};
 
-/// The checksum of payloads and files. Its tables process 16 bytes at a time, as files are large.
+/// The checksum of payloads and files. It processes 16 bytes at a time, because files are large.
 pub(crate) const CRC: crc::Crc<u64, crc::Table<16>> =
     crc::Crc::<u64, crc::Table<16>>::new(&crc::CRC_64_REDIS);
 
@@ -83,6 +83,7 @@ pub(crate) mod types {
     pub(crate) const HASH_LISTPACK_EX_PRE_GA: u8 = 23;
     pub(crate) const HASH_METADATA: u8 = 24;
     pub(crate) const HASH_LISTPACK_EX: u8 = 25;
-    /// In Valkey files, where it has the number of [`HASH_METADATA_PRE_GA`].
+    /// The type of hashes with field expiry in Valkey files. In Redis files, this number is
+    /// [`HASH_METADATA_PRE_GA`].
     pub(crate) const VALKEY_HASH_2: u8 = 22;
 }

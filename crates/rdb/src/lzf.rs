@@ -1,13 +1,13 @@
 //! LZF decompression of long strings. There is no compressor: strings are written uncompressed.
 //!
 //! A control byte below 32 is followed by that many literal bytes plus one. Other control bytes are copies:
-//! the upper 3 bits are the length minus 2 (7: the next byte is added to it); the lower 5 bits and the
+//! the upper 3 bits are the length minus 2 (if they are 7, the next byte is added); the lower 5 bits and the
 //! following byte are the distance minus 1.
 
 use crate::Error;
 use crate::input::{Input, Reader};
 
-/// Upper bound of decompressed bytes per compressed byte: three bytes copy up to 264.
+/// The maximum number of decompressed bytes per compressed byte: three bytes stand for a copy of up to 264.
 pub const LZF_RATIO_MAX: usize = 88;
 
 /// Replaces `out` with the decompressed string, which must have exactly `len` bytes.
@@ -32,7 +32,7 @@ pub(crate) fn decompress(input: &[u8], len: usize, out: &mut Vec<u8>) -> Result<
             let low = usize::from(reader.byte().map_err(|_| MALFORMED)?);
             let distance = (usize::from(control & 0x1f) << 8 | low) + 1;
             let start = out.len().checked_sub(distance).ok_or(MALFORMED)?;
-            // A copy may overlap its source; then it repeats.
+            // A copy may overlap its source; the copied bytes then repeat.
             while count > 0 {
                 let step = count.min(out.len() - start);
                 out.extend_from_within(start..start + step);

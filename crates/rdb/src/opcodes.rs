@@ -1,4 +1,4 @@
-//! Codes in the place of a type number, in files.
+//! Codes that files have in place of the type number of a value.
 
 pub(crate) const SLOT_IMPORT: u8 = 243;
 pub(crate) const SLOT_INFO: u8 = 244;

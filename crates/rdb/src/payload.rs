@@ -9,7 +9,8 @@ use crate::{CRC, Error, FILE_VERSION_VALKEY};
 /// The newest version of Redis's format that [`restore`] accepts; it also accepts Valkey's version.
 pub const PAYLOAD_VERSION_MAX: u16 = 12;
 
-/// The version that [`dump`] writes: its encodings are no newer, and Redis 7.0 accepts no newer version.
+/// The version that [`dump`] writes. The encodings that it writes need no newer version, and Redis 7.0
+/// accepts no newer one.
 const PAYLOAD_VERSION: u16 = 10;
 /// The version of payloads with field expiry.
 const PAYLOAD_VERSION_EXPIRING: u16 = 12;
@@ -49,13 +50,13 @@ pub fn restore(payload: &[u8]) -> Result<Value, PayloadError> {
     if reader.is_at_end() { Ok(value) } else { Err(Error::Malformed("end of the payload").into()) }
 }
 
-/// The bytes of a payload before its footer, which is verified, and the dialect of their encodings.
+/// Verifies the footer of a payload; returns the bytes before the footer, and the dialect of their encodings.
 pub(crate) fn verified(payload: &[u8]) -> Result<(&[u8], Dialect), PayloadError> {
     let value_len = payload.len().checked_sub(FOOTER_BYTES).ok_or(PayloadError::Footer)?;
     let mut footer = Reader::new(&payload[value_len..]);
     let version = u16::from_le_bytes(footer.array()?);
     let checksum = u64::from_le_bytes(footer.array()?);
-    // Only at the end of a file may zeros stand for no checksum.
+    // Unlike in files, zeros do not stand for an absent checksum here.
     let intact = checksum == CRC.checksum(&payload[..value_len + 2]);
     let dialect = match version {
         FILE_VERSION_VALKEY => Dialect::Valkey,

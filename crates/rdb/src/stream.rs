@@ -24,10 +24,10 @@ pub type StreamId = (u64, u64);
 
 /// Bytes of an id in its binary form.
 const ID_BYTES: usize = 16;
-/// Flags of entries.
+/// The flags of entries.
 const DELETED: i64 = 1;
 const SAME_FIELDS: i64 = 2;
-/// Stands for an unknown number of entries, and for a time that is not set.
+/// The value for an unknown number of entries, and for a time that is not set.
 const NONE: u64 = u64::MAX;
 
 const MALFORMED: Error = Error::Malformed("stream");
@@ -48,7 +48,7 @@ pub struct StreamHead {
 pub enum StreamElement<'a> {
     /// An entry; ids ascend.
     Entry {
-        /// Its id.
+        /// The id of the entry.
         id: StreamId,
         /// Fields and values in turn.
         pairs: &'a [Vec<u8>],
@@ -61,7 +61,7 @@ pub enum StreamElement<'a> {
         name: &'a [u8],
         /// The id of the last delivered entry.
         last_id: StreamId,
-        /// How many of all entries ever added were delivered; `None` if unknown.
+        /// The number of delivered entries, out of all that were ever added; `None` if unknown.
         entries_read: Option<u64>,
     },
     /// A consumer of the preceding group.
@@ -75,7 +75,7 @@ pub enum StreamElement<'a> {
     },
     /// An entry that is pending for the preceding consumer.
     Pending {
-        /// Its id.
+        /// The id of the entry.
         id: StreamId,
         /// Time of the last delivery to the consumer, Unix time in milliseconds.
         time_ms: u64,
@@ -117,7 +117,7 @@ pub struct StreamConsumer {
     pub seen_ms: u64,
     /// Time of the last delivery to the consumer, Unix time in milliseconds; `None` if there was none.
     pub active_ms: Option<u64>,
-    /// Its pending entries: id, time of the last delivery, number of deliveries.
+    /// The consumer's pending entries: id, time of the last delivery, number of deliveries.
     pub pending: Vec<(StreamId, u64, u64)>,
 }
 
@@ -212,7 +212,7 @@ fn read_group<E: From<Error>>(
     if pending.is_empty() { Ok(()) } else { Err(MALFORMED.into()) }
 }
 
-/// A time in milliseconds; `None` if it is before 1970.
+/// Reads a time in milliseconds; `None` if it is before 1970.
 fn time(input: &mut impl Input) -> Result<Option<u64>, Error> {
     Ok(u64::try_from(i64::from_le_bytes(input.array()?)).ok())
 }
@@ -288,13 +288,13 @@ pub struct StreamNode {
     base: StreamId,
     names: Vec<Vec<u8>>,
     entries: usize,
-    /// The listpack from the first entry on, and the number of its elements.
+    /// The part of the listpack from the first entry on; `elements` is the number of elements in it.
     body: Vec<u8>,
     elements: usize,
 }
 
 impl StreamNode {
-    /// A node whose first entry has this id and these fields. The entry itself must be added, too.
+    /// A node whose first entry has this id and these fields. The first entry must then be added like others.
     pub fn new<'a>(base: StreamId, names: impl Iterator<Item = &'a [u8]>) -> StreamNode {
         let names = names.map(<[u8]>::to_vec).collect();
         StreamNode { base, names, entries: 0, body: Vec::new(), elements: 0 }
@@ -388,8 +388,8 @@ fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     put_back_length(out, start);
 }
 
-/// Appends the length of the element that begins at `start`: groups of 7 bits, of which the last byte holds
-/// the lowest; all bytes but the first have the top bit set.
+/// Appends the length of the element that begins at `start`: groups of 7 bits, the highest first; all bytes
+/// but the first have the top bit set.
 fn put_back_length(out: &mut Vec<u8>, start: usize) {
     let len = out.len() - start;
     let groups = match len {
@@ -406,22 +406,22 @@ fn put_back_length(out: &mut Vec<u8>, start: usize) {
 }
 
 impl<O: Output> Writer<O> {
-    /// The type number of a stream and the number of nodes. The nodes follow, then [`Writer::stream_head`]
-    /// and the groups.
+    /// Writes the type number of a stream and the number of its nodes. The caller then writes the nodes,
+    /// [`Writer::stream_head`] and the groups.
     pub fn begin_stream(&mut self, nodes: usize) {
         let known = self.knows_active_times();
         self.begin(if known { types::STREAM_LISTPACKS_3 } else { types::STREAM_LISTPACKS_2 });
         self.number(nodes as u64);
     }
 
-    /// One of the nodes counted by [`Writer::begin_stream`].
+    /// Writes one of the nodes that [`Writer::begin_stream`] has announced.
     pub fn stream_node(&mut self, node: &StreamNode) {
         self.number(ID_BYTES as u64);
         self.stream_id(node.base);
         self.string(&node.listpack());
     }
 
-    /// The metadata, the number of entries, the first id, and the number of groups that follow.
+    /// Writes the metadata, the number of entries, the first id, and the number of groups that follow.
     pub fn stream_head(&mut self, head: StreamHead, len: usize, first: StreamId, groups: usize) {
         self.number(len as u64);
         for (ms, seq) in [head.last_id, first, head.max_deleted_id] {
@@ -432,8 +432,8 @@ impl<O: Output> Writer<O> {
         self.number(groups as u64);
     }
 
-    /// A group and the number of [`Writer::stream_pending`] calls that follow; then come the number of its
-    /// consumers and the consumers.
+    /// Writes a group and the number of [`Writer::stream_pending`] calls that follow. After these, the caller
+    /// writes the number of its consumers and the consumers.
     pub fn stream_group(
         &mut self,
         name: &[u8],
@@ -447,14 +447,14 @@ impl<O: Output> Writer<O> {
         }
     }
 
-    /// A pending entry of the group, of any consumer.
+    /// Writes a pending entry of the group, of any consumer.
     pub fn stream_pending(&mut self, id: StreamId, time_ms: u64, count: u64) {
         self.stream_id(id);
         self.output().put(&time_ms.to_le_bytes());
         self.number(count);
     }
 
-    /// A consumer and the number of [`Writer::stream_id`] calls that follow, one per pending entry.
+    /// Writes a consumer and the number of [`Writer::stream_id`] calls that follow, one per pending entry.
     pub fn stream_consumer(&mut self, name: &[u8], seen_ms: u64, active_ms: Option<u64>, pending: usize) {
         self.string(name);
         self.output().put(&seen_ms.to_le_bytes());
@@ -464,7 +464,7 @@ impl<O: Output> Writer<O> {
         self.number(pending as u64);
     }
 
-    /// The id of an entry in its binary form.
+    /// Writes the id of an entry in its binary form.
     pub fn stream_id(&mut self, (ms, seq): StreamId) {
         self.output().put(&ms.to_be_bytes());
         self.output().put(&seq.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Shared by the tests of several modules: random values and their encoding.
+//! Random values and their encoding, for the tests of several modules.
 
 use proptest::prelude::*;
 

@@ -10,11 +10,11 @@ use crate::stream::Stream;
 /// One field of a hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HashField {
-    /// Its name.
+    /// The name of the field.
     pub name: Vec<u8>,
     /// The value of the field.
     pub value: Vec<u8>,
-    /// Unix time in milliseconds at which it expires; `None` if it does not.
+    /// Unix time in milliseconds at which the field expires; `None` if it does not expire.
     pub expire_at_ms: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Value {
         }
     }
 
-    /// Whether a collection has elements, and no duplicates.
+    /// Checks that a collection has elements and no duplicates.
     fn verify(&self) -> Result<(), Error> {
         fn distinct<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<(), Error> {
             let len = names.len();

@@ -19,9 +19,9 @@ impl Output for Vec<u8> {
 #[derive(Debug)]
 pub struct Writer<O = Vec<u8>> {
     out: O,
-    /// The key of the next value: in files it follows the type number, in payloads there is none.
+    /// The key of the next value, which follows the type number in files. Payloads have no key.
     key: Option<Vec<u8>>,
-    /// Whether the format has field expiry; otherwise it is dropped.
+    /// Whether the format has field expiry; otherwise deadlines of fields are dropped.
     knows_expiring_fields: bool,
     /// Whether the format has the time of a stream consumer's last delivery.
     knows_active_times: bool,
@@ -69,7 +69,7 @@ impl<O: Output> Writer<O> {
         self.knows_active_times
     }
 
-    /// The source of a function library, with its opcode.
+    /// Writes the source of a function library, with its opcode.
     pub(crate) fn library(&mut self, source: &[u8]) {
         self.out.put(&[opcodes::FUNCTION]);
         self.string(source);
@@ -82,7 +82,7 @@ impl<O: Output> Writer<O> {
         }
     }
 
-    /// A length or count.
+    /// Writes a length or a count.
     pub fn number(&mut self, number: u64) {
         match number {
             0..=0x3f => self.out.put(&[number as u8]),
@@ -104,25 +104,26 @@ impl<O: Output> Writer<O> {
         self.out.put(bytes);
     }
 
-    /// A string value with its type number.
+    /// Writes a string value with its type number.
     pub fn string_value(&mut self, bytes: &[u8]) {
         self.begin(types::STRING);
         self.string(bytes);
     }
 
-    /// The type number and length of a list. That many [`Writer::string`] calls follow, from head to tail.
+    /// Writes the type number and the length of a list. That many [`Writer::string`] calls must follow, from
+    /// head to tail.
     pub fn begin_list(&mut self, len: usize) {
         self.begin(types::LIST);
         self.number(len as u64);
     }
 
-    /// The type number and length of a set. That many [`Writer::string`] calls follow.
+    /// Writes the type number and the length of a set. That many [`Writer::string`] calls must follow.
     pub fn begin_set(&mut self, len: usize) {
         self.begin(types::SET);
         self.number(len as u64);
     }
 
-    /// The type number and length of a sorted set. That many [`Writer::scored`] calls follow.
+    /// Writes the type number and the length of a sorted set. That many [`Writer::scored`] calls must follow.
     pub fn begin_zset(&mut self, len: usize) {
         self.begin(types::ZSET_2);
         self.number(len as u64);
@@ -134,15 +135,16 @@ impl<O: Output> Writer<O> {
         self.out.put(&score.to_le_bytes());
     }
 
-    /// The type number and length of a hash. That many pairs of [`Writer::string`] calls follow.
+    /// Writes the type number and the length of a hash. That many pairs of [`Writer::string`] calls must
+    /// follow.
     pub fn begin_hash(&mut self, len: usize) {
         self.begin(types::HASH);
         self.number(len as u64);
     }
 
-    /// The type number and length of a hash with field expiry, where `first_ms` is the earliest deadline in
-    /// Unix milliseconds. That many [`Writer::expiring_field`] calls follow. Before RDB version 12 it is
-    /// written as a plain hash.
+    /// Writes the type number and the length of a hash with field expiry, where `first_ms` is the earliest
+    /// deadline in Unix milliseconds. That many [`Writer::expiring_field`] calls must follow. Before RDB
+    /// version 12, the hash is written without deadlines.
     pub fn begin_expiring_hash(&mut self, len: usize, first_ms: u64) {
         if !self.knows_expiring_fields {
             return self.begin_hash(len);
@@ -152,7 +154,7 @@ impl<O: Output> Writer<O> {
         self.number(len as u64);
     }
 
-    /// A field of a hash begun with [`Writer::begin_expiring_hash`], with the same `first_ms`.
+    /// Writes a field of a hash begun with [`Writer::begin_expiring_hash`], with the same `first_ms`.
     pub fn expiring_field(&mut self, name: &[u8], value: &[u8], expire_at_ms: Option<u64>, first_ms: u64) {
         if self.knows_expiring_fields {
             self.number(expire_at_ms.map_or(0, |deadline_ms| deadline_ms.saturating_sub(first_ms) + 1));

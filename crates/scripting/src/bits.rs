@@ -2,7 +2,8 @@
 
 use mlua::{Lua, Result, Table, Variadic};
 
-/// A number of any size as 32 bits: modulo 2^32, with fractions rounded to the nearest even number.
+/// A number of any size as 32 bits: it is rounded to an integer (halves to the even one), and taken modulo
+/// 2^32.
 fn bits(value: f64) -> u32 {
     if !value.is_finite() {
         return 0;

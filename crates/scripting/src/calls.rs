@@ -1,4 +1,4 @@
-//! The interface between a script and its host, which runs commands, tells the time and logs.
+//! The interface between a script and its host, which runs commands, gives the time and writes to the log.
 
 use wire::{Args, Protocol};
 
@@ -13,7 +13,7 @@ pub enum LogLevel {
     Verbose,
     /// Messages that an operator usually wants to see.
     Notice,
-    /// Needs an operator's attention.
+    /// Messages that need an operator's attention.
     Warning,
 }
 

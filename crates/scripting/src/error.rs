@@ -1,4 +1,4 @@
-//! Errors as scripts catch them, and as clients get them.
+//! Errors in the form in which scripts catch them, and in the form in which clients get them.
 
 use mlua::{Error, FromLuaMulti, Function, IntoLuaMulti, Lua, MaybeSend, MultiValue, Result, Table, Value};
 
@@ -6,7 +6,7 @@ use mlua::{Error, FromLuaMulti, Function, IntoLuaMulti, Lua, MaybeSend, MultiVal
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptError(pub Vec<u8>);
 
-/// A library function of this name. Its errors, like those of Lua, name the calling line.
+/// A library function of this name. Its errors name the calling line, like errors of Lua's own functions.
 pub(crate) fn function<A: FromLuaMulti, R: IntoLuaMulti>(
     lua: &Lua,
     name: &'static str,
@@ -19,7 +19,7 @@ pub(crate) fn function<A: FromLuaMulti, R: IntoLuaMulti>(
     })
 }
 
-/// The error for a bad argument, one of `count`.
+/// The error for a bad argument of a call with `count` arguments.
 fn bad_argument(name: &str, count: usize, error: &Error) -> Error {
     let position = match cause_of(error) {
         Error::BadArgument { pos, .. } => *pos,
@@ -52,7 +52,8 @@ fn placed(lua: &Lua, error: Error) -> Error {
     }
 }
 
-/// Stack frames that are searched for a script. An error deeper in its own calls carries no line.
+/// The maximum number of stack frames that are searched for a script frame. If none of them is one, the error
+/// has no line.
 const FRAMES_MAX: usize = 64;
 
 /// The innermost script frame: its source, such as `@user_script`, and the line.
@@ -123,8 +124,8 @@ fn cause_of(error: &Error) -> &Error {
     }
 }
 
-/// An error as scripts catch it: values that they raised themselves are unchanged, others become a table or a
-/// text.
+/// An error in the form in which scripts catch it: values that scripts have raised are unchanged, other
+/// errors become a table or a text.
 pub(crate) fn as_value(lua: &Lua, error: Value) -> Result<Value> {
     match error {
         Value::Error(error) => match cause_of(&error).downcast_ref::<Raised>() {

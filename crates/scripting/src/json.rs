@@ -12,7 +12,7 @@ use std::sync::Mutex;
 
 use crate::{error::function, memory::building_dense, meter::Meter};
 
-/// Maximum nesting of values, an upper bound of the scripts' own settings.
+/// Maximum nesting of values. Scripts cannot set a higher limit.
 const DEPTH_MAX: usize = 1000;
 
 /// The settings of the library, which scripts can change.
@@ -35,8 +35,8 @@ enum Invalid {
     Null,
 }
 
-/// How sparse arrays are encoded: an array is sparse if its largest index exceeds both `safe` and `ratio`
-/// times the number of its elements.
+/// Which arrays are sparse, and whether these are converted to objects. An array is sparse if its largest
+/// index exceeds both `safe` and `ratio` times the number of its elements.
 #[derive(Debug, Clone, Copy)]
 struct Sparse {
     converts: bool,
@@ -106,7 +106,7 @@ pub(crate) fn library(lua: &Lua, options: &Shared, meter: &Meter, bytes_max: usi
     Ok(table)
 }
 
-/// Adds the functions that change a setting, if called with a value, and return it.
+/// Adds the functions that return a setting, and change it first if they are called with a value.
 fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
     let depth = |name: &'static str, pick: fn(&mut Options) -> &mut usize, max: usize| {
         let shared = options.clone();
@@ -170,7 +170,8 @@ fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
         },
     )?;
     table.set("encode_sparse_array", sparse)?;
-    // The copy shares the one set of options, which is reset for every script.
+    // `cjson.new` returns a copy of the table. All copies share one set of options, which is reset for every
+    // script.
     let copy = table.clone();
     table.set("new", function(lua, "new", move |_, ()| Ok(copy.clone()))?)
 }

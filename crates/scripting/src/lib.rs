@@ -13,10 +13,10 @@
 //! Invariants
 //! - A script cannot affect the next one: globals and libraries are read-only, bytecode is not loaded, and
 //!   the random generator is seeded anew. Only the local variables of a library persist, in this machine.
-//! - Every script can be stopped: long operations ask [`Meter`] regularly, and `pcall` does not catch the
-//!   refusal.
-//! - Values built by a script are bounded: Lua's memory by the limit of its allocator, buffers outside Lua by
-//!   the same limit.
+//! - Every script can be stopped: long operations ask the [`Meter`] regularly whether to continue, and
+//!   `pcall` does not catch a stop.
+//! - The size of values that a script builds is bounded: memory of Lua by the limit of its allocator, and
+//!   buffers outside Lua by the same limit.
 
 #![forbid(unsafe_code)]
 

@@ -1,16 +1,17 @@
 //! The memory limit of the machine.
 //!
-//! While a limit is in force, mlua makes every call that may allocate in protected mode, which costs more
-//! than the allocation. So the limit is in force only while scripts are compiled and run, and is lifted where
-//! enough room is certain.
+//! While a limit is in force, mlua makes every call that may allocate in protected mode, which takes longer
+//! than the allocation itself. So the limit is in force only while scripts are compiled and run, and is
+//! lifted while values are built for which there certainly is room.
 
 use mlua::{Lua, Result};
 
-/// The maximum memory of a value per byte of its reply: an empty status reply (three bytes) becomes a table.
+/// The maximum bytes of memory of a value per byte of its reply. It is so high because an empty status reply,
+/// which has three bytes, becomes a table.
 const PER_BYTE: usize = 64;
-/// For texts in which one byte can be a table: each of their bytes counts as this many bytes of a reply.
+/// The number of bytes of a reply for which a byte counts in texts where one byte can be a table.
 const DENSE_BYTES: usize = 4;
-/// Upper bound of the additional memory of any value.
+/// The maximum bytes of memory of a value in addition to [`PER_BYTE`] for each byte.
 const BESIDE_BYTES: usize = 4096;
 
 /// Runs `work` with a limit of `bytes_max` on the total memory. Memory already in use stays.
@@ -22,7 +23,8 @@ pub(crate) fn limited<R>(lua: &Lua, bytes_max: usize, work: impl FnOnce() -> Res
     outcome
 }
 
-/// Builds values from `bytes` bytes of a reply: without a limit if there is room for them in any case.
+/// Runs `work`, which builds values from `bytes` bytes of a reply. The limit is lifted if there is room for
+/// any such values.
 pub(crate) fn building<R>(lua: &Lua, bytes: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
     let before = lua.set_memory_limit(0)?;
     let needed = bytes.saturating_mul(PER_BYTE).saturating_add(BESIDE_BYTES);
@@ -35,7 +37,7 @@ pub(crate) fn building<R>(lua: &Lua, bytes: usize, work: impl FnOnce() -> Result
     work()
 }
 
-/// As [`building`], for JSON and MessagePack, in which one byte can be a nested table.
+/// Does the same as [`building`], for JSON and MessagePack, in which one byte can be a nested table.
 pub(crate) fn building_dense<R>(lua: &Lua, bytes: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
     building(lua, bytes.saturating_mul(DENSE_BYTES), work)
 }
@@ -60,7 +62,7 @@ mod tests {
         );
     }
 
-    /// The replies that take most memory for their bytes, and others.
+    /// The replies that take the most memory per byte, and others.
     #[test]
     fn no_reply_exceeds_its_estimated_memory() {
         let replies =
@@ -85,7 +87,7 @@ mod tests {
         }
     }
 
-    /// As the test above, for texts: nested tables, and elements of one byte.
+    /// Tests the same for texts with nested tables and with elements of one byte.
     #[test]
     fn no_text_exceeds_its_estimated_memory() {
         let lua = Lua::new();

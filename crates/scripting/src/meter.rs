@@ -1,8 +1,8 @@
 //! The limits of a script, and requests to stop it.
 //!
-//! The script asks regularly whether it may go on: after every [`INSTRUCTIONS_PER_QUESTION`] instructions (a
-//! hook of Lua), and in library functions that can take long after as many steps. Other threads, or its
-//! deadline, may stop it between two such questions.
+//! A script asks regularly whether it may continue: by a hook of Lua after every
+//! [`INSTRUCTIONS_PER_QUESTION`] instructions, and in long library functions after as many steps. If another
+//! thread has requested a stop, or the deadline has passed, the script stops at its next question.
 
 use std::{
     fmt,
@@ -12,18 +12,18 @@ use std::{
     },
 };
 
-/// Instructions between two questions: some tens of microseconds.
+/// The number of instructions between two questions. They take some tens of microseconds.
 pub(crate) const INSTRUCTIONS_PER_QUESTION: u32 = 4096;
 
-/// Bytes that can be produced in about the time of one instruction.
+/// The number of bytes that can be produced in about the time of one instruction.
 const BYTES_PER_INSTRUCTION: usize = 64;
 
 /// The limits of one script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory of the machine, in bytes, including everything kept between scripts.
+    /// The maximum bytes of the machine's memory, including all that is kept between scripts.
     pub memory_bytes_max: usize,
-    /// Instructions of one run; 0 for no limit.
+    /// The maximum number of instructions of one run; 0 for no limit.
     pub instructions_max: u64,
 }
 
@@ -46,7 +46,7 @@ pub enum Stop {
 impl Stop {
     const ALL: [Stop; 5] = [Stop::Killed, Stop::TooLong, Stop::Retry, Stop::Overtime, Stop::HeldReplication];
 
-    /// Whether somebody else ends the script for good.
+    /// Whether the script is stopped from outside and will not be run again.
     fn is_final(self) -> bool {
         matches!(self, Stop::Killed | Stop::HeldReplication)
     }
@@ -112,14 +112,14 @@ impl Meter {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Clears the stop request and the deadline of the previous script. To be called by the host before other
-    /// threads know of the next script: their requests from then on count.
+    /// Clears the stop request and the deadline of the previous script. The host must call this before other
+    /// threads know of the next script, because their requests count from then on.
     pub fn reset(&self) {
         self.0.stop.store(0, Relaxed);
         self.0.deadline_us.store(0, Relaxed);
     }
 
-    /// Starts counting for a run. An earlier request to stop stays.
+    /// Starts counting for a run. An earlier request to stop stays in force.
     pub(crate) fn begin(&self, instructions_max: u64) {
         self.0.instructions.store(0, Relaxed);
         self.0.instructions_max.store(instructions_max, Relaxed);
@@ -176,7 +176,7 @@ impl<'m> Steps<'m> {
         Ok(())
     }
 
-    /// Asks at once, before a step that can itself take long.
+    /// Asks at once whether to continue, before a step that can itself take long.
     pub(crate) fn ask(&mut self) -> mlua::Result<()> {
         self.meter.count(1)
     }

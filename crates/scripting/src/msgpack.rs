@@ -11,7 +11,7 @@ use crate::{
     meter::{Meter, Steps},
 };
 
-/// Maximum nesting of packed tables; deeper ones become nil, as in Redis.
+/// Maximum nesting of packed tables. Tables that are nested deeper become nil, as in Redis.
 const PACK_DEPTH_MAX: usize = 16;
 
 /// Maximum nesting of unpacked values.
@@ -55,8 +55,8 @@ pub(crate) fn library(lua: &Lua, meter: &Meter, bytes_max: usize) -> Result<Tabl
     Ok(table)
 }
 
-/// At most `limit` values from `offset` on (0: all), preceded by the offset of the next value, or -1 at the
-/// end.
+/// Decodes up to `limit` values (0 means all) from `offset` on. The first result is the offset of the next
+/// value, or -1 at the end.
 fn some(lua: &Lua, bytes: &LuaString, limit: i64, offset: i64, meter: &Meter) -> Result<MultiValue> {
     let bytes = bytes.as_bytes();
     let (Ok(limit), Ok(offset)) = (usize::try_from(limit), usize::try_from(offset)) else {

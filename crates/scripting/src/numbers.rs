@@ -1,4 +1,4 @@
-//! Numbers as text in the forms of C's `printf`, and as integers by C's conversion.
+//! Numbers as text in the forms of C's `printf`, and numbers as integers by the conversion of C.
 
 use std::io::Write;
 
@@ -33,8 +33,8 @@ fn without_zeros(digits: &str) -> &str {
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }
 
-/// A number as an argument of a command, as in Redis 7.2 and later: whole numbers up to 2^62 digit by digit,
-/// without the sign of zero; others in their shortest form.
+/// Appends a number as an argument of a command, as in Redis 7.2 and later: whole numbers up to 2^62 with all
+/// their digits and without a sign of zero, others in their shortest form.
 pub(crate) fn append_argument(value: f64, out: &mut Vec<u8>) {
     const WHOLE_MAX: f64 = (1_i64 << 62) as f64;
     if value.abs() <= WHOLE_MAX && value.trunc() == value {

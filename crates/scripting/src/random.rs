@@ -1,5 +1,6 @@
-//! `math.random` and `math.randomseed`, with the numbers of Redis: those of POSIX' `lrand48`. Each run of a
-//! script has its own seeded generator, so that its results are reproducible, also in simulations.
+//! `math.random` and `math.randomseed`, with the same numbers as in Redis, which are the numbers of POSIX'
+//! `lrand48`. Each run of a script has its own seeded generator, so that its results are reproducible, also
+//! in simulations.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,7 +13,8 @@ const INCREMENT: u64 = 0xB;
 const STATE_BITS: u32 = 48;
 /// The lowest bits of a seeded state.
 const SEEDED: u64 = 0x330E;
-/// As in Redis: one less than the count of numbers from which one is drawn.
+/// The largest number that `lrand48` can draw. As in Redis, a drawn number is taken modulo this and divided
+/// by it.
 const DRAWN_MAX: u64 = i32::MAX as u64;
 
 /// A linear congruential generator of 48 bits. It is atomic only because functions of the machine share it;

@@ -17,7 +17,7 @@ use crate::{error::raised, numbers::number_of, sha1_hex};
 const VERSION: &str = "7.2.4";
 const VERSION_NUMBER: u32 = 0x0007_0204;
 
-/// The protocol that the running script has set: whether it is RESP3.
+/// Whether the running script has set the protocol RESP3.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings(Arc<AtomicBool>);
 
@@ -66,7 +66,8 @@ pub(crate) fn functions(lua: &Lua, settings: &Settings) -> Result<Table> {
     table.set("setresp", setresp)?;
     let set_repl = lua.create_function(|_, values: Variadic<Value>| {
         let [flags] = &values[..] else { return Err(raised("ERR redis.set_repl() requires two arguments.")) };
-        // Effects are logged regardless of the flags: unlogged changes would be lost in a crash unnoticed.
+        // Effects are logged regardless of the flags, because changes that are not logged would be lost in a
+        // crash without notice.
         match number_of(flags) {
             Some(flags) if (0.0..4.0).contains(&flags) => Ok(()),
             _ => Err(raised(
@@ -105,7 +106,7 @@ pub(crate) const NUMBERS: [(&str, u32); 10] = [
 /// The string constants of the table.
 pub(crate) const TEXTS: [(&str, &str); 1] = [("REDIS_VERSION", VERSION)];
 
-/// `redis.error_reply`, `redis.status_reply`: a table with one field.
+/// The table with one field that `redis.error_reply` or `redis.status_reply` returns.
 fn reply_table(lua: &Lua, values: &[Value], is_error: bool) -> Result<Table> {
     let table = lua.create_table_with_capacity(0, 1)?;
     match values {
@@ -118,8 +119,8 @@ fn reply_table(lua: &Lua, values: &[Value], is_error: bool) -> Result<Table> {
     Ok(table)
 }
 
-/// The text of an error with its code: the given text without `-`, prefixed with `ERR` if it is a single
-/// word.
+/// The text of an error with its code: the given text without a leading `-`, and with `ERR` before it if it
+/// is a single word.
 fn error_text(given: &[u8]) -> Vec<u8> {
     let text = given.strip_prefix(b"-").unwrap_or(given).trim_ascii_end();
     if text.contains(&b' ') { text.to_vec() } else { [b"ERR ", text].concat() }

@@ -18,7 +18,8 @@ pub(crate) fn to_lua(lua: &Lua, reply: &[u8]) -> Result<(Value, bool)> {
     Ok((value, reply.first() == Some(&b'-')))
 }
 
-/// The value of an integer reply; `None` for other replies. A fast path for the most frequent kind.
+/// The value of an integer reply; `None` for other replies. This is a fast path for the most frequent kind of
+/// reply.
 pub(crate) fn integer(reply: &[u8]) -> Option<i64> {
     let line = reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
     Reader::number(line).ok()
@@ -110,8 +111,8 @@ impl<'a> Reader<'a> {
     }
 
     fn array(&mut self, len: i64, depth: usize) -> Result<Word<'a>> {
-        // The length in a header exceeds the remaining bytes only if the reply is malformed: they bound the
-        // reserved room.
+        // The length in a header exceeds the number of remaining bytes only if the reply is malformed, so
+        // room is reserved for no more elements than there are remaining bytes.
         let len = usize::try_from(len).unwrap_or(0);
         let table = sequence(self.lua, len, len.min(self.rest.len()), || self.value(depth + 1))?;
         Ok(Either::Right(Value::Table(table)))

@@ -16,8 +16,8 @@ use crate::{
 /// Maximum nesting of tables in a reply.
 const DEPTH_MAX: usize = 128;
 
-/// Elements of a table that are examined to find that it has no fields; looking up all fields takes about as
-/// long.
+/// The maximum number of elements that are examined to find whether a table has only elements. Looking up all
+/// fields takes about as long.
 const SHORT_LIST_MAX: usize = 16;
 
 /// The value that a script returned.
@@ -91,7 +91,8 @@ impl Returned {
         bounds: &mut Bounds<'_>,
         reply: &mut ReplyWriter<'_>,
     ) -> Result<(), ScriptError> {
-        // Iterating over a table that once had many elements takes long even if it is now empty.
+        // The meter is asked first, because iterating over a table that once had many elements takes long
+        // even if it is empty now.
         if bounds.steps.ask().is_err() {
             return Err(too_large());
         }
@@ -174,13 +175,13 @@ fn short_list(table: &Table) -> Option<SmallVec<[Value; SHORT_LIST_MAX]>> {
             elements.push(value);
             Ok(())
         }
-        // Any error ends the iteration; this one needs no allocation.
+        // Any error ends the iteration; this error needs no allocation.
         _ => Err(mlua::Error::StackError),
     });
     walked.is_ok().then_some(elements)
 }
 
-/// The text up to its first zero byte, where it ends for Redis, which is written in C.
+/// The text up to its first zero byte, where Redis, which is written in C, ends it.
 fn up_to_nul(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == 0).next().unwrap_or_default()
 }

@@ -11,7 +11,7 @@ use sha1::{Digest, Sha1};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sha([u8; 20]);
 
-/// Hashes 8 bytes of the digest, which are as evenly distributed as all 20.
+/// Only 8 bytes of the digest are hashed, because they are as evenly distributed as all 20.
 impl Hash for Sha {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let [part, ..] = self.0.as_chunks::<8>().0 else { return };

@@ -10,16 +10,17 @@ use crate::ScriptError;
 pub struct Traits {
     /// Whether the script has a first line with `#!`. If so, flags that are not named there do not apply.
     pub declared: bool,
-    /// It does not write, and is refused to.
+    /// Whether the script declares that it does not write. Its writes are then refused.
     pub no_writes: bool,
-    /// It may add data when memory is scarce.
+    /// Whether the script may add data when memory is scarce.
     pub allow_oom: bool,
-    /// It may run on a replica that has lost its leader.
+    /// Whether the script may run on a replica that has lost its leader.
     pub allow_stale: bool,
 }
 
 impl Traits {
-    /// Whether the script is refused as a whole when memory is scarce, not its commands one by one.
+    /// Whether the whole script is refused when memory is scarce. For other scripts, only commands that need
+    /// memory are refused.
     pub fn needs_memory(self) -> bool {
         self.declared && !self.no_writes && !self.allow_oom
     }

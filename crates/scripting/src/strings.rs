@@ -1,4 +1,4 @@
-//! String functions whose results Lua's own versions would build without bounds.
+//! Versions of string functions with bounded results. Lua's own versions would build results without bounds.
 
 use mlua::{Lua, Result, String as LuaString, Table};
 

@@ -2,8 +2,8 @@
 //!
 //! A format is a list of letters: `<` `>` byte order (`=` is ignored), `!n` alignment, `x` a byte of padding,
 //! `b B h H l L T i I` integers (`in` of n bytes), `f d` floating-point numbers, `s` a string terminated by a
-//! zero byte, `cn` n bytes, `c0` the whole string when packing, and as many bytes as the preceding number
-//! says when unpacking.
+//! zero byte, `cn` n bytes. `c0` is the whole string when packing; when unpacking, its length is the
+//! preceding number.
 
 use mlua::{Lua, MultiValue, Result, String as LuaString, Table, Value, Variadic};
 

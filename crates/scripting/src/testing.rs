@@ -6,7 +6,8 @@ use wire::{Args, DecodeLimits, OwnedArgs, Protocol, ReplyWriter, Value, decode};
 
 use crate::{Calls, Ended, LibraryId, Limits, LogLevel, Refusal, Sha, Stop, Vm};
 
-/// SET, GET, ECHO3, which replies with its first argument unchanged, and AGAIN, which stops the script.
+/// A host with the commands SET, GET, ECHO3, which replies with its first argument unchanged, and AGAIN,
+/// which stops the script.
 #[derive(Default)]
 pub(crate) struct TestCalls {
     pub(crate) strings: BTreeMap<Vec<u8>, Vec<u8>>,

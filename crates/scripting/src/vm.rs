@@ -1,8 +1,9 @@
 //! The virtual machine of one thread.
 //!
 //! Invariants
-//! - Scripts see only the globals of the prelude; only the machine changes those, and only KEYS and ARGV.
-//! - The garbage of a script is collected: only its compiled source is kept.
+//! - Scripts see only the globals of the prelude. Only the machine changes globals, and it changes only KEYS
+//!   and ARGV.
+//! - The garbage of a script is collected; only the compiled source of the script is kept.
 
 mod host_calls;
 mod libraries;
@@ -32,11 +33,11 @@ use host_calls::RUNNER;
 use libraries::{LibraryGlobals, Loaded};
 pub use libraries::{LibraryId, Registered};
 
-/// Maximum number of compiled scripts kept. Above it all are dropped, and compiled again when needed.
+/// Maximum number of compiled scripts that are kept. If there are more, all are dropped, and compiled again
+/// when needed.
 const PROGRAMS_MAX: usize = 1000;
 
-/// Garbage is collected after a script if the machine uses more than one part in this many of its memory
-/// limit.
+/// Garbage is collected after a script if the machine uses more than 1 / `KEPT_FRACTION` of its memory limit.
 const KEPT_FRACTION: usize = 2;
 
 /// The outcome of a script.
@@ -46,7 +47,7 @@ pub enum Ended {
     Returned(Returned),
     /// It raised an error.
     Failed(ScriptError),
-    /// It was stopped.
+    /// The script was stopped.
     Stopped(Stop),
 }
 
@@ -57,7 +58,8 @@ pub struct Vm {
     guard: Table,
     /// The globals of library functions.
     library_guard: Table,
-    /// The globals for code compiled with `loadstring`; one of the two guards is at its index 1.
+    /// The globals for code compiled with `loadstring`. Index 1 of the table has the guard in use: `guard` or
+    /// `library_guard`.
     environment: Table,
     /// The `redis` table of a library that is being loaded.
     registrar: Table,
@@ -176,8 +178,8 @@ impl Vm {
         self.lua.used_memory()
     }
 
-    /// Sets the limits. To be called before each script: it also makes room if earlier scripts and libraries
-    /// take memory that the next one needs.
+    /// Sets the limits. To be called before each script, because it also makes room if earlier scripts and
+    /// libraries use memory that the next script needs.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
         self.make_room();
@@ -218,8 +220,8 @@ impl Vm {
         let _ = self.lua.gc_collect();
     }
 
-    /// Drops compiled scripts and loaded libraries, if after a collection more than half of the memory limit
-    /// is in use.
+    /// Collects garbage if more than half of the memory limit is in use. If more than half is still in use
+    /// then, drops compiled scripts and loaded libraries.
     fn make_room(&mut self) {
         let is_short = |vm: &Vm| vm.lua.used_memory() > vm.limits.memory_bytes_max / KEPT_FRACTION;
         if is_short(self) {

@@ -1,4 +1,4 @@
-//! Values being added to tables. Text is added directly, without a reference to a Lua string.
+//! Values that are added to tables. Text is added directly, without making a reference to a Lua string.
 
 use mlua::{Either, Lua, Result, Table, Value};
 

@@ -4,7 +4,8 @@ use std::{io, path::PathBuf};
 
 use lsn::Lsn;
 
-/// A storage error. `Io` and `Poisoned` end the server; damage and inconsistency stop it from starting.
+/// A storage error. `Io` and `Poisoned` end the server; damage and inconsistency keep the server from
+/// starting.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -58,7 +59,8 @@ pub struct Damage {
     pub reason: String,
     /// Number of batches after the damage that are intact by themselves.
     pub batches_after: u64,
-    /// A position after the damage up to which the log is known to have been durable.
+    /// A position after the damage up to which the log was durable, as a later footer, the control file or a
+    /// snapshot proves.
     pub durable_lsn: Lsn,
 }
 
@@ -116,7 +118,7 @@ impl std::fmt::Display for SnapshotDamage {
 }
 
 impl Error {
-    /// Whether the disk is full, or the quota of this user.
+    /// Whether the error means that the disk is full, or that the quota of this user is used up.
     pub fn is_disk_full(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         matches!(self, Error::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))

@@ -7,8 +7,8 @@
 //!
 //! Group commit without a timer: all records published while one batch is being written form the next batch;
 //! when no write is in flight, a record is written at once. The flush in flight is the only batching window
-//! here; the server's threads may gather longer where nobody waits for the disk. The log owns no thread: the
-//! server runs [`Log::flush`] and [`Log::prepare_segment`] in loops.
+//! of the log itself; the server's threads may gather records for longer if nobody waits for the disk. The
+//! log owns no thread: the server runs [`Log::flush`] and [`Log::prepare_segment`] in loops.
 //!
 //! Positions, always in this order: `durable <= written <= published <= appended`, and `written <= prepared
 //! end`. Admission keeps `appended` below the prepared end for ordinary records.
@@ -81,7 +81,8 @@ use crate::{
 /// A flush in flight for longer than this makes new writes fail ([`Admission::Stalled`]).
 const FLUSH_STALLED_US: u64 = 5_000_000;
 
-/// Whether a write may be executed now. Checked before execution, so that a refusal changes nothing.
+/// Whether a write may be executed now. This is determined before the write is executed, so a refusal changes
+/// nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// Execute the write.
@@ -89,12 +90,12 @@ pub enum Admission {
     /// Too many bytes are unwritten, or the next segment does not exist yet: check again after the next
     /// wake-up.
     Wait,
-    /// The next segment cannot be created, usually because the disk is full: the server is read-only until it
-    /// can.
+    /// The next segment cannot be created, usually because the disk is full. The server is read-only until it
+    /// can be created.
     NoRoom,
-    /// The log replaces a damaged one and takes no writes until it is adopted.
+    /// The log replaces a damaged one and takes no writes until it is adopted and thawed.
     Frozen,
-    /// The write in flight has taken seconds (more than 5).
+    /// The write in flight has taken more than 5 seconds.
     Stalled,
     /// The log is poisoned; the server is about to stop.
     Poisoned,
@@ -122,15 +123,15 @@ struct LogState {
     epoch: AtomicU32,
     /// The reign of the batches closed here; see `footer`.
     reign: AtomicU64,
-    /// Whether batches come whole from another server.
+    /// Whether this log is a mirror: whole batches come from another server.
     mirroring: AtomicBool,
-    /// The position up to which the mirrored batches vouch for the log.
+    /// The highest position for which a footer of a mirrored batch vouches.
     mirror_vouched: AtomicU64,
     ring: RingMemory,
     sequencer: Sequencer,
-    /// Everything before this is written: handed to the OS, or durable. A batch boundary.
+    /// Everything before this position is written: handed to the OS, or durable. A batch boundary.
     written: AtomicU64,
-    /// Everything before this survives a power cut. A batch boundary.
+    /// Everything before this position survives a power cut. A batch boundary.
     durable: AtomicU64,
     /// The position that enough replicas have acknowledged; `UNASKED` if none are required. See `commit`.
     acked: AtomicU64,
@@ -141,14 +142,14 @@ struct LogState {
     durability: AtomicU8,
     poisoned: AtomicBool,
     poison_reason: Mutex<Option<String>>,
-    /// Set while the log replaces one with holes. `no_room` is set as well, so that `admit` has no extra
-    /// check.
+    /// Whether the log replaces one with holes and is not thawed yet. `no_room` is then set as well, so that
+    /// `admit` needs no extra check.
     frozen: AtomicBool,
     no_room: AtomicBool,
     no_room_reason: Mutex<String>,
     /// Monotonic microseconds at which the write in flight began; 0 without one.
     flush_started_us: AtomicU64,
-    /// The indices that no appender has.
+    /// The indices that no appender uses.
     free_appenders: Mutex<Vec<usize>>,
     waiters: Waiters,
     /// Wakes the caller of [`Log::prepare_segment`].
@@ -170,8 +171,8 @@ struct LogState {
 }
 
 impl Log {
-    /// A handle for one more appending thread. A dropped handle gives its place back, unless it had a
-    /// listener ([`Appender::listen`]): those belong to threads that live as long as the log.
+    /// A handle for one more appending thread. The index of a dropped handle is used again, unless the handle
+    /// had a listener ([`Appender::listen`]): such handles belong to threads that live as long as the log.
     ///
     /// # Panics
     /// If all `appenders_max` handles are taken.
@@ -202,18 +203,18 @@ impl Log {
         self.shared.control.lock().log_id
     }
 
-    /// The epoch of this run's batches; for a mirror, the highest that it has seen.
+    /// The epoch of this run's batches; for a mirror, the highest epoch that it has seen.
     pub fn epoch(&self) -> u32 {
         self.shared.epoch.load(Ordering::SeqCst)
     }
 
-    /// The reign of this run as a leader; for a mirror, that of the last batch. See the module `footer`.
+    /// The reign of this run as a leader; for a mirror, the reign of the last batch. See the module `footer`.
     pub fn reign(&self) -> u64 {
         self.shared.reign.load(Ordering::SeqCst)
     }
 
-    /// A number for this position in this reign (a lease token): greater than that of every earlier position,
-    /// and different from that of the same position in another reign.
+    /// A number for this position in this reign (a lease token). It is greater than the tokens of all earlier
+    /// positions, and differs from the token of the same position in another reign.
     pub fn token(&self, position: Lsn) -> u64 {
         position.get().saturating_add(self.reign())
     }
@@ -328,7 +329,8 @@ impl Log {
     /// Makes segments, on this thread, until a record of `bytes` fits. Returns false if the disk has no room
     /// for it, or the log takes no records.
     pub fn make_room_for(&self, bytes: u64) -> bool {
-        // As in `admit`: other appenders may execute as much as the ring holds meanwhile.
+        // Room for one more ring is made, as in `admit`, because other appenders may append as much
+        // meanwhile.
         let end = self.shared.sequencer.tail() + self.shared.options.ring_bytes + bytes;
         self.shared.make_segments_to(end)
     }
@@ -344,8 +346,8 @@ impl Log {
     }
 
     /// Forgets the log before `boundary`; whole segments before it are recycled or removed. No snapshot needs
-    /// to preserve their state: a record after `boundary` makes it void. Returns `false` if nothing was
-    /// forgotten, because an earlier position is pinned.
+    /// to preserve the state before `boundary`: a record after `boundary` makes that state void. Returns
+    /// `false` if nothing was forgotten, because an earlier position is pinned.
     ///
     /// # Panics
     /// If `boundary` is not durable or not a multiple of the block size.
@@ -361,7 +363,8 @@ impl Log {
     }
 
     /// Forgets the log before `begin_lsn`, the beginning of the oldest snapshot that is kept: recovery will
-    /// start at that or at a newer one, and refuse without one. Pinned positions are kept.
+    /// start at that snapshot or at a newer one, and refuse the directory without one. Pinned positions are
+    /// kept.
     ///
     /// # Panics
     /// As [`Log::truncate_before`].
@@ -375,14 +378,15 @@ impl Log {
     /// As [`Log::forget_before`], for a caller that has locked the pins.
     pub(crate) fn forget_before_unpinned(&self, begin_lsn: Lsn, pins: &Pins) -> Result<(), Error> {
         let kept_from = match pins.lowest().filter(|pinned| *pinned < begin_lsn) {
-            // A replica may have named any position: a log starts with a whole batch.
+            // A replica may have named a position within a batch, but a log starts with a whole batch.
             Some(pinned) => self.boundary_before(pinned)?,
             None => begin_lsn,
         };
         self.shared.truncate_before(kept_from, true)
     }
 
-    /// The last batch boundary at or before `position`; the start of the log if there is none behind it.
+    /// The last batch boundary at or before `position`; the start of the log if `position` lies in no batch
+    /// that is kept.
     ///
     /// # Errors
     /// I/O errors.
@@ -394,7 +398,7 @@ impl Log {
         })
     }
 
-    /// The identification of a snapshot that begins now: capture slots only after this call.
+    /// The identification of a snapshot that begins now. Slots must be captured only after this call.
     pub fn begin_snapshot(&self, compression: Compression) -> SnapshotMeta {
         let (begin_lsn, created_unix_ms) = (self.written_lsn(), self.shared.clock.unix_ms());
         SnapshotMeta { log_id: self.id(), epoch: self.epoch(), begin_lsn, created_unix_ms, compression }
@@ -428,7 +432,8 @@ impl Log {
                 self.make_needed_segment()?;
             }
         }
-        // Records that were appended during these flushes woke nobody: their appenders relied on this thread.
+        // Appenders of records during these flushes have woken no flusher, because they relied on this
+        // thread.
         if self.needs_flusher()
             && let Some(wake) = self.shared.wake_flusher.get()
         {
@@ -452,8 +457,9 @@ impl Log {
         Ok(())
     }
 
-    /// Records that the directory has a file with settings set by clients: from now on a directory without it
-    /// is incomplete. Blocks the first time. A frozen log records it when it is [adopted](Log::adopt).
+    /// Records that the directory has a file with settings set by clients: from now on, a directory without
+    /// the file is incomplete. The first call blocks. A frozen log makes the record when it is
+    /// [adopted](Log::adopt).
     ///
     /// # Errors
     /// I/O errors: then nothing is recorded.
@@ -469,7 +475,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes a batch, even an empty one, durably; returns its end. From then on the end of the log shows the
+    /// Writes a batch durably, even if it is empty; returns its end. The last batch of the log then has the
     /// current epoch. Blocks.
     ///
     /// # Errors
@@ -497,7 +503,7 @@ impl Log {
         self.shared.seal(&mut self.shared.flusher.lock())
     }
 
-    /// Creates the segment that a closed batch needs.
+    /// Creates the segment into which a closed batch is to be written.
     fn make_needed_segment(&self) -> Result<(), Error> {
         if self.prepare_segment()? == Prepare::NoRoom { Err(self.no_segment()) } else { Ok(()) }
     }
@@ -572,7 +578,7 @@ impl LogState {
         }
     }
 
-    /// Has segments made up to `end`, even while nothing is appended.
+    /// Requests segments up to `end`, even if nothing is appended.
     #[cold]
     fn want_segments(&self, end: u64) {
         self.wanted_end.fetch_max(end, Ordering::SeqCst);
@@ -581,7 +587,7 @@ impl LogState {
         }
     }
 
-    /// Duration of the write in flight so far, in microseconds; 0 without one.
+    /// The time since the write in flight began, in microseconds; 0 if no write is in flight.
     fn flight_us(&self) -> u64 {
         match self.flush_started_us.load(Ordering::Relaxed) {
             0 => 0,

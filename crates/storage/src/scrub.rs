@@ -2,8 +2,8 @@
 //! still has all data.
 //!
 //! One pass covers the control file, the segments that are no longer written, and the snapshots, at the pace
-//! of the caller. It bypasses the page cache, whose contents prove nothing about the disk. Unlike `check` it
-//! runs while the server writes; it repairs nothing.
+//! of the caller. It bypasses the page cache, whose contents prove nothing about the disk. Unlike `check`, a
+//! pass runs while the server writes. It repairs nothing.
 //!
 //! Invariant: files that are removed or recycled during the pass are not reported as damaged. Before a
 //! finding is reported, it is checked that the file is still needed.
@@ -24,11 +24,12 @@ const TRIES: usize = 3;
 /// A file that cannot be read back.
 #[derive(Debug)]
 pub enum Finding {
-    /// The control file. The log still has its contents: [`Log::restore_control`].
+    /// The control file is damaged. The log still has its contents in memory: [`Log::restore_control`] writes
+    /// it again.
     Control(Error),
-    /// The log. A new snapshot makes the damaged part dispensable.
+    /// The log is damaged. A new snapshot makes the damaged part dispensable.
     Log(Error),
-    /// A snapshot.
+    /// A snapshot is damaged.
     Snapshot {
         /// The LSN at which the snapshot begins.
         begin_lsn: Lsn,
@@ -72,7 +73,7 @@ pub fn scrub(
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Vec<Finding> {
     let mut round = ScrubPass { disk, dir, log, go_on, findings: Vec::new() };
-    // Findings count even if the pass was stopped.
+    // The result is ignored, because findings count even if the pass was stopped.
     let _ = round.run();
     round.findings
 }

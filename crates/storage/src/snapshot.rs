@@ -5,21 +5,22 @@
 //! list -> SnapshotReader::open -> runs, read (from any thread)               check, remove
 //! ```
 //!
-//! It manages the files of `snapshots/` in the data directory: framing, compression, checksums, publication,
-//! removal. It does not know the format of rows or how slots are captured, owns no thread and sets no pace.
+//! This module manages the files of `snapshots/` in the data directory: framing, compression, checksums,
+//! publication, removal. It does not know the format of rows or how slots are captured, owns no thread and
+//! sets no pace.
 //!
 //! A snapshot is exact although it is taken while the server writes: see [`SnapshotMeta::begin_lsn`] and
-//! [`ChunkInfo::lsn`]. Each slot is captured whole under its lock, with its own LSN; replay starts at
-//! `begin_lsn` and applies only those records to a slot that are newer than its LSN.
+//! [`ChunkInfo::lsn`]. Each slot is captured as of one moment, with its LSN of that moment. Replay starts at
+//! `begin_lsn` and applies a record to a slot only if the record is newer than that LSN.
 //!
 //! Invariants
 //! - A snapshot exists if and only if its manifest does. The manifest is written last, when every part is
-//!   durable under its name; it is removed first, durably, before any part is.
+//!   durable under its name. It is removed first, and that removal is durable before any part is removed.
 //! - Parts without a manifest are leftovers. They are removed at the next start, never while a snapshot is
 //!   being written.
 //! - A payload is returned only if every checksum on the path to it matches: manifest, footer, index, chunk.
-//! - No allocation depends on an unverified length, and none for a chunk is larger than
-//!   [`CHUNK_RAW_BYTES_MAX`] plus its header.
+//! - No allocation depends on an unverified length, and no allocation for a chunk is larger than
+//!   [`CHUNK_RAW_BYTES_MAX`] plus the header.
 //! - A failure here fails the snapshot, never the log.
 
 mod check;
@@ -50,8 +51,9 @@ pub use reader::{ReadBuffers, Run, SnapshotReader};
 pub use removal::{remove, remove_leftovers, set_aside};
 pub use writer::{Compression, PartWriter, SnapshotMeta, SnapshotWriter};
 
-/// The directory of the snapshots of the data directory `dir`. A directory of its own, because backups copy
-/// it as a whole and operators inspect it, while the log's directory changes all the time.
+/// The directory of the snapshots of the data directory `dir`. Snapshots have a directory of their own,
+/// because backups copy it as a whole and operators inspect it, while the log's directory changes all the
+/// time.
 pub fn directory(dir: &Path) -> PathBuf {
     dir.join("snapshots")
 }

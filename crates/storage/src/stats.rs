@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Buckets of a [`Histogram`]: upper bounds 1, 2, 4, ... 2^(N-2), then infinity.
 const BUCKET_COUNT: usize = 28;
 
-/// A histogram with power-of-two buckets: cheap enough to be always on, exact enough to show changes of a
-/// disk.
+/// A histogram with power-of-two buckets. It is cheap enough to be always on, and exact enough to show
+/// changes of a disk's speed.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKET_COUNT],
@@ -63,7 +63,7 @@ pub struct LogStats {
     pub segments_recycled: AtomicU64,
     /// Segments created as new files.
     pub segments_created: AtomicU64,
-    /// Microseconds from the start of a batch's write to its durability (or to its hand-over to the OS).
+    /// Microseconds from the start of a batch's write until the batch is durable (or handed to the OS).
     pub flush_us: Histogram,
     /// Records per batch.
     pub batch_records: Histogram,

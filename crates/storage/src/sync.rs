@@ -1,5 +1,5 @@
-//! The atomics the log is built on: the standard library's, or loom's when its concurrency is model-checked
-//! (`RUSTFLAGS="--cfg loom" cargo test -p storage --release loom`).
+//! The atomics that the log uses: the atomics of the standard library, or those of loom when loom checks the
+//! log's concurrency (`RUSTFLAGS="--cfg loom" cargo test -p storage --release loom`).
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -14,8 +14,8 @@ pub(crate) use std::{
     thread::yield_now,
 };
 
-/// Keeps a value on cache lines of its own, so that threads writing neighbours do not slow each other down.
-/// 128 bytes: x86 prefetches lines in pairs.
+/// Keeps a value on cache lines of its own, so that threads that write neighbouring values do not slow each
+/// other down. The alignment is 128 bytes because x86 prefetches cache lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);

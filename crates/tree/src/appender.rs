@@ -1,8 +1,8 @@
 //! `Appender`: sequential writes behind the end of a file's last checkpoint, in pieces of 1 MiB, with a
-//! running hash over them.
+//! running hash over the written bytes.
 //!
-//! It assigns offsets to blobs and nodes, and hands a piece to the OS when it is full. Only
-//! [`Appender::flush`] and [`Appender::finish`] make bytes durable.
+//! An appender assigns offsets to blobs and nodes, and hands a full piece to the OS. Only [`Appender::flush`]
+//! and [`Appender::finish`] make bytes durable.
 //!
 //! Invariants
 //! - Bytes are contiguous, in the order in which they were put, and written once.
@@ -27,7 +27,7 @@ pub(crate) struct Appender {
     piece_offset: u64,
     hash: Box<Xxh3>,
     written: Written,
-    /// The first failure.
+    /// The reason of the first failed write or sync.
     failure: Option<String>,
 }
 
@@ -80,11 +80,13 @@ impl Appender {
         Ok(())
     }
 
-    /// Pads the range with zeros to the next page, where a header may stand; returns the hash of the range.
+    /// Pads the range with zeros to the next page, because a header must begin at a page; returns the hash of
+    /// the range.
     pub(crate) fn end_range(&mut self) -> Result<u128, TreeError> {
         let zeros = self.end().next_multiple_of(PAGE_BYTES as u64) - self.end();
         self.extend(&[0; PAGE_BYTES][..zeros as usize])?;
-        // The pending piece is hashed only when it is written, and by then the header is in it.
+        // The pending piece is added to a copy of the hash: the appender hashes the piece itself only when it
+        // is written, and by then the header is in it.
         let mut hash = self.hash.clone();
         hash.update(&self.piece);
         Ok(hash.digest128())

@@ -1,10 +1,9 @@
 //! `Builder`: builds a tree file from sorted entries; each node is written once and nearly full.
 //!
-//! It is the writing half of compaction: copy a snapshot, let the new file catch up by ordinary checkpoints,
-//! then put it in place ([`TreeFile::put_in_place`]). It holds one path of nodes in memory, however large the
-//! file is.
-//! The file cannot be opened before it is finished: a crash leaves a file without a state, under a name that
-//! ends in `.tmp`.
+//! A compaction copies a snapshot with a builder, lets the new file catch up by ordinary checkpoints, and
+//! then puts it in place ([`TreeFile::put_in_place`]). A builder holds one path of nodes in memory, however
+//! large the file is. The file cannot be opened before it is finished: a crash leaves a file without a state,
+//! under a name that ends in `.tmp`.
 
 use std::{path::Path, sync::Arc};
 
@@ -25,7 +24,7 @@ use crate::{
     reader::FileReader,
 };
 
-/// The fill level of the nodes; the rest lets a few later inserts pass without a split.
+/// The fill level of the nodes. The rest of a node has room for a few later inserts without a split.
 const FILL_PERCENT: usize = 90;
 
 /// A tree file under construction.
@@ -156,7 +155,7 @@ impl Builder {
         ))
     }
 
-    /// Adds an entry to a level, after closing the node there if that is full.
+    /// Adds an entry to the node that is being filled at a level. If that node is full, it is closed first.
     fn push(&mut self, level: usize, key: Vec<u8>, value: Vec<u8>) -> Result<(), TreeError> {
         if level == self.levels.len() {
             self.levels.push(Filling {

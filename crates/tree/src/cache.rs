@@ -1,8 +1,8 @@
 //! `NodeCache`: verified nodes in memory, bounded in bytes and shared by any number of files.
 //!
-//! It holds inner nodes, with which every walk begins, and leaves that are read by key. A node never changes,
-//! so nothing is ever invalidated; unused nodes are evicted. The cache only saves time: everything works
-//! without it.
+//! The cache holds inner nodes, with which every walk begins, and leaves that are read by key. A node never
+//! changes, so nothing is ever invalidated; unused nodes are evicted. The cache only saves time: everything
+//! works without it.
 
 use std::sync::{
     Arc,
@@ -13,7 +13,7 @@ use quick_cache::{Weighter, sync::Cache};
 
 use crate::{Pointer, node::Node};
 
-/// Expected size of a node in memory; sizes the hash table.
+/// The expected size of a node in memory, which determines the size of the hash table.
 const NODE_BYTES_EXPECTED: u64 = 2 << 10;
 
 /// A bounded cache of nodes for any number of files and threads. Clones share one cache.

@@ -1,6 +1,7 @@
 //! `Checkpoint`: the blobs, nodes and header that are appended together.
 //!
-//! A checkpoint that is dropped before it is finished has no effect: the next one overwrites its bytes.
+//! A checkpoint that is dropped before it is finished has no effect: the next checkpoint overwrites its
+//! bytes.
 
 use lsn::Lsn;
 
@@ -19,10 +20,11 @@ pub struct Checkpoint<'a> {
     roots: Vec<Option<Root>>,
     modified: Vec<bool>,
     finished: bool,
-    /// Set while a tree is being changed. If that fails, `roots` may not reflect the operations of the
-    /// caller.
+    /// True while a tree is being changed, and after a change that failed: `roots` then may not reflect the
+    /// operations of the caller.
     unfinished_batch: bool,
-    /// Set while nodes are read and written, not for rejected arguments: a failure there poisons the file.
+    /// True while nodes are read and written, and after a failure there, which poisons the file. Rejected
+    /// arguments do not set it.
     failed_batch: bool,
 }
 
@@ -67,8 +69,8 @@ impl<'a> Checkpoint<'a> {
         self.modify_seeing(tree, ops, |_, _| ())
     }
 
-    /// As [`Checkpoint::modify`]; calls `seen` for each operation, in the order of keys, with the value that
-    /// its key had before.
+    /// Does the same as [`Checkpoint::modify`], and calls `seen` for each operation, in the order of keys,
+    /// with the value that the key had before.
     ///
     /// # Errors
     /// As [`Checkpoint::modify`].
@@ -109,8 +111,8 @@ impl<'a> Checkpoint<'a> {
     /// state, which contains all changes up to `applied_lsn`.
     ///
     /// # Errors
-    /// I/O errors; the file then takes no more checkpoints, and the next open may or may not find this one.
-    /// [`TreeError::TooLarge`] for metadata.
+    /// I/O errors; the file then takes no more checkpoints, and the next open may or may not find this
+    /// checkpoint. [`TreeError::TooLarge`] for metadata.
     ///
     /// # Panics
     /// If an earlier change of a tree in this checkpoint has failed.
@@ -118,8 +120,8 @@ impl<'a> Checkpoint<'a> {
         self.end(metadata, applied_lsn, true)
     }
 
-    /// As [`Checkpoint::finish`], but for an intermediate state: the file is never opened with it. Keeps the
-    /// metadata and applied LSN of the checkpoint before it.
+    /// Does the same as [`Checkpoint::finish`], but for an intermediate state, with which the file is never
+    /// opened. Keeps the metadata and the applied LSN of the previous checkpoint.
     ///
     /// # Errors
     /// As [`Checkpoint::finish`].

@@ -1,13 +1,13 @@
 //! Node encoding: from sorted entries to the bytes of one or more nodes.
 //!
-//! It implements the node layout of [`format`](crate::format) and chooses split points: nodes of about equal
-//! size, or full nodes and a remainder where entries are appended at the end of a tree. It does not place
-//! nodes in the file; a node gets its pointer when it is appended.
+//! This module implements the node layout of [`format`](crate::format) and chooses split points: it makes
+//! nodes of about equal size, or, if entries are appended at the end of a tree, full nodes and a remainder.
+//! It does not place nodes in the file; a node gets its pointer when it is appended.
 //!
 //! Invariants
 //! - An inner node has room for [`FANOUT_MIN`] children, however long their keys are, so every level has
 //!   fewer nodes than the one below it.
-//! - An entry may be larger than the target size of a node; its node then holds it alone, or nearly so.
+//! - An entry may be larger than the target size of a node; its node then holds few other entries or none.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::{
     pointer::Child,
 };
 
-/// Number of children that always fit into an inner node before it is split.
+/// The number of children that always fit into an inner node before it is split.
 const FANOUT_MIN: usize = 8;
 
 /// An entry to be written.
@@ -29,7 +29,7 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Size in a node that stores its whole key.
+    /// The size of the entry in a node that stores the whole key.
     pub(crate) fn size(&self) -> usize {
         ENTRY_FIXED_BYTES + self.key.len() + self.value.len()
     }
@@ -40,11 +40,11 @@ impl Entry<'_> {
 pub(crate) enum Packing {
     /// Nodes of equal size, with room in each.
     Even,
-    /// Full nodes and a remainder: later entries are expected behind them.
+    /// Full nodes and a remainder, because more entries are expected behind them.
     Full,
 }
 
-/// The parameters of node building: tree, level, target size and the measure for sums.
+/// The parameters for building nodes: tree, level, target size and the measure for sums.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) tree: TreeId,
@@ -83,8 +83,9 @@ impl Shape {
         nodes
     }
 
-    /// The shortest key above `before` and not above `first`. On inner levels it is the key of the child
-    /// itself, because smaller keys may lie below it.
+    /// The lower bound for a node that begins with `first`, after a node that ends with `before`. For a leaf
+    /// it is the shortest key above `before` and not above `first`. For an inner node it is `first` itself,
+    /// which is the lower bound of its first child.
     pub(crate) fn lower_bound(&self, before: &Key<'_>, first: &Key<'_>) -> Vec<u8> {
         if self.level > 0 {
             return first.to_vec();
@@ -100,8 +101,8 @@ impl Shape {
         let shared = self.shared_len(entries);
         let size = |entry: &Entry<'_>| entry.size().saturating_sub(shared);
         let target = self.target(entries.iter().map(size).max().unwrap_or(0));
-        // The shared beginning does not count against the target if it takes half of it or more: nodes would
-        // become ever smaller.
+        // The shared beginning does not count against the target if it takes half of the target or more,
+        // because nodes would then have few entries.
         let room = if shared < self.target_bytes / 2 { target - NODE_FIXED_BYTES - shared } else { target };
         let total: usize = entries.iter().map(size).sum();
         let piece_bytes = match packing {
@@ -130,13 +131,13 @@ impl Shape {
         if self.level == 0 { self.target_bytes } else { self.target_bytes.max(FANOUT_MIN * largest) }
     }
 
-    /// Length of the common beginning of the keys of one node. The first key of an inner node does not count:
-    /// it bounds nothing.
+    /// Length of the common beginning of the keys of one node. The first key of an inner node does not count,
+    /// because no search compares it.
     fn shared_len(&self, entries: &[Entry<'_>]) -> usize {
         match entries {
             [first, .., last] if self.level == 0 => first.key.common_len(&last.key),
-            // One byte of the second key is not shared, so that the first key, which then is the shared bytes
-            // alone, is smaller.
+            // The last byte of the second key is never shared. So the first key, of which only the shared
+            // bytes are stored, is smaller than the second.
             [_, second, .., last] => second.key.common_len(&last.key).min(second.key.len() - 1),
             [_, second] => second.key.len() - 1,
             _ => 0,

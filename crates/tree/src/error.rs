@@ -32,8 +32,8 @@ pub enum TreeError {
         /// A description of the damage.
         reason: &'static str,
     },
-    /// No checkpoint lies within the wanted range of LSNs. A damaged checkpoint that was skipped is named:
-    /// after a crash it is the one that was being written.
+    /// No checkpoint lies within the wanted range of LSNs. The error names a damaged checkpoint that was
+    /// skipped: after a crash, it is the checkpoint that was being written.
     #[error(
         "{} has no checkpoint {}: {}{}",
         path.display(),
@@ -56,7 +56,7 @@ pub enum TreeError {
     Version {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// The format version of the file.
         version: u32,
     },
     /// An earlier write or sync failed; the state on disk is unknown until the file is opened again.
@@ -72,7 +72,7 @@ pub enum TreeError {
     TooLarge {
         /// The kind of data, with an article, e.g. "a key".
         what: &'static str,
-        /// Its size.
+        /// The size of the data.
         bytes: usize,
         /// The limit.
         max: usize,
@@ -82,7 +82,7 @@ pub enum TreeError {
 /// A checkpoint that was skipped because its bytes are damaged or incomplete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PassedOver {
-    /// The offset of its header.
+    /// The offset of the checkpoint's header.
     pub offset: u64,
     /// The applied LSN in the checkpoint's header; [`Lsn::ZERO`] if the header itself is damaged.
     pub applied_lsn: Lsn,

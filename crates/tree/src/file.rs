@@ -1,11 +1,11 @@
 //! `TreeFile`: exclusive write access to a tree file.
 //!
-//! It opens, creates and replaces the file; its owner is the only one that can make checkpoints. Reading does
-//! not need it: snapshots outlive it.
+//! A `TreeFile` opens, creates and replaces the file, and only its owner can make checkpoints. Readers do not
+//! need it: snapshots outlive it.
 //!
 //! Invariants
-//! - Opening writes nothing. Bytes behind the checkpoint that was opened are cut off, durably, before the
-//!   first new checkpoint, so that they can never be taken for the continuation of something else.
+//! - Opening writes nothing. Bytes behind the opened checkpoint are cut off, durably, before the first new
+//!   checkpoint, so that they are never taken for a part of it.
 //! - Opening reads from the disk, not from the page cache.
 
 use std::{
@@ -81,8 +81,8 @@ impl TreeFile {
         TreeFile { snapshot, passed_over, has_tail, poisoned: None }
     }
 
-    /// The newer checkpoint that was skipped because it was not whole when the file was opened: after a
-    /// crash, the one that was being written.
+    /// The newer checkpoint that was skipped because it was not complete when the file was opened: after a
+    /// crash, the checkpoint that was being written.
     pub fn passed_over(&self) -> Option<PassedOver> {
         self.passed_over
     }
@@ -114,11 +114,11 @@ impl TreeFile {
         file.sync_data().map_err(TreeError::io("sync", self.path()))
     }
 
-    /// Replaces the file at `path` by this one, atomically and durably: the end of a compaction. Snapshots of
-    /// the old file stay valid.
+    /// Replaces the file at `path` by this file, atomically and durably. This is the end of a compaction.
+    /// Snapshots of the old file stay valid.
     ///
     /// # Errors
-    /// I/O errors; `path` then holds one of the two files, whole.
+    /// I/O errors; `path` then holds one of the two files, complete.
     pub fn put_in_place(mut self, disk: &dyn Disk, path: &Path) -> Result<TreeFile, TreeError> {
         crashsafe::rename_durably(disk, self.path(), path).map_err(TreeError::io("rename", self.path()))?;
         self.snapshot.reader = Arc::new(self.snapshot.reader.renamed(path.to_owned()));

@@ -58,11 +58,12 @@
 //!   that no stored blob can pass for a header.
 //! - **Versions** may change everything except the places of the version, the lengths and the checksum in a
 //!   header.
-//! - **One sync is enough.** A header tells which bytes must have arrived with it. If they or the header have
-//!   not, the header before it counts, which was durable before anything behind it was written. Header 0, and
-//!   the header of a built file, follow a sync of everything before them; their range is empty.
+//! - **One sync is enough.** A header names the range of bytes that must have reached the disk with it. If
+//!   these bytes or the header are incomplete, the previous header is used, which was durable before anything
+//!   behind it was written. Header 0, and the header of a built file, follow a sync of everything before
+//!   them; their range is empty.
 //! - **Keys of inner nodes** are lower bounds, as short as possible: the keys below entry i are at least key
-//!   i and less than key i + 1. The first key bounds nothing: only the common beginning of it is stored.
+//!   i and less than key i + 1. The first key is not used as a bound, so only its common beginning is stored.
 //! - No compression: document bodies are blobs, and the common beginning of keys is stored once per node.
 
 /// Alignment of headers, in bytes.
@@ -81,10 +82,9 @@ pub const FLAG_NO_STATE: u8 = 1;
 pub const POINTER_BYTES: usize = 16;
 /// Bytes of a node before the common beginning of its keys.
 pub const NODE_FIXED_BYTES: usize = 8;
-/// Bytes of an entry besides its key and value: the end offset in the table, and the length of the key's
-/// rest.
+/// Bytes of an entry besides its key and value: its end in the table, and the length of the rest of its key.
 pub const ENTRY_FIXED_BYTES: usize = 6;
-/// The longest node: one entry of the longest key and value, and the entries that share its node.
+/// The maximum bytes of a node: one entry with the longest key and value, and other entries of the same node.
 pub const NODE_BYTES_MAX: usize = 2 << 20;
-/// The highest level of a node. A tree of the smallest fan-out would not reach it in 2^48 bytes.
+/// The highest level of a node. Even a tree with the smallest fan-out does not reach it within 2^48 bytes.
 pub const LEVEL_MAX: u8 = 48;

@@ -14,7 +14,7 @@ use crate::{
 };
 
 const CHECKSUM_BYTES: usize = 8;
-/// The longest header, in bytes.
+/// The maximum bytes of a header.
 pub(crate) const HEADER_BYTES_MAX: usize =
     (HEADER_FIXED_BYTES + TREES_MAX as usize * ROOT_BYTES + METADATA_BYTES_MAX + CHECKSUM_BYTES)
         .next_multiple_of(PAGE_BYTES);
@@ -39,7 +39,8 @@ pub(crate) struct Header {
     pub(crate) range_begin: u64,
     pub(crate) range_hash: u128,
     pub(crate) applied_lsn: Lsn,
-    /// False in header 0 of a built file and in intermediate checkpoints: the file is not opened with those.
+    /// Whether the file may be opened with this header. False in header 0 of a built file and in intermediate
+    /// checkpoints.
     pub(crate) has_state: bool,
     pub(crate) roots: Vec<Option<Root>>,
     pub(crate) metadata: Vec<u8>,

@@ -9,19 +9,21 @@
 //! ```
 //!
 //! What it is: up to [`TREES_MAX`] sorted maps from bytes to bytes per file, large values beside them as
-//! blobs, sums over any range in a walk from the root. The module [`mod@format`] describes every byte.
-//! What it is not: durable per change. The changes between two checkpoints must be in a log; after a restart
-//! those behind [`TreeSnapshot::applied_lsn`] are applied again. Nor does it own threads, locks or clocks, or
-//! know the meaning of keys and values.
+//! blobs, sums over any range in a walk from the root. The module [`mod@format`] describes every byte. What
+//! it is not: durable per change. The changes between two checkpoints must be in a log; after a restart, the
+//! caller applies the changes after [`TreeSnapshot::applied_lsn`] again. The crate owns no threads, locks or
+//! clocks, and does not know the meaning of keys and values.
 //!
 //! Invariants
 //! - Nothing that a header can reach is ever overwritten: a snapshot stays readable while others write,
 //!   without locks.
-//! - Every reader of a node or blob verifies its checksum, which stands in the pointer that led there. So the
-//!   bytes that are read are the written ones, up to the header, which contains its own checksum.
-//! - A node lies behind everything that it points to, one level above it: every walk ends.
-//! - After a crash the file opens with the last checkpoint whose every byte arrived; one whose sync had
-//!   returned always is such a one. The bytes behind it were never promised, and are overwritten.
+//! - Every reader of a node or blob verifies its checksum, which is in the pointer to it; a header contains
+//!   its own checksum. So all bytes that are read are the bytes that were written.
+//! - A node lies in the file behind everything that it points to, and one level above its children, so every
+//!   walk ends.
+//! - After a crash, the file opens with the last checkpoint of which every byte has reached the disk, which
+//!   is true of every checkpoint whose sync has returned. The bytes behind it were never acknowledged, and
+//!   are overwritten.
 //! - After a failed write or sync nothing more is written: the file must be opened again, past the page
 //!   cache.
 
@@ -72,13 +74,13 @@ pub struct TreeId(pub u8);
 
 /// The maximum number of trees in a file.
 pub const TREES_MAX: u8 = 16;
-/// The longest key, in bytes.
+/// The maximum bytes of a key.
 pub const KEY_BYTES_MAX: usize = 8 << 10;
-/// The longest value, in bytes; larger data is stored as a blob.
+/// The maximum bytes of a value; larger data is stored as a blob.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
-/// The longest blob, in bytes.
+/// The maximum bytes of a blob.
 pub const BLOB_BYTES_MAX: usize = 64 << 20;
-/// The longest metadata of a checkpoint, in bytes.
+/// The maximum bytes of a checkpoint's metadata.
 pub const METADATA_BYTES_MAX: usize = 64 << 10;
 
 /// For fuzzing: decodes arbitrary bytes as a node and as a header.

@@ -1,14 +1,14 @@
 //! Changing a tree by a sorted batch: one walk from the root that writes every changed node once.
 //!
-//! On the way down the operations are split over the children of each node; on the way up nodes that have
-//! become too large are split, those that have become too small are joined with a neighbour, and finished
-//! nodes are appended to the file.
-//! Existing nodes are never changed: the new root refers to the old nodes where nothing changed.
+//! On the way down the operations are split over the children of each node; on the way up, nodes that have
+//! become too large are split, nodes that have become too small are joined with a neighbour, and finished
+//! nodes are appended to the file. Existing nodes are never changed: where nothing changed, the new tree
+//! refers to the old nodes.
 //!
 //! Invariants
 //! - A node is appended before the node that points to it, so that pointers lead backwards.
-//! - A node without an effective change is not written: lookups, removals of missing keys, inserts of the
-//!   value that is already stored.
+//! - A node without an effective change is not written. Lookups, removals of missing keys and inserts of the
+//!   value that is already stored are no effective changes.
 //! - The lower bound of the keys below a node comes from its parent (`low`), not from its own first key.
 
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl Batch<'_> {
         Ok(Some(Root { level, child }))
     }
 
-    /// Replacements of a node after the operations below it; `None` if it is unchanged.
+    /// Applies operations below a node; returns the nodes that replace it, or `None` if it is unchanged.
     fn below(
         &mut self,
         level: u8,
@@ -207,8 +207,8 @@ impl Batch<'_> {
                 entries[first.len()].key = Key::whole(&middle);
             }
             let joined = self.shape(level).build(&low, &mut entries, Packing::Even);
-            // A single joined node may still be too small and is checked again; if there are several, none
-            // is.
+            // A single joined node may still be too small, so it is checked again; several nodes are never
+            // too small.
             index = if joined.len() == 1 { left } else { left + joined.len() };
             slots.splice(left..left + 2, joined.into_iter().map(Slot::New));
         }
@@ -260,8 +260,8 @@ fn packing_behind(last: Option<&NewNode>) -> Packing {
     if last.is_some_and(|last| last.grows) { Packing::Full } else { Packing::Even }
 }
 
-/// The index of the left one of two neighbours to join: the one at `index` is new and too small, the other
-/// one not too large.
+/// The index of the left one of two neighbours that should be joined. The node at `index` must be new and too
+/// small, and its neighbour must not be too large; `None` otherwise.
 fn pair_to_join(node: &Node, slots: &[Slot], index: usize, target: usize) -> Option<usize> {
     let Some(Slot::New(new)) = slots.get(index) else { return None };
     if new.grows || new.bytes.len() >= target / SMALL_SHARE {

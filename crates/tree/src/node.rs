@@ -1,13 +1,12 @@
 //! `Node`: a verified node in its stored form, searched without decoding.
 //!
-//! It holds the bytes of [`format`](crate::format) with accessors over them: the keys of a node share a
-//! beginning, so that a search compares only the rests, and values are slices. It is immutable;
+//! A node holds the bytes described in [`format`](crate::format). Its keys share a beginning, so that a
+//! search compares only the rests of the keys; values are slices of the bytes. A node is immutable;
 //! [`encode`](crate::encode) makes new nodes.
 //!
 //! Invariants
-//! - [`Node::parse`] accepts arbitrary bytes only if `encode` could have written them: entries lie within the
-//!   node, keys ascend, and inner entries are children that lie before the node. All other functions rely on
-//!   it.
+//! - [`Node::parse`] accepts bytes only if entries lie within the node, keys ascend, and children of an inner
+//!   node lie before the node in the file. All other functions rely on these checks.
 
 use std::cmp::Ordering;
 
@@ -72,7 +71,7 @@ impl<'a> Key<'a> {
         out.extend_from_slice(&self.tail[skip - in_head..]);
     }
 
-    /// Replaces the contents of `out` by the key.
+    /// Overwrites `out` with the key.
     pub(crate) fn copy_into(&self, out: &mut Vec<u8>) {
         out.clear();
         self.write_from(0, out);
@@ -225,8 +224,8 @@ impl Node {
         }
     }
 
-    /// The number of leading keys that belong below this child. The keys ascend, and none belongs before the
-    /// child.
+    /// The number of keys from the start of `keys` that belong below this child. The keys ascend, and none
+    /// belongs to an earlier child.
     pub(crate) fn count_below<K>(&self, child: usize, keys: &[K], key: impl Fn(&K) -> &[u8]) -> usize {
         if child + 1 == self.entries {
             return keys.len();
@@ -247,7 +246,7 @@ impl Node {
     }
 }
 
-/// For fuzzing: arbitrary bytes are rejected or can be walked as a node. Returns the entries.
+/// For fuzzing: arbitrary bytes are rejected, or can be walked as a node. Returns the entries of the node.
 pub fn decode_any(bytes: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let node = Node::parse(bytes.into(), u64::MAX >> 16).ok()?;
     let entry = |index: usize| {

@@ -4,9 +4,11 @@ use lsn::Lsn;
 
 use crate::{Measure, NodeCache, TREES_MAX, TreeId, Written, encode::Shape};
 
-/// Small leaves: a leaf is rewritten as a whole, often for one changed entry.
+/// The default size of leaves. Leaves are small, because a leaf is rewritten as a whole, often for one
+/// changed entry.
 const LEAF_BYTES: usize = 2 << 10;
-/// An inner node is rewritten for many changes below it, and larger ones make the tree less deep.
+/// The default size of inner nodes. They are larger than leaves, because one rewrite serves many changes
+/// below, and large inner nodes make the tree less deep.
 const INNER_BYTES: usize = 4 << 10;
 
 /// Options of a tree file. Only `trees` and the results of `measure` are part of the stored data.
@@ -53,10 +55,10 @@ impl Options {
 /// any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// Checkpoints before this position are not accepted: the caller knows that a checkpoint up to here was
-    /// durable, so that having only older ones means damage.
+    /// Checkpoints with a lower applied LSN are not accepted: the caller knows that a checkpoint of this LSN
+    /// was durable, so a file with only older checkpoints is damaged.
     pub at_least: Lsn,
-    /// No checkpoint after this position: opens an older state.
+    /// Checkpoints with a higher applied LSN are not accepted, so that an older state can be opened.
     pub at_most: Lsn,
 }
 

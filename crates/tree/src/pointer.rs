@@ -8,7 +8,7 @@ use crate::{Sums, format::POINTER_BYTES};
 const OFFSET_MAX: u64 = (1 << 48) - 1;
 const CHECKSUM_MASK: u64 = (1 << 48) - 1;
 
-/// The place of bytes in a tree file, and their checksum. Its owner can verify the bytes that it points to.
+/// The place of bytes in a tree file, and their checksum, by which a reader verifies them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pointer {
     offset: u64,
@@ -37,7 +37,7 @@ impl Pointer {
         self.len as usize
     }
 
-    /// Whether it points to no bytes.
+    /// Whether the pointer refers to no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

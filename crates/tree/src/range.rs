@@ -1,7 +1,7 @@
 //! `Range`: iterates over neighbouring entries, in either direction.
 //!
-//! It holds the path to one leaf, so that its memory does not depend on the length of the range. Concurrent
-//! writes do not affect it: it reads a snapshot.
+//! A range holds the path to one leaf, so its memory does not depend on the number of entries. Concurrent
+//! writes do not affect it, because it reads a snapshot.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -35,7 +35,8 @@ pub struct Range {
     /// The inner nodes from the root to the leaf, each with the index of the child on the path.
     path: Vec<(Arc<Node>, usize)>,
     leaf: Option<Arc<Node>>,
-    /// The entries of the leaf that are not yet returned: from `begin` to before `end`.
+    /// The indices of the leaf's entries that are not returned yet: from `begin` up to, but not including,
+    /// `end`.
     begin: usize,
     end: usize,
     key: Vec<u8>,
@@ -71,7 +72,7 @@ impl Range {
         }
     }
 
-    /// The next key and value, borrowed: for long scans, because the iterator copies both.
+    /// The next key and value, borrowed. Long scans use this, because the iterator copies both.
     ///
     /// # Errors
     /// I/O errors and damage.

@@ -9,9 +9,9 @@ use crate::{BLOB_BYTES_MAX, NodeCache, Pointer, TreeError, TreeId, format::NODE_
 /// Whether a leaf that is read goes into the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Leaves {
-    /// Read by key: it is likely to be read again.
+    /// The leaf is read by key and likely to be read again, so it is cached.
     Cached,
-    /// Part of a scan, or about to be replaced: it is not cached.
+    /// The leaf is read by a scan or is about to be replaced, so it is not cached.
     Passing,
 }
 
@@ -28,7 +28,7 @@ impl FileReader {
         FileReader { file, path, cache: cache.clone(), number: cache.next_file() }
     }
 
-    /// The same file under its new path.
+    /// The same open file, with its new path.
     pub(crate) fn renamed(&self, path: PathBuf) -> FileReader {
         FileReader { file: self.file.clone(), path, cache: self.cache.clone(), number: self.number }
     }

@@ -1,9 +1,9 @@
 //! Finds the checkpoint to open: the last header with intact bytes, searched from the end of the file.
 //!
 //! The newest header may have been written without a completed sync, so its range is read and hashed. The
-//! header before it was durable before anything behind it was written: it is found through the pointer to it
-//! and needs no such proof. A damaged header, or bytes that only resemble one, is skipped; the search then
-//! goes on page by page.
+//! previous header was durable before anything behind it was written, so it is found by its offset in the
+//! newer header, and its range is not read. A damaged header, or bytes that only resemble one, is skipped;
+//! the search then continues page by page towards the start.
 
 use std::path::Path;
 
@@ -36,8 +36,7 @@ pub(crate) fn find(file: &dyn File, path: &Path, wanted: Wanted) -> Result<Searc
     search.file_id = first.file_id;
     let mut newest = None;
     let mut candidate = search.newest_before(len)?;
-    // This is set once a newer intact header has been seen: it proves that the headers before it were
-    // durable.
+    // Whether a newer intact header has been seen, which proves that the headers before it were durable.
     let mut vouched = false;
     while let Some(header) = candidate {
         let is_wanted = header.has_state && header.applied_lsn <= wanted.at_most;
@@ -99,7 +98,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The header before an intact one.
+    /// The header before `header`, which is intact.
     fn before(&mut self, header: &Header) -> Result<Option<Header>, TreeError> {
         let Some(previous) = header.previous else { return Ok(None) };
         match self.header_at(previous)? {
@@ -175,7 +174,7 @@ impl Search<'_> {
         Ok(whole)
     }
 
-    /// Records only the first call: that is the newest damaged checkpoint.
+    /// Notes a damaged checkpoint. Only the first call counts, because it is for the newest one.
     fn pass_over(&mut self, offset: u64, applied_lsn: Lsn, reason: &'static str) {
         self.passed_over.get_or_insert(PassedOver { offset, applied_lsn, reason });
     }

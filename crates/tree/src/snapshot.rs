@@ -1,8 +1,8 @@
 //! `TreeSnapshot`: all trees of a file as of one checkpoint, and the walks from a root to an entry.
 //!
-//! It is a few words, cheap to clone and to send to another thread. It stays valid during writes, and also
-//! when the file is replaced by its compacted successor: it keeps the old file open.
-//! It only reads; it is not a transaction.
+//! A snapshot is a few words, cheap to clone and to send to another thread. It stays valid during writes, and
+//! even after a compaction has replaced the file, because it keeps the old file open. It only reads; it is
+//! not a transaction.
 
 use std::{ops::Bound, path::Path, sync::Arc};
 
@@ -81,8 +81,8 @@ impl TreeSnapshot {
         &self.reader.path
     }
 
-    /// Bytes of the nodes of a tree. Together with the bytes of live blobs, compared with
-    /// [`TreeSnapshot::file_end`], they tell how much of the file is in use.
+    /// Bytes of the nodes of a tree. The sum of these bytes and the bytes of live blobs, compared with
+    /// [`TreeSnapshot::file_end`], shows how much of the file is in use.
     pub fn node_bytes(&self, tree: TreeId) -> u64 {
         self.root(tree).map_or(0, |root| root.child.node_bytes)
     }
@@ -98,7 +98,7 @@ impl TreeSnapshot {
     /// I/O errors, and damage in the nodes on the path.
     ///
     /// # Panics
-    /// If the file has no such tree. All functions with a tree argument do so.
+    /// If the file has no such tree. All functions with a tree argument panic then.
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>, TreeError> {
         let Some(root) = self.root(tree) else { return Ok(None) };
         let (mut level, mut pointer) = (root.level, root.child.pointer);

@@ -369,7 +369,7 @@ fn a_tree_is_changed_once_in_a_checkpoint() {
     let _ = checkpoint.modify(TreeId(0), &mut Vec::new());
 }
 
-/// Builds a file from the models beside the one at `path()`, as compaction does.
+/// Builds a file from the models, beside the file at `path()`, as compaction does.
 fn build(disk: &SimDisk, models: &Models, lsn: u64) -> Result<(TreeFile, Pointer), TreeError> {
     let tmp = crashsafe::tmp_path(&path());
     let mut builder = Builder::create(disk, &tmp, options(), &SimEntropy::new(lsn))?;

@@ -1,8 +1,8 @@
 //! `verify`: a full walk over a snapshot, for `sheaf check`.
 //!
-//! Reads every node, bypassing the node cache, and checks the properties that no single node can show: keys
-//! lie within the bounds of their parents, and sums match the entries below. Damage is reported, and the walk
-//! goes on with the next node.
+//! The walk reads every node, bypassing the node cache, and checks the properties that no single node can
+//! show: keys lie within the bounds of their parents, and sums match the entries below. It reports damage,
+//! and continues with the next node.
 
 use crate::{Sums, TreeError, TreeId, TreeSnapshot, node::Node, pointer::Child};
 
@@ -49,7 +49,7 @@ struct Walk<'a, E, D> {
 struct Below {
     sums: Sums,
     node_bytes: u64,
-    /// Whether a part was unreadable, so that the totals cannot be compared.
+    /// Whether a part below the node was unreadable, so that the totals cannot be compared.
     damaged: bool,
 }
 

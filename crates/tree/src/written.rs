@@ -1,6 +1,7 @@
 //! `Written`: counts the bytes appended to files and the writes used for them.
 //!
-//! Any number of files can share one, for statistics only; nothing is kept on disk.
+//! Any number of files can share one `Written`. It is for statistics only, and nothing of it is stored on
+//! disk.
 
 use std::sync::{
     Arc,

@@ -1,9 +1,9 @@
 //! Sums of decimal numbers given as text, for INCRBYFLOAT and HINCRBYFLOAT.
 //!
 //! Redis adds in 80-bit floating point and shows 17 digits after the point, so that 0.1 + 0.2 is 0.3 and not
-//! 0.30000000000000004. Here operands that fit are added exactly, in units of 10^-17. The sums equal those of
-//! Redis where 80 bits suffice, and are exact where they do not. Further digits of an operand are rounded;
-//! operands of 10^20 and more are added as `f64`.
+//! 0.30000000000000004. Here, operands below 10^20 are added exactly, in units of 10^-17. The sums equal the
+//! sums of Redis where 80 bits are enough, and are exact where they are not. Digits of an operand below
+//! 10^-17 are rounded; operands of 10^20 and more are added as `f64`.
 //!
 //! The result has no exponent, no zeros at the end of its fraction, and no `-0`.
 
@@ -30,7 +30,7 @@ pub fn add(left: &[u8], right: &[u8], out: &mut Vec<u8>) -> Result<(), AddError>
     }
     match (parse_fixed(left), parse_fixed(right)) {
         (Some(left), Some(right)) => format_fixed(left + right, out),
-        // Adding 0.0 turns -0.0 into 0, as in Redis.
+        // Adding 0.0 turns -0.0 into 0.0, so that no sign is written, as in Redis.
         _ => format_plain(sum_float + 0.0, out),
     }
     Ok(())
@@ -39,11 +39,11 @@ pub fn add(left: &[u8], right: &[u8], out: &mut Vec<u8>) -> Result<(), AddError>
 /// 1 in units of 10^-17.
 const ONE: i128 = 10i128.pow(FRACTION_DIGITS_MAX as u32);
 
-/// Maximum digits of a fixed-point number: 20 before the point and 17 after it. The sum of two fits in 127
-/// bits.
+/// The maximum number of digits of a fixed-point number: 20 before the point and 17 after it. The sum of two
+/// such numbers fits in 127 bits.
 const DIGITS_MAX: usize = 20 + FRACTION_DIGITS_MAX;
 
-/// Reads a number in units of 10^-17, to the nearest one; `None` if it has too many digits.
+/// Reads a number, rounded to units of 10^-17; `None` if it has too many digits.
 fn parse_fixed(text: &[u8]) -> Option<i128> {
     let (negative, magnitude) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -105,7 +105,7 @@ fn format_fixed(value: i128, out: &mut Vec<u8>) {
     if fraction == 0 {
         return;
     }
-    // An additional leading digit keeps the zeros after the point; the point then replaces it.
+    // An additional leading digit keeps the zeros after the point. The point then replaces that digit.
     let point = out.len();
     out.extend_from_slice(buffer.format(fraction + ONE.unsigned_abs()).as_bytes());
     out[point] = b'.';

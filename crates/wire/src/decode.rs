@@ -1,12 +1,12 @@
-//! Decodes replies, and writes decoded ones in either version of the protocol: for clients, tests,
-//! simulations and stored replies; not for the hot path.
+//! Decodes replies, and writes decoded replies in either version of the protocol. This is for clients, tests,
+//! simulations and stored replies, not for the hot path.
 //!
-//! Decodes one RESP2 or RESP3 value at a time into owned memory, at once or as its bytes arrive. Streamed
+//! One RESP2 or RESP3 value at a time is decoded into owned memory, at once or as its bytes arrive. Streamed
 //! strings and aggregates (`$?`, `*?`) are refused: neither Redis nor this server sends them.
 //!
 //! Invariants
 //! - Memory is bounded by the limits and by the bytes received, depth by [`DecodeLimits::nesting_max`].
-//! - The result does not depend on how the bytes are divided.
+//! - The result does not depend on how the bytes are divided into calls.
 
 mod decoder;
 #[cfg(test)]
@@ -81,9 +81,10 @@ impl Value {
 pub struct DecodeLimits {
     /// Maximum length of the encoded value, in bytes.
     pub bytes_max: usize,
-    /// Maximum number of values within it, on all levels together.
+    /// Maximum number of values, counted as [`Value::elements`] counts them.
     pub elements_max: usize,
-    /// Maximum nesting of aggregates. Capped at [`NESTING_CEILING`], to bound the use of the stack.
+    /// The maximum nesting of aggregates. A number above [`NESTING_CEILING`] is reduced to it, to bound the
+    /// use of the stack.
     pub nesting_max: usize,
 }
 
@@ -102,7 +103,7 @@ impl Default for DecodeLimits {
 /// Why bytes are not a valid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// A type byte of no version of the protocol.
+    /// A type byte that no version of the protocol has.
     #[error("unknown type byte {0:#04x}")]
     UnknownType(u8),
     /// A length that is not a number, is negative, or is the length of a streamed value.

@@ -42,7 +42,8 @@ pub fn format_plain(value: f64, out: &mut Vec<u8>) {
 /// Maximum digits after the point of numbers without an exponent.
 pub const FRACTION_DIGITS_MAX: usize = 17;
 
-/// 2^52. Larger numbers are written by the general path: their neighbours are at least 1 apart.
+/// 2^52: the maximum of integers that are written by the fast path. Above it, neighbouring numbers are at
+/// least 1 apart, so the shortest decimal must be found.
 const INTEGER_MAX: f64 = 4_503_599_627_370_496.0;
 
 fn special_name(value: f64) -> Option<&'static [u8]> {
@@ -59,8 +60,8 @@ fn exact_integer(value: f64) -> Option<i64> {
     (value.abs() <= INTEGER_MAX && value.trunc() == value).then_some(value as i64)
 }
 
-/// The shortest decimal of a positive number: `0.<digits> * 10^point`, without zeros at either end of the
-/// digits.
+/// The shortest decimal of a positive number, `0.<digits> * 10^point`. The digits have no zeros at either
+/// end.
 struct Shortest {
     digits: [u8; Shortest::DIGITS_MAX],
     count: usize,
@@ -136,8 +137,8 @@ impl Shortest {
         }
     }
 
-    /// Whether Redis writes the number without an exponent: up to 7 zeros after an integer's digits, up to 6
-    /// digits after the point, or more if the number is near 1.
+    /// Whether Redis writes the number without an exponent: if it is an integer with up to 7 zeros at its
+    /// end, if it has up to 6 digits after the point, or more digits but is near 1.
     fn is_everyday(&self) -> bool {
         let lowest = self.point - self.count as i32;
         let magnitude = (self.point - 1).abs();

@@ -5,8 +5,8 @@
 //! set, and a trailing `\` stands for itself. Unlike in Redis, `*` always matches the empty string, even if
 //! nothing else has matched.
 //!
-//! Time is bounded by pattern length times text length, memory by a constant: backtracking to the last `*`
-//! suffices.
+//! Time is bounded by pattern length times text length, and memory by a constant, because it is enough to
+//! backtrack to the last `*`.
 
 /// Whether the whole of `text` matches `pattern`.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
@@ -30,7 +30,7 @@ pub fn is_literal(pattern: &[u8]) -> bool {
 }
 
 fn run(mut pattern: &[u8], mut text: &[u8], fold: impl Fn(u8) -> u8 + Copy) -> bool {
-    // The pattern after the last `*`, and the text at which it is to be tried next.
+    // The pattern after the last `*`, and the text with which that pattern is tried next.
     let mut retry: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', rest @ ..] = pattern {

@@ -1,16 +1,16 @@
 //! Strict decimal numbers, as Redis accepts them in requests and stored strings.
 //!
-//! An integer has exactly one accepted spelling: no sign but a leading `-`, no leading zero, no `-0`, no
-//! space. So it can be stored as a number and written back byte for byte. Floating-point numbers have many
+//! An integer has exactly one accepted spelling: no sign except a leading `-`, no leading zero, no `-0`, no
+//! space. So its text can be stored as a number and restored byte for byte. Floating-point numbers have many
 //! spellings; they are accepted as by `strtod`, except for spaces, `nan`, hexadecimal digits and numbers out
 //! of range.
 //!
-//! Nothing here allocates; the only failure is `None`.
+//! No function of this module allocates memory. All of them return `None` for text that is not such a number.
 
-/// Longest text that [`parse_f64`] accepts, in bytes.
+/// The maximum bytes of a text that [`parse_f64`] accepts.
 pub const FLOAT_TEXT_BYTES_MAX: usize = 5 * 1024;
 
-/// Digits of the longest `u64` (18446744073709551615).
+/// The number of digits of the largest `u64` (18446744073709551615).
 const U64_DIGITS_MAX: usize = 20;
 
 /// Every number of at most this many digits fits into a `u64` and an `i64`.
@@ -55,8 +55,8 @@ pub fn is_canonical_i64(text: &[u8]) -> bool {
     parse_i64(text).is_some()
 }
 
-/// Parses a floating-point number: the whole text; `inf` and `infinity` in any case are accepted, `nan` is
-/// not.
+/// Parses a text that is a floating-point number. `inf` and `infinity` are accepted in upper and lower case,
+/// `nan` is not.
 ///
 /// Numbers too large for an `f64`, and nonzero numbers that round to zero, are refused like text that is not
 /// a number.

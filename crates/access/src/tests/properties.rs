@@ -81,7 +81,7 @@ fn users() -> impl Strategy<Value = User> {
     prop::collection::vec(user_rule(), 0..14).prop_map(|rules| user_of(&rules))
 }
 
-/// Whether the rules permit a command: what each means, one after the other.
+/// Whether the rules permit a command. The model applies the meaning of each rule, one after the other.
 fn model_permits_command(rules: &CommandRules, commands: &CommandList, id: CommandId, arg: &[u8]) -> bool {
     let name = commands.name(id);
     let (_, command) = commands.iter().find(|(known, _)| *known == id).unwrap();
@@ -160,7 +160,7 @@ proptest! {
         for bytes in [payload, [&[VERSION], &*random].concat(), random] {
             if let Ok(user) = User::decode(&bytes) {
                 prop_assert_eq!(user.encode(), bytes);
-                // Whatever it is, it can be judged and shown.
+                // Every user that can be decoded can be judged and shown.
                 user.line(b"u");
                 Rights::new(&user, commands());
             }
@@ -208,7 +208,7 @@ proptest! {
     fn rules_that_are_left_out_change_no_verdict(rules in prop::collection::vec(rule(), 0..14)) {
         let commands = commands();
         let user = user_of(&rules);
-        // The same rules, of which none replaces another.
+        // The same rules, none of which replaces another.
         let mut kept = CommandRules::default();
         for rule in &rules {
             let one = user_of(std::slice::from_ref(rule)).root.commands;

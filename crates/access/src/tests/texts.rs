@@ -1,11 +1,11 @@
-//! What rules become, and why they are refused: each line was compared with Redis 8.2.3 and Valkey 9.1.2;
-//! where 7.0.15 differs, its rewriting of commands does.
+//! The lines that rules result in, and the errors of refused rules. Each was compared with Redis 8.2.3 and
+//! Valkey 9.1.2. Redis 7.0.15 differs only where it rewrites rules about commands.
 
 use crate::rule_error::RulesError;
 use crate::samples::{commands, grammar, user};
 use crate::user::User;
 
-/// The line without what all have, as `rules` make it, or the error.
+/// The line of a user that `rules` have made, without the parts that all lines have; or the error.
 fn after(rules: &[&[u8]]) -> String {
     let commands = commands();
     let text = match grammar(commands).apply(&User::initial(false), rules.iter().copied()) {

@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    /// A witness forgets log that all have, and hands the lead on.
+    /// Lets a witness forget log that all members have, and hand the lead on.
     pub(super) fn act_as_witness(&mut self, number: u64) {
         let server = self.servers.get_mut(&number).expect("known");
         let Some(running) = &server.running else { return };
@@ -47,7 +47,7 @@ impl World {
                     return;
                 }
             }
-            // A hand-over has ended writes; the member decides whether reads are still answered.
+            // There are no writes during a transfer; the member decides whether reads are still answered.
             let is_writable = !running.member.is_transferring();
             if is_writable && self.prng.chance(70) && self.now_us >= self.quiet_until_us {
                 self.append(number, None);
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// An operator changes the members, or transfers the lead.
+    /// Lets an operator change the members, or transfer the lead.
     pub(super) fn operate(&mut self) {
         let leads = |running: &Running| running.opened.is_some() && running.member.has_committed();
         let leader = self
@@ -73,7 +73,8 @@ impl World {
             self.figures.transfers += 1;
             self.with(number, |member| _ = member.transfer(to, now_us));
             if self.prng.chance(30) {
-                // Messages under way arrive, but the leader hears nothing of the election.
+                // Messages that were sent before this still arrive, but the leader gets no message of the
+                // election.
                 for other in 1..=SERVERS {
                     self.cut_off.extend([(number, other), (other, number)]);
                 }
@@ -84,7 +85,7 @@ impl World {
         if running.pending_change.is_some() || running.member.is_transferring() {
             return;
         }
-        // One change at a time: the previous one must be committed and in force.
+        // Only one change is made at a time: the previous one must be committed and in force.
         let mut members = members_of(&self.servers[&number].disk.log);
         if members != *running.member.members() {
             return;
@@ -129,12 +130,12 @@ impl World {
         let one = leader.map(|(&number, _)| number).filter(|_| self.prng.chance(40)).unwrap_or(one);
         match self.prng.below(9) {
             0 | 1 => self.crash(one),
-            // One voter has not heard of the leader for an election timeout when another one restarts.
+            // One voter has got no message of the leader for an election timeout when another voter restarts.
             7 => {
                 let Some((one, candidate, voter)) = self.leader_and_voters() else { return };
                 self.cut_off.clear();
                 self.cut_off.extend([(one, candidate), (candidate, one)]);
-                // Without writes the voter that hears nothing stays electable.
+                // Without writes, the voter that gets no messages can still be elected.
                 self.quiet_until_us = self.now_us + 5 * ELECTION_US;
                 let delay_us = ELECTION_US + self.prng.below(3 * ELECTION_US);
                 self.at(delay_us, Event::Lease { voter, leader: one, candidate });

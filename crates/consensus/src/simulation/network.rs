@@ -1,5 +1,5 @@
-//! The network between servers: messages, which are lost, late, repeated or out of order, and pieces of the
-//! log.
+//! The network between servers: pieces of the log, and messages, which can be lost, late, repeated or out of
+//! order.
 
 use super::*;
 
@@ -35,7 +35,7 @@ impl World {
         self.with(to, |member| member.receive(&message, now_us));
     }
 
-    /// A follower without a connection joins the leader that it knows.
+    /// Lets a follower without a connection join the leader that it knows.
     pub(super) fn choose_link(&mut self, number: u64) {
         let Some(running) = self.servers[&number].running.as_ref() else { return };
         if running.link.is_some() || running.opened.is_some() || !self.prng.chance(60) {
@@ -74,7 +74,7 @@ impl World {
             }
             return;
         }
-        // Only what is durable on both sides is compared.
+        // Logs are compared only when they are durable on both sides.
         if own.durable < own.log.len() {
             return;
         }
@@ -97,7 +97,7 @@ impl World {
         if let Some(running) = self.servers.get_mut(&number).and_then(|server| server.running.as_mut()) {
             running.link = Some((Link { leader: id(leader), term }, position));
         }
-        // The logs are equal: a member says so, although nothing may be written for a while.
+        // The logs are equal. The member is told so at once, because nothing may be written for a while.
         let (link, now_us) = (Link { leader: id(leader), term }, self.local_us(number));
         self.with(number, |member| _ = member.accept(link, &[], Lsn::ZERO, now_us));
         self.at(1_000, Event::Pull { server: number, incarnation });
@@ -150,7 +150,7 @@ impl World {
         if is_member || !self.servers[&number].disk.log.is_empty() && self.knows_itself(number) {
             self.with(number, |member| accepted = member.accept(link, &offered, commit, now_us).is_ok());
         } else {
-            // A server that copies everything does so as a replica; it becomes a member when it starts with
+            // A server that copies everything is a replica meanwhile. It becomes a member when it starts with
             // the copy.
             let server = self.servers.get_mut(&number).expect("known");
             server.disk.log.extend(piece);

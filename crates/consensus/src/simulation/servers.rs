@@ -19,8 +19,8 @@ impl World {
         disk.log.truncate(disk.durable);
         disk.committed = disk.committed.min(disk.log.len());
         let in_log = members_of(&disk.log);
-        // The newest change may not be committed. The change before it is: otherwise the newest would not
-        // have been made.
+        // The newest change is perhaps not committed yet. The change before it is committed, because
+        // otherwise the newest change would not have been made.
         let changes = disk.log.iter().enumerate().filter(|(_, stored)| stored.members.is_some());
         let before_newest = changes.map(|(at, _)| at + 1).rev().nth(1).unwrap_or(0);
         let in_force_at = disk.in_force.as_ref().map_or(0, |(at, _)| *at).min(disk.log.len());
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// Gives the member an input, and acts on what it says.
+    /// Gives the member an input, and carries out the actions that follow.
     pub(super) fn with(&mut self, number: u64, input: impl FnOnce(&mut Member)) {
         let Some(running) = self.servers.get_mut(&number).and_then(|server| server.running.as_mut()) else {
             return;
@@ -76,7 +76,7 @@ impl World {
         if let Some(ballot) = actions.ballot {
             self.figures.ballots += 1;
             self.servers.get_mut(&number).expect("known").disk.ballot = ballot;
-            // A crash between the saved ballot and the messages.
+            // The server crashes after it has saved the ballot and before it sends the messages.
             if !self.is_calm && self.prng.below(200) == 0 {
                 return self.crash(number);
             }
@@ -114,7 +114,7 @@ impl World {
         if running.pending_change.is_some_and(|at| at < position) {
             running.pending_change = None;
         }
-        // Members change here when the change is committed; they are saved before.
+        // A change of members comes into force here when it is committed; the members are saved before that.
         let is_leader = running.opened.is_some();
         let members = members_of(&self.servers[&number].disk.log[..position]);
         if self.is_broken(Break::Member(Fault::CampaignsWithOldMembers)) && !is_leader {
@@ -153,8 +153,8 @@ impl World {
                 let delay_us = self.prng.below(50_000);
                 self.at(delay_us, Event::Promote { server: number, incarnation, term });
             }
-            // A deposed leader must start again with an empty memory, and with votes that know no batch but
-            // those on disk, unless all its batches are committed.
+            // Unless all its batches are committed, a deposed leader must start again with an empty memory,
+            // and with an engine that has only the batches on disk.
             _ if was_elected && !self.keeps_memory(number) => self.restart(number),
             _ => {
                 if let Some(running) =
@@ -178,7 +178,7 @@ impl World {
         keeps
     }
 
-    /// Everything received is durable and applied; then the epoch begins.
+    /// Begins the epoch of a leader, after everything that it has received is durable and applied.
     pub(super) fn promote(&mut self, number: u64, term: u64) {
         let raises = self.is_broken(Break::BeginsAnEpochAtItsStart);
         let length = self.servers[&number].disk.log.len();
@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// All bytes written so far become durable.
+    /// Makes all bytes written so far durable.
     pub(super) fn flush(&mut self, number: u64) {
         let incarnation = self.servers[&number].incarnation;
         let delay_us = match self.prng.below(50) {
@@ -257,7 +257,7 @@ impl World {
             // The machine was started again, and its clock begins anew.
             server.clock.0 = self.prng.below(1 << 40);
         }
-        // A part of the unsynced batches may be on the disk.
+        // Some of the unsynced batches may have reached the disk.
         let written = server.disk.log.len() - server.disk.durable;
         let kept = self.prng.below(written as u64 + 1) as usize;
         server.disk.durable += kept;
@@ -268,7 +268,7 @@ impl World {
         self.at(delay_us, Event::Start { server: number });
     }
 
-    /// A restart in order, within the process.
+    /// Restarts a server in order, within the process.
     pub(super) fn restart(&mut self, number: u64) {
         let server = self.servers.get_mut(&number).expect("known");
         server.running = None;

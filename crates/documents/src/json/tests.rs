@@ -212,7 +212,7 @@ proptest! {
         let text = value.to_string();
         let mut reader = Reader::of(&text);
         prop_assert_eq!((reader.raw_of_any(), reader.end()), (Ok(&*text), Ok(())));
-        // Both refuse a text without its end.
+        // Both parsers refuse a text that is cut off.
         if let Some(part) = text.get(..cut).filter(|part| part.len() < text.len()) {
             let (mut one, mut other) = (Reader::of(part), Reader::of(part));
             prop_assert_eq!(one.raw().is_ok(), other.raw_of_any().is_ok(), "{:?}", part);

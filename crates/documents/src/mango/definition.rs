@@ -16,10 +16,11 @@ use crate::names::DESIGN_PREFIX;
 /// The allowed members of a request that creates an index; `w`, for clusters, is checked and ignored.
 const KEYS: [&str; 6] = ["index", "type", "name", "ddoc", "w", "partitioned"];
 
-/// The version of the meaning of selectors. When it changes, partial indexes are built again.
+/// The version of the meaning of selectors. If it changes in a new version of Sheaf, partial indexes are
+/// built again.
 const SELECTOR_RULES: &[u8] = b"2";
 
-/// The entry in the list of indexes for the one that every database has: all documents by id.
+/// The entry of the list of indexes that every database has: all documents by id.
 pub const ALL_DOCS_INDEX: &str =
     r#"{"ddoc":null,"name":"_all_docs","type":"special","def":{"fields":[{"_id":"asc"}]}}"#;
 
@@ -48,8 +49,8 @@ pub struct Filter {
     pub key: &'static str,
 }
 
-/// The keys of the filter of a partial index, in the order of precedence. The second one is in design
-/// documents of old versions of CouchDB; requests cannot use it.
+/// The keys of the filter of a partial index, in the order of precedence. Design documents of old versions of
+/// CouchDB have the second one; requests cannot use it.
 const FILTER_KEYS: [&str; 2] = ["partial_filter_selector", "selector"];
 
 /// The outcome of removing an index from its design document.
@@ -134,7 +135,8 @@ impl IndexDefinition {
         Ok(IndexDefinition { design, name, columns, filter })
     }
 
-    /// Identifies the contents of the index: it depends on the columns and the filter, but not on names.
+    /// A digest that identifies the contents of the index: it depends on the columns and the filter, but not
+    /// on names.
     pub fn digest(&self) -> [u8; 16] {
         self.hash(if self.filter.is_some() { SELECTOR_RULES } else { b"" })
     }
@@ -167,7 +169,8 @@ impl IndexDefinition {
             _ => object([]),
         };
         let view = self.view();
-        // The order of members counts: an index with another direction is a different one.
+        // The texts are compared, so the order of members counts: an index with its fields in another order
+        // is a different index.
         if views.get(&self.name).is_some_and(|there| there.to_json() == view.to_json()) {
             return Ok(None);
         }

@@ -1,15 +1,15 @@
 //! The reply of `_explain`: how a query would be answered, and why not otherwise.
 //!
-//! The members are those of CouchDB, and so are the reasons and ranks of the indexes that are not used. They
-//! describe how CouchDB would execute the query, except that this server always reads the documents: no index
-//! covers a query.
+//! The reply has the members of CouchDB's reply, and its reasons and ranks for the indexes that are not used.
+//! They describe how CouchDB would execute the query, with one exception: this server always reads the
+//! documents, so no index covers a query.
 
 use super::plan::{all_docs_is_usable, bounded_prefix, is_considered, merit, unusable_because};
 use super::range::{FieldRange, bounded_fields};
 use super::{ALL_DOCS_INDEX, Bookmark, FieldPath, FindRequest, IndexDefinition, Plan, QueryError, Value};
 use crate::json::put_string;
 
-/// Shown as the key behind all others.
+/// The text for the key behind all others.
 const LAST_KEY: &str = "<MAX>";
 
 /// Appends the reply.
@@ -111,14 +111,14 @@ struct Candidate<'a> {
     ranking: usize,
 }
 
-/// The stage of the choice at which an index drops out, the last one first.
+/// The stage of the choice at which an index is excluded, from the last stage to the first.
 #[derive(Clone, Copy, PartialEq)]
 enum Stage {
-    /// Compared with the one that is used.
+    /// The index was compared with the one that is used.
     Compared,
-    /// All documents, beside an index.
+    /// The index of all documents is not used if there is another usable index.
     Unfavored,
-    /// Another one is named by the request.
+    /// The request names another index.
     Excluded,
     NotUsable(&'static str),
     Partial,
@@ -174,7 +174,7 @@ fn candidates<'a>(
         all.iter().filter(|(_, stage)| *stage == Stage::Compared).filter_map(|(index, _)| *index).collect();
     compared.sort_by_cached_key(|index| merit(index, request));
     let any = |is: fn(&Stage) -> bool| usize::from(all.iter().any(|(_, stage)| is(stage)));
-    // Each stage ranks behind those that come after it.
+    // An index of an earlier stage ranks behind all indexes of later stages.
     let unfavored = compared.len().max(1);
     let excluded = unfavored + any(|stage| *stage == Stage::Unfavored);
     let not_usable = excluded + any(|stage| *stage == Stage::Excluded);
@@ -225,7 +225,7 @@ fn stage_of_all_docs(request: &FindRequest, is_hinted: bool, has_usable: bool) -
     }
 }
 
-/// The fields of the selector, by whether an index may serve the conditions on them.
+/// The fields of the selector, grouped by whether an index can serve the conditions on them.
 fn hints(request: &FindRequest) -> Value<'static> {
     let names = |paths: Vec<&FieldPath>| {
         let mut names: Vec<String> = paths.into_iter().map(FieldPath::name).collect();
@@ -244,7 +244,7 @@ fn hints(request: &FindRequest) -> Value<'static> {
     ])])
 }
 
-/// The range that is read, as CouchDB would ask its view for it.
+/// The range that is read, in the form of CouchDB's arguments for a view.
 fn arguments(request: &FindRequest, plan: &Plan) -> Value<'static> {
     let (first, last) = match (&plan.keys, &plan.index) {
         (None, _) => (Value::Null, Value::Null),
@@ -254,7 +254,7 @@ fn arguments(request: &FindRequest, plan: &Plan) -> Value<'static> {
     let (first, last) = if plan.descending { (last, first) } else { (first, last) };
     let conflicts = if request.conflicts { Value::Bool(true) } else { Value::string("undefined") };
     object([
-        // With more copies, CouchDB reads the document itself later.
+        // With more than one copy, CouchDB reads the documents in a later step.
         ("include_docs", Value::Bool(request.read_copies == 1)),
         ("view_type", Value::string("map")),
         ("reduce", Value::Bool(false)),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{QueryError, Value};
 
 /// The path to a value in a document: names of members, separated by dots; `\.` is a dot in a name. In an
-/// array a name is the index of an element, from 0. The empty path is the value itself.
+/// array, a name is the index of an element, from 0. The empty path leads to the document itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct FieldPath {
     parts: Vec<String>,

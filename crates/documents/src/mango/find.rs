@@ -47,7 +47,7 @@ pub struct FindRequest {
     pub fields: Fields,
     /// Whether documents have `_conflicts`.
     pub conflicts: bool,
-    /// Whether the index is brought up to date first: the parameters `update` and `stale` say so.
+    /// Whether the index is brought up to date first, as determined by the parameters `update` and `stale`.
     pub update: bool,
     /// `update` as the client sent it.
     pub asks_for_update: bool,
@@ -59,7 +59,7 @@ pub struct FindRequest {
     pub read_copies: u64,
     /// Whether the reply has statistics of the execution.
     pub execution_stats: bool,
-    /// Whether another index may be used than the one that the request names.
+    /// Whether an index other than the one that the request names may be used.
     pub allow_fallback: bool,
 }
 

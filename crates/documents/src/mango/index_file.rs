@@ -1,18 +1,17 @@
 //! `IndexFile`: the entries of one JSON index, in a tree file of its own.
 //!
-//! It is derived data: it stores the update sequence up to which it has indexed its database, and continues
-//! from there. A file that is damaged, unreadable or of another index is rebuilt, with a line in the server's
-//! log.
-//! The durable log does not cover it. A file only ever indexes committed changes, so after a crash it is
-//! never ahead of its database.
+//! The file is derived data: it stores the update sequence up to which it has indexed its database, and
+//! indexing continues from there. A file that is damaged or unreadable, or belongs to another index, is
+//! rebuilt, with a line in the server's log. The durable log has no records of index files. A file has only
+//! committed changes, so after a crash it is never ahead of its database.
 //!
-//! Tree 0, the entries: the key of the values (`key`) followed by the id; the value is the length of that
-//! key, a number as in `codec`. Tree 1, the indexed values of each document: its id; the value is the key of
-//! its values. The metadata: format (1 byte), database (u64, little endian), digest of the definition (16
-//! bytes), update sequence (a number).
+//! Tree 0 has the entries: the key of a row is the index key of the values (see `key`) followed by the id;
+//! its value is the length of that index key, a number as in `codec`. Tree 1 has the indexed values of each
+//! document: the key of a row is the id; its value is the index key of the values. The metadata: format (1
+//! byte), database (u64, little endian), digest of the definition (16 bytes), update sequence (a number).
 //!
 //! Changes are collected in memory, up to [`BATCH_BYTES`], and written in one checkpoint. When most of a file
-//! is dead, its entries are copied to a new one, in steps.
+//! is not in use any more, its entries are copied to a new file, in steps.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -35,7 +34,7 @@ use crate::{DbId, DocError};
 const BATCH_BYTES: usize = 8 << 20;
 /// Files below this size are not copied.
 const COPY_FROM_BYTES: u64 = 16 << 20;
-/// The ratio of file size to live nodes from which a file is copied.
+/// The minimum ratio of the file size to the size of live nodes at which a file is copied.
 const COPY_RATIO: u64 = 3;
 /// The number of entries copied per step.
 const COPY_ENTRIES: usize = 10_000;
@@ -59,7 +58,7 @@ pub(super) struct IndexPlace {
 pub(super) struct IndexFile {
     place: IndexPlace,
     file: TreeFile,
-    /// The update sequence that `batch` has reached; if `batch` is empty, the update sequence of the file.
+    /// The update sequence up to which changes are in the file or in `batch`.
     seq: u64,
     /// Pending changes: the key of a document's values, or `None` if it has no entry.
     batch: BTreeMap<String, Option<Vec<u8>>>,
@@ -199,7 +198,7 @@ impl IndexFile {
         }
         let removals = removed.iter().map(|key| Op { key, change: Change::Remove });
         let additions = added.iter().map(|(key, length)| Op { key, change: Change::Insert(length) });
-        // Keys contain the id, so that no removal hits the entry of another document.
+        // Keys contain the id, so no removal affects the entry of another document.
         let mut entries: Vec<Op<'_>> = removals.chain(additions).collect();
         let metadata = self.place.metadata(self.seq);
         let mut checkpoint = self.file.begin()?;
@@ -209,7 +208,7 @@ impl IndexFile {
         self.begin_copy()
     }
 
-    /// Begins to copy the file if most of it is dead.
+    /// Begins to copy the file if most of it is not in use any more.
     fn begin_copy(&mut self) -> Result<(), TreeError> {
         let snapshot = self.file.snapshot();
         let live = snapshot.node_bytes(ENTRIES) + snapshot.node_bytes(DOCUMENTS);
@@ -304,7 +303,7 @@ impl IndexPlace {
         bytes
     }
 
-    /// The update sequence in the metadata of a file; `None` if it is not of this index.
+    /// The update sequence in the metadata of a file; `None` if the file belongs to another index.
     fn seq_of(&self, snapshot: &TreeSnapshot) -> Option<u64> {
         let mut input = Input::new(snapshot.metadata());
         let (format, db, definition) = (input.byte()?, input.array()?, input.array::<16>()?);
@@ -324,8 +323,8 @@ fn whole(snapshot: &TreeSnapshot, tree: TreeId) -> tree::Range {
 }
 
 impl Damage {
-    /// The error for the reader. A truncated or unreadable file counts as damaged; one that cannot be written
-    /// does not.
+    /// Notes damage; returns the error for the reader. A truncated or unreadable file counts as damaged; a
+    /// file that cannot be written does not.
     fn noted(&self, error: TreeError) -> DocError {
         match error {
             TreeError::Io { operation, .. } if operation != "read" => DocError::Storage(error.to_string()),

@@ -1,15 +1,16 @@
 //! `Indexes`: the JSON indexes of all databases, brought up to date on demand.
 //!
-//! It keeps one file per definition in a directory of its own, and opens it at the first use. Equal
+//! Each definition has a file in the directory of indexes, which is opened at the first use. Equal
 //! definitions share a file. Work is done in steps of at most [`STEP_DOCUMENTS`] documents, so that the
-//! caller can yield, stop or report progress in between. It has no thread: the caller does the work. `plan`
-//! chooses the index, `query` answers the query.
+//! caller can yield, stop or report progress in between. The module has no thread: the caller does the work.
+//! `plan` chooses the index, `query` answers the query.
 //!
 //! Invariants
 //! - An index is brought up to a snapshot that the log has committed, so a crash never leaves it ahead of its
 //!   database.
-//! - An unreadable index fails at most one step or one reply: the next one rebuilds it from the documents.
-//! - An index has documents only as their winners, and no deleted and no design documents.
+//! - An unreadable index makes at most one step or one reply fail: the next step or reply rebuilds it from
+//!   the documents.
+//! - An index has only the winners of documents, and no deleted documents or design documents.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -42,7 +43,7 @@ type IndexId = (DbId, [u8; 16]);
 
 #[derive(Default)]
 struct OpenIndex {
-    /// `None` before the file is opened, and after an error of it.
+    /// `None` before the file is opened, and after an error.
     file: Mutex<Option<IndexFile>>,
     progress: Mutex<Option<IndexProgress>>,
 }
@@ -99,9 +100,9 @@ impl Indexes {
         Ok(Indexes { disk, entropy, cache, dir, open: Mutex::default() })
     }
 
-    /// Removes all index files of a closed directory, for callers that replace the databases or set them
-    /// back. An index that is ahead of its database is detected, but not one that has indexed another history
-    /// of the same length.
+    /// Removes all index files of a directory that is not open, for callers that replace the databases or set
+    /// them back. An index that is ahead of its database would be detected, but an index of another history
+    /// of the same length would not.
     pub fn remove_all(disk: &dyn Disk, dir: &Path) -> Result<(), DocError> {
         let names = match disk.list(dir) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -129,7 +130,7 @@ impl Indexes {
     /// committed.
     pub fn step(&self, snapshot: &Snapshot, definition: &IndexDefinition) -> Result<Indexing, DocError> {
         self.with_file(snapshot, definition, |open, file| {
-            // A full batch is written, and a pending copy continued, before further changes are collected.
+            // A full batch is written, or a pending copy continued, before further changes are collected.
             if file.is_busy() {
                 file.go_on()?;
             } else if file.seq() > snapshot.update_seq() {
@@ -237,7 +238,7 @@ impl Indexes {
 
     fn open_file(&self, id: IndexId, snapshot: &Snapshot) -> Result<IndexFile, DocError> {
         let file = IndexFile::open(self.place(id))?;
-        // The index is ahead: the database was set back, so the index has entries of a lost history.
+        // If the index is ahead, the database was set back, so the index has entries of a lost history.
         if file.seq() <= snapshot.update_seq() { Ok(file) } else { self.make_anew(id) }
     }
 }

@@ -1,14 +1,16 @@
 //! Index keys: byte strings that sort like the values they encode.
 //!
 //! Each value begins with a tag: 1 null, 2 false, 3 true, 4 a number, 5 a string, 6 an array, 7 an object.
-//! - A number: 8 bytes of its float, big endian, the sign bit inverted, all bits if it is negative.
-//! - A string: its bytes, each 0 followed by 255, then 0 0.
+//! - A number: 8 bytes of its float, big endian, with the sign bit inverted, or with all bits inverted if it
+//!   is negative.
+//! - A string: its bytes, with 255 inserted after each 0, then 0 0.
 //! - An array: its values, then 0. An object: each key as a string without tag, preceded by 1, and its value;
 //!   then 0.
 //!
-//! So no key is a prefix of another, and the key of several values is the concatenation of theirs. A key is
-//! truncated to [`INDEX_KEY_BYTES_MAX`] bytes: values that differ only later have equal keys, and so have
-//! numbers that are equal as floats. Therefore lookups by key must compare the values as well.
+//! So no key is a prefix of another, and the key of several values is the concatenation of their keys. A key
+//! is truncated to [`INDEX_KEY_BYTES_MAX`] bytes, so values that differ only after that have equal keys.
+//! Numbers that are equal as floats have equal keys, too. Therefore lookups by key must compare the values as
+//! well.
 
 use super::Value;
 
@@ -67,8 +69,8 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&[0, 0]);
 }
 
-/// Whether the key of this value is unique if it is not truncated. Conservative: false for arrays and
-/// objects.
+/// Whether no other value has the key of this value, if the key is not truncated. The answer is conservative:
+/// false for arrays and objects.
 pub(crate) fn has_key_of_its_own(value: &Value<'_>) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::String(_) => true,

@@ -3,10 +3,9 @@
 //! The choice is CouchDB's. An index is usable if it has every matching document, and has the documents in
 //! the requested order. Of the usable ones, the best is the one with the longest prefix of columns that the
 //! selector bounds; then the one with the fewest columns; then the first by name. Without a usable index, all
-//! documents are scanned, unless the client wants no other index than the one that it names. `explain` tells
-//! why each of the others was not chosen.
-//! A plan does not read. Every document of an entry must still be compared with the selector, because a range
-//! may contain other documents.
+//! documents are scanned, unless the client allows only the index that it names. `explain` gives the reason
+//! why each of the other indexes was not chosen. A plan does not read documents. The document of every entry
+//! in the range must still be compared with the selector, because some may not match.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -95,8 +94,8 @@ impl Plan {
     }
 }
 
-/// Whether the index is one of those to choose from. A partial index is used only if the request names it:
-/// the client then vouches that it has all matching documents.
+/// Whether the index may be chosen. A partial index is used only if the request names it: the client then
+/// vouches that the index has all matching documents.
 pub(super) fn is_considered(index: &IndexDefinition, request: &FindRequest) -> bool {
     index.filter.is_none() || request.names(index)
 }
@@ -164,7 +163,7 @@ fn keys_of_index(index: &IndexDefinition, request: &FindRequest) -> Option<KeyRa
     let constant = ranges.iter().map_while(|range| range.only());
     constant.clone().for_each(|value| put_key(&mut prefix, value));
     let range = ranges.get(constant.count());
-    // Unequal values may have equal keys: excluding such a value does not exclude its key.
+    // Unequal values may have equal keys, so a bound that excludes such a value must not exclude its key.
     let bound = |(value, with): &(Cow<'_, Value<'static>>, bool)| {
         let mut key = prefix.clone();
         put_key(&mut key, value);
@@ -201,7 +200,7 @@ fn ids(request: &FindRequest) -> Option<KeyRange> {
         _ => Vec::new(),
     };
     let to = match range.high.as_ref().map(|(high, _)| &**high) {
-        // After the id itself, which may be in the range.
+        // The bound is after the id itself, because the id may be in the range.
         Some(Value::String(id)) => Some([id.as_bytes(), &[0]].concat()),
         Some(other) if *other < least => return None,
         _ => None,

@@ -1,8 +1,8 @@
 //! `Query`: makes the reply of `_find`, piece by piece.
 //!
-//! It reads the entries of the plan and their documents, applies the selector, and renders JSON in pieces
-//! that the caller can send. Its memory does not depend on the number of documents. The reply shows the state
-//! of the snapshot: it may leave the server only once the log has committed that state.
+//! A query reads the entries of the plan and their documents, applies the selector, and renders JSON in
+//! pieces that the caller can send. Its memory does not depend on the number of documents. The reply shows
+//! the state of the snapshot, so it may leave the server only once the log has committed that state.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::{Direction, DocError, Found, IdRange, Pick, Snapshot};
 const STEP_DOCUMENTS: usize = 200;
 /// Bytes of the reply after which a step ends.
 const STEP_BYTES: usize = 64 << 10;
-/// The number of examined documents per returned one above which the reply has a warning.
+/// The maximum number of examined documents per returned document without a warning in the reply.
 const SCAN_RATIO_MAX: u64 = 10;
 
 /// A query in execution.

@@ -25,7 +25,8 @@ impl<'s> FieldRange<'s> {
         range
     }
 
-    /// The range as CouchDB shows it: its last text with a prefix is the prefix and U+FFFF.
+    /// The range as CouchDB shows it: in CouchDB, the last text with a prefix is the prefix followed by
+    /// U+FFFF.
     pub(crate) fn shown(selector: &'s Selector, path: &FieldPath) -> FieldRange<'s> {
         let mut range = FieldRange::default();
         range.narrow_by(selector, path, |prefix| (Value::string(format!("{prefix}\u{ffff}")), true));
@@ -128,7 +129,8 @@ pub(crate) fn requires(selector: &Selector, path: &FieldPath) -> bool {
     }
 }
 
-/// The fields with a mandatory condition that is a range of values or their presence, as CouchDB counts them.
+/// The fields with a mandatory condition that CouchDB counts: a range of values, or the presence of the
+/// field.
 pub(crate) fn bounded_fields(selector: &Selector) -> Vec<&FieldPath> {
     let is_range = |condition: &Condition| match condition {
         Condition::Is(comparison, _) => *comparison != Comparison::NotEqual,

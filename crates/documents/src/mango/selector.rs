@@ -3,15 +3,16 @@
 //! This module parses `{"age":{"$gt":20},"$or":[...]}` into conditions on fields, and matches documents.
 //! `plan` uses the conditions to choose an index.
 //!
-//! Selectors mean what they mean in CouchDB, which is not always what logic would say: an empty list of
-//! conditions is met by everything, also `$or`, and also where it is negated, because negation makes one
-//! empty list of another. Deeper than at the top, a condition without a field is one on the document itself,
-//! and `{}` there is the condition to be equal to `{}`, which no document is.
+//! Selectors have the meaning that they have in CouchDB, which is not always the logical one. Every document
+//! meets an empty list of conditions, even with `$or`, and even if the list is negated, because the negation
+//! of an empty list is an empty list. Below the top level, a condition without a field is a condition on the
+//! document itself, and `{}` there means "is equal to `{}`", which no document is.
 //!
 //! Invariants
-//! - A missing field meets no condition except `$exists: false`, and that only if the object before it is
-//!   there. Negations are moved inwards to single conditions, so that this holds for them too. Only inside
-//!   `$elemMatch`, `$allMatch` and `$keyMapMatch` a negation inverts the result of its operand.
+//! - A missing field meets no condition except `$exists: false`, and that only if the object that would
+//!   contain the field exists. Negations are moved inwards to single conditions, so that this holds for
+//!   negated conditions, too. Only inside `$elemMatch`, `$allMatch` and `$keyMapMatch` a negation inverts the
+//!   result of its operand.
 //! - Regular expressions are matched in linear time; others (back references, look-around) are rejected.
 
 use regex::Regex;
@@ -53,8 +54,8 @@ pub enum Condition {
     In(Vec<Value<'static>>),
     /// `$nin`
     NotIn(Vec<Value<'static>>),
-    /// `$all`: an array that contains all of these values in the same form, of which there must be one at
-    /// least; or, if there is only one and it is an array, that array itself.
+    /// `$all`: an array that contains all of these values (at least one) in the same form; or, if the only
+    /// value is an array, that array itself.
     All(Vec<Value<'static>>),
     /// `$size`: an array with this many elements.
     Size(u64),
@@ -125,8 +126,8 @@ impl Selector {
         }
     }
 
-    /// Whether the selector is an empty list of conditions and nothing else. Any document meets it, but a
-    /// query with it finds none.
+    /// Whether the selector is an empty list of conditions and nothing else. Every document meets such a
+    /// selector, but a query with it finds no document.
     pub(crate) fn is_empty_list(&self) -> bool {
         matches!(self, Selector::And(list) | Selector::Or(list) if list.is_empty())
     }
@@ -141,7 +142,8 @@ impl Selector {
         }
     }
 
-    /// The selector as it was understood: with every operator, and negations moved inwards.
+    /// The selector in the form in which it is matched: with every operator written out, and negations moved
+    /// inwards.
     pub fn to_value(&self) -> Value<'static> {
         let list = |all: &[Selector]| Value::Array(all.iter().map(Selector::to_value).collect());
         match self {
@@ -276,8 +278,8 @@ fn member(key: &str, value: Value<'static>) -> Value<'static> {
     Value::Object(vec![(key.to_owned().into(), value)])
 }
 
-/// Moves negations inwards to single conditions. `negate`: whether the selector is within an odd number of
-/// them.
+/// Moves negations inwards to single conditions. `negate` is true if the selector is within an odd number of
+/// negations.
 fn normalized(selector: Selector, negate: bool) -> Selector {
     let each = |all: Vec<Selector>| all.into_iter().map(|selector| normalized(selector, negate)).collect();
     match selector {
@@ -318,7 +320,7 @@ fn read_member(
         "$and" => each("$and").map(Selector::And),
         "$or" => each("$or").map(Selector::Or),
         "$nor" => Ok(Selector::Not(Box::new(Selector::Or(each("$nor")?)))),
-        // So CouchDB writes conditions on elements into design documents.
+        // CouchDB writes conditions on elements into design documents in this form.
         "" if is_in_element && path.is_empty() => read(argument, path, true),
         "$not" if argument.as_object().is_none() => Err(bad_argument("$not", argument)),
         "$not" => Ok(Selector::Not(Box::new(read(argument, path, is_in_element)?))),
@@ -378,8 +380,8 @@ fn read_size(argument: &Value<'_>) -> Option<Condition> {
 
 fn read_mod(argument: &Value<'_>) -> Option<Condition> {
     let [Value::Number(divisor), Value::Number(remainder)] = argument.as_array()? else { return None };
-    // The divisor -1 would overflow with the smallest number. The absolute value leaves all remainders as
-    // they are.
+    // The smallest number modulo -1 would overflow. The absolute value of the divisor gives the same
+    // remainders.
     let divisor = divisor.integer()?.checked_abs().filter(|divisor| *divisor != 0)?;
     Some(Condition::Mod(divisor, remainder.integer()?))
 }

@@ -57,12 +57,12 @@ impl<'a> Number<'a> {
         !self.text.contains(['.', 'e', 'E'])
     }
 
-    /// Whether numbers with the same float count as equal to it: they do below 2^53.
+    /// Whether all numbers with the same float are equal to this number. This is true below 2^53.
     pub(crate) fn is_exact_float(&self) -> bool {
         self.float().abs() < EXACT_FLOAT_MAX
     }
 
-    /// Distinguishes numbers with the same float. Floats from 2^53 on are whole.
+    /// An integer that distinguishes numbers with the same float. Floats from 2^53 on are whole numbers.
     fn exact(&self) -> i128 {
         self.integer().unwrap_or(self.float as i128)
     }
@@ -239,7 +239,7 @@ impl<'a> Value<'a> {
         String::from_utf8_lossy(&out).into_owned()
     }
 
-    /// Whether both are the same value in the same form: 1 is equal to 1.0, but not identical.
+    /// Whether both values are equal and have the same form: 1 is equal to 1.0, but not identical.
     pub(crate) fn is_identical(&self, other: &Value<'_>) -> bool {
         match (self, other) {
             (Value::Number(a), Value::Number(b)) => a.is_whole() == b.is_whole() && self == other,

@@ -30,7 +30,7 @@ fn rev(number: u32, name: u8) -> Rev {
     Rev::new(number, [name; 16]).expect("not 0")
 }
 
-/// The path with these names, newest first; `newest` is the number of the first one.
+/// The path of revisions with these names, newest first; `newest` is the number of the newest revision.
 fn path(newest: u32, names: &str) -> RevPath {
     RevPath::new(newest, names.bytes().map(|name| [name; 16]).collect()).expect("a path")
 }

@@ -96,7 +96,7 @@ fn unfinished_uploads_are_removed() {
     let (kit, db) = Kit::with_database();
     let upload = kit.write(&db, Writer::begin_upload).expect("begun");
     kit.write(&db, |writer| writer.put_chunk(upload, Bytes::from_static(b"x"))).expect("taken");
-    // The next server does not know the client of the unfinished upload.
+    // When the replica takes over, it does not know the client of the unfinished upload.
     let next = kit.replica();
     let taken_over = next.documents.database("db").expect("there");
     let put =

@@ -34,7 +34,7 @@ fn compact(
     panic!("it does not end");
 }
 
-/// The result of an operation that can only fail because the disk has stopped.
+/// The result of an operation that can fail only because the disk has stopped.
 fn done<T>(result: Result<T, DocError>) -> Result<T, StoreError> {
     match result {
         Err(DocError::Storage(_)) => Err(StoreError::NotCommitted),
@@ -142,7 +142,7 @@ fn log_of(kit: &Kit) -> Vec<(lsn::Lsn, Vec<u8>)> {
 fn run_on(disk: &Arc<SimDisk>, plan: FaultPlan) -> Option<Kit> {
     disk.set_fault_plan(plan);
     let kit = Kit::open(disk, &[]).ok()?;
-    // It may fail at any point; the caller checks the resulting state.
+    // The history may fail at any point; the caller checks the resulting state.
     let _ = compacted_history(&kit);
     Some(kit)
 }

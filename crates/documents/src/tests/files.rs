@@ -149,7 +149,7 @@ fn a_failure_of_any_io_is_told_and_takes_nothing_from_readers() {
             let disk = disk();
             disk.set_fault_plan(FaultPlan { fail_io: Some((at, kind)), ..FaultPlan::default() });
             let Ok(kit) = Kit::open(&disk, &[]) else { continue };
-            // The history may succeed: some failures have no effect, such as that of dropping a cache.
+            // The history may succeed: some failures, such as a failure to drop a cache, have no effect.
             let _ = history(&kit);
             assert_eq!(kit.dump(), kit.replica().dump(), "readers after failure {at}");
             let log = kit.log.lock().expect("whole").clone();

@@ -22,8 +22,8 @@ fn disk_with(files: &[(&str, &[u8])]) -> Arc<SimDisk> {
     disk
 }
 
-/// Runs `dance` stopped at every I/O, crashes with `SEEDS_PER_CRASH` seeds each, and calls `judge` with each
-/// resulting disk and with whether `dance` had reported success.
+/// For every I/O of `dance`: runs `dance` and stops it there, crashes the disk with `SEEDS_PER_CRASH` seeds,
+/// and calls `judge` with each resulting disk and with whether `dance` had reported success.
 fn crash_everywhere(
     files: &[(&str, &[u8])],
     dance: impl Fn(&SimDisk) -> io::Result<()>,
@@ -121,8 +121,8 @@ fn every_failed_step_leaves_the_old_or_the_new_file() {
         disk.set_fault_plan(FaultPlan { fail_io, ..FaultPlan::default() });
         write_atomically(&*disk, &path("f"), b"new").unwrap_err();
         let found = disk.read_file(&path("f")).unwrap();
-        // Create, write, sync, rename: still old. Sync of the directory: replaced, but not known to be
-        // durable.
+        // The I/Os are create, write, sync, rename, and sync of the directory. Before the rename is done, the
+        // old file is seen; after it, the new one, which may not be durable yet.
         assert_eq!(found, if io < 4 { b"old" } else { b"new" }, "{io}");
     }
 }

@@ -1,6 +1,7 @@
 //! System calls on files that the standard library lacks.
 //!
-//! Thin safe wrappers, one call each; errors are those of the kernel. Repetition and fallbacks are in `real`.
+//! These are thin safe wrappers, one call each, with the errors of the kernel. Repetition and fallbacks are
+//! in `real`.
 //!
 //! Invariants
 //! - Descriptors are borrowed from live `File`s, so they are open during the call.

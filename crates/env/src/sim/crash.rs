@@ -1,7 +1,7 @@
 //! The effect of a crash: random choices over all unsynced changes.
 //!
-//! Computes the state after the crash from the state before it, for one file and for the names. Durable state
-//! always survives and is never part of a choice.
+//! This module computes the state after the crash from the state before it, for one file and for the names.
+//! Durable state always survives and is never part of a choice.
 //!
 //! Invariants
 //! - Every sector becomes its durable state, one of its versions, or (only with `CrashMode::Random`) a torn
@@ -23,9 +23,9 @@ pub enum CrashMode {
     LoseAll,
     /// All that was written survives, as if the cache had been flushed just before.
     KeepAll,
-    /// Anything may survive, chosen by the disk's seed: a prefix in time over the whole disk, or
-    /// independently for each file everything, nothing, or a random choice per sector with old versions and
-    /// torn sectors.
+    /// Anything may survive, chosen by the disk's seed. Either all changes of the whole disk up to some time
+    /// survive; or the choice is made for each file: everything, nothing, or a random choice per sector with
+    /// old versions and torn sectors.
     Random,
 }
 
@@ -37,7 +37,7 @@ const TORN_PERCENT: u64 = 5;
 enum Luck {
     LoseAll,
     KeepAll,
-    /// Changes up to this `seq` survive: a disk that keeps order.
+    /// Changes up to this `seq` survive, as on a disk that keeps the order of writes.
     UpTo(u64),
     /// Each sector, size and name survives independently with this probability.
     Percent(u64),
@@ -46,7 +46,7 @@ enum Luck {
 /// The random choices of one crash.
 pub(super) struct Lottery<'a> {
     prng: &'a mut Prng,
-    /// The luck of the whole disk; `None` if it is drawn for each file.
+    /// The luck of the whole disk; `None` if luck is drawn for each file.
     common: Option<Luck>,
 }
 
@@ -74,8 +74,8 @@ impl<'a> Lottery<'a> {
         })
     }
 
-    /// The index of the surviving version among those with these `seqs` (oldest first); `None` for the
-    /// durable state.
+    /// Chooses which version survives, out of the versions with these `seqs` (oldest first). Returns the
+    /// index of the version, or `None` for the durable state.
     fn choose(&mut self, luck: Luck, seqs: &[u64]) -> Option<usize> {
         let last = seqs.len().checked_sub(1)?;
         match luck {

@@ -1,7 +1,7 @@
 //! `SimDisk`: the simulated volume behind the [`Disk`] and [`File`] contracts, and the controls for tests.
 //!
-//! It has the locking, the handles and the controls (crash, faults, space, damage, inspection). The model
-//! itself is described in the module documentation of `sim`.
+//! This module has the locking, the handles and the controls (crash, faults, space, damage, inspection). The
+//! module documentation of `sim` describes the model.
 //!
 //! Invariants
 //! - Handles opened before a crash fail with a crash error forever after.

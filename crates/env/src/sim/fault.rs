@@ -1,13 +1,13 @@
 //! Decides which I/O of a simulated disk fails or stops the machine, and records the I/Os.
 //!
-//! It has the plan, the counter, the verdict per operation and the recognisable crash error. The effect of a
-//! failure on the contents is in `volume`.
+//! This module has the plan, the counter, the verdict per operation, and an error that shows that the machine
+//! has stopped. The effect of a failure on the contents is in `volume`.
 //!
 //! Invariants
 //! - Every operation that changes state is one I/O, numbered from 0 over the whole life of the disk. Calls
 //!   refused because of their arguments (no such file, misaligned) and reads are not counted.
-//! - Once stopped, every operation fails, reads too, until [`SimDisk::crash`](super::SimDisk::crash) restarts
-//!   the machine.
+//! - Once the machine has stopped, every operation fails, even a read, until
+//!   [`SimDisk::crash`](super::SimDisk::crash) restarts the machine.
 
 use std::fmt;
 use std::io;
@@ -21,7 +21,7 @@ pub struct FaultPlan {
     pub crash_at_io: Option<u64>,
     /// The I/O with this number fails in this way; the machine keeps running.
     pub fail_io: Option<(u64, FaultKind)>,
-    /// Whether all I/Os after `fail_io` fail in the same way too.
+    /// Whether all I/Os after `fail_io` fail in the same way, too.
     pub sticky: bool,
 }
 
@@ -33,7 +33,8 @@ pub enum FaultKind {
     Eio,
     /// No space (`ENOSPC`). A write changes nothing; a sync loses data, as with delayed allocation.
     Enospc,
-    /// The first part of a write arrives, then the device fails (`EIO`). Other operations: as `Eio`.
+    /// The first part of a write reaches the disk, then the device fails (`EIO`). Other operations fail as
+    /// with `Eio`.
     ShortWrite,
 }
 
@@ -60,7 +61,7 @@ pub(super) fn crash_error() -> io::Error {
     io::Error::other(SimulatedCrash)
 }
 
-/// The kinds of I/O that are counted and that a plan can hit.
+/// The kinds of I/O that are counted and for which a fault can be planned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IoKind {
     /// `create_dir_all` that creates something.

@@ -1,7 +1,8 @@
 //! `FileImage`: the contents of one simulated file, as programs see them and as the disk holds them.
 //!
-//! It has sparse 4 KiB pages, the unsynced versions of their sectors, the sizes, and the set of allocated
-//! pages. It has no name; `crash` decides which versions survive a crash and `volume` which operations fail.
+//! An image has sparse 4 KiB pages, the unsynced versions of their sectors, the sizes, and the set of
+//! allocated pages. It has no file name. The module `crash` decides which versions survive a crash, and
+//! `volume` decides which operations fail.
 //!
 //! Invariants
 //! - An absent page is all zeros. Bytes at or after the size are zeros in every visible page.
@@ -18,8 +19,8 @@ pub(super) const PAGE_BYTES: usize = 4096;
 pub(super) const SECTOR_BYTES: usize = 512;
 pub(super) const SECTORS_PER_PAGE: usize = PAGE_BYTES / SECTOR_BYTES;
 
-/// The maximum number of versions of a page; the oldest ones are merged. It bounds memory and still leaves
-/// crashes realistic.
+/// The maximum number of versions of a page; if there are more, the oldest two are merged. This limits
+/// memory, and crashes are still realistic.
 const VERSIONS_MAX: usize = 16;
 
 pub(super) type Page = [u8; PAGE_BYTES];
@@ -33,7 +34,7 @@ pub(super) struct Version {
     /// Orders all unsynced changes of the disk in time.
     pub(super) seq: u64,
     pub(super) page: Arc<Page>,
-    /// Bit i: sector i was written by this write (or by one merged into it).
+    /// Bit i is set if this write, or a write merged into it, has written sector i.
     pub(super) sectors: u8,
 }
 
@@ -115,8 +116,8 @@ impl FileImage {
         let versions = self.pending.entry(page_no).or_default();
         versions.push(version);
         if versions.len() > VERSIONS_MAX {
-            // The second-oldest page also contains the writes of the oldest, so only an intermediate state is
-            // lost.
+            // The second-oldest version also contains the writes of the oldest version, so only an
+            // intermediate state is lost.
             let oldest = versions.remove(0);
             versions[0].sectors |= oldest.sectors;
         }
@@ -168,7 +169,7 @@ impl FileImage {
             }
         }
         let end = offset + len as u64;
-        // The metadata needed to read the range back becomes durable too; other size changes do not.
+        // The size that is needed to read the range back becomes durable, too; other size changes do not.
         if self.durable_size < end || self.pending_sizes.iter().any(|&(_, size)| size < end) {
             self.commit_size();
         }
@@ -188,8 +189,8 @@ impl FileImage {
         }
     }
 
-    /// A failed sync: nothing is dirty any more, a part has reached the disk, the cache still shows
-    /// everything.
+    /// The effect of a failed sync: nothing is dirty any more, a part of the data has reached the disk, and
+    /// the cache still shows all of it.
     pub(super) fn lose_dirty(&mut self, prng: &mut Prng) {
         for page_no in std::mem::take(&mut self.pending).into_keys() {
             if prng.chance(50) {
@@ -202,8 +203,8 @@ impl FileImage {
         self.pending_sizes.clear();
     }
 
-    /// A durable write that failed half-way: a random set of its sectors is durable and visible, the rest is
-    /// old.
+    /// The effect of a durable write that failed half-way: a random set of its sectors is durable and
+    /// visible, and the other sectors have their old contents.
     pub(super) fn write_some_sectors(&mut self, buf: &[u8], offset: u64, prng: &mut Prng, seq: &mut u64) {
         for (index, sector) in buf.chunks(SECTOR_BYTES).enumerate() {
             if prng.chance(50) {

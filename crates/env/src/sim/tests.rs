@@ -86,8 +86,8 @@ fn a_missing_sync_can_lose_and_reorder_writes() {
         let bytes = contents(disk, "/d/f").unwrap();
         (bytes[at], bytes[BLOCK_BYTES])
     });
-    // Lost, in order, out of order ("2" without "3"), and an older version although a later write arrived
-    // ("1", "2").
+    // The outcomes are: everything lost, writes kept in order, a write kept without an earlier one ("2"
+    // without "3"), and an older version although a later write was kept ("1", "2").
     let all = [b'0', b'1', b'3'].into_iter().flat_map(|first| [(first, b'0'), (first, b'2')]).collect();
     assert_eq!(seen, all);
     assert_eq!(after(&disk, CrashMode::LoseAll, "/d/f").unwrap(), blocks(b'0', 2)[..]);

@@ -1,7 +1,8 @@
 //! `Volume`: the whole state of a simulated disk, and the effect of each operation on it.
 //!
-//! It has inodes, visible and durable names, unsynced directory operations, space, the fault gate and the
-//! trace. Locking and handles are in `disk`, contents in `image`, the random choices of a crash in `crash`.
+//! A volume has inodes, visible and durable names, unsynced directory operations, space, the planned faults
+//! and the trace. Locking and handles are in `disk`, contents in `image`, and the random choices of a crash
+//! in `crash`.
 //!
 //! Invariants
 //! - Cloning the state gives an independent disk.
@@ -161,8 +162,8 @@ impl Volume {
         self.change_names(IoKind::Remove, inode, Some(path.to_owned()), None)
     }
 
-    /// Performs one directory operation. If the machine stops in the middle, it has happened (unsynced) or
-    /// not.
+    /// Performs one directory operation. If the machine stops in the middle of it, the operation has either
+    /// happened (unsynced) or not.
     fn change_names(
         &mut self,
         kind: IoKind,
@@ -199,7 +200,7 @@ impl Volume {
             return Err(crash_error());
         }
         for op in self.take_ops_covered_by_sync_of(dir) {
-            // As with contents, a failed sync forgets the operations that it loses.
+            // A failed sync loses some of the operations for good, as it loses some of the contents of files.
             if verdict == Verdict::Proceed || self.prng.chance(50) {
                 op.apply(&mut self.durable_names);
             }
@@ -208,8 +209,8 @@ impl Volume {
         if let Verdict::Fail(kind) = verdict { Err(kind.error()) } else { Ok(()) }
     }
 
-    /// Takes the operations in `dir`, and earlier ones elsewhere that they depend on: a rename out of another
-    /// directory cannot be durable while the creation of the renamed file is not.
+    /// Takes the operations in `dir`, and earlier operations elsewhere on which they depend: a rename out of
+    /// another directory cannot be durable unless the creation of the renamed file is durable.
     fn take_ops_covered_by_sync_of(&mut self, dir: &Path) -> Vec<NameOp> {
         let (mut covered, mut paths) = (Vec::new(), BTreeSet::new());
         for index in (0..self.unsynced_names.len()).rev() {
@@ -313,7 +314,7 @@ impl Volume {
         self.inode_mut(inode).image.commit_range(offset, buf.len());
     }
 
-    /// The machine stops during a write: all or the first part of it is in the cache, nothing of it is
+    /// The effect of a stop during a write: all of it or its first part is in the cache, and nothing of it is
     /// durable.
     fn write_until_stop(&mut self, inode: InodeId, buf: &[u8], offset: u64) -> io::Error {
         let whole = self.prng.chance(50);
@@ -384,7 +385,8 @@ impl Volume {
 
     // Crashes and test controls.
 
-    /// Stops the machine unless it has stopped, and restarts it with a randomly chosen surviving state.
+    /// Stops the machine unless it has stopped already, and restarts it with a randomly chosen surviving
+    /// state.
     pub(super) fn crash(&mut self, mode: CrashMode) {
         let moments = self.unsynced_moments();
         let Volume { prng, inodes, .. } = self;

@@ -17,11 +17,11 @@ use crate::totals::Tally;
 /// A slot that is being filled.
 pub(crate) struct Filling<'k> {
     guard: SlotGuard<'k>,
-    /// The database that is filled, and the part of it that is settled.
+    /// The database that is filled, and its totals as they were settled last.
     db: DbId,
     settled: Tally,
     settled_heap_bytes: u64,
-    /// Whether an entry that was added since expires.
+    /// Whether an entry with a deadline was added since the totals were settled.
     has_deadline: bool,
 }
 
@@ -31,7 +31,7 @@ impl<'k> Filling<'k> {
         Filling { guard, db: DbId::ZERO, settled, settled_heap_bytes, has_deadline: false }
     }
 
-    /// Adds an entry; `false` if its key, whose hash this is, is there already.
+    /// Adds an entry; `hash` is the hash of its key. Returns `false` if the key is there already.
     #[inline]
     pub(crate) fn add(&mut self, db: DbId, hash: &KeyHash, entry: Entry) -> bool {
         if db != self.db {

@@ -7,8 +7,8 @@
 //! What it is not: the choice between a Move and a Put; the maker of the effect has chosen.
 //!
 //! Invariants
-//! - Both slots are locked all the while; the bookkeeping of each is that of a removed and of a new or
-//!   replaced entry.
+//! - Both slots are locked all the while. The bookkeeping of the source is as for a removed entry, the
+//!   bookkeeping of the destination as for a new or replaced entry.
 
 use crate::apply::{Applied, Deadlines, Due, Target};
 use crate::effect::Effect;
@@ -38,7 +38,7 @@ pub(crate) fn apply_move_between(
     }
 }
 
-/// Where the entry is and where it goes.
+/// The source and the destination of the entry.
 fn ends<'a>(keyspace: &Keyspace, effect: &Effect<'a>) -> (Target<'a>, Target<'a>) {
     let Effect::Move { db, key, to_db, to_key } = *effect else { unreachable!("only a Move has two keys") };
     let target = |db, key| Target { db, hash: keyspace.hash(key), key };
@@ -81,7 +81,7 @@ impl SlotGuard<'_> {
 }
 
 impl SlotState {
-    /// Puts an entry, which has the key already, in place of the one that is there.
+    /// Puts an entry, which already carries the target's key, in the place of the entry at that key.
     fn place(&mut self, target: Target<'_>, entry: Entry, freed: &mut Freed) -> (Applied, Deadlines) {
         let mut applied = Applied { changed: true, key_removed: true, ..Applied::default() };
         let new = Due::of(entry.as_ref());

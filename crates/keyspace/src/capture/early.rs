@@ -5,8 +5,8 @@
 //! itself, which is the same as for other slots (see `slot`).
 //!
 //! Invariants
-//! - A slot of which the moment was taken early has a capture until the walk takes it over, or the snapshot
-//!   has ended. The next snapshot finds none.
+//! - A slot whose moment was taken early keeps its capture until the walk takes the capture over or the
+//!   snapshot ends. The next snapshot finds none.
 //! - The set is locked under the lock of a slot, never the other way round.
 
 use std::collections::BTreeSet;
@@ -44,7 +44,7 @@ impl Moment {
     }
 }
 
-/// The slots of which the moment was taken early.
+/// The slots whose moment was taken early.
 #[derive(Default)]
 pub(crate) struct EarlySlots(Mutex<BTreeSet<SlotId>>);
 
@@ -59,7 +59,7 @@ impl Keyspace {
         Some(Box::new((*moment, extra.capture.take()?)))
     }
 
-    /// A snapshot has ended, or is about to begin: no slot counts as captured.
+    /// Forgets which slots are captured, because a snapshot has ended or is about to begin.
     pub fn forget_captured(&self) {
         let mut early = self.early.0.lock();
         self.captured.clear();
@@ -79,11 +79,11 @@ impl Keyspace {
 }
 
 impl LockedSlots<'_> {
-    /// To be called before a record with these Moves is applied, each from a slot to another. Without it, the
-    /// snapshot in progress could lack a value in both slots, if the destination is captured already and the
-    /// source is not: the moment of the source is taken now. For a server that applies the records of a
-    /// leader; others ask [`Keyspace::may_move`] instead. A value that moves then is copied for the snapshot,
-    /// which takes time in proportion to its size.
+    /// To be called before a record with these Moves is applied, each from a slot to another. If the
+    /// destination is captured already and the source is not, this takes the moment of the source now;
+    /// otherwise the snapshot in progress would lack the value in both slots. Only a server that applies the
+    /// records of a leader calls this; others ask [`Keyspace::may_move`] instead. A value that then moves is
+    /// copied for the snapshot, which takes time in proportion to its size.
     ///
     /// # Panics
     /// If a slot is not locked.

@@ -22,7 +22,7 @@ pub enum LoadError {
     /// Not an effect.
     #[error("the bytes after slot {slot} are not a change of data: {reason}")]
     Effect {
-        /// The slot it should be of.
+        /// The slot to which the change should belong.
         slot: SlotId,
         /// A description of the damage.
         reason: EffectError,
@@ -33,7 +33,7 @@ pub enum LoadError {
     /// There is no slot of this number.
     #[error("slot {0} does not exist")]
     UnknownSlot(u16),
-    /// A slot comes twice, or something was there before.
+    /// A slot comes twice in the stream, or it was not empty before.
     #[error("slot {0} is in use already")]
     SlotInUse(SlotId),
     /// An effect on a key of another slot, or on all slots.
@@ -56,7 +56,7 @@ pub struct Loader<'k> {
     clock: AccessClock,
     freed: Freed,
     slot: Option<SlotId>,
-    /// The beginning of something that the last piece has cut.
+    /// The beginning of a head, a row or an effect that the last piece has cut.
     carried: Vec<u8>,
     keys: u64,
 }
@@ -86,7 +86,7 @@ impl<'k> Loader<'k> {
         Ok(())
     }
 
-    /// Ends the stream; returns how many keys it has made.
+    /// Ends the stream; returns the number of keys that it has made.
     ///
     /// # Errors
     /// [`LoadError::CutShort`].

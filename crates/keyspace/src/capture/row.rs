@@ -49,7 +49,7 @@ impl<'a> Row<'a> {
     /// Decodes the row that `input` begins with, and moves `input` past it.
     ///
     /// # Errors
-    /// [`EffectError::Truncated`] if the row goes on behind the input, which is then unchanged.
+    /// [`EffectError::Truncated`] if the input ends inside the row; the input is then unchanged.
     #[inline]
     pub(super) fn decode_next(input: &mut &'a [u8]) -> Result<Row<'a>, EffectError> {
         let mut reader = Reader { rest: input };

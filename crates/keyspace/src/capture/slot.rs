@@ -1,17 +1,17 @@
 //! The capture of one slot: the part that is not captured yet, under the slot's lock.
 //!
 //! What it is: a walk over the entries of the slot in the order of their positions. An entry that is about to
-//! change before the walk has come to it is captured then, ahead of the walk; so is the absence of an entry
-//! that is about to be added. A big collection gets a capture of its own, which goes on when the walk has
-//! ended.
-//! What it is not: the decision how much is done under one lock (see `Capture`).
+//! change before the walk has come to it is captured then, ahead of the walk. A key that is about to be added
+//! there is noted, so that the walk skips it. A big collection gets a capture of its own, which continues
+//! after the end of the walk. What it is not: the decision how much is done under one lock (see `Capture`).
 //!
 //! Invariants
-//! - Before a key of the slot changes, `about_to_change` is called; before a table goes or changes places,
-//!   `detach_table` or `swap` is. So everything ahead of the walk is as it was.
+//! - Before a key of the slot changes, `about_to_change` is called; before a table is removed or swapped with
+//!   another, `detach_table` or `swap` is called. So everything ahead of the walk is as it was when the
+//!   capture began.
 //! - Keys and databases are those of the moment at which the capture began, even if they are gone.
 //! - A map that is being captured is at its key, or detached by its removal.
-//! - Strings of the database that the walk is in are captured before it leaves it.
+//! - All long strings of a database are captured before the walk leaves the database.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -29,11 +29,11 @@ use crate::table::{POSITION_END, Table};
 use crate::value::{Value, ValueType};
 
 pub(crate) struct SlotCapture {
-    /// Until the walk takes over a capture that began before it.
+    /// The moment of a slot that was captured early (see `early`), until the walk takes the capture over.
     pub(super) moment: Option<Box<Moment>>,
-    /// `None` when all entries have been met.
+    /// `None` after the walk has met all entries.
     walk: Option<Walk>,
-    /// The pieces captured ahead of the walk, as they go into the stream.
+    /// The parts that were captured ahead of the walk, in the form of the stream.
     ahead: Vec<u8>,
     maps: VecDeque<CapturedMap>,
     /// Bytes copied ahead of the walk of the slot, or of the walk of a map, since the last step.
@@ -65,7 +65,7 @@ struct Source {
 }
 
 enum TablePlace {
-    /// The slot has them as this database.
+    /// The entries are in this database of the slot.
     At(DbId),
     /// The database was emptied meanwhile.
     Detached(Table),
@@ -81,13 +81,13 @@ struct LongString {
 struct CapturedMap {
     origin: Origin,
     is_new: bool,
-    /// Where it is, or was last.
+    /// The database in which the collection is, or was last.
     db: DbId,
     key: Box<[u8]>,
     place: SuccessorState,
 }
 
-/// The captured key and database.
+/// The key and the database as they were when the capture began.
 #[derive(Clone)]
 struct Origin {
     db: DbId,
@@ -97,9 +97,9 @@ struct Origin {
 
 enum SuccessorState {
     AtItsKey,
-    /// Removed from there, and kept for the capture.
+    /// The collection was removed from its key, and is kept for the capture.
     Detached(Entry),
-    /// Moved to another slot or freed, after the rest of it was captured.
+    /// The collection was moved to another slot or freed, after the rest of it was captured.
     Gone(Part),
 }
 
@@ -111,7 +111,7 @@ pub(super) struct MapPart {
 }
 
 impl MapPart {
-    /// Adds them to the stream.
+    /// Adds the members to the stream.
     pub(super) fn put(&self, stream: &mut Vec<u8>) {
         if self.part.is_empty() {
             return;
@@ -202,7 +202,7 @@ impl SlotCapture {
             .for_each(|key: Box<[u8]>| self.begin_large(&mut guard.state, guard.keyspace, origin, key));
     }
 
-    /// The walk goes on in the next database, or ends.
+    /// Continues the walk in the next database, or ends it.
     fn leave_database(&mut self) {
         let Some(walk) = &mut self.walk else { return };
         let source = &mut walk.sources[walk.db.index()];
@@ -243,7 +243,8 @@ impl SlotCapture {
         }
     }
 
-    /// A key is about to come, change or go: captures its value, if it is still ahead of the walk.
+    /// Captures the value of a key that is about to be added, changed or removed, if the key is still ahead
+    /// of the walk.
     pub(crate) fn about_to_change(
         &mut self,
         state: &mut SlotState,
@@ -251,7 +252,7 @@ impl SlotCapture {
         (db, hash, key): (DbId, &KeyHash, &[u8]),
     ) {
         let Some(walk) = &mut self.walk else { return };
-        // A database that is new since the capture began has none of its keys.
+        // A database that is new since the capture began has no key that is to be captured.
         let Some(origin) = walk.origin_of(db) else { return };
         if origin < walk.db {
             return;
@@ -285,8 +286,8 @@ impl SlotCapture {
         map.place = SuccessorState::Detached(entry);
     }
 
-    /// A database is emptied. Keeps the part of its table that is not captured; returns the table if nothing
-    /// is left to capture.
+    /// Keeps the part of an emptied database's table that is not captured; returns the table if nothing is
+    /// left to capture.
     pub(crate) fn detach_table(&mut self, db: DbId, mut table: Table, keyspace: &Keyspace) -> Option<Table> {
         for map in self.maps.iter_mut().filter(|map| map.is_at_its_key() && map.db == db) {
             let found = table.get_mut(&keyspace.hash(&map.key), &map.key);
@@ -298,15 +299,15 @@ impl SlotCapture {
         None
     }
 
-    /// Captures all that is left of an entry that leaves its slot. Takes time in proportion to its size,
-    /// which is rare: a collection must be renamed while it is captured.
+    /// Captures all that is left of an entry that leaves its slot. That takes time in proportion to its size,
+    /// and is rare: it happens only if a collection is renamed while it is captured.
     pub(crate) fn finish(&mut self, db: DbId, entry: &mut Entry) {
         let map = self.at_its_key(db, entry.as_ref().key());
         let big = entry.big_mut().expect("only big ones are captured");
         map.place = SuccessorState::Gone(big.capture_step(usize::MAX).0);
     }
 
-    /// Two databases have changed places.
+    /// Notes that two databases have been swapped.
     pub(crate) fn swap(&mut self, a: DbId, b: DbId) {
         let change = |db: &mut DbId| match *db {
             it if it == a => *db = b,
@@ -321,7 +322,7 @@ impl SlotCapture {
         }
     }
 
-    /// Ends the capture before its end: collections are as if it had never begun.
+    /// Gives the capture up before it is complete. Collections are then as if it had never begun.
     pub(super) fn abandon(&self, guard: &mut SlotGuard<'_>) {
         for map in self.maps.iter().filter(|map| map.is_at_its_key()) {
             let hash = guard.keyspace.hash(&map.key);
@@ -338,7 +339,7 @@ impl SlotCapture {
 }
 
 impl Walk {
-    /// A database of the slot at the beginning of the capture; `None` if there was nothing in it.
+    /// The number that database `db` had when the capture began; `None` if it was empty then.
     fn origin_of(&self, db: DbId) -> Option<DbId> {
         let is_it =
             |origin: &DbId| matches!(self.sources[origin.index()].place, TablePlace::At(at) if at == db);

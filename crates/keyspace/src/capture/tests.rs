@@ -11,7 +11,7 @@ use crate::{
     Keyspace, ListEnd, Listed, Options, PackedLimits, ScoredItems, SlotId, StreamId, Value, ValueBuf,
 };
 
-/// The only group of streams.
+/// The only group that the streams have.
 const GROUP: &[u8] = b"group";
 
 type Content = BTreeMap<(u8, Vec<u8>), (ValueBuf, Option<u64>)>;
@@ -61,7 +61,7 @@ fn members(from: u16, count: u16) -> Vec<Vec<u8>> {
 #[derive(Clone, Debug)]
 enum Change {
     String(u16),
-    /// Small strings at this and this many further keys.
+    /// Small strings at the key and at this many further keys.
     Fill(u8),
     Append(u16),
     Push(ListEnd, u16),
@@ -369,7 +369,7 @@ fn a_move_must_not_go_where_the_snapshot_has_been_already() {
     assert!(keyspace.may_move(b, a));
 }
 
-/// As a replica applies records, with the captured slot below the others.
+/// A replica applies records with Moves; the slot that is already captured is below the others.
 #[test]
 fn a_value_that_moves_to_where_the_snapshot_has_been_is_captured_before() {
     let mut keys: Vec<_> = (0..200).map(|it| format!("value:{it}").into_bytes()).collect();

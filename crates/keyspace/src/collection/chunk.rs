@@ -1,8 +1,9 @@
 //! Chunks: elements packed one after the other, readable from either end.
 //!
-//! What it is: a view of such a byte string, and the edits of the one that is a whole small list.
-//! What it is not: an owner. The bytes of a small list lie in the entry of its key, those of a long one in
-//! the buffers of `long_list`; both splice them themselves. For memory only: the bytes are trusted.
+//! What it is: a view of such a byte string, and the edits of a byte string that is a whole small list. What
+//! it is not: an owner. The bytes of a small list lie in the entry of its key, the bytes of a long list in
+//! the buffers of `long_list`; these owners splice the bytes themselves. The form is for memory only, so
+//! decoding trusts the bytes.
 //!
 //! # Layout
 //! Each element is its encoding (see `element`) and then the length of that encoding, so that the previous
@@ -11,7 +12,8 @@
 //! `HEADER_LEN` bytes, little-endian.
 //!
 //! Invariants
-//! - `Chunk::len` is the number of elements in the bytes, so a walk needs no other end.
+//! - `Chunk::len` is the number of elements in the bytes, so a walk may count elements instead of comparing
+//!   positions.
 //! - Finding an element by its index walks over half the chunk at most.
 
 mod edit;
@@ -32,7 +34,7 @@ pub(crate) const EMPTY: [u8; HEADER_LEN] = [0; HEADER_LEN];
 /// The maximum number of elements of a packed list.
 pub(crate) const LEN_MAX: usize = u16::MAX as usize;
 
-/// Bytes of the longest length of an encoding.
+/// The maximum bytes in which the length of an encoding is written.
 pub(crate) const BACK_LEN_MAX: usize = 5;
 
 /// An end of a list.
@@ -78,7 +80,7 @@ fn back_len(encoded_len: usize) -> usize {
     (encoded_len | 1).ilog2() as usize / 7 + 1
 }
 
-/// The length of an encoding as it is written behind it.
+/// The length of an encoding in the form in which it follows the encoding.
 #[inline]
 pub(crate) fn write_back(encoded_len: usize, back: &mut [u8; BACK_LEN_MAX]) -> &[u8] {
     let (back, mut rest) = (&mut back[..back_len(encoded_len)], encoded_len);
@@ -112,7 +114,7 @@ pub(crate) struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// `len` elements and nothing else.
+    /// The chunk whose body is `len` elements and nothing else.
     #[inline]
     pub(crate) fn new(body: &'a [u8], len: usize) -> Self {
         Chunk { body, len }
@@ -179,8 +181,8 @@ impl<'a> Chunk<'a> {
         (first, rest)
     }
 
-    /// The body without the elements equal to `element`: all of them, or the first `limit` from an end; and
-    /// how many these are. `None` if there are none.
+    /// The body after the removal of the elements equal to `element` (all of them, or the first `limit` from
+    /// an end), and the number of removed elements. `None` if no element is equal.
     pub(crate) fn without(&self, element: &Encoded<'_>, limit: usize, from: End) -> Option<(Vec<u8>, usize)> {
         let (mut found, mut iter) = (0, self.iter());
         while let Some(encoding) = iter.next_encoding() {
@@ -210,7 +212,7 @@ impl<'a> Chunk<'a> {
         Some((body, removed))
     }
 
-    /// The bytes in front of element `index`, which may be the one after the last.
+    /// The number of bytes in front of element `index`, which may be the number of elements.
     fn offset(&self, index: usize) -> usize {
         debug_assert!(index <= self.len);
         let mut rest = *self;

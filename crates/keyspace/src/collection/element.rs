@@ -17,7 +17,7 @@
 //!
 //! Invariants
 //! - A string is stored as an integer exactly if it is the canonical decimal text of an `i64`.
-//! - Of the forms that hold a value the first of the table is taken.
+//! - If several forms could hold a value, it has the first of them in the table.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -37,7 +37,7 @@ const INT_48: u8 = 0xe3;
 const INT_64: u8 = 0xe4;
 const LONG: u8 = 0xf0;
 
-/// The maximum bytes that an encoding has besides the bytes of the string.
+/// The maximum number of bytes of an encoding, not counting the bytes of the string.
 const HEAD_MAX: usize = 9;
 /// Digits and sign of the longest `i64`.
 const DIGITS_MAX: usize = 20;
@@ -198,7 +198,7 @@ impl<'a> Encoded<'a> {
     /// Adds the encoding to `out`.
     #[inline]
     pub(crate) fn write_to(&self, out: &mut Vec<u8>) {
-        // One byte mostly, for which no function that copies is called.
+        // The head is mostly one byte, and a push is cheaper than a call that copies.
         out.push(self.head[0]);
         if self.head_len > 1 {
             out.extend_from_slice(&self.head[1..self.head_len as usize]);
@@ -255,7 +255,8 @@ const SHAPES: [(u8, u8); 256] = {
     shapes
 };
 
-/// As [`encoded_len`], of bytes that are not trusted: `None` unless all of an element is there.
+/// Does the same as [`encoded_len`], for untrusted bytes. `None` unless the bytes begin with a complete
+/// element.
 #[inline]
 pub(crate) fn checked_len(packed: &[u8]) -> Option<Checked> {
     let first = *packed.first()?;
@@ -268,7 +269,8 @@ pub(crate) fn checked_len(packed: &[u8]) -> Option<Checked> {
     (encoded_len <= packed.len()).then_some(Checked { encoded_len, string_bytes })
 }
 
-/// The bytes of head and tail, as in [`SHAPES`], of a string that is not short; `None` if there is none.
+/// The bytes of head and tail, as in [`SHAPES`], of a string that is not short; `None` if the bytes do not
+/// begin with such a string.
 #[cold]
 fn long_shape(packed: &[u8]) -> Option<(usize, usize)> {
     match packed[0] {
@@ -347,7 +349,7 @@ pub(crate) fn canonical_integer(bytes: &[u8]) -> Option<i64> {
         [b'1'..=b'9', ..] if digits.len() < DIGITS_MAX => {}
         _ => return None,
     }
-    // Counted below zero, because only there the smallest number fits.
+    // The digits are added up as a negative number, because the smallest number has no positive counterpart.
     let mut value = 0i64;
     for &digit in digits {
         let digit = digit.wrapping_sub(b'0');

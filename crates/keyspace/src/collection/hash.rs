@@ -27,7 +27,7 @@ const STRIDE: usize = 2;
 /// One field of a hash.
 #[derive(Clone, Copy, Debug)]
 pub struct HashField<'a> {
-    /// Its name.
+    /// The name of the field.
     pub name: Element<'a>,
     /// The value of the field.
     pub value: Element<'a>,
@@ -124,7 +124,7 @@ impl<'a> HashView<'a> {
 
     /// Continues a scan: visits about `count` fields, expired ones included, and returns the cursor for the
     /// next call; 0 is the start and the end. A field that is there during the whole scan is visited exactly
-    /// once, as long as the hash does not become big meanwhile.
+    /// once, unless the hash becomes big during the scan.
     pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(HashField<'a>)) -> u64 {
         match self.0 {
             Form::Packed(_) => {
@@ -149,7 +149,7 @@ pub(super) fn fill(entry: &mut Entry, pairs: Items<'_>, rules: &Rules) {
     put(entry, pairs, false, rules, &mut Freed::new());
 }
 
-/// Sets fields. Unless `keeps_expiry`, they do not expire any more.
+/// Sets fields. Unless `keeps_expiry` is set, the fields lose their deadlines.
 pub(super) fn put(
     entry: &mut Entry,
     pairs: Items<'_>,

@@ -17,15 +17,15 @@ pub struct PackedLimits {
     pub set_integers: u32,
     /// The maximum number of members of a packed set.
     pub set_entries: u32,
-    /// Longest member of a packed set.
+    /// The maximum bytes of a member of a packed set.
     pub set_value_bytes: u32,
     /// The maximum number of members of a packed sorted set.
     pub zset_entries: u32,
-    /// Longest member of a packed sorted set.
+    /// The maximum bytes of a member of a packed sorted set.
     pub zset_value_bytes: u32,
     /// The maximum number of fields of a packed hash.
     pub hash_entries: u32,
-    /// Longest field or value of a packed hash.
+    /// The maximum bytes of a field or a value of a packed hash.
     pub hash_value_bytes: u32,
 }
 

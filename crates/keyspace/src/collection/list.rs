@@ -56,7 +56,7 @@ impl<'a> ListView<'a> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there is no element.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -139,7 +139,7 @@ pub(super) fn push(entry: &mut Entry, end: ListEnd, items: Items<'_>, rules: &Ru
     if entry.big_mut().is_none() {
         let packed = entry.payload();
         let len = Chunk::of_packed(packed).len();
-        // A list that cannot stay packed is not encoded as a packed one first.
+        // A list that cannot stay packed becomes long at once, without the work of a packed edit.
         let fits = len + items.len() <= rules.limits.list_entries as usize
             && packed.len() + items.iter().map(<[u8]>::len).sum::<usize>()
                 <= rules.limits.list_bytes as usize;

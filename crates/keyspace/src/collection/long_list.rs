@@ -6,12 +6,12 @@
 //! What it is not: ever packed again; nor the place where a short list lives.
 //!
 //! Invariants
-//! - No chunk is empty. One with more than one element is at most `BODY_BYTES_MAX` long.
-//! - Chunks other than the first and the last have no more room than an edit in the middle left in them, and
-//!   an edit merges neighbours that are both short.
+//! - No chunk is empty. A chunk with more than one element is at most `BODY_BYTES_MAX` long.
+//! - Chunks other than the first and the last have no spare room, except where an edit in the middle left
+//!   some. An edit merges neighbours that are both short.
 //! - `len` and `buffer_bytes` are sums over the chunks.
-//! - Removing elements by index frees less than `LAZY_BYTES_MIN` of whole chunks. More of them come back as a
-//!   list of their own, which the caller drops where no client waits for it.
+//! - Removing elements by index frees whole chunks only up to `LAZY_BYTES_MIN`. More chunks are returned as a
+//!   list of their own, which the caller drops where no client waits.
 //!
 //! Measured with 10 M elements of 8 bytes: 10.06 bytes an element, of which 10 are its encoding. An element
 //! in the middle is found in 5 us. The slowest operation was an insertion that made the deque of 12 k chunks
@@ -29,10 +29,10 @@ use super::element::Element;
 use buffer::{BODY_BYTES_MAX, Buffer, CAPACITY_MIN};
 pub(crate) use range::Range;
 
-/// Chunks of this many bytes are not freed on the spot.
+/// Removed chunks with at least this many bytes are not freed at once, but returned to the caller.
 const LAZY_BYTES_MIN: usize = 64 << 10;
 
-/// Chunks for which the deque always keeps room.
+/// The minimum room of the deque, in chunks: it grows by at least this many, and does not shrink below it.
 const CHUNKS_ROOM_MIN: usize = 16;
 
 /// A list of any length.
@@ -126,7 +126,7 @@ impl LongList {
             return Range::from(Iter::EMPTY);
         }
         let (first, start) = self.locate(range.start);
-        // This is the last element, not the one after it, so that the chunk found is the last one of the
+        // The index of the last element is used, not the end, so that the chunk found is the last one of the
         // range.
         let (last, last_index) = self.locate(end - 1);
         let first_end = if first == last { last_index + 1 } else { self.chunks[first].len() };
@@ -154,8 +154,7 @@ impl LongList {
         self.push_chunk(end, item);
     }
 
-    /// Adds a chunk with one element. It has room for as many bytes as an eighth of the list has, up to a
-    /// limit.
+    /// Adds a chunk with one element. Its room is an eighth of the bytes of the list, up to a limit.
     #[cold]
     fn push_chunk(&mut self, end: End, item: &Item<'_>) {
         let at = match end {
@@ -237,8 +236,8 @@ impl LongList {
         self.len += buffer.len();
         self.buffer_bytes += buffer.bytes();
         if self.chunks.len() == self.chunks.capacity() {
-            // Room for an eighth more, where `VecDeque` would double: for a list of millions its deque takes
-            // memory worth saving.
+            // The deque grows by an eighth, where `VecDeque` would double it: in a list of millions of
+            // elements, the deque itself takes memory worth saving.
             self.chunks.reserve_exact(CHUNKS_ROOM_MIN.max(self.chunks.len() / 8));
         }
         self.chunks.insert(at, buffer);

@@ -1,8 +1,8 @@
 //! Packed payloads: a number of elements, then the elements.
 //!
 //! What it is: reading and editing the packed form that hashes, sets and sorted sets share; the first two
-//! bytes count the elements (little-endian), a field and its value being two. What it is not: aware of the
-//! meaning of the elements, nor of limits.
+//! bytes count the elements (little-endian), where a field and its value are two elements. What it is not:
+//! aware of the meaning of the elements, nor of limits.
 //!
 //! Invariants
 //! - The count is the number of elements that follow.
@@ -62,8 +62,8 @@ pub(crate) fn at(payload: &[u8], at: usize) -> Placed<'_> {
     Placed { at, encoded_len, element }
 }
 
-/// The offset of the first element, out of every `stride`-th, that has these bytes. Nothing is decoded on the
-/// way.
+/// The offset of the first element that has these bytes. Only every `stride`-th element is looked at, and
+/// none is decoded.
 #[inline]
 pub(crate) fn find(payload: &[u8], wanted: &[u8], stride: usize) -> Option<usize> {
     let wanted = Encoded::of(wanted);
@@ -79,12 +79,12 @@ pub(crate) fn find(payload: &[u8], wanted: &[u8], stride: usize) -> Option<usize
     None
 }
 
-/// The offset of the element at an index, which is there.
+/// The offset of the element at an index below the number of elements.
 pub(crate) fn offset(payload: &[u8], index: usize) -> usize {
     (0..index).fold(HEADER, |at, _| at + element::encoded_len(&payload[at..]))
 }
 
-/// A payload that can be edited: that of an entry, or one under construction.
+/// A payload that can be edited: the payload of an entry, or a payload under construction.
 pub(crate) trait Payload {
     /// The payload.
     fn payload(&self) -> &[u8];
@@ -127,7 +127,7 @@ impl Payload for Vec<u8> {
 
 /// Puts elements in at an offset.
 pub(crate) fn insert(payload: &mut impl Payload, at: usize, elements: &[&[u8]]) {
-    // At most two elements, a field and its value: members with scores are encoded elsewhere.
+    // There are at most two elements, a field and its value: members with scores are encoded elsewhere.
     let encoded =
         [elements.first(), elements.get(1)].map(|bytes| Encoded::of(bytes.copied().unwrap_or_default()));
     let [first, second] = &encoded;

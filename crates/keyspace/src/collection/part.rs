@@ -13,7 +13,7 @@ pub(crate) enum Part {
     Set(ItemsBuf),
     /// Members with their scores.
     Zset(ScoredItemsBuf),
-    /// Entries, groups and pending entries; the head in the first part.
+    /// Entries, groups and pending entries; the first part also has the head.
     Stream(Box<StreamImage>),
 }
 
@@ -42,7 +42,7 @@ impl Part {
         }
     }
 
-    /// Bytes that its effects take, but for a few.
+    /// About the number of bytes that the effects of the part take.
     pub(crate) fn size_bytes(&self) -> usize {
         match self {
             Part::Hash(items, _) | Part::Set(items) => items.size_bytes(),
@@ -51,7 +51,7 @@ impl Part {
         }
     }
 
-    /// Whether it has no members.
+    /// Whether the part has no members.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Part::Hash(items, _) | Part::Set(items) => items.is_empty(),

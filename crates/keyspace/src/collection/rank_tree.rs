@@ -2,14 +2,15 @@
 //!
 //! What it is: a B+tree of (score, member), ordered by score and then by the bytes of the member, in which
 //! every inner node knows how many items lie below each child. So an item has a rank, a rank has an item, and
-//! both take one way down; items with neighbouring ranks lie side by side in memory.
-//! What it is not: a set. Members are small copies (in production: addresses of entries); the tree neither
-//! owns nor frees them and does not find an item by its member alone. Its owner keeps the members alive
-//! and unchanged, looks up their scores, and inserts an item only if it is absent.
+//! both take one way down; items with neighbouring ranks lie side by side in memory. What it is not: a set.
+//! Members are small copies (in production: addresses of entries); the tree neither owns nor frees them and
+//! does not find an item by its member alone. The owner of the tree keeps the members alive and unchanged,
+//! looks up their scores, and inserts an item only if it is absent.
 //!
-//! Searches go by key and end in a rank; changes go by rank. A search compares all scores of a node, without
-//! a branch: the processor then loads the lines of the node together, while the steps of a binary search wait
-//! for one another. It looks at the bytes of a member, which is a cache miss, only where scores are equal.
+//! A search takes a score and a member and returns a rank; changes take a rank. A search compares all scores
+//! of a node, without a branch: the processor then loads the cache lines of the node together, while the
+//! steps of a binary search wait for one another. The search reads the bytes of a member, which is a cache
+//! miss, only where scores are equal.
 //!
 //! Invariants
 //! - Items are strictly ascending. Scores are never NaN; 0.0 and -0.0 are equal.
@@ -17,12 +18,12 @@
 //!   or more.
 //! - An inner node knows the first item of each child and the number of items below it, exactly.
 //! - Every node is at least half full, but for the root and the last node of each depth.
-//! - No operation touches more than three nodes per level or moves other memory than theirs. Nodes are
-//!   allocated one by one and given back one by one.
+//! - No operation touches more than three nodes per level, or moves memory other than in these nodes. Nodes
+//!   are allocated and freed one by one.
 //!
 //! # Measured
-//! Random scores, processor time, the best of two or three runs on a busy machine: `LEN_MAX` of 63 against
-//! half and twice as many.
+//! The table shows processor time with random scores, the best of two or three runs on a busy machine. It
+//! compares a `LEN_MAX` of 63 with half and twice as many.
 //!
 //! | `LEN_MAX` | items | bytes an item | insert | rank | remove and insert | range of 10 |
 //! |-----------|-------|---------------|--------|------|-------------------|-------------|
@@ -33,10 +34,10 @@
 //! | 63 | 10 M | 20.4 | 664 ns | 526 ns | 1121 ns | 380 ns |
 //! | 127 | 10 M | 19.8 | 693 ns | 602 ns | 1113 ns | 353 ns |
 //!
-//! That was with `ROOM_MIN` an eighth of the length. With binary search instead, 63 items: insert 459 ns and
-//! 989 ns, rank 438 ns and 748 ns. Separate arrays for scores and members gained nothing. Ascending inserts
-//! take 40 ns and leave 17.1 bytes an item; after nine of ten items were removed at random, the rest takes
-//! 26.
+//! In these runs, `ROOM_MIN` was an eighth of `LEN_MAX`. With binary search and a `LEN_MAX` of 63, an insert
+//! took 459 ns (1 M items) and 989 ns (10 M), a rank 438 ns and 748 ns. Separate arrays for scores and
+//! members gained nothing. Ascending inserts take 40 ns, and an item then takes 17.1 bytes; after nine of ten
+//! items were removed at random, each remaining item takes 26 bytes.
 
 mod node;
 mod range;
@@ -74,7 +75,7 @@ impl<M: Member> Item<M> {
     }
 }
 
-/// How many items are not after this score and these bytes.
+/// The number of items that do not come after this score and these bytes.
 #[inline]
 fn count_not_after<M: Member>(items: &[Item<M>], score: f64, bytes: &[u8]) -> usize {
     let below = items.iter().filter(|item| item.score < score).count();
@@ -173,22 +174,22 @@ impl<M: Member> RankTree<M> {
 
     /// How many items are before the item with this score and these bytes; `None` if it is absent.
     pub(crate) fn rank(&self, score: f64, bytes: &[u8]) -> Option<usize> {
-        // The item, if present, is the last one that is not greater, and a search never ends before a leaf
-        // whose first item is not greater.
+        // If the item is present, it is the last item that is not greater than the wanted one, and it is in
+        // the leaf in which the search ends.
         let (rank, leaf, index) = self.seek(|items| count_not_after(items, score, bytes));
         let candidate = &leaf[index.checked_sub(1)?];
         candidate.cmp(score, bytes).is_eq().then(|| rank - 1)
     }
 
-    /// How many items at the start satisfy `pred`, which must be true for all items up to some rank and false
-    /// for all others.
+    /// Returns the number of leading items that satisfy `pred`. `pred` must be true for all items up to some
+    /// rank and false for all others.
     #[inline]
     pub(crate) fn partition_point(&self, pred: impl Fn(f64, M) -> bool) -> usize {
         self.seek(|items| items.partition_point(|item| pred(item.score, item.member))).0
     }
 
-    /// As `partition_point`, for a predicate on the score alone: compares all scores of a node, as other
-    /// searches do.
+    /// Does the same as `partition_point`, for a predicate on the score alone. It compares all scores of a
+    /// node, as other searches do.
     #[inline]
     pub(crate) fn partition_by_score(&self, pred: impl Fn(f64) -> bool) -> usize {
         self.seek(|items| items.iter().filter(|item| pred(item.score)).count()).0
@@ -206,8 +207,9 @@ impl<M: Member> RankTree<M> {
         Range::new(self, ranks)
     }
 
-    /// How many items `count` counts, given that they are the first ones in every run of items, and where
-    /// they end: in which leaf, at which index. The index is 0 only if nothing counts.
+    /// The number of items that `count` counts in the whole tree, and the leaf and the index in it at which
+    /// they end. In any sorted run of items, `count` must count items from the first on. The index is 0 only
+    /// if `count` counts no item.
     #[inline]
     fn seek(&self, count: impl Fn(&[Item<M>]) -> usize) -> (usize, &[Item<M>], usize) {
         let (mut node, mut start) = (&self.root, 0);
@@ -251,8 +253,8 @@ impl<M: Member> RankTree<M> {
         }
     }
 
-    /// Inserts an item that belongs at this rank. Goes down once: a full node is split, or shares with a
-    /// neighbour, before the way leads through it.
+    /// Inserts an item that belongs at this rank. It goes down the tree once: a full node on the way is
+    /// split, or moves items to a neighbour, before its child is visited.
     fn insert_at(&mut self, mut rank: usize, item: Item<M>) {
         let appends = rank == self.len;
         if self.root.is_full() {

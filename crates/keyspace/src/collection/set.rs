@@ -72,7 +72,7 @@ impl<'a> SetView<'a> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there is no member.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -174,7 +174,7 @@ fn fitting(payload: &[u8], members: Items<'_>, limits: &PackedLimits) -> Fitting
     if is_short && stays_within(set, members, limits.set_entries) { Fitting::Packed } else { Fitting::Big }
 }
 
-/// Whether a set has no more members than the limit, or no more than now, when these are added.
+/// Whether a set, after these members are added, has no more members than the limit, or no more than before.
 fn stays_within(set: SetView<'_>, members: Items<'_>, limit: u32) -> bool {
     let len_max = (limit as usize).min(packed::COUNT_MAX);
     let room = len_max.saturating_sub(set.len());

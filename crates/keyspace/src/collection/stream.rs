@@ -1,9 +1,8 @@
 //! Streams: entries in the order of their ids, and the groups that read them.
 //!
-//! What it is: entries packed into blocks, which an ordered map finds by the id of the first; groups with
-//! their pending entries; the changes that effects make to these; and the view that reads them.
-//! What it is not: commands on streams; nor ever a part of its entry: even a short stream is a structure of
-//! its own.
+//! What it is: entries packed into blocks, in an ordered map by the id of their first entry; groups with
+//! their pending entries; the changes that effects make to these; and the view that reads them. What it is
+//! not: commands on streams; nor ever a part of its entry: even a short stream is a structure of its own.
 //!
 //! ```text
 //! Stream: head | BTreeMap: id -> Block (up to 100 entries, 4 KiB) | BTreeMap: name -> Group
@@ -11,11 +10,11 @@
 //! ```
 //!
 //! Invariants
-//! - Blocks are not empty, their ranges of ids do not overlap, and the key of each is the id that its entries
-//!   count from.
+//! - Blocks are not empty, their ranges of ids do not overlap, and the key of a block in the map is its base
+//!   id: the ids of its entries are stored as distances from it.
 //! - A stream without entries is a stream: its key goes only by an effect that removes it.
-//! - A reader or a capture of a part of a stream shares its blocks, which then stay as they are: a change of
-//!   a shared one changes a copy (`shared`).
+//! - A reader or a capture of a part of a stream shares its blocks. A shared block is never changed: a change
+//!   is made to a copy (`shared`).
 //! - Adding, finding and removing one entry touch one block, found in O(log n). Removing many entries moves
 //!   them away block by block, and leaves freeing them to others.
 
@@ -47,13 +46,14 @@ use block::Block;
 use capture::Capture;
 use group::Group;
 
-/// Bytes of memory of a block in the map, but for its entries.
+/// Bytes of memory of a block in the map, not counting its entries.
 const BLOCK_BYTES: usize = 90;
 
 /// The counters and ids of the entries that a stream had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamHead {
-    /// The id of the last entry that was added, there or not: the next one is above it.
+    /// The id of the last entry that was added, even if it was removed. The id of the next entry must be
+    /// above it.
     pub last_id: StreamId,
     /// The highest id of an entry that was deleted, other than by trimming.
     pub max_deleted_id: StreamId,
@@ -71,7 +71,7 @@ pub(crate) struct Stream {
     /// Bytes of memory of the entries, and of the groups.
     block_bytes: usize,
     group_bytes: usize,
-    /// How many captures were begun.
+    /// The number of captures that were begun.
     captures: u32,
     capture: Option<Box<Capture>>,
 }
@@ -82,7 +82,7 @@ impl Stream {
         size_of::<Stream>() + self.block_bytes + self.group_bytes
     }
 
-    /// Adds an entry if its id is above all earlier ones; returns whether it is.
+    /// Adds an entry if its id is above all earlier ids; returns whether it was added.
     fn add(&mut self, id: StreamId, pairs: Items<'_>) -> bool {
         if id <= self.head.last_id {
             return false;
@@ -108,8 +108,8 @@ impl Stream {
         true
     }
 
-    /// Adds the entries of a block, and returns their number. Adds none, and returns 0, if other entries lie
-    /// between them, or they are above the last id of the head.
+    /// Adds the entries of a block, and returns their number. Adds no entry, and returns 0, if existing
+    /// entries lie in the block's range of ids, or an id is above the last id of the head.
     fn add_block(&mut self, block: StreamBlock<'_>) -> usize {
         let (base, last) = (block.base(), block.entries().last().map_or(StreamId::MAX, |entry| entry.id));
         if last > self.head.last_id {
@@ -151,12 +151,12 @@ impl Stream {
         true
     }
 
-    /// Removes the entries up to an id, that one included; returns how many they were.
+    /// Removes the entries up to and including an id; returns their number.
     fn trim(&mut self, through: StreamId, freed: &mut Freed) -> usize {
         let mut removed = 0;
         let behind = through.next().map_or_else(BTreeMap::new, |next| self.blocks.split_off(&next));
         let mut trimmed = std::mem::replace(&mut self.blocks, behind);
-        // The last block that begins up to the id may have entries behind it.
+        // The last block that begins at or before the id may have entries after the id.
         if let Some(mut last) = trimmed.last_entry() {
             let block = last.get_mut();
             let before = block.allocated_bytes();
@@ -187,8 +187,8 @@ impl Stream {
         removed
     }
 
-    /// Replaces the head, with a last id that is not below that of the last entry; returns whether the
-    /// head has changed.
+    /// Replaces the head, but keeps its last id at least as high as the id of the last entry; returns whether
+    /// the head has changed.
     fn set_head(&mut self, head: StreamHead) -> bool {
         let last = self.blocks.last_key_value().and_then(|(_, block)| block.entries().last());
         let last_id = head.last_id.max(last.map_or(StreamId::ZERO, |entry| entry.id));

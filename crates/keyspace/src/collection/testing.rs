@@ -8,7 +8,8 @@ use super::chunk::End;
 const LOOKALIKES: &[&str] =
     &["", "-", "-0", "+1", "007", "1.0", "9223372036854775808", "-9223372036854775809"];
 
-/// Elements of up to `len_max` bytes: integers of all sizes, texts like integers, and other strings.
+/// Elements of up to `len_max` bytes: integers of all sizes, texts that look like integers, and other
+/// strings.
 pub(crate) fn element(len_max: usize) -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         2 => (any::<i64>(), 0u32..64).prop_map(|(value, shift)| (value >> shift).to_string().into_bytes()),

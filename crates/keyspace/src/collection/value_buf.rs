@@ -88,7 +88,7 @@ impl ValueBuf {
         value + deadlines
     }
 
-    /// The effects that put the value, with an expiry of its key, at a key.
+    /// Visits the effects that put the value at a key, with a deadline of the key.
     pub fn for_each_effect(
         &self,
         db: DbId,
@@ -108,7 +108,7 @@ impl ValueBuf {
 }
 
 impl PartialEq for ValueBuf {
-    /// Whether both are the same value; the order in which members and fields lie in memory does not count.
+    /// Whether both buffers hold the same value. The order of members and fields in memory does not count.
     fn eq(&self, other: &Self) -> bool {
         match (&self.form, &other.form) {
             (Form::Stream(one), Form::Stream(two)) => one == two,
@@ -120,7 +120,7 @@ impl PartialEq for ValueBuf {
 impl Eq for ValueBuf {}
 
 impl ValueBuf {
-    /// Type and content, in an order that depends on nothing else; of a stream the type.
+    /// Type and content, in an order that depends only on the content; for a stream, only the type.
     fn canonical(&self) -> (ValueType, Vec<Vec<&[u8]>>, Vec<u64>) {
         let value = self.as_value();
         let (mut parts, mut numbers) = (Vec::new(), Vec::new());

@@ -1,10 +1,10 @@
 //! Verifying: whether bytes from outside are a packed collection.
 //!
-//! What it is: the check of all that reading and editing a payload rely on: elements that end where the
-//! payload does, as many of them as it counts, scores that are numbers. A snapshot holds packed collections
-//! as they lie in memory, so that loading one is a walk over its elements and one copy.
-//! What it is not: proof that these are the bytes that were written; checksums are. So it does not check that
-//! the elements are in order, that none comes twice and that each has its shortest encoding.
+//! What it is: the check of all that reading and editing a payload rely on: the last element ends where the
+//! payload ends, the count of elements is right, and no score is NaN. A snapshot holds packed collections as
+//! they lie in memory, so that loading one is a walk over its elements and one copy. What it is not: proof
+//! that these are the bytes that were written; checksums prove that. So it does not check that the elements
+//! are in order, that none comes twice, or that each has its shortest encoding.
 
 use super::chunk::{self, BACK_LEN_MAX};
 use super::element;
@@ -19,7 +19,7 @@ use crate::value::ValueType;
 pub(crate) enum Fit {
     /// It stays as it is.
     Packed,
-    /// It has outgrown the packed form.
+    /// It exceeds a limit, so the collection becomes big.
     Big,
 }
 
@@ -79,7 +79,7 @@ impl From<element::Checked> for Step {
     }
 }
 
-/// Walks a payload step by step. The number of steps must be the one that it announces, a multiple of
+/// Walks a payload step by step. The number of elements must be the count in the header, a multiple of
 /// `stride`, and not 0.
 #[inline]
 fn measure(payload: &[u8], stride: usize, step: impl Fn(&[u8]) -> Option<Step>) -> Option<Measured> {
@@ -169,8 +169,8 @@ mod tests {
         fn a_payload_that_is_cut_is_refused(texts in texts(), cut in any::<prop::sample::Index>()) {
             for entry in entries(&texts) {
                 let (value_type, payload) = (entry.as_ref().value_type(), entry.as_ref().payload());
-                // A truncated set of integers is a valid one with fewer integers: nothing says how many there
-                // were.
+                // A truncated set of integers may be a valid set of fewer integers, because its payload has
+                // no count.
                 if value_type != ValueType::String && !(value_type == ValueType::Set && integers::is_integers(payload)) {
                     let cut = &payload[..cut.index(payload.len())];
                     prop_assert_eq!(verify(value_type, cut, &PackedLimits::DEFAULT), None);

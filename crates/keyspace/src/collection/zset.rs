@@ -4,8 +4,8 @@
 //! What it is not: commands on sorted sets.
 //!
 //! Invariants
-//! - A score is never NaN. 0.0 and -0.0 are one score: a member that has either keeps it when it is given the
-//!   other.
+//! - A score is never NaN. 0.0 and -0.0 are one score: a member whose score is one of them keeps that one
+//!   when it is given the other.
 //! - A rank is the number of members before a member, in either form.
 
 mod packed;
@@ -67,7 +67,7 @@ impl<'a> ZsetView<'a> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there is no member.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -119,8 +119,8 @@ impl<'a> ZsetView<'a> {
         }
     }
 
-    /// How many members at the start satisfy `pred`, which is true up to some member and false after it. That
-    /// is of use only where all members have one score, and so are in the order of their bytes.
+    /// How many members at the start satisfy `pred`, which is true up to some member and false after it. This
+    /// is of use only if all members have the same score, and so are in the order of their bytes.
     pub fn partition_by_member(&self, pred: impl Fn(&[u8]) -> bool) -> usize {
         match self.0 {
             Form::Packed(payload) => packed::partition(payload, |pair| pred(&pair.member(payload))),
@@ -130,8 +130,8 @@ impl<'a> ZsetView<'a> {
         }
     }
 
-    /// Continues a scan: visits at least `count` members, and a few more at most, and returns the cursor for
-    /// the next call. 0 is the start and the end. A packed sorted set is visited in one call.
+    /// Continues a scan: visits `count` members or a few more, and returns the cursor for the next call. 0 is
+    /// the start and the end. A packed sorted set is visited in one call.
     pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(Element<'a>, f64)) -> u64 {
         match self.0 {
             Form::Packed(_) => {
@@ -145,7 +145,7 @@ impl<'a> ZsetView<'a> {
     }
 }
 
-/// Members with their scores, in order; from the other end with `rev`.
+/// Members with their scores, in order; in reverse order with `rev`.
 pub struct ZsetRange<'a>(Ends<'a>);
 
 enum Ends<'a> {
@@ -238,7 +238,7 @@ pub(super) fn remove(entry: &mut Entry, members: Items<'_>) -> Applied {
 }
 
 pub(super) fn remove_ranks(entry: &mut Entry, first: u64, count: u64) -> Applied {
-    // No sorted set is so long that a clamped number means something else.
+    // No sorted set is so long that clamping a number changes its meaning.
     let [first, count] = [first, count].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
     gone(match map_mut(entry) {
         Some(map) => map.remove_ranks(first, count),

@@ -69,7 +69,7 @@ const FLUSH_ALL: u8 = 0xf1;
 const SWAP_DB: u8 = 0xf2;
 
 impl<'a> Effect<'a> {
-    /// Exactly how many bytes `encode_into` adds.
+    /// The exact number of bytes that `encode_into` adds.
     pub fn encoded_len(&self) -> usize {
         let mut len = Length(0);
         self.write(&mut len);
@@ -97,8 +97,8 @@ impl<'a> Effect<'a> {
         };
     }
 
-    /// Decodes the first effect of `input` and moves `input` past it; `None` at the end of the input.
-    /// Items before it that are not effects are passed over.
+    /// Decodes the first effect of `input` and moves `input` past it; `None` at the end of the input. Skips
+    /// items before the effect that are not effects (messages, changes of documents).
     ///
     /// # Errors
     /// If the bytes are not an effect. `input` is then unchanged.
@@ -214,12 +214,12 @@ pub(super) trait Writer: Sized {
         self.byte(db.get())
     }
 
-    /// How every effect on a key begins.
+    /// Writes the beginning of every effect on a key.
     fn target(&mut self, opcode: u8, db: DbId, key: &[u8]) -> &mut Self {
         self.byte(opcode).db(db).bytes(key)
     }
 
-    /// The deadline of an effect whose opcode says whether there is one.
+    /// Writes the deadline of an effect, if it has one; the opcode of the effect shows whether it has.
     fn deadline(&mut self, expire_at_ms: Option<u64>) -> &mut Self {
         match expire_at_ms {
             Some(deadline_ms) => self.number(deadline_ms),
@@ -254,7 +254,7 @@ impl Writer for Vec<u8> {
     }
 }
 
-/// How many bytes there would be.
+/// A writer that counts bytes instead of writing them.
 struct Length(usize);
 
 impl Writer for Length {

@@ -6,7 +6,7 @@
 //!
 //! # Encoding
 //! The number of items (LEB128), then per item its length (LEB128) and its bytes; a scored item has the eight
-//! bytes of its score before that, a little-endian IEEE 754 double. Scores are never NaN.
+//! bytes of its score in front of its length, a little-endian IEEE 754 double. Scores are never NaN.
 
 use super::EffectError;
 use super::codec::{Encode, Reader, Writer};
@@ -199,7 +199,7 @@ struct Pairs<'a> {
 impl<'a> Iterator for Pairs<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
-    // A call of this function would take longer than the work on a pair.
+    // Inlined always, because a call of this function would take longer than its work on a pair.
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         match self.slices.next() {

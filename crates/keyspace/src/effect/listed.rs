@@ -1,8 +1,8 @@
 //! Lists of records of numbers that an effect on a stream carries: ids, deliveries.
 //!
-//! What it is: as [`Items`](super::Items), borrowed from a command or from the bytes of a log record; and the
-//! encodings of the records, which are their numbers one after the other.
-//! What it is not: a list of byte strings.
+//! What it is: lists that, like [`Items`](super::Items), are borrowed from a command or from the bytes of a
+//! log record; and the encoding of a record, which is its numbers one after the other. What it is not: a list
+//! of byte strings.
 
 use std::fmt;
 
@@ -13,10 +13,10 @@ use crate::collection::{ConsumerTimes, Delivery, GroupPosition, StreamHead, Stre
 
 /// A record of numbers.
 pub trait Listable: Copy + Eq + fmt::Debug {
-    /// Shows the numbers that it consists of, in order.
+    /// Calls `visit` with the numbers of the record, in order.
     fn visit(&self, visit: &mut dyn FnMut(u64));
 
-    /// Makes the record that consists of the numbers which `next` gives.
+    /// Makes the record from the numbers that `next` returns.
     ///
     /// # Errors
     /// The error of `next`, or an error if the numbers do not form a record.
@@ -25,7 +25,7 @@ pub trait Listable: Copy + Eq + fmt::Debug {
 
 /// Reading a record.
 pub(crate) trait Coded: Listable {
-    /// Reads one.
+    /// Reads one record.
     fn read(reader: &mut Reader<'_>) -> Result<Self, EffectError> {
         Self::make(&mut || reader.number())
     }
@@ -101,7 +101,8 @@ impl Listable for ConsumerTimes {
     }
 }
 
-/// 0 stands for none. The largest number has no successor, but no counter and no clock gets there.
+/// The encoding of a number that may be absent: 0 stands for `None`, other numbers are stored plus 1. The
+/// largest number cannot be stored, but no counter and no clock reaches it.
 fn one_more(number: Option<u64>) -> u64 {
     number.map_or(0, |number| number.saturating_add(1))
 }

@@ -1,19 +1,19 @@
 //! The items of a record of the log that are not effects: messages to durable channels, and changes of
 //! documents.
 //!
-//! What it is: the encoding of these items, by which a reader finds where each ends.
-//! What it is not: a change of the keyspace. Code that applies effects passes over these items
-//! ([`Effect::decode_next`] does), readers of messages or documents pass over the effects of a record.
+//! What it is: the encoding of these items, in which a reader finds the end of each. What it is not: a change
+//! of the keyspace. Code that applies effects skips these items ([`Effect::decode_next`] does); readers of
+//! messages or documents skip the effects of a record.
 //!
 //! # Encoding
-//! A message is [`codec::MESSAGE`], the channel and the payload; a change of documents [`codec::DOCUMENTS`]
-//! and its bytes, which mean something to the crate `documents` alone. Byte strings have their length
-//! (LEB128) before them.
+//! A message is [`codec::MESSAGE`], the channel and the payload. A change of documents is
+//! [`codec::DOCUMENTS`] and its bytes, which only the crate `documents` can read. Byte strings have their
+//! length (LEB128) before them.
 
 use super::codec::{self, Writer};
 use super::{Effect, EffectError, Reader};
 
-/// A message as it stands in a record.
+/// A message in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoggedMessage<'a> {
     /// The channel it was published to.
@@ -39,7 +39,7 @@ pub fn encode_documents_into(change: &[u8], out: &mut Vec<u8>) {
 }
 
 impl<'a> LoggedMessage<'a> {
-    /// The fewest bytes that a message takes in a record.
+    /// The minimum number of bytes of a message in a record.
     pub const BYTES_MIN: usize = 3;
 
     /// Adds the encoding to `out`.
@@ -52,7 +52,7 @@ impl<'a> Item<'a> {
     /// Decodes the item at the start of `input` and moves `input` past it; `None` at the end of the input.
     ///
     /// # Errors
-    /// If the bytes are none of these. `input` is then unchanged.
+    /// If the bytes are no item. `input` is then unchanged.
     pub fn decode_next(input: &mut &'a [u8]) -> Result<Option<Item<'a>>, EffectError> {
         let mut reader = Reader { rest: input };
         let item = match reader.aside()? {

@@ -1,15 +1,14 @@
 //! Sizes and offsets inside an entry: pure arithmetic, no memory.
 //!
-//! What it is: `Shape`, which says how the one allocation of an entry is divided, and the size classes that
-//! allocations are rounded to.
-//! What it is not: code that touches entries (see `entry`).
+//! What it is: `Shape`, the division of an entry's allocation, and the size classes to which allocations are
+//! rounded. What it is not: code that touches entries (see `entry`).
 //!
 //! Invariants
 //! - `Shape::allocated` is a pure function of the fields of an entry header, so an entry can always be freed.
-//! - Every allocation has exactly a size of `size_class`, so rounding by the allocator adds nothing
-//!   unaccounted.
+//! - The size of every allocation is a result of `size_class`, so the allocator does not round it up to
+//!   memory that is not accounted for.
 
-/// Largest key and value of the small form, in bytes.
+/// The maximum bytes of a key in the small form.
 const SMALL_KEY_MAX: usize = u8::MAX as usize;
 const SMALL_VALUE_MAX: usize = u16::MAX as usize;
 
@@ -27,12 +26,12 @@ pub(crate) struct Shape {
     /// Bytes available for the value, `>= value_len`.
     pub(crate) capacity: usize,
     pub(crate) expiring: bool,
-    /// Wide lengths and an explicit capacity in the header.
+    /// Whether the header has the wide form, with wide lengths and an explicit capacity.
     pub(crate) wide: bool,
 }
 
 impl Shape {
-    /// The tightest shape for a new value.
+    /// The smallest shape for a new value.
     #[inline]
     pub(crate) fn tight(key_len: usize, value_len: usize, expiring: bool) -> Self {
         let wide = key_len > SMALL_KEY_MAX || value_len > SMALL_VALUE_MAX;
@@ -47,9 +46,9 @@ impl Shape {
         shape.with_class_of(value_len)
     }
 
-    /// The shape in which a value of this shape becomes `value_len` bytes long (not shorter) or changes
-    /// `expiring`. Values of the wide form keep their room, and get a quarter more than they need when it is
-    /// used up, so that growing by small steps copies each byte a bounded number of times.
+    /// The shape after the value has grown to `value_len` bytes (it never gets shorter) or `expiring` has
+    /// changed. Values of the wide form keep their room. When it is used up, they get a quarter more than
+    /// they need, so that growing by small steps copies each byte a bounded number of times.
     pub(crate) fn grown(&self, value_len: usize, expiring: bool) -> Self {
         let tight = Shape::tight(self.key_len, value_len, expiring);
         let wide = Shape { wide: true, ..tight };

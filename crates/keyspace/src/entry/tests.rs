@@ -150,7 +150,7 @@ proptest! {
             let before = (read(&entry), entry.base);
             let replaced = run(step, fill as u8, &mut entry, &mut model);
             prop_assert_eq!(&read(&entry), &model);
-            // The replaced value is whole, so that it may be freed later and on another thread.
+            // The replaced value is still complete, so that it may be freed later and on another thread.
             prop_assert_eq!(replaced.is_some(), entry.base != before.1);
             if let Some(replaced) = replaced {
                 prop_assert_eq!(&read(&replaced), &before.0);

@@ -44,7 +44,7 @@ fn a_change_is_seen_by_others_once_it_has_an_lsn() {
     assert_eq!((generation, lsn, keyspace.libraries_generation()), (1, Lsn::new(7), 1));
     assert_eq!(**libraries.get(b"lib").expect("loaded"), library);
     assert_eq!((libraries.functions_len(), libraries.bytes()), (2, library.bytes()));
-    // A later record of the slot that changes no library is not waited for.
+    // A later record of the slot that changes no library does not change the LSN of the libraries.
     keyspace.lock(LIBRARIES_SLOT).set_last_lsn(Lsn::new(9));
     assert_eq!((keyspace.libraries().generation, keyspace.libraries().lsn), (1, Lsn::new(7)));
 }

@@ -16,7 +16,8 @@ use crate::entry::{Entry, EntryRef};
 /// Places in a bucket.
 pub(crate) const PLACES: usize = 7;
 
-/// Overflow counters stay at this value: the true count is unknown from there on, until the table is rebuilt.
+/// An overflow counter that has reached this value stays there, because the true count is then unknown, until
+/// the table is rebuilt.
 const STICKY: u8 = u8::MAX;
 
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
@@ -28,7 +29,8 @@ const EXPIRING: usize = 1;
 const FLAG_BITS: usize = 7;
 const H16_SHIFT: u32 = 48;
 
-/// The address of an entry, `h16` of its key in the upper 16 bits, and whether it has a deadline in bit 0.
+/// The address of an entry, with the `h16` of its key in the upper 16 bits, and in bit 0 whether the entry
+/// has a deadline.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Word(*mut u8);
@@ -36,7 +38,7 @@ pub(crate) struct Word(*mut u8);
 impl Word {
     const FREE: Word = Word(ptr::null_mut());
 
-    /// The word of an entry, which it does not own: the keeper of the word does.
+    /// The word of an entry. The word does not own the entry; the keeper of the word does.
     #[inline]
     pub(crate) fn new(entry: Entry, h16: u16) -> Self {
         let expiring = if entry.as_ref().expire_at_ms().is_some() { EXPIRING } else { 0 };
@@ -65,7 +67,7 @@ impl Word {
     /// The word came from `Word::new`; for `'a` its entry is neither freed nor written.
     #[inline]
     pub(crate) unsafe fn entry<'a>(self) -> EntryRef<'a> {
-        // SAFETY: promised by the caller; the address is that of an entry and so not null.
+        // SAFETY: promised by the caller; the address belongs to an entry and so is not null.
         unsafe { EntryRef::from_raw(NonNull::new_unchecked(self.address().cast_mut())) }
     }
 
@@ -75,16 +77,17 @@ impl Word {
     /// The word came from `Word::new` and is not used as a word any more.
     #[inline]
     pub(crate) unsafe fn into_entry(self) -> Entry {
-        // SAFETY: promised by the caller; the address is that of an entry and so not null.
+        // SAFETY: promised by the caller; the address belongs to an entry and so is not null.
         unsafe { Entry::from_raw(NonNull::new_unchecked(self.address().cast_mut())) }
     }
 }
 
 /// Seven places and the number of entries that passed this bucket because it was full.
 ///
-/// It does not ask for the alignment of a cache line: mimalloc places sizes that are multiples of 64 on
-/// multiples of 64 anyway, but adds the alignment to the size if it is asked for, which costs the next size
-/// class (+17 % at 48 buckets). With another allocator a bucket may lie across two lines: slower, as correct.
+/// The type does not demand the alignment of a cache line: mimalloc places sizes that are multiples of 64 on
+/// multiples of 64 anyway. If an alignment is demanded, mimalloc adds it to the size, which leads to the next
+/// size class (17 % more memory with 48 buckets). With another allocator, a bucket may lie across two cache
+/// lines, which is slower but correct.
 #[derive(Clone)]
 #[repr(C)]
 pub(crate) struct Bucket {
@@ -151,7 +154,7 @@ impl Bucket {
         self.meta[PLACES] != 0
     }
 
-    /// How many entries have passed this bucket; `None` if that is no longer known.
+    /// The number of entries that have passed this bucket; `None` if it is no longer known.
     pub(crate) fn overflow(&self) -> Option<u8> {
         (self.meta[PLACES] != STICKY).then_some(self.meta[PLACES])
     }
@@ -174,7 +177,7 @@ impl Bucket {
     }
 }
 
-/// The top bit of every byte of `bits` that is zero. Exact: no byte influences another.
+/// Sets the top bit of every byte of `bits` that is zero. The result is exact: no byte influences another.
 #[inline]
 fn zero_bytes(bits: u64) -> u64 {
     !(((bits & SEVEN_BITS) + SEVEN_BITS) | bits | SEVEN_BITS)
@@ -205,7 +208,7 @@ mod tests {
 
     #[test]
     fn every_tag_is_found_exactly_where_it_is() {
-        // An inexact search for zero bytes in a word would go wrong where tag 1, or 0x80, stands beside 0.
+        // An inexact search for zero bytes in a word would be wrong for tag 1 or 0x80 beside a 0.
         let tags = [1u8, 0, 1, 0x80, 0, 0xff, 0x81];
         let mut bucket = Bucket::EMPTY;
         bucket.meta[..PLACES].copy_from_slice(&tags);

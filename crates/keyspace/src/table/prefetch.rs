@@ -1,5 +1,5 @@
-//! The prefetch instruction. A hint: it changes nothing, faults on no address, and does nothing where
-//! unsupported.
+//! The prefetch instruction. It is a hint: it changes nothing, faults on no address, and does nothing on
+//! processors without it.
 
 #![allow(unsafe_code)]
 

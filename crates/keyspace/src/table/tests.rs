@@ -8,7 +8,8 @@ use super::*;
 use crate::access::AccessStamp;
 use crate::hash::KeyHasher;
 
-/// Every entry at one position; in few buckets with equal tags; in few positions; spread out.
+/// Masks of positions: all entries at one position; in few buckets with equal tags; at few positions; spread
+/// out.
 const MASKS: [u32; 4] = [0, 0x00ff_0000, 0x0000_8003, u32::MAX];
 
 fn hasher(position_mask: u32) -> KeyHasher {

@@ -39,9 +39,9 @@ impl Table {
         });
     }
 
-    /// Visits all entries with `h16` in a range that starts at `from` (below `POSITION_END`) and returns its
-    /// end: the smallest range that leaves no bucket half done. The range depends on the bucket count, its
-    /// content does not: an entry is visited exactly when its `h16` is in the range.
+    /// Visits all entries whose `h16` is in the smallest range that starts at `from` (below `POSITION_END`)
+    /// and ends at the end of a bucket; returns the end of the range. Only the range depends on the bucket
+    /// count: an entry is visited exactly if its `h16` is in the range.
     pub(crate) fn visit_from<'t>(&'t self, from: u32, mut visit: impl FnMut(EntryRef<'t>)) -> u32 {
         if self.buckets.is_empty() {
             return POSITION_END;
@@ -59,13 +59,14 @@ impl Table {
         end
     }
 
-    /// A random entry; `random` are independent evenly distributed bits. Even over the entries.
+    /// A random entry, each with the same chance; `random` returns independent, evenly distributed bits.
     pub(crate) fn random_entry(&self, random: &mut impl FnMut() -> u64) -> Option<EntryRef<'_>> {
         if self.len == 0 {
             return None;
         }
         if self.buckets.len() > RANKED_BUCKETS_MAX {
-            // With a load above 1/5 this ends after a few tries; the bound is for tables with reserved room.
+            // With a load above 1/5, this ends after a few tries; the bound is for tables with much reserved
+            // room.
             for _ in 0..64 {
                 let bits = random();
                 let bucket = scale(bits as u32, self.buckets.len());
@@ -90,7 +91,7 @@ impl Table {
         position(self.word(place).h16(), self.buckets[place.bucket].tag(place.index))
     }
 
-    /// Calls `visit` for every entry whose home this bucket is, wherever it lives.
+    /// Calls `visit` for every entry whose home is this bucket, in whichever bucket the entry lies.
     fn visit_home<'t>(&'t self, home: usize, mut visit: impl FnMut(u16, EntryRef<'t>)) {
         let mut bucket = home;
         loop {

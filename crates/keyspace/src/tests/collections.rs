@@ -35,8 +35,8 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
-/// Calls `visit` with the effect of a step. Keys have the type that their number says, so that most effects
-/// do something.
+/// Calls `visit` with the effect of a step. The number of a key determines the type of its value, so that
+/// most effects do something.
 fn with_effect(step: &Step, visit: impl FnOnce(&Effect<'_>)) {
     let db = DbId::new(step.db).expect("a database");
     let name = format!("key-{}", step.key);
@@ -105,7 +105,7 @@ fn apply(keyspace: &Keyspace, effect: &Effect<'_>) {
     }
 }
 
-/// Packed forms end early, so that both forms and the way from one to the other are met.
+/// Small limits, so that the histories meet both forms and the change from one to the other.
 const TIGHT: PackedLimits = PackedLimits {
     list_entries: 4,
     list_bytes: 64,

@@ -7,7 +7,7 @@ fn due(keyspace: &Keyspace, now_ms: u64) -> Vec<SlotId> {
     keyspace.due_slots(now_ms, SlotId::FIRST, SlotId::LAST).collect()
 }
 
-/// Takes and deletes due keys, as the server does; the keys in the order in which they came.
+/// Takes and deletes due keys, as the server does. Returns the keys in the order in which they were taken.
 fn expire(keyspace: &Keyspace, now_ms: u64, max: usize) -> Vec<(DbId, Vec<u8>)> {
     let mut all = Vec::new();
     for slot in due(keyspace, now_ms) {

@@ -33,7 +33,7 @@ fn any_db() -> impl Strategy<Value = DbId> {
     prop_oneof![6 => Just(0u8), 1 => Just(1u8), 1 => Just(15u8)].prop_map(db)
 }
 
-/// Few slots, so that tables grow; some keys alone in theirs.
+/// A key in one of few slots, so that tables grow. Some keys are alone in their slots.
 fn any_key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => (0..120u32).prop_map(|n| format!("{{a}}{n}").into_bytes()),
@@ -280,7 +280,7 @@ proptest! {
                 Scope::Two(from, to) => {
                     replayed.lock_many([from, to].map(slot_of)).apply(&effect, clock(9), &mut freed);
                 }
-                // The share of every slot, one after the other.
+                // Each slot applies its share of the effect, one slot after the other.
                 Scope::Global => SlotId::all().for_each(|slot| {
                     replayed.lock(slot).apply(&effect, clock(9), &mut freed);
                 }),
@@ -289,7 +289,7 @@ proptest! {
         replayed.check();
         prop_assert!(content(&replayed) == world.content);
 
-        // Nothing is left when nothing is left.
+        // After the removal of all keys, no memory is left.
         for (db, key) in world.content.clone().into_keys() {
             world.apply(&KeyOp::Delete.on(db, &key));
         }

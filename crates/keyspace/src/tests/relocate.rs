@@ -1,4 +1,5 @@
-//! Moves of values too large for the model: nothing is copied, nothing is lost, deadlines go along.
+//! Tests moves of values that are too large for the model: a move copies nothing, loses nothing, and keeps
+//! deadlines.
 
 use super::{apply, db, keyspace};
 use crate::{DbId, Effect, EntryRef, Items, KeyOp, Keyspace, SlotId, Value, View, slot_of};
@@ -16,7 +17,7 @@ fn with_entry<R>(
     slot.get_raw(db, &keyspace.hash(key), key).map(look)
 }
 
-/// Puts a hash with a deadline of its own, one field of which expires before it.
+/// Puts a hash that has a deadline, one field of which expires before that deadline.
 fn put_hash(keyspace: &Keyspace, key: &[u8], expire_at_ms: u64, field_expires_at_ms: u64) {
     let fields: Vec<String> = (0..FIELDS).map(|number| format!("field-{number}")).collect();
     let pairs: Vec<&[u8]> = fields.iter().flat_map(|field| [field.as_bytes(), b"value"]).collect();

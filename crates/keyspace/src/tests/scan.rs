@@ -7,12 +7,13 @@ use proptest::prelude::*;
 use super::{db, delete, keyspace, narrow, put};
 use crate::{DbId, Keyspace, ScanCursor, ValueType};
 
-/// Keys of one big slot and of many small ones.
+/// A key of one big slot, or of one of many small slots.
 fn key(number: u32) -> Vec<u8> {
     if number.is_multiple_of(2) { format!("{{t}}{number}") } else { format!("k{number}") }.into_bytes()
 }
 
-/// Scans a database and calls `between` before every call. How often each key was visited.
+/// Scans a database and calls `between` before every call of `Keyspace::scan`. Returns how often each key was
+/// visited.
 fn scan(keyspace: &Keyspace, db: DbId, count: usize, mut between: impl FnMut()) -> BTreeMap<Vec<u8>, u32> {
     let mut visits = BTreeMap::new();
     let mut cursor = ScanCursor::START;
@@ -44,7 +45,7 @@ proptest! {
         (0..stable).for_each(|n| put(&keyspace, DbId::ZERO, &key(n), b"", None));
         let mut rounds = churn.iter().cycle();
         let visits = scan(&keyspace, DbId::ZERO, count, || {
-            // Grows the tables to a multiple, or shrinks them again.
+            // Adds or removes many keys, so that the tables grow and shrink.
             let &(grow, amount) = rounds.next().expect("a cycle of something");
             for n in stable..stable + amount * 20 {
                 if grow { put(&keyspace, DbId::ZERO, &key(n), b"", None) } else { delete(&keyspace, DbId::ZERO, &key(n)) }

@@ -13,7 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const THREADS: u32 = 4;
 const ROUNDS: u32 = if cfg!(miri) { 20 } else { 4_000 };
 
-/// The work of one thread: its own keys come and mostly go, keys of all threads grow by one byte at a time.
+/// The work of one thread: it adds keys of its own and removes most of them, and appends single bytes to keys
+/// of all threads.
 fn work(keyspace: &Keyspace, thread: u32) {
     let mut freed = Freed::new();
     for round in 0..ROUNDS {
@@ -35,8 +36,8 @@ fn work(keyspace: &Keyspace, thread: u32) {
     }
 }
 
-/// Appends to a shared key and to a counter under both locks, named in an order that differs from call to
-/// call.
+/// Appends to a shared key and to a counter under both locks. The slots are passed to `lock_many` in an order
+/// that differs from call to call.
 fn append_to_two(keyspace: &Keyspace, shared: &[u8], round: u32) {
     let counter = format!("counter:{}", round % 5).into_bytes();
     let mut slots = [keyspace.hash(shared).slot(), keyspace.hash(&counter).slot()];
@@ -78,7 +79,7 @@ fn prefetching_a_locked_slot_does_not_wait() {
     let guard = keyspace.lock(hash.slot());
     let (done, is_done) = mpsc::channel();
     let prefetching = keyspace.clone();
-    // Not a scoped thread: one that waited would keep the failed test from ending.
+    // This is not a scoped thread: a scoped thread that waits forever would keep the failed test from ending.
     std::thread::spawn(move || {
         prefetching.prefetch_slot(&hash);
         prefetching.prefetch_bucket(DbId::ZERO, &hash);

@@ -4,7 +4,7 @@
 //! *4 $8 xmessage $2 ch $8 3:123456 $5 hello      a frame; for RESP3 only the first byte differs
 //! ```
 //!
-//! Consecutive frames of one channel form a run: one piece of memory for all of its readers.
+//! Consecutive frames of one channel form a run: one piece of memory for all readers of the channel.
 
 use std::{ops::Range, rc::Rc, sync::Arc};
 
@@ -19,7 +19,7 @@ const RUN_BYTES_MAX: usize = 256 << 10;
 /// The result of a request, or the end of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReaderEvent {
-    /// Subscribed: all messages behind the position follow.
+    /// The client is subscribed; all messages behind the position follow.
     Subscribed {
         /// The client.
         reader: ReaderId,
@@ -35,14 +35,14 @@ pub enum ReaderEvent {
         /// The complete error text, including the prefix.
         error: String,
     },
-    /// Subscriptions ended by XUNSUBSCRIBE.
+    /// Subscriptions have ended by XUNSUBSCRIBE.
     Unsubscribed {
         /// The client.
         reader: ReaderId,
         /// The channels, in the order of the request.
         channels: Vec<Box<[u8]>>,
     },
-    /// The log no longer holds the reader's next messages: its subscription has ended.
+    /// The log no longer has the reader's next messages of a channel, so the subscription has ended.
     Lost {
         /// The client.
         reader: ReaderId,
@@ -67,7 +67,7 @@ impl ReaderEvent {
 
 #[derive(Debug)]
 enum Entry {
-    /// Frames of one channel: a range of [`Feed::starts`], and their range in [`Feed::bytes`].
+    /// Frames of one channel: their range in [`Feed::starts`], and their range in [`Feed::bytes`].
     Frames {
         to: Arc<[ReaderId]>,
         numbers: Range<usize>,
@@ -180,9 +180,9 @@ impl Run<'_> {
         if protocol == Protocol::Resp3 {
             self.starts.iter().for_each(|start| bytes[start - self.base] = b'>');
         }
-        // A block pays only if several readers share it.
+        // A block saves copies only if several readers share it.
         if bytes.len() >= SHARED_BYTES_MIN && self.to.len() > 1 {
-            // Not counted in the worker's block bytes: the window bounds it.
+            // The block is not counted in the block bytes of the worker, because the window bounds it.
             Encoded::Block(Block::new(bytes, &Rc::default()))
         } else {
             Encoded::Bytes(bytes)

@@ -1,15 +1,15 @@
-//! Flow control of one reader: the bytes sent to it, written by its worker and read by the thread that
-//! hands out.
+//! Flow control of one reader: the number of bytes sent to it. The reader's worker adds to the number, and
+//! the thread that reads the log reads it.
 //!
-//! Protocol (Dekker): the thread stores the total it waits for and then loads the bytes sent; the worker adds
-//! to the bytes sent and then loads the awaited total, each with a fence in between. In every interleaving at
-//! least one of them sees the other's store.
+//! Protocol (Dekker): the thread stores the total for which it waits, and then loads the number of sent
+//! bytes; the worker adds to the number of sent bytes, and then loads the awaited total. Both have a fence in
+//! between. In every interleaving at least one of them sees the other's store.
 
 use std::fmt;
 
 use crate::sync::{AtomicU64, Ordering::SeqCst, fence};
 
-/// No wake-up is requested.
+/// The awaited total if no wake-up is requested.
 const NOTHING: u64 = u64::MAX;
 
 /// The flow control of one reader's messages: a count of the bytes sent, and a wake-up at a requested
@@ -40,8 +40,8 @@ impl Flow {
         self.taken.load(SeqCst)
     }
 
-    /// Requests one call of `wake` when the total of sent bytes reaches `taken`. `false`: it already has, so
-    /// no call is needed.
+    /// Requests one call of `wake` when the total of sent bytes reaches `taken`. Returns `false` if it has
+    /// reached `taken` already, so that no call is needed.
     pub(super) fn want(&self, taken: u64) -> bool {
         self.wanted.store(taken, SeqCst);
         fence(SeqCst);

@@ -5,14 +5,14 @@ use std::fmt;
 
 use lsn::Lsn;
 
-/// The position of a message in the log, or a position between messages. Epoch and reign are those of the
-/// batch: a log that lost its end and then continued differently has other values there. Two promoted servers
-/// may have the same epoch, but not the same reign.
+/// The position of a message in the log, or a position between messages. It has the epoch and the reign of
+/// its batch: a log that lost its end and then continued differently has another epoch or reign there. Two
+/// promoted servers may have the same epoch, but not the same reign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Position {
     /// The epoch of the leader that wrote this part of the log.
     pub epoch: u32,
-    /// The LSN. Later messages have greater ones.
+    /// The LSN. Later messages have greater LSNs.
     pub lsn: Lsn,
     /// The reign of that leader; 0 if unknown.
     pub reign: u64,
@@ -41,11 +41,11 @@ impl fmt::Display for Position {
 /// The position at which XSUBSCRIBE begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
-    /// `-`: at the oldest message in the log.
+    /// `-`: the subscription begins at the oldest message in the log.
     Oldest,
-    /// `$`: with messages published from now on.
+    /// `$`: the subscription begins with the next message that is published.
     Now,
-    /// Behind this position.
+    /// The subscription begins behind this position.
     After(Position),
 }
 

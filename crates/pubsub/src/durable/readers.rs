@@ -1,5 +1,5 @@
-//! The readers of durable channels: those at the tail, and those behind with a position each. [`steps`]
-//! hands out.
+//! The readers of durable channels: readers at the tail, and readers behind it, each with a position of its
+//! own. The module [`steps`] passes messages to them.
 //!
 //! ```text
 //!   log  ----m--m---------m----m---m----m--------|
@@ -8,12 +8,12 @@
 //! ```
 //!
 //! Invariants
-//! - The tail exists if and only if a reader is at it. A reader behind the tail never reads past it, but
-//!   joins it. A reader that begins beyond the tail waits until the tail has reached its position.
-//! - A reader behind the tail gets nothing from the tail; one at the tail gets nothing else. So no message
-//!   is delivered twice.
-//! - If a subscription begins beyond its reader's position, the channel's messages in between are skipped;
-//!   until then the reader does not join the tail, which would hand them to it.
+//! - The tail exists if and only if a reader is at it. A reader behind the tail that reaches it joins it and
+//!   never reads past it. A reader that begins beyond the tail waits until the tail has reached its position.
+//! - A reader behind the tail gets no messages from the tail, and a reader at the tail gets all its messages
+//!   from there. So no message is delivered twice.
+//! - If a subscription begins beyond its reader's position, the channel's messages in between are skipped.
+//!   Until the reader has passed them, it does not join the tail, where it would get them.
 
 mod audience;
 mod steps;
@@ -30,18 +30,17 @@ use self::audience::Audience;
 pub use self::steps::{LogSource, Read};
 use super::{Feed, Flow, Position, ReaderEvent};
 
-/// Unsent bytes of all readers together; each gets an equal share.
+/// The maximum unsent bytes of all readers together; each reader has an equal share.
 const WINDOWS_BYTES: u64 = 512 << 20;
 /// The smallest window of a reader, however many readers there are.
 const WINDOW_BYTES_MIN: u64 = 128 << 10;
 
-/// A client that reads durable channels. After RESET, the same client is another reader: a new
-/// generation.
+/// A client that reads durable channels. After RESET, the client is a new reader, with a new generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReaderId {
     /// The id of the client.
     pub client_id: u64,
-    /// Counts how often the client has begun anew.
+    /// How often the client has become a new reader.
     pub generation: u32,
 }
 
@@ -49,13 +48,13 @@ pub struct ReaderId {
 struct Reader {
     worker: usize,
     flow: Arc<Flow>,
-    /// Total bytes handed out to this reader, and to earlier readers with the same flow.
+    /// Total bytes passed to this reader, and to earlier readers with the same flow.
     handed: u64,
-    /// Its channels, each with the position behind which its subscription begins.
+    /// The channels of the reader, each with the position behind which its subscription begins.
     channels: HashMap<Box<[u8]>, Lsn>,
-    /// Its position; `None` if it is at the tail.
+    /// The position of the reader; `None` if it is at the tail.
     behind: Option<Lsn>,
-    /// A list with only itself, as the receivers of a run.
+    /// A list of only this reader, for the receivers of a run.
     alone: Arc<[ReaderId]>,
 }
 
@@ -72,7 +71,8 @@ pub struct Readers {
     turns: VecDeque<ReaderId>,
     /// Readers behind the tail whose window is full.
     waiting: Vec<ReaderId>,
-    /// Readers whose position is beyond the tail, or beyond the readable log: they wait until either moves.
+    /// Readers whose position is beyond the tail or beyond the readable log. They wait until the tail or the
+    /// log moves.
     early: Vec<ReaderId>,
     feeds: Vec<Feed>,
     messages: u64,
@@ -84,13 +84,14 @@ impl Reader {
         self.handed - self.flow.taken().min(self.handed)
     }
 
-    /// Whether the reader's window is exceeded; if so, requests a wake-up when half of the window is free.
-    /// `false` if that is already the case.
+    /// Whether the reader must wait because its window is exceeded; if so, requests a wake-up when half of
+    /// the window is free. Returns `false` if half of the window has become free meanwhile.
     fn must_wait(&self, window_bytes: u64) -> bool {
         self.unsent() > window_bytes && self.flow.want(self.handed - window_bytes / 2)
     }
 
-    /// As [`Reader::must_wait`], for a waiting reader: it waits until half of the window is free.
+    /// Does the same as [`Reader::must_wait`], for a reader that waits already. Such a reader must wait until
+    /// half of the window is free.
     fn must_wait_still(&self, window_bytes: u64) -> bool {
         self.unsent() > window_bytes / 2 && self.flow.want(self.handed - window_bytes / 2)
     }
@@ -102,8 +103,7 @@ impl Reader {
 }
 
 impl Readers {
-    /// A set without readers. `window_bytes` is the number of unsent bytes above which a reader is left
-    /// behind.
+    /// A set without readers. A reader with more than `window_bytes` unsent bytes is left behind.
     pub fn new(workers: usize, window_bytes: u64) -> Readers {
         Readers {
             readers: HashMap::new(),
@@ -129,7 +129,7 @@ impl Readers {
         self.tail
     }
 
-    /// The lowest position at which a reader waits for the log to grow; `None` if none does.
+    /// The lowest position at which a reader waits for the log to grow; `None` if no reader waits.
     pub fn waits_at(&self) -> Option<Lsn> {
         let early = self.early.iter().filter_map(|id| self.readers.get(id)?.behind);
         early.chain(self.tail).min()
@@ -152,7 +152,7 @@ impl Readers {
         self.window_bytes.min(share.max(WINDOW_BYTES_MIN))
     }
 
-    /// Messages handed out so far, counted once per reader.
+    /// The number of messages passed to readers so far, counted once per reader.
     pub fn messages(&self) -> u64 {
         self.messages
     }
@@ -171,8 +171,8 @@ impl Readers {
 
     // ---- subscriptions ------------------------------------------------------------------------------------
 
-    /// Subscribes to the messages of a channel behind `position`. `at` is the batch boundary at or before
-    /// `position` from which to read.
+    /// Subscribes to the messages of a channel behind `position`. Reading begins at `at`, a batch boundary at
+    /// or before `position`.
     pub fn subscribe(
         &mut self,
         (id, worker, flow): (ReaderId, usize, Arc<Flow>),
@@ -202,8 +202,8 @@ impl Readers {
             }
             return;
         }
-        // The reader goes back to the start of the new channel; of its other channels it has received all
-        // messages up to its present position.
+        // The reader goes back to the start of the new subscription. Of its other channels, it has received
+        // all messages up to its present position, which become their starts.
         reader.channels.values_mut().for_each(|after| *after = (*after).max(stands_at));
         reader.channels.insert(channel, position.lsn);
         if reader.behind.is_none() {
@@ -257,7 +257,7 @@ impl Readers {
         }
     }
 
-    /// Counts a reader that has left the tail; the last one ends the tail.
+    /// Counts a reader that has left the tail. When the last one leaves, the tail ends.
     fn depart(&mut self) {
         self.joined -= 1;
         if self.joined == 0 {

@@ -24,9 +24,9 @@ type Messages = Vec<(Lsn, usize)>;
 struct FakeLog {
     batches: Vec<(Lsn, Lsn, Messages)>,
     start: Lsn,
-    /// Batches that one read covers.
+    /// The number of batches that one read covers.
     piece: usize,
-    /// Batches that are appended and may not be read yet.
+    /// The number of batches that are appended and may not be read yet.
     hidden: usize,
     /// Whether batches stay hidden when they are appended.
     hides: bool,
@@ -45,7 +45,7 @@ impl FakeLog {
         self.hidden *= usize::from(self.hides);
     }
 
-    /// The end of what may be read.
+    /// The end of the readable part of the log.
     fn shown_end(&self) -> Lsn {
         let shown = self.batches.len() - self.hidden;
         shown.checked_sub(1).map_or(Lsn::ZERO, |last| self.batches[last].1)
@@ -161,7 +161,8 @@ impl World {
         more
     }
 
-    /// Sends everything to every client until nothing more comes, then checks that no message is missing.
+    /// Runs steps and sends everything to every client until nothing is left, then checks that no message is
+    /// missing.
     fn settle(&mut self) {
         self.rest();
         self.log.hide(false);
@@ -175,7 +176,7 @@ impl World {
         }
     }
 
-    /// Goes on until there is nothing to do.
+    /// Runs steps until there is nothing to do.
     fn rest(&mut self) {
         let mut steps = 0;
         loop {

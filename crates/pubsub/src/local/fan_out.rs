@@ -1,10 +1,10 @@
 //! Delivering a batch: from frames to the output of each subscriber.
 //!
-//! - Subscribers with one subscription, which are most: all messages of a channel in the batch are one piece,
-//!   shared by all of them, even if messages of other channels lie in between.
-//! - Subscribers with several: consecutive messages of one channel are a run, which is one piece. A run
-//!   preserves the order for every subscriber: it ends before a message of another channel, and it is a
-//!   single message where a subscriber gets it more than once, by name and by pattern.
+//! - Most subscribers have one subscription. For them, all messages of a channel in the batch are one piece,
+//!   which all of them share, even if messages of other channels lie in between.
+//! - For subscribers with several subscriptions, consecutive messages of one channel are a run, which is one
+//!   piece. So that the order is right for every subscriber, a run ends before a message of another channel,
+//!   and is a single message if a subscriber gets that message more than once (by name and by pattern).
 
 use std::{cell::Cell, mem, rc::Rc};
 
@@ -20,7 +20,7 @@ use crate::{
 
 /// The maximum bytes of frames in one run, or in one piece of a channel.
 const RUN_BYTES_MAX: usize = 256 << 10;
-/// A larger buffer is freed after use.
+/// The maximum bytes of a buffer that is kept after use.
 const BYTES_KEPT_MAX: usize = 64 << 10;
 
 /// Frames for several subscribers, encoded once per protocol in use.
@@ -33,7 +33,7 @@ pub(super) struct FanOut {
     pub(super) copied_bytes: usize,
     /// The indexes of the batch's entries, ordered by channel and then by position.
     by_channel: Vec<u32>,
-    /// By entry: whether a subscriber with several subscriptions may get it.
+    /// For each entry, whether a subscriber with several subscriptions may get it.
     in_turn: Vec<bool>,
 }
 
@@ -48,7 +48,7 @@ impl FanOut {
         self.block_bytes.get()
     }
 
-    /// Delivers to the members that `whom` selects. Returns whether it has left out any.
+    /// Delivers to the members that `whom` selects. Returns whether any member was not selected.
     fn deliver(
         &mut self,
         members: &[SubscriberId],

@@ -1,4 +1,4 @@
-//! Several workers against a plain model, and two of them on threads.
+//! Several workers against a plain model, and two workers on threads.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -311,7 +311,8 @@ fn leaving_can_take_several_steps_and_leaves_nothing() {
 #[test]
 fn a_confirmed_subscription_misses_no_message_while_others_change() {
     let hub = Hub::new(2, 1);
-    // Blocking hand-overs: threads that spin and yield instead wait for whole time slices of a busy machine.
+    // The threads hand over by blocking channels. If they spun and yielded instead, they would wait for whole
+    // time slices on a busy machine.
     let (confirm, confirmed) = mpsc::sync_channel(1);
     let (publish, published) = mpsc::sync_channel(1);
     const ROUNDS: u32 = 20_000;
@@ -338,7 +339,7 @@ fn a_confirmed_subscription_misses_no_message_while_others_change() {
             let mut local = hub.local(1);
             let id = local.join(2, Protocol::Resp2);
             for round in 1..=ROUNDS {
-                // The same channel on both workers: its topic retires and is recreated all the time.
+                // Both workers use the same channel, so its topic is retired and made again all the time.
                 local.subscribe(id, Kind::Channel, b"ch");
                 local.unsubscribe(id, Kind::Channel, b"ch");
                 assert_eq!(confirmed.recv(), Ok(round));
@@ -480,7 +481,7 @@ fn copies_for_many_subscribers_are_delivered_in_parts() {
     let (mut sender, mut local) = (hub.local(0), hub.local(1));
     let ids: Vec<_> = (0..100).map(|client| local.join(client, Protocol::Resp2)).collect();
     for id in &ids {
-        // Two subscriptions to the same messages: their frames are not shared.
+        // The client has two subscriptions to the same messages, so their frames are not shared.
         local.subscribe(*id, Kind::Channel, b"c");
         local.subscribe(*id, Kind::Pattern, b"*");
     }

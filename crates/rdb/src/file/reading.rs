@@ -11,7 +11,7 @@ use crate::{Error, opcodes, types};
 /// The format of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// The server whose format it is: `Redis` or `Valkey`.
+    /// The server whose format the file has: `Redis` or `Valkey`.
     pub server: &'static str,
     /// The version of the format.
     pub version: u16,
@@ -20,41 +20,42 @@ pub struct Header {
 /// A key, before its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key<'a> {
-    /// The number of its database.
+    /// The number of the key's database.
     pub db: u64,
-    /// Its name.
+    /// The name of the key.
     pub name: &'a [u8],
-    /// The type of its value.
+    /// The type of the key's value.
     pub kind: Kind,
-    /// Unix time in milliseconds at which it expires; `None` if it does not.
+    /// Unix time in milliseconds at which the key expires; `None` if it does not expire.
     pub expire_at_ms: Option<u64>,
 }
 
 /// Data in the file that is not passed to the visitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassedOver {
-    /// Data of a module that belongs to no key.
+    /// Data that a module has stored outside the keys.
     ModuleData,
 }
 
 /// Receives the content of a file. An error ends the reading.
 pub trait Visitor {
-    /// Why the visitor ends the reading; it must be able to hold a [`FileError`].
+    /// The error of the visitor, which must be able to hold a [`FileError`].
     type Error: From<FileError>;
 
     /// Begins the value of this key.
     fn begin(&mut self, key: &Key<'_>) -> Result<(), Self::Error>;
 
-    /// The next element of the value; never called for an empty collection, which old versions could write.
+    /// Receives the next element of the value. It is never called for an empty collection, which old versions
+    /// could write.
     fn element(&mut self, element: Element<'_>) -> Result<(), Self::Error>;
 
     /// Ends the value.
     fn end(&mut self) -> Result<(), Self::Error>;
 
-    /// The source of a function library.
+    /// Receives the source of a function library.
     fn library(&mut self, source: &[u8]) -> Result<(), Self::Error>;
 
-    /// Data that is skipped.
+    /// Reports data that is skipped.
     fn passed_over(&mut self, what: PassedOver) -> Result<(), Self::Error>;
 }
 
@@ -89,7 +90,7 @@ impl<E> From<Error> for Stop<E> {
 struct Reading<R> {
     source: Source<R>,
     db: u64,
-    /// The name of the key being read; also a scratch buffer.
+    /// The name of the key being read; also used as a buffer for skipped strings.
     name: Vec<u8>,
     is_in_value: bool,
 }
@@ -114,8 +115,8 @@ impl<R: Read> Reading<R> {
             match code {
                 opcodes::END => break,
                 opcodes::SELECT_DB => self.db = self.source.number()?,
-                // Deadlines are signed seconds or milliseconds; those before 1970 are clamped to 0, which is
-                // expired as well.
+                // Deadlines are signed seconds or milliseconds; deadlines before 1970 are clamped to 0, which
+                // is in the past as well.
                 opcodes::EXPIRE_TIME => {
                     let seconds = i32::from_le_bytes(self.source.array()?);
                     expire_at_ms = Some(u64::try_from(seconds).unwrap_or(0) * 1000);

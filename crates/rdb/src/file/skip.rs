@@ -1,5 +1,5 @@
-//! Skips data that is not read: data of modules, and notes of cluster nodes. It is parsed in full, since only
-//! its structure tells where it ends.
+//! Skips data that is not read: data of modules, and notes of cluster nodes. Such data is parsed in full,
+//! because its end can only be found from its structure.
 
 use crate::Error;
 use crate::input::Input;
@@ -12,9 +12,10 @@ const MODULE_FLOAT: u64 = 3;
 const MODULE_DOUBLE: u64 = 4;
 const MODULE_STRING: u64 = 5;
 
-/// Module data that belongs to no key: the module's id, the time of writing, and parts up to [`MODULE_END`].
+/// Skips module data that belongs to no key: the module's id, the time of writing, and parts up to
+/// [`MODULE_END`].
 pub(super) fn module_aux(input: &mut impl Input) -> Result<(), Error> {
-    // The id, then a part with the time of writing.
+    // Skips the id, and the part with the time of writing.
     numbers(input, 3)?;
     let mut string = Vec::new();
     loop {
@@ -29,7 +30,7 @@ pub(super) fn module_aux(input: &mut impl Input) -> Result<(), Error> {
     }
 }
 
-/// Slots that a cluster node was importing: a job name, and ranges of slots.
+/// Skips slots that a cluster node was importing: a job name, and ranges of slots.
 pub(super) fn slot_import(input: &mut impl Input) -> Result<(), Error> {
     strings(input, 1, &mut Vec::new())?;
     for _ in 0..input.number()? {

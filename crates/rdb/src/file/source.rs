@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use crate::input::{Input, STRING_BYTES_MAX};
 use crate::{CRC, Error};
 
-/// Bytes read at once.
+/// The maximum bytes of one read.
 const BUFFER_BYTES: usize = 256 << 10;
 /// A long string is allocated in steps of this size, each after the previous one is filled.
 const STEP_BYTES: usize = 1 << 20;
@@ -14,12 +14,12 @@ const STEP_BYTES: usize = 1 << 20;
 pub(super) struct Source<R> {
     file: R,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that are filled, and bytes that are consumed.
+    /// `filled` bytes of the buffer hold bytes of the file, of which `taken` are consumed.
     filled: usize,
     taken: usize,
-    /// Bytes of the buffer that are in the checksum.
+    /// The number of bytes of the buffer that are in the checksum.
     summed: usize,
-    /// Bytes of the file before the buffer.
+    /// The number of bytes of the file before the buffer.
     before: u64,
     digest: crc::Digest<'static, u64, crc::Table<16>>,
     /// The error of a failed read.

@@ -111,7 +111,7 @@ fn listpack(elements: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// As written by servers: auxiliary fields, hints, databases, deadlines and access times.
+/// The file has what servers write: auxiliary fields, hints, databases, deadlines and access times.
 #[test]
 fn auxiliary_fields_hints_and_deadlines_are_read() {
     let file = file(
@@ -154,7 +154,8 @@ fn streams_of_all_versions_are_understood() {
     let mut id = [0u8; 16];
     id[15] = 1;
     let time = [1, 0, 0, 0, 0, 0, 0, 0];
-    // Two entries, one of them deleted, with one field; then a third with a field of its own.
+    // A node with three entries: two with the field of the node, one of them deleted, and a third with a
+    // field of its own.
     let node = listpack(&[
         &[2],
         &[1],
@@ -291,8 +292,8 @@ fn no_checksum_is_none_and_a_wrong_one_is_noticed() {
 
 #[test]
 fn lengths_are_not_believed() {
-    // Each payload claims gigabytes but has no content: it must be refused quickly and without allocating
-    // them.
+    // Each payload claims gigabytes but has no content. It must be refused quickly and without allocating
+    // gigabytes.
     for value_type in [types::LIST, types::SET, types::ZSET_2, types::HASH, types::LIST_QUICKLIST_2] {
         let bytes = file("REDIS0010", &[&[value_type], b"\x01k\x81\xff\xff\xff\xff\xff\xff\xff\xff"]);
         assert!(read(&bytes).is_err());

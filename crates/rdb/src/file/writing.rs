@@ -6,7 +6,7 @@ use super::{VERSION_ACTIVE_TIMES, VERSION_EXPIRING_FIELDS};
 use crate::writer::{Output, Writer};
 use crate::{CRC, opcodes};
 
-/// Bytes collected before they are written.
+/// The number of bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Writes a file in the format of Redis.
@@ -30,20 +30,20 @@ impl<W: Write> FileWriter<W> {
         }
     }
 
-    /// An auxiliary field; readers ignore names that they do not know.
+    /// Writes an auxiliary field; readers ignore fields that they do not know.
     pub fn note(&mut self, name: &str, text: &str) {
         self.values.output().put(&[opcodes::AUX]);
         self.values.string(name.as_bytes());
         self.values.string(text.as_bytes());
     }
 
-    /// The source of a function library; to be written before all keys.
+    /// Writes the source of a function library. Libraries must be written before all keys.
     pub fn library(&mut self, source: &[u8]) {
         self.values.library(source);
     }
 
-    /// Selects the database of the following keys; `keys` is the number of its keys, `expiring` of those with
-    /// a deadline.
+    /// Selects the database of the following keys; `keys` is the number of its keys, `expiring` the number of
+    /// its keys with a deadline.
     pub fn select(&mut self, db: u64, keys: u64, expiring: u64) {
         self.values.output().put(&[opcodes::SELECT_DB]);
         self.values.number(db);

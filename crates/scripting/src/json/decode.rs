@@ -9,7 +9,7 @@ use crate::meter::{Meter, Steps};
 /// A table under construction.
 enum Open {
     Array(Table),
-    /// With the key of the next value.
+    /// An object, and the key of its next value.
     Object(Table, LuaString),
 }
 
@@ -28,7 +28,8 @@ pub(super) fn decode(lua: &Lua, text: &[u8], options: &Options, meter: &Meter) -
             // A table begins: its first element comes next.
             None => continue,
         };
-        // A complete value is added to the innermost open table, which may thereby be complete, and so on.
+        // A complete value is added to the innermost open table. That may complete the table, which is then
+        // added to the next one.
         loop {
             match open.pop() {
                 None => {
@@ -297,7 +298,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The character of an escape `\uXXXX`, or of a surrogate pair of two.
+    /// The character of an escape `\uXXXX`, or of two such escapes that form a surrogate pair.
     fn unicode(&mut self) -> Option<char> {
         let first = self.unit(self.at)?;
         let (code, len) = match first {

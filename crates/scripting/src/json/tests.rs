@@ -56,7 +56,7 @@ fn json_becomes_values() {
         ("-12e2", "-1200"),
     ];
     for (text, expected) in table {
-        // Keys have no order: the script shows those of a table in alphabetical order.
+        // The keys of a table have no order, so the script shows them in alphabetical order.
         let script = "local v = cjson.decode(ARGV[1]) \
                       if type(v) == 'table' and v.a then return '{\"a\":' .. cjson.encode(v.a) .. ',\"b\":' .. cjson.encode(v.b) .. '}' end \
                       return cjson.encode(v)";

@@ -128,8 +128,8 @@ impl<'a> Reader<'a> {
         string(self.lua, self.take(len)?)
     }
 
-    /// Reserves nothing for the claimed length. As a consequence, pairs iterate in the same order as in
-    /// Redis.
+    /// Reads an array. No memory is reserved for the claimed length; as a consequence, `pairs` iterates in
+    /// the same order as in Redis.
     fn list(&mut self, len: usize, depth: usize) -> Result<Word<'a>> {
         let table = sequence(self.lua, len, 0, || self.value(depth + 1))?;
         Ok(Either::Right(Value::Table(table)))

@@ -63,7 +63,7 @@ pub(super) fn in_set(byte: u8, inside: &[u8]) -> bool {
     found != negated
 }
 
-/// Whether a character belongs to a class; an upper-case letter is the complement of the class.
+/// Whether a character belongs to a class; an upper-case letter means the complement of the class.
 fn in_class(byte: u8, class: u8) -> bool {
     let found = match class.to_ascii_lowercase() {
         b'a' => byte.is_ascii_alphabetic(),

@@ -40,7 +40,7 @@ pub(crate) fn install(lua: &Lua, string: &Table, meter: &Meter, bytes_max: usize
     string.raw_set("gsub", gsub)
 }
 
-/// Converts an index of a script, from 1 on or negative from the end, to an offset.
+/// Converts an index of a script to an offset. Indices count from 1, or are negative and count from the end.
 fn offset(index: f64, len: usize) -> usize {
     if index > 0.0 {
         index as usize - 1
@@ -106,7 +106,7 @@ fn anchor(pattern: &[u8]) -> (bool, &[u8]) {
     }
 }
 
-/// The captures of a match; without any, the `whole` match if given.
+/// The captures of a match, or if it has none, the `whole` match, if that is given.
 fn captured(
     lua: &Lua,
     subject: &[u8],

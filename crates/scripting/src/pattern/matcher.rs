@@ -9,7 +9,7 @@ pub(super) type Pattern<'a> = &'a [u8];
 /// Maximum number of captures of a pattern.
 pub(super) const CAPTURES_MAX: usize = 32;
 
-/// Maximum recursion of a match: one level per item that can backtrack.
+/// Maximum recursion of a match. Each item that can backtrack takes one level.
 const DEPTH_MAX: u32 = 200;
 
 /// Why a match was given up.
@@ -33,11 +33,11 @@ impl From<Fault> for mlua::Error {
 /// The state of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Capture {
-    /// It began here and is not closed.
+    /// The capture has begun here and is not closed.
     Open(usize),
-    /// The bytes from start to end.
+    /// The capture is the bytes from start to end.
     Bytes(usize, usize),
-    /// `()`: a position.
+    /// The capture is a position, written `()`.
     Place(usize),
 }
 
@@ -129,7 +129,8 @@ impl<'a, 'm> Matcher<'a, 'm> {
         self.subject.get(at).is_some_and(|&byte| is_member(byte, self.pattern, start, end))
     }
 
-    /// Matches an item as often as possible, at least up to `least`, followed by the rest of the pattern.
+    /// Matches an item as often as possible, up to the position `least` or beyond it, followed by the rest of
+    /// the pattern.
     fn longest(&mut self, at: usize, least: usize, start: usize, end: usize) -> Matched {
         let mut last = at;
         while self.fits(last, start, end) {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use crate::testing::TestVm;
 
-/// The results of a script with these functions and with those of Lua.
+/// Returns the result of a script with these functions, and its result with the functions of Lua.
 fn both(subject: &str, pattern: &str) -> (String, String) {
     let lua = mlua::Lua::new();
     let mut vm = TestVm::new();

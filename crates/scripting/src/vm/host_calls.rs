@@ -1,7 +1,7 @@
 //! The functions of the `redis` table that need the host.
 //!
-//! They are created once per machine. The host is known only while a script runs, and is found in
-//! [`struct@RUNNER`].
+//! The functions are created once per machine. The host is known only while a script runs; the functions find
+//! it in [`struct@RUNNER`].
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -18,14 +18,15 @@ use crate::{
     reply::{integer, to_lua},
 };
 
-/// Maximum bytes of the strings of one command: a script can pass one long string thousands of times.
+/// Maximum bytes of the strings of one command. Without it, a script could pass one long string thousands of
+/// times.
 const COMMAND_BYTES_MAX: usize = 512 << 20;
 
-/// Commands between two questions to the meter: commands can take long, and a script can call many of them
-/// within [`INSTRUCTIONS_PER_QUESTION`](crate::meter::INSTRUCTIONS_PER_QUESTION) instructions.
+/// The number of commands between two questions to the meter. Commands can take long, and a script can call
+/// many of them within [`INSTRUCTIONS_PER_QUESTION`](crate::meter::INSTRUCTIONS_PER_QUESTION) instructions.
 const CALLS_PER_QUESTION: u32 = 8;
 
-/// Bytes of a log message that are written, as in Redis.
+/// The maximum bytes of a log message that are written, as in Redis.
 const LOGGED_BYTES_MAX: usize = 1024;
 
 scoped_thread_local! {

@@ -31,12 +31,12 @@ use crate::{
 /// clients wait.
 const LOADING_INSTRUCTIONS_MAX: u64 = 10_000_000;
 
-/// Memory for loading a library, in addition to the memory in use. It is small so that no single instruction
-/// takes long.
+/// The maximum memory for loading a library, in addition to the memory in use. It is small, so that no single
+/// instruction takes long.
 const LOADING_BYTES_MAX: usize = 8 << 20;
 
-/// Instructions between two checks of the clock while a library is loaded: even if each makes a string of
-/// maximum length, they take less than a second.
+/// The number of instructions between two checks of the clock while a library is loaded. Even if each makes a
+/// string of maximum length, they take less than a second.
 const INSTRUCTIONS_PER_LOOK: u32 = 64;
 
 /// Maximum number of functions of one library.
@@ -45,8 +45,8 @@ const FUNCTIONS_MAX: usize = 1000;
 /// Maximum bytes of the names and descriptions of one library's functions.
 const REGISTERED_BYTES_MAX: usize = 1 << 20;
 
-/// Maximum entries of a table passed to `redis.register_function`: all arguments, or all flags, in several
-/// spellings.
+/// Maximum number of entries of a table that is passed to `redis.register_function`. It is enough for all
+/// arguments, or all flags, even in several spellings.
 const ENTRIES_MAX: usize = 16;
 
 /// The flags of a function.
@@ -69,7 +69,7 @@ pub struct Registered {
 
 /// The tables behind the globals of libraries.
 pub(super) struct LibraryGlobals {
-    /// The metatable that exposes one of the other two.
+    /// The metatable that exposes one of the other two tables.
     pub(super) seen: Table,
     /// The globals while a library is loaded.
     pub(super) loading: Table,
@@ -78,7 +78,7 @@ pub(super) struct LibraryGlobals {
 }
 
 impl LibraryGlobals {
-    /// Exposes one of the tables. Runs no code of a library, so that none can prevent it.
+    /// Exposes one of the tables. It runs no code of a library, so that no library can prevent it.
     fn show(&self, globals: &Table) -> Result<()> {
         self.seen.raw_set("__index", globals)
     }
@@ -99,7 +99,7 @@ impl Loaded {
 }
 
 impl Vm {
-    /// Loads a library. Of `calls` only the clock and the log are used; the load fails when the clock reaches
+    /// Loads a library. Only the clock and the log of `calls` are used. The load fails when the clock reaches
     /// `deadline_us`. The meter is not [reset](Meter::reset).
     ///
     /// # Errors

@@ -401,8 +401,8 @@ fn another_thread_stops_a_script() {
     let meter = vm.vm().meter().clone();
     let (done, stopped) = std::sync::mpsc::channel();
     let killer = std::thread::spawn(move || {
-        // A stop before the script runs is cleared by the reset at its start, so this is repeated.
-        // A failed test drops the channel.
+        // A stop before the script runs is cleared by the reset at its start, so this is repeated until the
+        // script has ended. If the test fails, it drops the channel, which ends the loop, too.
         while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
             meter.stop(Stop::Killed);
             std::thread::yield_now();

@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{Error, sync::Ordering};
 
-/// The longest sleep of an appender that waits for ring space before it checks again. Only a safeguard: every
-/// flush wakes it.
+/// The longest time that an appender waits for ring space before it checks again. This is only a safeguard,
+/// because every flush wakes the appender.
 const RING_WAIT_MS: u64 = 100;
 /// The pause between two attempts to make a segment on a full disk.
 const NO_ROOM_WAIT: Duration = Duration::from_millis(100);
@@ -32,12 +32,13 @@ const NO_ROOM_WAIT: Duration = Duration::from_millis(100);
 pub struct Appender {
     shared: Arc<LogState>,
     index: usize,
-    /// Larger payloads are split; a part must fit the ring several times.
+    /// The maximum bytes of a payload in one record; larger payloads are split. The ring has room for several
+    /// such parts.
     piece_bytes_max: usize,
 }
 
-/// A record with a reserved position whose bytes are not yet in the log. [`Pending::publish`] it: nothing
-/// after it becomes durable before.
+/// A record with a reserved position whose bytes are not yet in the log. The caller must
+/// [publish](Pending::publish) it: nothing after it becomes durable before that.
 #[must_use = "an unpublished record stops the log"]
 pub struct Pending<'a> {
     shared: &'a LogState,
@@ -68,10 +69,10 @@ impl Appender {
     /// Reserves the next position for a record with `payload`. The caller must hold the locks of the slots
     /// that the record changes.
     ///
-    /// A payload above 1 MiB (or a quarter of a smaller ring) is appended as a chain of parts: all but the
-    /// last are published before this returns.
-    /// Waits only if the ring is full, which admission ([`Log::admit`]) prevents for ordinary records;
-    /// flushing does not need the caller's locks, so the wait ends.
+    /// A payload above 1 MiB (or a quarter of a smaller ring) is appended as a chain of parts, of which all
+    /// but the last are published before this returns. Waits only if the ring is full, which admission
+    /// ([`Log::admit`]) prevents for ordinary records; flushing does not need the caller's locks, so the wait
+    /// ends.
     ///
     /// # Errors
     /// [`Error::Poisoned`]: the record will never be durable, so no reply that depends on it may be released.
@@ -83,8 +84,8 @@ impl Appender {
         self.reserve_marked(payload, false)
     }
 
-    /// As [`Appender::reserve`], with a mark (`is_marked`) that readers of the log see without decoding the
-    /// payload.
+    /// Does the same as [`Appender::reserve`], with a mark (`is_marked`) that readers of the log see without
+    /// decoding the payload.
     ///
     /// # Errors
     /// As [`Appender::reserve`].
@@ -97,8 +98,8 @@ impl Appender {
         payload: &'a [u8],
         is_marked: bool,
     ) -> Result<Pending<'a>, Error> {
-        // A later appender that locks the same slot after a refusal is refused as well: both see the same
-        // flag.
+        // If this appender is refused, a later one that locks the same slot is refused as well, because both
+        // see the same flag.
         if self.shared.poisoned.load(Ordering::Relaxed) {
             return Err(self.poisoned());
         }
@@ -171,7 +172,8 @@ impl Appender {
             if let Flush::NeedSegment = shared.flush(&mut flusher)? {
                 drop(flusher);
                 if shared.prepare_segment()? == Prepare::NoRoom {
-                    // The record is part of memory already: it waits until the disk has room again.
+                    // The effects of the record are in memory already, so it cannot be refused: it waits
+                    // until the disk has room again.
                     let mut progress = shared.progress.0.lock();
                     shared.progress.1.wait_for(&mut progress, NO_ROOM_WAIT);
                 }
@@ -195,7 +197,7 @@ impl Appender {
         (&self.shared, self.index)
     }
 
-    /// A handle on the log that this appends to.
+    /// A handle on the log of this appender.
     pub fn log(&self) -> Log {
         Log { shared: self.shared.clone() }
     }
@@ -254,9 +256,9 @@ impl Appender {
         }
     }
 
-    /// Sets the listener. It is called when the position of the last [`Appender::wait_for`] is committed and,
-    /// requested or not, when the log gains or lacks room or is poisoned; on whichever thread moved the log,
-    /// so it must not block.
+    /// Sets the listener. It is called when the position of the last [`Appender::wait_for`] is committed. It
+    /// is also called, without a request, when the log gains or lacks room or is poisoned. It runs on the
+    /// thread that has caused the change, so it must not block.
     ///
     /// # Panics
     /// If called twice.
@@ -270,13 +272,13 @@ impl Appender {
         self.shared.waiters.arm(self.index, lsn, || self.shared.committed())
     }
 
-    /// Requests one call of the listener at the next progress of the log. Earlier progress does not count.
+    /// Requests one call of the listener at the next progress of the log after this call.
     pub fn wait_for_movement(&self) {
         self.shared.waiters.arm_any(self.index);
     }
 
     /// Requests one call of the listener at the next progress of the log, after an [`Admission::Wait`].
-    /// Returns `false` if a wait would be for nothing: there is room by now, or there will be none.
+    /// Returns `false` if there is nothing to wait for: there is room by now, or there will be none.
     pub fn wait_for_room(&self) -> bool {
         self.shared.waiters.arm_any(self.index);
         let prepared_end = self.shared.prepared_end.load(Ordering::SeqCst);
@@ -308,7 +310,8 @@ impl Pending<'_> {
 }
 
 impl Drop for Pending<'_> {
-    /// Memory already reflects this record; dropping it unpublished would let memory and log diverge.
+    /// Aborts the process if the record was not published: memory already has its changes, and would differ
+    /// from the log.
     fn drop(&mut self) {
         if !self.published {
             eprintln!("sheaf: bug: a record was reserved in the log and never published");

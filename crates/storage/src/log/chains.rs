@@ -1,11 +1,12 @@
 //! Chains: payloads that were split into parts, reassembled while the log is replayed.
 //!
-//! It holds, by chain id, the parts seen so far of every payload whose last part was not. The number of
-//! chains is bounded by the log, the size of each by [`CHAIN_BYTES_MAX`]. The splitting is in `appender`.
+//! A `Chains` holds, by chain id, the parts seen so far of every payload whose last part was not seen yet.
+//! The number of chains is bounded by the log, the size of each by [`CHAIN_BYTES_MAX`]. The splitting is in
+//! `appender`.
 //!
 //! Invariants
-//! - A replay that continues where another has ended must take over its chains: their parts may lie on both
-//!   sides.
+//! - A replay that continues where another has ended must take over its chains, because the parts of a chain
+//!   may lie on both sides of that position.
 //! - All parts of a chain have the same epoch. A new epoch discards open chains: their writer is gone, so
 //!   they will never be completed.
 
@@ -32,8 +33,8 @@ impl Chains {
         Chains { from, epoch: 0, open: HashMap::new() }
     }
 
-    /// The payload that this record contains or completes; `None` for other records. Records must come in
-    /// order.
+    /// The payload that this record contains or completes; `None` for other records. Records must be passed
+    /// in the order of the log.
     pub fn payload<'r>(&mut self, record: &Record<'r>) -> Option<Cow<'r, [u8]>> {
         if record.epoch > self.epoch {
             self.epoch = record.epoch;
@@ -56,7 +57,7 @@ impl Chains {
         self.open.keys().map(|id| Lsn::new(u64::from_le_bytes(*id))).min()
     }
 
-    /// Continues after a gap, at `from`: chains that began before have lost parts.
+    /// Continues at `from`, after a gap, and drops all open chains, because they may have lost parts.
     pub(super) fn cut(&mut self, from: Lsn) {
         self.from = from;
         self.open.clear();

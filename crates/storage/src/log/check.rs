@@ -21,7 +21,7 @@ pub struct CheckReport {
     pub batches: u64,
     /// Records in the complete batches.
     pub records: u64,
-    /// Number of epochs with batches, that is, of server runs that wrote.
+    /// Number of epochs with batches, which is the number of server runs that wrote to the log.
     pub epochs: u64,
     /// Whether the last server closed the log in order.
     pub closed_cleanly: bool,
@@ -45,7 +45,7 @@ pub fn check(
     check_rest(LogReader::open(disk, dir, Access::Read)?, progress)
 }
 
-/// As [`check`], only for the log after the batch that ends at `from`.
+/// Does the same as [`check`], but only for the log after the batch that ends at `from`.
 ///
 /// # Errors
 /// As [`check`], and [`Error::Inconsistent`] if no batch ends at `from`.

@@ -1,11 +1,11 @@
 //! The committed position: records before it are safe in as many places as configured, so replies may show
 //! them.
 //!
-//! It is the smaller of two positions, one of this disk and one of the replicas. By default no replica is
-//! required, and the position of this disk alone counts: the durable one, or the written one if the
-//! durability does not sync every batch. With `durability = none` a sync may be minutes away, and nothing
-//! waits for it.
-//! Replicas are counted elsewhere: [`Log::set_acked`] sets the position that enough of them have.
+//! It is the smaller of two positions, one for this disk and one for the replicas. The position for this disk
+//! is the durable position, or the written position if the durability does not sync every batch. By default
+//! no replica is required, and this position alone counts. With `durability = none` a sync may be minutes
+//! away, and nothing waits for it. Replicas are counted elsewhere: [`Log::set_acked`] sets the position that
+//! enough of them have.
 //!
 //! Invariants
 //! - Both positions are stored before waiters are woken, and waiters check both after registering: no wake-up
@@ -26,8 +26,8 @@ impl Log {
         Lsn::new(self.shared.committed())
     }
 
-    /// Sets the position that enough replicas have: nothing after it is committed. [`Lsn::MAX`]: no replica
-    /// is required.
+    /// Sets the position that enough replicas have; nothing after it is committed. [`Lsn::MAX`] means that no
+    /// replica is required.
     pub fn set_acked(&self, position: Lsn) {
         self.shared.acked.store(position.get(), Ordering::SeqCst);
         self.shared.waiters.wake(self.committed_lsn());
@@ -40,8 +40,8 @@ impl Log {
         self.shared.awaits_acks()
     }
 
-    /// The position up to which clients may see the log: it may leave the server, and replicas have it if
-    /// they are required.
+    /// The position up to which clients may see the log: up to there, the log may leave the server, and
+    /// enough replicas have it if any are required.
     pub fn showable_lsn(&self) -> Lsn {
         if self.awaits_acks() { self.committed_lsn() } else { self.shippable_lsn() }
     }
@@ -106,7 +106,7 @@ mod tests {
     fn without_syncs_a_record_is_committed_when_it_is_written() {
         for durability in [Durability::None, Durability::Interval] {
             let (_, log) = recover(&disk()).expect("an empty disk");
-            // Room that comes later calls listeners, too.
+            // Listeners are also called when room is made.
             while log.prepare_segment().expect("makes a segment") == Prepare::Made {}
             log.set_durability(durability);
             let mut appender = log.appender();

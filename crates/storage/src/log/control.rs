@@ -35,7 +35,7 @@ use crate::Error;
 const MAGIC: &[u8; 8] = b"SHEAFCTL";
 const VERSION: u32 = 4;
 const CONTROL_BYTES: usize = 88;
-/// Size up to version 3.
+/// Size of the control file up to version 3.
 const EARLIER_CONTROL_BYTES: usize = 64;
 
 const NEEDS_SNAPSHOT: u32 = 1 << 31;
@@ -61,10 +61,10 @@ pub struct Control {
     pub clean_end: Option<Lsn>,
     /// Whether the state before `log_start` is in a snapshot, so the log alone is not enough.
     pub needs_snapshot: bool,
-    /// Batches of this and earlier epochs may have been copied from another server, many in one write: see
+    /// The last epoch whose batches may have been copied from another server, many in one write: see
     /// `log::mirror`. 0 if none were.
     pub mirrored_epoch: u32,
-    /// The predecessor of the first batch after `log_start`.
+    /// The reign and the chain value before the first batch after `log_start`.
     pub start: Start,
     /// Whether documents were saved in files of their own: the log may no longer contain them.
     pub has_documents: bool,
@@ -72,7 +72,7 @@ pub struct Control {
     pub has_settings: bool,
 }
 
-/// The predecessor of the first batch of a log.
+/// What is known of the predecessor of the first batch of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start {
     /// The reign before the first batch, 0 if there was none.
@@ -82,13 +82,13 @@ pub struct Start {
 }
 
 impl Start {
-    /// The beginning of a log whose only predecessor is the seed of its chain, in a directory whose data was
-    /// last in `reign`.
+    /// The start of a new log: its first batch continues the seed of its chain, and `reign` is the last reign
+    /// of the data in its directory.
     pub(crate) fn of_log(log_id: &[u8; 16], reign: u64) -> Start {
         Start { reign, chain: Some(seed_of(log_id)) }
     }
 
-    /// For a log that continues after a batch.
+    /// The start of a log that continues after the batch with this footer.
     pub(crate) fn behind(footer: &Footer) -> Start {
         Start { reign: footer.reign(), chain: Some(footer.chain()) }
     }
@@ -170,7 +170,7 @@ impl Control {
             .map_err(|invalid| Error::Inconsistent { path, reason: invalid.to_string() })
     }
 
-    /// Reads the control file of `dir` for a caller that can continue without it.
+    /// Reads the control file of `dir`, for a caller that can continue if it is damaged.
     ///
     /// # Errors
     /// I/O errors.

@@ -1,18 +1,18 @@
-//! The files of a copy of a running server's directory: a snapshot, the log from its beginning up to a
-//! durable position, and a control file that vouches for exactly that. Or the log alone, for a server that
-//! keeps no state.
+//! The files of a copy of a running server's directory: a snapshot, the log from the beginning of the
+//! snapshot up to a durable position, and a control file that vouches for exactly these. A server that keeps
+//! no state copies the log alone.
 //!
 //! ```text
 //! snapshots/snap-*.part .. snapshots/snap-*.manifest .. log-*.seg .. control      (in the order of copying)
 //! ```
 //!
-//! The copying itself is the caller's: the plan names files and lengths, and all bytes within them are
-//! durable and never change.
+//! The caller does the copying. The plan names files and lengths; all bytes within these lengths are durable
+//! and never change.
 //!
 //! Invariants
 //! - While the plan lives, its files do not change: the log and the snapshot are pinned.
-//! - The copy is a complete data directory once its control file is written; before, no server recovers from
-//!   it.
+//! - The copy is a complete data directory once its control file is written. Before that, no server recovers
+//!   from it.
 
 use std::io;
 
@@ -42,7 +42,7 @@ pub struct CopyPlan {
     pub end_lsn: Lsn,
     /// The files to copy from the directory, in this order.
     pub files: Vec<CopiedFile>,
-    /// The control file of the copy, to be written last; it differs from that of the server.
+    /// The control file of the copy, to be written last. It differs from the control file of the server.
     pub control: Vec<u8>,
     /// Keeps the files from being removed.
     pub pin: Pin,
@@ -87,7 +87,7 @@ impl Log {
     pub fn plan_copy_of_log(&self) -> Result<CopyPlan, Error> {
         loop {
             let begin_lsn = self.start_lsn();
-            // Otherwise it was forgotten meanwhile.
+            // Without a pin, this start was forgotten meanwhile, and the loop tries the new one.
             if let Some(pin) = self.pin(begin_lsn) {
                 return self.plan_from(begin_lsn, Vec::new(), |control| control, pin);
             }
@@ -95,7 +95,7 @@ impl Log {
     }
 
     /// The plan with the log from `begin_lsn` on behind `files`. `changed` makes the control file of the copy
-    /// from that of the server, except for where the log begins and ends.
+    /// from the control file of the server, except for the beginning and the end of the log.
     fn plan_from(
         &self,
         begin_lsn: Lsn,
@@ -106,7 +106,7 @@ impl Log {
         self.make_durable(self.appended_lsn())?;
         if self.durable_lsn() == begin_lsn && !self.is_mirror() {
             // A copy that becomes a replica is identified by its last batch, so the copied log needs at least
-            // one.
+            // one batch.
             self.mark_epoch()?;
         }
         let (end_lsn, own) = (self.durable_lsn(), *self.shared.control.lock());

@@ -6,14 +6,14 @@
 //!                                                         segment files (older batches) ------+
 //! ```
 //!
-//! A cursor does not keep the log: if the removal of old segments overtakes it, it gets
+//! A cursor does not keep old segments from being removed: if its position was removed, it gets
 //! [`CursorRead::Forgotten`]. A caller that must not lose anything pins the log.
 //!
 //! Invariants
-//! - The position of a cursor is one number, a batch boundary: changing between memory and files leaves no
+//! - The position of a cursor is one number, a batch boundary, so a change between memory and files leaves no
 //!   gap.
 //! - A cursor never sees records that may not leave the server: it ends at [`Log::shippable_lsn`].
-//! - The log never waits for a cursor. A slow one reads files; the batches kept in memory for all of them
+//! - The log never waits for a cursor. A slow cursor reads files; the batches kept in memory for all cursors
 //!   together are bounded by [`RECENT_BYTES_MAX`].
 //! - Batches from a file are verified record by record and must continue the chain of the batches read
 //!   before; batches from memory are the bytes that were written.
@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{Control, Error, Start, sync::Ordering};
 
-/// Limit of the batches kept in memory for all cursors together, in bytes.
+/// The maximum number of bytes of batches that are kept in memory, for all cursors together.
 const RECENT_BYTES_MAX: usize = 8 << 20;
 /// Files are read in pieces of this size.
 const READ_BYTES: usize = 1 << 20;
@@ -57,7 +57,7 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// Whether the log has cursors. Without cursors, this check is all that they cost.
+    /// Whether the log has cursors. Without cursors, this check is their only cost.
     pub(super) fn is_wanted(&self) -> bool {
         self.cursors.load(std::sync::atomic::Ordering::Relaxed) > 0
     }
@@ -119,8 +119,8 @@ impl Chunk {
     }
 }
 
-/// The batches in `bytes`, which are whole batches from `start` on, by their footers; nothing else of them is
-/// verified. Empty if they do not reach from end to start.
+/// The batches in `bytes`, which has whole batches from `start` on. They are found backwards by their
+/// footers; nothing else is verified. Empty if the footers do not lead back to `start`.
 pub fn batches_in(start: Lsn, bytes: &[u8]) -> Vec<BatchInfo> {
     let mut batches: Vec<BatchInfo> = batches_backwards(start, bytes).collect();
     batches.reverse();
@@ -146,7 +146,7 @@ pub enum CursorRead {
     Chunk(Chunk),
     /// No new batches.
     UpToDate,
-    /// The log no longer reaches back to the cursor's position: it starts at this one.
+    /// The log no longer reaches back to the cursor's position: it starts at this later position.
     Forgotten(Lsn),
 }
 
@@ -157,7 +157,7 @@ pub struct BatchInfo {
     pub start: Lsn,
     /// The end of the batch.
     pub end: Lsn,
-    /// Its number over the life of the log.
+    /// The number of the batch in the log, counted from 0.
     pub number: u64,
     /// The epoch of its writer.
     pub epoch: u32,
@@ -181,7 +181,7 @@ impl From<Footer> for BatchInfo {
 pub struct LogCursor {
     shared: Arc<LogState>,
     position: Lsn,
-    /// The predecessor of the next batch, as far as it is known.
+    /// What is known of the predecessor of the next batch.
     before: Predecessor,
     /// Bytes of a segment file from `position` on.
     window: Vec<u8>,
@@ -201,8 +201,8 @@ impl Log {
         }
     }
 
-    /// Whether the log has any record for which `counts` is true, or no longer reaches back to its beginning.
-    /// A server without data marks its starts and ends with batches without records. Reads up to the first
+    /// Whether the log has any record for which `counts` is true, or its beginning was forgotten. (A server
+    /// without data also writes batches, but without records, at its starts and ends.) Reads up to the first
     /// record that counts.
     ///
     /// # Errors
@@ -219,7 +219,7 @@ impl Log {
     }
 
     /// The position up to which the log may leave the server, a batch boundary: the durable position, or the
-    /// written one if the durability does not sync every batch.
+    /// written position if the durability does not sync every batch.
     pub fn shippable_lsn(&self) -> Lsn {
         self.shared.shippable_lsn()
     }
@@ -246,8 +246,8 @@ impl Log {
         Ok(None)
     }
 
-    /// The last batches that may leave the server, in order: those that end after `from` and the one before
-    /// them, but at most `count_max`, and no more than are kept.
+    /// The last batches that may leave the server, in order: the batches that end after `from` and the batch
+    /// before these, but at most `count_max` batches, and only batches that are kept.
     ///
     /// # Errors
     /// I/O errors.
@@ -290,7 +290,7 @@ impl Log {
 }
 
 impl LogCursor {
-    /// Where the next batch starts.
+    /// The position at which the next batch starts.
     pub fn position(&self) -> Lsn {
         self.position
     }
@@ -303,7 +303,7 @@ impl LogCursor {
         self.read_until(bytes_max, Lsn::MAX)
     }
 
-    /// As [`LogCursor::read`], but returns no batch that ends after `until`.
+    /// Does the same as [`LogCursor::read`], but returns no batch that ends after `until`.
     ///
     /// # Errors
     /// As [`LogCursor::read`].
@@ -352,7 +352,8 @@ impl LogCursor {
             let mut wanted = BatchWalk::BYTES_MIN;
             let footer = loop {
                 if self.window.len() < whole + wanted {
-                    // With at least one complete batch, stop here; the next call continues with this one.
+                    // With at least one complete batch, stop here; the next call continues with the
+                    // incomplete one.
                     if whole > 0 && whole + wanted > bytes_max {
                         break None;
                     }
@@ -360,7 +361,7 @@ impl LogCursor {
                     while self.window.len() < whole + wanted {
                         match self.fill(limit) {
                             Ok(1..) => {}
-                            // As below: the complete batches first.
+                            // The complete batches are returned first, as below.
                             Ok(0) | Err(_) if whole > 0 => break 'batches,
                             Ok(0) => return Err(self.unreadable(walk.position(), "the file ends here")),
                             Err(error) => return Err(error),
@@ -388,7 +389,8 @@ impl LogCursor {
         Ok(chunk)
     }
 
-    /// Reads on, up to `limit` or the end of the segment; returns the number of bytes read.
+    /// Reads more bytes into the window, up to `limit` or the end of the segment; returns the number of bytes
+    /// read.
     fn fill(&mut self, limit: Lsn) -> Result<usize, Error> {
         let from = self.position.advance(self.window.len() as u64);
         if self.segment.as_ref().is_none_or(|segment| from < segment.start || from >= segment.end) {

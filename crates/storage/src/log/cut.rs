@@ -2,14 +2,14 @@
 //!
 //! The caller has found the point of divergence by comparing with the other log.
 //!
-//! The order of the steps, each durable before the next, so that a crash anywhere leaves a log that recovers
-//! up to `at` or up to one of the batches after it, and the same cut completes it:
+//! The steps have this order, and each is durable before the next. So a crash anywhere leaves a log that
+//! recovers up to `at` or up to one of the batches after it, and repeating the cut completes it:
 //! 1. the log after `at` is copied to `diverged-<at>.bin`, at most [`KEPT_BYTES_MAX`] of it; if an earlier
 //!    cut at this position has kept another log there, to `diverged-<at>-2.bin`, and so on;
-//! 2. snapshots that contain any of it are set aside;
+//! 2. snapshots that contain any of the log after `at` are set aside;
 //! 3. the clean end is removed from the control file;
-//! 4. the footers after `at` are overwritten with zeros, the last first: the remainder is always a log with a
-//!    torn tail, without a later footer that vouches for it;
+//! 4. the footers after `at` are overwritten with zeros, from the last to the first: what remains is always a
+//!    log with a torn tail, and no later footer vouches for the tail;
 //! 5. the rest after `at` is overwritten with zeros.
 
 use std::{
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{Control, Error, snapshot};
 
-/// At most this many bytes are kept for inspection.
+/// The maximum number of bytes that are kept for inspection.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// Segments are read and overwritten in pieces of this size.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -37,8 +37,8 @@ const PIECE_BYTES: u64 = 1 << 20;
 pub enum Cut {
     /// The log now ends at the position. The bytes cut off are in this file.
     Done(PathBuf),
-    /// `at` lies before the start of the log, or no remaining snapshot ends at or before it; or, of a log
-    /// that is kept alone, nothing would remain. Nothing was changed; a full sync is needed.
+    /// `at` lies before the start of the log, or no snapshot ends at or before `at`; or nothing would remain
+    /// of a log that is kept without snapshots. Nothing was changed; a full sync is needed.
     NoBase,
 }
 
@@ -61,8 +61,8 @@ pub fn cut_log(disk: &dyn Disk, dir: &Path, at: Lsn) -> Result<Cut, Error> {
     cut_at(disk, dir, control, at, set_aside).map(Cut::Done)
 }
 
-/// As [`cut_log`], for a log that is kept without the state before it (see [`Recovery::without_state`]): it
-/// needs no snapshot.
+/// Does the same as [`cut_log`], for a log that is kept without the state before it (see
+/// [`Recovery::without_state`]). Such a log needs no snapshot.
 ///
 /// [`Recovery::without_state`]: crate::Recovery::without_state
 ///
@@ -121,7 +121,7 @@ fn for_pieces(
     mut look: impl FnMut(Lsn, &[u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let file_bytes = segment.file.len().map_err(Error::io("measure", &segment.path))?;
-    // In a truncated file, an incomplete block at the end contains nothing complete.
+    // In a truncated file, an incomplete block at the end contains no complete footer.
     let held_bytes = file_bytes.saturating_sub(SEGMENT_HEADER_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
     let (first, mut end) = (segment.start.max(at), segment.start.advance(held_bytes).min(segment.end));
     let mut piece = Vec::new();
@@ -173,7 +173,7 @@ fn keep(disk: &dyn Disk, segments: &[Segment], at: Lsn, dir: &Path) -> Result<Pa
     unreachable!("the disk holds fewer files")
 }
 
-/// The log after `at`, at most [`KEPT_BYTES_MAX`] of it, without the zeros at its end.
+/// Returns up to [`KEPT_BYTES_MAX`] bytes of the log after `at`, without the zeros at its end.
 fn read_tail(segments: &[Segment], at: Lsn) -> Result<Vec<u8>, Error> {
     let mut tail = Vec::new();
     for segment in segments {
@@ -189,7 +189,8 @@ fn read_tail(segments: &[Segment], at: Lsn) -> Result<Vec<u8>, Error> {
     Ok(tail)
 }
 
-/// Whether `tail` is `kept` with some blocks overwritten by zeros: an interrupted cut has kept it already.
+/// Whether `tail` equals `kept` except for blocks overwritten with zeros: then an interrupted cut has already
+/// kept it.
 fn is_rest_of(tail: &[u8], kept: &[u8]) -> bool {
     let blocks = tail.chunks(BLOCK_BYTES as usize).zip(kept.chunks(BLOCK_BYTES as usize));
     let is_blank = |block: &[u8]| block.iter().all(|&byte| byte == 0);

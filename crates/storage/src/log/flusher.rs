@@ -1,11 +1,11 @@
 //! Flushing: close the open batch, write it with one write, make it durable, wake the waiters.
 //!
-//! A step machine without a thread: [`LogState::flush`] does one batch. The server's log thread calls it in a
-//! loop; a worker that is the only writer may call it directly.
+//! This is a step machine without a thread: [`LogState::flush`] writes one batch. The server's log thread
+//! calls it in a loop; a worker that is the only writer may call it directly.
 //!
 //! Invariants
-//! - One batch in flight. The next is closed only after the previous one is written, so a batch on disk
-//!   vouches for everything that its footer calls durable.
+//! - One batch is in flight. The next batch is closed only after the previous one is written, so everything
+//!   that the footer of a batch on disk calls durable is durable.
 //! - A closed batch is written whole before anything else; if it needs a segment that does not exist yet, it
 //!   stays closed and unwritten ([`Flush::NeedSegment`]).
 //! - The first failure poisons the log. Neither the write nor the sync is retried.
@@ -30,8 +30,8 @@ const SYNC_INTERVAL_US: u64 = 1_000_000;
 /// After this time an idle log writes an empty batch whose footer vouches for the last batch with records:
 /// later damage to that batch is then recognised as corruption, not as a torn tail.
 const SEAL_AFTER_US: u64 = 1_000_000;
-/// The maximum number of files that are written and not synced. With `durability = none` the oldest is synced
-/// when another is begun, so that the final sync is bounded.
+/// The maximum number of files that are written and not synced. With `durability = none`, the oldest of them
+/// is synced when another file is begun, so that the final sync is bounded.
 const UNSYNCED_FILES_MAX: usize = 4;
 
 /// The result of a call of [`Log::flush`](super::Log::flush).
@@ -63,12 +63,12 @@ pub(super) struct Flusher {
     unsynced: Vec<(Arc<dyn File>, Lsn)>,
     last_sync_us: u64,
     last_write_us: u64,
-    /// Whether the last closed batch has records; no later footer vouches for them yet.
+    /// Whether the last closed batch has records for which no later footer vouches yet.
     unsealed: bool,
     /// Whether the last batch of this run has no records, so that the log ends with a footer that vouches for
     /// all of it.
     ends_sealed: bool,
-    /// Writes are durable, independent of the configured durability.
+    /// Whether writes are made durable, independent of the configured durability.
     is_sealing: bool,
     /// Number of records already counted in the statistics.
     records_counted: u64,
@@ -101,8 +101,8 @@ impl Flusher {
         (self.unsealed, self.ends_sealed) = (false, false);
     }
 
-    /// Another server closes the batches from now on; returns the predecessor of the next one. There is
-    /// nothing to write.
+    /// Stops closing batches, because another server closes them from now on; returns the predecessor of the
+    /// next batch. Nothing may be waiting to be written.
     pub(super) fn stop_closing(&mut self) -> Predecessor {
         assert!(self.closed.is_none(), "everything is written");
         self.unsealed = false;
@@ -138,8 +138,8 @@ impl LogState {
             }
             flusher.closed = match self.mirroring.load(Ordering::SeqCst) {
                 false => Some(self.close_batch(flusher)),
-                // Mirrored batches were closed by their first writer; `None` while the first of them is still
-                // being copied.
+                // The server that wrote mirrored batches first has closed them. The result is `None` while
+                // the first batch is still being copied.
                 true => Some(Lsn::new(self.sequencer.published()))
                     .filter(|end| end.get() > written)
                     .map(|end| (Lsn::new(written), end)),
@@ -182,8 +182,8 @@ impl LogState {
         (start, Lsn::new(end))
     }
 
-    /// Counts the records of the batch: those that appenders have counted since the last batch. The count may
-    /// be off by the records published during this call.
+    /// Counts the records that appenders have published since the last batch as the records of this batch.
+    /// The count may be off by the records published during this call.
     fn count_records(&self, flusher: &mut Flusher) {
         let published = self.sequencer.published_records();
         self.stats.batch_records.observe(published - flusher.records_counted);
@@ -324,7 +324,8 @@ impl LogState {
         self.sync(flusher)
     }
 
-    /// Nothing to write: syncs or seals if that is due, else returns the time when it will be.
+    /// There is nothing to write: syncs or seals if that is due, otherwise returns the time at which it will
+    /// be due.
     fn idle(&self, flusher: &mut Flusher) -> Result<Flush, Error> {
         self.sync_if_due(flusher)?;
         let durability = Durability::from_byte(self.durability.load(Ordering::Relaxed));

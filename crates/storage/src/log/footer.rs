@@ -16,8 +16,8 @@
 //! ```
 //!
 //! **The chain value of a batch is the xxh3 of its footer's bytes before the magic.** The footer contains the
-//! hash of the batch's bytes and the chain value of the batch before. One chain value therefore identifies
-//! the whole log up to there: every byte, in order.
+//! hash of the batch's bytes and the chain value of the previous batch. One chain value therefore identifies
+//! the whole log up to the end of its batch: every byte, in order.
 //!
 //! Invariants
 //! - **Whether two logs are equal up to a position is decided by their chain values there, never by
@@ -28,16 +28,16 @@
 //! - The first batch continues the seed of its log ([`seed_of`]); if the log starts later, the control file
 //!   has the predecessor of its first batch.
 //! - A footer vouches for the log before its `durable_lsn`: damage there is corruption; damage after the last
-//!   vouched position is an interrupted write. It occupies the last bytes of a block, so that batches after a
-//!   damaged place can be found.
+//!   vouched position is an interrupted write. A footer occupies the last bytes of a block, so that batches
+//!   after a damaged place can be found.
 //! - The time at which a batch was closed never decreases along the log, even if the machine's clock is set
 //!   back, so that "up to this time" is a prefix of the log.
 //! - A reign is one leader's time from its start or promotion on. It is greater than the previous reign by a
 //!   random number (at most [`REIGN_STEP_MAX`]), so two leaders that begin at the same position have
 //!   different reigns, even if their epochs are equal.
 //!
-//! Batches of the earlier format are read; their chain values cover their footers alone, and later batches
-//! are chained to those.
+//! Batches of the earlier format can be read. Their chain values cover only their footers, and later batches
+//! are chained to these values.
 
 use lsn::Lsn;
 use xxhash_rust::xxh3::xxh3_64;
@@ -47,8 +47,9 @@ use super::record::{BLOCK_BYTES, u32_at, u64_at};
 /// Size of a footer of the current format.
 pub(crate) const FOOTER_BYTES: usize = 80;
 /// The largest difference between two consecutive reigns. Lease tokens are the sum of a position and the
-/// reign: with random steps the tokens of two diverged leaders are usually gigabytes of log apart, and 2^53
-/// is reached only after hundreds of thousands of starts.
+/// reign: with random steps of this size, the tokens of two diverged leaders are usually gigabytes of log
+/// apart. For hundreds of thousands of starts, tokens still fit the 53 bits in which some clients keep
+/// numbers.
 pub(crate) const REIGN_STEP_MAX: u64 = 1 << 36;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SEN2");
@@ -98,8 +99,8 @@ fn chain_value(bytes: &[u8]) -> u64 {
 
 impl Footer {
     /// The position up to which the log was durable on this disk when the batch was written here. For an
-    /// epoch that was mirrored, `durable` is the durable position on the first writer's disk: here the batch
-    /// may have been written together with those before it, see [`mirror`](super::mirror).
+    /// epoch that was mirrored, `durable` is the durable position on the first writer's disk; on this disk,
+    /// the batch may have been written together with batches before it, see [`mirror`](super::mirror).
     pub(crate) fn vouches_for(&self, mirrored_epoch: u32) -> Lsn {
         let run_start = self.end.get().saturating_sub(super::mirror::RUN_BYTES_MAX);
         if self.epoch > mirrored_epoch { self.durable } else { self.durable.min(Lsn::new(run_start)) }
@@ -176,8 +177,8 @@ impl Footer {
     }
 }
 
-/// The known properties of the batch before the next one, or of the beginning of the log. Checks the next
-/// batch.
+/// What is known of the batch before the next one, or of the beginning of the log. The next batch is checked
+/// against it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Predecessor {
     pub(crate) epoch: u32,
@@ -204,10 +205,10 @@ impl From<&Footer> for Predecessor {
 }
 
 impl Predecessor {
-    /// Checks that a batch with this footer continues this one; does not check the batch's bytes.
+    /// Checks that a batch with this footer continues this predecessor; does not check the batch's bytes.
     ///
     /// # Errors
-    /// The reason why it does not.
+    /// The reason why the batch does not continue it.
     pub(crate) fn require_continued_by(&self, footer: &Footer) -> Result<(), String> {
         if footer.epoch < self.epoch {
             return Err(format!("a batch of epoch {} behind one of epoch {}", footer.epoch, self.epoch));
@@ -253,7 +254,8 @@ mod tests {
         }
     }
 
-    /// Other readers of the format compute the same values.
+    /// The chain values of fixed bytes do not change, because other readers of the format compute the same
+    /// values.
     #[test]
     fn batches_and_logs_are_identified_by_xxh3() {
         assert_eq!(sum_of(b""), 0x2d06_8005_38d3_94c2, "XXH3_64bits of no bytes, seed 0");

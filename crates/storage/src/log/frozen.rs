@@ -5,13 +5,12 @@
 //! ```
 //!
 //! A frozen log has an id of its own, begins after the whole damaged log, and does not exist on disk. Until
-//! it is adopted it refuses writes and removes nothing, and the directory remains that of the damaged log.
+//! it is adopted, it refuses writes and removes nothing, and the directory still belongs to the damaged log.
 //!
 //! Invariants
-//! - The control file is replaced last: before, a start finds the damaged log and refuses it; afterwards it
-//!   finds this one, and the snapshot at its beginning.
-//! - The log id distinguishes the files of the two logs, also when a confirmation was interrupted and
-//!   repeated.
+//! - The control file is replaced last. Before that, a start finds the damaged log and refuses it;
+//!   afterwards, a start finds the new log and the snapshot at its beginning.
+//! - The log id distinguishes the files of the two logs, even if a confirmation was interrupted and repeated.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -28,9 +27,9 @@ use super::{
 use crate::{Error, snapshot::SnapshotInfo, sync::Ordering};
 
 impl Recovery {
-    /// Opens a new log in place of one with holes: it has an id of its own, begins after all of the old one,
-    /// and takes no writes until it is [adopted](Log::adopt). Changes nothing on disk: the log with the holes
-    /// remains.
+    /// Opens a new log in place of one with holes: it has an id of its own, begins after the end of the old
+    /// log, and takes no writes until it is [adopted](Log::adopt) and [thawed](Log::thaw). Changes nothing on
+    /// disk: the log with the holes remains.
     ///
     /// # Errors
     /// If the memory for the ring cannot be mapped.
@@ -41,7 +40,7 @@ impl Recovery {
         let tail = self.tail.as_ref().expect("the log was read to its end");
         let old = self.reader.control();
         let end = tail.end.max(self.reader.vouched()).max(self.reader.segments_end());
-        // The id is new, so if no epochs are left they can start anew.
+        // The log id is new, so epochs can start again at 1 if none is left.
         let epoch = old.epoch.max(self.reader.before().epoch).saturating_add(1);
         let new = Control::new(&self.options, entropy);
         let control = Control {
@@ -109,7 +108,7 @@ impl Log {
     /// Lets an adopted log take writes.
     pub fn thaw(&self) {
         self.shared.frozen.store(false, Ordering::SeqCst);
-        // While it was frozen, it has made no segments.
+        // The log has made no segments while it was frozen.
         if self.shared.no_room.swap(false, Ordering::SeqCst) {
             self.shared.waiters.wake_all();
         }

@@ -11,19 +11,19 @@
 //! epoch is checked.
 //!
 //! Invariants
-//! - The log of a mirror is a prefix of that of its source: same bytes, same positions. There is no other
-//!   appender; those of the time in between are idle when it is a mirror again. Each batch must continue the
-//!   chain of the log here ([`footer`](super::footer)), so a source with another history is detected at its
-//!   first batch.
+//! - The log of a mirror is a prefix of that of its source: same bytes, same positions. A mirror has no other
+//!   appender; appenders from a time as a leader are idle when the log becomes a mirror again. Each batch
+//!   must continue the chain of the log here ([`footer`](super::footer)), so a source with another history is
+//!   detected at its first batch.
 //! - Batches that became durable one after the other at their source are written here in runs of at most
-//!   [`RUN_BYTES_MAX`] (the ring). The range that a footer calls durable may therefore have been part of the
-//!   same, interrupted write here. So a footer of a mirrored epoch vouches only for positions at least that
-//!   far before its end (`Footer::vouches_for`). If this server does not sync every write, it syncs before it
-//!   writes footers that vouch for more than it has synced.
-//! - The epoch of a promoted mirror is higher than any that it has seen, durable before the first append, and
-//!   higher than any that its source can reach by restarting: a promotion takes a large step
-//!   ([`PROMOTION_STEP`]), a start a small one. Two mirrors promoted from the same source get the same epoch:
-//!   their reigns and chains distinguish them.
+//!   [`RUN_BYTES_MAX`] (the ring). On this disk, bytes that a footer calls durable may therefore have been
+//!   part of the same, interrupted write as the footer. So a footer of a mirrored epoch vouches only for
+//!   positions that are at least [`RUN_BYTES_MAX`] before its end (`Footer::vouches_for`). If this server
+//!   does not sync every write, it syncs before it writes footers that vouch for more than it has synced.
+//! - The epoch of a promoted mirror is durable before the first append. It is higher than every epoch that
+//!   the mirror has seen, and than every epoch that the source can reach by restarting: a promotion takes a
+//!   large step ([`PROMOTION_STEP`]), a start a small one. Two mirrors promoted from the same source get the
+//!   same epoch: their reigns and chains distinguish them.
 
 #![allow(unsafe_code)]
 
@@ -51,7 +51,7 @@ const PROMOTION_STEP: u32 = 1 << 16;
 /// Why batches are refused.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
-    /// They do not continue the log.
+    /// The batches do not continue the log.
     #[error("the bytes at lsn {position} do not continue the log: {reason}")]
     Invalid {
         /// The first wrong byte.
@@ -59,7 +59,7 @@ pub enum MirrorError {
         /// The reason.
         reason: String,
     },
-    /// A batch that does not fit the ring: its source has a larger one.
+    /// A batch does not fit the ring, because its source has a larger ring.
     #[error("a batch of {bytes} bytes does not fit the ring")]
     TooLarge {
         /// The size of the batch.
@@ -79,8 +79,8 @@ pub struct Mirror {
 }
 
 impl Recovery {
-    /// As [`Recovery::finish`], but opens the log as a mirror, to be continued with [`Mirror::append`] in the
-    /// epochs of its source.
+    /// Does the same as [`Recovery::finish`], but opens the log as a mirror. The mirror is continued with
+    /// [`Mirror::append`], in the epochs of its source.
     ///
     /// # Errors
     /// As [`Recovery::finish`].
@@ -99,14 +99,14 @@ impl Recovery {
     }
 }
 
-/// The epoch of a mirror that is promoted after it has seen this one: higher than any that its source can
-/// reach by restarting.
+/// The epoch of a mirror that is promoted after it has seen the epoch `seen`. It is higher than every epoch
+/// that its source can reach by restarting.
 pub(super) fn promoted_epoch(seen: u32) -> u32 {
     (seen / PROMOTION_STEP + 1).saturating_mul(PROMOTION_STEP)
 }
 
-/// Fails if `epoch`, the next one after `seen`, does not fit the control file, which has room for those below
-/// [`MIRRORING`].
+/// Fails if `epoch`, the next epoch after `seen`, does not fit the control file, which has room for epochs
+/// below [`MIRRORING`].
 pub(super) fn require_left(epoch: u32, seen: u32, dir: &Path) -> Result<(), Error> {
     if epoch < MIRRORING {
         return Ok(());
@@ -124,16 +124,16 @@ impl Mirror {
     }
 
     /// Makes segments, on this thread, until `bytes` more can be written. Returns false if the disk has no
-    /// room for them: a caller that appends them all the same may not be able to close the log.
+    /// room for them. A caller that appends the bytes nevertheless may be unable to close the log.
     pub fn make_room_for(&self, bytes: u64) -> bool {
         let (shared, _) = self.appender.parts();
         shared.make_segments_to(self.position().get() + bytes)
     }
 
     /// Appends whole batches from the front of `bytes`, which start at [`Mirror::position`]; returns the
-    /// number of bytes appended. Fewer than all if the ring is full at the moment: flushing makes room. A
-    /// batch with an epoch above `epoch_max` is refused: an accepted epoch is permanent, and after the last
-    /// possible one no promotion could follow.
+    /// number of bytes appended. That are fewer than all if the ring is full at the moment; flushing makes
+    /// room. A batch with an epoch above `epoch_max` is refused: an accepted epoch is permanent, and after
+    /// the last possible epoch no promotion could follow.
     ///
     /// # Errors
     /// See [`MirrorError`]. The batches before the wrong one were appended.
@@ -197,8 +197,8 @@ impl Mirror {
         Ok(true)
     }
 
-    /// Ends the mirroring: makes everything appended durable, and opens the log for appending in a higher
-    /// epoch than any seen. Returns that epoch. Blocks.
+    /// Ends the mirroring: makes everything appended durable, and opens the log for appending in an epoch
+    /// above all that were seen. Returns the new epoch. Blocks.
     ///
     /// # Errors
     /// I/O errors. If the control file could not be replaced, the log is still a mirror.
@@ -206,7 +206,7 @@ impl Mirror {
         self.begin_epoch(promoted_epoch)
     }
 
-    /// As [`Mirror::promote`], in an epoch that the votes of a group have given to this server.
+    /// Does the same as [`Mirror::promote`], in an epoch that the votes of a group have given to this server.
     ///
     /// # Errors
     /// As [`Mirror::promote`]; [`Error::Inconsistent`] if the epoch is not higher than every epoch seen.
@@ -250,7 +250,7 @@ impl Mirror {
         let log = self.appender.log();
         let shared = &*log.shared;
         let mut flusher = shared.flusher.lock();
-        // A batch that is being closed reserves its footer under this lock.
+        // The flusher is locked, because it reserves the footer of a batch that it closes under this lock.
         let ends_there = log.appended_lsn() == end && log.written_lsn() == end && log.durable_lsn() == end;
         if !ends_there || shared.poisoned.load(Ordering::SeqCst) || log.is_mirror() {
             return Ok(false);
@@ -272,8 +272,8 @@ impl Log {
         self.shared.mirroring.load(Ordering::SeqCst)
     }
 
-    /// Records durably that `epoch` exists: this server will begin only higher ones. Does nothing if `epoch`
-    /// is not higher than the recorded one.
+    /// Records durably that `epoch` exists: this server will begin only higher epochs. Does nothing if
+    /// `epoch` is not higher than the recorded one.
     ///
     /// # Errors
     /// I/O errors.
@@ -298,7 +298,8 @@ impl Log {
     }
 }
 
-/// As [`Log::outbid_epoch`], for a directory that is not in use. Does nothing if it has no log.
+/// Does the same as [`Log::outbid_epoch`], for a directory that is not in use. Does nothing if the directory
+/// has no log.
 ///
 /// # Errors
 /// I/O errors; a damaged control file.
@@ -311,7 +312,7 @@ pub fn outbid_epoch(disk: &dyn Disk, dir: &Path, epoch: u32) -> Result<(), Error
     }
 }
 
-/// The last epoch before that of a promotion after `epoch`.
+/// The last epoch before the one that a promotion after `epoch` would begin.
 fn last_below_promotion(epoch: u32) -> u32 {
     promoted_epoch(epoch) - 1
 }

@@ -2,12 +2,12 @@
 
 use super::segment::SEGMENT_BYTES_MIN;
 
-/// When the log is synced, and so the guarantee that an OK gives. See docs/operating.md.
+/// When the log is synced, and thus what an OK guarantees. See docs/operating.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Durability {
-    /// The operating system decides when to write to disk; a power cut loses everything not yet written
-    /// there.
+    /// The operating system decides when to write to the disk; a power cut loses everything that it has not
+    /// written.
     None = 0,
     /// Synced once a second; a power cut loses at most about a second.
     Interval = 1,
@@ -54,9 +54,9 @@ pub struct LogOptions {
     /// Bytes of log per segment file; a power of two, at least 64 KiB. Fixed when the directory is created.
     pub segment_bytes: u64,
     /// Bytes of the ring, which holds records that are not yet written; a power of two, at least 64 KiB and
-    /// at most a quarter of a segment. Small enough to stay in the processor's cache.
+    /// at most a quarter of a segment. The ring should be small enough to stay in the processor's cache.
     pub ring_bytes: u64,
-    /// Maximum number of appenders.
+    /// The maximum number of appenders.
     pub appenders_max: usize,
     /// New writes wait while more bytes than this are unwritten. Bounds the batch, and with it the duration
     /// of one flush. At most half the ring.

@@ -1,7 +1,7 @@
 //! Pins: each keeps the log from a position on while its files are copied, together with the snapshot that
 //! begins there.
 //!
-//! A *floor* keeps the log from a position on, without a snapshot, for other readers of its records
+//! A *floor* keeps the log from a position on, without a snapshot, for other readers of the log
 //! ([`Log::retain_from`]).
 //!
 //! Pins and the floor are not saved: a restart forgets them.
@@ -57,7 +57,7 @@ impl Log {
     }
 
     /// Keeps the log from `floor` on, a batch boundary, until the next call; `None` removes the floor. Parts
-    /// that are already removed do not come back. Returns the previous floor.
+    /// of the log that are already removed stay removed. Returns the previous floor.
     ///
     /// # Panics
     /// If the floor is not durable.
@@ -66,7 +66,7 @@ impl Log {
         std::mem::replace(&mut self.pins().floor, floor)
     }
 
-    /// Locks the pins: none is added or released meanwhile.
+    /// Locks the pins, so that none is added or released while the guard lives.
     pub(crate) fn pins(&self) -> MutexGuard<'_, Pins> {
         self.shared.pins.lock()
     }

@@ -1,14 +1,14 @@
 //! Reading the log back: batch by batch, checking everything, and distinguishing an interrupted write from
 //! damage.
 //!
-//! Used by recovery, `sheaf check` and `sheaf log` alike. Yields only complete batches whose every record is
-//! valid.
+//! Recovery, `sheaf check` and `sheaf log` use this reader. It returns only complete batches in which every
+//! record is valid.
 //!
 //! At the end of the readable batches the reader decides between two cases:
-//! - **torn tail** (or a clean end): nothing vouches that the log was durable past this position. The last
-//!   write was interrupted; nothing in it was ever acknowledged as durable.
-//! - **damage**: a later footer, the control file, or the end of a snapshot vouches for a position past this
-//!   one. Acknowledged bytes are unreadable: an error.
+//! - **torn tail** (or a clean end): nothing vouches that the log was durable after this position. The last
+//!   write was interrupted, and nothing in it was ever acknowledged as durable.
+//! - **damage**: a later footer, the control file, or the end of a snapshot vouches for a later position. So
+//!   acknowledged bytes are unreadable, which is an error.
 //!
 //! The rule holds for every durability: with `none` or `interval`, whole batches that were never synced may
 //! be missing although later ones are present; no footer vouches for them, so they are a torn tail.
@@ -54,13 +54,14 @@ pub struct Batch<'r> {
     pub start: Lsn,
     /// The end of the batch.
     pub end: Lsn,
-    /// Its number over the life of the log.
+    /// The number of the batch in the log, counted from 0.
     pub number: u64,
-    /// The epoch it was written in.
+    /// The epoch of its writer.
     pub epoch: u32,
     /// The position up to which the writer knew the log to be durable when it closed the batch.
     pub durable: Lsn,
-    /// When the batch was closed, in milliseconds since 1970; never earlier than the batch before.
+    /// When the batch was closed, in milliseconds since 1970; never earlier than the previous batch was
+    /// closed.
     pub closed_at_ms: u64,
     /// The reign of its writer; 0 in the earlier format.
     pub reign: u64,
@@ -88,10 +89,11 @@ pub struct LogReader {
     before: Predecessor,
     /// The log was durable up to this position; an unreadable byte before it is damage.
     vouched: Lsn,
-    /// Log bytes `[position, position + window.len() - consumed)`, from `consumed` on.
+    /// Bytes of the log. The byte at index `consumed` has the position `position`; earlier ones are no longer
+    /// needed.
     window: Vec<u8>,
     consumed: usize,
-    /// Set for a reader that skips damage.
+    /// `Some` for a reader that skips damage.
     pub(super) salvage: Option<Salvage>,
 }
 
@@ -345,7 +347,7 @@ impl LogReader {
         let mut vouched = self.vouched;
         let (mut torn_end, mut batches_after) = (None, 0);
         let mirrored_epoch = self.control.mirrored_epoch;
-        // After a clean end nothing was written, so the start need not read the rest of the segments.
+        // Nothing was written after a clean end, so the rest of the segments need not be read.
         if self.control.clean_end != Some(end) {
             self.scan_footers(end, |footer| {
                 torn_end = Some(footer.end);
@@ -360,7 +362,7 @@ impl LogReader {
                 Damage { path, offset, lsn, intact_end: end, reason, batches_after, durable_lsn: vouched };
             return Err(damage.into());
         }
-        // A torn batch without a footer is still recognised by the valid records at its beginning.
+        // A torn batch without a footer is recognised by the valid records at its beginning.
         let front_end = (stop.position > end).then(|| stop.position.align_up(BLOCK_BYTES));
         Ok(Tail { end, torn_end: torn_end.max(front_end), reason: stop.reason })
     }
@@ -397,7 +399,7 @@ pub(super) fn refuse_lost_control(disk: &dyn Disk, dir: &Path) -> Result<(), Err
     let is_lost = match segment::list(disk, dir)?.as_slice() {
         _ if !snapshot::list_begins(disk, dir)?.is_empty() => true,
         [] => false,
-        // A first start that was interrupted before it wrote the control file: nothing was ever acknowledged.
+        // An interrupted first start has written no control file yet, and has acknowledged nothing.
         [Lsn::ZERO] => has_records(disk, dir)?,
         _ => true,
     };

@@ -20,19 +20,19 @@
 //! The payload of a batch-end record is zeros, then a footer: see [`footer`](super::footer).
 //!
 //! - The checksum covers the record from byte 8 to its end, padding included, in whole words of 8 bytes: most
-//!   records are short, and a partial last word would cost more than a whole one.
-//! - The mark belongs to the writer: it says that the payload is relevant for certain readers, which can skip
-//!   unmarked records without decoding them. All parts of a chain have the mark of the whole. A batch-end
-//!   record has none.
+//!   records are short, and a checksum over part of a word would take longer than one over the whole word.
+//! - The mark belongs to the writer: a marked payload is relevant for certain readers, which can skip
+//!   unmarked records without decoding them. All parts of a chain have the mark of the whole record. A
+//!   batch-end record has no mark.
 //! - Kind 0 is no record, so zero-filled space ahead of the log is never mistaken for one.
 //! - `lsn` binds a record to its position: stale bytes in a recycled segment are never taken for new records.
-//! - Epochs never decrease along the log: each start of the server writes with a higher one, so stale parts
+//! - Epochs never decrease along the log: each start of the server writes with a higher epoch, so stale parts
 //!   of an unfinished batch of an earlier run cannot continue the log of a newer run.
 //! - A payload larger than [`PAYLOAD_BYTES_MAX`] is split: `Part` records, each starting with the u64 chain
-//!   id, and one `Last` record (chain id, rest), whose position is the position of the whole. The chain id is
-//!   the position at which the first part starts. Other records may stand in between. A chain without its
-//!   `Last` is ignored. The last piece is full-length, so a split payload has about as many positions of its
-//!   own as the longest record.
+//!   id, and one `Last` record (chain id, rest), whose LSN is the LSN of the whole record. The chain id is
+//!   the position at which the first part starts. Other records may lie between the parts. A chain without
+//!   its `Last` is ignored. The last piece has the full length, so between the LSNs of a split record and of
+//!   the record before it lie about as many positions as for the longest record.
 
 use lsn::Lsn;
 
@@ -52,8 +52,8 @@ pub(crate) const BATCH_END_BYTES_MIN: u64 = (RECORD_HEADER_BYTES + FOOTER_BYTES)
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the chain id that starts the payload of `Part` and `Last`.
 pub(crate) const CHAIN_ID_BYTES: usize = 8;
-/// The largest payload that is accepted: a command's arguments are bounded by 1 GiB (query buffer limit), one
-/// value by 512 MiB, and a rename has two keys and one value.
+/// The largest payload that is accepted. It is enough, because the arguments of a command are bounded by 1
+/// GiB (the limit of the query buffer), a value by 512 MiB, and a rename has two keys and one value.
 pub const CHAIN_BYTES_MAX: usize = 1 << 31;
 
 const _: () = assert!(BLOCK_BYTES.is_multiple_of(RECORD_ALIGNMENT));
@@ -150,11 +150,11 @@ pub struct Record<'a> {
     pub kind: RecordKind,
     /// The mark of the writer; see [`Appender::reserve_marked`](crate::Appender::reserve_marked).
     pub is_marked: bool,
-    /// The position after its last byte.
+    /// The position after the last byte of the record.
     pub lsn: Lsn,
     /// The epoch of the writer.
     pub epoch: u32,
-    /// Its payload.
+    /// The payload of the record.
     pub payload: &'a [u8],
 }
 

@@ -5,13 +5,13 @@
 //! Recovery::salvage -> the same, past damage -> with holes: freeze -> Log without writes yet; else finish
 //! ```
 //!
-//! Logs that are only read are opened with [`Recovery::open_to_read`], up to any record
-//! ([`Recovery::read_until`]); a log that continues the state of another one is created with
+//! Logs that are only read are opened with [`Recovery::open_to_read`] and can be read up to any record
+//! ([`Recovery::read_until`]). A log that continues the state of another log is created with
 //! [`Recovery::create_behind`].
 //!
 //! The log on disk does not change before [`Recovery::finish`], so a server that fails to start does no harm.
-//! The steps of `finish`, each durable before the next, so that a crash anywhere leaves a directory that
-//! recovers the same:
+//! The steps of `finish` have this order, and each is durable before the next, so that recovery gives the
+//! same result after a crash anywhere:
 //! 1. the torn tail, if any, is copied to `torn-<lsn>.bin` and overwritten with zeros;
 //! 2. segments that a file system has truncated are extended to their full length;
 //! 3. the control file is replaced: a higher epoch, no clean end;
@@ -51,7 +51,7 @@ use crate::{
     sync::{AtomicBool, AtomicU64},
 };
 
-/// At most this many bytes of a torn tail are kept: more than the largest batch of an ordinary ring.
+/// The maximum bytes of a torn tail that are kept. This is more than the largest batch of an ordinary ring.
 const TORN_BYTES_MAX: u64 = 64 << 20;
 
 /// A log being recovered.
@@ -62,7 +62,7 @@ pub struct Recovery {
     chains: Chains,
     end_estimate: Lsn,
     has_snapshot: bool,
-    /// The difference between the next reign and the last; 0 for a log that is only read.
+    /// The difference between the next reign and the last one; 0 for a log that is only read.
     pub(super) reign_step: u64,
     /// Records after this position are not replayed.
     until: Lsn,
@@ -72,7 +72,7 @@ pub struct Recovery {
 /// The last record of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reached {
-    /// The LSN of the last record, or the start of the replay without one.
+    /// The LSN of the last record, or the start of the replay if there is no record.
     pub lsn: Lsn,
     /// When the batch of that record was closed, in milliseconds since 1970; `None` if nothing was replayed.
     pub closed_at_ms: Option<u64>,
@@ -111,8 +111,9 @@ impl Recovery {
     }
 
     /// Creates a log in the empty directory `dir` whose first position is `start`, a batch boundary, and
-    /// opens it. The state before is in a snapshot that begins there and is still to be written: without it,
-    /// recovery refuses the directory. `reign`: the last reign of the log that the state comes from.
+    /// opens it. The state before `start` is in a snapshot that begins there and is still to be written:
+    /// without it, recovery refuses the directory. `reign` is the last reign of the log from which the state
+    /// comes.
     ///
     /// # Errors
     /// I/O errors; [`Error::Inconsistent`] if the directory has a log already.
@@ -212,16 +213,16 @@ impl Recovery {
         self.reader.control().log_id
     }
 
-    /// Starts the replay at the beginning of a snapshot. The caller loads the snapshot, before or after, and
-    /// applies a record to a slot only if it is newer than the slot's state in the snapshot. Must be called
-    /// before the first batch is read.
+    /// Starts the replay at the beginning of a snapshot. The caller loads the snapshot, before or after this
+    /// call, and applies a record to a slot only if the record is newer than the slot's state in the
+    /// snapshot. Must be called before the first batch is read.
     ///
-    /// A split record whose first part lies before the beginning is skipped: its writer held the locks of its
-    /// slots from then on, so the capture of each slot includes it.
+    /// A split record whose first part lies before the beginning of the snapshot is skipped: its writer held
+    /// the locks of its slots while it wrote all parts, so the capture of each slot includes the record.
     ///
-    /// # Errors [`Error::Inconsistent`] if the snapshot belongs to another log, or the log does not reach
-    /// from the beginning of the snapshot to its end. Damage of the log in between is detected only when it
-    /// is read.
+    /// # Errors
+    /// [`Error::Inconsistent`] if the snapshot belongs to another log, or the log does not reach from the
+    /// beginning of the snapshot to its end. Damage of the log in between is detected only when it is read.
     pub fn start_at(&mut self, snapshot: &SnapshotInfo) -> Result<(), Error> {
         let SnapshotInfo { begin_lsn, end_lsn, .. } = *snapshot;
         let (log_start, segments_end) = (self.start(), self.reader.segments_end());
@@ -259,9 +260,9 @@ impl Recovery {
         Ok(())
     }
 
-    /// Reads the log from its start, whether or not it needs a snapshot: for a server that keeps the log
-    /// alone. Must be called before the first batch is read. The state before the log is not known, so the
-    /// result of its records is not the data.
+    /// Reads the log from its start, even if it needs a snapshot: for a server that keeps the log and no
+    /// state. Must be called before the first batch is read. The state before the log is unknown, so its
+    /// records alone do not give the data.
     pub fn without_state(&mut self) {
         self.has_snapshot = true;
     }
@@ -282,7 +283,7 @@ impl Recovery {
         self.reached
     }
 
-    /// Whether the log alone is not enough: without [`Recovery::start_at`] it cannot be read.
+    /// Whether the log needs a snapshot: without [`Recovery::start_at`] it cannot be read.
     pub fn needs_snapshot(&self) -> bool {
         self.reader.control().needs_snapshot
     }
@@ -390,7 +391,7 @@ impl Recovery {
     /// If the log was not read to its end.
     pub fn finish(self, clock: Arc<dyn Clock>) -> Result<Log, Error> {
         let old = self.reader.control();
-        // Batches copied from another server have earlier epochs than those written from now on.
+        // Batches that were copied from another server have lower epochs than batches written from now on.
         let mirrored_epoch = if old.is_mirror() { self.reader.before().epoch } else { old.mirrored_epoch };
         let seen = old.epoch.max(self.reader.before().epoch);
         let epoch = if old.is_mirror() { promoted_epoch(seen) } else { seen.saturating_add(1) };

@@ -6,18 +6,19 @@
 use super::{Log, segment};
 use crate::Error;
 
-/// More bytes than the small files need which are replaced at the end of a server and at its next start.
+/// The room for the small files that are replaced when a server ends and when it starts again. They need
+/// less.
 const SMALL_FILES_BYTES: u64 = 256 << 10;
 
 impl Log {
     /// Checks that the disk has room for [`Log::close`] and a recovery of this log, and for `more` bytes. May
-    /// block for as long as a segment takes.
+    /// block while a segment is made.
     ///
     /// # Errors
-    /// If it has none: [`Error::is_disk_full`].
+    /// An error with [`Error::is_disk_full`] if the disk has no room.
     pub fn require_room_to_reopen(&self, more: u64) -> Result<(), Error> {
         let shared = &*self.shared;
-        // A recovery makes a segment if the log fills all.
+        // A recovery makes a segment if the log has filled all existing ones.
         if !self.is_frozen() && !shared.make_segments_to(shared.sequencer.tail() + 1) {
             return Err(self.no_segment());
         }

@@ -1,4 +1,4 @@
-//! Retention: which snapshots are kept, and from where on the log.
+//! Retention: which snapshots are kept, and from which position on the log is kept.
 
 use std::path::Path;
 
@@ -26,11 +26,12 @@ use crate::{
 pub fn retain_snapshots(disk: &dyn Disk, dir: &Path, log: &Log, generations: usize) -> Result<(), Error> {
     assert!(generations > 0, "the newest snapshot is kept");
     if log.is_frozen() {
-        // Until the log is adopted, the snapshots and the log of the damaged one are the only data.
+        // While the log is not adopted, the damaged log and its snapshots are the only data on disk.
         return Ok(());
     }
     let pins = log.pins();
-    // These include damaged snapshots and those of other logs: the log does not reach back to them.
+    // These include damaged snapshots and snapshots of other logs: this log does not reach back to any of
+    // them.
     let void = list_begins(disk, dir)?.into_iter().filter(|&begin_lsn| begin_lsn < log.start_lsn());
     void.into_iter().filter(|&it| !pins.contains(it)).try_for_each(|it| remove(disk, dir, it))?;
     let snapshots = list(disk, dir)?.into_iter().filter(|info| info.log_id == log.id());

@@ -1,9 +1,9 @@
 //! Salvage: reading the intact parts of a damaged log, on the operator's request.
 //!
-//! The reader is the usual one. It records each unreadable place as a [`Hole`] and continues at the next
-//! batch that is intact by itself and within the range known to be durable. Such batches are found by their
-//! footers, by searching all blocks after the damage.
-//! Salvage does not repair: nothing on disk is changed, and every byte returned has passed its checksums.
+//! The reader is the usual one. For a salvage, it records each unreadable place as a [`Hole`] and continues
+//! at the next batch that is intact by itself and lies within the range known to be durable. Such batches are
+//! found by their footers, by searching all blocks after the damage. Salvage does not repair: nothing on disk
+//! is changed, and every byte returned has passed its checksums.
 //!
 //! Invariants
 //! - Every byte of the log that was durable is read or lies in a hole.
@@ -28,21 +28,22 @@ use super::{
 };
 use crate::{Error, snapshot};
 
-/// Segments that start after this are ignored: it is far from the positions that overflow.
+/// Segments that start after this position are ignored, so that no arithmetic on positions overflows.
 const START_MAX: Lsn = Lsn::new(1 << 62);
 
 /// The kind of a damaged place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoleKind {
-    /// The control file. Its contents were reconstructed from segments and snapshots.
+    /// The control file is damaged. Its contents were reconstructed from segments and snapshots.
     Control,
-    /// The header of a segment. Its records are intact, except for those in other holes.
+    /// The header of a segment is damaged. The records of the segment are intact, except for records in other
+    /// holes.
     SegmentHeader,
-    /// A segment file that is missing or belongs to another log.
+    /// A segment file is missing or belongs to another log.
     Segment,
-    /// Records.
+    /// Records are damaged.
     Records,
-    /// A large record that was written in parts, some of which lie in another hole.
+    /// A large record was written in parts, some of which lie in another hole.
     Chain,
 }
 
@@ -61,8 +62,8 @@ pub struct Hole {
     pub lsns: Option<(Lsn, Lsn)>,
     /// Number of lost batches; `None` if unknown.
     pub batches: Option<u64>,
-    /// When the batches before and after the hole were closed, in milliseconds since 1970; `None` without
-    /// such a batch.
+    /// When the batches before and after the hole were closed, in milliseconds since 1970; `None` if there is
+    /// no such batch.
     pub closed_at_ms: (Option<u64>, Option<u64>),
     /// The reason why the place is unreadable.
     pub reason: String,
@@ -78,7 +79,7 @@ impl Hole {
 #[derive(Default)]
 pub(super) struct Salvage {
     pub(super) holes: Vec<Hole>,
-    /// The footers after the first hole, at which reading can continue after this and later holes; `None`
+    /// The footers of batches after the first hole, at which reading can continue after each hole; `None`
     /// before the first hole.
     footers: Option<VecDeque<Footer>>,
 }
@@ -88,7 +89,7 @@ impl LogReader {
     /// that the log can be identified.
     ///
     /// # Errors
-    /// If it cannot be identified, or a file cannot be read.
+    /// If the log cannot be identified, or a file cannot be read.
     pub(crate) fn salvage(disk: Arc<dyn Disk>, dir: &Path) -> Result<LogReader, Error> {
         let mut holes = Vec::new();
         let starts: Vec<Lsn> =
@@ -197,8 +198,8 @@ impl LogReader {
     }
 }
 
-/// Reconstructs the control file from segments and snapshots. If they belong to several logs, the log of the
-/// newest snapshot is taken: a confirmed or interrupted recovery has begun another log.
+/// Reconstructs the control file from segments and snapshots. If these belong to several logs, because a
+/// confirmed or interrupted salvage has begun another log, the log of the newest snapshot is taken.
 fn control_without_file(disk: &dyn Disk, dir: &Path, starts: &[Lsn]) -> Result<Control, Error> {
     let mut identities: Vec<(Lsn, Identity)> = Vec::new();
     for &start in starts {

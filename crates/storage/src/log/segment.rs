@@ -12,9 +12,9 @@
 //! 4096  segment_bytes of log: position p is at offset 4096 + p - start
 //! ```
 //!
-//! - A segment is zero-filled (or recycled: full of older bytes) and durable, including its directory entry,
-//!   before the log may enter it. Overwriting it later changes no metadata, so one synchronous write makes a
-//!   batch durable, and a flush never hits a full disk.
+//! - A segment is filled with zeros (or with older bytes, if it is recycled) and durable, including its
+//!   directory entry, before the log may use it. Overwriting it later changes no metadata, so one synchronous
+//!   write makes a batch durable, and a flush never hits a full disk.
 //! - Records and batches may span two segments.
 //! - Names ending in `.tmp` are unfinished segments; they are removed at the next start.
 
@@ -36,11 +36,12 @@ const HEADER_USED_BYTES: usize = 48;
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = BLOCK_BYTES;
 /// The smallest ring; segments are at least 4 times as large.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
-/// Zeros are written durably in pieces of this size: past the page cache, which would cost more CPU time than
-/// the log itself, and in steps, so that a flush of the log never queues behind tens of megabytes.
+/// Zeros are written durably in pieces of this size. They bypass the page cache, which would cost more CPU
+/// time than the log itself. The pieces are small, so that a flush of the log never queues behind tens of
+/// megabytes.
 const FILL_BYTES: usize = 1 << 20;
-/// New segments leave this much of the disk free, so that small files, like the control file or a member's
-/// vote, can be replaced when the log has filled the disk, and while it tries to.
+/// The bytes of the disk that new segments leave free, so that small files, like the control file or a
+/// member's vote, can still be replaced when the log has filled the disk.
 const LEFT_BYTES: u64 = 1 << 20;
 
 /// The file name of the segment that starts at `start`.
@@ -102,8 +103,8 @@ impl Segment {
             let (length, wanted) =
                 (self.file.len()?, SEGMENT_HEADER_BYTES + self.end.bytes_since(self.start));
             if length < wanted {
-                // Batches end at block boundaries, so a partial block at the end of the file contains nothing
-                // complete.
+                // Batches end at block boundaries, so a partial block at the end of the file contains no end
+                // of a batch.
                 fill_zeros(&*self.file, length, wanted)?;
                 self.file.sync_all()?;
             }
@@ -141,7 +142,7 @@ impl Segment {
     }
 }
 
-/// Fails if less than this is free in `dir`, as far as the file system can tell.
+/// Fails if less than `bytes` are free in `dir`, as far as the file system reports that.
 pub(super) fn require_room(disk: &dyn Disk, dir: &Path, bytes: u64) -> std::io::Result<()> {
     match disk.free_bytes(dir) {
         Ok(free) if free < bytes => Err(std::io::ErrorKind::StorageFull.into()),
@@ -149,8 +150,8 @@ pub(super) fn require_room(disk: &dyn Disk, dir: &Path, bytes: u64) -> std::io::
     }
 }
 
-/// Creates `path` with `bytes` zeros, all of them written (not a hole, not an unwritten extent: the first
-/// write to one of those costs a journal commit).
+/// Creates `path` with `bytes` zeros, all of which are really written. (The first write to a hole or an
+/// unwritten extent would cost a commit of the file system's journal.)
 fn zero_filled(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<Arc<dyn File>, Error> {
     let fill = || -> std::io::Result<Arc<dyn File>> {
         let file = disk.create_new(path)?;
@@ -183,7 +184,7 @@ fn fill_zeros(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
 pub(super) enum HeaderState {
     /// The header of this segment of this log.
     Intact,
-    /// Damaged. Records are bound to their positions, so the segment can still be read.
+    /// The header is damaged. Records are bound to their positions, so the segment can still be read.
     Damaged,
     /// The intact header of another segment or log.
     Foreign,
@@ -221,7 +222,7 @@ pub(super) fn header_state(
     let (header, wanted) = (read_header(file, path)?, header_bytes(control, start));
     Ok(match header {
         _ if header == wanted[..HEADER_USED_BYTES] => HeaderState::Intact,
-        // An intact checksum with other fields: the checksum covers the fields after it.
+        // The checksum is right for other fields, so the header belongs to another segment or log.
         _ if is_protected(&header) && header[16..] != wanted[16..HEADER_USED_BYTES] => HeaderState::Foreign,
         _ => HeaderState::Damaged,
     })

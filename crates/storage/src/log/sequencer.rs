@@ -1,6 +1,6 @@
 //! Ownership of the bytes of the ring: reservation, publication and the hand-over to the flusher.
 //!
-//! This is the lock-free part of the log. It handles positions only, without bytes or I/O, so that a model
+//! This is the lock-free part of the log. It handles only positions, no bytes and no I/O, so that a model
 //! checker can try every interleaving.
 //!
 //! ```text
@@ -15,9 +15,9 @@
 //! 2. compare-and-swap the tail forward: the bytes are its own;
 //! 3. fill them, then its word := IDLE (release).
 //!
-//! The flusher loads the tail FIRST and the words afterwards. The word of a reservation counted in the tail
-//! was stored before, so the flusher sees either that word (and waits) or a later one (and, through acquire,
-//! the bytes).
+//! The flusher loads the tail FIRST and the words afterwards. The word of every reservation below that tail
+//! was stored before, so the flusher sees either that word (and waits) or a later word (and then, through
+//! acquire, the filled bytes).
 //!
 //! Invariants
 //! - Reservations are disjoint, in tail order, and gap-free.
@@ -25,7 +25,7 @@
 //! - An appender can never take the last [`FLUSHER_RESERVE_BYTES`] of the ring (except with
 //!   `reserve_closed`), so the flusher can always close the open batch.
 //! - No bytes stay unflushed while all threads sleep: an appender either sees an active flusher, which checks
-//!   the tail again after it has marked itself inactive, or is told to wake one.
+//!   the tail again after it has marked itself inactive, or must wake a flusher (`needs_wake`).
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Padded, fence, spin_loop, yield_now};
 
@@ -36,14 +36,14 @@ pub(crate) const FLUSHER_RESERVE_BYTES: u64 = 2 * BLOCK_BYTES;
 
 const IDLE: u64 = u64::MAX;
 
-/// Number of spins before the processor is yielded: filling takes at most a few microseconds unless the
-/// appender was descheduled.
+/// Number of spins before the flusher yields the processor: filling takes at most a few microseconds, unless
+/// the appender was descheduled.
 const SPINS_BEFORE_YIELD: u32 = 200;
 
 /// The state that one appender publishes for the flusher. Written by that appender only.
 #[derive(Debug)]
 struct Word {
-    /// This appender has filled everything that it reserved before this position; IDLE: it fills nothing at
+    /// This appender has filled everything that it reserved before this position. IDLE if it fills nothing at
     /// the moment.
     filling_from: AtomicU64,
     /// Records published so far, for statistics.
@@ -83,7 +83,7 @@ impl Sequencer {
     }
 
     /// Like [`Sequencer::reserve`], for whole batches: they are already closed, so no bytes are kept free for
-    /// that.
+    /// a batch-end record.
     pub(crate) fn reserve_closed(&self, appender: usize, bytes: u64) -> Option<u64> {
         self.reserve_within(appender, bytes, self.capacity)
     }
@@ -92,8 +92,9 @@ impl Sequencer {
     fn reserve_within(&self, appender: usize, bytes: u64, used_max: u64) -> Option<u64> {
         let word = &self.words[appender].0.filling_from;
         let mut tail = self.tail.0.load(Ordering::Relaxed);
-        // Relaxed: the swap below releases it, and swaps of others continue that release sequence, so a
-        // thread that acquires a tail that counts this reservation also sees this word.
+        // Relaxed is enough: the swap below releases this store, and swaps of other appenders continue that
+        // release sequence. So a thread that acquires a tail which includes this reservation also sees this
+        // word.
         word.store(tail, Ordering::Relaxed);
         loop {
             // The difference is negative if the flusher has advanced since the tail was loaded: then the swap
@@ -123,8 +124,7 @@ impl Sequencer {
         self.words.iter().map(|word| word.0.records.load(Ordering::Relaxed)).sum()
     }
 
-    /// The position up to which everything is filled: the condition that `close_batch` waits for, checked
-    /// once.
+    /// The position up to which everything is filled. Does not wait, unlike `close_batch`.
     pub(crate) fn published(&self) -> u64 {
         let tail = self.tail.0.load(Ordering::SeqCst);
         self.words.iter().map(|word| word.0.filling_from.load(Ordering::SeqCst)).fold(tail, u64::min)
@@ -182,8 +182,8 @@ impl Sequencer {
         self.flusher_active.0.store(true, Ordering::SeqCst);
     }
 
-    /// Marks the flusher as inactive. `false`: bytes after `flushed` were appended meanwhile by an appender
-    /// that may have relied on the flusher, so it must flush again or wake another one.
+    /// Marks the flusher as inactive. Returns `false` if bytes after `flushed` were appended meanwhile: their
+    /// appender may have relied on this flusher, so it must flush again or wake another flusher.
     #[must_use]
     pub(crate) fn end_flushing(&self, flushed: u64) -> bool {
         self.flusher_active.0.store(false, Ordering::SeqCst);
@@ -198,8 +198,8 @@ mod loom_tests {
     use super::*;
     use loom::{cell::UnsafeCell, sync::Arc, thread};
 
-    /// The ring's bytes as cells, one per appender record: loom reports a data race if the flusher reads a
-    /// cell that is not yet filled.
+    /// A sequencer with cells for the bytes of the ring, one for each record. Loom reports a data race if the
+    /// flusher reads a cell that is not yet filled.
     struct Model {
         sequencer: Sequencer,
         cells: [UnsafeCell<u64>; 4],

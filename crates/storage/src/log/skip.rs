@@ -1,6 +1,6 @@
 //! Skipping damage: for cursors of the log that prefer missing a part of it to missing everything after it.
 //!
-//! It finds the beginning of the next readable batch. It does not restore anything; a running server has all
+//! This module finds the beginning of the next readable batch. It restores nothing; a running server has all
 //! data in memory.
 //!
 //! Invariants

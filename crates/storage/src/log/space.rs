@@ -38,8 +38,8 @@ impl LogState {
         }
     }
 
-    /// Creates the next segment if needed. One call at a time: the segment thread and appenders may call
-    /// concurrently.
+    /// Creates the next segment if needed. The segment thread and appenders may call this concurrently; a
+    /// lock admits one at a time.
     pub(super) fn prepare_segment(&self) -> Result<Prepare, Error> {
         let _alone = self.preparing.lock();
         if self.poisoned.load(Ordering::SeqCst) || self.frozen.load(Ordering::SeqCst) {
@@ -69,7 +69,8 @@ impl LogState {
             }
             Err(error) => {
                 *self.no_room_reason.lock() = error.to_string();
-                // The oversized record is refused; the next attempt is for records that may fit.
+                // The record that requested these segments is refused; the next attempt makes room only for
+                // ordinary records.
                 self.wanted_end.store(0, Ordering::SeqCst);
                 if !self.no_room.swap(true, Ordering::SeqCst) {
                     tracing::warn!(target: "storage", %error, "the next segment of the log cannot be made, the server is read-only until one can");
@@ -95,7 +96,8 @@ impl LogState {
         }
     }
 
-    /// Forgets the log before `boundary`. `needs_snapshot`: recovery will need its state from a snapshot.
+    /// Forgets the log before `boundary`. `needs_snapshot` means that recovery will need a snapshot with the
+    /// state of the forgotten part.
     pub(super) fn truncate_before(&self, boundary: Lsn, needs_snapshot: bool) -> Result<(), Error> {
         assert!(
             boundary.is_aligned(record::BLOCK_BYTES) && boundary.get() <= self.durable.load(Ordering::SeqCst)
@@ -103,7 +105,7 @@ impl LogState {
         if boundary <= self.control.lock().log_start {
             return Ok(());
         }
-        // This is read before the old part is removed: the batch at `boundary` continues it.
+        // The predecessor of the batch at `boundary` is read before the part that contains it is removed.
         let start = self.start_at(boundary)?;
         let (segment_bytes, old_start) = {
             let mut control = self.control.lock();

@@ -257,7 +257,7 @@ fn every_flipped_bit_before_the_last_batch_is_refused_with_its_place() {
     let ends = write_batches(&log, &numbered(4));
     drop(log);
     let path = Path::new(DIR).join(segment::file_name(Lsn::ZERO));
-    // Every byte of the first 200 and the last 200 of the first three batches.
+    // Damages each of the first 200 and the last 200 bytes of the first three batches.
     let last = ends[2].get();
     for at in (0..200).chain(last - 200..last) {
         let state = disk.clone_state();
@@ -281,7 +281,7 @@ fn every_truncation_of_the_last_two_batches_recovers_or_refuses() {
     let path = Path::new(DIR).join(segment::file_name(Lsn::ZERO));
     for end in (ends[2].get()..=ends[4].get()).rev().step_by(7) {
         let state = disk.clone_state();
-        // As after a file system has lost the tail of the file.
+        // The file is as if the file system had lost its tail.
         state.truncate(&path, SEGMENT_HEADER_BYTES + end).unwrap();
         let complete = ends.iter().filter(|it| it.get() <= end).count();
         let (read, _) = recover(&state).unwrap();
@@ -478,7 +478,8 @@ fn a_log_that_was_ended_for_a_hand_over_stays_as_it_is() {
         let end = log.end_for_handover().unwrap();
         assert_eq!(log.durability(), durability);
         assert_eq!((log.durable_lsn(), log.appended_lsn()), (end, end));
-        // Idle, ended again or closed, the log does not grow: a server that has it up to here has all of it.
+        // The log does not grow when it is idle, ended again or closed: a server that has it up to `end` has
+        // all of it.
         assert_eq!(log.flush().unwrap(), Flush::Idle { due_us: None });
         assert_eq!(log.end_for_handover().unwrap(), end);
         log.close().unwrap();

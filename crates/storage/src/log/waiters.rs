@@ -29,10 +29,11 @@ impl Waiters {
         Waiters { waiters: (0..count).map(|_| waiter()).collect() }
     }
 
-    /// Sets the listener of `index`. It must not block: it runs on whichever thread moves the log.
+    /// Sets the listener of `index`. It must not block, because it runs on the thread that has caused the
+    /// change of the log.
     ///
     /// # Panics
-    /// If it was set before.
+    /// If the listener was set before.
     pub(crate) fn listen(&self, index: usize, listener: Listener) {
         assert!(self.waiters[index].listener.set(listener).is_ok(), "a waiter has one listener");
     }
@@ -42,8 +43,8 @@ impl Waiters {
         self.waiters[index].listener.get().is_some()
     }
 
-    /// Requests a call of the listener once `position` has reached `gate`. Returns `false` if it has already:
-    /// then no call follows.
+    /// Requests a call of the listener once `position` has reached `gate`. Returns `false` if it has reached
+    /// it already: then no call follows.
     pub(crate) fn arm(&self, index: usize, gate: Lsn, position: impl Fn() -> u64) -> bool {
         let waiter = &self.waiters[index].gate.0;
         waiter.store(gate.get(), Ordering::SeqCst);
@@ -75,7 +76,8 @@ impl Waiters {
         }
     }
 
-    /// Clears all gates and calls every listener, armed or not: the log has gained room, or is poisoned.
+    /// Clears all gates and calls every listener, armed or not, because the log has gained or lacks room, or
+    /// is poisoned.
     pub(crate) fn wake_all(&self) {
         for waiter in &self.waiters {
             waiter.gate.0.store(NOBODY, Ordering::SeqCst);

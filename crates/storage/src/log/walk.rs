@@ -9,7 +9,7 @@ use super::{
     record::{self, BLOCK_BYTES, Invalid, RecordKind},
 };
 
-/// The largest batch that is accepted: far above the batches of any ring size.
+/// The largest batch that is accepted. It is far larger than a batch of any ring size.
 const BATCH_BYTES_MAX: usize = 256 << 20;
 
 /// The place at which a batch is invalid, and the reason.
@@ -42,7 +42,7 @@ pub(crate) struct BatchWalk {
 }
 
 impl BatchWalk {
-    /// For the batch that starts at `start` and must continue `before`.
+    /// A walk over the batch that starts at `start` and must continue `before`.
     pub(crate) fn new(start: Lsn, before: Predecessor) -> BatchWalk {
         BatchWalk { start, offset: 0, before, highest_epoch: before.epoch, records: 0 }
     }

@@ -30,12 +30,12 @@
 //! ```
 //!
 //! - Chunks follow each other without gaps from 4096 to the index, and the **index is the headers of all
-//!   chunks** in order, bytes 0..36 of each: the lengths in it determine every offset, so nothing can
+//!   chunks** in order, bytes 0..36 of each: the lengths in it determine every offset, so no other field can
 //!   contradict it. (The checksums at 36 are left out: a CRC over bytes that end with their own CRC is the
 //!   same for all contents.)
-//! - Each checksum is covered by another: the manifest has that of the footer, the footer that of the index,
-//!   the index that of each chunk. This also detects a stale chunk of another file that is intact by itself,
-//!   and leaves no byte of a file unprotected.
+//! - Every file is protected by a chain of checksums: the manifest has the checksum of each footer, the
+//!   footer the checksum of the index, the index the checksum of each chunk. This leaves no byte of a file
+//!   unprotected, and also detects a stale chunk of another file that is intact by itself.
 //! - A part is written front to back, without ever going back to fill in or overwrite bytes.
 
 use env::BLOCK_BYTES;
@@ -43,11 +43,12 @@ use lsn::Lsn;
 
 /// The largest payload of a chunk. Reading a snapshot allocates at most twice this per thread.
 pub const CHUNK_RAW_BYTES_MAX: usize = 4 << 20;
-/// Bytes of payload after which a chunk should be closed: large enough to compress well, and a short burst of
-/// work, because the capture pauses between chunks.
+/// Bytes of payload after which a chunk should be closed: large enough to compress well, and small enough
+/// that the capture works only for a short time between two pauses.
 pub const CHUNK_RAW_BYTES_AIM: usize = 64 << 10;
 
-/// Size of the pages for direct writes, of which headers, footers and whole files consist.
+/// Size of a page. Headers and footers are one page each, and files consist of whole pages, as direct writes
+/// require.
 pub(crate) const PAGE_BYTES: usize = BLOCK_BYTES;
 /// The version of manifests and parts.
 pub(crate) const VERSION: u32 = 1;
@@ -71,9 +72,9 @@ pub(crate) type Page = [u8; PAGE_BYTES];
 /// The metadata of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkInfo {
-    /// The first slot with rows in it.
+    /// The first slot with rows in the chunk.
     pub first_slot: u16,
-    /// The last slot with rows in it.
+    /// The last slot with rows in the chunk.
     pub last_slot: u16,
     /// Number of rows.
     pub rows: u32,
@@ -202,7 +203,7 @@ impl Footer {
         (page, crc)
     }
 
-    /// Decodes the footer page and checks its checksum against `crc`, the one in the manifest.
+    /// Decodes the footer page and checks its checksum against `crc`, the checksum in the manifest.
     pub(crate) fn decode(page: &Page, crc: u32) -> Result<Footer, &'static str> {
         if &page[0..8] != FOOTER_MAGIC {
             return Err("no footer stands here");

@@ -36,7 +36,7 @@ const MANIFEST_BYTES_MAX: usize = FIXED_BYTES + PARTS_MAX as usize * PART_BYTES 
 /// [`PartWriter::finish`](super::PartWriter::finish).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartSummary {
-    /// Its number, from 0.
+    /// The number of the part, from 0.
     pub part: u32,
     /// Length of the file in bytes.
     pub file_bytes: u64,
@@ -60,8 +60,8 @@ pub struct SnapshotInfo {
     pub epoch: u32,
     /// The snapshot contains every record up to this position; replay starts here. A batch boundary.
     pub begin_lsn: Lsn,
-    /// The snapshot contains no record after this position. The log was durable up to here when it was
-    /// published.
+    /// The snapshot contains no record after this position. The log was durable up to here when the snapshot
+    /// was published.
     pub end_lsn: Lsn,
     /// When the snapshot was begun, in milliseconds since 1970.
     pub created_unix_ms: u64,

@@ -32,13 +32,13 @@ pub struct ReadBuffers {
 /// A unit of loading: a chunk and the chunks that continue it. Runs are independent of each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Its chunks, to be applied in this order.
+    /// The chunks of the run, to be applied in this order.
     pub chunks: Range<usize>,
-    /// Number of rows in them.
+    /// Number of rows in the chunks.
     pub rows: u64,
-    /// Bytes of their payloads, uncompressed.
+    /// Bytes of the payloads of the chunks, uncompressed.
     pub raw_bytes: u64,
-    /// Their size in the file.
+    /// The size of the chunks in the file.
     pub file_bytes: u64,
 }
 
@@ -77,8 +77,8 @@ impl SnapshotReader {
         Ok(reader)
     }
 
-    /// Opens the intact parts of a snapshot (payloads are not verified) and returns the damage of each of the
-    /// others.
+    /// Opens the intact parts of a snapshot (payloads are not verified). Also returns the damage of each part
+    /// that is not intact.
     ///
     /// # Errors
     /// I/O errors.
@@ -253,7 +253,7 @@ impl Run {
     }
 }
 
-/// Reads and verifies the index of a part, after checking its length against that of the file.
+/// Reads and verifies the index of a part, after checking that its length fits the length of the file.
 fn read_index(
     part: &Part,
     footer: &Footer,

@@ -19,7 +19,7 @@ use crate::Error;
 /// its parts.
 ///
 /// # Errors
-/// I/O errors. The snapshot is then still complete, or no longer a snapshot but leftovers.
+/// I/O errors. The snapshot is then still complete, or only leftovers of it remain.
 pub fn remove(disk: &dyn Disk, dir: &Path, begin_lsn: Lsn) -> Result<(), Error> {
     withdraw(disk, &directory(dir), begin_lsn)
 }

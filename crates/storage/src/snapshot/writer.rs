@@ -47,7 +47,7 @@ pub struct SnapshotMeta {
     /// The epoch of this run.
     pub epoch: u32,
     /// The position at which replay will start: a batch boundary, taken before the first slot is captured.
-    /// Every record before it is in memory by then, so the captured slots include it.
+    /// Every record before this position was in memory by then, so the captured slots include it.
     pub begin_lsn: Lsn,
     /// When the snapshot was begun, in milliseconds since 1970.
     pub created_unix_ms: u64,
@@ -55,7 +55,8 @@ pub struct SnapshotMeta {
     pub compression: Compression,
 }
 
-/// An unfinished snapshot. If dropped before it is published, it removes its files as far as possible.
+/// An unfinished snapshot. A writer that is dropped before the snapshot is published removes its files as far
+/// as possible.
 pub struct SnapshotWriter {
     disk: Arc<dyn Disk>,
     snapshots: PathBuf,
@@ -70,7 +71,7 @@ impl SnapshotWriter {
     ///
     /// # Errors
     /// I/O errors, for example a full disk; [`Error::Inconsistent`] if a snapshot with this `begin_lsn`
-    /// exists: then nothing was written to the log since, and no new snapshot is needed.
+    /// exists: then nothing was written to the log since that snapshot began, and no new one is needed.
     ///
     /// # Panics
     /// If `parts` is 0 or more than [`PARTS_MAX`], or `begin_lsn` is not a multiple of the page size.
@@ -106,8 +107,8 @@ impl SnapshotWriter {
     /// nothing was captured.
     ///
     /// # Errors
-    /// I/O errors. The snapshot then does not exist, unless its files cannot be removed either: then it may
-    /// exist, complete.
+    /// I/O errors. The snapshot then does not exist, unless its files cannot be removed either: then a
+    /// complete snapshot may exist.
     ///
     /// # Panics
     /// If `parts` is not one summary of each part, or `end_lsn` lies before the LSN of a chunk or before

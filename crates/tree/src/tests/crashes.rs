@@ -29,8 +29,8 @@ impl History {
         History((0..=LAST).map(next).collect())
     }
 
-    /// Asserts that the file holds one of the states from `at_least` on, whole. Returns the LSN of that
-    /// state.
+    /// Asserts that the file holds one complete state, which is not older than `at_least`. Returns the LSN of
+    /// that state.
     fn assert_whole(&self, file: &TreeFile, at_least: u64) -> u64 {
         let snapshot = file.snapshot();
         let lsn = snapshot.applied_lsn().get();
@@ -61,8 +61,8 @@ fn checkpoint_to(file: &mut TreeFile, lsn: u64) -> Result<(), TreeError> {
     Ok(())
 }
 
-/// Makes checkpoints from the current state of the file up to `LAST`. `promised` is the newest that has
-/// returned.
+/// Makes checkpoints from the current state of the file up to `LAST`. Sets `promised` to the LSN of the
+/// newest checkpoint that has returned.
 fn go_on(file: &mut TreeFile, promised: &mut u64) -> Result<(), TreeError> {
     for lsn in file.snapshot().applied_lsn().get() + 1..=LAST {
         checkpoint_to(file, lsn)?;
@@ -78,7 +78,7 @@ fn disk_before() -> Arc<SimDisk> {
     disk
 }
 
-/// An operation on a disk. Its second argument is updated to the newest state that is acknowledged as
+/// An operation on a disk. It sets its second argument to the LSN of the newest state that is acknowledged as
 /// durable.
 type Act = fn(&Arc<SimDisk>, &mut u64) -> Result<(), TreeError>;
 
@@ -164,8 +164,7 @@ fn checkpoints_may_fail_anywhere() {
 
 #[test]
 fn going_on_behind_a_torn_checkpoint_may_stop_anywhere() {
-    // Crashes near the end of the first checkpoint, so that a long torn tail may lie behind the last intact
-    // one.
+    // The crash is near the end of a checkpoint, so that a long torn tail may lie behind the last intact one.
     let disk = disk_before();
     let mut file = open(&disk).unwrap();
     disk.enable_trace();

@@ -96,7 +96,8 @@ fn offset_of(error: &TreeError) -> u64 {
     }
 }
 
-/// Opens the newest state while the file is still intact, as a server does that runs when the damage occurs.
+/// Opens the newest state while the file is still intact, like a server that is running when the damage
+/// occurs.
 fn open_before_damage(written: &Written) -> TreeSnapshot {
     TreeSnapshot::open(&*written.disk, &path(), options(), Wanted::default()).unwrap().0
 }
@@ -240,7 +241,7 @@ fn a_header_of_another_file_or_place_is_not_taken() {
     let own = written.bytes[last..].to_vec();
     let tails = [foreign[last..].to_vec(), [own.clone(), own].concat(), written.bytes[..4096].to_vec()];
     for tail in tails {
-        // As if a user had stored these bytes as a blob, or the disk had misplaced a write.
+        // These bytes could be a user's blob, or a write that the disk has misplaced.
         let mut bytes = written.bytes[..last].to_vec();
         bytes.extend_from_slice(&[0; 4096]);
         bytes.extend_from_slice(&tail);
@@ -251,7 +252,7 @@ fn a_header_of_another_file_or_place_is_not_taken() {
 
 #[test]
 fn wrong_sums_and_keys_in_the_wrong_place_are_found_by_the_walk() {
-    // Only a bug could write such a file: every checksum is right.
+    // Every checksum of this file is right, so only a bug could write it.
     let disk = disk();
     let mut file = create(&disk);
     let mut models = Models::default();

@@ -55,7 +55,7 @@ fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
     prop_oneof![key().prop_map(Bound::Included), key().prop_map(Bound::Excluded), Just(Bound::Unbounded)]
 }
 
-/// A file with its expected contents, and held snapshots with theirs.
+/// A file and open snapshots, each with its expected contents.
 struct World {
     disk: Arc<SimDisk>,
     file: TreeFile,
@@ -141,7 +141,8 @@ proptest! {
         entries in 1u8..6,
     ) {
         if plausible && bytes.len() > 8 {
-            // A leaf with a possible number of entries, so that it passes more than the first check.
+            // Makes the bytes a leaf with a possible number of entries, so that they pass more than the first
+            // check.
             bytes[..8].copy_from_slice(&[0, 0, 0, 0, entries, 0, 0, 0]);
             bytes.iter_mut().skip(8).for_each(|byte| *byte %= 16);
         }

@@ -1,23 +1,23 @@
 //! [`Decoder`]: values from bytes that arrive in parts.
 //!
-//! It keeps the begun aggregates with the values they have so far, and its position in the bytes, so that a
-//! long reply in many reads costs no more than in one.
+//! A decoder keeps the aggregates that have begun, with the values that they have so far, and its position in
+//! the bytes. So a long reply that arrives in many reads costs no more than in one read.
 //!
-//! Invariant: a call returns the same as a call of a new decoder with all bytes since the start of the value.
+//! Invariant: a call returns what a new decoder would return for all bytes since the start of the value.
 
 use super::{DecodeError, DecodeLimits, NESTING_CEILING, Value};
 use crate::number::{parse_f64, parse_i64};
 
-/// Maximum number of values to reserve room for. Further room is taken only as values arrive.
+/// Maximum number of values for which room is reserved in advance. More room is taken only as values arrive.
 const RESERVED_MAX: usize = 1024;
 
 /// Decodes one value after another, each as its bytes arrive.
 #[derive(Debug, Default)]
 pub struct Decoder {
     progress: Progress,
-    /// The begun aggregates, the outermost first.
+    /// The aggregates that have begun, the outermost first.
     open: Vec<Aggregate>,
-    /// Values begun since the first byte.
+    /// The number of values that have begun since the first byte.
     elements: usize,
 }
 
@@ -36,7 +36,8 @@ struct Progress {
 #[derive(Debug)]
 struct Aggregate {
     kind: u8,
-    /// Values still to come. Keys and values of pairs count each; attributes include the described value.
+    /// The number of values still to come. A key and its value are two values; for attributes, the described
+    /// value is included.
     left: usize,
     values: Vec<Value>,
 }
@@ -49,7 +50,8 @@ impl Decoder {
     }
 
     /// Decodes the first value in `bytes`, and returns it with its encoded length; `None` if it is
-    /// incomplete. The next call must then have the same limits, and the same bytes followed by further ones.
+    /// incomplete. The next call must then have the same limits, and the same bytes followed by further
+    /// bytes.
     ///
     /// After a value or an error, the decoder is at the start of a value again.
     ///
@@ -81,8 +83,8 @@ impl Decoder {
         }
     }
 
-    /// The next value without elements: a scalar, a string, an empty aggregate. Opens the aggregates before
-    /// it. `None` if bytes are missing.
+    /// The next value without elements: a scalar, a string or an empty aggregate. Aggregates whose headers
+    /// come before it are added to `open`. `None` if bytes are missing.
     fn single(&mut self, window: &[u8], limits: &DecodeLimits) -> Result<Option<Value>, DecodeError> {
         loop {
             if let Some((kind, len)) = self.progress.bulk {
@@ -111,7 +113,7 @@ impl Decoder {
                 _ => {
                     let Some(len) = length(line, kind == b'*')? else { return Ok(Some(Value::Null)) };
                     let announced = if matches!(kind, b'%' | b'|') { len.saturating_mul(2) } else { len };
-                    // Refused at the header if the elements would exceed the limit.
+                    // An aggregate whose elements would exceed the limit is refused at its header.
                     if announced > limits.elements_max - self.elements {
                         return Err(DecodeError::TooManyElements);
                     }
@@ -127,7 +129,7 @@ impl Decoder {
         }
     }
 
-    /// Adds a value to the innermost begun aggregate. Returns the outermost value if that completes it.
+    /// Adds a value to the innermost aggregate in `open`. Returns the outermost value if this completes it.
     fn add(&mut self, mut value: Value) -> Option<Value> {
         while let Some(mut inner) = self.open.pop() {
             inner.values.push(value);

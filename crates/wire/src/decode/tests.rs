@@ -1,5 +1,5 @@
-//! Encodings that the writer never produces: other forms of the protocol, broken values, and values over the
-//! limits. The tests of the writer check that its output decodes.
+//! Tests of encodings that the writer never produces: other forms of the protocol, broken values, and values
+//! over the limits. The tests of the writer check that its output decodes.
 
 use proptest::prelude::*;
 
@@ -82,7 +82,7 @@ fn a_long_value_can_arrive_byte_by_byte() {
     assert_eq!(decoder.decode(&bytes, &DecodeLimits::DEFAULT), Ok(Some((expected, bytes.len()))));
 }
 
-/// Bytes that are often values: loose ones, and the elements of aggregates.
+/// Bytes that are often values: random characters of the protocol, and sequences of headers and lines.
 const NEARLY_VALUES: &str =
     "[-+:$*%~>|_,#(=!0-3tf\r\n]{0,40}|([*%~>|$][0-3]\r\n|[:+,][0-9]\r\n|_\r\n|[$!]2\r\nab\r\n){0,12}";
 
@@ -95,7 +95,7 @@ proptest! {
                 prop_assert!(size <= bytes.len());
                 prop_assert_eq!(decoded(&bytes[..size]), Ok(Some((value, size))));
                 prop_assert_eq!(decoded(&bytes[..size - 1]), Ok(None));
-                // It fits a limit of exactly its elements, and no lower one.
+                // A value fits a limit of exactly its number of elements, and no lower limit.
                 let at_most = |elements_max| DecodeLimits { elements_max, ..DecodeLimits::DEFAULT };
                 let elements = decoded(&bytes[..size]).unwrap().unwrap().0.elements();
                 prop_assert!(decode(&bytes[..size], &at_most(elements)).is_ok());

@@ -19,7 +19,7 @@ pub enum Protocol {
 pub enum Aggregate {
     /// Values in order.
     Array,
-    /// Pairs of key and value; its length counts pairs.
+    /// Pairs of key and value; the length of a map is its number of pairs.
     Map,
     /// Values without order or repetition.
     Set,
@@ -27,7 +27,8 @@ pub enum Aggregate {
     Push,
 }
 
-/// The position of an aggregate whose length is not known yet. To be passed to [`ReplyWriter::end_deferred`].
+/// The position of an aggregate whose length is not known yet. The caller must pass it to
+/// [`ReplyWriter::end_deferred`].
 #[must_use = "the reply lacks its header until the aggregate is ended"]
 #[derive(Debug)]
 pub struct Deferred {
@@ -54,7 +55,7 @@ impl<'a> ReplyWriter<'a> {
         self.protocol
     }
 
-    /// Sets the version of the following values, for a reply that contains those of several commands.
+    /// Sets the version of the following values, for a reply that contains the replies of several commands.
     #[inline]
     pub fn set_protocol(&mut self, protocol: Protocol) {
         self.protocol = protocol;
@@ -219,7 +220,7 @@ impl<'a> ReplyWriter<'a> {
     }
 
     /// Inserts the header of an aggregate after all its `len` values (pairs for a map) were written. This
-    /// moves them by a few bytes, so it is meant only for replies whose length cannot be known in advance.
+    /// moves the values by a few bytes, so it is only for replies whose length cannot be known in advance.
     pub fn end_deferred(&mut self, deferred: Deferred, aggregate: Aggregate, len: usize) {
         let (kind, count) = self.aggregate_header(aggregate, len);
         self.insert_header(deferred.position, kind, count);

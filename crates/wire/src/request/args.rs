@@ -27,7 +27,7 @@ impl Span {
     }
 }
 
-/// The arguments of one command, its name at 0. A borrowed view, cheap to copy and to slice.
+/// The arguments of one command; argument 0 is its name. This is a borrowed view, cheap to copy and to slice.
 ///
 /// The arguments of a parsed command are never empty; a view made by [`skip`](Args::skip) may be.
 #[derive(Clone, Copy)]
@@ -69,14 +69,14 @@ impl<'b> Args<'b> {
         self.spans[index].of(self.bytes)
     }
 
-    /// All arguments after the first `count`; none if there are no more than that.
+    /// All arguments after the first `count`; none if there are at most `count`.
     #[inline]
     #[must_use]
     pub fn skip(self, count: usize) -> Args<'b> {
         Args { bytes: self.bytes, spans: self.spans.get(count..).unwrap_or_default() }
     }
 
-    /// The first `count` arguments; all of them if there are no more than that.
+    /// The first `count` arguments; all of them if there are at most `count`.
     #[inline]
     #[must_use]
     pub fn take(self, count: usize) -> Args<'b> {
@@ -161,10 +161,10 @@ impl DoubleEndedIterator for ArgsIter<'_> {
 impl ExactSizeIterator for ArgsIter<'_> {}
 impl FusedIterator for ArgsIter<'_> {}
 
-/// Owned arguments, for commands that outlive their buffer (queued by MULTI, blocked) or never had one
-/// (scripts, tests).
+/// Owned arguments, for commands that are kept longer than their buffer (queued by MULTI, blocked) or have no
+/// buffer (scripts, tests).
 ///
-/// One allocation for the bytes, one for their positions. Holds at most `u32::MAX` bytes.
+/// There is one allocation for the bytes, and one for their positions. There are at most `u32::MAX` bytes.
 #[derive(Clone, Default)]
 pub struct OwnedArgs {
     bytes: Vec<u8>,

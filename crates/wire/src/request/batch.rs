@@ -1,21 +1,22 @@
-//! The complete commands found in one buffer: flat, reused from read to read.
+//! The complete commands in one buffer. They are stored in flat vectors, whose memory is used again for the
+//! next read.
 
 use super::args::{Args, Span};
 
-/// Argument slots kept allocated between batches (128 KiB).
+/// The maximum number of argument slots that stay allocated between batches (128 KiB).
 const ARGS_KEPT_MAX: usize = 16 * 1024;
 
-/// Bytes of inline commands kept allocated between batches.
+/// The maximum bytes for inline commands that stay allocated between batches.
 const INLINE_BYTES_KEPT_MAX: usize = 64 * 1024;
 
 /// The commands found by one call of [`RequestParser::parse`](super::RequestParser::parse) in one buffer.
 ///
-/// For array commands it holds only the positions of the arguments. One batch serves a whole worker, rather
-/// than one connection. Each call of `parse` replaces the contents.
+/// A batch has only the positions of the arguments of array commands, not their bytes. One batch is used for
+/// all connections of a worker. Each call of `parse` replaces the contents.
 #[derive(Debug, Default)]
 pub struct RequestBatch {
-    /// Arguments of all commands, one command after the other; during parsing also those of the incomplete
-    /// command.
+    /// Arguments of all commands, one command after the other. During parsing, the arguments of the
+    /// incomplete command come last.
     pub(super) args: Vec<Span>,
     commands: Vec<Command>,
     /// The arguments of inline commands, without quotes and escapes.
@@ -24,11 +25,12 @@ pub struct RequestBatch {
 
 #[derive(Clone, Copy, Debug)]
 struct Command {
-    /// The end of the command's arguments in `args`; they begin at the end of the previous command's.
+    /// The end of the command's arguments in `args`. They begin where the arguments of the previous command
+    /// end.
     args_end: u32,
-    /// The end of its bytes in the buffer.
+    /// The end of the command's bytes in the buffer.
     end: u32,
-    /// Whether its arguments are in `inline_bytes` and not in the buffer.
+    /// Whether the command's arguments are in `inline_bytes` and not in the buffer.
     inline: bool,
 }
 
@@ -92,8 +94,8 @@ impl RequestBatch {
         self.args_start(self.commands.len())
     }
 
-    /// Makes a command of the arguments added since the last one. `end` is the end of its bytes in the
-    /// buffer.
+    /// Makes a command of the arguments that were added since the last command. `end` is the end of the
+    /// command's bytes in the buffer.
     #[inline]
     pub(super) fn close_command(&mut self, end: usize, inline: bool) {
         debug_assert!(self.args.len() > self.open_args_start() && end <= u32::MAX as usize);

@@ -13,10 +13,11 @@ pub struct Outcome {
     pub error: Option<ProtocolError>,
 }
 
-/// Parses `bytes` arriving in reads that end at `ends`, in batches of `commands_max`, each from a separate
-/// buffer.
+/// Parses `bytes`, which arrive in reads that end at `ends`, in batches of at most `commands_max` commands.
+/// Each pass gets a buffer of its own.
 ///
-/// `ends` must be ascending and at most the number of bytes, which is always the last end.
+/// `ends` must be ascending, and none may exceed the number of bytes. The end of `bytes` is always the last
+/// end.
 ///
 /// # Panics
 /// If the parser violates its contract: consumes more than it was given, overfills a batch or returns an
@@ -26,7 +27,7 @@ pub fn parse_in_reads(bytes: &[u8], ends: &[usize], limits: &Limits, commands_ma
     let mut outcome = Outcome { commands: Vec::new(), consumed: 0, error: None };
     for &end in ends.iter().chain([&bytes.len()]) {
         loop {
-            // A copy per pass: the result must not depend on the address of the bytes.
+            // Each pass gets a copy, because the result must not depend on the address of the bytes.
             let buffer = bytes[outcome.consumed..end].to_vec();
             let parsed = parser.parse(&buffer, limits, &mut batch, commands_max);
             assert!(parsed.consumed <= buffer.len(), "consumed more than there was");
@@ -56,8 +57,8 @@ fn collect(batch: &RequestBatch, buffer: &[u8], consumed: usize, outcome: &mut O
     outcome.consumed += consumed;
 }
 
-/// Parses `bytes` in one piece, divided at `cut` (modulo the number of possible positions), and in batches of
-/// one command. Returns the result, which is the same for all three.
+/// Parses `bytes` in three ways: in one piece; divided at `cut` (modulo the number of possible positions);
+/// and in batches of one command. Returns the result, which must be the same for all three.
 ///
 /// # Panics
 /// If the three results differ, or the parser otherwise violates its contract.

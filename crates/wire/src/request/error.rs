@@ -28,15 +28,15 @@ pub enum ProtocolError {
     /// More arguments than a client may send before authentication.
     #[error("unauthenticated multibulk length")]
     UnauthenticatedMultibulkLength,
-    /// A longer bulk string than a client may send before authentication.
+    /// A bulk string longer than a client may send before authentication.
     #[error("unauthenticated bulk length")]
     UnauthenticatedBulkLength,
     /// A request larger than `request_bytes_max` of the [`Limits`](super::Limits). Redis closes the
     /// connection without a reply here.
     #[error("too big request")]
     TooBigRequest,
-    /// A line of HTTP, sent by a browser that a page made post to this port. The connection is closed without
-    /// a reply.
+    /// A line of HTTP, which a browser sends if a web page makes it post to this port. The connection is
+    /// closed without a reply.
     #[error("a request of HTTP")]
     Http,
 }
@@ -49,7 +49,7 @@ impl ProtocolError {
         }
         out.extend_from_slice(b"-ERR Protocol error: ");
         match self {
-            // Not through Display: the byte is sent unchanged, not as UTF-8.
+            // `Display` is not used, because the byte must be sent unchanged, not as UTF-8.
             Self::ExpectedBulk(byte) => {
                 out.extend_from_slice(b"expected '$', got '");
                 out.push(printable(*byte));

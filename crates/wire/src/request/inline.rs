@@ -1,7 +1,8 @@
 //! Inline commands: one line of words, as typed by a person.
 //!
-//! Words are separated by spaces. A double-quoted part knows the escapes `\n \r \t \b \a \xHH` and `\` before
-//! any other byte; a single-quoted part only `\'`. A quote may open within a word, but must close at its end.
+//! Words are separated by spaces. A double-quoted part may have the escapes `\n \r \t \b \a \xHH` and `\`
+//! before any other byte; a single-quoted part only `\'`. A quote may begin within a word, but must end at
+//! the end of the word.
 //!
 //! Invariant: no line after a line of HTTP becomes a command. Any web page can make a browser send such
 //! lines.
@@ -15,8 +16,8 @@ use super::batch::RequestBatch;
 const HTTP_METHODS: [&[u8]; 8] =
     [b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE", b"CONNECT"];
 
-/// Whether a line is HTTP: `POST` and `Host:` with any continuation, as in Redis, and other request lines.
-/// The headers and the body after it are under the control of the page.
+/// Whether a line is HTTP: it begins with `POST` or `Host:`, as in Redis, or is another request line. A web
+/// page controls the headers and the body that follow such a line.
 pub(super) fn is_http(line: &[u8]) -> bool {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let Some(first) = words.next() else { return false };
@@ -133,7 +134,7 @@ fn hex_value(digit: u8) -> u8 {
     }
 }
 
-/// As `isspace` in the C locale.
+/// Whether `isspace` is true for the byte in the C locale.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

@@ -6,21 +6,22 @@
 /// offsets have 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest bulk string (`proto-max-bulk-len`).
+    /// The maximum length of a bulk string (`proto-max-bulk-len`).
     pub bulk_bytes_max: usize,
-    /// Maximum number of arguments of a command, including its name. Redis had this bound until 7.0; since
-    /// then it is 2^31 - 1.
+    /// The maximum number of arguments of a command, including its name. Redis had this limit before 7.0;
+    /// since then its limit is 2^31 - 1.
     pub args_max: usize,
-    /// Longest line: an inline command, or the header of an array or bulk string, without its line end.
+    /// The maximum length of a line (an inline command, or the header of an array or bulk string), without
+    /// its line end.
     pub inline_bytes_max: usize,
-    /// Longest request, including headers (`client-query-buffer-limit`).
+    /// The maximum length of a request, including headers (`client-query-buffer-limit`).
     pub request_bytes_max: usize,
-    /// Whether the client is authenticated; decides only between the errors for a request over the limits.
+    /// Whether the client is authenticated. This determines only which error a request over the limits gets.
     pub authenticated: bool,
 }
 
 impl Limits {
-    /// The limits of an authenticated client, or without a password.
+    /// The limits of a client that is authenticated or needs no authentication.
     pub const DEFAULT: Limits = Limits {
         bulk_bytes_max: 512 * 1024 * 1024,
         args_max: 1024 * 1024,

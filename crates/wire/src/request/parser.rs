@@ -1,25 +1,25 @@
 //! The incremental request parser: one small struct per connection.
 //!
-//! A pass over a buffer splits off all complete commands and remembers its progress within the last,
-//! incomplete one, relative to its first byte. The next buffer must begin with that byte, but may be at
-//! another address.
+//! A pass over a buffer splits off all complete commands, and remembers its progress within the incomplete
+//! command at the end, relative to the first byte of that command. The next buffer must begin with that byte,
+//! but may be at another address.
 
 use super::args::Span;
 use super::batch::RequestBatch;
 use super::{Limits, ProtocolError, inline};
 use crate::number::parse_i64;
 
-/// Bytes of a buffer that one pass examines: offsets have 32 bits.
+/// The maximum bytes of a buffer that one pass examines, because offsets have 32 bits.
 const WINDOW_BYTES_MAX: usize = u32::MAX as usize;
 
-/// Maximum number of arguments that a request may announce, as in Redis; a greater number is malformed.
+/// The maximum number of arguments in a well-formed request header, as in Redis.
 const ARGS_CEILING: i64 = i32::MAX as i64;
 
-/// With more arguments of an incomplete command than this, parser and batch exchange the vector instead of
-/// copying.
+/// The maximum number of arguments of an incomplete command that are copied between parser and batch. If
+/// there are more, the two exchange their vectors instead.
 const ARGS_COPIED_MAX: usize = 64;
 
-/// Argument slots that an idle parser may keep allocated (128 bytes).
+/// The maximum number of argument slots that an idle parser keeps allocated (128 bytes).
 const ARGS_KEPT_MAX: usize = 16;
 
 /// Bytes of a line end, and of the end of a bulk string.
@@ -32,8 +32,8 @@ pub struct Parsed {
     /// Bytes of the commands in the batch and of empty requests between them. The next buffer must begin
     /// after them.
     pub consumed: usize,
-    /// The error in the bytes that follow. To be answered once, after the batch's commands; then the
-    /// connection must be closed.
+    /// The error in the bytes that follow. The caller must reply it once, after the replies of the batch's
+    /// commands, and then close the connection.
     pub error: Option<ProtocolError>,
 }
 
@@ -56,7 +56,7 @@ struct Progress {
     args_left: u32,
     /// Length of the bulk string at `at`, once its header is read.
     bulk_len: Option<u32>,
-    /// Bytes of that bulk string, including its line end, that have not arrived.
+    /// Bytes of the bulk string at `at`, including its line end, that have not arrived.
     missing: u32,
 }
 
@@ -67,12 +67,12 @@ impl RequestParser {
         Self { progress, args: Vec::new() }
     }
 
-    /// Replaces the contents of `batch` with the complete commands at the start of `buffer`, at most
-    /// `commands_max`.
+    /// Replaces the contents of `batch` with the complete commands at the start of `buffer`, but with no more
+    /// than `commands_max` commands.
     ///
     /// `buffer` must begin with the first byte that the previous call did not consume, followed by the same
-    /// bytes as then. Requests without arguments (`*0`, `*-1`, empty lines) are consumed without adding a
-    /// command.
+    /// bytes as in that call. Requests without arguments (`*0`, `*-1`, empty lines) are consumed without
+    /// adding a command.
     ///
     /// After an error the parser is reset: called again with the unconsumed bytes it returns the same error,
     /// or none if the limits have been raised since.
@@ -102,14 +102,14 @@ impl RequestParser {
         Parsed { consumed: start, error }
     }
 
-    /// Missing bytes of the bulk string being received, including its line end; 0 if there is none. At most
-    /// the limit of a bulk string plus 2.
+    /// The number of missing bytes of the bulk string being received, including its line end; 0 if none is
+    /// being received. It is at most the limit of a bulk string plus 2.
     pub fn bytes_missing(&self) -> usize {
         self.progress.missing as usize
     }
 
-    /// Discards the incomplete command. For a caller that continues at another byte than the first unconsumed
-    /// one, because it executed only some commands of the batch (see [`RequestBatch::end`]).
+    /// Discards the incomplete command. This is for a caller that does not continue at the first unconsumed
+    /// byte, because it has executed only some commands of the batch (see [`RequestBatch::end`]).
     pub fn reset(&mut self) {
         *self = Self::new();
     }
@@ -152,7 +152,8 @@ impl RequestParser {
     }
 }
 
-/// One pass over a buffer. Unlike the parser's, its offsets are relative to the start of the buffer.
+/// One pass over a buffer. The offsets of a pass are relative to the start of the buffer, unlike the offsets
+/// of the parser.
 struct Pass<'p> {
     window: &'p [u8],
     limits: &'p Limits,
@@ -271,7 +272,7 @@ impl<'p> Pass<'p> {
         Ok(Some(len))
     }
 
-    /// Length of the bulk string and of its header, by the general path.
+    /// The length of the bulk string and of its header, read by the general path.
     #[cold]
     fn long_bulk_header(&mut self) -> Result<Option<(u32, usize)>, ProtocolError> {
         let Some(line) = self.line(b'\r', ProtocolError::TooBigBulkCount)? else {
@@ -280,7 +281,7 @@ impl<'p> Pass<'p> {
         let digits = match line {
             [b'$', digits @ ..] => digits,
             [other, ..] => return Err(ProtocolError::ExpectedBulk(*other)),
-            // An empty line: the line end is in the place of the `$`.
+            // The line is empty, so its end is in the place of the `$`.
             [] => return Err(ProtocolError::ExpectedBulk(b'\r')),
         };
         let len = parse_i64(digits).and_then(|len| u32::try_from(len).ok());
@@ -338,8 +339,8 @@ impl<'p> Pass<'p> {
     }
 }
 
-/// Value and size of a header with one to three digits, which are the most frequent. `None`: use the general
-/// path.
+/// The value and the size of a header with one to three digits, which is the most frequent kind. `None` for
+/// other headers, which the general path reads.
 #[inline]
 fn short_header(window: &[u8], at: usize, kind: u8) -> Option<(u32, usize)> {
     let digit = |byte: u8| u32::from(byte - b'0');

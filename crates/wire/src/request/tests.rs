@@ -1,5 +1,5 @@
-//! The parser against a naive one that sees all bytes at once, with input cut at every position, and against
-//! Redis' error texts.
+//! Tests of the parser: against a naive parser that sees all bytes at once, with input that is cut at every
+//! position, and with Redis' error texts.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::check::{Outcome, check_cut, parse_in_reads};
 use super::*;
 use crate::number::parse_i64;
 
-/// Small enough that short inputs reach every limit.
+/// Limits that are so small that short inputs reach all of them.
 const TIGHT: Limits = Limits {
     bulk_bytes_max: 40,
     args_max: 6,
@@ -65,8 +65,8 @@ fn requests_without_arguments_are_skipped() {
     assert_eq!(commands(b"*0\r\n*-1\r\n*-7\r\n\r\n\n  \r\nPING\r\n*0\r\n"), [["PING"]]);
 }
 
-/// Found by a property test: the fast path for a header did not reset the bytes already searched for a line
-/// end.
+/// A property test found this: the fast path for a header did not reset the count of bytes already searched
+/// for a line end.
 #[test]
 fn a_line_after_an_interrupted_header_is_searched_from_its_start() {
     let outcome = parse_in_reads(b"*0\r\n\r\n", &[2, 4], &Limits::DEFAULT, 1);
@@ -232,7 +232,7 @@ fn announced_sizes_reserve_nothing() {
     assert!(parser.kept_args() + batch.args.capacity() < 1000);
 }
 
-/// Every byte already given to the parser is overwritten, which must have no effect.
+/// Every byte that the parser has already seen is overwritten, which must have no effect.
 #[test]
 fn bytes_of_earlier_reads_are_not_looked_at_again() {
     let args: Vec<Vec<u8>> = (0..200).map(|index| vec![b'v'; index]).collect();
@@ -263,7 +263,8 @@ fn arguments_can_be_walked_cut_and_kept() {
     assert_eq!(format!("{args:?}"), r#"["ZADD", "key", "1", "member"]"#);
 }
 
-/// The same rules in the simplest form: on all bytes at once, without state and without optimisation.
+/// A parser with the same rules in the simplest form: it sees all bytes at once, and has no state and no
+/// optimisation.
 fn reference(bytes: &[u8], limits: &Limits) -> Outcome {
     let mut outcome = Outcome { commands: Vec::new(), consumed: 0, error: None };
     loop {

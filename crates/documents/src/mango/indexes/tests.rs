@@ -392,7 +392,7 @@ proptest! {
                     let FindRequest { selector: read, sort: sorted, .. } =
                         FindRequest::parse(&Value::parse(&request).expect("JSON")).expect("a request");
                     let mut expected: Vec<String> = world.content.iter()
-                        // CouchDB finds nothing with an empty list of conditions alone.
+                        // In CouchDB, a selector that is only an empty list of conditions finds nothing.
                         .filter(|(_, (_, document))| !read.is_empty_list() && read.matches(document))
                         .filter(|(_, (_, document))| sorted.fields.iter().all(|path| path.find(document).is_some()))
                         .map(|(id, _)| id.clone())

@@ -173,7 +173,7 @@ fn only_the_named_index_may_be_used_if_the_client_wants_so() {
     );
 }
 
-/// The numbers of the matching documents as a plan finds them: entries in order, then filtered by the
+/// The numbers of the documents that a plan finds: the entries of its range in order, filtered by the
 /// selector.
 fn found(plan: &Plan, request: &FindRequest, documents: &[Value<'static>]) -> Vec<usize> {
     let Some(keys) = &plan.keys else { return Vec::new() };
@@ -219,7 +219,7 @@ proptest! {
         for usable in indexes.iter().map(std::slice::from_ref).chain([&indexes[..], &[]]) {
             let Ok(plan) = Plan::choose(&request, usable) else { continue };
             let numbers = found(&plan, &request, &documents);
-            // CouchDB finds nothing with an empty list of conditions alone.
+            // In CouchDB, a selector that is only an empty list of conditions finds nothing.
             if request.selector.is_empty_list() {
                 prop_assert!(numbers.is_empty());
                 continue;

@@ -153,7 +153,7 @@ fn an_empty_object_is_a_value_except_as_the_whole_selector() {
     assert_eq!(matching(r#"{"a":{"$not":{}}}"#, &documents), documents[2..]);
     assert_eq!(matching(r#"{"a":{"$elemMatch":{}}}"#, &documents), documents[3..]);
     assert_eq!(matching(r#"{"a":{"$allMatch":{}}}"#, &documents), [documents[3]]);
-    // In a list, `{}` is the condition that the document is empty, and no document is.
+    // In a list, `{}` is the condition that the document is equal to `{}`, which no document is.
     assert_eq!(matching(r#"{"$and":[{}]}"#, &with_id), [""; 0]);
     assert_eq!(matching(r#"{"$or":[{},{"a":1}]}"#, &with_id), [with_id[2]]);
     assert_eq!(matching(r#"{"$nor":[{}]}"#, &with_id), with_id);
@@ -370,7 +370,7 @@ fn means(selector: &Value<'_>, document: &Value<'_>, path: &[&str], wanted: bool
             arguments.iter().map(move |argument| means(argument, document, path, wanted)).collect::<Vec<_>>()
         };
         match &**key {
-            // An empty list is met, negated or not.
+            // Every document meets an empty list, negated or not.
             "$and" | "$or" | "$nor" if argument.as_array().is_some_and(|list| list.is_empty()) => true,
             "$and" if wanted => !all(true).contains(&false),
             "$and" => all(false).contains(&true),

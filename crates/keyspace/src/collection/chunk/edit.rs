@@ -7,11 +7,11 @@ use smallvec::SmallVec;
 use super::{Chunk, End, HEADER_LEN, Item, LEN_MAX};
 use crate::collection::element::Encoded;
 
-/// The edit of the bytes of a packed list: `removed_len` bytes at `offset` give way to `inserted`,
-/// and the number of elements becomes `len`. The owner of the bytes does that, and then calls `write_len`.
+/// The edit of the bytes of a packed list: `removed_len` bytes at `offset` give way to `inserted`, and the
+/// number of elements becomes `len`. The owner of the bytes replaces them, and then calls `write_len`.
 #[derive(Debug)]
 pub(crate) struct Edit {
-    /// Where in the packed list, its header included.
+    /// The offset in the packed list, counted from the start of its header.
     pub(crate) offset: usize,
     pub(crate) removed_len: usize,
     pub(crate) inserted: SmallVec<[u8; 64]>,
@@ -20,7 +20,7 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// The edit of `packed` that puts `elements` in the place of those in `range`.
+    /// The edit of `packed` that replaces the elements in `range` by `elements`.
     pub(crate) fn replace<'e>(
         packed: &[u8],
         range: Range<usize>,
@@ -36,7 +36,7 @@ impl Edit {
         Edit { offset: HEADER_LEN + span.start, removed_len: span.len(), inserted, len }
     }
 
-    /// The edit that puts elements in front of the one at `index`, which may be the one after the last.
+    /// The edit that puts elements in front of the element at `index`, which may be the number of elements.
     pub(crate) fn insert<'e>(
         packed: &[u8],
         index: usize,

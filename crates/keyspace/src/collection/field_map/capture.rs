@@ -8,7 +8,7 @@
 //! Invariants
 //! - The captured part consists of whole segments: all from 0 to `next`, and the ranges in `ahead`.
 //! - Segments change, split and merge only after they are captured. So a segment is captured if its first
-//!   hash is.
+//!   hash is in the captured part.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::collection::part::Part;
 pub(super) struct Capture {
     /// Copies that were not fetched yet.
     part: Part,
-    /// Where the walk goes on; `None` at the end.
+    /// The hash at which the walk continues; `None` at the end.
     next: Option<u64>,
     /// The ranges of hashes that were captured ahead of the walk: the first hash, and the end; an end of 0 is
     /// the end of all hashes.
@@ -34,13 +34,13 @@ impl Capture {
 }
 
 impl FieldMap {
-    /// Begins to capture; `part` determines the kind, and is empty.
+    /// Begins to capture. `part` is empty and determines the kind of the copies.
     pub(crate) fn begin_capture(&mut self, part: Part) {
         assert!(self.capture.is_none() && part.is_empty());
         self.capture = Some(Box::new(Capture { part, next: Some(0), ahead: BTreeMap::new() }));
     }
 
-    /// Whether it is being captured.
+    /// Whether the map is being captured.
     pub(crate) fn is_being_captured(&self) -> bool {
         self.capture.is_some()
     }
@@ -49,7 +49,7 @@ impl FieldMap {
     /// complete.
     ///
     /// # Panics
-    /// If it is not being captured.
+    /// If the map is not being captured.
     pub(crate) fn capture_step(&mut self, bytes: usize) -> (Part, bool) {
         let mut capture = self.capture.take().expect("a capture was begun");
         while let Some(next) = capture.next
@@ -75,12 +75,12 @@ impl FieldMap {
         self.capture.as_ref().map_or(0, |capture| capture.part.size_bytes())
     }
 
-    /// Ends the capture before its end.
+    /// Gives the capture up before it is complete.
     pub(crate) fn abandon_capture(&mut self) {
         self.capture = None;
     }
 
-    /// A segment is about to change.
+    /// Captures a segment that is about to change, if the walk has not captured it.
     #[inline]
     pub(super) fn capture_ahead(&mut self, number: usize) {
         if self.capture.is_some() {

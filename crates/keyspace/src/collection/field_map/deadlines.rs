@@ -2,12 +2,12 @@
 //!
 //! What it is: a heap of (deadline, segment) items. Each segment knows a time before which none of its fields
 //! expires; the heap orders the segments, so it has one item for hundreds of fields. Items are not removed
-//! when that time changes; one is stale when its segment has another time.
-//! What it is not: the truth about deadlines, which entries hold; nor a clock.
+//! when that time changes; an item is stale if its segment has another time now. What it is not: the
+//! deadlines themselves, which the entries hold; nor a clock.
 //!
 //! Invariants
 //! - There is a heap exactly while fields have deadlines.
-//! - Every segment whose `next_deadline_ms` is not `NEVER` has an item with it.
+//! - Every segment whose `next_deadline_ms` is not `NEVER` has an item with that deadline.
 //! - There are at most `2 * segments + SLACK` items (see `expiry`).
 
 use super::FieldMap;
@@ -15,11 +15,11 @@ use super::segment::{Segment, Tally};
 use crate::expiry::ExpiryHeap;
 use crate::slot::NEVER;
 
-/// The maximum number of items, and so of segments to walk through, in one call of `expired_fields`, so that
-/// it stays short.
+/// The maximum number of items that one call of `expired_fields` takes. Each item costs a walk through one
+/// segment, so this limit keeps the call short.
 const ITEMS_MAX: usize = 8;
 
-/// A segment that had this deadline when the item was made. Ordered by deadline.
+/// A segment, and the deadline that it had when the item was made. Items are ordered by deadline.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Item {
     pub(super) deadline_ms: u64,
@@ -56,14 +56,14 @@ impl FieldMap {
     }
 
     /// The time before which no field expires, except fields that `expired_fields` has listed; `None` if no
-    /// field has a deadline. It may be too early, until `expired_fields` finds that out.
+    /// field has a deadline. The time may be too early; the next call of `expired_fields` corrects that.
     #[inline]
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         Some(self.deadlines.as_ref()?.heap.first()?.deadline_ms)
     }
 
-    /// Appends up to `max` fields that are due. Each is listed once: the caller removes them. There may be
-    /// more as long as `next_deadline_ms` is due, also if this call lists none.
+    /// Appends up to `max` fields that are due. Each field is listed once: the caller removes it. As long as
+    /// `next_deadline_ms` is due, there may be more fields, even if this call lists none.
     pub(crate) fn expired_fields(&mut self, now_ms: u64, max: usize, fields: &mut Vec<Vec<u8>>) {
         let end = fields.len().saturating_add(max);
         for _ in 0..ITEMS_MAX {
@@ -97,7 +97,7 @@ impl FieldMap {
         }
     }
 
-    /// Gives the heap an item for the segment, if it has deadlines.
+    /// Adds an item for the segment to the heap, if the segment has deadlines.
     pub(super) fn note_first_deadline(&mut self, number: usize) {
         let Some(deadlines) = &mut self.deadlines else { return };
         let Some(item) = Item::of(&self.segments[number]) else { return };

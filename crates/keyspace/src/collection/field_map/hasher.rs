@@ -1,11 +1,12 @@
 //! Hashing of fields: 64 seeded bits.
 //!
-//! What it is: the hash function of one map, with the strength of `hash::KeyHasher` and without the slot.
+//! What it is: the hash function of one map, as strong as `hash::KeyHasher`, but its hashes contain no slot.
 //! What it is not: stored anywhere; a restarted process uses another seed.
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
-/// The seeded hash function of one map. Keeps all the secrets: deriving them anew costs more than a hash.
+/// The seeded hash function of one map. It keeps all derived secrets, because deriving them anew costs more
+/// than a hash.
 pub(super) struct FieldHasher {
     secrets: RapidSecrets,
     /// Tests narrow hashes to these bits to force collisions.

@@ -6,8 +6,8 @@ use super::segment::{DEPTH_MAX, Segment};
 use super::{DIRECTORY_SHARE_MIN, FieldMap, MERGED_LEN_MIN, SEGMENT_LEN_MAX};
 
 impl FieldMap {
-    /// Splits the segment of the hash if one more field would be too many. It splits once, also if that
-    /// helps little because hashes are alike: the next field will split it again.
+    /// Splits the segment of the hash if one more field would be too many. It splits once only, even if that
+    /// helps little because hashes are alike: the next field splits the segment again.
     #[inline]
     pub(super) fn split_if_full(&mut self, hash: u64) {
         let number = self.number_of(hash);

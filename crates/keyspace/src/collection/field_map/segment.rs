@@ -1,6 +1,6 @@
 //! Segments: the fields whose hashes start with the same bits.
 //!
-//! What it is: a table, the prefix that its fields share, and when the first of them may expire.
+//! What it is: a table, the prefix that its fields share, and the time at which the first of them may expire.
 //! What it is not: aware of other segments (see `resize`).
 //!
 //! Invariants
@@ -14,13 +14,14 @@ use crate::id::SlotId;
 use crate::slot::NEVER;
 use crate::table::{Occupied, Table};
 
-/// The maximum bits of a prefix: `scan` has room for 32 bits of prefix and 16 of position.
+/// The maximum bits of a prefix: a cursor of `scan` has room for 32 bits of the prefix and 16 bits of the
+/// position.
 pub(super) const DEPTH_MAX: u32 = 32;
 
 /// The fields whose hashes start with the same bits.
 pub(super) struct Segment {
     pub(super) table: Table,
-    /// When the first field may expire: no later than it does.
+    /// The time at which the first field may expire. It may be too early, but never too late.
     pub(super) next_deadline_ms: u64,
     /// Upper half of the smallest hash that belongs here.
     first: u32,
@@ -144,7 +145,7 @@ impl Segment {
         upper
     }
 
-    /// Undoes a split: takes all that the buddy has.
+    /// Undoes a split: takes all fields of the buddy.
     pub(super) fn merge(&mut self, mut buddy: Segment, hash_of: impl Fn(&[u8]) -> u64) {
         debug_assert_eq!(self.buddy(), Some(buddy.first()));
         let mut whole = Segment::new(self.first().min(buddy.first()), self.depth() - 1);
@@ -168,7 +169,7 @@ impl Segment {
         first_ms
     }
 
-    /// Keeps `next_deadline_ms` right after a field got this deadline, or lost one.
+    /// Updates `next_deadline_ms` after a field got this deadline, or with `None`, lost one.
     #[inline]
     fn note_deadline(&mut self, expire_at_ms: Option<u64>) {
         match expire_at_ms {

@@ -135,7 +135,8 @@ fn random_entries_are_nearly_even() {
         let entry = map.random(&mut || sequence.next_u64()).expect("not empty");
         *hits.entry(entry.key()).or_default() += 1;
     }
-    // 400 hits of each, with a deviation of 20: six times that does not happen.
+    // Each field is expected to be hit 400 times, with a standard deviation of 20. A distance of six
+    // deviations does not happen.
     let are_even = hits.len() == count as usize && hits.values().all(|hits| (280..520).contains(hits));
     assert!(cfg!(miri) || are_even, "{:?} {:?}", hits.values().min(), hits.values().max());
 }
@@ -162,7 +163,7 @@ fn scans_visit_about_as_many_entries_as_they_were_asked_for() {
 
 #[test]
 fn a_scan_starts_at_its_cursor_and_not_before_within_a_segment() {
-    // Cursors that a deeper segment returned lie between the positions of these few.
+    // Cursors that a deeper segment returned lie between the positions of these few fields.
     for count in [40, MANY / 8] {
         let map = filled(0..count);
         for number in (0..count).step_by(7) {
@@ -284,7 +285,8 @@ proptest! {
 
     #[test]
     fn a_field_map_is_a_map(mask in prop::sample::select(&MASKS[..]), steps in steps()) {
-        // Equal hashes are searched one after the other: a few steps show as much.
+        // Fields with equal hashes are searched one after the other, which takes long; a few steps show as
+        // much as many.
         let few = steps.len() / if mask == u64::MAX { 1 } else { 8 };
         let (mut map, mut model) = (map(mask), Model::new());
         for step in &steps[..few] {
@@ -303,7 +305,7 @@ proptest! {
     fn lasting_fields_are_scanned_once_while_others_change(
         mask in prop::sample::select(&MASKS[..]),
         stable in 0..if cfg!(miri) { 60u32 } else { 1500 },
-        // The action after each call: fields up to this number exist.
+        // After each call, fields are added or removed, so that the fields up to this number exist.
         others in prop::collection::vec(0..if cfg!(miri) { 100u32 } else { 4000 }, 1..20),
         count in 1..200usize,
     ) {

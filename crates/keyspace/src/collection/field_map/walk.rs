@@ -5,8 +5,8 @@
 //!
 //! # Why a scan sees every field exactly once
 //! A field's hash never changes. A call visits all fields whose hash is in [cursor, end) and returns `end`;
-//! ranges of successive calls touch and do not overlap. How deep the segments are and how many buckets they
-//! have only decides where a range ends. So a field that is in the map during the whole scan falls into
+//! ranges of successive calls touch and do not overlap. The depth of the segments and the number of their
+//! buckets decide only where a range ends. So a field that is in the map during the whole scan falls into
 //! exactly one range.
 
 use std::collections::HashSet;
@@ -18,8 +18,9 @@ use prng::Prng;
 use crate::random;
 use crate::table::POSITION_END;
 
-/// Cursors are the upper 48 bits of hashes: ranges end where an `h16` of a segment does, which is at most
-/// `DEPTH_MAX` + 16 bits from the top, and clients may keep numbers in 53 bits.
+/// Cursors are the upper 48 bits of hashes. A range ends at the end of an `h16` of a segment, and a prefix
+/// and an `h16` have at most `DEPTH_MAX` + 16 bits. More bits could exceed the 53 bits in which some clients
+/// keep numbers.
 const CURSOR_SHIFT: u32 = 16;
 /// The bits of a position in a segment that come after `h16`.
 const BELOW_H16: u64 = (1 << 48) - 1;
@@ -27,9 +28,9 @@ const BELOW_H16: u64 = (1 << 48) - 1;
 /// The maximum number of tries to find a random entry. Each try succeeds with a probability of about 2/3.
 const RANDOM_TRIES: usize = 64;
 
-/// A sample of at least a quarter (1 / this) of the entries is taken by a walk over all entries. A smaller
-/// sample is drawn: entries are drawn until enough different ones are found. A draw takes about as long as
-/// this number of steps of a walk, and few draws repeat.
+/// A sample of at least a quarter (1 / `WALKED_SHARE`) of the entries is taken by a walk over all entries.
+/// For a smaller sample, entries are drawn until enough different ones are found. A draw takes about as long
+/// as `WALKED_SHARE` steps of a walk, and few draws repeat an entry.
 const WALKED_SHARE: usize = 4;
 
 impl FieldMap {
@@ -38,9 +39,9 @@ impl FieldMap {
         self.segments.iter().flat_map(|segment| segment.table.entries())
     }
 
-    /// Continues a scan: visits at least `count` entries, and a few more at most, and returns the cursor for
-    /// the next call. The cursor 0 is the start and the end. Any cursor is accepted; one that no call
-    /// returned starts at an arbitrary entry.
+    /// Continues a scan: visits `count` entries or a few more, and returns the cursor for the next call. The
+    /// cursor 0 is the start and the end. Any cursor is accepted; a cursor that no call has returned starts
+    /// at an arbitrary entry.
     pub(crate) fn scan<'m>(&'m self, cursor: u64, count: usize, mut visit: impl FnMut(EntryRef<'m>)) -> u64 {
         if cursor > u64::MAX >> CURSOR_SHIFT {
             return 0;
@@ -58,8 +59,8 @@ impl FieldMap {
         }
     }
 
-    /// Visits all entries with a hash in a range that starts at `start`, and returns its end, 0 for the last:
-    /// the smallest range that leaves no bucket half done.
+    /// Visits all entries with a hash in the smallest range that starts at `start` and ends at the end of a
+    /// bucket. Returns the end of the range, or 0 for the last range.
     fn visit_from<'m>(&'m self, start: u64, mut visit: impl FnMut(EntryRef<'m>)) -> u64 {
         let segment = self.segment(start);
         let position = start << segment.depth();
@@ -77,12 +78,11 @@ impl FieldMap {
         segment.first() | u64::from(end) << 48 >> segment.depth()
     }
 
-    /// A random entry; `random` are independent evenly distributed bits. Nearly even over the entries: a
-    /// segment is hit by its share of the hashes, and the more entries it has for that share, the more
-    /// likely it is accepted.
+    /// A random entry; `random` returns independent, evenly distributed bits. Every entry has nearly the same
+    /// chance: a segment is hit in proportion to its share of the hashes, and is accepted with a probability
+    /// in proportion to the density of its entries.
     pub(crate) fn random(&self, random: &mut impl FnMut() -> u64) -> Option<EntryRef<'_>> {
-        // The size that the map would have if all its segments were as full as one with many entries for its
-        // depth.
+        // A segment with at least 3/2 of the average density is always accepted. Few segments are denser.
         let bound = self.len as u128 * 3 / 2;
         for _ in 0..RANDOM_TRIES {
             let segment = self.segment(random());
@@ -94,8 +94,8 @@ impl FieldMap {
         self.iter().next()
     }
 
-    /// Visits `count` different entries, or all if there are no more. They are chosen as evenly as `random`
-    /// chooses.
+    /// Visits `count` different entries, or all if there are no more. The choice is as even as that of
+    /// `random`.
     pub(crate) fn sample<'m>(&'m self, count: usize, random: &mut Prng, mut visit: impl FnMut(EntryRef<'m>)) {
         if count >= self.len / WALKED_SHARE {
             return random::sample(self.iter(), self.len, count, random, visit);

@@ -1,4 +1,4 @@
-//! Lists against a deque, through both forms and the way from one to the other.
+//! Lists against a deque, in both forms and when they change from one form to the other.
 
 use std::collections::VecDeque;
 

@@ -6,11 +6,11 @@
 //!
 //! Invariants
 //! - The body of more than one element is at most `BODY_BYTES_MAX` long.
-//! - Memory has, with its count, the size of a size class (see `entry::size_class`), so that nothing is
-//!   unaccounted.
+//! - Memory and its reference count together fill a size class (see `entry::size_class`), so that all memory
+//!   is accounted for.
 //! - Memory that a capture shares is never written: the first change after it copies it.
-//! - Pushing at either end copies each byte of the body a bounded number of times, also if bytes were pushed
-//!   or removed at which end before.
+//! - Pushing at either end copies each byte of the body a bounded number of times, whatever was pushed or
+//!   removed at either end before.
 
 use std::ops::Range;
 
@@ -20,16 +20,17 @@ use crate::collection::chunk::{Chunk, End, Item};
 use crate::collection::element::Encoded;
 use crate::entry::size_class;
 
-/// The overhead of shared memory besides its bytes.
+/// The bytes of the reference count, which shared memory has besides its own bytes.
 const COUNT_BYTES: usize = size_of::<usize>();
 
-/// Longest body of a buffer with more than one element: with the count, the 8 KiB that Redis has by default.
+/// The maximum length of the body of a buffer with more than one element. With the reference count, it is the
+/// 8 KiB that Redis has by default.
 pub(super) const BODY_BYTES_MAX: usize = (8 << 10) - COUNT_BYTES;
 
-/// Smallest memory of a buffer that is pushed to.
+/// The minimum memory of a buffer that is pushed to.
 pub(super) const CAPACITY_MIN: usize = 128 - COUNT_BYTES;
 
-/// The memory of one chunk. A clone shares it, at the cost of counting.
+/// The memory of one chunk. A clone shares the memory, at the cost of a reference count.
 #[derive(Clone)]
 pub(super) struct Buffer {
     memory: Arc<[u8]>,
@@ -41,7 +42,7 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// A buffer with one element and all its room, if `capacity` is more than the element needs, at `end`.
+    /// A buffer with one element. If `capacity` is more than the element needs, all room is at `end`.
     pub(super) fn of_item(item: &Item<'_>, end: End, capacity: usize) -> Self {
         let capacity = memory_class(item.len().max(capacity));
         let room_in_front = match end {
@@ -99,7 +100,7 @@ impl Buffer {
         self.capacity() + COUNT_BYTES
     }
 
-    /// The memory, to be written: a copy of it if it is shared.
+    /// The memory, to be written. If the memory is shared, the buffer gets a copy of its own first.
     #[inline]
     fn memory_mut(&mut self) -> &mut [u8] {
         if !self.memory.is_unique() {
@@ -195,7 +196,7 @@ impl Buffer {
         removed
     }
 
-    /// Gives room back that nothing will be pushed into.
+    /// Frees the room, because nothing will be pushed into it.
     pub(super) fn fit(&mut self) {
         if memory_class(self.body_len()) < self.capacity() {
             *self = Buffer::of_chunk(self.chunk());
@@ -211,8 +212,8 @@ impl Buffer {
         }
     }
 
-    /// Makes room at `end` by moving the body within the memory, if that is at most half full, or by taking
-    /// more memory; `false` if there is as much as it may be.
+    /// Makes room at `end` by moving the body within the memory, if it is then at most half full, or by
+    /// taking more memory; `false` if the buffer has the maximum of memory.
     #[cold]
     fn make_room(&mut self, end: End, needed: usize) -> bool {
         let body_len = self.body_len();
@@ -237,7 +238,7 @@ impl Buffer {
         true
     }
 
-    /// Gives memory back when little of it is used.
+    /// Frees memory if little of it is used.
     fn shrink(&mut self) {
         let body_len = self.body_len();
         if self.len > 0 && self.capacity() > CAPACITY_MIN && body_len <= self.capacity() / 8 {

@@ -1,7 +1,7 @@
 //! Edits in the middle of a long list.
 //!
-//! What it is: splitting chunks that become too long, and compacting those that became short. What it is not:
-//! pushing and popping at the ends, which needs neither.
+//! What it is: splitting chunks that become too long, and merging chunks that have become short. What it is
+//! not: pushing and popping at the ends, which needs neither splitting nor merging.
 
 use std::ops::Range;
 
@@ -10,22 +10,23 @@ use super::buffer::{BODY_BYTES_MAX, Buffer, CAPACITY_MIN};
 use crate::collection::chunk::{End, Item};
 use crate::collection::element::Encoded;
 
-/// Neighbours become one chunk when that is at most this long. It leaves room for a quarter, so that splits
-/// and merges do not alternate.
+/// Two neighbours are merged if the merged chunk is at most this long. That leaves a quarter of the chunk
+/// free, so that splits and merges do not alternate.
 const MERGED_BYTES_MAX: usize = BODY_BYTES_MAX / 4 * 3;
 
 impl LongList {
     /// Replaces the element at `index`.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no element at `index`.
     pub(crate) fn set(&mut self, index: usize, element: &[u8]) {
         assert!(index < self.len, "no element {index} in a list of {}", self.len);
         let (chunk, index) = self.locate(index);
         self.replace(chunk, index..index + 1, &Item::of(element));
     }
 
-    /// Adds an element in front of the one at `index`, or after the last.
+    /// Adds an element in front of the element at `index`; if `index` is the number of elements, after the
+    /// last one.
     ///
     /// # Panics
     /// If `index` is more than the number of elements.
@@ -107,14 +108,15 @@ impl LongList {
         removed
     }
 
-    /// Replaces the elements of one chunk that are in `range`, at most one, by `item`.
+    /// Replaces the element in `range` of a chunk by `item`. An empty range inserts the item.
     fn replace(&mut self, chunk: usize, range: Range<usize>, item: &Item<'_>) {
         let buffer = &self.chunks[chunk];
         let removed_len = buffer.chunk().span(range.clone()).len();
         if buffer.body_len() - removed_len + item.len() <= BODY_BYTES_MAX {
             return self.update(chunk, |buffer| buffer.splice(range, Some(item)));
         }
-        // Splits the chunk there. The item goes to the shorter part if it has room, or between the parts.
+        // Splits the chunk at the range. The item goes to the shorter part if that has room, else into a
+        // chunk between the parts.
         let (start, end) = (range.start, range.end);
         let tail = self.update(chunk, |buffer| buffer.split_off(end));
         self.update(chunk, |buffer| buffer.pop(End::Back, buffer.len() - start));
@@ -135,7 +137,7 @@ impl LongList {
         self.chunks[chunk].body_len() + item_len <= BODY_BYTES_MAX
     }
 
-    /// Drops the empty ones of the chunks that were changed, merges short ones with each other and with their
+    /// Drops changed chunks that are empty, and merges short changed chunks with each other and with their
     /// neighbours.
     fn compact(&mut self, changed: Range<usize>) {
         let end = (changed.end + 1).min(self.chunks.len());

@@ -14,7 +14,7 @@ pub(crate) struct Range<'a> {
     pub(super) front: Iter<'a>,
     /// The chunks between.
     pub(super) chunks: vec_deque::Iter<'a, Buffer>,
-    /// The rest of the chunk in which the range ends, if it is another.
+    /// The rest of the chunk in which the range ends, if the range does not end in the chunk of `front`.
     pub(super) back: Iter<'a>,
     /// Elements of all three.
     pub(super) len: usize,

@@ -30,7 +30,7 @@ impl<M: Member> RankTree<M> {
     }
 }
 
-/// `is_last`: the root, or the last node of its depth.
+/// Checks a node and all below it. `is_last` is true for the root and for the last node of each depth.
 fn check_node<M: Member>(node: &Node<M>, is_last: bool) -> Subtree<M> {
     assert!(is_last || len(node) >= LEN_MIN, "a node less than half full");
     let inner = match node {

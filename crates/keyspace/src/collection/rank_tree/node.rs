@@ -1,8 +1,8 @@
 //! Nodes of a rank tree: how items and children are kept in nodes of limited length.
 //!
-//! What it is: the change of one item below a node, and the ways to keep nodes filled meanwhile: sharing with
-//! a neighbour, splits, merges. All three are one operation, which moves the border between two neighbours.
-//! What it is not: an order. Nodes never compare scores.
+//! What it is: inserting and removing one item below a node, and the ways to keep nodes filled meanwhile:
+//! sharing with a neighbour, splits, merges. All three are one operation, which moves the border between two
+//! neighbours. What it is not: an order. Nodes never compare scores.
 
 use std::mem;
 
@@ -10,17 +10,18 @@ use arrayvec::ArrayVec;
 
 use super::Item;
 
-/// The maximum number of items of a leaf, and of children of an inner node. With its length, a leaf of
-/// 16-byte items fills 1016 bytes and an inner node 2544: just below the allocator's classes of 1024 and 2560
+/// The maximum number of items of a leaf, and of children of an inner node. With this maximum, a leaf of
+/// 16-byte items takes 1016 bytes and an inner node 2544, just below the allocator's classes of 1024 and 2560
 /// bytes.
 pub(super) const LEN_MAX: usize = 63;
 
-/// A node below this length merges or shares with a neighbour.
+/// The minimum length of a node. A shorter node merges with a neighbour, or gets items of it.
 pub(super) const LEN_MIN: usize = LEN_MAX / 2;
 
-/// A full node shares with a neighbour that has room for this many; else it is split. At least 2: both have
-/// room afterwards. With an eighth of the length an item takes 20.4 bytes after a million inserts in no
-/// order, with this 19.9, in the same time.
+/// The minimum room of a neighbour, in items, for a full node to move items to it. If no neighbour has this
+/// room, the node is split. The number must be at least 2, so that both nodes have room afterwards. After a
+/// million inserts in random order, an item takes 19.9 bytes; with an eighth of `LEN_MAX` as this minimum, it
+/// takes 20.4 bytes, in the same time.
 const ROOM_MIN: usize = LEN_MAX / 16;
 
 pub(super) type Leaf<M> = ArrayVec<Item<M>, LEN_MAX>;
@@ -91,7 +92,8 @@ impl<M: Copy> Node<M> {
         }
     }
 
-    /// Moves the border between this node and its right neighbour so that this one has `len`.
+    /// Moves the border between this node and its right neighbour so that this node has `len` items or
+    /// children.
     fn move_border(&mut self, right: &mut Self, len: usize) {
         match (self, right) {
             (Node::Leaf(left), Node::Leaf(right)) => move_border(left, right, len),
@@ -138,7 +140,8 @@ impl<M: Copy> Inner<M> {
     }
 
     /// The child into which an item of this rank goes, with room for it, and the rank of the child's first
-    /// item. This node is not full. Between two children, the item goes to the end of the left one.
+    /// item. This node is not full. An item that belongs between two children goes to the end of the left
+    /// one.
     pub(super) fn open(&mut self, rank: usize, appends: bool, bytes: &mut usize) -> (usize, usize) {
         let (index, start) = self.child_of(rank.saturating_sub(1));
         if !self.children[index].is_full() {
@@ -163,7 +166,7 @@ impl<M: Copy> Inner<M> {
         }
     }
 
-    /// Splits a child: `left_len` stay.
+    /// Splits a child, in which `left_len` items or children stay.
     fn split(&mut self, index: usize, left_len: usize, bytes: &mut usize) {
         let left = &mut self.children[index];
         let mut right = left.empty_alike();
@@ -203,7 +206,7 @@ impl<M: Copy> Inner<M> {
     }
 
     /// Merges a short child with a neighbour if both fit in one node; else shares with a neighbour. An only
-    /// child stays short, but goes when it is empty.
+    /// child stays short, and is removed when it is empty.
     fn refill(&mut self, index: usize, bytes: &mut usize) {
         let fit = |left: usize| self.child_len(left) + self.child_len(left + 1) <= LEN_MAX;
         let (has_left, has_right) = (index > 0, index + 1 < self.children.len());

@@ -1,7 +1,7 @@
 //! Ranges of a rank tree: iteration by rank, from either end.
 //!
-//! What it is: one leaf in hand at each end, and the ranks between them. The next leaf is found from the
-//! root, once per leaf: that costs less than links between leaves would at every change.
+//! What it is: the rest of one leaf at each end, and the ranks between them. The next leaf is found from the
+//! root, once per leaf: that costs less than keeping links between leaves at every change.
 
 use std::{ops, slice};
 
@@ -11,7 +11,7 @@ use super::{Item, Member, RankTree};
 pub(crate) struct Range<'t, M> {
     tree: &'t RankTree<M>,
     front: slice::Iter<'t, Item<M>>,
-    /// Ranks that neither end has in hand.
+    /// The ranks between the leaves of the two ends.
     between: ops::Range<usize>,
     back: slice::Iter<'t, Item<M>>,
 }

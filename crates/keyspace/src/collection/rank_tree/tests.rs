@@ -87,7 +87,7 @@ fn infinite_scores_and_both_zeros_have_their_places() {
     let mut tree = filled(items(scores.len(), |number| scores[number]));
     let ranks: Vec<_> = (0..scores.len()).map(|n| tree.rank(scores[n], name(n).bytes())).collect();
     assert_eq!(ranks, [5, 2, 0, 3, 4, 1].map(Some));
-    // The zeros are one score, and keep their signs.
+    // 0.0 and -0.0 are one score, and keep their signs.
     assert_eq!((tree.rank(-0.0, name(1).bytes()), tree.rank(0.0, name(3).bytes())), (Some(2), Some(3)));
     assert_eq!(tree.get(3).map(|(score, _)| score.is_sign_negative()), Some(true));
     assert_eq!(tree.remove(0.0, name(3).bytes()), Some(name(3)));
@@ -138,7 +138,7 @@ fn items_cost_little_more_than_sixteen_bytes() {
         tree.check();
         assert_eq!((tree.len(), bytes_per_item(&tree) < 17.8), (count, true), "{}", bytes_per_item(&tree));
     }
-    // Nine of ten are removed: the rest gets together.
+    // After nine of ten items are removed, the nodes of the rest are merged.
     for (score, name) in shuffled(count).into_iter().take(count / 10 * 9) {
         assert_eq!(random.remove(score, name.bytes()), Some(name));
     }

@@ -6,8 +6,8 @@
 //!
 //! # Payload
 //! The width of an integer in bytes (2, 4 or 8), `MARK`, then the integers: little-endian, in ascending
-//! order, all as wide as the widest needs. A packed payload begins with its count, which no limit lets reach
-//! the bit of `MARK`.
+//! order, all as wide as the widest needs. A packed payload begins with its count, which is so limited that
+//! it never has the bit of `MARK`.
 //!
 //! Invariants
 //! - The integers are in ascending order, none twice, and fit the width.
@@ -17,12 +17,12 @@ use smallvec::SmallVec;
 use crate::collection::element::Element;
 use crate::collection::packed::{COUNT_MAX, HEADER, Payload};
 
-/// The second byte.
+/// The second byte of the payload.
 const MARK: u8 = 0x80;
 
 const _: () = assert!(COUNT_MAX < (MARK as usize) << 8);
 
-/// The width that an integer is given at least.
+/// The minimum width of an integer in bytes.
 const WIDTH_MIN: usize = 2;
 
 /// A set of integers, to be read.
@@ -32,7 +32,8 @@ pub(super) struct Integers<'a> {
     bytes: &'a [u8],
 }
 
-/// How many integers a payload that claims this form has; `None` if it cannot have it, or none.
+/// The number of integers in a payload that claims this form; `None` if it is not of this form, or has no
+/// integer.
 pub(crate) fn verify(payload: &[u8]) -> Option<usize> {
     let [width, MARK, bytes @ ..] = payload else { return None };
     let width: usize = (*width).into();
@@ -108,7 +109,7 @@ fn width_of(value: i64) -> usize {
     }
 }
 
-/// Adds an integer to a payload of this form or one without members. Returns whether it is new.
+/// Adds an integer to a payload that has this form or no members. Returns whether the integer is new.
 pub(super) fn insert(payload: &mut impl Payload, value: i64) -> bool {
     if !is_integers(payload.payload()) {
         let width = width_of(value);
@@ -125,7 +126,7 @@ pub(super) fn insert(payload: &mut impl Payload, value: i64) -> bool {
     true
 }
 
-/// As `insert`, for several. Returns how many are new.
+/// As `insert`, for several integers. Returns how many are new.
 pub(super) fn insert_all(payload: &mut impl Payload, values: impl Iterator<Item = i64>) -> usize {
     let old = payload.payload();
     let old_len = old.len();

@@ -28,7 +28,8 @@ fn integer() -> impl Strategy<Value = Vec<u8>> {
     (any::<i64>(), 0u32..64).prop_map(|(value, shift)| (value >> shift).to_string().into_bytes())
 }
 
-/// Some consist of integers only, so that sets of integers live for some steps.
+/// Members to add or remove. Some lists consist of integers only, so that sets stay sets of integers for some
+/// steps.
 fn members(strings: bool) -> impl Strategy<Value = Members> {
     let any = if strings { element(300).boxed() } else { integer().boxed() };
     prop_oneof![1 => prop::collection::vec(integer(), 1..3), 1 => prop::collection::vec(any, 1..8)]
@@ -220,12 +221,13 @@ fn of_each_form() -> [World; 3] {
     })
 }
 
-/// How often each member was seen in a number of tries, of which each shows `shown`.
+/// Asserts that every member was seen about equally often in a number of tries, each of which shows `shown`
+/// members.
 fn assert_even(seen: &BTreeMap<Vec<u8>, usize>, tries: usize, shown: usize) {
     let expected = tries * shown / 40;
     assert_eq!(seen.len(), 40);
     for (member, times) in seen {
-        // More than seven standard deviations.
+        // The tolerance is more than seven standard deviations.
         let is_near = times.abs_diff(expected) * 3 < expected;
         assert!(is_near, "{} seen {times} times, not about {expected}", member.escape_ascii());
     }

@@ -1,9 +1,8 @@
 //! Blocks: neighbouring entries of a stream in one piece of memory.
 //!
 //! What it is: up to a hundred entries, each with its id as the distance from the id of the block, and
-//! without the names of its fields if they are the same as in the first entry.
-//! What it is not: an index. The search for an entry walks from one to the next, and reads one length for
-//! each.
+//! without the names of its fields if they are the same as in the first entry. What it is not: an index. A
+//! search walks from entry to entry, and reads one length for each.
 //!
 //! # Encoding
 //! Numbers are LEB128, `element` is as in [`element`], `name` is a length and that many bytes.
@@ -18,11 +17,13 @@
 //! The same bytes go into snapshots and into the log.
 //!
 //! Invariants
-//! - Ids ascend, and none is below the id of the block, which is that of a first entry that may be gone.
-//! - There is an entry.
+//! - Ids ascend, and none is below the id of the block. The id of the block is the id of its first entry,
+//!   which may have been removed since.
+//! - A block has at least one entry.
 //! - Bytes from outside are verified once by [`StreamBlock::verify`] and trusted afterwards.
-//! - Copies of a [`Block`] share its bytes until one of them changes: that one then has bytes of its own.
-//! - A block behind which another one began has no memory to spare, until an entry of it is removed.
+//! - Copies of a [`Block`] share its bytes until one of them changes; the changed copy then has bytes of its
+//!   own.
+//! - A block that is followed by another has no spare memory, unless an entry was removed from it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -74,7 +75,7 @@ impl<'a> StreamBlock<'a> {
         self.0
     }
 
-    /// The id that its entries count from.
+    /// The id from which the ids of the entries are counted.
     pub(super) fn base(&self) -> StreamId {
         Names::of(self.0).base
     }
@@ -128,7 +129,7 @@ enum Bytes {
     /// Bytes that can still change: of the last block of a stream, and of blocks from which entries were
     /// removed.
     Open(Arc<Vec<u8>>),
-    /// No more than there are.
+    /// Bytes in memory of exactly their length.
     Sealed(Arc<[u8]>),
 }
 
@@ -145,7 +146,7 @@ impl std::ops::Deref for Bytes {
 }
 
 impl Bytes {
-    /// The bytes of this copy alone, to be changed: no other copy shares them.
+    /// The bytes, to be changed. They are copied first if another copy of the block shares them.
     #[inline]
     fn open(&mut self) -> &mut Vec<u8> {
         if let Bytes::Sealed(bytes) = self {
@@ -159,7 +160,7 @@ impl Bytes {
 }
 
 impl Block {
-    /// A block with one entry. `room` is memory to write it to: that of a block that was sealed, or none.
+    /// A block with one entry. `room` is memory for its bytes, left over from a sealed block, or empty.
     pub(super) fn new(id: StreamId, pairs: Items<'_>, captured: u32, mut room: Vec<u8>) -> Self {
         room.clear();
         room.reserve(pairs.iter().map(|item| item.len() + 2).sum::<usize>() + 16);
@@ -179,7 +180,8 @@ impl Block {
         Block { bytes: Bytes::Sealed(block.0.into()), entries: block.entries().count() as u32, captured }
     }
 
-    /// Adds an entry with an id above all that are here, unless the block is full; returns whether it did.
+    /// Adds an entry, whose id is above all ids of the block, unless the block is full; returns whether it
+    /// was added.
     pub(super) fn push(&mut self, id: StreamId, pairs: Items<'_>) -> bool {
         if self.entries >= ENTRIES_MAX {
             return false;
@@ -215,7 +217,7 @@ impl Block {
         true
     }
 
-    /// Where an entry lies.
+    /// The range of bytes that holds an entry.
     fn range_of(&self, id: StreamId) -> Option<Range<usize>> {
         let mut entries = self.entries();
         let mut start = self.bytes.len() - entries.rest.len();
@@ -231,7 +233,7 @@ impl Block {
         None
     }
 
-    /// Removes the entries up to `id`, that one included; returns how many they were.
+    /// Removes the entries up to and including `id`; returns their number.
     pub(super) fn remove_through(&mut self, id: StreamId) -> usize {
         let mut entries = Entries::of(&self.bytes);
         let start = self.bytes.len() - entries.rest.len();
@@ -248,8 +250,8 @@ impl Block {
     }
 
     /// Copies the bytes to memory without room for further entries. Returns the former memory, for another
-    /// block, unless a copy shares it. (Shrinking it would not do: allocators do not take back less than half
-    /// of a piece of memory.)
+    /// block, unless a copy shares it. (Shrinking the former memory would not help: allocators do not take
+    /// back less than half of a piece of memory.)
     pub(super) fn seal(&mut self) -> Vec<u8> {
         let sealed = Bytes::Sealed(self.bytes[..].into());
         match std::mem::replace(&mut self.bytes, sealed) {
@@ -280,8 +282,8 @@ impl Block {
     }
 }
 
-/// Writes an entry of the block with the id `base`, and the names of its fields if the block does not have
-/// them.
+/// Writes an entry of the block with the id `base`. The entry includes the names of its fields if they differ
+/// from the names of the block.
 fn put_entry(
     bytes: &mut Vec<u8>,
     base: StreamId,
@@ -290,8 +292,8 @@ fn put_entry(
     has_names: bool,
     values_len: usize,
 ) {
-    // The length comes first and is known last. It has as many bytes as if the values were short strings, or
-    // is made to fit.
+    // The length comes first, but is known only at the end. It gets as many bytes as it needs if the values
+    // are short strings; otherwise the number of bytes is adapted.
     let start = bytes.len();
     let room = varint::len(((values_len + pairs.len() / 2) as u64) << 1);
     bytes.resize(start + room, 0);
@@ -363,7 +365,7 @@ pub(super) struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Of no block.
+    /// The entries of no block.
     pub(super) const NONE: Entries<'static> =
         Entries { names: Names { base: StreamId::ZERO, left: 0, rest: &[] }, rest: &[] };
 
@@ -403,7 +405,7 @@ impl<'a> Iterator for Entries<'a> {
 /// An entry of a stream.
 #[derive(Clone)]
 pub struct StreamEntry<'a> {
-    /// Its id.
+    /// The id of the entry.
     pub id: StreamId,
     fields: StreamFields<'a>,
 }
@@ -418,7 +420,7 @@ impl<'a> StreamEntry<'a> {
 /// Fields of an entry in order.
 #[derive(Clone)]
 pub struct StreamFields<'a> {
-    /// The field names of the block; `None` if the names stand beside the values.
+    /// The field names of the block; `None` if the entry has names of its own, in front of the values.
     names: Option<Names<'a>>,
     left: usize,
     rest: &'a [u8],
@@ -550,7 +552,7 @@ mod tests {
     fn lengths_of_entries_are_as_short_as_they_can_be() {
         let number = (b"n".to_vec(), b"1234567890123456789".to_vec());
         let text = |len| (b"t".to_vec(), vec![b'x'; len]);
-        // Of four numbers, 80 bytes of text become 38.
+        // Four numbers, 80 bytes as text, take 38 bytes.
         let entries = [
             vec![number; 4],
             vec![text(60)],

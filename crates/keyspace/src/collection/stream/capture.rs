@@ -1,14 +1,14 @@
 //! Capturing a stream while it changes, in bounded steps.
 //!
-//! What it is: head, groups and consumers are copied when the capture begins, as many as XINFO shows at once;
-//! then a walk copies block after block and, group after group, run after run of pending entries. Blocks and
-//! runs that change or go before their turn are copied then, or kept if they leave the stream.
-//! What it is not: aware of where the copies go (see `crate::capture`).
+//! What it is: the head, the groups and the consumers are copied when the capture begins, as XINFO also
+//! copies them all at once. Then a walk copies block after block and, group after group, run after run of
+//! pending entries. A block or run that is about to change before its turn is copied then; if it leaves the
+//! stream, it is kept. What it is not: aware of where the copies go (see `crate::capture`).
 //!
 //! Invariants
-//! - Blocks and runs carry the number of the capture that has them; parts that are made during a capture
-//!   carry its number as well, because it belongs to no moment before. So a part with a lower number is as it
-//!   was when the capture began.
+//! - Blocks and runs carry the number of the capture that has them. Blocks and runs that are made during a
+//!   capture carry its number as well, because they did not exist when it began. So a block or run with a
+//!   lower number is as it was when the capture began.
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
@@ -26,15 +26,15 @@ pub(super) struct Capture {
     next: Option<Cursor>,
 }
 
-/// Where the walk goes on.
+/// The position at which the walk continues.
 enum Cursor {
     Blocks(StreamId),
-    /// In this group or the next one.
+    /// The walk continues with the pending entries of this group, from this id on.
     Pending(Arc<[u8]>, StreamId),
 }
 
 impl Capture {
-    /// A block is about to change.
+    /// Copies a block that is about to change, unless it is captured already.
     pub(super) fn block(&mut self, block: &mut Block, number: u32) {
         if block.captured != number {
             block.captured = number;
@@ -42,14 +42,14 @@ impl Capture {
         }
     }
 
-    /// A block has left the stream.
+    /// Keeps a block that has left the stream, unless it is captured already.
     pub(super) fn removed_block(&mut self, block: Block, number: u32) {
         if block.captured != number {
             self.image.add_block(block);
         }
     }
 
-    /// A run of a group is about to change.
+    /// Copies a run of a group that is about to change, unless it is captured already.
     pub(super) fn run(&mut self, name: &Arc<[u8]>, group: &Group, run: &mut Run, number: u32) {
         if run.captured == number {
             return;
@@ -74,7 +74,7 @@ impl Stream {
         self.capture = Some(Box::new(Capture { image, next: Some(Cursor::Blocks(StreamId::ZERO)) }));
     }
 
-    /// All of it, at once.
+    /// A copy of the whole stream, made at once.
     pub(crate) fn image(&self) -> StreamImage {
         let mut image = StreamImage::default();
         image.set_head(self.head);
@@ -97,7 +97,7 @@ impl Stream {
         }
     }
 
-    /// Whether it is being captured.
+    /// Whether the stream is being captured.
     pub(crate) fn is_being_captured(&self) -> bool {
         self.capture.is_some()
     }
@@ -106,7 +106,7 @@ impl Stream {
     /// complete.
     ///
     /// # Panics
-    /// If it is not being captured.
+    /// If the stream is not being captured.
     pub(crate) fn capture_step(&mut self, bytes: usize) -> (StreamImage, bool) {
         let mut capture = self.capture.take().expect("a capture was begun");
         while capture.image.size_bytes() < bytes
@@ -151,7 +151,7 @@ impl Stream {
         self.capture.as_ref().map_or(0, |capture| capture.image.size_bytes())
     }
 
-    /// Ends the capture before its end.
+    /// Gives the capture up before it is complete.
     pub(crate) fn abandon_capture(&mut self) {
         self.capture = None;
     }

@@ -1,13 +1,13 @@
 //! Groups: consumers that share the entries of a stream, and the entries that each has not acknowledged.
 //!
-//! What it is: the position of a group, its consumers by name, the pending entries of all of them and the
-//! ones that each has.
-//! What it is not: aware of the entries themselves: a pending one may have been removed from the stream.
+//! What it is: the position of a group, its consumers by name, its pending entries, and for each consumer the
+//! ids of the entries pending for it. What it is not: aware of the entries themselves: a pending one may have
+//! been removed from the stream.
 //!
 //! Invariants
-//! - An entry is pending for one consumer, whose index has its id.
-//! - The place of a consumer in `consumers` is its number until it is removed; the number may then be
-//!   another's.
+//! - An entry is pending for one consumer only; the index of that consumer has the entry's id.
+//! - The index of a consumer in `consumers` is its number until it is removed; another consumer may then get
+//!   the number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::StreamId;
 use super::pending::{PENDING_BYTES, Pending, PendingMap, Run};
 
-/// Bytes of memory of a group or a consumer, but for their names and entries.
+/// Bytes of memory of a group or a consumer, not counting names and entries.
 const BYTES_EACH: usize = 160;
 
 /// How far a group has read.
@@ -24,11 +24,11 @@ const BYTES_EACH: usize = 160;
 pub struct GroupPosition {
     /// The last entry that was delivered to any consumer.
     pub last_id: StreamId,
-    /// How many entries were delivered, of all that were ever added; `None` if that is unknown.
+    /// The number of entries that were delivered, out of all that were ever added; `None` if it is unknown.
     pub entries_read: Option<u64>,
 }
 
-/// When an entry was delivered, and how often.
+/// The time at which a pending entry was delivered last, and the number of its deliveries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delivery {
     /// The entry.
@@ -39,12 +39,12 @@ pub struct Delivery {
     pub count: u32,
 }
 
-/// When a consumer did something.
+/// The times of a consumer's last actions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConsumerTimes {
-    /// When it requested entries last, Unix time in milliseconds.
+    /// The Unix time in milliseconds at which the consumer last requested entries.
     pub seen_ms: u64,
-    /// When it got anything last; `None` if it never did.
+    /// The Unix time in milliseconds at which the consumer last got an entry; `None` if it never got one.
     pub active_ms: Option<u64>,
 }
 
@@ -59,14 +59,14 @@ struct Consumer {
 pub(super) struct Group {
     position: GroupPosition,
     pub(super) pending: PendingMap,
-    /// By number.
+    /// The consumers by number.
     consumers: Vec<Option<Consumer>>,
     by_name: BTreeMap<Arc<[u8]>, u32>,
     name_bytes: usize,
 }
 
 impl Group {
-    /// Changes where it stands; returns whether that is something else.
+    /// Sets the position of the group; returns whether it has changed.
     pub(super) fn set_position(&mut self, position: GroupPosition) -> bool {
         std::mem::replace(&mut self.position, position) != position
     }
@@ -101,8 +101,8 @@ impl Group {
         true
     }
 
-    /// Removes a consumer with its pending entries; `None` if there is none of this name, else how many
-    /// entries that were. Runs that are about to change are shown to `capture` before.
+    /// Removes a consumer with its pending entries; returns the number of these entries, or `None` if there
+    /// is no consumer of this name. Runs that are about to change are passed to `capture` before.
     pub(super) fn remove_consumer(
         &mut self,
         name: &[u8],
@@ -120,7 +120,7 @@ impl Group {
         Some(ids.len())
     }
 
-    /// Delivers to a consumer that exists. Returns whether the entry was pending before.
+    /// Makes an entry pending for a consumer, which exists. Returns whether the entry was pending before.
     pub(super) fn pend(
         &mut self,
         consumer: u32,
@@ -148,8 +148,8 @@ impl Group {
         removed.is_some()
     }
 
-    /// Shows the run that begins at this id or after it; returns the id at which to continue, or `None` if no
-    /// run is left.
+    /// Passes the first run that begins at this id or after it to `capture`. Returns the id at which to
+    /// continue, or `None` if no run is left.
     pub(super) fn capture_run(
         &mut self,
         from: StreamId,
@@ -175,7 +175,7 @@ impl Group {
         self.consumers.iter().flatten().map(|consumer| (consumer.name.clone(), consumer.times))
     }
 
-    /// Takes the pending entries out while they change, so that an observer can look at everything else.
+    /// Takes the pending entries out while `change` changes them, so that it can read the rest of the group.
     fn change_pending<R>(&mut self, change: impl FnOnce(&Group, &mut PendingMap) -> R) -> R {
         let mut pending = std::mem::take(&mut self.pending);
         let result = change(self, &mut pending);
@@ -230,12 +230,12 @@ pub struct ConsumerView<'a>(&'a Consumer);
 pub struct PendingView<'a> {
     /// The consumer.
     pub consumer: &'a [u8],
-    /// Which, when and how often.
+    /// The entry, its last delivery and the number of deliveries.
     pub delivery: Delivery,
 }
 
 impl<'a> GroupView<'a> {
-    /// Where it stands.
+    /// The position of the group.
     pub fn position(&self) -> GroupPosition {
         self.0.position
     }
@@ -297,22 +297,22 @@ impl<'a> GroupView<'a> {
 }
 
 impl<'a> ConsumerView<'a> {
-    /// Its name.
+    /// The name of the consumer.
     pub fn name(&self) -> &'a [u8] {
         &self.0.name
     }
 
-    /// When it did something.
+    /// The times of the consumer's last actions.
     pub fn times(&self) -> ConsumerTimes {
         self.0.times
     }
 
-    /// How many entries are pending for it.
+    /// The number of entries that are pending for the consumer.
     pub fn pending_len(&self) -> usize {
         self.0.ids.len()
     }
 
-    /// The ids of those in a range, in order.
+    /// The pending ids in a range, in order.
     pub fn pending_ids(&self, ids: RangeInclusive<StreamId>) -> impl Iterator<Item = StreamId> + use<'a> {
         // A range whose bounds are in the wrong order is empty.
         let found = (ids.start() <= ids.end()).then(|| self.0.ids.range(ids));

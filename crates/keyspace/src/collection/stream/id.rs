@@ -1,4 +1,4 @@
-//! `StreamId`: where an entry stands in a stream.
+//! `StreamId`: the position of an entry in a stream.
 //!
 //! What it is: a time in milliseconds and a number within that millisecond. Ids are ordered by the time, then
 //! by the number. What it is not: a clock. The caller that adds an entry chooses its id.

@@ -1,8 +1,8 @@
-//! `StreamImage`: a stream, or a part of one, copied, in pieces that effects carry.
+//! `StreamImage`: a copy of a stream, or of a part of one, in pieces that effects carry.
 //!
-//! What it is: the parts of a stream that a capture gathers in one step, or all of them where a value is
-//! taken out of the keyspace.
-//! What it is not: sorted. Blocks and deliveries name their ids, so they can be put back in any order.
+//! What it is: the parts of a stream that one step of a capture copies, or the whole stream if a value is
+//! copied out of the keyspace. What it is not: sorted. Blocks and deliveries name their ids, so they can be
+//! put back in any order.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::value::Value;
 /// The image of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct StreamImage {
-    /// With the groups and consumers, which come first.
+    /// `Some` in the first part, which also has the groups and consumers.
     head: Option<StreamHead>,
     groups: Vec<GroupImage>,
     blocks: Vec<Block>,
@@ -81,12 +81,12 @@ impl StreamImage {
         }
     }
 
-    /// About as many bytes as its effects take.
+    /// About the number of bytes that the effects of the image take.
     pub(crate) fn size_bytes(&self) -> usize {
         self.size_bytes
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the image has no content.
     pub(crate) fn is_empty(&self) -> bool {
         self.size_bytes == 0
     }
@@ -124,14 +124,14 @@ impl StreamImage {
         }
     }
 
-    /// The blocks: all of the stream, or those of a part of it.
+    /// The blocks of the image.
     fn blocks(&self) -> impl Iterator<Item = StreamBlock<'_>> {
         self.blocks.iter().map(Block::as_block)
     }
 }
 
 impl PartialEq for StreamImage {
-    /// Whether both are the same stream, also with other blocks and runs.
+    /// Whether both images have the same stream, however it is divided into blocks and runs.
     fn eq(&self, other: &Self) -> bool {
         self.canonical() == other.canonical()
     }

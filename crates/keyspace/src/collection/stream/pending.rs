@@ -1,24 +1,24 @@
 //! Pending entries: delivered by a group and not acknowledged, in the order of ids.
 //!
 //! What it is: deliveries in short sorted runs, which are found by their first id, so that a change touches
-//! one run, and a capture copies one run at a time.
-//! What it is not: by consumer. That index is each consumer's own (see `group`).
+//! one run, and a capture copies one run at a time. What it is not: an index by consumer. Each consumer has
+//! its own index (see `group`).
 //!
 //! Invariants
-//! - No run is empty or longer than `RUN_LEN_MAX`; the key of a run is at most its first id, and above all
-//!   ids before it.
+//! - No run is empty or longer than `RUN_LEN_MAX`. The key of a run in the map is at most its first id, and
+//!   above all ids of the previous run.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use super::StreamId;
 
-/// Deliveries in one run.
+/// The maximum number of deliveries in one run.
 const RUN_LEN_MAX: usize = if cfg!(test) { 8 } else { 64 };
-/// Neighbouring runs that together are no longer than this become one.
+/// Neighbouring runs are merged if they are together no longer than this.
 const MERGED_LEN_MAX: usize = RUN_LEN_MAX / 2;
 
-/// Bytes of memory of a pending entry: in its run, which may have free places, and in the index of its
+/// Bytes of memory of a pending entry: in its run, which may have spare memory, and in the index of its
 /// consumer.
 pub(super) const PENDING_BYTES: usize = 80;
 
@@ -69,7 +69,7 @@ impl PendingMap {
         Some(&run.entries[at])
     }
 
-    /// Those with an id in a range, in order.
+    /// The pending entries with an id in a range, in order.
     pub(super) fn range(&self, ids: RangeInclusive<StreamId>) -> impl Iterator<Item = &Pending> {
         let (from, to) = ids.into_inner();
         let start = self.runs.range(..=from).next_back().map_or(from, |(&first, _)| first);
@@ -79,8 +79,8 @@ impl PendingMap {
         entries.skip_while(move |pending| pending.id < from).take_while(move |pending| pending.id <= to)
     }
 
-    /// Adds a pending entry, or replaces it; returns the previous one. A run that is about to change is shown
-    /// to `capture` before.
+    /// Adds a pending entry, or replaces the one with its id and returns the old one. A run that is about to
+    /// change is passed to `capture` before.
     pub(super) fn put(
         &mut self,
         pending: Pending,
@@ -116,7 +116,7 @@ impl PendingMap {
         None
     }
 
-    /// Adds one that is before all others.
+    /// Adds a pending entry whose id is below all others.
     fn put_first(
         &mut self,
         pending: Pending,
@@ -134,7 +134,7 @@ impl PendingMap {
         None
     }
 
-    /// Removes a pending entry and returns it. Runs that are about to change are shown to `capture` before.
+    /// Removes a pending entry and returns it. Runs that are about to change are passed to `capture` before.
     pub(super) fn remove(&mut self, id: StreamId, mut capture: impl FnMut(&mut Run)) -> Option<Pending> {
         let (&first, run) = self.runs.range_mut(..=id).next_back()?;
         let at = run.entries.binary_search_by_key(&id, |pending| pending.id).ok()?;
@@ -150,7 +150,7 @@ impl PendingMap {
         Some(removed)
     }
 
-    /// Merges a short run with the next one, if that is short, too.
+    /// Merges a run with the next one, if both are short.
     fn merge(&mut self, first: StreamId, mut capture: impl FnMut(&mut Run)) {
         let mut runs = self.runs.range_mut(first..);
         let (Some((_, run)), Some((&next, other))) = (runs.next(), runs.next()) else { return };
@@ -162,7 +162,7 @@ impl PendingMap {
         self.runs.remove(&next);
     }
 
-    /// The run that holds this id or comes after it, and from which id on to look for the next one.
+    /// The first run whose key is this id or above it, and the id from which to look for the next run.
     pub(super) fn run_from(&mut self, id: StreamId) -> Option<(&mut Run, Option<StreamId>)> {
         let (_, run) = self.runs.range_mut(id..).next()?;
         let next = run.entries.last().and_then(|last| last.id.next());

@@ -1,12 +1,12 @@
 //! `SharedEntries`: entries of a stream that can still be read when the stream is changed again.
 //!
 //! What it is: the blocks of a range of ids, shared with the stream, for replies that are too long to be
-//! written under the lock of a slot. Taking it costs a counter for each block, and nothing for each entry.
-//! What it is not: counted as memory of the stream. Blocks that the stream has changed or lost since live as
-//! long as this does; its owner drops it when the reply is written.
+//! written under the lock of a slot. Sharing costs one reference count for each block, and nothing for each
+//! entry. What it is not: counted as memory of the stream. Blocks that the stream has since changed or
+//! removed stay in memory as long as the `SharedEntries`; its owner drops it when the reply is written.
 //!
 //! Invariants
-//! - It has the entries that the stream had when it was taken, even if the stream changes.
+//! - A `SharedEntries` has the entries that the stream had when it was made, even if the stream changes.
 
 use std::ops::RangeInclusive;
 
@@ -31,13 +31,13 @@ pub enum StreamOrder {
 pub struct SharedEntries {
     ids: RangeInclusive<StreamId>,
     order: StreamOrder,
-    /// In this order.
+    /// The blocks, in the order of `order`.
     blocks: Vec<Block>,
     len: usize,
 }
 
 impl SharedEntries {
-    /// The first `count` of the entries with ids in a range, in which these blocks lie.
+    /// The first `count` entries with ids in a range. `blocks` are the blocks that may have such entries.
     pub(super) fn of<'a>(
         blocks: impl Iterator<Item = &'a Block>,
         ids: RangeInclusive<StreamId>,
@@ -49,7 +49,7 @@ impl SharedEntries {
         while shared.len < count
             && let Some(block) = blocks.next()
         {
-            // Only the blocks at the ends can have entries beside the range.
+            // Only the first and the last block can have entries outside the range.
             let is_inner = !shared.blocks.is_empty() && blocks.peek().is_some();
             shared.len += match is_inner {
                 true => block.len(),
@@ -61,17 +61,17 @@ impl SharedEntries {
         shared
     }
 
-    /// The number of items.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Shows all of them in their order.
+    /// Visits all entries in their order.
     pub fn for_each<'a>(&'a self, visit: impl FnMut(StreamEntry<'a>)) {
         let (ids, blocks) = (self.ids.clone(), self.blocks.iter());
         match self.order {
@@ -85,8 +85,8 @@ impl SharedEntries {
     }
 }
 
-/// Whether the first `count` entries may lie in so much memory that sharing them is quicker than reading
-/// them. Looks at few blocks.
+/// Whether the first `count` entries may take so much memory that sharing them is quicker than reading them.
+/// It looks at few blocks.
 pub(super) fn is_long<'a>(blocks: impl Iterator<Item = &'a Block>, count: usize) -> bool {
     let (mut bytes, mut entries) = (0, 0);
     for (at, block) in blocks.enumerate() {
@@ -97,7 +97,7 @@ pub(super) fn is_long<'a>(blocks: impl Iterator<Item = &'a Block>, count: usize)
         if bytes >= SHARED_BYTES_MIN {
             return true;
         }
-        // Of the first block, all entries may lie beside the range.
+        // All entries of the first block may lie outside the range.
         entries += if at > 0 { block.len() } else { 0 };
     }
     false

@@ -79,7 +79,7 @@ fn pending_id(number: u64) -> StreamId {
 }
 
 impl Edit {
-    /// Makes the edit in both.
+    /// Makes the edit in the stream and in the model.
     fn make(&self, entry: &mut Entry, model: &mut Model) {
         match self {
             Edit::Add { ms, seq, wide } => {
@@ -475,7 +475,7 @@ fn no_block_but_the_last_has_room_to_spare() {
     assert!(bytes < most, "{bytes} bytes for {used} of values in {} blocks", stream.blocks_len());
 }
 
-/// As `apply`, for many entries.
+/// As `apply`, but without the check of all entries.
 fn apply_unchecked(entry: &mut Entry, op: &KeyOp<'_>) {
     edit_any(entry, op, &RULES, &mut Freed::new());
 }

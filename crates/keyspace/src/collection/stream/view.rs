@@ -68,9 +68,9 @@ impl<'a> StreamView<'a> {
         WithinBack { blocks: self.blocks_of(&ids).rev(), ids, entries: Vec::new() }
     }
 
-    /// The first `count` entries of a range in either order, shared with the stream, so that they can be read
-    /// when the stream is changed again. `None` if they lie in so little memory that reading them at once is
-    /// quicker.
+    /// The first `count` entries of a range in either order, shared with the stream, so that they can still
+    /// be read after the stream has changed. `None` if they lie in so little memory that reading them at once
+    /// is quicker.
     pub fn share(
         &self,
         ids: RangeInclusive<StreamId>,
@@ -112,8 +112,9 @@ impl<'a> StreamView<'a> {
         found.map(|(_, block)| block)
     }
 
-    /// The id up to which entries must be removed so that `len` stay. With `whole_blocks`, more may stay, and
-    /// at most `limit` entries are removed. `None` if nothing has to be removed.
+    /// The id up to which entries must be removed so that `len` entries stay. With `whole_blocks`, only whole
+    /// blocks are removed, at most `limit` entries, so that more may stay. `None` if nothing has to be
+    /// removed.
     pub fn trim_to_len(&self, len: usize, whole_blocks: bool, limit: usize) -> Option<StreamId> {
         let excess = self.0.len.checked_sub(len)?;
         let (whole, rest) = self.passed_blocks(limit, |block, passed| passed + block.len() <= excess);
@@ -123,7 +124,8 @@ impl<'a> StreamView<'a> {
         within(passed).map(|entry| entry.id).or(last)
     }
 
-    /// As [`StreamView::trim_to_len`], so that all remaining ids are at least `min`.
+    /// The id up to which entries must be removed so that no id below `min` stays. `whole_blocks`, `limit`
+    /// and `None` mean the same as in [`StreamView::trim_to_len`].
     pub fn trim_to_id(&self, min: StreamId, whole_blocks: bool, limit: usize) -> Option<StreamId> {
         if !whole_blocks {
             return min.previous().filter(|_| self.first().is_some_and(|first| first.id < min));
@@ -133,8 +135,8 @@ impl<'a> StreamView<'a> {
     }
 
     /// Passes over the first blocks for which `may_go` is true, given the block and the number of entries
-    /// before it; at most `limit` entries. Returns the number of these entries, the last id of them, and the
-    /// block behind.
+    /// before it, up to `limit` entries. Returns the number of passed entries, the last of their ids, and the
+    /// next block.
     fn passed_blocks(
         &self,
         limit: usize,
@@ -156,12 +158,12 @@ impl<'a> StreamView<'a> {
         self.0.blocks.values().map(Block::as_block)
     }
 
-    /// How many blocks it has.
+    /// The number of blocks of the stream.
     pub fn blocks_len(&self) -> usize {
         self.0.blocks.len()
     }
 
-    /// How many groups it has.
+    /// The number of groups of the stream.
     pub fn groups_len(&self) -> usize {
         self.0.groups.len()
     }
@@ -176,7 +178,7 @@ impl<'a> StreamView<'a> {
         self.0.groups.get(name).map(GroupView)
     }
 
-    /// All of it, copied.
+    /// A copy of the whole stream.
     pub(crate) fn image(&self) -> StreamImage {
         self.0.image()
     }

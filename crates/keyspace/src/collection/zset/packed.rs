@@ -5,9 +5,9 @@
 //! What it is not: aware of limits. Every search here looks through the pairs from the first on.
 //!
 //! # Scores
-//! An integral score is stored as an element is that is an integer: 0 to 127 take one byte. Another one is a
-//! byte that begins no element, `FRACTION`, and the eight bytes of the number, little-endian. So is -0.0, to
-//! keep its sign. Every score has one encoding.
+//! An integral score is stored like an element that is an integer: 0 to 127 take one byte. Any other score is
+//! the byte `FRACTION`, which begins no element, and the eight bytes of the number, little-endian. -0.0 is
+//! stored so, too, to keep its sign. Every score has exactly one encoding.
 //!
 //! Invariants
 //! - Pairs are strictly ascending by score, then by the bytes of the member.
@@ -49,7 +49,7 @@ impl Pair {
         decode_score(&payload[self.score_at..self.end])
     }
 
-    /// Whether it comes after a member with this score.
+    /// Whether the pair comes after a member with this score and these bytes.
     #[inline]
     fn is_after(&self, payload: &[u8], score: f64, member: &[u8]) -> bool {
         let own = self.score(payload);
@@ -146,9 +146,10 @@ pub(super) struct Range<'p> {
     payload: &'p [u8],
     /// Where the next pair begins.
     at: usize,
-    /// Pairs that neither end has given.
+    /// The number of pairs that were not taken from either end yet.
     left: usize,
-    /// Where each pair begins, once a pair was taken from the back: pairs can only be found from the front.
+    /// The offset of each pair. It is filled when a pair is first taken from the back, because pairs can only
+    /// be found from the front.
     starts: Vec<usize>,
 }
 
@@ -235,7 +236,7 @@ fn score_len(encoded: &[u8]) -> usize {
     if encoded[0] == FRACTION { SCORE_LEN_MAX } else { element::encoded_len(encoded) }
 }
 
-/// As [`score_len`], of bytes that are not trusted: `None` unless all of a score is there.
+/// Does the same as [`score_len`], for untrusted bytes. `None` unless the bytes begin with a complete score.
 pub(crate) fn checked_score_len(encoded: &[u8]) -> Option<usize> {
     if let [FRACTION, rest @ ..] = encoded {
         let bytes = rest.first_chunk()?;

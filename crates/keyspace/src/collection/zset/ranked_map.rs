@@ -29,7 +29,8 @@ pub(crate) struct RankedMap {
 #[derive(Clone, Copy)]
 pub(super) struct Handle(NonNull<u8>);
 
-// SAFETY: a handle goes to another thread only with the map whose entry it points to, and only reads it.
+// SAFETY: a handle goes to another thread only with the map whose entry it points to, and only reads that
+// entry.
 unsafe impl Send for Handle {}
 
 impl Handle {
@@ -136,7 +137,7 @@ impl RankedMap {
         let count = count.min(self.len().saturating_sub(first));
         for _ in 0..count {
             let (_, handle) = self.order.remove_at(first).expect("a rank below the length");
-            // The name is read where it is: the entry is freed after the call.
+            // The name is read from the entry itself, which is freed only after the call.
             let entry = self.scores.remove(handle.bytes());
             debug_assert!(entry.is_some(), "map and tree have the same members");
         }
@@ -173,7 +174,7 @@ pub(crate) fn score_of(entry: EntryRef<'_>) -> f64 {
 mod tests {
     use super::*;
 
-    /// Small enough for Miri, which watches the handles.
+    /// The test is small enough for Miri, which checks the use of handles.
     #[test]
     fn handles_stay_valid_while_other_members_change() {
         let mut map = RankedMap::from_sorted(std::iter::empty(), 1);

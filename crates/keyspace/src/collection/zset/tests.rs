@@ -145,7 +145,7 @@ impl World {
                 self.apply(&KeyOp::Put { value, expire_at_ms: None }.on(DB, KEY));
                 self.members.clear();
                 for (score, member) in members {
-                    // As for a ZsetPut: an equal score leaves the sign of zero alone.
+                    // The model follows ZsetPut: an equal score does not change the sign of a zero.
                     let old = self.members.entry(member.clone()).or_insert(*score);
                     if *old != *score {
                         *old = *score;
@@ -261,7 +261,7 @@ fn limits_decide_the_form() {
     {
         let mut world = world(entries, value_bytes);
         world.put(&[(1.0, b"a".to_vec()), (2.0, b"long".to_vec()), (3.0, b"c".to_vec())]);
-        // Another score for a member is no reason to grow.
+        // A new score for a member is no reason for the set to become big.
         world.put(&[(4.0, b"a".to_vec())]);
         world.view(|view| assert_eq!(view.encoding(), encoding));
         world.check();

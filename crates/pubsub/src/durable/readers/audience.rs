@@ -10,7 +10,7 @@ pub(super) struct Audience {
     pub(super) members: Vec<ReaderId>,
     /// `members` by worker; empty if out of date.
     by_worker: Vec<(usize, Arc<[ReaderId]>)>,
-    /// Bytes handed out to each member in this step.
+    /// Bytes passed to each member in this step.
     pub(super) handed: u64,
 }
 

@@ -1,5 +1,5 @@
-//! One step of the durable channel thread: hands out a piece of the log to the readers at the tail, and one
-//! to the next reader behind it.
+//! One step of the durable channel thread: passes a piece of the log to the readers at the tail, and another
+//! piece to the next reader behind it.
 
 use std::mem;
 
@@ -11,11 +11,11 @@ use crate::durable::{DurableMessage, Position, ReaderEvent};
 /// The result of reading a piece of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// Read up to here, a record boundary.
+    /// The log was read up to here, a record boundary.
     UpTo(Lsn),
     /// There is nothing to read yet.
     Nothing,
-    /// The log no longer holds the requested position; this is the oldest that it holds.
+    /// The log no longer has the requested position; this is the oldest position that it has.
     Forgotten(Position),
 }
 
@@ -27,7 +27,7 @@ pub trait LogSource {
 }
 
 impl Readers {
-    /// Hands out a piece of the log to the readers at the tail, and one to the next reader behind it.
+    /// Passes a piece of the log to the readers at the tail, and another piece to the next reader behind it.
     /// Returns whether there may be more to do; if not, the next call is due when the log has grown or a
     /// [`Flow`](crate::durable::Flow) has woken the thread.
     pub fn step(&mut self, log: &mut impl LogSource) -> bool {
@@ -42,7 +42,7 @@ impl Readers {
         moved || !self.turns.is_empty()
     }
 
-    /// Gives waiting readers a turn again if half of their window is free.
+    /// Adds waiting readers to `turns` again if half of their window is free.
     fn go_on(&mut self) {
         let window_bytes = self.window_bytes();
         let (readers, turns) = (&self.readers, &mut self.turns);
@@ -96,8 +96,8 @@ impl Readers {
         true
     }
 
-    /// Hands out a piece of the log to a reader that is behind and has no place in a list. Returns `false`
-    /// if it waits for the log or the tail to move.
+    /// Passes a piece of the log to a reader that is behind and in none of the lists. Returns `false` if the
+    /// reader waits for the log or the tail to move.
     fn step_behind(&mut self, id: ReaderId, log: &mut impl LogSource) -> bool {
         let window_bytes = self.window_bytes();
         let (tail, feeds) = (self.tail, &mut self.feeds);
@@ -119,8 +119,8 @@ impl Readers {
         self.messages += messages;
         let end = match read {
             Read::UpTo(end) => end.min(tail.unwrap_or(end)),
-            // The first reader that catches up starts the tail where it stands. An existing tail lies beyond
-            // the readable log: the reader joins it once it can read up to there.
+            // The first reader that catches up starts the tail at its position. An existing tail lies beyond
+            // the readable log, and the reader joins it once it can read up to there.
             Read::Nothing => return self.join_or_wait(id, tail.or(Some(at))),
             Read::Forgotten(oldest) => {
                 self.lose(id, oldest);
@@ -137,8 +137,9 @@ impl Readers {
         true
     }
 
-    /// A reader that can read nothing before the tail, or before what is to become the tail: joins it if it
-    /// may. Returns whether it does.
+    /// Lets a reader join the tail if it may; otherwise the reader waits. The caller makes sure that there is
+    /// nothing to read between the reader and the tail, or that the reader's position may become the tail.
+    /// Returns whether it joins.
     fn join_or_wait(&mut self, id: ReaderId, tail: Option<Lsn>) -> bool {
         let joins = self.may_join(id, tail);
         if joins {
@@ -165,7 +166,7 @@ impl Readers {
         }
     }
 
-    /// Handles messages that the log no longer holds, for a reader that is behind and not in `turns`. The
+    /// Handles messages that the log no longer has, for a reader that is behind and not in `turns`. The
     /// subscriptions that miss messages end; the others continue at the oldest position.
     fn lose(&mut self, id: ReaderId, oldest: Position) {
         let Some(reader) = self.readers.get_mut(&id) else { return };

@@ -50,7 +50,7 @@ fn invalid_libraries_are_refused_with_a_reason() {
     let mut vm = TestVm::new();
     let names = "Library names can only contain letters, numbers, or underscores(_) and must be at least one \
                  character long";
-    // Each is a different key of the table, but the same argument.
+    // Each spelling is a different key of the table, but the same argument.
     let case_variants: Vec<String> = (0..17)
         .map(|bits| {
             let of_case = |(index, letter): (usize, char)| {
@@ -260,7 +260,7 @@ fn libraries_go_when_they_are_dropped_or_memory_is_short() {
         assert_eq!(vm.call(third, "f", &[], &[]), format!(":{count}"));
     }
     assert!(vm.vm().has_library(second) && vm.vm().has_library(third));
-    // Here memory is taken by a compiled script that is already known, not by loading a library.
+    // This time, running a script that is already compiled takes the memory, not loading a library.
     assert_eq!(vm.eval(known, &[], &[]), ":12000000");
     assert!(!vm.vm().has_library(second) && !vm.vm().has_library(third));
     assert!(vm.vm().memory_bytes() < 8 << 20);

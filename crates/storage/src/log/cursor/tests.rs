@@ -56,7 +56,7 @@ fn drain(cursor: &mut LogCursor, bytes_max: usize) -> Vec<Lsn> {
 
 #[test]
 fn damage_of_a_batch_costs_none_before_it_and_none_of_the_next_segment() {
-    // A part of a large record is not its end.
+    // Parts of a large record other than the last do not count as ends of records.
     let ends = |chunk: &Chunk| -> Vec<Lsn> {
         chunk.records().filter(|it| it.kind != RecordKind::Part).map(|it| it.lsn).collect()
     };
@@ -143,7 +143,7 @@ fn cursors_read_the_same_from_files_and_memory() {
     let mut appender = log.appender();
     let sizes: Vec<usize> = (0..300).map(|number| number * 37 % 9000).collect();
     let mut written = write(&log, &mut appender, &sizes[..100]);
-    // Without cursors so far, the first 100 are in files only, and span several segments.
+    // There was no cursor so far, so the first 100 batches are only in files; they span several segments.
     let (mut early, mut late) = (log.cursor(Lsn::ZERO), log.cursor(log.shippable_lsn()));
     assert!(late.read(1).is_ok_and(|read| matches!(read, CursorRead::UpToDate)));
     let mut found = drain(&mut early, 1);

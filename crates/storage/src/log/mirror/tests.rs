@@ -124,7 +124,8 @@ fn two_promotions_at_the_same_time_are_two_logs_from_the_first_batch_on() {
         let diverged_at = mirror.position();
         let epoch = mirror.promote().unwrap();
         let mut appender = log.appender();
-        // The first batches differ only in their reigns, the second ones also in their contents.
+        // The first batches of the two logs differ only in their reigns, the second batches also in their
+        // contents.
         append(&log, &mut appender, b"same");
         append(&log, &mut appender, &[seed as u8; 4]);
         append(&log, &mut appender, b"same again");
@@ -169,7 +170,7 @@ fn a_mirror_that_takes_no_more_than_its_room_can_be_closed() {
     let copy = copy_of_empty(&source_disk, 2);
     let (log, mut mirror) = mirror(&copy, Durability::Strict);
     let mut appender = source.appender();
-    // Nothing more than the first segment.
+    // The disk has no room for anything but the first segment.
     copy.set_space_limit(Some(0));
     let mut taken = 0;
     loop {
@@ -245,7 +246,7 @@ fn a_promoted_mirror_with_nothing_left_to_write_can_follow_and_lead_again() {
     let mut appenders = [first.appender(), second.appender()];
     let mut payloads: Vec<Vec<u8>> = Vec::new();
     for round in 0..4u8 {
-        // They lead in turn.
+        // The two servers lead in turn.
         let ((log, mirror), (other, other_mirror), appender) = match round % 2 {
             0 => ((&first, &mut first_mirror), (&second, &mut second_mirror), &mut appenders[0]),
             _ => ((&second, &mut second_mirror), (&first, &mut first_mirror), &mut appenders[1]),
@@ -265,7 +266,7 @@ fn a_promoted_mirror_with_nothing_left_to_write_can_follow_and_lead_again() {
         log.flush_all().unwrap();
         catch_up(log, other, other_mirror);
         assert!(mirror.resume(log.durable_lsn()).unwrap() && log.is_mirror());
-        // An idle log writes nothing of its own any more.
+        // A log that is a mirror again writes nothing of its own when it is idle.
         log.flush_all().unwrap();
         assert_eq!(log.end_for_handover().unwrap(), other.durable_lsn());
         assert_eq!(mirror.position(), other_mirror.position());

@@ -1,4 +1,4 @@
-//! With the room that was required, a log is closed and recovered on a disk that has no more.
+//! A log is closed and recovered on a disk that has exactly the required room.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::log::tests::{append, disk, recover};
 
-/// Far more than a test needs.
+/// The first limit of the disk, which is far more than a test needs.
 const LIMIT_BYTES: u64 = 16 << 20;
 const STEP_BYTES: u64 = 4 << 10;
 
@@ -17,7 +17,7 @@ fn a_log_with_the_required_room_is_closed_and_recovered() {
         let (_, log) = recover(&disk).unwrap();
         append(&mut log.appender(), b"kept");
         log.flush_all().unwrap();
-        // The least that is enough.
+        // The smallest limit that is enough.
         let mut limit_bytes = (0..LIMIT_BYTES).step_by(STEP_BYTES as usize);
         let enough = limit_bytes.find(|&bytes| {
             disk.set_space_limit(Some(bytes));

@@ -227,7 +227,7 @@ fn leftovers_of_an_older_epoch_are_no_log_behind_a_snapshot() {
     drop(log);
     let path = Path::new(DIR).join(segment::file_name(Lsn::ZERO));
     let old_run = disk.read_file(&path).unwrap();
-    // The second and third batch never arrived; the next run writes another second batch.
+    // The second and third batch never reached the disk; the next run writes another second batch.
     disk.truncate(&path, SEGMENT_HEADER_BYTES + ends[0].get()).unwrap();
     let (_, log) = recover(&disk).unwrap();
     assert_eq!(write_batches(&log, &numbered(1)), [ends[1]]);
@@ -245,8 +245,8 @@ fn leftovers_of_an_older_epoch_are_no_log_behind_a_snapshot() {
 
 #[test]
 fn a_record_whose_first_part_lies_before_the_snapshot_is_left_out() {
-    // The records are larger than the ring, so first parts are written before the last can be reserved; the
-    // number of other parts that remain depends on the length.
+    // The record is larger than the ring, so its first parts are written before its last part can be
+    // reserved. How many parts are written after the snapshot begins depends on the length.
     for large_bytes in (100_000..200_000).step_by(7_000) {
         let disk = disk();
         let (_, log) = recover(&disk).unwrap();
@@ -342,7 +342,7 @@ fn the_newest_generations_are_kept_and_the_log_behind_the_oldest_of_them() {
     assert!(matches!(damaged, Err(Error::SnapshotCorrupt(_))) && disk.read_file(&path).is_ok());
 }
 
-/// The state of a server after a restart: the newest snapshot that fits the log, then the log.
+/// Restarts a server. Its state is read from the newest snapshot that fits the log, then from the log.
 fn restart(disk: &Arc<SimDisk>) -> (Vec<Vec<u8>>, Log) {
     let mut recovery = open(disk).unwrap();
     let listed = snapshot::list(&**disk, Path::new(DIR)).unwrap();

@@ -126,7 +126,7 @@ fn a_copy_holds_all_records_appended_before_its_plan() {
     let (_, log) = recover(&disk).unwrap();
     write_batches(&log, &large(70));
     let info = publish(&disk, &log);
-    // More than a segment, and the last records not flushed.
+    // The payloads fill more than one segment, and the last records are not flushed.
     let payloads = large(130);
     let ends = write_batches(&log, &payloads[..120]);
     let mut appender = log.appender();

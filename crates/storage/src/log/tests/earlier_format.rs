@@ -11,8 +11,8 @@ use crate::{
     },
 };
 
-/// Rewrites the log on this disk as commit d08a10d would have: footers without links, a control file of
-/// version 3.
+/// Rewrites the log on this disk into the form that commit d08a10d wrote: footers without links, and a
+/// control file of version 3.
 fn make_earlier(disk: &Arc<SimDisk>) {
     let dir = Path::new(DIR);
     let mut reader = LogReader::open(disk.clone(), dir, Access::ReadWrite).unwrap();
@@ -31,7 +31,7 @@ fn make_earlier(disk: &Arc<SimDisk>) {
         record::encode_batch_end(&mut space, &footer);
         segment.file.write_all_at(&space, segment.offset(records_end)).unwrap();
     }
-    // Only the footer of the batch before the log start is ever read.
+    // Of the batches before the log start, nothing but the footer of the last one is ever read.
     let begin = control.log_start;
     if let Some(footer) = reader.footer_before(begin).unwrap() {
         let segment = reader.segments().iter().find(|it| it.start < begin && begin <= it.end).unwrap();

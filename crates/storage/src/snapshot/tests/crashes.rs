@@ -9,7 +9,7 @@ use super::*;
 
 const SEEDS_PER_CRASH: u64 = 12;
 
-/// The older of two snapshots; the newer one takes more than one write per part.
+/// The content of the older of two snapshots. The newer one takes more than one write per part.
 fn old_content() -> Vec<PartContent> {
     content(1, 3000)
 }
@@ -46,8 +46,8 @@ fn whole_snapshots(disk: &SimDisk) -> Vec<u64> {
     listed
 }
 
-/// Runs `act` stopped at every I/O, crashes in many ways, and calls `judge` with the snapshots found
-/// afterwards and with whether `act` had succeeded.
+/// For every I/O of `act`: runs `act` and stops it there, crashes the disk in many ways, and calls `judge`
+/// with the snapshots found afterwards and with whether `act` had succeeded.
 fn crash_everywhere(act: impl Fn(&Arc<SimDisk>) -> Result<(), Error>, judge: impl Fn(&[u64], bool)) {
     for io in 0.. {
         let disk = disk_with_old();
@@ -71,7 +71,8 @@ fn crash_everywhere(act: impl Fn(&Arc<SimDisk>) -> Result<(), Error>, judge: imp
     }
 }
 
-/// As [`crash_everywhere`], but the I/O fails and the machine continues, and may crash later.
+/// Does the same as [`crash_everywhere`], but an I/O operation fails instead; the machine continues and may
+/// crash later.
 fn fail_everywhere(act: impl Fn(&Arc<SimDisk>) -> Result<(), Error>, judge: impl Fn(&[u64], bool)) {
     for kind in [FaultKind::Eio, FaultKind::Enospc, FaultKind::ShortWrite] {
         for sticky in [false, true] {

@@ -113,8 +113,8 @@ fn a_chunk_left_over_from_another_snapshot_is_found_although_it_is_intact() {
     let other_disk = super::disk();
     write(&disk, meta(4096), &content(1, 3000), 9000).unwrap();
     write(&other_disk, meta(4096), &content(2, 3000), 9000).unwrap();
-    // A lost write: all pages between header and footer still have the bytes of another file, whose lengths
-    // happen to be equal.
+    // Simulates a lost write: all pages between header and footer still have the bytes of another file that
+    // happens to have equal lengths.
     let path = directory(dir()).join("snap-0000000000001000.0.part");
     let (mut bytes, stale) = (disk.read_file(&path).unwrap(), other_disk.read_file(&path).unwrap());
     assert_eq!(bytes.len(), stale.len());
