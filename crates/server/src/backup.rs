@@ -6,8 +6,8 @@
 //! Invariants
 //! - The copying client chooses the name of its session and keeps it: a session replaces an earlier one of
 //!   the same name.
-//! Sessions pin a bounded number of bytes for a bounded time. A session that exceeds one of these bounds
-//! ends.
+//! - A session pins a bounded number of bytes for a bounded time. A session that exceeds one of these bounds
+//!   ends.
 
 mod file_body;
 pub(crate) mod routes;
