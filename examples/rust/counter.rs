@@ -11,7 +11,8 @@ use std::{
 const EACH: usize = 1000;
 
 fn call(connection: &mut BufReader<TcpStream>, request: &str) -> io::Result<i64> {
-    write!(connection.get_mut(), "{request}\r\n")?;
+    // One write: a request in two pieces waits for the acknowledgement of the first.
+    connection.get_mut().write_all(format!("{request}\r\n").as_bytes())?;
     let mut reply = String::new();
     connection.read_line(&mut reply)?;
     let number = reply.trim().strip_prefix(':').and_then(|number| number.parse().ok());
