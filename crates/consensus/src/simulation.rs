@@ -54,7 +54,8 @@ struct Disk {
     /// The number of batches that survive a power cut; the others are being written.
     durable: usize,
     ballot: Ballot,
-    /// A position that was known to be committed, as the position of a snapshot is.
+    /// A position that was known to be committed when it was saved here, as a snapshot saves one. More may be
+    /// committed by now.
     committed: usize,
     /// The members that were last in force, and the position of their change.
     in_force: Option<(usize, Members)>,

@@ -3,8 +3,9 @@
 //! Invariants
 //! - Every file in the catalog exists and has the checkpoint that the catalog vouches for; otherwise the
 //!   server does not start.
-//! - A file that is not in the catalog is not needed, because the log has all its changes. Such a file is
-//!   removed when the files are opened or, if it was created later, as soon as no database uses it.
+//! - A file that is not in the catalog is not needed: the log behind `saved_lsn`, and the file that the
+//!   catalog names for the database, have all changes, or the database was deleted. Such a file is removed
+//!   when the files are opened or, if it was created later, as soon as no database uses it.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -24,8 +24,8 @@ impl Executor {
         self.make_room(host).is_err() && self.keyspace().bytes() < bytes
     }
 
-    /// Evicts until the data fits the limit. Fails if the data does not fit after [`EVICTIONS_MAX`]
-    /// evictions, or if a long unit holds the slot of a candidate.
+    /// Evicts until the data fits the limit. Fails if no key may be evicted (always with `noeviction`), if
+    /// the data does not fit after [`EVICTIONS_MAX`] evictions, or if a long unit holds a candidate's slot.
     #[inline]
     pub fn make_room(&mut self, host: &Host) -> Result<(), CommandError> {
         let limits = self.rules.limits;

@@ -414,7 +414,7 @@ impl Executor {
             let mut unit = Unit::new(&self.keyspace, locks, &mut self.scratch, UnitAccess::own(clock));
             change(&mut unit);
             if unit.has_ready() {
-                // A consumer that waits in a stream learns that the stream is gone.
+                // A client that waits in XREADGROUP learns that its stream is gone.
                 let (keyspace, bulk_bytes_max, rules) = (&*self.keyspace, self.bulk_bytes_max, &self.rules);
                 let surroundings = Surroundings { keyspace, host, durability, bulk_bytes_max, rules };
                 surroundings.serve_and_commit(unit, self.appender.as_mut(), None, &mut later)

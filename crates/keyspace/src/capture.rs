@@ -177,7 +177,8 @@ impl<'k> Capture<'k> {
         !self.is_in_slot && self.lists.is_empty()
     }
 
-    /// Begins to capture a slot: this is its moment. Returns the number of its keys.
+    /// Begins to capture a slot, as of now, or as of an earlier moment if a Move has had the slot captured
+    /// early. Returns the number of its keys.
     fn begin(&mut self, slot: SlotId, stream: &mut Vec<u8>, wanted: usize) -> u32 {
         let mut guard = self.keyspace.lock(slot);
         let early = self.keyspace.take_early(&mut guard);

@@ -16,7 +16,7 @@ const BESIDE_BYTES: usize = 4096;
 
 /// Runs `work` with a limit of `bytes_max` on the total memory. Memory already in use stays.
 pub(crate) fn limited<R>(lua: &Lua, bytes_max: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
-    // A limit below the memory in use would make even a collection fail.
+    // A limit below the memory in use would make even a garbage collection fail.
     let before = lua.set_memory_limit(bytes_max.max(lua.used_memory()))?;
     let outcome = work();
     lua.set_memory_limit(before)?;

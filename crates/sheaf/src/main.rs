@@ -90,7 +90,8 @@ fn tell(error: &dyn std::error::Error) {
 }
 
 /// A panic is a bug: memory may be ahead of the log, so the process ends and recovers from the log. The
-/// release profile aborts by itself. The binary that tests start shares a build with them, which unwinds.
+/// release profile aborts by itself. The binary that tests start is built with the profile of the tests, in
+/// which a panic unwinds.
 fn end_at_a_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -379,7 +379,8 @@ fn request_of(edit: &Edit) -> EditRequest {
     EditRequest::new(edit.id.as_str().into(), document, true, |_| None).expect("an edit")
 }
 
-/// Whether the log takes no writes: the refusal does not depend on the command.
+/// Whether a reply refuses a command because the server takes no writes now. It says nothing about the
+/// content then.
 fn is_refusal(value: &Value) -> bool {
     const REFUSALS: [&str; 4] = ["MISCONF", "EXECABORT", "IOERR", "BUSY"];
     matches!(value, Value::Error(text) if REFUSALS.iter().any(|name| text.starts_with(name.as_bytes())))

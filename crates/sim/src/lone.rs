@@ -238,7 +238,7 @@ fn is_sent(row: &Row) -> bool {
     !LEFT_OUT.contains(&name)
 }
 
-/// The connection, which keeps in `answers` what ends the wait of a blocked command.
+/// A conversation whose signaller puts the answers to a blocked command into `answers`.
 fn conversation(host: &Host, clock: &SimClock, answers: Answers) -> Conversation {
     let (peer, local) = ("sim:1".to_string(), "sim:0".to_string());
     let signaller: Signaller = Box::new(move |_, signal| {

@@ -5,8 +5,8 @@
 //! `backup`): it has no log, and only the final state of the stopped server.
 //!
 //! Invariants
-//! - Only expired data is left out. Data that the format version cannot hold is refused, or dropped if the
-//!   caller requested that.
+//! - Of keys and functions, only expired data is left out. Data that the format version cannot hold is
+//!   refused, or dropped if the caller requested that. Documents are not exported, and the command says so.
 
 use std::{
     io,

@@ -95,7 +95,8 @@ fn encode_values(value: u8, len: usize) -> u8 {
     0x80 | (value - 1) << 2 | (len - 1) as u8
 }
 
-/// Raises a register to at least `value`, unless the runs would become longer than `bytes_max`.
+/// Raises a register to at least `value`, unless runs cannot hold the value, or would take more than
+/// `bytes_max` bytes.
 ///
 /// # Errors
 /// The runs do not contain this register.

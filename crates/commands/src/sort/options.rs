@@ -96,8 +96,8 @@ impl<'a> Options<'a> {
         self.by.iter().chain(&self.gets).any(Pattern::reads_keys)
     }
 
-    /// The first option that may read keys which no argument names, for users that may not read all: as in
-    /// Redis, any GET counts.
+    /// The first option that may read keys which no argument names. A user who may not read all keys is
+    /// refused it. As in Redis, any GET counts.
     pub(super) fn first_that_reads(&self) -> Option<&'static str> {
         self.first_that_reads
     }

@@ -48,7 +48,7 @@ fn db(number: u8) -> DbId {
     DbId::new(number).expect("a database")
 }
 
-/// All keys are in one slot, so that its moment is the first piece.
+/// All keys are in one slot, so all are captured as they are when the first piece is filled.
 fn key(number: u8) -> Vec<u8> {
     format!("{{one}}{number}").into_bytes()
 }

@@ -62,7 +62,7 @@ impl FakeLog {
         all.filter(move |(_, of)| *of == channel).map(|(lsn, _)| *lsn)
     }
 
-    /// The start of the batch that holds the byte before an LSN.
+    /// The last batch boundary at or before an LSN; the start of the log if no batch holds the LSN.
     fn batch_start(&self, lsn: Lsn) -> Lsn {
         let found = self.batches.iter().find(|(start, end, _)| *start < lsn && lsn <= *end);
         found.map_or(self.start, |(start, end, _)| if *end == lsn { *end } else { *start })

@@ -1,4 +1,5 @@
-//! A promise that only the leader was given: how many replicas must have a write before it is acknowledged.
+//! A scenario: only the leader is started with `ack-replicas`, its replica is not. If a write was
+//! acknowledged under that setting, the setting must be in force on the replica once the replica leads.
 //!
 //! ```text
 //! the leader is given `ack-replicas`, its replica is not -> writes -> the leader is lost at any moment ->

@@ -5,8 +5,9 @@
 //!    '-- given up, crashed, cut off: writes resume --'    '-- the old leader follows it, or is told so later
 //! ```
 //!
-//! No server is held, and no other replica has to agree: a replica that has the whole log may lead, however
-//! many acknowledgements a commit needs. The judge checks that no committed write is lost.
+//! Unlike when a failed leader is replaced (see `operator`), no replica is first told to stop following, and
+//! none has to agree: a replica that has the whole log may lead, however many acknowledgements a commit
+//! needs. The judge checks that no committed write is lost.
 
 use lsn::Lsn;
 use replication::{Acked, Ends, Handover, HandoverStep};

@@ -60,7 +60,7 @@ pub(super) fn overcommit(mode: Option<u8>) -> Finding {
     }
 }
 
-/// The limit of data against the memory of the machine or container; 0: not known.
+/// Judges `maxmemory` (0: not set) by the memory of the machine or container, `total` (0: not known).
 pub(super) fn memory(maxmemory: u64, total: u64) -> Finding {
     let finding = |state, text: String| Finding::new("memory", state, text);
     let total_mib = total / MIB;

@@ -3,8 +3,8 @@
 //! Invariants
 //! - A key is complete or absent wherever the log ends: until a large collection is complete it has a
 //!   deadline in the past, and an expired key is absent. So a repeated import never finds a part of a key.
-//! - Memory is bounded by [`PART_BYTES`], the longest element and, if keys that come twice are looked for,
-//!   their number.
+//! - Memory is bounded by [`PART_BYTES`], the longest element and, if the import looks for duplicate keys,
+//!   the number of all keys of the file.
 
 use std::sync::Arc;
 

@@ -96,7 +96,8 @@ impl StreamImage {
         self.head
     }
 
-    /// Visits the effects that make the content of the image; the head only if the key is new.
+    /// Visits the effects that make the content of the image. The first is a Put of the head, if this part
+    /// has the head.
     pub(crate) fn for_each_effect(
         &self,
         db: DbId,
