@@ -1,6 +1,7 @@
 """Metrics, as Prometheus' own parsers read them, in both forms."""
 
 import math
+from collections import defaultdict
 
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
@@ -17,14 +18,22 @@ def _families(couch, parser, accept: str):
     return answer.headers["Content-Type"], {family.name: family for family in parser.text_string_to_metric_families(body)}
 
 
+def _by_labels(family) -> dict[tuple, list]:
+    """The samples of each histogram of a family: those whose labels differ in the bound only."""
+    groups = defaultdict(list)
+    for sample in family.samples:
+        groups[tuple(sorted((name, value) for name, value in sample.labels.items() if name != "le"))].append(sample)
+    return groups
+
+
 def _check(families) -> None:
     histograms = [family for family in families.values() if family.type == "histogram"]
     assert {family.name for family in histograms} >= {"sheaf_log_flush_seconds", "sheaf_log_batch_records"}
-    for family in histograms:
-        bounds = [float(sample.labels["le"]) for sample in family.samples if sample.name.endswith("_bucket")]
-        assert bounds == sorted(bounds) and bounds[-1] == math.inf and not any(map(math.isinf, bounds[:-1]))
-        total = [sample.value for sample in family.samples if sample.labels.get("le") == "+Inf"]
-        assert total == [sample.value for sample in family.samples if sample.name.endswith("_count")]
+    for samples in (samples for family in histograms for samples in _by_labels(family).values()):
+        bounds = [float(sample.labels["le"]) for sample in samples if sample.name.endswith("_bucket")]
+        assert bounds == sorted(set(bounds)) and bounds[-1] == math.inf
+        total = [sample.value for sample in samples if sample.labels.get("le") == "+Inf"]
+        assert total == [sample.value for sample in samples if sample.name.endswith("_count")]
     reasons = {sample.labels["reason"]: sample.value for sample in families["sheaf_read_only"].samples}
     assert reasons.keys() >= {"replica", "disk_full", "log_failed"} and not any(reasons.values())
 
