@@ -524,10 +524,15 @@ def test_a_follower_with_a_full_disk_lives_on_and_follows_again(new_server, tmp_
         wait_until("it to follow", lambda: is_following(full))
         pid, starts = full.pid, full.log().count(RESTARTING)
         fill_leaving(volume, left_bytes)
-        with first.connect() as connection:
+        with first.connect() as connection, full.connect() as reader:
+            for number in range(200):
+                assert connection.call("SET", f"k{number}", "x" * 100_000) == b"OK"
+                # What the follower has applied, and its disk does not take, is refused in the end.
+                reader.send(resp.encode("GET", f"k{number}"))
+                connection.call("SET", "k", "x" * 100_000)
+            full.wait_for_log("the disk has no room for the log")
             for _ in range(200):
-                assert connection.call("SET", "k", "x" * 100_000) == b"OK"
-        full.wait_for_log("the disk has no room for the log")
+                reader.read()
         wait_until("it to say that it does not follow", lambda: info(full)["master_link_status"] == "down")
         assert call(first, "SET", "k", "newer") == b"OK"
         wait_until("it to show no old data", lambda: error_of(call(full, "GET", "k")).startswith("MASTERDOWN"))

@@ -591,20 +591,18 @@ impl Connection {
         self.kill();
     }
 
-    /// Replicas have not acknowledged in time: turns the replies held up to `up_to` into errors. Returns how
-    /// many.
-    pub(crate) fn time_out_acks(&self, up_to: Lsn) -> u64 {
-        let error = CommandError::NotReplicated;
+    /// Turns the replies that wait for a gate up to `up_to` into errors. Returns how many.
+    pub(crate) fn fail_held(&self, up_to: Lsn, error: &CommandError) -> u64 {
         let listens = self.client().kind() == ClientKind::PubSub;
         let failed = match listens {
             // In RESP2, messages look like replies: held replies cannot be told from messages.
             true => None,
-            false => self.conversation.borrow_mut().outbox.fail_held(up_to, &error_line(&error)),
+            false => self.conversation.borrow_mut().outbox.fail_held(up_to, &error_line(error)),
         };
         match failed {
             Some(0) => return 0,
             Some(_) => self.send(),
-            None => self.fail(&error),
+            None => self.fail(error),
         }
         failed.unwrap_or(1)
     }

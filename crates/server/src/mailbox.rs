@@ -44,6 +44,8 @@ pub(crate) enum WorkerOrder {
     /// Fail the replies whose gates are at or before this position: replicas have not acknowledged them in
     /// time.
     Overdue(Lsn),
+    /// Fail all replies that wait for their gates, with this error: this server refuses reads meanwhile.
+    RefuseHeld(&'static str),
     /// Close all connections, and drop the replies that have not left.
     HangUp,
     /// The log failed: fail the waiting clients, close everything, report.

@@ -10,7 +10,7 @@ use std::{
 
 use couch::{Feeds, Store};
 use documents::{Documents, Listener, StoreError, mango::Indexes};
-use engine::observe::LatencyEvent;
+use engine::{observe::LatencyEvent, replication::Availability as _};
 use env::{Clock, RealClock, RealDisk, RealEntropy};
 use keyspace::DbId;
 use lsn::Lsn;
@@ -364,9 +364,16 @@ async fn every_second(parts: &Parts, log: &Log) {
         let slowest_us = log.stats().take_slowest_us();
         parts.observer.latency.took(LatencyEvent::LogSync, slowest_us, parts.clock.unix_ms());
         parts.backups.end_due();
+        let tell_workers = |order: &dyn Fn() -> WorkerOrder| {
+            parts.mailboxes.get().into_iter().flatten().for_each(|mailbox| mailbox.send(order()));
+        };
         if let Some(up_to) = parts.node.overdue() {
-            let workers = parts.mailboxes.get().into_iter().flatten();
-            workers.for_each(|mailbox| mailbox.send(WorkerOrder::Overdue(up_to)));
+            tell_workers(&|| WorkerOrder::Overdue(up_to));
+        }
+        // A follower may have applied what its full disk does not take: reads of that wait for the disk.
+        if let Some(refusal) = parts.replication.refuses_reads().filter(|_| parts.node.following().is_some())
+        {
+            tell_workers(&|| WorkerOrder::RefuseHeld(refusal));
         }
         parts.config.put_data_settings_in_force();
         // On a replica, users change with the leader's log, perhaps while no client is there to notice.

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use engine::CommandError;
 use lsn::Lsn;
 
 use super::Worker;
@@ -28,7 +29,11 @@ impl Worker {
             WorkerOrder::Report(done) => _ = done.send(()),
             WorkerOrder::ReleaseMemory => env::allocator::release_unused(),
             WorkerOrder::LeaseRenewed => self.send_withheld(),
-            WorkerOrder::Overdue(up_to) => self.time_out_acks(up_to),
+            WorkerOrder::Overdue(up_to) => {
+                let failed = self.fail_held(up_to, &CommandError::NotReplicated);
+                self.parts.node.acks_timed_out(failed);
+            }
+            WorkerOrder::RefuseHeld(refusal) => _ = self.fail_held(Lsn::MAX, &CommandError::Text(refusal)),
             WorkerOrder::HangUp => {
                 self.connections.borrow().values().for_each(|connection| connection.kill())
             }
@@ -85,11 +90,10 @@ impl Worker {
         self.end_tick_later();
     }
 
-    /// Fails the replies up to this position that replicas have not acknowledged in time.
-    fn time_out_acks(&self, up_to: Lsn) {
-        let overdue = self.tick.borrow_mut().take_overdue(up_to);
-        let failed = overdue.iter().map(|connection| connection.time_out_acks(up_to)).sum();
-        self.parts.node.acks_timed_out(failed);
+    /// Fails the replies that wait for a gate up to this position. Returns how many.
+    fn fail_held(&self, up_to: Lsn, error: &CommandError) -> u64 {
+        let waiting = self.tick.borrow_mut().take_overdue(up_to);
         self.end_tick_later();
+        waiting.iter().map(|connection| connection.fail_held(up_to, error)).sum()
     }
 }
