@@ -46,7 +46,7 @@ impl CommandRule {
     }
 }
 
-/// What is allowed before the first rule, and the rules in order.
+/// The commands allowed before the first rule, and the rules in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CommandRules {
     pub(crate) begins_with_all: bool,

@@ -3,7 +3,7 @@
 use crate::command_list::{CommandId, CommandList};
 use crate::denial_log::Reason;
 
-/// What a user may not do.
+/// The part of a call that the user has no right to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denied<'a> {
     /// Run this command.

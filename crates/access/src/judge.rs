@@ -57,7 +57,7 @@ impl Rights {
     /// Whether a call is permitted.
     ///
     /// # Errors
-    /// What the user may not do.
+    /// The part of the call that the user has no right to.
     pub fn judge<'a>(&self, call: &Call<'_, 'a>) -> Result<(), Denied<'a>> {
         if self.allow_freely(call.command) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Users: who may run which commands on which keys and channels, in the language of Redis' ACL.
+//! Users and their rights to commands, keys and channels, in the language of Redis' ACL.
 //!
 //! ```text
 //! rules (ACL SETUSER, a file) -> User -> record of the log -> User -> Rights -> judge each call -> Denied

@@ -54,7 +54,7 @@ impl KeyAccess {
 /// A pattern for keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyPattern {
-    /// What it permits.
+    /// The accesses that the pattern permits.
     pub access: KeyAccess,
     /// The glob pattern.
     pub pattern: Box<[u8]>,

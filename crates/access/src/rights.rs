@@ -22,7 +22,7 @@ use crate::patterns::{ChannelPatterns, KeyAccess, KeyPatterns};
 use crate::selector::Selector;
 use crate::user::User;
 
-/// What a user may do.
+/// The rights of a user, compiled for judgements.
 #[derive(Debug, Clone)]
 pub struct Rights {
     /// The commands that one selector permits with all keys and all channels.

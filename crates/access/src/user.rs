@@ -23,9 +23,9 @@ pub struct User {
     pub skips_sanitizing: bool,
     /// The passwords of the user, each of which is accepted.
     pub passwords: Vec<PasswordHash>,
-    /// What it may do.
+    /// The rights that its rules give outside selectors.
     pub root: Selector,
-    /// What else it may do.
+    /// Further rights, each selector by itself.
     pub selectors: Vec<Selector>,
     /// The roles of the user for document databases, in the order in which they were given; `_admin` for an
     /// admin. Rules do not change roles, except that `reset` removes them.

@@ -202,6 +202,9 @@ impl Executor {
         if !session.authenticated {
             return if found.row.flags.has(Flags::NO_AUTH) { Ok(()) } else { Err(CommandError::NoAuth) };
         }
+        if self.rules.loading && found.row.flags.has(Flags::GUARDED) && session.login.is_provisional() {
+            return Err(CommandError::Loading);
+        }
         let Some(principal) = session.login.principal() else {
             // Its user was deleted.
             session.authenticated = false;

@@ -24,7 +24,7 @@ use crate::{
 /// Whether a user may make a call.
 ///
 /// # Errors
-/// What the user may not do.
+/// The part of the call that the user has no right to.
 pub fn judge<'b>(rights: &Rights, found: ResolvedCommand, args: Args<'b>) -> Result<(), Denied<'b>> {
     if !found.row.flags.has(Flags::WRAPS) {
         return judge_one(rights, found, args, usize::MAX);

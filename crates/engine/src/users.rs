@@ -74,9 +74,9 @@ pub fn records(data: &DataSettings) -> impl Iterator<Item = (&[u8], &[u8])> {
 pub struct Principal {
     /// Its name.
     pub name: Box<[u8]>,
-    /// What it is.
+    /// The user as data: passwords and rules.
     pub user: User,
-    /// What it may do.
+    /// Its rights.
     pub rights: Rights,
     /// Its record; `None`: it has none.
     record: Option<Box<[u8]>>,
@@ -108,7 +108,7 @@ impl Principal {
     }
 }
 
-/// What a set of users follows from.
+/// The generations of data and settings that a set of users was made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Origin {
     data_generation: u64,

@@ -292,6 +292,41 @@ fn requirepass_is_the_password_of_the_default_user_with_a_record_too() {
 }
 
 #[test]
+fn a_client_without_a_password_changes_and_sees_nothing_of_a_server_that_loads() {
+    const LOADING: &str = "-LOADING Redis is loading the dataset in memory";
+    let mut server = TestServer::new();
+    server.check(&[("acl setuser default resetpass >pw", "+OK")]);
+    let mut stranger = server.connect();
+    // As after a start: the records are not known yet.
+    stranger.login = engine::users::LogIn::default();
+    server.check(&[("acl setuser default nopass", "+OK")]);
+    *server.host.loading.lock() = Some(engine::Loading { percent: 1.0, eta_seconds: None });
+    check_as(
+        &mut server,
+        &mut stranger,
+        &[
+            ("echo x", "\"x\""),
+            ("config set maxmemory 1", LOADING),
+            ("config get masterauth", LOADING),
+            ("monitor", LOADING),
+            ("client list", LOADING),
+            ("client kill type normal", LOADING),
+            ("slowlog get", LOADING),
+            // Any password will do: that makes nobody of the client.
+            ("auth default guessed", "+OK"),
+            ("config set maxmemory 1", LOADING),
+        ],
+    );
+    *server.host.loading.lock() = None;
+    server.check(&[("acl setuser default resetpass >pw", "+OK")]);
+    check_as(
+        &mut server,
+        &mut stranger,
+        &[("get a", "-NOAUTH Authentication required."), ("auth pw", "+OK"), ("get a", "nil")],
+    );
+}
+
+#[test]
 fn no_text_shows_a_password() {
     let mut server = TestServer::new();
     server.services.observer.slow_log.configure(0, 128);

@@ -7,7 +7,7 @@ use super::{ALWAYS, ROW, SESSION, attributes, list, tracking};
 use crate::help::help;
 
 /// For administrators, at any time, not in scripts.
-const ADMIN: Flags = SESSION.or(Flags::ADMIN);
+const ADMIN: Flags = SESSION.or(Flags::ADMIN).or(Flags::GUARDED);
 
 pub(super) const ROWS: [Row; 19] = [
     Row {

@@ -12,7 +12,7 @@ use crate::help::{help, no_subcommand};
 /// Allowed at any time, also while loading or stale.
 pub(super) const ALWAYS: Flags = Flags::LOADING.or(Flags::STALE);
 /// For administrators, at any time, not in scripts.
-pub(super) const ADMIN: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT);
+pub(super) const ADMIN: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::GUARDED);
 /// For administrators, once the server has loaded, not in scripts.
 const SAVE: Flags = Flags::ADMIN.or(Flags::NOSCRIPT);
 
@@ -187,7 +187,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "shutdown",
         arity: -1,
-        flags: ADMIN.or(Flags::NO_MULTI),
+        // Whoever starts a server must be able to stop it, also while it loads.
+        flags: ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::NO_MULTI),
         complexity: "O(N) where N is the number of bytes not yet durable.",
         summary: "Stops the server once everything written is durable.",
         syntax: "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",

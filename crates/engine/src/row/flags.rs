@@ -83,6 +83,10 @@ impl Flags {
     /// for them beyond `maxclients` (see [`Place`](crate::Place)).
     pub const BETWEEN_SERVERS: Flags = Flags(1 << 28);
 
+    /// Shows or changes what only administrators may: while a server loads and does not know its users, it is
+    /// refused to clients that have given no password.
+    pub const GUARDED: Flags = Flags(1 << 29);
+
     /// Both sets of properties.
     pub const fn or(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
@@ -153,6 +157,7 @@ mod tests {
             Flags::WRAPS,
             Flags::WALKS,
             Flags::BETWEEN_SERVERS,
+            Flags::GUARDED,
         ];
         let together = ALL.iter().fold(Flags::NONE, |all, flag| all.or(*flag));
         assert_eq!(together.0.count_ones() as usize, ALL.len());

@@ -79,6 +79,11 @@ impl LogIn {
         }
     }
 
+    /// Whether it is the default user only because nobody else was known when the client connected.
+    pub(crate) fn is_provisional(&self) -> bool {
+        self.is_provisional
+    }
+
     /// Whether it was provisional until now: the users are known.
     pub(crate) fn settle(&mut self) -> bool {
         std::mem::take(&mut self.is_provisional)

@@ -1,4 +1,4 @@
-//! What a change of users means for open connections: those of deleted users are closed, and so are those
+//! Closes connections after a change of users: those of deleted users are closed, and so are those
 //! that listen to a channel which their user may no longer use.
 
 use access::ChannelUse;
