@@ -58,7 +58,8 @@ def test_one_silent_subscriber_paces_nobody_and_is_disconnected(server):
         flood = Flood(server.port, PUBLISHERS, READERS, MESSAGES, LENGTH)
         flood.run()
         wait_until("the one to be cut", lambda: disconnections(control) == 1)
-        assert control.call("PUBLISH", CHANNEL, "x") == 0, "the others have left by themselves"
+        wait_until("the others to have left by themselves", lambda: control.call("PUBLISH", CHANNEL, "x") == 0)
+        assert disconnections(control) == 1
 
 
 @pytest.mark.sheaf_only

@@ -126,11 +126,20 @@ class TestTheHoldOnTheDirectory:
     """
 
     def test_without_the_lock_file_a_second_server_is_refused(self, server):
+        # A server that runs would notice that the file is gone, and stop.
+        server.signal(signal.SIGSTOP)
         (server.directory / "sheaf.lock").unlink()
         ports = ("--port", str(free_port()), "--http-port", str(free_port()))
         second = run_sheaf("serve", "--dir", str(server.directory), *ports)
         assert second.returncode == 1, second.stderr
         assert "a directory serves one server at a time" in second.stderr
+
+    def test_a_start_waits_for_a_process_that_is_ending(self, server, new_server):
+        second = new_server(directory=server.directory)
+        second.spawn()
+        second.wait_for_log("Waiting, in case that process is ending")
+        server.kill()
+        wait_until("the second to serve", second.answers)
 
     @pytest.mark.parametrize("loss", ["file removed", "file replaced", "moved", "replaced"])
     @pytest.mark.parametrize("is_idle", [False, True])

@@ -46,6 +46,10 @@ pub const EXIT_LOG_FAILED: i32 = 74;
 pub const EXIT_DIRECTORY_LOST: i32 = 66;
 /// How long workers may take to answer waiting clients after the log has failed.
 const FAIL_GRACE: Duration = Duration::from_secs(2);
+/// How long a start waits for the data directory if another process holds it.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a start that waits for the data directory sleeps between its attempts.
+const LOCK_POLL: Duration = Duration::from_millis(20);
 /// How long pages that nothing uses are kept. Documents are in memory for a second or two, until they are
 /// saved; with the 10 ms of the allocator, a tenth of the CPU time of `_bulk_docs` went into getting the same
 /// memory again.
@@ -237,7 +241,7 @@ fn lock(dir: &Path) -> Result<DirLock, ServeError> {
         std::io::Error::new(error.kind(), message)
     };
     RealDisk.create_dir_all(dir).map_err(refused)?;
-    let lock = DirLock::acquire(dir)?;
+    let lock = wait_for_lock(dir)?;
     if !lock.locks_directory() {
         tracing::warn!(
             target: "server", dir = %dir.display(),
@@ -245,4 +249,26 @@ fn lock(dir: &Path) -> Result<DirLock, ServeError> {
         );
     }
     Ok(lock)
+}
+
+/// Locks the directory. If another process holds it, that may be a server that was just killed: the kernel
+/// releases its locks only when its memory is freed.
+///
+/// # Errors
+/// [`env::LockError::Held`] if the directory is held for longer than [`LOCK_PATIENCE`].
+fn wait_for_lock(dir: &Path) -> Result<DirLock, env::LockError> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match DirLock::acquire(dir) {
+            Err(held @ env::LockError::Held { .. }) if waited < LOCK_PATIENCE => {
+                if waited.is_zero() {
+                    let seconds = LOCK_PATIENCE.as_secs();
+                    tracing::info!(target: "server", seconds, "{held}. Waiting, in case that process is ending");
+                }
+                std::thread::sleep(LOCK_POLL);
+                waited += LOCK_POLL;
+            }
+            outcome => return outcome,
+        }
+    }
 }
