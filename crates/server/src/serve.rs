@@ -255,7 +255,7 @@ fn lock(dir: &Path) -> Result<DirLock, ServeError> {
 /// releases its locks only when its memory is freed.
 ///
 /// # Errors
-/// [`env::LockError::Held`] if the directory is held for longer than [`LOCK_PATIENCE`].
+/// As [`DirLock::acquire`]; `Held` only after [`LOCK_PATIENCE`].
 fn wait_for_lock(dir: &Path) -> Result<DirLock, env::LockError> {
     let mut waited = Duration::ZERO;
     loop {

@@ -8,10 +8,10 @@ use crate::help::{help, no_subcommand};
 /// For administrators, at any time, but not in scripts: a member that loads its memory takes part in its
 /// group.
 const ADMIN: Flags = Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::STALE).or(Flags::LOADING);
-/// As [`ADMIN`], for commands whose reply is deferred or whose connection changes hands.
-const CHANGE: Flags = ADMIN.or(Flags::NO_MULTI);
-/// Commands between members.
-const BETWEEN: Flags = CHANGE.or(Flags::BETWEEN_SERVERS);
+/// As [`ADMIN`], for changes that a person asks for; their replies are deferred.
+const CHANGE: Flags = ADMIN.or(Flags::NO_MULTI).or(Flags::GUARDED);
+/// Commands between members: their replies are deferred, or their connections change hands.
+const BETWEEN: Flags = ADMIN.or(Flags::NO_MULTI).or(Flags::BETWEEN_SERVERS);
 
 const ROW: Row = Row {
     name: "",

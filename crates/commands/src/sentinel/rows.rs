@@ -51,7 +51,7 @@ const SUBCOMMANDS: [Row; 15] = [
     },
     Row {
         name: "sentinel|failover",
-        flags: ADMIN.or(Flags::NO_MULTI),
+        flags: ADMIN.or(Flags::NO_MULTI).or(Flags::GUARDED),
         summary: "Hands the lead over to the voter with the most log.",
         handler: super::failover,
         ..ROW

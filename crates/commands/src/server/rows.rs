@@ -187,7 +187,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "shutdown",
         arity: -1,
-        // Whoever starts a server must be able to stop it, also while it loads.
+        // Not guarded: also a server without requirepass can be stopped while it loads.
         flags: ALWAYS.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::NO_MULTI),
         complexity: "O(N) where N is the number of bytes not yet durable.",
         summary: "Stops the server once everything written is durable.",
