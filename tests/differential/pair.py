@@ -1,11 +1,12 @@
 """A peer and a Sheaf that get the same commands, and the comparison of their replies."""
 
+import time
 from dataclasses import dataclass
 
 from differential import differences
 from differential.peers import Peer
 from differential.reply import QUEUED, Tree, Wire, children, shown
-from differential.steps import Command, Step
+from differential.steps import TTL_TOLERANCE_MS, Command, Step
 from harness.resp import Closed, encode
 from harness.server import Server
 
@@ -77,6 +78,7 @@ class Pair:
         self._protocol = protocol
         self._wires: list[tuple[Wire, Wire]] = []
         self._judges: list[Judge] = []
+        self._longest_s = 0.0
 
     def close(self) -> None:
         """Closes the connections."""
@@ -88,6 +90,7 @@ class Pair:
     def reset(self) -> None:
         """New connections to empty servers; a server that has ended is started again."""
         self.close()
+        self._longest_s = 0.0
         for server in (self.redis, self.sheaf):
             if not server.is_running():
                 server.start()
@@ -97,6 +100,12 @@ class Pair:
         self._judges = [Judge(self.redis.options.peer) for _ in range(CONNECTIONS)]
         for wire in self._wires[0]:
             assert wire.call("FLUSHALL") == (b"+", b"OK")
+
+    def was_delayed(self) -> bool:
+        """Whether one server may have executed a command so much later than the other that times to live differ
+        by more than their tolerance: an expiry is set in one pipeline and read in another.
+        """
+        return 2 * self._longest_s * 1000 > TTL_TOLERANCE_MS
 
     def run(self, steps: list[Step]) -> Mismatch | None:
         """Sends the steps in pipelines, compares every reply, and stops at the first that differs."""
@@ -108,7 +117,9 @@ class Pair:
             ):
                 commands += len(steps[end].commands)
                 end += 1
+            begun = time.monotonic()
             mismatch = self._pipeline(steps, range(start, end))
+            self._longest_s = max(self._longest_s, time.monotonic() - begun)
             if mismatch:
                 return mismatch
             start = end

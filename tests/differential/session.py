@@ -14,6 +14,8 @@ from harness.server import Server
 ROUND_COMMANDS = 2500
 SHRINK_BUDGET_S = 20.0
 STEPS_SHOWN_MAX = 40
+# How often a round is run whose times to live differ because the machine was busy.
+ATTEMPTS_MAX = 5
 # Rounds alternate between these and the defaults, so that values often outgrow their compact forms.
 SMALL_LIMITS = {
     "hash-max-listpack-entries": 8,
@@ -95,10 +97,15 @@ class Session:
         )
 
     def _mismatch(self, steps: list[Step], small: bool) -> Mismatch | None:
-        self._pair.reset()
-        for server in (self._redis, self._sheaf):
-            set_limits(server, SMALL_LIMITS if small else self._limits, self._limits.keys())
-        return self._pair.run(steps) or self.state_mismatch(len(steps) - 1)
+        """The difference after these steps. A real one is there in every attempt."""
+        for _ in range(ATTEMPTS_MAX):
+            self._pair.reset()
+            for server in (self._redis, self._sheaf):
+                set_limits(server, SMALL_LIMITS if small else self._limits, self._limits.keys())
+            found = self._pair.run(steps) or self.state_mismatch(len(steps) - 1)
+            if found is None or not self._pair.was_delayed():
+                break
+        return found
 
     def state_mismatch(self, position: int = 0) -> Mismatch | None:
         """Compares all data of both."""

@@ -8,7 +8,7 @@ import pytest
 
 from differential import differences, sequence, steps, table
 from differential.families import all_families
-from differential.pair import Judge
+from differential.pair import Judge, Pair
 from differential.peers import PEERS, REDIS_7_0, REDIS_8_2, VALKEY_9_1
 from differential.shrink import shrink
 from differential.steps import command
@@ -150,3 +150,12 @@ def test_a_failure_shrinks_to_its_minimum():
 
 def test_shrinking_ends_when_time_is_up():
     assert shrink(list(range(1000)), lambda some: True, budget_s=0) == list(range(1000))
+
+
+def test_times_to_live_count_only_if_both_were_asked_in_time(monkeypatch):
+    clock = iter([0.0, 0.1, 10.0, 10.9])
+    monkeypatch.setattr("differential.pair.time.monotonic", lambda: next(clock))
+    pair = Pair(None, None, 2)
+    monkeypatch.setattr(pair, "_pipeline", lambda _steps, _positions: None)
+    assert pair.run([steps.step(command("PING"))]) is None and not pair.was_delayed()
+    assert pair.run([steps.step(command("PING"))]) is None and pair.was_delayed()

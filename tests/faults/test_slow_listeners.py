@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from itertools import cycle
+from pathlib import Path
 
 import pytest
 
@@ -32,8 +33,15 @@ PADDING = "x" * 4096
 # Less than the limit below, so that fast subscribers never reach it.
 WINDOW = 50
 
-# Sent to subscribers that read slowly, but steadily.
-STEADY_BYTES = 12 * MIB
+# The most that the kernel buffers of what a server sends to one client.
+SEND_BUFFER_BYTES_MAX = int(Path("/proc/sys/net/ipv4/tcp_wmem").read_text().split()[2])
+# The receive buffer of a subscriber that reads slowly, but steadily.
+STEADY_RECEIVE_BYTES = 128 << 10
+# Of several such subscribers one may be this much further behind than the others, because the kernel enlarges
+# the buffers of each as it likes. A single subscriber that is behind is not waited for.
+STEADY_UNSENT_BYTES_MAX = SEND_BUFFER_BYTES_MAX + MIB
+# Sent to such subscribers: more than the kernel and this limit take together.
+STEADY_BYTES = SEND_BUFFER_BYTES_MAX + STEADY_UNSENT_BYTES_MAX + 2 * MIB
 
 # The unsent bytes allowed for all subscribers of a worker together.
 UNTAKEN_BYTES_MAX = 256 * MIB
@@ -230,6 +238,8 @@ class SteadyReader(threading.Thread):
     def __init__(self, port: int, bytes_per_s: int):
         super().__init__()
         self._connection, self._bytes_per_s = Connection(port), bytes_per_s
+        # The kernel's own choice could be larger than all that is sent.
+        self._connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, STEADY_RECEIVE_BYTES)
         assert self._connection.call("SUBSCRIBE", "ch") == [b"subscribe", b"ch", 1]
         self.received = bytearray()
 
@@ -245,8 +255,9 @@ class SteadyReader(threading.Thread):
 @pytest.mark.parametrize(("bytes_per_s", "payload_bytes"), [(400_000, 1000), (1_000_000, 100)])
 def test_a_publisher_waits_for_steady_readers_however_slow(server, bytes_per_s, payload_bytes):
     with server.connect() as publisher:
-        # So that the test is short. What is published is more than the kernel buffers and this together.
-        assert publisher.call("CONFIG", "SET", "client-output-buffer-limit", "pubsub 2mb 0 0") == b"OK"
+        # So that the test is short.
+        limit = f"pubsub {STEADY_UNSENT_BYTES_MAX} 0 0"
+        assert publisher.call("CONFIG", "SET", "client-output-buffer-limit", limit) == b"OK"
         readers = [SteadyReader(server.port, bytes_per_s) for _ in range(3)]
         for reader in readers:
             reader.start()
