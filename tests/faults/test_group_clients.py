@@ -212,7 +212,9 @@ def test_a_member_that_was_removed_shows_nothing_old(new_server):
     (old,) = [one for one in listed if one[b"address"] == f"127.0.0.1:{removed.port}".encode()]
     assert call(leader, "GROUP", "REMOVE", old[b"id"]) == b"OK"
 
-    wait_until("it to refuse reads", lambda: error_of(call(removed, "GET", "k")).startswith("MASTERDOWN"))
+    # It has started, restarted with the copy of the data, and restarts because it was removed.
+    wait_until("it to restart", lambda: removed.log().count("server: ready") == 3)
+    assert error_of(call(removed, "GET", "k")).startswith("MASTERDOWN")
     with Couch(removed.http_port) as couch:
         assert couch.get("/_up").status == 503
     assert call(leader, "GET", "k") == b"v"

@@ -82,6 +82,10 @@ impl ApplyParts {
         observers.tell(host);
         self.parts.reaper.free(self.replayer.take_freed());
         self.following.note_applied(applied, self.replayer.needed_from());
+        // The votes report commits also while there is no connection for the log.
+        if !self.following.is_draining() && !self.node.is_stale() {
+            self.following.show_committed(&self.parts.log);
+        }
         self.node.settle_waits();
         Ok(())
     }

@@ -28,6 +28,8 @@ pub(crate) struct Following {
     /// The receiver and the socket, while frames arrive.
     session: Mutex<Option<(Receiver, TcpStream)>>,
     committed: (Mutex<Lsn>, Condvar),
+    /// The position up to which the log is shown; `None` before the first commit position.
+    shown: Mutex<Option<Lsn>>,
     applied: AtomicU64,
     needed_from: AtomicU64,
     /// Monotonic milliseconds: when the leader was last heard from, and when the link last went down.
@@ -52,6 +54,7 @@ impl Following {
             link: 0.into(),
             session: Mutex::default(),
             committed: (Mutex::new(Lsn::ZERO), Condvar::new()),
+            shown: Mutex::default(),
             applied: applied.get().into(),
             needed_from: applied.get().into(),
             heard_ms: now_ms.into(),
@@ -159,6 +162,17 @@ impl Following {
         if *known < committed {
             *known = committed;
             self.committed.1.notify_all();
+        }
+    }
+
+    /// Shows the log up to the commit position: replies that show records up to there may leave, and messages
+    /// too. What was applied earlier is visible already, so the log is shown up to there in any case.
+    pub(super) fn show_committed(&self, log: &Log) {
+        let position = self.committed().max(self.applied());
+        let mut shown = self.shown.lock();
+        if shown.is_none_or(|shown| shown < position) {
+            *shown = Some(position);
+            log.set_acked(position);
         }
     }
 

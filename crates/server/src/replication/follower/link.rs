@@ -1,7 +1,6 @@
 //! The thread "replica-link": connects to the leader, and takes its batches into the log here.
 
 use std::{
-    cell::Cell,
     io::{self, Read, Write},
     net::TcpStream,
     sync::Arc,
@@ -54,8 +53,6 @@ pub(super) struct LinkParts {
     mirror: Mirror,
     /// The leader and the term of the connection, in a group.
     link: Option<Link>,
-    /// The position up to which the log was last shown.
-    acked: Cell<Lsn>,
     /// The size of the batches that the disk last had no room for.
     refused_bytes: u64,
 }
@@ -75,7 +72,6 @@ impl LinkParts {
             threads: parts.threads.clone(),
             mirror,
             link: None,
-            acked: Lsn::ZERO.into(),
             refused_bytes: 0,
         }
     }
@@ -308,20 +304,13 @@ impl LinkParts {
     /// committed stay hidden: as keys, because they are not applied, and as messages, because those are read
     /// from the committed log.
     fn confirm(&self, committed: Lsn) -> Result<(), String> {
-        let was_connected = self.following.link() == LinkState::Connected;
-        if !was_connected {
+        if self.following.link() != LinkState::Connected {
             if !self.node.confirm(committed)? {
                 return Ok(());
             }
             self.following.set_link(LinkState::Connected, self.node.now_ms());
         }
-        // Records applied earlier are visible already. In a group, the votes may have reported the commit
-        // position before the leader.
-        let acked = self.following.committed().max(self.following.applied());
-        if acked > self.acked.get() || !was_connected {
-            self.acked.set(acked);
-            self.log.set_acked(acked);
-        }
+        self.following.show_committed(&self.log);
         Ok(())
     }
 }
