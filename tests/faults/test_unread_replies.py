@@ -15,6 +15,9 @@ VALUE = b"v" * 100
 REPLY = b"$100\r\n" + VALUE + b"\r\n"
 # The replies, and as much again for buffers that grow.
 GROWTH_MAX = 512 * MIB
+# A client that is not logged in may have 1 MiB unsent, any other 256 MiB. The allocator and the buffers of the
+# start are far less than this.
+STRANGER_GROWTH_MAX = 64 * MIB
 
 
 def disconnections(connection: Connection) -> int:
@@ -105,65 +108,11 @@ def test_the_limit_is_shown(server):
 def test_an_unauthenticated_client_has_a_small_limit(new_server):
     server = new_server(requirepass="secret").start()
     with server.connect() as control, Connection(server.port) as stranger:
-        sender = threading.Thread(target=send_until_cut, args=(stranger, encode("GET", "k") * 1000))
-        sender.start()
         procfs.reset_peak(server.pid)
         before = procfs.resident_bytes(server.pid)
+        sender = threading.Thread(target=send_until_cut, args=(stranger, encode("GET", "k") * 1000))
+        sender.start()
         wait_until("the client to be disconnected", lambda: disconnections(control) > 0)
         sender.join()
-        assert procfs.resident_bytes_peak(server.pid) - before < 16 * MIB
-
-
-def is_served(server) -> bool:
-    """Sends a million commands before it reads a reply; whether all replies come."""
-    with server.connect() as connection, contextlib.suppress(Closed, ConnectionResetError):
-        connection.send(encode("GET", "k") * 1_000_000)
-        return reads_replies(connection, 1_000_000)
-    return False
-
-
-@pytest.mark.sheaf_only
-def test_clients_with_unread_replies_are_disconnected_for_others(new_server):
-    """All clients together have 512 MiB: two that are allowed 256 MiB leave a third one too little."""
-    server = new_server(extra=("--snapshot-log-bytes", "0")).start()
-    with server.connect() as control, contextlib.ExitStack() as stack:
-        assert control.call("SET", "k", VALUE) == b"OK"
-        assert control.call("SET", "long", b"x" * (64 << 10)) == b"OK"
-        for name in ("silent-0", "silent-1"):
-            silent = stack.enter_context(server.connect())
-            assert silent.call("CLIENT", "SETNAME", name) == b"OK"
-            silent.send(encode("GET", "long") * 1600)
-        for name in ("silent-0", "silent-1"):
-            wait_until("replies to be left unread", lambda name=name: unsent_bytes(control, name) > 64 * MIB)
-        wait_until("another client to be served", lambda: is_served(server))
-        server.wait_for_log("reads no replies while others are refused memory for theirs")
-
-
-@pytest.mark.sheaf_only
-def test_a_client_that_sends_without_end_behind_a_blocked_command_is_disconnected(server):
-    with server.connect() as control, server.connect() as patient, server.connect() as greedy:
-        behind = encode("SET", "k", "v" * 1000)
-        patient.send(encode("BLPOP", "patient", 0) + behind * 500)
-        greedy.send(encode("BLPOP", "greedy", 0))
-        sender = threading.Thread(target=send_until_cut, args=(greedy, behind * 1000))
-        sender.start()
-        server.wait_for_log("too many commands behind one that blocks")
-        sender.join()
-        assert control.call("RPUSH", "greedy", "kept") == 1
-        assert control.call("LPOP", "greedy") == b"kept", "nothing is popped for who has gone"
-        assert control.call("RPUSH", "patient", "popped") == 1
-        assert patient.read() == [b"patient", b"popped"]
-        assert [patient.read() for _ in range(500)] == [b"OK"] * 500
-
-
-@pytest.mark.sheaf_only
-def test_many_commands_behind_a_blocked_one_are_executed_after_it(server):
-    with server.connect() as control, server.connect() as client:
-        # More than is kept: the rest waits in the socket, and in the client.
-        sender = threading.Thread(target=client.send, args=(encode("BLPOP", "queue", 0) + encode("SET", "k", "v" * 1000) * 5000,))
-        sender.start()
-        wait_until("the client to block", lambda: b"cmd=blpop" in control.call("CLIENT", "LIST"))
-        assert control.call("RPUSH", "queue", "item") == 1
-        assert client.read() == [b"queue", b"item"]
-        assert [client.read() for _ in range(5000)] == [b"OK"] * 5000
-        sender.join()
+        grown = procfs.resident_bytes_peak(server.pid) - before
+        assert grown < STRANGER_GROWTH_MAX, f"grew by {grown / MIB:.1f} MiB"
