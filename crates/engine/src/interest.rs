@@ -272,17 +272,18 @@ impl Interests {
     /// Visits the awaited keys that may serve a waiter after this effect, which was applied under the locks
     /// of its slots.
     pub(crate) fn made_ready(&self, effect: &Effect<'_>, mut ready: impl FnMut(DbId, &[u8])) {
-        let mut visit = |db, key: &[u8]| {
+        let mut filled = |db, key: &[u8]| {
             if self.is_awaited(slot_of(key), db, key) {
                 ready(db, key);
             }
         };
         match *effect {
-            Effect::Key { db, key, .. } if effect.fills() || effect.takes_away() => visit(db, key),
+            Effect::Key { db, key, .. } if effect.fills() => filled(db, key),
+            Effect::Key { db, key, .. } if effect.takes_away() => self.made_absent(db, key, ready),
             Effect::Key { .. } | Effect::Library { .. } | Effect::Setting { .. } => {}
             Effect::Move { db, key, to_db, to_key } => {
-                visit(to_db, to_key);
-                visit(db, key);
+                filled(to_db, to_key);
+                self.made_absent(db, key, ready);
             }
             Effect::Global(op) => {
                 let affected = |db: DbId| match op {
@@ -292,6 +293,14 @@ impl Interests {
                 };
                 self.awaited_keys_of(affected).iter().for_each(|(db, key)| ready(*db, key));
             }
+        }
+    }
+
+    /// Visits a key that holds nothing to pop any more: only a condition may be met by that. It must not come
+    /// before keys that are filled meanwhile, if it is filled later in the same unit.
+    fn made_absent(&self, db: DbId, key: &[u8], mut ready: impl FnMut(DbId, &[u8])) {
+        if self.awaits_condition(db, key, 0) {
+            ready(db, key);
         }
     }
 

@@ -306,6 +306,22 @@ fn keys_are_served_in_the_order_in_which_they_were_made_ready() {
 }
 
 #[test]
+fn a_key_is_ready_from_when_it_was_filled_not_from_when_it_was_overwritten() {
+    let mut clients = Clients::new(1);
+    clients.block(0, "BLPOP a b 0");
+    clients.check(&[
+        ("MULTI", "+OK"),
+        ("SET b text", "+QUEUED"),
+        ("RPUSH a 1", "+QUEUED"),
+        ("DEL b", "+QUEUED"),
+        ("RPUSH b 2", "+QUEUED"),
+        ("EXEC", "[+OK, :1, :1, :1]"),
+    ]);
+    assert_eq!(clients.answered(0), r#"["a", "1"]"#);
+    clients.server.assert_replays();
+}
+
+#[test]
 fn a_disconnected_waiter_is_skipped() {
     let mut clients = Clients::new(3);
     clients.block(0, "BLMOVE a b LEFT RIGHT 0");
