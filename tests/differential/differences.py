@@ -136,12 +136,16 @@ def _lowest_count(command: Command, redis: Tree, sheaf: Tree) -> Tree:
 
 
 def _lowest_rank(command: Command, redis: Tree, sheaf: Tree) -> Tree:
-    if command.name != "LPOS" or b"-9223372036854775808" not in command.arguments:
+    if command.name != "LPOS":
         return redis
-    # Arguments are checked before keys: 7.0 accepts this one and checks the type of the key.
-    if is_error(redis) and not redis[1].startswith(b"WRONGTYPE"):
-        return redis
-    return (b"-", b"ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807")
+    for name, value in zip(command.arguments[3::2], command.arguments[4::2], strict=False):
+        if name.upper() == b"RANK" and value == b"-9223372036854775808":
+            # 7.0 accepts this one, and checks the arguments behind it and the type of the key.
+            return (b"-", b"ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807")
+        # An argument before it that is refused is refused by both.
+        if not value.lstrip(b"-").isdigit():
+            break
+    return redis
 
 
 def _endless_timeouts(command: Command, redis: Tree, sheaf: Tree) -> Tree:
@@ -364,8 +368,8 @@ def _has_needless_digit(redis: Tree, sheaf: Tree) -> bool:
 
 
 def _is_same_number(redis: Tree, sheaf: Tree) -> bool:
-    """Whether both are the same double in different forms. A script may return it as text, a status or an error."""
-    is_number = redis[0] in b",$+-" and all(_DOUBLE.match(text) for text in (redis[1], sheaf[1]))
+    """Whether both are the same double in different forms. A script may return it as text, status, error or big number."""
+    is_number = redis[0] in b",$+-(" and all(_DOUBLE.match(text) for text in (redis[1], sheaf[1]))
     return is_number and float(redis[1]) == float(sheaf[1])
 
 
