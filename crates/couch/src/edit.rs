@@ -5,8 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use documents::{
     AttachmentRequest, AttachmentSource, CHUNK_BYTES, Database, DocError, DocId, DocRev, EditRequest,
-    LOCAL_PREFIX, Limits, NewAttachment, NewContent, NewDocument, Rev, RevError, UploadId, Uploaded, Writer,
-    check_id,
+    LOCAL_PREFIX, Limits, NewAttachment, NewContent, NewDocument, Rev, RevError, Uploaded, Writer, check_id,
 };
 use settings::Key;
 
@@ -48,30 +47,18 @@ impl Edit {
         }
     }
 
-    /// Makes the edit in a write batch. A failed edit discards its uploads.
+    /// Makes the edit in a write batch.
     pub(super) fn make(self, writer: &mut Writer) -> Result<DocRev, DocError> {
         match self {
             Edit::Document(edit, stored) => {
                 stored.into_iter().for_each(Stored::taken);
-                let uploads: Vec<_> = edit.attachments.iter().filter_map(upload_of).collect();
-                let edited = writer.edit(edit);
-                if edited.is_err() {
-                    uploads.into_iter().try_for_each(|upload| writer.discard_upload(upload))?;
-                }
-                edited.map(DocRev::Tree)
+                writer.edit(edit).map(DocRev::Tree)
             }
             Edit::Local { id, rev, deleted: false, body } => {
                 writer.put_local(&id, rev, body).map(DocRev::Local)
             }
             Edit::Local { id, deleted: true, .. } => writer.remove_local(&id).map(|()| DocRev::Local(0)),
         }
-    }
-}
-
-fn upload_of(attachment: &AttachmentRequest) -> Option<UploadId> {
-    match attachment.source {
-        AttachmentSource::Upload { upload, .. } => Some(upload),
-        AttachmentSource::Stub | AttachmentSource::Inline { .. } => None,
     }
 }
 

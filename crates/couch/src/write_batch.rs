@@ -231,15 +231,19 @@ impl WriteBatches {
 
     /// Appends a change; calls `commit` with its position before any later record can be published.
     fn append(&self, change: &[u8], commit: impl FnOnce(Lsn)) -> Result<Lsn, Refusal> {
-        let mut record = self.record.borrow_mut();
+        let mut record = self.record.take();
         record.clear();
         encode_documents_into(change, &mut record);
-        self.gate.append(|appender| {
+        let appended = self.gate.append(|appender| {
             let pending = appender.reserve(&record).map_err(|_| Refusal::LogFailed)?;
             let lsn = pending.lsn();
             commit(lsn);
             pending.publish();
             Ok(lsn)
-        })
+        });
+        if record.capacity() <= KEPT_BYTES_MAX {
+            self.record.replace(record);
+        }
+        appended
     }
 }

@@ -49,6 +49,16 @@ pub struct AttachmentRequest {
     pub source: AttachmentSource,
 }
 
+impl AttachmentRequest {
+    /// The upload that brought its bytes, if one did.
+    pub(crate) fn upload(&self) -> Option<UploadId> {
+        match self.source {
+            AttachmentSource::Upload { upload, .. } => Some(upload),
+            AttachmentSource::Stub | AttachmentSource::Inline { .. } => None,
+        }
+    }
+}
+
 /// The source of an attachment's bytes.
 #[derive(Clone, Debug)]
 pub enum AttachmentSource {

@@ -72,11 +72,7 @@ impl Store {
         let catalog =
             Catalog { names_lsn: first, deleted_lsn: Lsn::ZERO, saved_lsn: first, databases: Vec::new() };
         let mut written = self.written.lock();
-        // A failed write may have reached the disk: no file that this catalog names is removed before a later
-        // write has succeeded.
-        self.catalog_unsure.store(true, SeqCst);
         catalog.write(&*self.shelf.disk, &self.shelf.dir)?;
-        self.catalog_unsure.store(false, SeqCst);
         *written = Some(catalog);
         Ok(())
     }
@@ -104,7 +100,11 @@ impl Store {
             return Err(StoreError::NotCommitted);
         }
         let mut written = self.written.lock();
+        // A failed write may have reached the disk: no file that this catalog names is removed before a later
+        // write has succeeded.
+        self.catalog_unsure.store(true, SeqCst);
         catalog.write(&*self.shelf.disk, &self.shelf.dir)?;
+        self.catalog_unsure.store(false, SeqCst);
         let (before, now) = (files_of(&before), files_of(&catalog));
         before.difference(&now).for_each(|file| self.unnamed.add(*file));
         *written = Some(catalog);

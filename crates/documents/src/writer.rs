@@ -115,8 +115,17 @@ impl Writer {
         edits.into_iter().map(|edit| self.edit(edit)).collect()
     }
 
-    /// Edits a document. A revision that already exists is neither an error nor a change.
+    /// Edits a document. A revision that already exists is neither an error nor a change. Uploads that no
+    /// attachment refers to afterwards are discarded: all of them if the edit fails or changes nothing.
     pub fn edit(&mut self, request: EditRequest) -> Result<Rev, DocError> {
+        let uploads: Vec<UploadId> =
+            request.attachments.iter().filter_map(AttachmentRequest::upload).collect();
+        let edited = self.edit_or_refuse(request);
+        uploads.into_iter().try_for_each(|upload| self.discard_upload(upload))?;
+        edited
+    }
+
+    fn edit_or_refuse(&mut self, request: EditRequest) -> Result<Rev, DocError> {
         if request.id.starts_with(LOCAL_PREFIX) {
             return Err(DocError::bad_request("A _local document has no revisions that are listed."));
         }

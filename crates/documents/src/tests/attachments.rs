@@ -53,16 +53,20 @@ fn a_replicated_revision_keeps_attachments_of_its_nearest_leaf() {
 fn a_large_attachment_comes_in_chunks() {
     let (kit, db) = Kit::with_database();
     let bytes: Vec<u8> = (0..CHUNK_BYTES * 2 + 1000).map(|at| (at / 7) as u8).collect();
-    let upload = kit.write(&db, Writer::begin_upload).expect("begun");
-    for chunk in bytes.chunks(CHUNK_BYTES) {
-        let chunk = Bytes::copy_from_slice(chunk);
-        kit.write(&db, |writer| writer.put_chunk(upload, chunk)).expect("taken");
-    }
+    let sent = || {
+        let upload = kit.write(&db, Writer::begin_upload).expect("begun");
+        for chunk in bytes.chunks(CHUNK_BYTES) {
+            let chunk = Bytes::copy_from_slice(chunk);
+            kit.write(&db, |writer| writer.put_chunk(upload, chunk)).expect("taken");
+        }
+        upload
+    };
+    let upload = sent();
     assert!(
         kit.write(&db, |writer| writer.put_chunk(upload, Bytes::from_static(b"x"))).is_err(),
         "it is at its end"
     );
-    let attachment = |length| AttachmentRequest {
+    let attachment = |upload, length| AttachmentRequest {
         name: "f".into(),
         source: AttachmentSource::Upload {
             content_type: "a/b".into(),
@@ -72,13 +76,14 @@ fn a_large_attachment_comes_in_chunks() {
             revpos: None,
         },
     };
-    let edit = |length| EditRequest { attachments: vec![attachment(length)], ..put("a", "{}") };
-    assert!(kit.edit(&db, edit(7)).is_err(), "not all of it");
-    kit.edit(&db, edit(bytes.len() as u64)).expect("new");
-    assert!(
-        kit.edit(&db, EditRequest { id: "b".into(), ..edit(bytes.len() as u64) }).is_err(),
-        "it was used"
-    );
+    let edit = |id: &str, upload, length| EditRequest {
+        attachments: vec![attachment(upload, length)],
+        ..put(id, "{}")
+    };
+    assert!(kit.edit(&db, edit("a", upload, 7)).is_err(), "not all of it");
+    let upload = sent();
+    kit.edit(&db, edit("a", upload, bytes.len() as u64)).expect("new");
+    assert!(kit.edit(&db, edit("b", upload, bytes.len() as u64)).is_err(), "it was used");
     for db in [db, kit.replica().documents.database("db").expect("there")] {
         let snapshot = db.snapshot();
         let found = snapshot.open("a", Pick::Winner).expect("there");
@@ -89,6 +94,33 @@ fn a_large_attachment_comes_in_chunks() {
             bytes[within.start as usize..within.end as usize]
         );
     }
+}
+
+#[test]
+fn an_edit_that_changes_nothing_or_fails_leaves_no_upload() {
+    let (kit, db) = Kit::with_database();
+    let with_upload = |edit: EditRequest, upload| {
+        let source = AttachmentSource::Upload {
+            content_type: "a/b".into(),
+            upload,
+            length: 1,
+            digest: Digest::of(b"x"),
+            revpos: None,
+        };
+        EditRequest { attachments: vec![AttachmentRequest { name: "f".into(), source }], ..edit }
+    };
+    let copied = || replicated("a", &format!(r#"{{"_rev":"1-{}"}}"#, hex(1)));
+    let never = || update("a", rev(1, 9), "{}");
+    for (edit, is_done) in [(copied(), true), (copied(), true), (never(), false)] {
+        let upload = kit.write(&db, Writer::begin_upload).expect("begun");
+        kit.write(&db, |writer| writer.put_chunk(upload, Bytes::from_static(b"x"))).expect("taken");
+        assert_eq!(kit.edit(&db, with_upload(edit, upload)).is_ok(), is_done);
+        assert!(kit.write(&db, |writer| writer.put_chunk(upload, Bytes::new())).is_err(), "it has ended");
+    }
+    let snapshot = db.snapshot();
+    let found = snapshot.open("a", Pick::Winner).expect("there");
+    assert_eq!(bytes_of(&snapshot, &found, "f", 0..9), b"x", "the first edit has kept its own");
+    kit.replica();
 }
 
 #[test]

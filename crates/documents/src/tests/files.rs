@@ -202,6 +202,38 @@ fn a_failed_save_succeeds_once_the_disk_works_again() {
 }
 
 #[test]
+fn no_file_is_removed_that_a_catalog_names_whose_write_failed() {
+    let fresh = || {
+        let disk = disk();
+        let kit = Kit::open(&disk, &[]).expect("empty");
+        let db = kit.create("db").expect("created");
+        kit.edit(&db, put("x", "{}")).expect("new");
+        kit.save().expect("a good disk");
+        let short = kit.create("short").expect("created");
+        kit.edit(&short, put("x", "{}")).expect("new");
+        (disk, kit)
+    };
+    let (whole, kit) = fresh();
+    let begin = whole.io_count();
+    kit.save().expect("a good disk");
+    for at in begin..whole.io_count() {
+        for mode in [CrashMode::LoseAll, CrashMode::KeepAll] {
+            let (disk, kit) = fresh();
+            disk.set_fault_plan(FaultPlan { fail_io: Some((at, FaultKind::Eio)), ..FaultPlan::default() });
+            let _ = kit.save();
+            kit.delete("short").expect("there");
+            // Nothing else is due, so the catalog is as the last one that was written without an error.
+            let due = Due { now_ms: 0, upto: kit.end(), everything: false };
+            kit.documents.checkpoint(&due, &mut |_| true).expect("the disk works again");
+            let log = kit.log.lock().expect("whole").clone();
+            drop(kit);
+            disk.crash(mode);
+            recovered(&disk, &log, &format!("failure at {at}, {mode:?}"));
+        }
+    }
+}
+
+#[test]
 fn a_save_that_found_no_room_leaves_the_room_that_there_was() {
     let disk = disk();
     let kit = Kit::open(&disk, &[]).expect("empty");
