@@ -36,6 +36,7 @@ use crate::{
     durable_channels::DurableChannels,
     group::{Group, GroupHandle},
     inventory::Inventory,
+    logging,
     long_units::{LONG_UNITS_MAX, LongUnits},
     mailbox::Mailbox,
     process::ServerProcess,
@@ -192,6 +193,7 @@ impl Parts {
             scripts.settings.set_rolls_back(settings.switch(Key::ScriptRollback));
         });
         self.config.observe(move |settings| node.configure(settings));
+        self.config.observe(logging::configure);
         self.config.observe(move |settings| {
             if let (Some(log), Some(durability)) =
                 (log.get(), Durability::parse(settings.text(Key::Durability)))
