@@ -40,6 +40,8 @@ use crate::{
     long_units::{LONG_UNITS_MAX, LongUnits},
     mailbox::Mailbox,
     process::ServerProcess,
+    rates::Rates,
+    reaper::ReaperFigures,
     replication::{Node, handle::ReplicationHandle},
     scrub::Scrubber,
     snapshots::{Persistence, Snapshots, Sources},
@@ -68,6 +70,9 @@ pub(crate) struct Parts {
     pub(crate) counters: Counters,
     /// What the HTTP port has served.
     pub(crate) traffic: Arc<couch::Traffic>,
+    pub(crate) rates: Rates,
+    /// Memory that was detached to be freed aside.
+    pub(crate) freed: Arc<ReaperFigures>,
     pub(crate) unread_replies: UnreadReplies,
     pub(crate) cross_protocol: CrossProtocol,
     pub(crate) progress: Arc<LoadProgress>,
@@ -130,6 +135,8 @@ impl Parts {
             access: Arc::new(Access::new(config.clone(), clients.clone())),
             counters: Counters::default(),
             traffic: Arc::default(),
+            rates: Rates::default(),
+            freed: Arc::default(),
             unread_replies: UnreadReplies::default(),
             cross_protocol: CrossProtocol::default(),
             dead_log: Arc::new(DeadLog::new(log.clone(), documents.clone(), saver.clone())),
@@ -236,5 +243,7 @@ impl Parts {
         self.config.users().counts.reset();
         self.access.rejected_connections.store(0, Relaxed);
         self.counters.slow_clients_cut.store(0, Relaxed);
+        self.freed.freed.store(0, Relaxed);
+        self.node.joins().reset();
     }
 }

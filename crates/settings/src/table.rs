@@ -271,4 +271,6 @@ pub static ALIASES: &[(&str, Key)] = &[
     ("zset-max-ziplist-value", Key::ZsetMaxListpackValue),
     ("lua-time-limit", Key::BusyReplyThreshold),
     ("primaryauth", Key::Masterauth),
+    ("commandlog-execution-slower-than", Key::SlowlogLogSlowerThan),
+    ("commandlog-slow-execution-max-len", Key::SlowlogMaxLen),
 ];

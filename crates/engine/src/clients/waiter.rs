@@ -100,6 +100,11 @@ impl Waiter {
         matches!(self.awaited.wants, Wants::Condition(_))
     }
 
+    /// Whether it also learns when its key is removed, as in XREADGROUP.
+    pub(crate) fn hears_of_removal(&self) -> bool {
+        self.row.name == "xreadgroup"
+    }
+
     /// Its place in the order in which clients began to wait.
     pub fn ticket(&self) -> u64 {
         self.ticket
