@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Order of the checks, as in Redis: known, arity, protected, authenticated, monitoring, subscribed, loading,
-//! stale, redirected, paused, log, memory. The rules hold for a round ([`Rules`](crate::rules::Rules)). A check that
-//! depends on the client alone belongs in `check_call`.
+//! stale, redirected, paused, log, memory. The rules hold for a round ([`Rules`](crate::rules::Rules)). A
+//! check that depends on the client alone belongs in `check_call`.
 //!
 //! Invariants
 //! - Nothing changes data that was not admitted in the round in which it runs: neither queued commands nor

@@ -2,7 +2,8 @@
 //!
 //! An expired key is invisible at once, whether or not it has been removed; active expiry only frees its
 //! memory. While a client imports another server's data (CLIENT IMPORT-SOURCE), nothing is removed: that
-//! server decides which keys have expired. While clients are paused (CLIENT PAUSE), the data stay as they are.
+//! server decides which keys have expired. While clients are paused (CLIENT PAUSE), the data stay as
+//! they are.
 
 use keyspace::SlotId;
 use storage::Admission;

@@ -5,8 +5,11 @@ use std::sync::OnceLock;
 use settings::{Key, Settings};
 use tracing_subscriber::{EnvFilter, fmt, reload};
 
-/// Sets the lowest level of lines; none before logging has started.
-static SET_LEVEL: OnceLock<Box<dyn Fn(&str) + Send + Sync>> = OnceLock::new();
+/// Sets the lowest level of lines.
+type SetLevel = Box<dyn Fn(&str) + Send + Sync>;
+
+/// None before logging has started.
+static SET_LEVEL: OnceLock<SetLevel> = OnceLock::new();
 
 /// Starts logging with the level and format of the settings. A second call has no effect.
 pub(crate) fn start(settings: &Settings) {
