@@ -145,6 +145,7 @@ pub(super) const ROWS: [Row; 22] = [
     },
     Row {
         name: "client|pause",
+        treatment: Treatment { is_never_paused: true, ..Treatment::DEFAULT },
         arity: -3,
         flags: ADMIN,
         since: "3.0.0",
@@ -212,6 +213,7 @@ pub(super) const ROWS: [Row; 22] = [
     },
     Row {
         name: "client|unpause",
+        treatment: Treatment { is_never_paused: true, ..Treatment::DEFAULT },
         arity: 2,
         flags: ADMIN,
         since: "6.2.0",

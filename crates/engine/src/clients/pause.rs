@@ -36,7 +36,7 @@ pub struct Pause {
 impl Pause {
     /// Whether a command waits. `writes_queued`: it is an EXEC of commands that wait.
     pub(crate) fn holds(self, row: &Row, writes_queued: bool) -> bool {
-        if row.flags.has(Flags::BETWEEN_SERVERS) || matches!(row.name, "client|pause" | "client|unpause") {
+        if row.flags.has(Flags::BETWEEN_SERVERS) || row.treatment.is_never_paused {
             return false;
         }
         match self.paused {
