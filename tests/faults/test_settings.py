@@ -239,9 +239,45 @@ def test_a_refused_change_leaves_the_configuration_file_as_it_is(new_server, tmp
 
 
 def test_a_client_is_told_what_it_can_set(server):
-    refused = error_of(call(server, "CONFIG", "SET", "appendfsync", "no"))
-    assert "'appendfsync' cannot be set here: use CONFIG SET durability" in refused, refused
+    refused = error_of(call(server, "CONFIG", "SET", "rename-command", "x"))
+    assert "'rename-command' cannot be set here: commands keep their names" in refused, refused
+
+
+def test_words_of_redis_set_what_they_mean(server):
     assert setting(server, "appendfsync") == "always"
+    assert call(server, "CONFIG", "SET", "appendfsync", "everysec", "loglevel", "warning", "lua-time-limit", 700) == b"OK"
+    names = ("durability", "appendfsync", "loglevel", "busy-reply-threshold")
+    assert [setting(server, name) for name in names] == ["interval", "everysec", "warn", "700"]
+    assert server.stop() == 0
+    server.start()
+    # The durability is a flag of this server, which holds again.
+    assert [setting(server, name) for name in names] == ["strict", "always", "warn", "700"]
+    assert call(server, "CONFIG", "SET", "durability", "commit") == b"OK"
+    assert call(server, "CONFIG", "SET", "appendfsync", "always") == b"OK"
+    assert setting(server, "durability") == "commit"
+
+
+def test_settings_without_an_effect_last_until_the_server_stops(server):
+    assert call(server, "CONFIG", "SET", "hz", 50, "slave-priority", 7) == b"OK"
+    refused = error_of(call(server, "CONFIG", "SET", "hz", 60, "pidfile", "x"))
+    assert refused == "ERR CONFIG SET failed (possibly related to argument 'pidfile') - can't set immutable config"
+    assert (setting(server, "hz"), setting(server, "replica-priority")) == ("50", "7")
+    assert server.log().count("has no effect here") == 2
+    assert call(server, "CONFIG", "SET", "hz", 70) == b"OK"
+    assert server.log().count("has no effect here") == 2, "said once"
+    assert server.stop() == 0
+    server.start()
+    assert (setting(server, "hz"), setting(server, "replica-priority")) == ("10", "100")
+
+
+def test_the_level_of_the_log_changes_at_once(server):
+    assert call(server, "CONFIG", "SET", "loglevel", "warn") == b"OK"
+    assert call(server, "CONFIG", "SET", "hz", 50) == b"OK"
+    assert call(server, "CONFIG", "SET", "loglevel", "notice") == b"OK"
+    assert call(server, "CONFIG", "SET", "dynamic-hz", "no") == b"OK"
+    assert 'setting="dynamic-hz"' in server.log()
+    assert 'setting="hz"' not in server.log()
+
 
 
 def test_a_removed_configuration_file_is_not_made_anew(new_server, tmp_path):

@@ -13,6 +13,7 @@
 
 mod add;
 mod count;
+mod debug;
 mod dense;
 mod estimate;
 mod hash;

@@ -14,8 +14,10 @@ pub(super) enum ScanTarget {
     Keys,
     /// The fields of a hash: NOVALUES is allowed.
     Fields,
-    /// The members of a set or a sorted set.
+    /// The members of a set.
     Members,
+    /// The members of a sorted set: NOSCORES is allowed.
+    ScoredMembers,
 }
 
 /// Reads a cursor as loosely as Redis does since 7.2: white space, a sign and leading zeros may precede it. A
@@ -51,6 +53,8 @@ pub(super) struct ScanOptions<'a> {
     pub(super) count: usize,
     /// Whether the reply of HSCAN has only fields, without values.
     pub(super) no_values: bool,
+    /// Whether the reply of ZSCAN has only members, without scores.
+    pub(super) no_scores: bool,
 }
 
 impl<'a> ScanOptions<'a> {
@@ -59,8 +63,13 @@ impl<'a> ScanOptions<'a> {
     /// # Errors
     /// An unknown option or an invalid count.
     pub(super) fn parse(words: Args<'a>, target: ScanTarget) -> Result<ScanOptions<'a>, CommandError> {
-        let mut options =
-            ScanOptions { pattern: None, type_name: None, count: COUNT_DEFAULT, no_values: false };
+        let mut options = ScanOptions {
+            pattern: None,
+            type_name: None,
+            count: COUNT_DEFAULT,
+            no_values: false,
+            no_scores: false,
+        };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             if word.eq_ignore_ascii_case(b"novalues") {
@@ -68,6 +77,13 @@ impl<'a> ScanOptions<'a> {
                     return Err(CommandError::Text("ERR NOVALUES option can only be used in HSCAN"));
                 }
                 options.no_values = true;
+                continue;
+            }
+            if word.eq_ignore_ascii_case(b"noscores") {
+                if target != ScanTarget::ScoredMembers {
+                    return Err(CommandError::Text("ERR NOSCORES option can only be used in ZSCAN"));
+                }
+                options.no_scores = true;
                 continue;
             }
             let value = words.next().ok_or(CommandError::Syntax)?;

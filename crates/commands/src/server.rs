@@ -11,6 +11,7 @@
 mod arguments;
 mod command;
 mod command_docs;
+mod commandlog;
 mod config;
 mod databases;
 mod debug;
@@ -18,8 +19,10 @@ mod hotkeys;
 mod key_specifications;
 mod latency;
 mod latency_text;
+mod lolwut;
 mod memory;
 mod memory_text;
+mod module;
 mod monitor;
 mod process;
 mod rows;

@@ -6,6 +6,7 @@
 //! - A command that replaces a value does so with one Put, which also states whether the expiry stays.
 //! - No string grows beyond `bulk_bytes_max`.
 
+mod compare;
 mod get;
 mod lcs;
 mod many;

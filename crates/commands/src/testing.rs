@@ -21,8 +21,8 @@ use std::{
 
 use documents::Documents;
 use engine::{
-    Call, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, LogLevel, LongReply,
-    MemoryFigures, MemoryLimits, Notice, Outcome, Persistence, Process, Resolved, Responder,
+    Call, CancelAnswer, CommandStats, DebugAccess, Event, EventClass, Executor, Host, Loading, LogLevel,
+    LongReply, MemoryFigures, MemoryLimits, Notice, Outcome, Persistence, Process, Resolved, Responder,
     SAVE_IN_PROGRESS, SaveAnswer, Scripts, Session, SettingsInForce, ShutdownMode,
     clients::{Client, Clients, Connected, Signal, Signaller},
     long_units::LONG_AFTER_US,
@@ -261,6 +261,11 @@ impl TestServer {
                     self.executor.end_round(&self.services);
                     self.take_told();
                     return (out, gate);
+                }
+                Outcome::Wait if self.session.pause_ms > 0 => {
+                    self.executor.end_round(&self.services);
+                    self.clock.advance_ms(std::mem::take(&mut self.session.pause_ms));
+                    self.executor.begin_round(self.clock.unix_ms(), &self.services, self.bulk_bytes_max);
                 }
                 Outcome::Wait => {
                     self.log.flush_all().expect("a simulated disk works");
@@ -752,6 +757,13 @@ impl Persistence for TestHost {
         }
         asked.push("save".to_string());
         if is_busy { SaveAnswer::Scheduled } else { SaveAnswer::Started }
+    }
+
+    fn cancel_save(&self) -> CancelAnswer {
+        let mut asked = self.asked.lock();
+        let count = asked.len();
+        asked.retain(|it| it != "save");
+        if asked.len() < count { CancelAnswer::Running } else { CancelAnswer::Nothing }
     }
 
     fn save_and_respond(&self, responder: Responder) -> Result<(), &'static str> {

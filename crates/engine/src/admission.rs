@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Order of the checks, as in Redis: known, arity, protected, authenticated, monitoring, subscribed, loading,
-//! stale, redirected, log, memory. The rules hold for a round ([`Rules`](crate::rules::Rules)). A check that
-//! depends on the client alone belongs in `check_call`.
+//! stale, redirected, paused, log, memory. The rules hold for a round ([`Rules`](crate::rules::Rules)). A
+//! check that depends on the client alone belongs in `check_call`.
 //!
 //! Invariants
 //! - Nothing changes data that was not admitted in the round in which it runs: neither queued commands nor
@@ -25,6 +25,7 @@ use wire::{Args, Protocol};
 
 use crate::{
     CommandError, Executor, Flags, Host, Keys, Row, Session,
+    clients::may_change,
     context::ADMITTED_BYTES,
     demand::Demand,
     judgement::{judge, refusal},
@@ -37,6 +38,13 @@ const DEBUG_REFUSED: CommandError = CommandError::Text(
     "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local \
      connection, otherwise you need to set this option in the configuration file, and then restart the server.",
 );
+
+/// Whether a command is an EXEC, and queued commands may change data or publish messages.
+fn has_queued_changes(row: &Row, session: &Session) -> bool {
+    let is_exec = matches!(row.keys, Keys::Queued);
+    let queued = session.transaction.iter().filter(|_| is_exec).flat_map(|it| it.commands());
+    queued.into_iter().any(|queued| may_change(queued.found.row))
+}
 
 impl Executor {
     /// Checks that the command wrapped by this one, if any, can be run.
@@ -177,6 +185,11 @@ impl Executor {
             && let Some(elsewhere) = redirect(row, args, session, host)
         {
             return Err(elsewhere);
+        }
+        if let Some(pause) = self.rules.pause
+            && pause.holds(row, has_queued_changes(row, session))
+        {
+            return Err(CommandError::SlotTaken { pause_ms: pause.retry_ms() });
         }
         if !row.flags.has(Flags::STALE) {
             session.shows_data.set(true);

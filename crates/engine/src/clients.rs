@@ -16,6 +16,7 @@ mod filter;
 mod line;
 mod list;
 mod monitors;
+mod pause;
 mod signal;
 mod waiter;
 
@@ -35,9 +36,11 @@ use wire::Protocol;
 
 use crate::CommandError;
 
-pub use filter::ClientFilter;
+pub use filter::{ClientCondition, ClientFilter, are_capabilities, are_flags};
 pub use list::Clients;
 pub(crate) use monitors::{Monitors, append_line};
+pub(crate) use pause::may_change;
+pub use pause::{Pause, PauseSwitch, Paused};
 pub use signal::{PUSHED_BYTES_MAX, Signal, Signaller};
 pub use waiter::{Awaited, Nothing, Waiter, Wants};
 
@@ -84,9 +87,10 @@ pub enum ClientKind {
 impl ClientKind {
     /// The kind with this name, in any case.
     pub fn parse(name: &[u8]) -> Option<ClientKind> {
-        const NAMES: [(&str, ClientKind); 5] = [
+        const NAMES: [(&str, ClientKind); 6] = [
             ("normal", ClientKind::Normal),
             ("master", ClientKind::Master),
+            ("primary", ClientKind::Master),
             ("replica", ClientKind::Replica),
             ("slave", ClientKind::Replica),
             ("pubsub", ClientKind::PubSub),
@@ -139,9 +143,12 @@ pub struct Client {
     resp: AtomicU8,
     durability: AtomicU8,
     queued: AtomicU32,
+    watched: AtomicU32,
     no_evict: AtomicBool,
     no_touch: AtomicBool,
     import_source: AtomicBool,
+    /// CLIENT CAPA REDIRECT.
+    handles_redirects: AtomicBool,
     monitoring: AtomicBool,
     /// Subscriptions to channels, patterns, shard channels and durable channels.
     subscriptions: [AtomicU32; 4],
@@ -183,9 +190,11 @@ impl Client {
             resp: 2.into(),
             durability: NO_WISH.into(),
             queued: NO_TRANSACTION.into(),
+            watched: 0.into(),
             no_evict: false.into(),
             no_touch: false.into(),
             import_source: false.into(),
+            handles_redirects: false.into(),
             monitoring: false.into(),
             subscriptions: Default::default(),
             tracking: false.into(),
@@ -294,6 +303,21 @@ impl Client {
         self.db.store(db.get(), Relaxed);
     }
 
+    /// The selected database.
+    pub fn db(&self) -> DbId {
+        DbId::new(self.db.load(Relaxed)).unwrap_or(DbId::ZERO)
+    }
+
+    /// Notes that the client understands redirections (CLIENT CAPA REDIRECT).
+    pub fn set_handles_redirects(&self) {
+        self.handles_redirects.store(true, Relaxed);
+    }
+
+    /// Its capabilities, as letters.
+    pub fn capabilities(&self) -> &'static str {
+        if self.handles_redirects.load(Relaxed) { "r" } else { "" }
+    }
+
     /// Notes the protocol of the replies.
     pub fn set_protocol(&self, protocol: Protocol) {
         let version = match protocol {
@@ -341,6 +365,16 @@ impl Client {
     /// Notes the number of commands queued since MULTI; `None`: no transaction.
     pub fn set_queued(&self, count: Option<usize>) {
         self.queued.store(count.map_or(NO_TRANSACTION, |count| count as u32), Relaxed);
+    }
+
+    /// Notes the number of keys that it watches (WATCH).
+    pub fn set_watched(&self, count: usize) {
+        self.watched.store(count as u32, Relaxed);
+    }
+
+    /// The number of keys that it watches.
+    pub fn watched(&self) -> u32 {
+        self.watched.load(Relaxed)
     }
 
     /// Notes whether the connection is exempt from being closed to make room for client buffers (CLIENT

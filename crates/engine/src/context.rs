@@ -272,6 +272,7 @@ impl Context<'_, '_> {
     pub fn reply_error(&mut self, error: &CommandError) {
         let mut text = Vec::new();
         error.render(&mut text);
+        self.unit.stats().replied_error(&text);
         self.reply.error(text);
     }
 

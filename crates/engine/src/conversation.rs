@@ -26,11 +26,11 @@ use pubsub::{
     Delivery,
     durable::{Encoded, Flow, ReaderEvent, ReaderId, Run},
 };
-use wire::{Limits, ProtocolError, RequestBatch, RequestParser};
+use wire::{Limits, ProtocolError, ReplyWriter, RequestBatch, RequestParser};
 
 use crate::{
     Call, Executor, Host, LongReply, LongUnit, Outcome, Place, Resolved, Session, Wait,
-    clients::TOO_MANY_CLIENTS, execute::refuse, outbox::Outbox,
+    clients::TOO_MANY_CLIENTS, outbox::Outbox,
 };
 
 /// The maximum number of commands whose memory is fetched together. With 32, the latency of main memory is
@@ -287,7 +287,9 @@ impl Conversation {
     /// The connection loses its place among those that are served: the client gets the error, and no further
     /// command is executed.
     pub fn turn_away(&mut self) {
-        refuse(&TOO_MANY_CLIENTS, &self.session, self.outbox.bytes_mut());
+        let mut text = Vec::new();
+        TOO_MANY_CLIENTS.render(&mut text);
+        ReplyWriter::new(self.outbox.bytes_mut(), self.session.protocol).error(text);
         self.session.place = Place::Lost;
         self.session.closing = true;
     }

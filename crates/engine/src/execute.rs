@@ -132,7 +132,7 @@ impl Executor {
     /// Starts a round of commands at this time (unix milliseconds). The state of the process (loading, memory
     /// limits) is read here and holds for the round.
     pub fn begin_round(&mut self, now_ms: u64, host: &Host, bulk_bytes_max: usize) {
-        self.rules = Rules::now(host);
+        self.rules = Rules::now(host, now_ms);
         self.watch = host.observer.watch();
         self.monitored = host.clients.monitors().is_watched();
         self.clock.now_ms = now_ms;
@@ -338,7 +338,7 @@ impl Executor {
             None => match self.table.resolve_call(call.args) {
                 Ok(found) => found,
                 // Redis reports unknown commands before it asks for a password.
-                Err(error) => return refuse(&error, session, out),
+                Err(error) => return refuse(&error, self.stats(), session, out),
             },
         };
         match self.check(found, call.args, session, host) {

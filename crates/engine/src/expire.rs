@@ -2,7 +2,8 @@
 //!
 //! An expired key is invisible at once, whether or not it has been removed; active expiry only frees its
 //! memory. While a client imports another server's data (CLIENT IMPORT-SOURCE), nothing is removed: that
-//! server decides which keys have expired.
+//! server decides which keys have expired. While clients are paused (CLIENT PAUSE), the data stay as
+//! they are.
 
 use keyspace::SlotId;
 use storage::Admission;
@@ -17,7 +18,7 @@ impl Executor {
     /// early when the log cannot take more.
     pub fn expire_due(&mut self, from: SlotId, to: SlotId, keys_max: usize, host: &Host) -> usize {
         // On a replica, the leader's log removes expired keys.
-        if self.rules.read_only || host.clients.has_import_source() {
+        if self.rules.read_only || host.clients.has_import_source() || self.rules.pause.is_some() {
             return 0;
         }
         let keyspace = self.keyspace().clone();

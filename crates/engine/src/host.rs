@@ -97,6 +97,17 @@ pub enum SaveAnswer {
     Unconfirmed,
 }
 
+/// The answer to the wish to give up a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelAnswer {
+    /// The snapshot in progress ends without a result.
+    Running,
+    /// The snapshot that was to follow is not taken.
+    Scheduled,
+    /// There is none.
+    Nothing,
+}
+
 /// The variant of SHUTDOWN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownMode {
@@ -233,6 +244,8 @@ pub trait Persistence: Send + Sync {
     /// Requests a snapshot; returns at once. While a snapshot is running, another is only accepted if it may
     /// be `scheduled`.
     fn save(&self, scheduled: bool) -> SaveAnswer;
+    /// Gives up the snapshot in progress, or else the one that is wanted next.
+    fn cancel_save(&self) -> CancelAnswer;
     /// Requests a snapshot and returns at once; `responder` is answered when the snapshot is complete.
     ///
     /// # Errors

@@ -260,6 +260,29 @@ impl Interests {
         count
     }
 
+    /// The number of keys whose waiters also learn when the key is removed.
+    pub fn keys_awaited_for_removal(&self) -> usize {
+        let counts = |shard: &Shard| {
+            let waited = shard.awaited.values();
+            waited.filter(|waiters| waiters.values().any(|waiter| waiter.hears_of_removal())).count()
+        };
+        self.shards.iter().map(|shard| counts(&shard.lock())).sum()
+    }
+
+    /// The number of watched keys, in each database in which they are watched.
+    pub fn watched_keys(&self) -> usize {
+        let mut count = 0;
+        for shard in &self.shards {
+            for interested in shard.lock().watched.values() {
+                let mut dbs: Vec<DbId> = interested.iter().map(|interest| interest.db).collect();
+                dbs.sort_unstable();
+                dbs.dedup();
+                count += dbs.len();
+            }
+        }
+        count
+    }
+
     /// Ends all waits: this server does not lead any more. As in Redis, reads are woken, too.
     pub fn end_waits(&self) {
         for shard in &self.shards {

@@ -77,8 +77,8 @@ pub use error::CommandError;
 pub use event::{Event, EventClass, Message, Notice};
 pub use execute::{Call, Executor, Merged, Outcome, Resolved};
 pub use host::{
-    DebugAccess, DocumentsCell, DurableChannels, Host, Loading, MemoryFigures, MemoryLimits, Persistence,
-    Process, SAVE_IN_PROGRESS, SaveAnswer, SettingsInForce, ShutdownMode,
+    CancelAnswer, DebugAccess, DocumentsCell, DurableChannels, Host, Loading, MemoryFigures, MemoryLimits,
+    Persistence, Process, SAVE_IN_PROGRESS, SaveAnswer, SettingsInForce, ShutdownMode,
 };
 pub use interest::Interests;
 pub use offload::{LongReply, LongUnit};

@@ -109,7 +109,7 @@ impl Executor {
         let error = busy_error(host);
         match self.table.resolve_call(args.as_args()) {
             Ok(found) => self.reject(found, error, &mut session, &mut reply),
-            Err(error) => refuse(&error, &session, &mut reply),
+            Err(error) => refuse(&error, self.stats(), &session, &mut reply),
         };
         silence(&mut session, &mut reply, 0);
         LongReply { session, reply, gate: lsn::Lsn::ZERO }

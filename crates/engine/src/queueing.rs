@@ -14,7 +14,7 @@ use wire::ReplyWriter;
 
 use crate::{
     Call, CommandError, Executor, Flags, Host, Keys, Outcome, Session, demand::Demand, execute::refuse,
-    row::ResolvedCommand,
+    row::ResolvedCommand, stats::WorkerStats,
 };
 
 impl Executor {
@@ -29,7 +29,7 @@ impl Executor {
     ) -> Outcome {
         let found = match call.resolved.found().map_or_else(|| self.table.resolve_call(call.args), Ok) {
             Ok(found) => found,
-            Err(error) => return fail(&error, session, out),
+            Err(error) => return fail(&error, self.stats(), session, out),
         };
         let demand = match self.check_in_transaction(found, call, session, host) {
             Ok(Some(demand)) => demand,
@@ -95,9 +95,9 @@ impl Executor {
         self.stats().rejected(found.index as usize);
         if matches!(found.row.keys, Keys::Queued) {
             session.end_transaction();
-            return self.behind_users(refuse(&aborted(&error), session, out));
+            return self.behind_users(refuse(&aborted(&error), self.stats(), session, out));
         }
-        self.behind_users(fail(&error, session, out))
+        self.behind_users(fail(&error, self.stats(), session, out))
     }
 }
 
@@ -108,9 +108,9 @@ pub fn aborted(error: &CommandError) -> CommandError {
     CommandError::Composed(format!("EXECABORT Transaction discarded because of: {reason}"))
 }
 
-fn fail(error: &CommandError, session: &mut Session, out: &mut Vec<u8>) -> Outcome {
+fn fail(error: &CommandError, stats: &WorkerStats, session: &mut Session, out: &mut Vec<u8>) -> Outcome {
     if let Some(transaction) = &mut session.transaction {
         transaction.fail();
     }
-    refuse(error, session, out)
+    refuse(error, stats, session, out)
 }

@@ -4,7 +4,7 @@
 use keyspace::{EvictionPolicy, Keyspace};
 use storage::{Admission, Appender};
 
-use crate::{CommandError, Flags, Host, MemoryLimits, Row, replication::WriteRefusal};
+use crate::{CommandError, Flags, Host, MemoryLimits, Row, clients::Pause, replication::WriteRefusal};
 
 /// The rules of one round: the state of the process as it was when the round began.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +21,8 @@ pub struct Rules {
     pub read_refusal: Option<&'static str>,
     /// Whether commands with keys may have to be sent to the leader; see [`crate::redirect`].
     pub(crate) redirects: bool,
+    /// The pause of the clients' commands.
+    pub(crate) pause: Option<Pause>,
 }
 
 impl Rules {
@@ -32,10 +34,11 @@ impl Rules {
         refusal: None,
         read_refusal: None,
         redirects: false,
+        pause: None,
     };
 
     /// The rules of a round that begins now.
-    pub(crate) fn now(host: &Host) -> Rules {
+    pub(crate) fn now(host: &Host, now_ms: u64) -> Rules {
         let replication = &host.replication;
         let (read_only, refusal) = (replication.is_read_only(), replication.refuses_writes());
         let mut limits = host.config.memory_limits();
@@ -50,6 +53,7 @@ impl Rules {
             refusal,
             read_refusal: replication.refuses_reads(),
             redirects: refusal == Some(WriteRefusal::Replica) && host.config.emulates_cluster(),
+            pause: host.clients.pause().at(now_ms),
         }
     }
 }

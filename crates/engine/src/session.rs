@@ -252,8 +252,16 @@ impl Session {
     /// Ends the transaction, if there is one, and all watches.
     pub fn end_transaction(&mut self) {
         self.transaction = None;
-        self.watches.clear();
+        self.end_watches();
         self.client.set_queued(None);
+    }
+
+    /// Ends all watches.
+    pub fn end_watches(&mut self) {
+        if !self.watches.is_empty() {
+            self.watches.clear();
+            self.client.set_watched(0);
+        }
     }
 
     /// Deadlines up to this time have expired for this client; see [`Unit::as_of_ms`](crate::Unit::as_of_ms).

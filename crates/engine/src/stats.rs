@@ -1,10 +1,14 @@
 //! Counters per command. Each worker has its own; readers add them up.
 
+mod errors;
 mod histogram;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use keyspace::{DbId, KeyHash};
@@ -69,6 +73,7 @@ pub struct WorkerStats {
     hot_keys: Mutex<HotKeys>,
     /// Memory of its script machine.
     vm_bytes: AtomicU64,
+    errors: errors::ErrorCounts,
 }
 
 impl WorkerStats {
@@ -89,6 +94,12 @@ impl WorkerStats {
         if failed {
             Self::bump(&self.rows[row].failed, 1);
         }
+    }
+
+    /// Counts an error reply with this text.
+    #[cold]
+    pub(crate) fn replied_error(&self, text: &[u8]) {
+        self.errors.add(text);
     }
 
     pub(crate) fn rejected(&self, row: usize) {
@@ -186,6 +197,13 @@ impl CommandStats {
         }
     }
 
+    /// The numbers of error replies by code.
+    pub fn errors(&self) -> BTreeMap<Box<str>, u64> {
+        let mut totals = BTreeMap::new();
+        self.workers.iter().for_each(|worker| worker.errors.add_to(&mut totals));
+        totals
+    }
+
     /// The number of calls of all commands.
     pub fn total_calls(&self) -> u64 {
         let row_count = self.workers.first().map_or(0, |worker| worker.rows.len());
@@ -202,6 +220,7 @@ impl CommandStats {
         }
         for worker in &self.workers {
             *worker.hot_keys.lock() = HotKeys::default();
+            worker.errors.reset();
             for counter in [&worker.evicted, &worker.expired, &worker.hits, &worker.misses] {
                 counter.store(0, Ordering::Relaxed);
             }

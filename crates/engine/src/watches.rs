@@ -39,8 +39,7 @@ impl Watches {
     /// # Errors
     /// There would be more than [`WATCHED_KEYS_MAX`].
     pub fn require_room(&self, more: usize) -> Result<(), CommandError> {
-        let watched = self.watching.as_ref().map_or(0, |watching| watching.keys.len());
-        if watched + more > WATCHED_KEYS_MAX {
+        if self.len() + more > WATCHED_KEYS_MAX {
             return Err(CommandError::Text("ERR too many watched keys"));
         }
         Ok(())
@@ -88,6 +87,11 @@ impl Watches {
         let new = || Watching { interests: interests.clone(), broken: Arc::default(), keys: BTreeMap::new() };
         let watching = self.watching.get_or_insert_with(|| Box::new(new()));
         watching.broken.store(true, Relaxed);
+    }
+
+    /// The number of watched keys.
+    pub fn len(&self) -> usize {
+        self.watching.as_ref().map_or(0, |watching| watching.keys.len())
     }
 
     /// Whether nothing is watched.

@@ -30,6 +30,11 @@ impl Freed {
         self.entries.is_empty() && self.bigs.is_empty() && self.tables.is_empty()
     }
 
+    /// The number of values, and of tables, in the bag.
+    pub fn len(&self) -> usize {
+        self.entries.len() + self.bigs.len() + self.tables.len()
+    }
+
     /// Frees a small entry at once; keeps a big one in the bag.
     #[inline]
     pub(crate) fn entry(&mut self, entry: Entry) {

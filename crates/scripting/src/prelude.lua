@@ -95,6 +95,9 @@ function coroutines.resume(...)
   return settled(resume(...))
 end
 
+-- Valkey calls it `server`.
+local redis_guard = protect(redis)
+
 local globals = {
   _VERSION = _VERSION,
   assert = assert,
@@ -112,7 +115,8 @@ local globals = {
   table = protect(tables),
   math = protect(maths),
   coroutine = protect(coroutines),
-  redis = protect(redis),
+  redis = redis_guard,
+  server = redis_guard,
   cjson = protect(libraries.cjson),
   cmsgpack = protect(libraries.cmsgpack),
   struct = protect(libraries.struct),
@@ -209,7 +213,8 @@ local called = {}
 for name, value in pairs(globals) do called[name] = value end
 setmetatable(called, strict)
 registrar.log = redis.log
-local loading = setmetatable({ redis = protect(setmetatable(registrar, strict)) }, strict)
+local registrar_guard = protect(setmetatable(registrar, strict))
+local loading = setmetatable({ redis = registrar_guard, server = registrar_guard }, strict)
 local seen = { __index = called, __newindex = refuse, __metatable = false }
 local library_guard = setmetatable({}, seen)
 protected[library_guard] = called

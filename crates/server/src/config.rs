@@ -24,7 +24,7 @@ use engine::{DebugAccess, EventClass, MemoryLimits, clients::Clients, users::Use
 use keyspace::Keyspace;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use pubsub::Hub;
-use settings::{Key, Lasting, Settings, setting_named};
+use settings::{Key, Lasting, Settings, appendfsync_of, setting_named};
 use storage::{Appender, Log};
 
 pub(crate) use self::{clients_max::possible_clients, hot::HotSettings};
@@ -104,6 +104,14 @@ impl Config {
         &self.hot
     }
 
+    /// The value of a setting without a meaning. Where the server knows what is true, it shows that.
+    fn shown_inert(&self, name: &str, value: &str) -> String {
+        match name {
+            "cluster-enabled" if self.hot.emulates_cluster() => "yes".into(),
+            _ => value.into(),
+        }
+    }
+
     /// Whether a forced recovery has left out damaged data, and no operator has accepted that yet.
     fn awaits_confirmation(&self) -> bool {
         self.log.get().is_some_and(Log::is_frozen)
@@ -148,14 +156,10 @@ impl engine::SettingsInForce for Config {
         };
         let known = settings.iter().map(|(option, value)| (option.name, value));
         let known = known.chain(settings.aliases()).map(shown);
-        let mut found: Vec<_> = known.filter(|(name, _)| matches(name)).collect();
+        let inert = settings.inert().map(|(name, value)| (name, self.shown_inert(name, value)));
+        let mut found: Vec<_> = known.chain(inert).filter(|(name, _)| matches(name)).collect();
         if matches("appendfsync") {
-            let policy = match settings.text(Key::Durability) {
-                "strict" | "commit" => "always",
-                "interval" => "everysec",
-                _ => "no",
-            };
-            found.push(("appendfsync", policy.into()));
+            found.push(("appendfsync", appendfsync_of(&settings).into()));
         }
         if matches("force-recovery") {
             let state = if self.awaits_confirmation() { "unconfirmed" } else { "no" };

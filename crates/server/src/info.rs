@@ -4,7 +4,7 @@ use std::{fmt::Write, sync::atomic::Ordering::Relaxed};
 
 use access::Reason;
 use commands::{REDIS_VERSION, rows};
-use engine::replication::LinkState;
+use engine::{clients::Paused, replication::LinkState};
 use keyspace::Keyspace;
 use lsn::Lsn;
 use pubsub::Kind;
@@ -15,7 +15,7 @@ use crate::{inventory::Figures, parts::Parts, read_only::ReadOnly};
 type Section = fn(&Parts, &Figures, &mut String);
 
 /// (name, title, shown by default, renderer), in the order of Redis.
-const SECTIONS: [(&str, &str, bool, Section); 12] = [
+const SECTIONS: [(&str, &str, bool, Section); 13] = [
     ("server", "Server", true, server),
     ("clients", "Clients", true, clients),
     ("memory", "Memory", true, memory),
@@ -26,6 +26,7 @@ const SECTIONS: [(&str, &str, bool, Section); 12] = [
     ("commandstats", "Commandstats", false, commandstats),
     ("log", "Log", true, log),
     ("errorstats", "Errorstats", true, errorstats),
+    ("latencystats", "Latencystats", false, latencystats),
     ("cluster", "Cluster", true, cluster),
     ("keyspace", "Keyspace", true, keyspace),
 ];
@@ -88,11 +89,22 @@ fn server(parts: &Parts, _: &Figures, out: &mut String) {
 
 fn clients(parts: &Parts, _: &Figures, out: &mut String) {
     let settings = parts.config.current();
+    let pause = parts.clients.pause().at(parts.clock.unix_ms());
     fields!(out,
         "connected_clients": parts.clients.count(),
         "maxclients": settings.integer(Key::Maxclients),
         "blocked_clients": parts.clients.blocked(),
         "total_blocking_keys": parts.data.interests.awaited_keys(),
+        "total_blocking_keys_on_nokey": parts.data.interests.keys_awaited_for_removal(),
+        "watching_clients": parts.clients.watching(),
+        "total_watched_keys": parts.data.interests.watched_keys(),
+        "paused_reason": if pause.is_some() { "client_command" } else { "none" },
+        "paused_actions": match pause.map(|pause| pause.paused) {
+            None => "none",
+            Some(Paused::Writes) => "write",
+            Some(Paused::All) => "all",
+        },
+        "paused_timeout_milliseconds": pause.map_or(0, |pause| pause.left_ms),
         "pubsub_clients": parts.clients.subscribed(),
         "tracking_clients": parts.data.interests.tracking().totals().clients,
     );
@@ -114,6 +126,11 @@ fn memory(parts: &Parts, figures: &Figures, out: &mut String) {
     let (peak, total) = (env::process::peak_rss_bytes(), env::process::memory_total_bytes());
     let limit = settings.integer(Key::Maxmemory);
     let (vm, (scripts, script_bytes)) = (parts.data.stats.vm_bytes(), parts.scripts.figures());
+    let clients = parts.clients.memory_bytes();
+    // On a server with little data the program, its threads and buffers are most of its memory: that is no
+    // fragmentation.
+    let beside_data = parts.startup.beside_data_bytes.get().copied().unwrap_or(rss);
+    let accounted = beside_data + dataset + clients + vm;
     fields!(out,
         "used_memory": used,
         "used_memory_human": human(used),
@@ -121,7 +138,11 @@ fn memory(parts: &Parts, figures: &Figures, out: &mut String) {
         "used_memory_rss_human": human(rss),
         "used_memory_peak": peak,
         "used_memory_peak_human": human(peak),
+        "used_memory_peak_perc": percent(used, peak),
+        "used_memory_overhead": Keyspace::FIXED_BYTES,
+        "used_memory_startup": Keyspace::FIXED_BYTES,
         "used_memory_dataset": dataset,
+        "used_memory_dataset_perc": percent(dataset, used - Keyspace::FIXED_BYTES),
         "total_system_memory": total,
         "total_system_memory_human": human(total),
         "used_memory_lua": vm,
@@ -138,9 +159,19 @@ fn memory(parts: &Parts, figures: &Figures, out: &mut String) {
         "maxmemory_policy": settings.text(Key::MaxmemoryPolicy),
         "number_of_functions": figures.functions,
         "number_of_libraries": figures.libraries,
-        "mem_fragmentation_ratio": format!("{:.2}", rss as f64 / used.max(1) as f64),
+        "mem_clients_normal": clients,
+        "mem_fragmentation_ratio": format!("{:.2}", rss as f64 / accounted.max(1) as f64),
+        "mem_fragmentation_bytes": rss as i64 - accounted as i64,
         "mem_allocator": "mimalloc",
+        "lazyfree_pending_objects": parts.freed.pending.load(Relaxed),
+        "lazyfreed_objects": parts.freed.freed.load(Relaxed),
     );
+}
+
+/// A percentage as Redis shows it.
+fn percent(part: u64, whole: u64) -> String {
+    let share = if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    format!("{:.2}%", share * 100.0)
 }
 
 fn persistence(parts: &Parts, _: &Figures, out: &mut String) {
@@ -199,11 +230,19 @@ fn stats(parts: &Parts, _: &Figures, out: &mut String) {
     let totals = stats.keyspace_totals();
     let tracked = parts.data.interests.tracking().totals();
     let (input, output) = parts.clients.traffic_bytes();
+    let (rates, joins) = (parts.rates.per_second(), parts.node.joins());
     fields!(out,
         "total_connections_received": parts.clients.accepted(),
         "total_commands_processed": stats.total_calls(),
         "total_net_input_bytes": input,
         "total_net_output_bytes": output,
+        "instantaneous_ops_per_sec": rates.calls,
+        "instantaneous_input_kbps": format!("{:.2}", rates.input_kib),
+        "instantaneous_output_kbps": format!("{:.2}", rates.output_kib),
+        "total_error_replies": stats.errors().values().sum::<u64>(),
+        "sync_full": joins.copied.load(Relaxed),
+        "sync_partial_ok": joins.resumed.load(Relaxed),
+        "sync_partial_err": joins.not_resumed.load(Relaxed),
         "acl_access_denied_auth": parts.config.users().counts.get(Reason::Auth),
         "acl_access_denied_cmd": parts.config.users().counts.get(Reason::Command),
         "acl_access_denied_key": parts.config.users().counts.get(Reason::Key),
@@ -348,11 +387,23 @@ fn log(parts: &Parts, _: &Figures, out: &mut String) {
 }
 
 fn errorstats(parts: &Parts, _: &Figures, out: &mut String) {
-    let stats = &parts.data.stats;
-    let failed: u64 =
-        (0..rows().len()).map(|row| stats.totals(row).failed + stats.totals(row).rejected).sum();
-    if failed > 0 {
-        let _ = write!(out, "errorstat_ERR:count={failed}\r\n");
+    for (code, count) in parts.data.stats.errors() {
+        let _ = write!(out, "errorstat_{code}:count={count}\r\n");
+    }
+}
+
+/// The percentiles of Redis, as upper bounds of the buckets of LATENCY HISTOGRAM.
+fn latencystats(parts: &Parts, _: &Figures, out: &mut String) {
+    for (index, row) in rows().iter().enumerate() {
+        let histogram = parts.data.stats.histogram(index);
+        if histogram.count() > 0 {
+            let [p50, p99, p99_9] = [50.0, 99.0, 99.9].map(|percent| histogram.percentile_us(percent));
+            let _ = write!(
+                out,
+                "latency_percentiles_usec_{}:p50={p50}.000,p99={p99}.000,p99.9={p99_9}.000\r\n",
+                row.name
+            );
+        }
     }
 }
 

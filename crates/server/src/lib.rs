@@ -38,6 +38,7 @@ mod metrics;
 mod pace;
 mod parts;
 mod process;
+mod rates;
 mod read_only;
 mod reaper;
 mod repeated;

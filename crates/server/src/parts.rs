@@ -36,9 +36,12 @@ use crate::{
     durable_channels::DurableChannels,
     group::{Group, GroupHandle},
     inventory::Inventory,
+    logging,
     long_units::{LONG_UNITS_MAX, LongUnits},
     mailbox::Mailbox,
     process::ServerProcess,
+    rates::Rates,
+    reaper::ReaperFigures,
     replication::{Node, handle::ReplicationHandle},
     scrub::Scrubber,
     snapshots::{Persistence, Snapshots, Sources},
@@ -67,6 +70,9 @@ pub(crate) struct Parts {
     pub(crate) counters: Counters,
     /// What the HTTP port has served.
     pub(crate) traffic: Arc<couch::Traffic>,
+    pub(crate) rates: Rates,
+    /// Memory that was detached to be freed aside.
+    pub(crate) freed: Arc<ReaperFigures>,
     pub(crate) unread_replies: UnreadReplies,
     pub(crate) cross_protocol: CrossProtocol,
     pub(crate) progress: Arc<LoadProgress>,
@@ -129,6 +135,8 @@ impl Parts {
             access: Arc::new(Access::new(config.clone(), clients.clone())),
             counters: Counters::default(),
             traffic: Arc::default(),
+            rates: Rates::default(),
+            freed: Arc::default(),
             unread_replies: UnreadReplies::default(),
             cross_protocol: CrossProtocol::default(),
             dead_log: Arc::new(DeadLog::new(log.clone(), documents.clone(), saver.clone())),
@@ -192,6 +200,7 @@ impl Parts {
             scripts.settings.set_rolls_back(settings.switch(Key::ScriptRollback));
         });
         self.config.observe(move |settings| node.configure(settings));
+        self.config.observe(logging::configure);
         self.config.observe(move |settings| {
             if let (Some(log), Some(durability)) =
                 (log.get(), Durability::parse(settings.text(Key::Durability)))
@@ -234,5 +243,7 @@ impl Parts {
         self.config.users().counts.reset();
         self.access.rejected_connections.store(0, Relaxed);
         self.counters.slow_clients_cut.store(0, Relaxed);
+        self.freed.freed.store(0, Relaxed);
+        self.node.joins().reset();
     }
 }

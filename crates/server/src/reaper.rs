@@ -3,7 +3,11 @@
 //! thread: values, buffers of connections, records.
 
 use std::{
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
     thread,
     time::Duration,
 };
@@ -18,6 +22,16 @@ const KEPT_FOR: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Reaper {
     sender: Sender<Freed>,
+    figures: Arc<ReaperFigures>,
+}
+
+/// The values that were detached, for INFO.
+#[derive(Debug, Default)]
+pub struct ReaperFigures {
+    /// Those that are not freed yet.
+    pub pending: AtomicU64,
+    /// Those that are freed.
+    pub freed: AtomicU64,
 }
 
 impl Reaper {
@@ -25,24 +39,31 @@ impl Reaper {
     ///
     /// # Errors
     /// If the OS refuses a thread.
-    pub fn start() -> std::io::Result<Reaper> {
+    pub fn start(figures: Arc<ReaperFigures>) -> std::io::Result<Reaper> {
         let (sender, receiver) = channel();
-        thread::Builder::new().name("reaper".into()).spawn(move || reap(&receiver))?;
-        Ok(Reaper { sender })
+        let of_thread = figures.clone();
+        thread::Builder::new().name("reaper".into()).spawn(move || reap(&receiver, &of_thread))?;
+        Ok(Reaper { sender, figures })
     }
 
     /// Queues a value to be freed.
     pub fn free(&self, freed: Freed) {
+        self.figures.pending.fetch_add(freed.len() as u64, Relaxed);
         // Without the thread (at exit) it is freed here.
         let _ = self.sender.send(freed);
     }
 }
 
-fn reap(receiver: &Receiver<Freed>) {
+fn reap(receiver: &Receiver<Freed>, figures: &ReaperFigures) {
     let (mut seen, mut given_back) = (0, 0);
     loop {
         match receiver.recv_timeout(KEPT_FOR) {
-            Ok(freed) => drop(freed),
+            Ok(freed) => {
+                let count = freed.len() as u64;
+                drop(freed);
+                figures.pending.fetch_sub(count, Relaxed);
+                figures.freed.fetch_add(count, Relaxed);
+            }
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 let freed = env::allocator::large_blocks_freed();

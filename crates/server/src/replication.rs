@@ -70,7 +70,7 @@ use self::{
     clocks::Clocks,
     failover::Running,
     follower::{Following, Threads},
-    leader::Leader,
+    leader::{Joins, Leader},
     overdue::Overdue,
     own_addresses::OwnAddresses,
     waits::Waits,
@@ -441,6 +441,11 @@ impl Node {
     /// Serves a replica on the connection of a client that sent REPLICATE.
     pub(crate) fn serve_replica(self: &Arc<Self>, socket: TcpStream, words: &[Vec<u8>]) {
         leader::serve(self, socket, words);
+    }
+
+    /// How often replicas have joined.
+    pub(crate) fn joins(&self) -> &Joins {
+        &self.leader.joins
     }
 
     fn log(&self) -> Option<&Log> {

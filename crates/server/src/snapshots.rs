@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-use engine::{Responder, SAVE_IN_PROGRESS, SaveAnswer};
+use engine::{CancelAnswer, Responder, SAVE_IN_PROGRESS, SaveAnswer};
 use env::{Clock, Disk, RealDisk};
 use keyspace::Keyspace;
 use lsn::Lsn;
@@ -50,6 +50,8 @@ use crate::{
 
 /// The maximum number of writer threads of a snapshot.
 const WRITERS_MAX: usize = 8;
+/// The reply to clients that wait for a snapshot that was given up.
+const CANCELLED: &str = "ERR the snapshot was cancelled";
 /// Period of the check of triggers.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// After a failure, automatic snapshots pause for this time; commands are not delayed.
@@ -91,6 +93,8 @@ pub(crate) struct Figures {
     /// Duration of the last attempt.
     pub(crate) last_seconds: Option<u64>,
     pub(crate) last_failed: bool,
+    /// A client has given up the last one.
+    pub(crate) last_cancelled: bool,
     pub(crate) taken: u64,
     pub(crate) failures: u64,
     /// Total of records in the log when the newest snapshot began.
@@ -208,6 +212,25 @@ impl Snapshots {
         if is_busy { SaveAnswer::Scheduled } else { SaveAnswer::Started }
     }
 
+    /// Gives up the snapshot in progress, or else the one that is wanted.
+    pub(crate) fn cancel(&self) -> CancelAnswer {
+        let mut state = self.state.lock();
+        if state.stop.is_some() || state.confirming.is_some() {
+            return CancelAnswer::Nothing;
+        }
+        if state.figures.running_since_ms.is_some() {
+            self.cancelled.store(true, Relaxed);
+            return CancelAnswer::Running;
+        }
+        if !std::mem::take(&mut state.wanted) {
+            return CancelAnswer::Nothing;
+        }
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        waiting.into_iter().for_each(|then| then(Err(CANCELLED.into())));
+        CancelAnswer::Scheduled
+    }
+
     /// Requests a snapshot, unless one is in progress; the responder gets its result.
     pub(crate) fn ask_and_tell(&self, responder: Responder) -> Result<(), &'static str> {
         let mut state = self.state.lock();
@@ -300,6 +323,9 @@ impl Snapshots {
             drop(state);
             if wanted || self.is_due(log, &figures) {
                 let outcome = self.take_and_tell(log);
+                if self.state.lock().stop.is_none() {
+                    self.cancelled.store(false, Relaxed);
+                }
                 waiting.into_iter().for_each(|then| then(outcome.clone()));
             }
         }
@@ -331,7 +357,8 @@ impl Snapshots {
             (settings.integer(Key::SnapshotLogBytes), settings.integer(Key::SnapshotIntervalSeconds))
         };
         let now_ms = self.sources.unix_ms();
-        let failed_lately = figures.last_failed && now_ms.saturating_sub(figures.failed_at_ms) < RETRY_MS;
+        let failed_lately = (figures.last_failed || figures.last_cancelled)
+            && now_ms.saturating_sub(figures.failed_at_ms) < RETRY_MS;
         if failed_lately || log.is_frozen() || self.sources.node.is_witness() || self.changes() == 0 {
             return false;
         }
@@ -348,12 +375,16 @@ impl Snapshots {
         let taken = self.take(log);
         let ended_ms = self.sources.unix_ms();
         let seconds = ended_ms.saturating_sub(begun_ms) / 1000;
+        let is_cancelled = matches!(taken, Err(Failure::Stopping)) && self.state.lock().stop.is_none();
         match &taken {
             Ok(Some(info)) => tracing::info!(
                 target: "server", begin_lsn = %info.begin_lsn, rows = info.rows(), bytes = info.file_bytes(),
                 milliseconds = ended_ms.saturating_sub(begun_ms), "took a snapshot"
             ),
             Ok(None) => tracing::info!(target: "server", "nothing was written since the last snapshot"),
+            Err(_) if is_cancelled => {
+                tracing::info!(target: "server", "gave up a snapshot: BGSAVE CANCEL");
+            }
             Err(Failure::Stopping) => {
                 tracing::info!(target: "server", "gave up a snapshot: the server is stopping")
             }
@@ -364,12 +395,14 @@ impl Snapshots {
         }
         let outcome = match &taken {
             Ok(_) => Ok(()),
+            Err(_) if is_cancelled => Err(CANCELLED.into()),
             Err(failure) => Err(format!("ERR the snapshot failed: {failure}")),
         };
         let figures = &mut self.state.lock().figures;
         figures.running_since_ms = None;
         figures.last_seconds = Some(seconds);
-        figures.last_failed = taken.is_err();
+        figures.last_failed = taken.is_err() && !is_cancelled;
+        figures.last_cancelled = is_cancelled;
         match taken {
             Ok(info) => {
                 figures.taken += 1;
@@ -380,7 +413,7 @@ impl Snapshots {
                 figures.records_at_last = records_before;
             }
             Err(_) => {
-                figures.failures += 1;
+                figures.failures += u64::from(!is_cancelled);
                 figures.failed_at_ms = ended_ms;
             }
         }

@@ -17,20 +17,26 @@ mod clients_max;
 mod environment;
 mod file;
 mod foreign;
+mod inert;
 mod lasting;
 mod output_limits;
 mod owed;
+mod redis_values;
 mod table;
 mod value;
+
+use std::collections::BTreeMap;
 
 pub use clients_max::{ClientsMax, RESERVED_PLACES};
 use engine::DebugAccess;
 pub use environment::{unknown_variables, variable};
 pub use foreign::instead_of;
+pub use inert::{INERT, InertSetting, inert_named};
 use keyspace::PackedLimits;
 pub use lasting::{Given, Lasting, Origin, Reread};
 pub use output_limits::{OutputLimit, OutputLimits};
 pub use owed::{OwedSettings, RecordedSetting};
+pub use redis_values::{appendfsync_of, in_our_words};
 pub use table::{ALIASES, Group, Key, OPTIONS, Setting};
 pub use value::{Kind, Value};
 
@@ -154,6 +160,10 @@ fn edit_distance(left: &str, right: &str) -> usize {
     row[right.len()]
 }
 
+/// Larger limits would make every edit of a packed collection slow.
+const PACKED_ENTRIES_MAX: u32 = 32_000;
+const PACKED_VALUE_BYTES_MAX: u32 = 1 << 20;
+
 /// Maximum bytes of a packed list whose size is limited in elements.
 const LIST_BYTES_MAX: u32 = 8192;
 
@@ -161,12 +171,14 @@ const LIST_BYTES_MAX: u32 = 8192;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     values: Vec<Value>,
+    /// The values that were given to settings of [`INERT`], by position.
+    inert: BTreeMap<usize, String>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let default = |option: &Setting| option.parse(option.default).expect("defaults are valid; tested");
-        Settings { values: OPTIONS.iter().map(default).collect() }
+        Settings { values: OPTIONS.iter().map(default).collect(), inert: BTreeMap::new() }
     }
 }
 
@@ -196,6 +208,26 @@ impl Settings {
         }
         self.values[index] = parsed;
         Ok(option)
+    }
+
+    /// Keeps the value of a setting without a meaning. Returns its name if it was not set before; `None` also
+    /// if no such setting has this name.
+    ///
+    /// # Errors
+    /// The reason, in the words of Redis.
+    pub fn set_inert(&mut self, name: &str, value: &str) -> Result<Option<&'static str>, String> {
+        let Some((index, setting)) = inert_named(name) else { return Ok(None) };
+        let first = self.inert.insert(index, setting.parse(value)?).is_none();
+        Ok(first.then_some(setting.name))
+    }
+
+    /// The settings without a meaning, by all of their names, with their values.
+    pub fn inert(&self) -> impl Iterator<Item = (&'static str, &str)> + '_ {
+        INERT.iter().enumerate().flat_map(|(index, setting)| {
+            let value = self.inert.get(&index).map_or(setting.default, String::as_str);
+            let names = [setting.name, setting.alias].into_iter().filter(|name| !name.is_empty());
+            names.map(move |name| (name, value))
+        })
     }
 
     /// All settings with their values as text, in table order.
@@ -292,11 +324,13 @@ impl Settings {
 
     /// The size limits up to which collections are packed.
     pub fn packed_limits(&self) -> PackedLimits {
-        let number = |key| u32::try_from(self.integer(key)).unwrap_or(u32::MAX);
-        let list_size = self.signed(Key::ListMaxListpackSize);
-        // Values from -1 to -5 stand for 4, 8, 16, 32, 64 KiB.
+        let at_most = |key, max| self.integer(key).min(u64::from(max)) as u32;
+        let number = |key| at_most(key, PACKED_ENTRIES_MAX);
+        let bytes = |key| at_most(key, PACKED_VALUE_BYTES_MAX);
+        // Values from -1 to -5 stand for 4, 8, 16, 32, 64 KiB; Redis reads smaller ones as -5.
+        let list_size = self.signed(Key::ListMaxListpackSize).max(-5);
         let (list_entries, list_bytes) = match u32::try_from(list_size) {
-            Ok(entries) => (entries.max(1), LIST_BYTES_MAX),
+            Ok(entries) => (entries.clamp(1, PACKED_ENTRIES_MAX), LIST_BYTES_MAX),
             Err(_) => (u32::MAX, 2048 << list_size.unsigned_abs()),
         };
         PackedLimits {
@@ -304,11 +338,11 @@ impl Settings {
             list_bytes,
             set_integers: number(Key::SetMaxIntsetEntries),
             set_entries: number(Key::SetMaxListpackEntries),
-            set_value_bytes: number(Key::SetMaxListpackValue),
+            set_value_bytes: bytes(Key::SetMaxListpackValue),
             zset_entries: number(Key::ZsetMaxListpackEntries),
-            zset_value_bytes: number(Key::ZsetMaxListpackValue),
+            zset_value_bytes: bytes(Key::ZsetMaxListpackValue),
             hash_entries: number(Key::HashMaxListpackEntries),
-            hash_value_bytes: number(Key::HashMaxListpackValue),
+            hash_value_bytes: bytes(Key::HashMaxListpackValue),
         }
     }
 }
@@ -355,18 +389,18 @@ mod tests {
     fn names_of_other_servers_are_answered_with_ours() {
         let error = Settings::default().set("appendfsync", "always").unwrap_err().to_string();
         assert!(error.starts_with("unknown setting 'appendfsync': use --durability"), "{error}");
+        // What has no meaning here is for CONFIG alone.
+        let error = Settings::default().set("hz", "10").unwrap_err().to_string();
+        assert_eq!(error, "unknown setting 'hz': there is nothing to set: leave it out");
     }
 
     #[test]
     fn a_client_is_told_what_it_can_set() {
         let told = |name: &str| Settings::default().set(name, "x").unwrap_err().for_client();
-        assert!(
-            told("appendfsync").starts_with("'appendfsync' cannot be set here: use CONFIG SET durability:")
-        );
-        assert_eq!(
-            told("io-threads"),
-            "'io-threads' cannot be set here: use --workers THREADS; without it, there is one per core"
-        );
+        assert_eq!(told("primary"), "unknown setting 'primary'; CONFIG GET * shows all settings");
+        assert!(told("rename-command").starts_with(
+            "'rename-command' cannot be set here: commands keep their names; CONFIG SET requirepass and"
+        ));
         assert_eq!(told("maxmemroy"), "unknown setting 'maxmemroy'; did you mean 'maxmemory'?");
         assert_eq!(told("bogus"), "unknown setting 'bogus'; CONFIG GET * shows all settings");
     }
@@ -390,6 +424,40 @@ mod tests {
         assert!(settings.aliases().any(|it| it == ("hash-max-ziplist-entries", "7".into())));
         settings.set("list-max-listpack-size", "-5").unwrap();
         assert_eq!(settings.packed_limits().list_bytes, 64 << 10);
+    }
+
+    #[test]
+    fn packed_limits_that_redis_takes_are_taken_and_have_an_upper_end() {
+        let mut settings = Settings::default();
+        for (name, value) in [
+            ("hash-max-listpack-entries", "9223372036854775807"),
+            ("set-max-intset-entries", "1000000"),
+            ("zset-max-listpack-value", "1gb"),
+            ("list-max-listpack-size", "-9"),
+        ] {
+            settings.set(name, value).unwrap();
+        }
+        let limits = settings.packed_limits();
+        assert_eq!((limits.hash_entries, limits.set_integers), (32_000, 32_000));
+        assert_eq!((limits.zset_value_bytes, limits.list_bytes), (1 << 20, 64 << 10));
+        settings.set("list-max-listpack-size", "100000").unwrap();
+        assert_eq!(settings.packed_limits().list_entries, 32_000);
+        assert_eq!(settings.rendered(Key::ListMaxListpackSize), "100000");
+    }
+
+    #[test]
+    fn settings_without_a_meaning_are_kept_and_shown_by_all_their_names() {
+        let mut settings = Settings::default();
+        let shown = |settings: &Settings, name: &str| {
+            settings.inert().find(|it| it.0 == name).map(|it| it.1.to_owned())
+        };
+        assert_eq!(shown(&settings, "slave-priority").as_deref(), Some("100"));
+        assert_eq!(settings.set_inert("Slave-Priority", "7"), Ok(Some("replica-priority")));
+        assert_eq!(settings.set_inert("replica-priority", "8"), Ok(None), "said once");
+        assert_eq!(shown(&settings, "slave-priority").as_deref(), Some("8"));
+        assert_eq!(shown(&settings, "replica-priority").as_deref(), Some("8"));
+        assert!(settings.set_inert("replica-priority", "x").is_err());
+        assert_eq!(shown(&settings, "replica-priority").as_deref(), Some("8"));
     }
 
     #[test]

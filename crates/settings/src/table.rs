@@ -158,9 +158,9 @@ impl Setting {
 
 const BYTES_ANY: Kind = Kind::Bytes { min: 0, max: u64::MAX };
 const SECONDS_ANY: Kind = Kind::Integer { min: 0, max: u32::MAX as u64 };
-/// Larger limits would make every edit of a packed collection slow.
-const ENTRIES: Kind = Kind::Integer { min: 0, max: 32_000 };
-const VALUE_BYTES: Kind = Kind::Integer { min: 0, max: 1 << 20 };
+/// As in Redis; what [`Settings::packed_limits`](super::Settings::packed_limits) makes of it is smaller.
+const ENTRIES: Kind = Kind::Integer { min: 0, max: i64::MAX as u64 };
+const VALUE_BYTES: Kind = Kind::Bytes { min: 0, max: i64::MAX as u64 };
 const EVICTION_POLICIES: &[&str] = &[
     "noeviction",
     "allkeys-lru",
@@ -196,7 +196,7 @@ settings! {
     AcllogMaxLen "acllog-max-len" Access "ENTRIES" Kind::Integer { min: 0, max: 1 << 20 }, "128", Mutable, "Entries of ACL LOG, at most.";
     ProtectedMode "protected-mode" Access "yes|no" Kind::Switch, "yes", Mutable, "Refuse clients of other machines while no password is set.";
     LogFormat "log-format" Diagnosis "text|json" Kind::Choice(&["text", "json"]), "text", Fixed, "Format of the server's log lines.";
-    Loglevel "loglevel" Diagnosis "debug|info|warn|error" Kind::Choice(&["debug", "info", "warn", "error"]), "info", Fixed, "Lowest level of log lines to write.";
+    Loglevel "loglevel" Diagnosis "debug|info|warn|error" Kind::Choice(&["debug", "info", "warn", "error"]), "info", Mutable, "Lowest level of log lines to write.";
     Maxmemory "maxmemory" Memory "BYTES" BYTES_ANY, "0", Mutable, "Bytes of data above which keys are evicted or writes are refused; 0 for no limit.";
     MaxmemoryPolicy "maxmemory-policy" Memory "POLICY" Kind::Choice(EVICTION_POLICIES), "noeviction", Mutable, "Choice of the keys to evict above maxmemory.";
     MaxmemorySamples "maxmemory-samples" Memory "KEYS" Kind::Integer { min: 1, max: 64 }, "5", Mutable, "Keys compared for each eviction.";
@@ -222,14 +222,14 @@ settings! {
     ScriptMaxInstructions "script-max-instructions" Scripts "INSTRUCTIONS" Kind::Integer { min: 0, max: u64::MAX }, "0", Mutable, "Instructions after which a script is stopped and undone; 0 for no limit.";
     BusyReplyThreshold "busy-reply-threshold" Scripts "MILLISECONDS" Kind::Integer { min: 0, max: u32::MAX as u64 }, "5000", Mutable, "Milliseconds after which commands that need keys locked by a script get BUSY instead of waiting; 0 for never.";
     ScriptRollback "script-rollback" Scripts "yes|no" Kind::Switch, "no", Mutable, "Undo the changes of a script that ends with an error; `no`: keep them, as Redis does.";
-    HashMaxListpackEntries "hash-max-listpack-entries" Memory "FIELDS" ENTRIES, "512", Mutable, "Maximum fields of a hash that is packed into one allocation.";
-    HashMaxListpackValue "hash-max-listpack-value" Memory "BYTES" VALUE_BYTES, "64", Mutable, "Longest field or value of a packed hash, in bytes.";
-    ListMaxListpackSize "list-max-listpack-size" Memory "ELEMENTS" Kind::Signed { min: -5, max: 32_000 }, "-2", Mutable, "Maximum elements of a packed list; -1 to -5 for 4, 8, 16, 32, 64 KiB instead.";
-    SetMaxIntsetEntries "set-max-intset-entries" Memory "MEMBERS" ENTRIES, "512", Mutable, "Maximum members of a set of integers that is kept as a sorted array.";
-    SetMaxListpackEntries "set-max-listpack-entries" Memory "MEMBERS" ENTRIES, "128", Mutable, "Maximum members of a packed set.";
-    SetMaxListpackValue "set-max-listpack-value" Memory "BYTES" VALUE_BYTES, "64", Mutable, "Longest member of a packed set, in bytes.";
-    ZsetMaxListpackEntries "zset-max-listpack-entries" Memory "MEMBERS" ENTRIES, "128", Mutable, "Maximum members of a packed sorted set.";
-    ZsetMaxListpackValue "zset-max-listpack-value" Memory "BYTES" VALUE_BYTES, "64", Mutable, "Longest member of a packed sorted set, in bytes.";
+    HashMaxListpackEntries "hash-max-listpack-entries" Memory "FIELDS" ENTRIES, "512", Mutable, "Maximum fields of a hash that is packed into one allocation, at most 32000.";
+    HashMaxListpackValue "hash-max-listpack-value" Memory "BYTES" VALUE_BYTES, "64", Mutable, "Longest field or value of a packed hash, at most 1 MiB.";
+    ListMaxListpackSize "list-max-listpack-size" Memory "ELEMENTS" Kind::Signed { min: i32::MIN as i64, max: i32::MAX as i64 }, "-2", Mutable, "Maximum elements of a packed list, at most 32000; -1 to -5 for 4, 8, 16, 32, 64 KiB instead.";
+    SetMaxIntsetEntries "set-max-intset-entries" Memory "MEMBERS" ENTRIES, "512", Mutable, "Maximum members of a set of integers that is kept as a sorted array, at most 32000.";
+    SetMaxListpackEntries "set-max-listpack-entries" Memory "MEMBERS" ENTRIES, "128", Mutable, "Maximum members of a packed set, at most 32000.";
+    SetMaxListpackValue "set-max-listpack-value" Memory "BYTES" VALUE_BYTES, "64", Mutable, "Longest member of a packed set, at most 1 MiB.";
+    ZsetMaxListpackEntries "zset-max-listpack-entries" Memory "MEMBERS" ENTRIES, "128", Mutable, "Maximum members of a packed sorted set, at most 32000.";
+    ZsetMaxListpackValue "zset-max-listpack-value" Memory "BYTES" VALUE_BYTES, "64", Mutable, "Longest member of a packed sorted set, at most 1 MiB.";
     EnableDebugCommand "enable-debug-command" Access "no|local|yes" Kind::Choice(&["no", "local", "yes"]), "no", Fixed, "Clients that may run DEBUG, which is for tests. no: nobody; local: clients on this machine; yes: everybody.";
     NotifyKeyspaceEvents "notify-keyspace-events" Messages "LETTERS" Kind::Events, "", Mutable, "Keyspace events to publish, as letters: K and E for the channels, A for g$lshzxetd, n for new keys, m for misses; empty for none.";
     DurableChannels "durable-channels" Messages "PATTERNS" Kind::Text, "", OfData, "Patterns of durable channels, separated by spaces: their messages are in the log, and XSUBSCRIBE replays them; empty for none.";
@@ -269,4 +269,8 @@ pub static ALIASES: &[(&str, Key)] = &[
     ("list-max-ziplist-size", Key::ListMaxListpackSize),
     ("zset-max-ziplist-entries", Key::ZsetMaxListpackEntries),
     ("zset-max-ziplist-value", Key::ZsetMaxListpackValue),
+    ("lua-time-limit", Key::BusyReplyThreshold),
+    ("primaryauth", Key::Masterauth),
+    ("commandlog-execution-slower-than", Key::SlowlogLogSlowerThan),
+    ("commandlog-slow-execution-max-len", Key::SlowlogMaxLen),
 ];

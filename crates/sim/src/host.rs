@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use documents::Documents;
 use engine::{
-    CommandStats, DebugAccess, DurableChannels, EventClass, Host, Loading, LogLevel, MemoryFigures,
-    MemoryLimits, Persistence, Process, Responder, SaveAnswer, SettingsInForce, ShutdownMode,
+    CancelAnswer, CommandStats, DebugAccess, DurableChannels, EventClass, Host, Loading, LogLevel,
+    MemoryFigures, MemoryLimits, Persistence, Process, Responder, SaveAnswer, SettingsInForce, ShutdownMode,
     clients::Clients, group::NoGroup, replication::Standalone, users::Users,
 };
 use env::{Clock, SimClock};
@@ -84,6 +84,10 @@ impl Persistence for DeadLog {
     fn save(&self, _scheduled: bool) -> SaveAnswer {
         // The world takes snapshots at random steps.
         SaveAnswer::Started
+    }
+
+    fn cancel_save(&self) -> CancelAnswer {
+        CancelAnswer::Nothing
     }
 
     fn save_and_respond(&self, _responder: Responder) -> Result<(), &'static str> {

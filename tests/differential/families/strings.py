@@ -2,6 +2,7 @@
 
 from differential.draw import INT64_MAX, Draw
 from differential.families import Family
+from differential.peers import VALKEY_9_1
 from differential.steps import Command, Step, command, step
 
 family = Family("string")
@@ -44,6 +45,8 @@ def set_(draw: Draw, name: str) -> Command | Step:
         options.append((draw.case(draw.one(("NX", "XX"))),))
     if draw.chance(0.03):
         options.append((draw.one(("NX", "XX")),))
+    if draw.peer is VALKEY_9_1 and draw.chance(0.2):
+        options.append((draw.case("IFEQ"), draw.word()))
     if draw.chance(0.2):
         options.append((draw.case("GET"),))
     draw.random.shuffle(options)
@@ -83,6 +86,22 @@ def mget(draw: Draw, name: str) -> Command:
 def mset(draw: Draw, name: str) -> Command:
     pairs = draw.many(lambda: (draw.key("string"), draw.word()), 1, 6)
     return command(name, *(part for pair in pairs for part in pair), *draw.maybe(0.03, "alone"))
+
+
+@family.draws("DELIFEQ")
+def delifeq(draw: Draw, name: str) -> Command:
+    return command(name, draw.key("string"), draw.word())
+
+
+@family.draws("MSETEX")
+def msetex(draw: Draw, name: str) -> Command:
+    pairs = draw.many(lambda: (draw.key("string"), draw.word()), 1, 4)
+    number = len(pairs) if draw.chance(0.95) else draw.one((0, -1, "abc", 9, INT64_MAX))
+    options = [expiry(draw) if draw.chance(0.9) else (draw.case("KEEPTTL"),)] if draw.chance(0.5) else []
+    options += [(draw.case(draw.one(("NX", "XX"))),) for _ in range(draw.number(0, 2)) if draw.chance(0.3)]
+    draw.random.shuffle(options)
+    words = (part for group in (*pairs, *options) for part in group)
+    return command(name, number, *words)
 
 
 @family.draws("INCR", "DECR")

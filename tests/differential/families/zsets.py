@@ -2,8 +2,9 @@
 
 from differential.draw import Draw
 from differential.families import Family
+from differential.peers import VALKEY_9_1
 from differential.families.lists import numbered
-from differential.steps import Command, Step, command, drawn, exactly, step, whole_scan_of_pairs
+from differential.steps import Command, Step, command, drawn, exactly, step, whole_scan, whole_scan_of_pairs
 
 family = Family("zset")
 LEX_BOUNDS = (b"-", b"+", b"[a", b"(a", b"[c", b"(c", b"[foo", b"(m3", b"[m5", b"[", b"(", b"a", b"", b"[\xff", b"-x")
@@ -210,4 +211,6 @@ def zscan(draw: Draw, name: str) -> Step:
     count = 10_000 if draw.chance(0.9) else draw.one((0, -1, "abc"))
     options = [*draw.maybe(0.4, draw.case("MATCH"), draw.one(("*", "m1*", "m?", "[ab]*", ""))), "COUNT", count]
     cursor = draw.one((0, 0, 0, 0, "abc"))
+    if draw.peer is VALKEY_9_1 and draw.chance(0.2):
+        return step(command(name, draw.key("zset"), cursor, *options, draw.case("NOSCORES"), agree=whole_scan))
     return step(command(name, draw.key("zset"), cursor, *options, agree=whole_scan_of_pairs))

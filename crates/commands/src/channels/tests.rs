@@ -257,7 +257,7 @@ fn pubsub_lists_channels_and_counts_subscribers() {
     assert_eq!(server.run("pubsub channels").matches('"').count(), 4);
     assert_eq!(other.client.kind(), ClientKind::PubSub);
     assert_eq!(other.client.subscriptions(), [2, 2, 1, 0]);
-    assert!(server.run("client list").contains(" flags=P db=0 sub=2 psub=2 ssub=1 "));
+    assert!(server.run("client list").contains(" flags=P capa= db=0 sub=2 psub=2 ssub=1 "));
 }
 
 #[test]

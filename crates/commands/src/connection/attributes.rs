@@ -1,5 +1,5 @@
 //! Attributes and options of a client: CLIENT SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, LSN, REPLY,
-//! DURABILITY, IMPORT-SOURCE.
+//! DURABILITY, IMPORT-SOURCE, CAPA.
 
 use engine::{CommandError, Context, ReplyMode, clients::Label};
 use storage::Durability;
@@ -41,6 +41,15 @@ pub(super) fn set_info(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     cx.session.client.change_labels(|labels| {
         *(if is_name { &mut labels.library } else { &mut labels.library_version }) = value;
     });
+    cx.reply.ok();
+    Ok(())
+}
+
+/// `CLIENT CAPA capability [capability ...]`: unknown ones are ignored, as in Valkey.
+pub(super) fn capabilities(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    if args.skip(2).iter().any(|capability| capability.eq_ignore_ascii_case(b"redirect")) {
+        cx.session.client.set_handles_redirects();
+    }
     cx.reply.ok();
     Ok(())
 }
@@ -212,6 +221,18 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&out), format!("|1\r\n$3\r\nlsn\r\n:{second}\r\n+OK\r\n"));
         server.check(&[("get k", "\"v3\""), ("reset", "+RESET")]);
         assert!(!server.session.tells_lsn);
+    }
+
+    #[test]
+    fn capabilities_are_noted_and_unknown_ones_are_none() {
+        let mut server = TestServer::new();
+        server.check(&[
+            ("client capa other", "+OK"),
+            ("client capa", "-ERR wrong number of arguments for 'client|capa' command"),
+        ]);
+        assert_eq!(server.session.client.capabilities(), "");
+        server.check(&[("client capa other Redirect", "+OK")]);
+        assert_eq!(server.session.client.capabilities(), "r");
     }
 
     #[test]

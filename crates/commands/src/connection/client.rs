@@ -1,6 +1,6 @@
 //! The subcommands of CLIENT.
 
-use engine::{CommandError, Context, Flags, Row, Treatment, row::ConnectionNeed};
+use engine::{CommandError, Context, Flags, Row, Treatment, clients::Paused, row::ConnectionNeed};
 use wire::{Args, number::parse_i64};
 
 use super::{ALWAYS, ROW, SESSION, attributes, list, tracking};
@@ -9,7 +9,7 @@ use crate::help::help;
 /// For administrators, at any time, not in scripts.
 const ADMIN: Flags = SESSION.or(Flags::ADMIN).or(Flags::GUARDED);
 
-pub(super) const ROWS: [Row; 19] = [
+pub(super) const ROWS: [Row; 22] = [
     Row {
         name: "client|caching",
         treatment: Treatment::of_connection(ConnectionNeed::State),
@@ -18,6 +18,15 @@ pub(super) const ROWS: [Row; 19] = [
         summary: "Says whether the keys that the next command reads are tracked.",
         syntax: "<YES | NO>",
         handler: tracking::caching,
+        ..ROW
+    },
+    Row {
+        name: "client|capa",
+        arity: -3,
+        since: "8.0.0",
+        summary: "Says what this client can do: REDIRECT.",
+        syntax: "capability [capability ...]",
+        handler: attributes::capabilities,
         ..ROW
     },
     Row {
@@ -87,8 +96,9 @@ pub(super) const ROWS: [Row; 19] = [
         since: "2.4.0",
         complexity: "O(N) where N is the number of clients.",
         summary: "Closes connections.",
-        syntax: "<ip:port | [ID client-id] [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [USER username] \
-                 [ADDR ip:port] [LADDR ip:port] [SKIPME <YES | NO>] [MAXAGE maxage]>",
+        syntax: "<ip:port | [ID client-id [client-id ...]] [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [USER username] \
+                 [ADDR ip:port] [LADDR ip:port] [IP ip] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] \
+                 [CAPA capa] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME <YES | NO>]>",
         handler: list::kill,
         ..ROW
     },
@@ -99,7 +109,9 @@ pub(super) const ROWS: [Row; 19] = [
         since: "2.4.0",
         complexity: "O(N) where N is the number of clients.",
         summary: "Describes the connections, one a line.",
-        syntax: "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
+        syntax: "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]] [USER username] [ADDR ip:port] \
+                 [LADDR ip:port] [IP ip] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA capa] \
+                 [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME <YES | NO>]",
         handler: list::list,
         ..ROW
     },
@@ -129,6 +141,17 @@ pub(super) const ROWS: [Row; 19] = [
         summary: "Says whether reads of this connection count as use of the keys.",
         syntax: "<ON | OFF>",
         handler: attributes::no_touch,
+        ..ROW
+    },
+    Row {
+        name: "client|pause",
+        treatment: Treatment { is_never_paused: true, ..Treatment::DEFAULT },
+        arity: -3,
+        flags: ADMIN,
+        since: "3.0.0",
+        summary: "Lets the commands of clients wait for some milliseconds: all, or those that write.",
+        syntax: "timeout [WRITE | ALL]",
+        handler: pause,
         ..ROW
     },
     Row {
@@ -188,7 +211,45 @@ pub(super) const ROWS: [Row; 19] = [
         handler: unblock,
         ..ROW
     },
+    Row {
+        name: "client|unpause",
+        treatment: Treatment { is_never_paused: true, ..Treatment::DEFAULT },
+        arity: 2,
+        flags: ADMIN,
+        since: "6.2.0",
+        summary: "Ends a pause of clients.",
+        handler: unpause,
+        ..ROW
+    },
 ];
+
+/// `CLIENT PAUSE timeout [WRITE | ALL]`
+fn pause(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    let paused = match args.get(3) {
+        None => Paused::All,
+        Some(mode) if mode.eq_ignore_ascii_case(b"all") => Paused::All,
+        Some(mode) if mode.eq_ignore_ascii_case(b"write") => Paused::Writes,
+        Some(_) => return Err(CommandError::Text("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+    };
+    let timeout_ms =
+        parse_i64(args.at(2)).ok_or(CommandError::Text("ERR timeout is not an integer or out of range"))?;
+    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| CommandError::Text("ERR timeout is negative"))?;
+    let now_ms = cx.now_ms();
+    let ends_ms = now_ms
+        .checked_add(timeout_ms)
+        .filter(|ends_ms| i64::try_from(*ends_ms).is_ok())
+        .ok_or(CommandError::Text("ERR timeout is out of range"))?;
+    cx.host.clients.pause().begin(paused, ends_ms, now_ms);
+    cx.reply.ok();
+    Ok(())
+}
+
+/// `CLIENT UNPAUSE`
+fn unpause(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    cx.host.clients.pause().end();
+    cx.reply.ok();
+    Ok(())
+}
 
 /// `CLIENT ID`
 fn id(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
@@ -220,7 +281,30 @@ fn unblock(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError>
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::check;
+    use engine::clients::{Pause, Paused};
+
+    use crate::testing::{START_MS, TestServer, check};
+
+    #[test]
+    fn a_pause_is_of_writes_or_of_all() {
+        let mut server = TestServer::new();
+        server.check(&[
+            ("client pause x", "-ERR timeout is not an integer or out of range"),
+            ("client pause -1", "-ERR timeout is negative"),
+            ("client pause 9223372036854775807", "-ERR timeout is out of range"),
+            ("client pause 10 some", "-ERR CLIENT PAUSE mode must be WRITE or ALL"),
+            ("client pause", "-ERR wrong number of arguments for 'client|pause' command"),
+            ("client unpause x", "-ERR wrong number of arguments for 'client|unpause' command"),
+            ("client pause 500 write", "+OK"),
+        ]);
+        let pause = server.host.clients.pause().at(START_MS);
+        assert_eq!(pause, Some(Pause { paused: Paused::Writes, left_ms: 500 }));
+        server.check(&[("client pause 100", "+OK")]);
+        let pause = server.host.clients.pause().at(START_MS);
+        assert_eq!(pause, Some(Pause { paused: Paused::All, left_ms: 500 }));
+        server.check(&[("client unpause", "+OK")]);
+        assert_eq!(server.host.clients.pause().at(START_MS), None);
+    }
 
     #[test]
     fn client_id_and_getredir_reply_with_numbers() {

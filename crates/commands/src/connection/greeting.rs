@@ -184,6 +184,15 @@ pub(super) fn echo(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
+/// `ASKING`: slots never move from one server to another.
+pub(super) fn asking(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+    if !cx.host.config.emulates_cluster() {
+        return Err(CommandError::Text("ERR This instance has cluster support disabled"));
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
 /// `READONLY`: clients of a cluster send it before they read from a replica. Without `cluster-emulation`,
 /// replicas always answer reads.
 pub(super) fn readonly(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
@@ -375,6 +384,7 @@ mod tests {
     #[test]
     fn readonly_and_readwrite_need_no_cluster() {
         check(&[
+            ("asking", "-ERR This instance has cluster support disabled"),
             ("readonly", "+OK"),
             ("set k v", "+OK"),
             ("READWRITE", "+OK"),

@@ -2,9 +2,10 @@
 
 use engine::{
     CommandError, Context,
-    clients::{Client, ClientFilter, ClientKind},
+    clients::{Client, ClientCondition, ClientFilter, ClientKind, are_capabilities, are_flags},
     users::UserSet,
 };
+use keyspace::DbId;
 use wire::{Args, number::parse_i64};
 
 /// The approximate size of a client's line in a list, in bytes.
@@ -17,27 +18,18 @@ pub(super) fn info(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// `CLIENT LIST [TYPE type] [ID client-id [client-id ...]]`, with at most one of the options.
+/// `CLIENT LIST [filter value ...]`
 pub(super) fn list(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let clients = match args.get(2) {
-        None => cx.host.clients.all(),
-        Some(option) if option.eq_ignore_ascii_case(b"type") && args.len() == 4 => {
-            let filter = ClientFilter { kind: Some(parse_kind(args.at(3))?), ..ClientFilter::default() };
-            cx.host.clients.matching(&filter, cx.now_ms())
+    let filter = parse_filter(args.skip(2), None, cx)?;
+    let clients = match filter.conditions.as_slice() {
+        // In the order in which they are named.
+        [(ClientCondition::Ids(ids), true)] if filter.except.is_none() => {
+            ids.iter().filter_map(|id| cx.host.clients.find(*id)).collect()
         }
-        Some(option) if option.eq_ignore_ascii_case(b"id") && args.len() > 3 => {
-            let ids = args.skip(3).iter().map(parse_id).collect::<Result<Vec<i64>, _>>()?;
-            let found = ids.iter().filter_map(|id| cx.host.clients.find(u64::try_from(*id).ok()?));
-            found.collect()
-        }
-        Some(_) => return Err(CommandError::Syntax),
+        _ => cx.host.clients.matching(&filter, cx.now_ms()),
     };
     reply_lines(cx, clients.iter().map(|client| &**client));
     Ok(())
-}
-
-fn parse_id(text: &[u8]) -> Result<i64, CommandError> {
-    parse_i64(text).ok_or(CommandError::Text("ERR Invalid client ID"))
 }
 
 fn reply_lines<'c>(cx: &mut Context<'_, '_>, clients: impl IntoIterator<Item = &'c Client>) {
@@ -53,7 +45,7 @@ fn reply_lines<'c>(cx: &mut Context<'_, '_>, clients: impl IntoIterator<Item = &
 /// `CLIENT KILL ip:port`, or `CLIENT KILL filter value [filter value ...]`
 pub(super) fn kill(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     if args.len() == 3 {
-        let filter = ClientFilter { peer: Some(args.at(2)), ..ClientFilter::default() };
+        let filter = ClientFilter::only(ClientCondition::Peer(args.at(2)));
         return match kill_matching(cx, &filter) {
             0 => Err(CommandError::Text("ERR No such client")),
             _ => {
@@ -62,7 +54,7 @@ pub(super) fn kill(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
             }
         };
     }
-    let filter = parse_filter(args.skip(2), cx.session.client.id(), &cx.host.users.current())?;
+    let filter = parse_filter(args.skip(2), Some(cx.session.client.id()), cx)?;
     let killed = kill_matching(cx, &filter);
     cx.reply.count(killed);
     Ok(())
@@ -71,7 +63,7 @@ pub(super) fn kill(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 /// Kills the matching clients, and returns their number. This client itself is closed after its reply.
 fn kill_matching(cx: &mut Context<'_, '_>, filter: &ClientFilter<'_>) -> usize {
     let own_id = cx.session.client.id();
-    if filter.kind == Some(ClientKind::Replica) {
+    if filter.wants_kind(ClientKind::Replica) {
         // The connections of replicas are no longer in the list of clients.
         return cx.host.replication.disconnect_replicas();
     }
@@ -87,30 +79,131 @@ fn kill_matching(cx: &mut Context<'_, '_>, filter: &ClientFilter<'_>) -> usize {
     matching.len()
 }
 
-fn parse_filter<'a>(args: Args<'a>, own_id: u64, users: &UserSet) -> Result<ClientFilter<'a>, CommandError> {
-    let mut filter = ClientFilter { except: Some(own_id), ..ClientFilter::default() };
-    let mut rest = args.iter();
-    while let Some(option) = rest.next() {
-        let value = rest.next().ok_or(CommandError::Syntax)?;
-        match option.to_ascii_lowercase().as_slice() {
-            b"id" => filter.id = Some(parse_positive(value, "ERR client-id should be greater than 0")?),
-            b"type" => filter.kind = Some(parse_kind(value)?),
-            b"addr" => filter.peer = Some(value),
-            b"laddr" => filter.local = Some(value),
-            b"user" if users.get(value).is_some() => filter.user = Some(value),
-            b"user" => return Err(unknown("ERR No such user", value)),
-            b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.except = Some(own_id),
-            b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.except = None,
-            b"maxage" => filter.age_seconds_min = Some(parse_max_age(value)?),
-            _ => return Err(CommandError::Syntax),
-        }
+/// Parses the filters of CLIENT LIST, or of CLIENT KILL, which spares the client itself by default
+/// (`except`).
+fn parse_filter<'a>(
+    args: Args<'a>,
+    except: Option<u64>,
+    cx: &Context<'_, '_>,
+) -> Result<ClientFilter<'a>, CommandError> {
+    let (kills, own_id) = (except.is_some(), cx.session.client.id());
+    let mut filter = ClientFilter { except, ..ClientFilter::default() };
+    let mut at = 0;
+    while let Some(option) = args.get(at) {
+        let option = option.to_ascii_lowercase();
+        let (name, wanted) =
+            option.strip_prefix(b"not-").map_or((option.as_slice(), true), |name| (name, false));
+        let value = args.get(at + 1).ok_or(CommandError::Syntax)?;
+        at += 2;
+        let condition = match name {
+            b"skipme" if wanted && value.eq_ignore_ascii_case(b"yes") => {
+                filter.except = Some(own_id);
+                continue;
+            }
+            b"skipme" if wanted && value.eq_ignore_ascii_case(b"no") => {
+                filter.except = None;
+                continue;
+            }
+            b"id" => {
+                let mut ids = vec![parse_id(value, kills)?];
+                while let Some(id) = args.get(at).filter(|text| parse_i64(text).is_some()) {
+                    ids.push(parse_id(id, kills)?);
+                    at += 1;
+                }
+                if !kills && args.get(at).is_some_and(|option| !is_filter(option)) {
+                    return Err(BAD_ID);
+                }
+                ClientCondition::Ids(ids)
+            }
+            _ => parse_condition(name, value, wanted, &cx.host.users.current())?,
+        };
+        filter.conditions.push((condition, wanted));
     }
     Ok(filter)
 }
 
-fn parse_max_age(text: &[u8]) -> Result<u64, CommandError> {
-    parse_i64(text).ok_or(CommandError::Text("ERR maxage is not an integer or out of range"))?;
-    parse_positive(text, "ERR maxage should be greater than 0")
+/// The filters that take one value.
+const FILTERS: [&[u8]; 13] = [
+    b"type",
+    b"addr",
+    b"laddr",
+    b"user",
+    b"maxage",
+    b"idle",
+    b"flags",
+    b"name",
+    b"lib-name",
+    b"lib-ver",
+    b"db",
+    b"capa",
+    b"ip",
+];
+
+/// Whether a word is the name of a filter.
+fn is_filter(word: &[u8]) -> bool {
+    let word = word.to_ascii_lowercase();
+    let name = word.strip_prefix(b"not-").unwrap_or(&word);
+    FILTERS.contains(&name) || name == b"id" || name == b"skipme"
+}
+
+fn parse_condition<'a>(
+    name: &[u8],
+    value: &'a [u8],
+    wanted: bool,
+    users: &UserSet,
+) -> Result<ClientCondition<'a>, CommandError> {
+    Ok(match name {
+        b"type" => ClientCondition::Kind(parse_kind(value)?),
+        b"addr" => ClientCondition::Peer(value),
+        b"laddr" => ClientCondition::Local(value),
+        b"ip" => ClientCondition::Ip(value),
+        b"user" if users.get(value).is_some() => ClientCondition::User(value),
+        b"user" => return Err(unknown("ERR No such user", value)),
+        b"maxage" if wanted => ClientCondition::AgeSecondsMin(parse_seconds(value, MAX_AGE)?),
+        b"idle" if wanted => ClientCondition::IdleSecondsMin(parse_seconds(value, IDLE)?),
+        b"flags" if are_flags(value) => ClientCondition::Flags(value),
+        b"flags" => return Err(unknown_letters("flags", value)),
+        b"capa" if are_capabilities(value) => ClientCondition::Capabilities(value),
+        b"capa" => return Err(unknown_letters("capa", value)),
+        b"name" => ClientCondition::Name(value),
+        b"lib-name" => ClientCondition::Library(value),
+        b"lib-ver" => ClientCondition::LibraryVersion(value),
+        b"db" => ClientCondition::Db(parse_db(value)?),
+        _ => return Err(CommandError::Syntax),
+    })
+}
+
+const BAD_ID: CommandError = CommandError::Text("ERR Invalid client ID");
+
+/// CLIENT LIST takes any number, CLIENT KILL positive ones.
+fn parse_id(text: &[u8], kills: bool) -> Result<u64, CommandError> {
+    if kills {
+        return parse_positive(text, "ERR client-id should be greater than 0");
+    }
+    Ok(u64::try_from(parse_i64(text).ok_or(BAD_ID)?).unwrap_or(0))
+}
+
+fn parse_db(text: &[u8]) -> Result<DbId, CommandError> {
+    const NO_DB: CommandError = CommandError::Text("ERR DB number should be between 0 and 15");
+    let number = parse_i64(text).ok_or(CommandError::Text("ERR DB is not an integer or out of range"))?;
+    u8::try_from(number).ok().and_then(DbId::new).ok_or(NO_DB)
+}
+
+/// The errors of a number of seconds: no number, and not positive.
+type SecondsErrors = [&'static str; 2];
+const MAX_AGE: SecondsErrors =
+    ["ERR maxage is not an integer or out of range", "ERR maxage should be greater than 0"];
+const IDLE: SecondsErrors =
+    ["ERR idle is not an integer or out of range", "ERR idle should be greater than 0"];
+
+fn parse_seconds(text: &[u8], [no_number, not_positive]: SecondsErrors) -> Result<u64, CommandError> {
+    parse_i64(text).ok_or(CommandError::Text(no_number))?;
+    parse_positive(text, not_positive)
+}
+
+fn unknown_letters(what: &str, letters: &[u8]) -> CommandError {
+    let letters = String::from_utf8_lossy(letters);
+    CommandError::Composed(format!("ERR Unknown {what} found in the provided filter: {letters}"))
 }
 
 fn parse_positive(text: &[u8], error: &'static str) -> Result<u64, CommandError> {
@@ -177,6 +270,9 @@ mod tests {
             assert_eq!(lines(&mut server, "client list TYPE pubsub").len(), 0);
             assert_eq!(lines(&mut server, "client list id 2 99 1 -5").len(), 2);
             assert!(lines(&mut server, "client list ID 2")[0].starts_with("id=2 "));
+            assert_eq!(lines(&mut server, "client list id 1 2 type normal not-name x").len(), 2);
+            assert_eq!(lines(&mut server, "client list skipme yes").len(), 1);
+            assert_eq!(lines(&mut server, "client list not-ip 10.0.0.2 flags N").len(), 1);
             let own = lines(&mut server, "client info");
             assert!(own.len() == 1 && own[0].contains(" cmd=client|info "), "{own:?}");
         }
@@ -191,7 +287,15 @@ mod tests {
             ("client list id", "-ERR syntax error"),
             ("client list foo", "-ERR syntax error"),
             ("client list type", "-ERR syntax error"),
-            ("client list type normal id 1", "-ERR syntax error"),
+            ("client list not-skipme yes", "-ERR syntax error"),
+            ("client list not-idle 1", "-ERR syntax error"),
+            ("client list idle 0", "-ERR idle should be greater than 0"),
+            ("client list idle x", "-ERR idle is not an integer or out of range"),
+            ("client list flags Z", "-ERR Unknown flags found in the provided filter: Z"),
+            ("client list capa x", "-ERR Unknown capa found in the provided filter: x"),
+            ("client list db x", "-ERR DB is not an integer or out of range"),
+            ("client list db 16", "-ERR DB number should be between 0 and 15"),
+            ("client list user nobody", "-ERR No such user 'nobody'"),
             ("client info x", "-ERR wrong number of arguments for 'client|info' command"),
         ]);
     }
@@ -222,6 +326,11 @@ mod tests {
             ("id 2 addr 10.0.0.2:77 laddr 127.0.0.1:6379 type normal user default maxage 1 skipme yes", 1),
             ("id 2 addr 10.0.0.2:78", 0),
             ("id 2 id 3", 0),
+            ("id 3 2", 1),
+            ("ip 10.0.0.2 not-user default", 0),
+            ("ip 10.0.0.2 idle 5", 1),
+            ("db 0 not-id 3", 1),
+            ("db 1", 0),
         ] {
             let mut server = with_second_client("10.0.0.2:77");
             server.clock.advance_ms(5_000);

@@ -35,6 +35,14 @@ pub(super) const ROW: Row = Row {
 
 pub(crate) const ROWS: &[Row] = &[
     Row {
+        name: "asking",
+        flags: Flags::FAST,
+        since: "3.0.0",
+        summary: "Lets a client of a cluster use a slot that is on its way; here none ever is.",
+        handler: greeting::asking,
+        ..ROW
+    },
+    Row {
         name: "auth",
         treatment: Treatment {
             is_secret: |_, index| index > 0,

@@ -217,6 +217,18 @@ pub(crate) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
+        name: "restore-asking",
+        needs: Needs::each(KeyUsage::OVERWRITE).with(&[Category::Dangerous]),
+        arity: -4,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::WALKS),
+        since: "3.0.0",
+        complexity: "O(N) where N is the size of the value.",
+        summary: "Creates a key from a reply of DUMP, as RESTORE does; servers of a cluster call it.",
+        syntax: "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
+        handler: dump::restore,
+        ..ROW
+    },
+    Row {
         name: "copy",
         needs: Needs::first_and_others(KeyUsage::READ, KeyUsage::OVERWRITE),
         arity: -3,

@@ -2,7 +2,7 @@
 
 use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 
-use super::{add, count, merge};
+use super::{add, count, debug, merge};
 
 const WRITE: Flags = Flags::WRITE.or(Flags::DENYOOM);
 
@@ -43,6 +43,28 @@ pub(crate) const ROWS: &[Row] = &[
         summary: "Estimates how many different elements were added to some HyperLogLogs.",
         syntax: "key [key ...]",
         handler: count::pfcount,
+        ..ROW
+    },
+    Row {
+        name: "pfdebug",
+        needs: Needs::each(KeyUsage::READ_UPDATE),
+        arity: 3,
+        flags: WRITE.or(Flags::ADMIN),
+        keys: Keys::Range { first: 2, last: 2, step: 1 },
+        complexity: "O(N) where N is the length of the string.",
+        summary: "Shows the registers of a HyperLogLog, or changes its encoding.",
+        syntax: "subcommand key",
+        handler: debug::pfdebug,
+        ..ROW
+    },
+    Row {
+        name: "pfselftest",
+        arity: 1,
+        flags: Flags::ADMIN,
+        keys: Keys::None,
+        complexity: "O(N) where N is the number of elements that are added.",
+        summary: "Tests the estimates of HyperLogLogs.",
+        handler: debug::pfselftest,
         ..ROW
     },
     Row {

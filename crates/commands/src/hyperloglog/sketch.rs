@@ -118,7 +118,7 @@ impl<'a> SketchRef<'a> {
     }
 
     /// Visits all registers in order.
-    fn for_each_run(&self, visit: impl FnMut(Run)) -> Result<(), Corrupted> {
+    pub(super) fn for_each_run(&self, visit: impl FnMut(Run)) -> Result<(), Corrupted> {
         match self.registers {
             Registers::Dense(quads) => {
                 dense::for_each_run(quads, visit);

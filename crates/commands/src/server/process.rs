@@ -1,6 +1,6 @@
 //! The process: INFO, TIME, SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN.
 
-use engine::{CommandError, Context, SAVE_IN_PROGRESS, SaveAnswer, ShutdownMode};
+use engine::{CancelAnswer, CommandError, Context, SAVE_IN_PROGRESS, SaveAnswer, ShutdownMode};
 use wire::Args;
 
 /// `INFO [section [section ...]]`
@@ -33,8 +33,11 @@ pub(super) fn save(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     cx.responder(|responder| host.persistence.save_and_respond(responder)).map_err(CommandError::Text)
 }
 
-/// `BGSAVE [SCHEDULE]`
+/// `BGSAVE [SCHEDULE | CANCEL]`
 pub(super) fn bgsave(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    if args.len() == 2 && args.at(1).eq_ignore_ascii_case(b"cancel") {
+        return cancel_save(cx);
+    }
     for option in args.skip(1) {
         if args.len() > 2 || !option.eq_ignore_ascii_case(b"schedule") {
             return Err(CommandError::Syntax);
@@ -47,6 +50,19 @@ pub(super) fn bgsave(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Com
         _ if cx.in_transaction => cx.reply.simple("Background saving scheduled"),
         SaveAnswer::Scheduled => cx.reply.simple("Background saving scheduled"),
         SaveAnswer::Started => cx.reply.simple("Background saving started"),
+    }
+    Ok(())
+}
+
+fn cancel_save(cx: &mut Context<'_, '_>) -> Result<(), CommandError> {
+    match cx.host.persistence.cancel_save() {
+        CancelAnswer::Running => cx.reply.simple("Background saving cancelled"),
+        CancelAnswer::Scheduled => cx.reply.simple("Scheduled background saving cancelled"),
+        CancelAnswer::Nothing => {
+            return Err(CommandError::Text(
+                "ERR Background saving is currently not in progress or scheduled",
+            ));
+        }
     }
     Ok(())
 }
@@ -154,6 +170,10 @@ mod tests {
         check(&[
             ("bgsave now", "-ERR syntax error"),
             ("bgsave schedule schedule", "-ERR syntax error"),
+            ("bgsave cancel", "-ERR Background saving is currently not in progress or scheduled"),
+            ("bgsave", "+Background saving started"),
+            ("BGSAVE CANCEL", "+Background saving cancelled"),
+            ("bgsave cancel schedule", "-ERR syntax error"),
             ("bgsave", "+Background saving started"),
             ("bgsave", "-ERR Background save already in progress"),
             ("bgsave SCHEDULE", "-ERR Background save already in progress"),

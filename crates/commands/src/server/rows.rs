@@ -6,7 +6,10 @@ use engine::{
     row::{ConnectionNeed, Mobility},
 };
 
-use super::{command, config, databases, debug, hotkeys, latency, memory, monitor, process, slowlog};
+use super::{
+    command, commandlog, config, databases, debug, hotkeys, latency, lolwut, memory, module, monitor,
+    process, slowlog,
+};
 use crate::help::{help, no_subcommand};
 
 /// Allowed at any time, also while loading or stale.
@@ -51,8 +54,8 @@ pub(crate) const ROWS: &[Row] = &[
         arity: -1,
         flags: SAVE,
         complexity: "O(1); the snapshot is taken aside.",
-        summary: "Begins a snapshot.",
-        syntax: "[SCHEDULE]",
+        summary: "Begins a snapshot, or gives one up.",
+        syntax: "[SCHEDULE | CANCEL]",
         handler: process::bgsave,
         ..ROW
     },
@@ -66,6 +69,16 @@ pub(crate) const ROWS: &[Row] = &[
         summary: "Describes all commands.",
         handler: command::command,
         subcommands: &command::ROWS,
+        ..ROW
+    },
+    Row {
+        name: "commandlog",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        since: "8.1.0",
+        complexity: "Depends on the subcommand.",
+        summary: "Shows the commands that took long, under the name that Valkey gives to SLOWLOG.",
+        subcommands: &commandlog::ROWS,
         ..ROW
     },
     Row {
@@ -159,6 +172,17 @@ pub(crate) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
+        name: "lolwut",
+        arity: -1,
+        flags: Flags::READONLY.or(Flags::FAST),
+        needs: Needs::BY_FLAGS.without(&[Category::Keyspace]),
+        since: "5.0.0",
+        summary: "Draws a sheaf, and tells the version.",
+        syntax: "[VERSION version]",
+        handler: lolwut::lolwut,
+        ..ROW
+    },
+    Row {
         name: "memory",
         arity: -2,
         flags: Flags::CONTAINER,
@@ -166,6 +190,16 @@ pub(crate) const ROWS: &[Row] = &[
         complexity: "Depends on the subcommand.",
         summary: "Shows where memory goes.",
         subcommands: &memory::ROWS,
+        ..ROW
+    },
+    Row {
+        name: "module",
+        arity: -2,
+        flags: Flags::CONTAINER,
+        since: "4.0.0",
+        complexity: "Depends on the subcommand.",
+        summary: "Tells that there are no modules.",
+        subcommands: &module::ROWS,
         ..ROW
     },
     Row {

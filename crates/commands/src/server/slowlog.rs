@@ -6,7 +6,7 @@ use wire::{Args, number::parse_i64};
 use super::{ALWAYS, HELP, ROW};
 
 /// For administrators, at any time, also in scripts.
-const FLAGS: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::GUARDED);
+pub(super) const FLAGS: Flags = ALWAYS.or(Flags::ADMIN).or(Flags::GUARDED);
 /// The default count of SLOWLOG GET.
 const SHOWN_BY_DEFAULT: usize = 10;
 
@@ -56,6 +56,12 @@ fn get(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
             )));
         }
     };
+    show(cx, count);
+    Ok(())
+}
+
+/// Shows the newest entries.
+pub(super) fn show(cx: &mut Context<'_, '_>, count: usize) {
     let entries = cx.host.observer.slow_log.newest(count);
     cx.reply.array(entries.len());
     for entry in &entries {
@@ -66,10 +72,9 @@ fn get(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
         cx.reply.bulk(entry.peer.as_bytes());
         cx.reply.bulk(entry.client_name.as_bytes());
     }
-    Ok(())
 }
 
-fn parse_count(text: &[u8]) -> Result<usize, CommandError> {
+pub(super) fn parse_count(text: &[u8]) -> Result<usize, CommandError> {
     match parse_i64(text) {
         Some(-1) => Ok(usize::MAX),
         Some(count @ 0..) => Ok(count as usize),
@@ -78,13 +83,13 @@ fn parse_count(text: &[u8]) -> Result<usize, CommandError> {
 }
 
 /// `SLOWLOG LEN`
-fn len(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+pub(super) fn len(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     cx.reply.count(cx.host.observer.slow_log.len());
     Ok(())
 }
 
 /// `SLOWLOG RESET`
-fn reset(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
+pub(super) fn reset(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     cx.host.observer.slow_log.reset();
     cx.reply.ok();
     Ok(())

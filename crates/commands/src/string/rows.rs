@@ -2,7 +2,7 @@
 
 use engine::{Family, Flags, KeyUsage, Keys, Needs, Row, Treatment};
 
-use super::{get, lcs, many, number, range, set};
+use super::{compare, get, lcs, many, number, range, set};
 
 const READ: Flags = Flags::READONLY;
 const READ_FAST: Flags = Flags::READONLY.or(Flags::FAST);
@@ -41,7 +41,7 @@ pub(crate) const ROWS: &[Row] = &[
         arity: -3,
         flags: WRITE_BRIEF,
         summary: "Sets a key to a string, replacing a value of any type, with optional conditions and expiry.",
-        syntax: "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT \
+        syntax: "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT \
                  unix-time-milliseconds | KEEPTTL]",
         handler: set::set,
         ..ROW
@@ -140,6 +140,50 @@ pub(crate) const ROWS: &[Row] = &[
         summary: "Sets several keys to strings, all at once, unless one of them exists.",
         syntax: "key value [key value ...]",
         handler: many::msetnx,
+        ..ROW
+    },
+    Row {
+        name: "msetex",
+        needs: Needs::each(KeyUsage::OVERWRITE),
+        arity: -4,
+        flags: WRITE,
+        keys: Keys::Computed { first: None, find: many::keys_of_msetex, reads_others: |_| false },
+        since: "8.4.0",
+        complexity: "O(N) where N is the number of keys.",
+        summary: "Sets several keys to strings, all at once, with optional conditions and expiry.",
+        syntax: "numkeys key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | \
+                 PXAT unix-time-milliseconds | KEEPTTL]",
+        handler: many::msetex,
+        ..ROW
+    },
+    Row {
+        name: "delex",
+        needs: Needs::each(KeyUsage::REMOVE),
+        arity: -2,
+        flags: SHRINK_FAST,
+        since: "8.4.0",
+        summary: "Removes a key, if its string is as expected.",
+        syntax: "key [IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]",
+        handler: compare::delex,
+        ..ROW
+    },
+    Row {
+        name: "delifeq",
+        needs: Needs::each(KeyUsage::REMOVE),
+        arity: 3,
+        flags: SHRINK_FAST,
+        since: "9.0.0",
+        summary: "Removes a key if it holds this string.",
+        syntax: "key value",
+        handler: compare::delifeq,
+        ..ROW
+    },
+    Row {
+        name: "digest",
+        since: "8.4.0",
+        complexity: "O(N) where N is the length of the string.",
+        summary: "Replies with a hash of the string at a key.",
+        handler: compare::digest,
         ..ROW
     },
     Row {

@@ -4,13 +4,16 @@ use engine::{CommandError, Context, EventClass, KeyUsage};
 use keyspace::{KeyOp, Value};
 use wire::Args;
 
-use super::get::reply_string;
+use super::{
+    compare::{Comparison, is_comparison},
+    get::reply_string,
+};
 use crate::{
     deadline::Form,
     expiry_option::{ExpiryOption, positive_deadline_ms},
 };
 
-/// `SET key value [NX | XX] [GET] [EX seconds | ... | KEEPTTL]`
+/// `SET key value [NX | XX | IFEQ value | ...] [GET] [EX seconds | ... | KEEPTTL]`
 #[inline]
 pub(super) fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     if args.len() > 3 {
@@ -21,21 +24,22 @@ pub(super) fn set(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comman
     Ok(())
 }
 
-/// How a SET uses its key: with GET it also reads it.
+/// How a SET uses its key: with GET, or if it compares, it also reads it.
 pub(super) fn usage(args: Args<'_>) -> KeyUsage {
-    let reads = args.skip(3).iter().any(|option| option.eq_ignore_ascii_case(b"get"));
+    let mut options = args.skip(3).iter();
+    let reads = options.any(|option| option.eq_ignore_ascii_case(b"get") || is_comparison(option));
     if reads { KeyUsage::READ_UPDATE } else { KeyUsage::OVERWRITE }
 }
 
 /// Stores a string with this expiry, and notifies `set`.
 #[inline]
-fn put(cx: &mut Context<'_, '_>, key: &[u8], value: &[u8], expire_at_ms: Option<u64>) {
+pub(super) fn put(cx: &mut Context<'_, '_>, key: &[u8], value: &[u8], expire_at_ms: Option<u64>) {
     cx.apply(key, KeyOp::Put { value: Value::String(value), expire_at_ms });
     cx.notify(EventClass::STRING, "set", key);
 }
 
 /// As [`put`], for a deadline given by a client: if it has passed, the key is deleted instead.
-fn put_until(cx: &mut Context<'_, '_>, key: &[u8], value: &[u8], deadline_ms: u64) {
+pub(super) fn put_until(cx: &mut Context<'_, '_>, key: &[u8], value: &[u8], deadline_ms: u64) {
     if deadline_ms > cx.as_of_ms() {
         put(cx, key, value, Some(deadline_ms));
         cx.notify(EventClass::GENERIC, "expire", key);
@@ -50,18 +54,20 @@ fn put_until(cx: &mut Context<'_, '_>, key: &[u8], value: &[u8], deadline_ms: u6
     cx.notify(EventClass::EXPIRED, "expired", key);
 }
 
-/// The condition of SET on the existence of the key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Condition {
+/// The condition of SET.
+#[derive(Debug, Clone, Copy)]
+enum Condition<'a> {
     /// NX.
     Absent,
     /// XX.
     Present,
+    /// IFEQ, IFNE, IFDEQ or IFDNE.
+    Compared(Comparison<'a>),
 }
 
 #[derive(Debug, Default)]
 struct Options<'a> {
-    condition: Option<Condition>,
+    condition: Option<Condition<'a>>,
     replies_old: bool,
     expiry: ExpiryOption<'a>,
 }
@@ -77,6 +83,8 @@ impl<'a> Options<'a> {
                 options.require(Condition::Present)?;
             } else if word.eq_ignore_ascii_case(b"get") {
                 options.replies_old = true;
+            } else if let Some(comparison) = Comparison::read(word, &mut words)? {
+                options.require(Condition::Compared(comparison))?;
             } else {
                 options.expiry.read(word, &mut words)?;
             }
@@ -87,9 +95,12 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    fn require(&mut self, condition: Condition) -> Result<(), CommandError> {
-        if self.condition.is_some_and(|old| old != condition) {
-            return Err(CommandError::Syntax);
+    fn require(&mut self, condition: Condition<'a>) -> Result<(), CommandError> {
+        match (self.condition, condition) {
+            (None, _)
+            | (Some(Condition::Absent), Condition::Absent)
+            | (Some(Condition::Present), Condition::Present) => {}
+            _ => return Err(CommandError::Syntax),
         }
         self.condition = Some(condition);
         Ok(())
@@ -101,7 +112,13 @@ fn set_with_options(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     let options = Options::parse(args.skip(3))?;
     let deadline_ms = options.expiry.deadline_ms(cx.now_ms(), "set")?;
     let exists = if options.replies_old { reply_string(cx, key)? } else { cx.unit.exists(db, key) };
-    if options.condition.is_some_and(|condition| exists != (condition == Condition::Present)) {
+    let holds = match options.condition {
+        None => true,
+        Some(Condition::Absent) => !exists,
+        Some(Condition::Present) => exists,
+        Some(Condition::Compared(comparison)) => comparison.holds(cx.unit.get(db, key))?,
+    };
+    if !holds {
         if !options.replies_old {
             cx.reply.null();
         }

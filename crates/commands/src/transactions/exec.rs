@@ -49,7 +49,7 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     }
     let Some(transaction) = cx.session.transaction.take() else { return Ok(()) };
     let db = cx.session.db;
-    cx.session.watches.clear();
+    cx.session.end_watches();
     cx.reply.array(transaction.commands().len());
     cx.begin_inner();
     let may_be_long = runs_scripts || walks_far || transaction.any(Flags::WALKS);

@@ -594,7 +594,7 @@ fn the_list_of_clients_shows_transactions() {
     shows(&mut server, ["flags=x", "multi=0"]);
     server.check(&[("get a", "+QUEUED"), ("client info", "+QUEUED")]);
     shows(&mut server, ["flags=x", "multi=2"]);
-    assert!(server.run("exec").contains(" flags=x db=0 sub=0 psub=0 ssub=0 multi=2 "));
+    assert!(server.run("exec").contains(" flags=x capa= db=0 sub=0 psub=0 ssub=0 multi=2 watch=0 "));
     shows(&mut server, ["flags=N", "multi=-1"]);
 }
 

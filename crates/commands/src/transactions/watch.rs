@@ -13,13 +13,14 @@ pub(super) fn watch(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     for key in keys {
         cx.session.watches.add(&cx.unit, db, key);
     }
+    cx.session.client.set_watched(cx.session.watches.len());
     cx.reply.ok();
     Ok(())
 }
 
 /// `UNWATCH`
 pub(super) fn unwatch(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    cx.session.watches.clear();
+    cx.session.end_watches();
     cx.reply.ok();
     Ok(())
 }

@@ -6,7 +6,7 @@ use wire::{Args, ReplyWriter};
 use super::zset;
 use crate::scan::{ScanOptions, ScanTarget, parse_cursor};
 
-/// `ZSCAN key cursor [MATCH pattern] [COUNT count]`
+/// `ZSCAN key cursor [MATCH pattern] [COUNT count] [NOSCORES]`
 pub(super) fn zscan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let cursor = parse_cursor(args.at(2))?;
     let (db, elements_max) = (cx.db(), cx.elements_max());
@@ -15,14 +15,17 @@ pub(super) fn zscan(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comm
     let (mut members, mut found, mut next) = (Vec::new(), 0, 0);
     // Redis does not look at the options if there is nothing to walk over.
     if let Some(zset) = zset {
-        let options = ScanOptions::parse(args.skip(3), ScanTarget::Members)?;
+        let options = ScanOptions::parse(args.skip(3), ScanTarget::ScoredMembers)?;
         elements_max.require(options.count.min(zset.len()))?;
         let mut writer = ReplyWriter::new(&mut members, cx.reply.protocol());
         next = zset.scan(cursor, options.count, |member, score| {
             if options.accepts(&member) {
                 writer.bulk(&member);
-                writer.bulk_double(score);
-                found += 2;
+                found += 1;
+                if !options.no_scores {
+                    writer.bulk_double(score);
+                    found += 1;
+                }
             }
         });
     }
@@ -48,6 +51,10 @@ mod tests {
             ("ZSCAN z 0", r#"["0", ["a", "1.5", "b", "2", "ab", "3"]]"#),
             ("ZSCAN z 0 COUNT 1 MATCH a*", r#"["0", ["a", "1.5", "ab", "3"]]"#),
             ("ZSCAN z 0 MATCH x", r#"["0", []]"#),
+            ("ZSCAN z 0 noscores MATCH a*", r#"["0", ["a", "ab"]]"#),
+            ("ZSCAN z 0 NOVALUES", "-ERR NOVALUES option can only be used in HSCAN"),
+            ("SADD s a", ":1"),
+            ("SSCAN s 0 NOSCORES", "-ERR NOSCORES option can only be used in ZSCAN"),
             ("ZSCAN none 0", r#"["0", []]"#),
             ("ZSCAN none 0 FOO", r#"["0", []]"#),
             ("ZSCAN none x", "-ERR invalid cursor"),

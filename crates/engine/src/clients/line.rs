@@ -26,8 +26,8 @@ impl Client {
         let list_output = output - static_output;
         let result = write!(
             out,
-            "id={id} addr={peer} laddr={local} fd={fd} name={name} age={age} idle={idle} flags={flags} db={db} sub={channels} \
-             psub={patterns} ssub={shards} multi={queued} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={static_output} oll={lists} \
+            "id={id} addr={peer} laddr={local} fd={fd} name={name} age={age} idle={idle} flags={flags} capa={capa} db={db} sub={channels} \
+             psub={patterns} ssub={shards} multi={queued} watch={watched} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={static_output} oll={lists} \
              omem={list_output} tot-mem={memory} events={events} cmd={command} user={user} redir={redirect} resp={resp} \
              lib-name={library} lib-ver={library_version} tot-net-in={input_bytes} tot-net-out={output_bytes} \
              xsub={from_log} durability={durability}",
@@ -39,8 +39,10 @@ impl Client {
             age = now_ms.saturating_sub(self.created_ms) / 1000,
             idle = self.idle_seconds(now_ms),
             flags = self.flag_letters(),
+            capa = self.capabilities(),
             db = self.db.load(Relaxed),
             queued = self.queued_count(),
+            watched = self.watched(),
             memory = self.memory_bytes(),
             events = if output > 0 { "rw" } else { "r" },
             lists = u8::from(list_output > 0),
@@ -68,7 +70,7 @@ impl Client {
         if self.tracking.load(Relaxed) { self.redirect.load(Relaxed) as i64 } else { -1 }
     }
 
-    fn flag_letters(&self) -> String {
+    pub(super) fn flag_letters(&self) -> String {
         let flags = [
             (self.monitoring.load(Relaxed), 'O'),
             (self.kind() == ClientKind::PubSub, 'P'),
@@ -125,8 +127,8 @@ mod tests {
         assert_eq!(
             line(&client, 3_999),
             format!(
-                "id=1 addr=127.0.0.1:52001 laddr=127.0.0.1:6379 fd=8 name= age=2 idle=2 flags=N db=0 sub=0 psub=0 \
-                 ssub=0 multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
+                "id=1 addr=127.0.0.1:52001 laddr=127.0.0.1:6379 fd=8 name= age=2 idle=2 flags=N capa= db=0 sub=0 psub=0 \
+                 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
                  tot-mem={memory} events=r cmd=NULL user=default redir=-1 resp=2 lib-name= lib-ver= tot-net-in=0 \
                  tot-net-out=0 xsub=0 durability=default"
             )

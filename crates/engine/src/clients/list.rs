@@ -15,7 +15,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::Monitors;
-use super::{Client, ClientFilter, ClientKind, Connected};
+use super::{Client, ClientFilter, ClientKind, Connected, PauseSwitch};
 
 /// All connected clients, the monitors among them, and totals that include disconnected clients.
 #[derive(Debug, Default)]
@@ -24,6 +24,7 @@ pub struct Clients {
     monitors: Monitors,
     /// The number of clients that import from another server.
     import_sources: AtomicUsize,
+    pause: PauseSwitch,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +53,11 @@ impl Clients {
     /// The clients that watch every command.
     pub fn monitors(&self) -> &Monitors {
         &self.monitors
+    }
+
+    /// The pause of their commands.
+    pub fn pause(&self) -> &PauseSwitch {
+        &self.pause
     }
 
     /// Notes whether a client imports another server's data (CLIENT IMPORT-SOURCE). Disconnecting ends that.
@@ -110,6 +116,11 @@ impl Clients {
     /// The number of clients that are blocked in a command.
     pub fn blocked(&self) -> usize {
         self.list.lock().by_id.values().filter(|client| client.is_blocked()).count()
+    }
+
+    /// The number of clients that watch keys.
+    pub fn watching(&self) -> usize {
+        self.list.lock().by_id.values().filter(|client| client.watched() > 0).count()
     }
 
     /// The number of clients with a subscription.

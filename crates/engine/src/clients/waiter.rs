@@ -16,7 +16,7 @@ use wire::{OwnedArgs, Protocol, ReplyWriter};
 
 use super::Client;
 use crate::{
-    CommandError, Row,
+    CommandError, Flags, Row,
     callbacks::{Condition, Serve},
 };
 
@@ -98,6 +98,12 @@ impl Waiter {
     /// Whether it waits for a condition rather than for a type.
     pub fn has_condition(&self) -> bool {
         matches!(self.awaited.wants, Wants::Condition(_))
+    }
+
+    /// Whether it also learns when its key is removed: it waits for a change of a state that it would change
+    /// itself, such as that of a consumer group.
+    pub(crate) fn hears_of_removal(&self) -> bool {
+        self.has_condition() && self.row.flags.has(Flags::WRITE)
     }
 
     /// Its place in the order in which clients began to wait.

@@ -5,13 +5,14 @@ use lsn::Lsn;
 use wire::ReplyWriter;
 
 use super::Outcome;
-use crate::{CommandError, ReplyMode, Session, leases::NO_TOKEN};
+use crate::{CommandError, ReplyMode, Session, leases::NO_TOKEN, stats::WorkerStats};
 
-/// Replies to a command that was refused before it ran.
+/// Replies to a command that was refused before it ran, and counts the reply.
 #[cold]
-pub fn refuse(error: &CommandError, session: &Session, out: &mut Vec<u8>) -> Outcome {
+pub fn refuse(error: &CommandError, stats: &WorkerStats, session: &Session, out: &mut Vec<u8>) -> Outcome {
     let mut text = Vec::new();
     error.render(&mut text);
+    stats.replied_error(&text);
     ReplyWriter::new(out, session.protocol).error(text);
     Outcome::Done { gate: Lsn::ZERO }
 }

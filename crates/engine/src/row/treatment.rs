@@ -20,6 +20,8 @@ pub struct Treatment {
     pub is_secret: fn(Args<'_>, usize) -> bool,
     /// The command never replies BUSY: a client that ignores the reply would go on without what it asked for.
     pub is_never_busy: bool,
+    /// The command also runs while clients are paused: it ends or changes the pause.
+    pub is_never_paused: bool,
     /// The command only asks whether the process is alive, so it is also answered where data may not be
     /// shown.
     pub asks_for_life: bool,
@@ -48,6 +50,7 @@ impl Treatment {
         may_wait: |_| true,
         is_secret: |_, _| false,
         is_never_busy: false,
+        is_never_paused: false,
         asks_for_life: false,
         calls: None,
     };

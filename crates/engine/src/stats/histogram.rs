@@ -46,6 +46,17 @@ impl Histogram {
         self.0.iter().sum()
     }
 
+    /// The upper bound, in microseconds, of the bucket in which this share of the calls ends: the percentile.
+    pub fn percentile_us(&self, percent: f64) -> u64 {
+        let wanted = (self.count() as f64 * percent / 100.0).ceil().max(1.0) as u64;
+        let mut calls = 0;
+        let reached = self.buckets().find(|(_, count)| {
+            calls += count;
+            calls >= wanted
+        });
+        reached.map_or(0, |(bound_us, _)| bound_us)
+    }
+
     /// (upper bound in microseconds, calls) of every bucket.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().enumerate().map(|(bucket, count)| (bound_us(bucket), *count))
@@ -55,6 +66,18 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percentiles_are_bounds_of_buckets() {
+        let buckets = Buckets::default();
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.percentile_us(99.0), 0);
+        buckets.add(1, 98);
+        buckets.add(1000, 2);
+        histogram.add(&buckets);
+        let bounds = [0.0, 50.0, 98.0, 99.0, 100.0].map(|percent| histogram.percentile_us(percent));
+        assert_eq!(bounds, [1, 1, 1, 1056, 1056]);
+    }
 
     #[test]
     fn bounds_are_those_of_redis() {

@@ -9,7 +9,7 @@
 use std::{fmt, path::PathBuf};
 
 use recovery::group_state::check_durability;
-use settings::{ConfigError, Key, OPTIONS, Origin, Settings};
+use settings::{ConfigError, Key, OPTIONS, Origin, Settings, in_our_words, inert_named};
 use storage::Log;
 
 use super::{Config, data_settings::VALUE_BYTES_MAX, possible_clients, users::user_settings};
@@ -86,7 +86,13 @@ impl Config {
             let failed = |reason: String| Refused { name: name.to_string(), reason };
             // Settings are text, in the file too: a password with other bytes could not be stored unchanged.
             let value = std::str::from_utf8(value).map_err(|_| failed("the value is not UTF-8".into()))?;
-            let setting = changed.set_live(&name, value).map_err(|error| match error {
+            if inert_named(&name).is_some() {
+                tell_that_it_has_no_effect(changed.set_inert(&name, value).map_err(failed)?);
+                continue;
+            }
+            let in_force = changed.clone();
+            let (ours, value) = in_our_words(&name, value, &in_force).map_err(failed)?;
+            let setting = changed.set_live(ours, value).map_err(|error| match error {
                 ConfigError::Invalid { reason, .. } => failed(reason),
                 other => failed(other.for_client()),
             })?;
@@ -225,6 +231,16 @@ impl Config {
         tracing::info!(
             target: "server", file, changed = changed.join(", "), refused, overridden = reread.overridden.join(", "),
             needs_restart = reread.needs_restart.join(", "), "SIGHUP: the configuration file was read again"
+        );
+    }
+}
+
+/// Tells an administrator once, when the setting is first set.
+fn tell_that_it_has_no_effect(first_set: Option<&'static str>) {
+    if let Some(setting) = first_set {
+        tracing::info!(
+            target: "server", setting,
+            "CONFIG SET of a setting of Redis that has no effect here: it is shown, until the server stops, and nothing else"
         );
     }
 }

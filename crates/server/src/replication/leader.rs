@@ -18,7 +18,10 @@ use std::{
     net::{IpAddr, Shutdown, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     thread,
     time::Duration,
@@ -30,7 +33,7 @@ use parking_lot::Mutex;
 use replication::{
     Acked, HEARTBEAT_MS, Leading, LogHistory, Moment, Outgoing, Relay, RelayError, RelayOptions, RelayTurn,
     SILENCE_MS, Session, Tail,
-    join::{Claim, Decision},
+    join::{Claim, Decision, Reason},
 };
 use storage::{Log, Pin};
 
@@ -58,6 +61,27 @@ pub(super) struct Leader {
     stopping: AtomicBool,
     /// Reasons for which replicas left or were refused, as they were logged.
     logged: Mutex<Repeated>,
+    /// How replicas have joined.
+    pub(crate) joins: Joins,
+}
+
+/// How often replicas have joined, by what they needed.
+#[derive(Debug, Default)]
+pub(crate) struct Joins {
+    /// The log from where they were.
+    pub(crate) resumed: AtomicU64,
+    /// A copy of all data.
+    pub(crate) copied: AtomicU64,
+    /// A copy, although they had a log: its continuation is no longer kept.
+    pub(crate) not_resumed: AtomicU64,
+}
+
+impl Joins {
+    pub(crate) fn reset(&self) {
+        for count in [&self.resumed, &self.copied, &self.not_resumed] {
+            count.store(0, Relaxed);
+        }
+    }
 }
 
 struct Connected {
@@ -82,6 +106,7 @@ impl Leader {
             pin: Mutex::default(),
             stopping: false.into(),
             logged: Mutex::default(),
+            joins: Joins::default(),
         }
     }
 
@@ -238,6 +263,10 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
         }
         Decision::Full(reason) => {
             tracing::info!(target: "replication", replica, %reason, "a replica copies everything");
+            node.leader.joins.copied.fetch_add(1, Relaxed);
+            if matches!(reason, Reason::Forgotten { .. }) {
+                node.leader.joins.not_resumed.fetch_add(1, Relaxed);
+            }
             node.leader.keep_log(log, node.now_ms());
             return say(line);
         }
@@ -265,6 +294,7 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
     let told = say(line);
     let ended = told.and_then(|()| {
         tracing::info!(target: "replication", replica = %address, from = %at, "a replica follows");
+        node.leader.joins.resumed.fetch_add(1, Relaxed);
         converse(node, log, &socket, &relay, session)
     });
     node.leader.leave(session);

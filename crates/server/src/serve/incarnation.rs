@@ -72,7 +72,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     let (redis_addresses, http_addresses) = (addresses(&process.redis)?, addresses(&process.http)?);
     node.set_addresses(&redis_addresses, http_addresses[0].port())?;
     let _ = parts.startup.redis_port.set(redis_addresses[0].port());
-    let reaper = Reaper::start()?;
+    let reaper = Reaper::start(parts.freed.clone())?;
     let (mailboxes, threads) = start_workers(&parts, &reaper)?;
     let _ = parts.mailboxes.set(mailboxes.clone());
     node.set_interests(parts.data.interests.clone());
@@ -229,6 +229,7 @@ fn new_parts(settings: Settings, process: &Process, node: Arc<Node>, clock: Arc<
         started_unix_ms: process.started_unix_ms,
         run_id: process.run_id.clone(),
         commit: process.commit,
+        beside_data_bytes: OnceLock::new(),
         redis_port: OnceLock::new(),
     };
     let settings = (settings, process.lasting.clone());
@@ -358,6 +359,11 @@ async fn every_second(parts: &Parts, log: &Log) {
     let mut stalled = StalledApplier::default();
     loop {
         second.tick().await;
+        parts.rates.look(parts);
+        parts
+            .startup
+            .beside_data_bytes
+            .get_or_init(|| env::process::rss_bytes().saturating_sub(parts.data.keyspace.bytes()));
         renew_retention(parts, log);
         parts.dead_log.cut();
         // LATENCY keeps the worst of each second.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Responder, SaveAnswer};
+use engine::{CancelAnswer, Responder, SaveAnswer};
 use lsn::Lsn;
 use storage::Log;
 
@@ -23,6 +23,10 @@ impl Persistence {
 impl engine::Persistence for Persistence {
     fn save(&self, scheduled: bool) -> SaveAnswer {
         if self.awaits_confirmation() { SaveAnswer::Unconfirmed } else { self.snapshots.ask(scheduled) }
+    }
+
+    fn cancel_save(&self) -> CancelAnswer {
+        if self.awaits_confirmation() { CancelAnswer::Nothing } else { self.snapshots.cancel() }
     }
 
     fn save_and_respond(&self, responder: Responder) -> Result<(), &'static str> {
