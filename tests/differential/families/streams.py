@@ -212,8 +212,8 @@ def xgroup(draw: Draw, name: str) -> Command | Step:
             options = draw.maybe(0.3, "ENTRIESREAD", draw.count(20))
             return command(name, draw.case("SETID"), key, of, draw.one((b"$", b"0", identity(draw))), *options)
         case 6:
-            # Redis 8.2 goes on counting the position of the destroyed group, until another one is created.
-            renewed = [command(name, "CREATE", key, b"renewed", b"$"), command(name, "DESTROY", key, b"renewed")]
+            # Redis 8.2 goes on counting the position of the destroyed group, until one at a lower position goes.
+            renewed = [command(name, "CREATE", key, b"renewed", b"0"), command(name, "DESTROY", key, b"renewed")]
             return step(command(name, "DESTROY", key, of), *renewed)
         case 7:
             return command(name, "CREATECONSUMER", key, of, draw.one(CONSUMERS))
