@@ -22,7 +22,7 @@ LOG_TAIL_CHARS = 8000
 ENDING_S = 180
 # The limit of a soak of the default length, and the options that make it longer, with their defaults.
 SOAK_LIMIT_S = 1200
-SOAK_OPTIONS = {"kills": 100, "commands": 50_000, "sequences": 15_000, "races": 2000, "churn_seconds": 10, "import_seconds": 5}
+SOAK_OPTIONS = {"kills": 100, "commands": 50_000, "sequences": 15_000, "rule_sets": 20_000, "races": 2000, "churn_seconds": 10, "import_seconds": 5}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,6 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=random.randrange(1 << 30), help="what is chosen by chance")
     parser.addoption(
         "--commands", type=int, default=SOAK_OPTIONS["commands"], help="random commands per protocol in the differential test"
+    )
+    parser.addoption(
+        "--rule-sets", type=int, default=SOAK_OPTIONS["rule_sets"], help="random rule sets of users in the differential test"
     )
     parser.addoption("--jobs", type=int, help="jobs for each queue library; by default as many as a CI run has time for")
     parser.addoption(

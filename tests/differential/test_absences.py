@@ -28,8 +28,8 @@ NOT_COMPARED = {
     "locale-collate",  # The system's locales decide.
     "cluster-announce-ip",  # 7.0 takes any text.
     "cluster-announce-human-nodename",
-    # Refused here: they would be promises.
-    "replica-read-only", "slave-read-only", "masteruser", "primaryuser",
+    # Refused here: it would be a promise.
+    "replica-read-only", "slave-read-only",
 }  # fmt: skip
 NO_VALUE = "no value of any kind"
 

@@ -7,9 +7,9 @@ import pytest
 import redis
 
 from harness.couch import Couch
-from harness.groups import group_of, others, wait_leader
+from harness.groups import group_of, others, wait_leader, wait_voters
 from harness.replicas import call, error_of, follower_of, wait_same
-from harness.resp import Closed
+from harness.resp import Closed, encode
 from harness.server import run_sheaf
 from harness.waiting import wait_until
 
@@ -268,3 +268,152 @@ def test_the_methods_of_redis_py(client):
     assert isinstance(client.acl_log(), list) and client.acl_log_reset()
     assert client.acl_help()
     assert client.acl_deluser("anna") == 1
+
+
+AS_SERVERS = ("--masteruser", "servers", "--masterauth", "secret")
+
+
+def test_a_replica_logs_in_as_a_user_with_few_rights(new_server):
+    leader = new_server(requirepass="of-people").start()
+    with leader.connect() as admin:
+        assert admin.call("ACL", "SETUSER", "servers", "on", ">secret", "+replicate") == b"OK"
+        assert admin.call("SET", "k", "v") == b"OK"
+    replica = new_server(requirepass="of-people", extra=("--replica-of", f"127.0.0.1:{leader.port}", *AS_SERVERS)).start()
+
+    def value() -> bytes | None:
+        with replica.connect() as client:
+            return client.call("GET", "k")
+
+    wait_until("the replica to have the data", lambda: value() == b"v")
+    assert "copying everything" in replica.log(), "over HTTP, as the same user"
+    with leader.connect() as admin, log_in(leader, "servers", "secret") as client:
+        assert error_of(client.call("GET", "k")).startswith("NOPERM User servers")
+        assert b"role:master" in admin.call("INFO", "replication")
+
+
+def test_members_of_a_group_log_in_as_a_user_of_the_settings(new_server):
+    first = new_server(requirepass="of-people", extra=("--group", "g", *AS_SERVERS)).start()
+    join = ("--group", "g", "--join", f"127.0.0.1:{first.port}", *AS_SERVERS)
+    second, third = (new_server(requirepass="of-people", extra=join).start() for _ in range(2))
+
+    def writes(*servers) -> bool:
+        for server in servers:
+            with server.connect() as client:
+                if client.call("SET", "k", "v") == b"OK":
+                    return True
+        return False
+
+    wait_voters([first, second, third], 3)
+    assert writes(first)
+    with log_in(first, "servers", "secret") as servers:
+        for command in (("GET", "k"), ("ACL", "LIST"), ("CONFIG", "GET", "*"), ("FLUSHALL",)):
+            assert error_of(servers.call(*command)).startswith("NOPERM User servers"), command
+    # A record takes the place of the settings.
+    assert call(first, "ACL", "SETUSER", "servers", "on", ">other") == b"OK"
+    with first.connect() as client:
+        assert error_of(client.call("AUTH", "servers", "secret")).startswith("WRONGPASS")
+    assert call(first, "ACL", "DELUSER", "servers") == 1
+    first.kill()
+    wait_until("another member to lead", lambda: writes(second, third))
+
+
+def test_metrics_and_backups_are_rights_of_their_own(new_server, tmp_path):
+    server = new_server(requirepass="secret").start()
+    with server.connect() as client:
+        for name, rule in (("watcher", "+info"), ("saver", "+replicate"), ("nobody", "+@read"), ("root", "+@all")):
+            assert client.call("ACL", "SETUSER", name, "on", ">pw", "~*", "&*", "-@all", rule) == b"OK"
+
+    def status(name: str, password: str, method: str, path: str) -> int:
+        with Couch(server.http_port, user=(name, password)) as couch:
+            return couch.send(method, path).status
+
+    assert status("watcher", "pw", "GET", "/metrics") == 200
+    assert status("watcher", "wrong", "GET", "/metrics") == 401
+    assert status("watcher", "pw", "GET", "/_all_dbs") == 401
+    assert status("watcher", "pw", "POST", "/_backup") == 401
+    assert status("saver", "pw", "GET", "/metrics") == 401
+    assert status("nobody", "pw", "GET", "/metrics") == 401
+    assert status("root", "pw", "GET", "/metrics") == status("root", "pw", "GET", "/_all_dbs") == 200
+    password_file = tmp_path / "password"
+    password_file.write_text("pw")
+    url = f"http://127.0.0.1:{server.http_port}"
+    for name, code in (("saver", 0), ("watcher", 1)):
+        saved = run_sheaf(
+            "backup", str(tmp_path / name), "--from", url, "--user", name, "--password-file", str(password_file)
+        )
+        assert (saved.returncode == 0) == (code == 0), saved.stderr
+
+
+def test_documents_need_rights_to_their_keys(server):
+    with Couch(server.http_port) as couch:
+        assert couch.send("PUT", "/shop").status == 201
+        assert couch.send("PUT", "/shop/order:1", {"a": 1}).status == 201
+        assert couch.send("PUT", "/shop/secret", {"a": 2}).status == 201
+    assert call(server, "ACL", "SETUSER", "anna", "on", f">{PASSWORD}", "~job:*", "+@read", "+@write") == b"OK"
+    get, put = ("DOC.GET", "shop", "order:1"), ("DOC.PUT", "shop", "order:2", "{}")
+    with log_in(server) as anna:
+        for command in (get, put):
+            assert error_of(anna.call(*command)) == "NOPERM No permissions to access a key"
+        assert call(server, "ACL", "SETUSER", "anna", "%R~shop/order:*") == b"OK"
+        assert b'"a":1' in anna.call(*get)
+        for command in (put, ("DOC.DEL", "shop", "order:1", "1-a"), ("DOC.GET", "shop", "secret")):
+            assert error_of(anna.call(*command)) == "NOPERM No permissions to access a key", command
+            assert b"no permissions to access" in call(server, "ACL", "DRYRUN", "anna", *command)
+        assert call(server, "ACL", "SETUSER", "anna", "~shop/order:*") == b"OK"
+        assert anna.call(*put).startswith(b"1-")
+
+
+def test_a_monitor_that_lost_the_right_is_closed(server):
+    assert call(server, "ACL", "SETUSER", "anna", "on", f">{PASSWORD}", "~*", "&*", "+@all") == b"OK"
+    with log_in(server) as anna, log_in(server) as other:
+        assert anna.call("MONITOR") == b"OK"
+        assert call(server, "ACL", "SETUSER", "anna", "-monitor") == b"OK"
+        wait_closed(anna)
+        assert other.call("PING") == b"PONG"
+
+
+def test_failed_logins_are_counted_logged_and_slowed_down(server):
+    add_user(server)
+    with server.connect() as client:
+        for _ in range(25):
+            assert error_of(client.call("AUTH", "anna", f"{PASSWORD}-wrong")).startswith("WRONGPASS")
+        assert b"acl_access_denied_auth:25" in call(server, "INFO", "stats")
+        # From here on it takes time, and the right password is accepted after that.
+        assert client.call("AUTH", "anna", PASSWORD) == b"OK"
+    assert server.log().count("a client failed to log in") == 1
+    assert "127.0.0.1" in server.log() and PASSWORD not in server.log() and "anna" not in server.log()
+    with Couch(server.http_port) as couch:
+        assert b'sheaf_denied_total{reason="auth"} 25' in couch.send("GET", "/metrics").body
+
+
+def test_an_address_that_guesses_waits_on_all_its_connections(new_server):
+    server = new_server(requirepass="secret").start()
+    guesses = 100
+    with server.connect() as guesser, Couch(server.http_port, user=("default", "guess")) as couch:
+        guesser.send(encode("AUTH", "guess") * guesses)
+        # Between two of them, HTTP does not look at a password either.
+        refused = wait_until("a guess over HTTP to wait", lambda: [it for it in [couch.send("GET", "/_all_dbs")] if it.status == 403])
+        assert refused[0].told()[1:] == ("forbidden", "Account is temporarily locked due to multiple authentication failures")
+        assert all(error_of(guesser.read()).startswith("WRONGPASS") for _ in range(guesses))
+        # The right password is accepted after the wait.
+        with server.connect() as client:
+            assert client.call("PING") == b"PONG"
+
+
+def test_passwords_come_from_files(new_server, tmp_path):
+    password = tmp_path / "password"
+    password.write_text(f"{PASSWORD}\n")
+    server = new_server(extra=("--requirepass-file", str(password)))
+    server.spawn()
+
+    def answers() -> bool:
+        try:
+            with server.connect() as client:
+                return client.call("AUTH", PASSWORD) == b"OK" and client.call("PING") == b"PONG"
+        except (OSError, Closed):
+            return False
+
+    wait_until("the server to know its password", answers)
+    with server.connect() as client:
+        assert error_of(client.call("GET", "a")).startswith("NOAUTH")
+        assert error_of(client.call("AUTH", "more")).startswith("WRONGPASS")

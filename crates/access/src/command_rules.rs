@@ -21,6 +21,11 @@ pub struct CommandRule {
 }
 
 impl CommandRule {
+    /// The rule that allows the command of this name, in lower case.
+    pub fn allow(name: &str) -> CommandRule {
+        CommandRule { allows: true, target: name.as_bytes().into() }
+    }
+
     /// Whether the rule allows its target; otherwise it denies the target.
     pub fn allows(&self) -> bool {
         self.allows
@@ -75,7 +80,7 @@ impl CommandRules {
     }
 
     /// Adds a rule, and removes the earlier rules that it covers.
-    pub(crate) fn add(&mut self, rule: CommandRule) {
+    pub fn add(&mut self, rule: CommandRule) {
         self.rules.retain(|known| {
             let after = known.target.strip_prefix(&*rule.target);
             !after.is_some_and(|after| after.is_empty() || after[0] == b'|')

@@ -30,6 +30,9 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All.
+    pub const ALL: [Reason; 4] = [Reason::Command, Reason::Key, Reason::Channel, Reason::Auth];
+
     /// The name in ACL LOG.
     pub const fn name(self) -> &'static str {
         match self {

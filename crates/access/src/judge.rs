@@ -76,6 +76,11 @@ impl Rights {
         })
     }
 
+    /// Whether a command without keys, channels and a first argument is permitted.
+    pub fn allow(&self, command: CommandId) -> bool {
+        self.judge(&Call { command, first_arg: None, keys: &[], channels: &[] }).is_ok()
+    }
+
     /// Whether a selector permits a command together with this access to all keys. SORT with BY or GET needs
     /// this permission, because it makes names of keys from values.
     pub fn allow_all_keys(&self, command: CommandId, first_arg: Option<&[u8]>, access: KeyAccess) -> bool {

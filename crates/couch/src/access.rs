@@ -3,7 +3,7 @@
 //! Server admins are `admin-user` with `admin-password`, and `default` with `requirepass`. While neither
 //! password is set, every client on this machine is an admin, and others are refused while `protected-mode`
 //! is on. With an admin, a database is open to admins only, unless its `_security` permits more; `/metrics`
-//! and `/_backup` are always for admins only.
+//! and `/_backup` are always for admins only, and for users with the right to INFO and to REPLICATE.
 //!
 //! A client that is trusted for being on this machine must have addressed it by a name of this machine:
 //! `localhost`, an address, or one of `http-hosts`. Otherwise a page of any site whose name is made to
@@ -18,8 +18,9 @@ use settings::Key;
 
 use super::{
     failure::Failure,
+    host::{Host, LogIn, Resource},
     thread::HttpThread,
-    user::{Shown, User, WRONG_PASSWORD},
+    user::{Shown, TOO_EARLY, User, WRONG_PASSWORD},
 };
 
 /// Checks that `peer` may send requests with these headers at all.
@@ -49,7 +50,23 @@ pub(super) fn admit_admin(
     headers: &HeaderMap,
 ) -> Result<(), Failure> {
     admit(thread, peer, headers)?;
-    identify(thread, headers)?.require_admin()
+    identify(thread, headers, peer)?.require_admin()
+}
+
+/// Admits admins, and users with the right to this resource.
+pub(super) fn admit_to(
+    thread: &HttpThread,
+    peer: &SocketAddr,
+    headers: &HeaderMap,
+    resource: Resource,
+) -> Result<(), Failure> {
+    match credentials(headers).filter(|_| thread.host().access.has_admins()) {
+        Some((name, password)) => {
+            admit(thread, peer, headers)?;
+            check_password(thread.host(), peer, (&name, &password), Some(resource))
+        }
+        None => admit_admin(thread, peer, headers),
+    }
 }
 
 /// Whether the `Host` header names this machine; `names` are its additional names. A request without `Host`
@@ -76,21 +93,33 @@ fn is_ours(host: &str, names: &str) -> bool {
 ///
 /// # Errors
 /// If a name and a password are given, and are wrong.
-pub(super) fn identify(thread: &HttpThread, headers: &HeaderMap) -> Result<User, Failure> {
+pub(super) fn identify(thread: &HttpThread, headers: &HeaderMap, peer: &SocketAddr) -> Result<User, Failure> {
     let has_admins = thread.host().access.has_admins();
     if let Some((name, password)) = credentials(headers) {
-        if thread.host().access.is_admin(&name, &password) {
-            return Ok(User::admin(&name, Shown::Password));
-        }
         // Without admins any credentials are as good as none.
         if has_admins {
-            return Err(Failure::Unauthorized(WRONG_PASSWORD));
+            check_password(thread.host(), peer, (&name, &password), None)?;
+            return Ok(User::admin(&name, Shown::Password));
         }
     }
     if has_admins && let Some(user) = thread.front.sessions.user(thread.host(), headers) {
         return Ok(user);
     }
     Ok(User::anonymous(!has_admins))
+}
+
+/// Checks the name and the password of an admin, or of a user with the right to this resource.
+pub(super) fn check_password(
+    host: &Host,
+    peer: &SocketAddr,
+    (name, password): (&str, &str),
+    resource: Option<Resource>,
+) -> Result<(), Failure> {
+    match host.access.log_in(peer.ip(), name, password, resource) {
+        LogIn::Admin | LogIn::Permitted => Ok(()),
+        LogIn::Wrong => Err(Failure::Unauthorized(WRONG_PASSWORD)),
+        LogIn::TooEarly => Err(Failure::Forbidden(TOO_EARLY)),
+    }
 }
 
 /// Name and password of HTTP Basic authentication, if given.

@@ -2,7 +2,7 @@
 //! them.
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::unix::net::UnixStream,
     pin::Pin,
     sync::{Arc, OnceLock},
@@ -105,8 +105,30 @@ pub trait Admins: Send + Sync {
     fn has_admins(&self) -> bool;
     /// The password of the admin of this name, if there is one.
     fn admin_password(&self, name: &str) -> Option<String>;
-    /// Whether these are the name and the password of an admin.
-    fn is_admin(&self, name: &str, password: &str) -> bool;
+    /// Judges a name and a password which a client at this address gives, for this resource if any.
+    fn log_in(&self, address: IpAddr, name: &str, password: &str, resource: Option<Resource>) -> LogIn;
+}
+
+/// A judgement about a name and a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogIn {
+    /// They are those of an admin.
+    Admin,
+    /// They are those of a user who may use the resource.
+    Permitted,
+    /// They are neither.
+    Wrong,
+    /// Others at this address have failed: it has to wait.
+    TooEarly,
+}
+
+/// What is for users with a right of their own, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// `/metrics`: those who may run INFO.
+    Metrics,
+    /// `/_backup`: those who may run REPLICATE, which gives all data as well.
+    Backup,
 }
 
 /// The progress of recovery.
@@ -186,7 +208,7 @@ pub type Answer = Pin<Box<dyn Future<Output = Reply>>>;
 /// The paths of the HTTP port that are not CouchDB's, such as `/metrics`; they are for admins.
 pub trait Tools: Send + Sync {
     /// Whether paths with this first segment are tools.
-    fn serves(&self, first_segment: &str) -> bool;
-    /// Answers the request of an admin.
+    fn serves(&self, first_segment: &str) -> Option<Resource>;
+    /// Answers a request that was admitted.
     fn answer(&self, request: Request<Incoming>) -> Answer;
 }

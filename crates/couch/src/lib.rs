@@ -74,8 +74,8 @@ pub use self::{
     feeds::Feeds,
     front::{ConnectionPermit, Front},
     host::{
-        Acks, Admins, Answer, Compaction, Fault, Host, HttpSettings, LogDriver, Progress, Redis, Running,
-        Status, Store, Tools,
+        Acks, Admins, Answer, Compaction, Fault, Host, HttpSettings, LogDriver, LogIn, Progress, Redis,
+        Resource, Running, Status, Store, Tools,
     },
     range::ByteRange,
     reply::{Reply, set_header},

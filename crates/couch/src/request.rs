@@ -1,6 +1,6 @@
 //! A request: its parsed head, its sender, and its unread body.
 
-use std::rc::Rc;
+use std::{net::SocketAddr, rc::Rc};
 
 use bytes::Bytes;
 use documents::{Database, Snapshot};
@@ -22,6 +22,7 @@ pub(super) struct Call {
     pub(super) head: Parts,
     pub(super) query: Query,
     pub(super) user: User,
+    pub(super) peer: SocketAddr,
     pub(super) idle_timer: Rc<IdleTimer>,
     pub(super) body: Option<RequestBody>,
 }

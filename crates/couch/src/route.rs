@@ -15,6 +15,7 @@ use super::{
     config::config,
     cors, cross_site, database, databases,
     failure::Failure,
+    host::Resource,
     idle_timer::IdleTimer,
     ids::NODE,
     instance, page,
@@ -46,8 +47,8 @@ pub(super) async fn answer(
         reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         reply::finish(&mut reply, request.headers().get(header::ACCEPT), thread.front.request_id());
         reply
-    } else if first.is_some_and(|first| thread.host().tools.serves(first)) {
-        by_tools(&thread, request, peer).await
+    } else if let Some(resource) = first.and_then(|first| thread.host().tools.serves(first)) {
+        by_tools(&thread, request, peer, resource).await
     } else {
         let (head, incoming) = request.into_parts();
         answer_documents(&thread, head, incoming, peer, &idle_timer).await
@@ -90,11 +91,16 @@ fn meant_method(method: &Method, headers: &HeaderMap) -> Option<Method> {
     }
 }
 
-/// Metrics and backups, which are for admins.
-async fn by_tools(thread: &HttpThread, mut request: Request<Incoming>, peer: SocketAddr) -> Reply {
+/// Metrics and backups, which are for admins and those with the right to one of them.
+async fn by_tools(
+    thread: &HttpThread,
+    mut request: Request<Incoming>,
+    peer: SocketAddr,
+    resource: Resource,
+) -> Reply {
     let (method, headers) = (request.method(), request.headers());
     let admitted = cross_site::check(&thread.host().settings(), method, headers)
-        .and_then(|()| access::admit_admin(thread, &peer, headers))
+        .and_then(|()| access::admit_to(thread, &peer, headers, resource))
         .and_then(|()| cross_site::require_json(method, headers));
     if let Err(failure) = admitted {
         let mut reply = reply::failed(failure);
@@ -230,7 +236,7 @@ async fn admit_and_route(
         Err(failure) => return (Err(failure), Some(body)),
     };
     let (thread, idle_timer, body) = (thread.clone(), idle_timer.clone(), Some(body));
-    let mut call = Call { thread, head, query, user, idle_timer, body };
+    let mut call = Call { thread, head, query, user, peer, idle_timer, body };
     let mut answered = route(&mut call, &path).await;
     if let Ok(reply) = &mut answered {
         call.thread.front.sessions.renew(call.thread.host(), &call.user, reply);
@@ -245,9 +251,9 @@ fn admit(thread: &HttpThread, headers: &HeaderMap, path: &[&str], peer: SocketAd
         return Err(Failure::from(Refusal::Loading));
     }
     thread.require_documents()?;
-    match access::identify(thread, headers) {
+    match access::identify(thread, headers, &peer) {
         // The greeting, logging in and logging out are open to all clients, even with wrong credentials.
-        Err(_) if matches!(path, [] | ["_session"]) => access::identify(thread, &HeaderMap::new()),
+        Err(_) if matches!(path, [] | ["_session"]) => access::identify(thread, &HeaderMap::new(), &peer),
         user => user,
     }
 }

@@ -6,13 +6,14 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
+    access::check_password,
     cookie::remove_cookie,
     cross_site,
     failure::Failure,
     query,
     reply::{self, Reply},
     request::Call,
-    user::{Shown, User, WRONG_PASSWORD},
+    user::{Shown, User},
 };
 
 /// Limit of the body of a log-in request.
@@ -77,9 +78,7 @@ async fn log_in(call: &mut Call) -> Result<Reply, Failure> {
             .map_err(|_| Failure::bad_request("request body must contain a username and password"))?
     };
     let host = call.thread.host();
-    if !host.access.is_admin(&login.name, &login.password) {
-        return Err(Failure::Unauthorized(WRONG_PASSWORD));
-    }
+    check_password(host, &call.peer, (&login.name, &login.password), None)?;
     let user = User::admin(&login.name, Shown::Cookie { session: host.random_u64(), renew: true });
     let body = json!({ "ok": true, "name": login.name, "roles": user.roles() });
     let mut reply = reply::value(StatusCode::OK, &body);

@@ -8,6 +8,9 @@ pub(super) const ADMIN_ROLE: &str = "_admin";
 /// The reason for refusing a name with a password.
 pub(super) const WRONG_PASSWORD: &str = "Name or password is incorrect.";
 
+/// The reason while an address waits after wrong passwords, as CouchDB 3.4 gives it.
+pub(super) const TOO_EARLY: &str = "Account is temporarily locked due to multiple authentication failures";
+
 /// How a user has authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {

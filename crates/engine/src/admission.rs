@@ -163,7 +163,7 @@ impl Executor {
         if !session.may_do_everything(self.users.generation) {
             self.check_rights(found, args, session, host)?;
         }
-        if session.monitoring && (row.flags.has(Flags::WRITE) || row.flags.has(Flags::READONLY)) {
+        if session.monitoring.is_some() && (row.flags.has(Flags::WRITE) || row.flags.has(Flags::READONLY)) {
             return Err(CommandError::Text("ERR Replica can't interact with the keyspace"));
         }
         if session.subscribed && session.protocol == Protocol::Resp2 && !row.flags.has(Flags::SUBSCRIBER) {
@@ -198,7 +198,7 @@ impl Executor {
     }
 
     /// Checks that the client has logged in, and that its user may make the call.
-    #[cold]
+    #[inline(never)]
     fn check_rights(
         &self,
         found: ResolvedCommand,
@@ -207,16 +207,18 @@ impl Executor {
         host: &Host,
     ) -> Result<(), CommandError> {
         session.login.bind(&self.users);
-        let admits_everybody = self.users.default_user().admits_everybody();
-        session.authenticated |= admits_everybody;
-        if !self.rules.loading && session.login.settle() {
-            session.authenticated = admits_everybody;
-        }
-        if !session.authenticated {
-            return if found.row.flags.has(Flags::NO_AUTH) { Ok(()) } else { Err(CommandError::NoAuth) };
-        }
-        if self.rules.loading && found.row.flags.has(Flags::GUARDED) && session.login.is_provisional() {
-            return Err(CommandError::Loading);
+        if !session.authenticated || session.login.is_provisional() {
+            let admits_everybody = self.users.default_user().admits_everybody();
+            session.authenticated |= admits_everybody;
+            if !self.rules.loading && session.login.settle() {
+                session.authenticated = admits_everybody;
+            }
+            if !session.authenticated {
+                return if found.row.flags.has(Flags::NO_AUTH) { Ok(()) } else { Err(CommandError::NoAuth) };
+            }
+            if self.rules.loading && found.row.flags.has(Flags::GUARDED) && session.login.is_provisional() {
+                return Err(CommandError::Loading);
+            }
         }
         let Some(principal) = session.login.principal() else {
             // Its user was deleted.

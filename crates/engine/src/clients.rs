@@ -22,7 +22,7 @@ mod waiter;
 
 use std::{
     fmt,
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -225,6 +225,11 @@ impl Client {
         &self.peer
     }
 
+    /// The IP address of the other side; that of this machine if it has none.
+    pub fn address(&self) -> IpAddr {
+        self.peer.parse().map_or(Ipv4Addr::LOCALHOST.into(), |peer: SocketAddr| peer.ip().to_canonical())
+    }
+
     /// Whether it runs on the machine of the server.
     pub fn is_local(&self) -> bool {
         self.peer.parse().is_ok_and(|peer: SocketAddr| peer.ip().to_canonical().is_loopback())
@@ -396,6 +401,11 @@ impl Client {
     /// Notes whether the client is shown every command (MONITOR).
     pub fn set_monitoring(&self, monitoring: bool) {
         self.monitoring.store(monitoring, Relaxed);
+    }
+
+    /// Whether it is shown every command.
+    pub(crate) fn is_monitoring(&self) -> bool {
+        self.monitoring.load(Relaxed)
     }
 
     /// Notes that the connection closes once its replies are sent.

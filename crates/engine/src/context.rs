@@ -249,7 +249,9 @@ impl Context<'_, '_> {
             CommandError::NeedsRoom(bytes) => return Err(Retry::Room(bytes)),
             CommandError::NeedsAllSlots => return Err(Retry::AllSlots),
             CommandError::NeedsOwnThread => return Err(Retry::OwnThread),
-            CommandError::SlotTaken { pause_ms } => return Err(Retry::Slot(LockContended::Later(pause_ms))),
+            CommandError::SlotTaken { pause_ms } | CommandError::Later { pause_ms } => {
+                return Err(Retry::Slot(LockContended::Later(pause_ms)));
+            }
             _ => {}
         }
         self.reply_error(&error);

@@ -104,6 +104,11 @@ pub enum CommandError {
         /// The delay before the retry, in milliseconds.
         pause_ms: u64,
     },
+    /// Not for clients: the client has to wait before this command. The executor has it retried later.
+    Later {
+        /// The delay before the retry, in milliseconds.
+        pause_ms: u64,
+    },
     /// Not for clients: the command takes long on a thread that serves other clients. The executor has it
     /// offloaded.
     NeedsOwnThread,
@@ -182,6 +187,7 @@ impl fmt::Display for CommandError {
             CommandError::NeedsAllSlots => "ERR the command needs every slot",
             CommandError::NeedsOwnThread => "ERR the command needs a thread of its own",
             CommandError::SlotTaken { .. } => "ERR a long-running command holds keys that this command needs",
+            CommandError::Later { .. } => "ERR the command has to wait",
             CommandError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             CommandError::Syntax => "ERR syntax error",
             CommandError::NotAnInteger => "ERR value is not an integer or out of range",

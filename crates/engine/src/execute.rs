@@ -168,7 +168,7 @@ impl Executor {
         &self.users
     }
 
-    /// Whether the user of a session may listen to everything that it has subscribed to.
+    /// Whether the user of a session may listen to everything that it has subscribed to, and to MONITOR.
     pub fn may_listen(&mut self, session: &Session, host: &Host) -> bool {
         self.follow_users(host);
         may_listen(&self.users, &self.channels, session)

@@ -8,9 +8,10 @@
 //! ACL DRYRUN                   judge -> its verdict
 //! ```
 //!
-//! A command that wraps another one (IDEMP) needs its own key, and all that the wrapped one needs.
+//! A command that wraps another one (IDEMP) needs its own key, and all that the wrapped one needs. A document
+//! is judged as the key `DATABASE/ID`.
 
-use access::{Call, ChannelUse, Context as DenialContext, Denied, KeyAccess, KeyUse, Rights};
+use access::{Call, ChannelUse, CommandId, Context as DenialContext, Denied, KeyAccess, KeyUse, Rights};
 use smallvec::SmallVec;
 use wire::Args;
 
@@ -58,10 +59,25 @@ fn judge_one<'b>(
         Channels::First => 1,
         Channels::All | Channels::Patterns => usize::MAX,
     };
+    if row.flags.has(Flags::DOCUMENTS) && args.len() >= 3 {
+        let document = document_key(args);
+        let access = if row.flags.has(Flags::READONLY) { KeyAccess::READ } else { KeyAccess::WRITE };
+        let keys = [KeyUse { key: &document, access }];
+        let call = Call { command: found.id(), first_arg: args.get(1), keys: &keys, channels: &[] };
+        return rights.judge(&call).map_err(|denied| match denied {
+            Denied::Command(command) => Denied::Command(command),
+            Denied::Key(_) | Denied::Channel(_) => Denied::Key(args.at(2)),
+        });
+    }
     let is_pattern = row.needs.channels == Channels::Patterns;
     let channels: SmallVec<[ChannelUse<'b>; 4]> =
         args.skip(1).iter().take(named).map(|name| ChannelUse { name, is_pattern }).collect();
     rights.judge(&Call { command: found.id(), first_arg: args.get(1), keys: &keys, channels: &channels })
+}
+
+/// The key for which a user needs rights to use a document: `DATABASE/ID`.
+fn document_key(args: Args<'_>) -> Vec<u8> {
+    [args.at(1), b"/", args.at(2)].concat()
 }
 
 /// Notes that a call was denied to the user of a session, and returns the error.
@@ -142,12 +158,17 @@ impl Context<'_, '_> {
         principal.is_none_or(|principal| judge(&principal.rights, found, args).is_ok())
     }
 
+    /// The command that runs, for judgements; `None` before the first one.
+    pub fn command(&self) -> Option<CommandId> {
+        self.row.map(|row| CommandId(self.host.users.table().index_of(row) as u16))
+    }
+
     /// Whether the user may read all keys with the command that runs: SORT BY and GET read keys that follow
     /// from values.
     pub fn may_read_all_keys(&self, args: Args<'_>) -> bool {
-        let (Some(principal), Some(row)) = (self.session.login.principal(), self.row) else { return true };
-        let table = self.host.users.table();
-        let command = access::CommandId(table.index_of(row) as u16);
+        let (Some(principal), Some(command)) = (self.session.login.principal(), self.command()) else {
+            return true;
+        };
         principal.rights.allow_all_keys(command, args.get(1), KeyAccess::READ)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{cell::Cell, sync::Arc};
 
+use access::CommandId;
 use keyspace::{AccessClock, DbId};
 use lsn::Lsn;
 use pubsub::{
@@ -94,8 +95,8 @@ pub struct Session {
     pub is_import_source: bool,
     /// Whether a client of a cluster accepts reads from a replica (READONLY).
     pub reads_replica: bool,
-    /// Whether the client is shown every command (MONITOR): it may not use keys itself.
-    pub monitoring: bool,
+    /// The command by which the client is shown every command (MONITOR): it may not use keys itself.
+    pub monitoring: Option<CommandId>,
     /// The state of CLIENT TRACKING. Boxed: most clients do not track.
     pub tracking: Option<Box<ClientTracking>>,
     /// The client's entry in the worker's channels, from its first subscription on.
@@ -154,7 +155,7 @@ impl Session {
             no_touch: false,
             is_import_source: false,
             reads_replica: false,
-            monitoring: false,
+            monitoring: None,
             tracking: None,
             subscriber: None,
             reader: None,

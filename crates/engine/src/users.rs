@@ -13,7 +13,8 @@
 //!
 //! Invariants
 //! - `default` is always there. Without a record it may do everything, by the password of the setting
-//!   `requirepass`.
+//!   `requirepass`. The user of other servers (`masteruser`), without a record, may run what they say to each
+//!   other; a record takes its place.
 //! - A record that this version cannot read is a user who may not log in: never more rights than were given.
 //! - A set of users does not change; a change of the users makes another one, with another generation.
 
@@ -23,6 +24,7 @@ mod subscriptions;
 use std::{
     collections::BTreeMap,
     mem,
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -30,14 +32,15 @@ use std::{
 };
 
 use access::{
-    CommandList, Context as DenialContext, Denial, DenialLog, Denied, PasswordHash, Reason, Rights, User,
+    CommandList, CommandRule, Context as DenialContext, Denial, DenialLog, Denied, FailedLoginLine,
+    FailedLogins, PasswordHash, Reason, Rights, User,
 };
 use keyspace::{DataSettings, Keyspace};
 use lsn::Lsn;
 use parking_lot::Mutex;
 
 use crate::{
-    CommandTable, Session,
+    CommandTable, Flags, Session,
     clients::{Clients, DEFAULT_USER},
 };
 
@@ -165,10 +168,13 @@ impl UserSet {
 }
 
 /// The settings of this server about users.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct UserSettings {
     /// The password of the default user without a record (`requirepass`); `None`: it needs none.
     pub default_password: Option<PasswordHash>,
+    /// The user as whom other servers log in (`masteruser`, `masterauth`), as long as the data do not have
+    /// it: a server that joins has no data yet.
+    pub servers: Option<(Arc<[u8]>, PasswordHash)>,
     /// Whether new and reset users may use all channels (`acl-pubsub-default`).
     pub all_channels: bool,
     /// The entries of the log of denials (`acllog-max-len`).
@@ -178,7 +184,7 @@ pub struct UserSettings {
 impl UserSettings {
     /// Without a password.
     pub const DEFAULT: UserSettings =
-        UserSettings { default_password: None, all_channels: false, log_entries_max: 128 };
+        UserSettings { default_password: None, servers: None, all_channels: false, log_entries_max: 128 };
 }
 
 /// Denials since the start, or since CONFIG RESETSTAT.
@@ -205,6 +211,7 @@ pub struct Users {
     settings: Mutex<UserSettings>,
     settings_generation: AtomicU64,
     denials: Mutex<DenialLog>,
+    failed_logins: Mutex<FailedLogins>,
     /// How often something was denied.
     pub counts: DenialCounts,
 }
@@ -218,6 +225,7 @@ impl Users {
             settings: Mutex::new(UserSettings::DEFAULT),
             settings_generation: AtomicU64::new(0),
             denials: Mutex::default(),
+            failed_logins: Mutex::default(),
             counts: DenialCounts::default(),
         }
     }
@@ -234,13 +242,15 @@ impl Users {
 
     /// The settings in force.
     pub fn settings(&self) -> UserSettings {
-        *self.settings.lock()
+        self.settings.lock().clone()
     }
 
     /// Puts settings in force, from the next [`Users::refresh`] on.
     pub fn configure(&self, settings: UserSettings) {
+        let passwords = |it: &UserSettings| (it.default_password, it.servers.clone());
+        let after = passwords(&settings);
         let before = mem::replace(&mut *self.settings.lock(), settings);
-        if before.default_password != settings.default_password {
+        if passwords(&before) != after {
             self.settings_generation.fetch_add(1, Ordering::Release);
         }
     }
@@ -283,13 +293,12 @@ impl Users {
                 known.cloned().unwrap_or_else(|| Arc::new(Principal::of_record(name, record, self.table)));
             next.by_name.insert(name.into(), user);
         }
-        if next.default_user().record.is_none() {
-            let user = self.default_user();
-            let known = Some(current.default_user()).filter(|it| it.record.is_none() && it.user == user);
-            let default = known
-                .cloned()
-                .unwrap_or_else(|| Arc::new(Principal::new(DEFAULT_USER.as_bytes(), user, None, self.table)));
-            next.by_name.insert(default.name.clone(), default);
+        for (name, user) in self.without_records() {
+            if next.get(&name).is_none_or(|known| !known.has_record()) {
+                let known = current.get(&name).filter(|it| !it.has_record() && it.user == user);
+                let user = || Arc::new(Principal::new(&name, user.clone(), None, self.table));
+                next.by_name.insert((*name).into(), known.cloned().unwrap_or_else(user));
+            }
         }
         if current.generation == 0 || !next.has_users_of(&current) {
             next.generation += 1;
@@ -300,6 +309,22 @@ impl Users {
         drop(current);
         subscriptions::review(&before, &next, clients);
         next
+    }
+
+    /// The users that there are without records.
+    fn without_records(&self) -> Vec<(Arc<[u8]>, User)> {
+        let mut users = vec![(DEFAULT_USER.as_bytes().into(), self.default_user())];
+        users.extend(self.settings().servers.map(|(name, password)| (name, self.servers_user(password))));
+        users
+    }
+
+    /// The user of other servers without a record: it may run what servers say to each other.
+    fn servers_user(&self, password: PasswordHash) -> User {
+        let mut user = User { is_enabled: true, passwords: vec![password], ..User::initial(false) };
+        for row in self.table.rows().iter().filter(|row| row.flags.has(Flags::BETWEEN_SERVERS)) {
+            user.root.commands.add(CommandRule::allow(row.name));
+        }
+        user
     }
 
     /// The default user without a record.
@@ -317,8 +342,35 @@ impl Users {
         self.note((reason, object), context, session.login.name(), session, now_ms);
     }
 
+    /// Begins an attempt to log in from this address, unless it has to wait because others have failed.
+    ///
+    /// # Errors
+    /// Milliseconds to wait before the next try.
+    pub fn begin_login(&self, address: IpAddr, now_ms: u64) -> Result<(), u64> {
+        self.failed_logins.lock().attempt(address, now_ms)
+    }
+
+    /// The attempt has succeeded.
+    pub fn note_login(&self, address: IpAddr, user: &[u8]) {
+        self.failed_logins.lock().succeeded(address, user);
+    }
+
+    /// The attempt has failed: the next ones from this address are slowed down.
+    fn slow_down(&self, address: IpAddr, user: &[u8], now_ms: u64) {
+        let Some(line) = self.failed_logins.lock().failed(address, user, now_ms) else { return };
+        let FailedLoginLine { failures, unlogged } = line;
+        tracing::warn!(target: "server", %address, failures, unlogged, "a client failed to log in");
+    }
+
+    /// Notes that a client could not log in over HTTP as `user`.
+    pub fn note_failed_http_login(&self, address: IpAddr, user: &[u8], now_ms: u64) {
+        self.counts.0[Reason::Auth as usize].fetch_add(1, Ordering::Relaxed);
+        self.slow_down(address, user, now_ms);
+    }
+
     /// Notes that a client could not log in as `user`; `command` is the command that it sent.
     pub fn note_failed_login(&self, command: &[u8], user: &[u8], session: &Session, now_ms: u64) {
+        self.slow_down(session.client.address(), user, now_ms);
         let context =
             if session.transaction.is_some() { DenialContext::Multi } else { DenialContext::TopLevel };
         self.note((Reason::Auth, command), context, user, session, now_ms);

@@ -1,21 +1,24 @@
 //! Passwords, and the admission of connections: the same rules for the Redis port and the HTTP port.
 //!
-//! Users belong to the data (`engine::users`). Over HTTP, `default` is an admin as long as it may do
-//! everything, and so is `admin-user` with `admin-password`. While `default` needs no password, protected
+//! Users belong to the data (`engine::users`). Over HTTP, each user who may do everything is an admin, and so
+//! is `admin-user` with `admin-password`. While `default` needs no password, protected
 //! mode serves only clients on this machine.
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
+use couch::{LogIn, Resource};
 use engine::{
     CommandError, Place,
-    clients::{Clients, TOO_MANY_CLIENTS},
+    clients::{Clients, DEFAULT_USER, TOO_MANY_CLIENTS},
+    users::Principal,
 };
+use env::Clock;
 use settings::{Key, RESERVED_PLACES};
 use subtle::ConstantTimeEq;
 
@@ -29,13 +32,14 @@ const PROTECTED: CommandError = CommandError::Text(
 pub(crate) struct Access {
     config: Arc<Config>,
     clients: Arc<Clients>,
+    clock: Arc<dyn Clock>,
     /// Connections that were refused.
     pub(crate) rejected_connections: AtomicU64,
 }
 
 impl Access {
-    pub(crate) fn new(config: Arc<Config>, clients: Arc<Clients>) -> Access {
-        Access { config, clients, rejected_connections: AtomicU64::new(0) }
+    pub(crate) fn new(config: Arc<Config>, clients: Arc<Clients>, clock: Arc<dyn Clock>) -> Access {
+        Access { config, clients, clock, rejected_connections: AtomicU64::new(0) }
     }
 
     /// Admits a connection from `peer`. There are [`RESERVED_PLACES`] more places than clients may take, so
@@ -87,16 +91,56 @@ impl Access {
         passwords.find(|password| !password.is_empty()).map(str::to_owned)
     }
 
-    /// Whether these are the name and the password of an HTTP admin.
-    pub(crate) fn is_http_admin(&self, name: &str, password: &str) -> bool {
+    /// Judges a name and a password over HTTP. Failures slow down the address, as on the Redis port.
+    pub(crate) fn log_in_over_http(
+        &self,
+        address: IpAddr,
+        name: &str,
+        password: &str,
+        resource: Option<Resource>,
+    ) -> LogIn {
+        let (users, now_ms) = (self.config.users(), self.clock.unix_ms());
+        if users.begin_login(address, now_ms).is_err() {
+            return LogIn::TooEarly;
+        }
+        let judged = match resource {
+            _ if self.is_http_admin(name, password) => LogIn::Admin,
+            Some(resource) if self.may_use(name, password, resource) => LogIn::Permitted,
+            _ => LogIn::Wrong,
+        };
+        if judged == LogIn::Wrong {
+            users.note_failed_http_login(address, name.as_bytes(), now_ms);
+        } else {
+            users.note_login(address, name.as_bytes());
+        }
+        judged
+    }
+
+    /// Whether these are the name and the password of an HTTP admin: one of the settings, or a user who may
+    /// do everything.
+    fn is_http_admin(&self, name: &str, password: &str) -> bool {
         let wanted = self.http_admin_password(name);
-        let users = self.config.users().current();
-        let default = users.default_user();
         wanted.is_some_and(|wanted| are_equal(wanted.as_bytes(), password.as_bytes()))
-            || name == "default"
-                && default.has_record()
-                && default.rights.are_unrestricted()
-                && default.user.accepts(password.as_bytes())
+            || self.user_of(name, password).is_some_and(|user| user.rights.are_unrestricted())
+    }
+
+    /// Whether these are the name and the password of a user with the right to a resource: to the command
+    /// that shows as much.
+    fn may_use(&self, name: &str, password: &str, resource: Resource) -> bool {
+        let command: &[u8] = match resource {
+            Resource::Metrics => b"info",
+            Resource::Backup => b"replicate",
+        };
+        let command = self.config.users().commands().find(command);
+        self.user_of(name, password).zip(command).is_some_and(|(user, command)| user.rights.allow(command))
+    }
+
+    /// The user of the data with this name, if this is its password.
+    fn user_of(&self, name: &str, password: &str) -> Option<Arc<Principal>> {
+        let users = self.config.users().current();
+        // `default` without a record has the password of a setting, or none.
+        let user = users.get(name.as_bytes()).filter(|user| user.has_record() || name != DEFAULT_USER)?;
+        user.user.accepts(password.as_bytes()).then(|| user.clone())
     }
 }
 

@@ -55,7 +55,7 @@ use self::{askers::Askers, events::Announced, peers::Peers, room::ROOM_BACKOFF_U
 use crate::{
     config::Config,
     mailbox::{Mailbox, WorkerOrder},
-    replication::Node,
+    replication::{Credentials, Node},
 };
 
 /// The most bytes of the log in one read.
@@ -183,8 +183,8 @@ impl Group {
             is_witness: votes.is_witness(),
         };
         let config = self.config.clone();
-        let password = move || config.current().text(Key::Masterauth).into();
-        let peers = Arc::new(Peers::new(votes.clone(), &state.group_id, password));
+        let credentials = move || Credentials::of(&config.current());
+        let peers = Arc::new(Peers::new(votes.clone(), &state.group_id, credentials));
         let _ = (self.own.set(own), self.log.set(log.clone()), self.peers.set(peers.clone()));
         self.recall_roster(votes, log);
         let Some(mut known) = Known::start(votes, self.keyspace.data_settings(), log.appended_lsn()) else {

@@ -8,6 +8,7 @@ mod process;
 
 use std::{fmt, sync::Arc, sync::atomic::Ordering::Relaxed};
 
+use access::Reason;
 use commands::rows;
 use engine::{Family, RowTotals, replication::LinkState};
 use lsn::Lsn;
@@ -134,6 +135,7 @@ impl Scrape {
             "connections refused",
             parts.access.rejected_connections.load(Relaxed),
         )?;
+        self.encode_denials(encoder)?;
         counter(encoder, "sheaf_evicted_keys", "keys evicted to make room", totals.evicted_keys)?;
         counter(encoder, "sheaf_expired_keys", "keys removed after their expiry", totals.expired_keys)?;
         gauge(encoder, "sheaf_keys", "keys in all databases", keys)?;
@@ -290,6 +292,17 @@ impl Scrape {
         counter(encoder, "sheaf_document_tree_writes", help, written.writes())?;
         let help = "bytes written to files of documents, compaction included";
         counter(encoder, "sheaf_document_tree_bytes", help, written.bytes())
+    }
+
+    /// As in ACL LOG and INFO.
+    fn encode_denials(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "calls that users had no right to, by what was denied, and failed logins (auth)";
+        let mut metric = encoder.encode_descriptor("sheaf_denied", help, None, MetricType::Counter)?;
+        for reason in Reason::ALL {
+            let value = self.parts.config.users().counts.get(reason);
+            ConstCounter::new(value).encode(metric.encode_family(&[("reason", reason.name())])?)?;
+        }
+        Ok(())
     }
 
     fn encode_commands(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -132,7 +132,7 @@ impl Parts {
         let group = Group::new(node.clone(), config.clone(), data.keyspace.clone(), entropy.clone());
         let group = Arc::new(group);
         let parts = Parts {
-            access: Arc::new(Access::new(config.clone(), clients.clone())),
+            access: Arc::new(Access::new(config.clone(), clients.clone(), clock.clone())),
             counters: Counters::default(),
             traffic: Arc::default(),
             rates: Rates::default(),

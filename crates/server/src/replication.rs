@@ -78,6 +78,7 @@ use self::{
 pub(crate) use self::{
     follower::{FollowingParts, holds_data},
     leader::ReplicaFigures,
+    line::Credentials,
 };
 
 /// The niceness of the threads that copy and load everything from a leader. They serve no client yet, while
@@ -95,7 +96,7 @@ struct ReplicationSettings {
     replicas_min: usize,
     lag_ms_max: u64,
     flush_bytes: u64,
-    password: String,
+    credentials: Credentials,
 }
 
 /// Waits until every worker and every long unit has ended its current round, or until the argument returns
@@ -268,7 +269,7 @@ impl Node {
             replicas_min: settings.integer(Key::MinReplicasToWrite) as usize,
             lag_ms_max: settings.integer(Key::MinReplicasMaxLag) * 1000,
             flush_bytes: settings.integer(Key::RelayFlushSize),
-            password: settings.text(Key::Masterauth).into(),
+            credentials: Credentials::of(settings),
         };
         self.stale_reads.store(settings.switch(Key::StaleReads), SeqCst);
         let retained_bytes_max = settings.integer(Key::ReplicaRetentionBytes);
@@ -481,8 +482,8 @@ impl Node {
         self.copies_anew.load(SeqCst)
     }
 
-    fn master_password(&self) -> String {
-        self.options.read().password.clone()
+    fn credentials(&self) -> Credentials {
+        self.options.read().credentials.clone()
     }
 
     fn relay_options(&self) -> RelayOptions {

@@ -27,7 +27,8 @@ static FOREIGN: &[(&[&str], &str)] = &[
         "log lines go to standard error: `2>> FILE`, or what the service manager keeps",
     ),
     (&["replicaof", "slaveof"], "use --replica-of HOST:PORT"),
-    (&["primaryauth"], "use --masterauth PASSWORD"),
+    (&["primaryuser"], "use --masteruser NAME"),
+    (&["primaryauth"], "use --masterauth PASSWORD, or --masterauth-file FILE"),
     (
         &["repl-backlog-size", "repl-backlog-ttl"],
         "use --replica-retention-bytes and --replica-retention-seconds",

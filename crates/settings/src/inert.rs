@@ -204,7 +204,6 @@ pub static INERT: &[InertSetting] = &[
     mutable("repl-backlog-size", Memory(1, i64::MAX), "1048576"),
     mutable("repl-backlog-ttl", Integer(0, i64::MAX), "3600"),
     mutable("propagation-error-behavior", Choice(&["ignore", "panic", "panic-on-replicas"]), "ignore"),
-    renamed("primaryuser", "masteruser", Only("", "replicas log in as the user default"), ""),
     mutable("replica-full-sync-buffer-limit", Memory(0, i64::MAX), "0"),
     mutable("dual-channel-replication-enabled", Switch, "no"),
     fixed("repl-mptcp", Switch, "no"),

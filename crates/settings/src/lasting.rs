@@ -8,8 +8,9 @@
 //!                | a change over HTTP                  |
 //! ```
 //!
-//! The settings in force are not here, but in [`Settings`]. Settings that belong to the data are stored as
-//! records in the log (`data_settings`); of those, only values in a file, a variable or a flag matter here.
+//! A password from a file counts as a flag. The settings in force are not here, but in [`Settings`]. Settings
+//! that belong to the data are stored as records in the log (`data_settings`); of those, only values in a
+//! file, a variable or a flag matter here.
 //!
 //! Invariants
 //! - The configuration file belongs to the administrator: it changes only on request, and only where
@@ -22,7 +23,7 @@ use super::{
     ConfigError, Key, OPTIONS, Setting, Settings,
     environment::variable,
     file::{self, Line},
-    find,
+    find, password_file,
 };
 
 /// The file in the data directory with the settings changed by clients.
@@ -102,6 +103,8 @@ impl Lasting {
         let mut lasting = Lasting { config_file, lines, given, ..Lasting::default() };
         lasting.base = lasting.base_of(&[], &lasting.lines)?;
         let settings = lasting.with_given()?;
+        let passwords = password_file::given(&settings)?;
+        lasting.given.extend(passwords);
         // The data directory must be known before its file can be read, so that file cannot set it.
         lasting.kept_file = Path::new(settings.text(Key::Dir)).join(KEPT_FILE);
         lasting.has_kept = lasting.kept_file.exists();

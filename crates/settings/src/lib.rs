@@ -21,6 +21,7 @@ mod inert;
 mod lasting;
 mod output_limits;
 mod owed;
+mod password_file;
 mod redis_values;
 mod table;
 mod value;
@@ -36,6 +37,7 @@ use keyspace::PackedLimits;
 pub use lasting::{Given, Lasting, Origin, Reread};
 pub use output_limits::{OutputLimit, OutputLimits};
 pub use owed::{OwedSettings, RecordedSetting};
+pub use password_file::read_password;
 pub use redis_values::{appendfsync_of, in_our_words};
 pub use table::{ALIASES, Group, Key, OPTIONS, Setting};
 pub use value::{Kind, Value};
@@ -78,6 +80,20 @@ pub enum ConfigError {
         path: String,
         /// The reason, in words.
         reason: String,
+    },
+    /// A file with a password cannot be read.
+    #[error("cannot read the password of {path}: {reason}")]
+    PasswordFile {
+        /// The file.
+        path: String,
+        /// The reason, in words.
+        reason: String,
+    },
+    /// A password is given twice.
+    #[error("give '{name}' or '{name}-file', not both")]
+    PasswordTwice {
+        /// The setting.
+        name: &'static str,
     },
     /// The file of settings set by clients is damaged.
     #[error("cannot read the settings of {path}: {reason}")]
@@ -410,7 +426,7 @@ mod tests {
         for (index, option) in OPTIONS.iter().enumerate() {
             assert_eq!(option.key as usize, index, "{}", option.name);
         }
-        assert!(OPTIONS.len() < 84, "the budget for settings");
+        assert!(OPTIONS.len() < 88, "the budget for settings");
     }
 
     #[test]

@@ -181,8 +181,10 @@ settings! {
     Durability "durability" Durability "strict|commit|interval|none" Kind::Choice(&["strict", "commit", "interval", "none"]), "strict", Mutable, "The meaning of an OK. strict: the write is on disk, and no client reads a write that is not. commit: the write is on disk. interval: a power cut loses at most a second. none: the operating system decides.";
     Maxclients "maxclients" Limits "CONNECTIONS" Kind::Integer { min: 1, max: 1_000_000 }, "10000", Mutable, "Maximum number of connections.";
     Requirepass "requirepass" Access "PASSWORD" Kind::Text, "", Mutable, "Password of the user default; empty for none. Given at a start, it has no effect once ACL SETUSER has changed that user.";
+    RequirepassFile "requirepass-file" Access "FILE" Kind::Text, "", Fixed, "File whose first line is requirepass: flags and variables are seen by others on the machine.";
     AdminUser "admin-user" Access "NAME" Kind::Text, "admin", Mutable, "Name of the admin over HTTP.";
     AdminPassword "admin-password" Access "PASSWORD" Kind::Text, "", Mutable, "Password of the admin over HTTP; empty for none. Without it and requirepass, every client on this machine is an admin.";
+    AdminPasswordFile "admin-password-file" Access "FILE" Kind::Text, "", Fixed, "File whose first line is admin-password.";
     HttpHosts "http-hosts" Access "HOSTS" Kind::Text, "", Mutable, "Host names of this server in URLs, separated by commas, in addition to localhost and IP addresses; * for any. Without a password (protected-mode), requests with other host names are refused.";
     HttpBodyBytesMax "http-body-bytes-max" Documents "BYTES" Kind::Bytes { min: 1 << 10, max: 1 << 32 }, "64mb", Mutable, "Largest body of a request over HTTP.";
     MaxDocumentSize "max-document-size" Documents "BYTES" Kind::Bytes { min: 1 << 10, max: 64 << 20 }, "8000000", Mutable, "Largest document, as JSON. Attachments do not count.";
@@ -244,7 +246,9 @@ settings! {
     HttpRedirect "http-redirect" Replication "yes|no" Kind::Switch, "no", Mutable, "Answer writes of documents at a member of a group that follows with 307 and the address of the leader, instead of 503.";
     SentinelPort "sentinel-port" Replication "PORT" Kind::Integer { min: 0, max: 65535 }, "0", Fixed, "Another port of the Redis protocol, for clients that look for sentinels at a fixed port; 0 for none.";
     ClusterEmulation "cluster-emulation" Replication "yes|no" Kind::Switch, "no", Mutable, "Answer CLUSTER as a cluster of one shard, for clients that speak only that, and send them to the leader (MOVED).";
-    Masterauth "masterauth" Replication "PASSWORD" Kind::Text, "", Mutable, "Password of the leader.";
+    Masterauth "masterauth" Replication "PASSWORD" Kind::Text, "", Mutable, "Password with which this server logs in to its leader and to other members of its group; empty for none.";
+    Masteruser "masteruser" Replication "NAME" Kind::Text, "", Mutable, "User as which this server logs in with masterauth; empty for the user default.";
+    MasterauthFile "masterauth-file" Replication "FILE" Kind::Text, "", Fixed, "File whose first line is masterauth.";
     AckReplicas "ack-replicas" Replication "REPLICAS" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Replicas that must have a write on disk before it is acknowledged.";
     AckTimeout "ack-timeout" Replication "SECONDS" SECONDS_ANY, "10", OfData, "Seconds after which a reply that waits for ack-replicas becomes an error (NOREPLICAS), although the write is in the log; in a group, after which the leader refuses writes while no majority takes its log. 0 to wait without limit.";
     MinReplicasToWrite "min-replicas-to-write" Replication "REPLICAS" Kind::Integer { min: 0, max: 64 }, "0", OfData, "Minimum number of connected replicas; with fewer, writes are refused.";
@@ -271,6 +275,7 @@ pub static ALIASES: &[(&str, Key)] = &[
     ("zset-max-ziplist-value", Key::ZsetMaxListpackValue),
     ("lua-time-limit", Key::BusyReplyThreshold),
     ("primaryauth", Key::Masterauth),
+    ("primaryuser", Key::Masteruser),
     ("commandlog-execution-slower-than", Key::SlowlogLogSlowerThan),
     ("commandlog-slow-execution-max-len", Key::SlowlogMaxLen),
 ];

@@ -5,14 +5,13 @@ use std::path::Path;
 use backup::fetch::{BackupError, Copied, Notice, Onto, Remote, copy_server, os};
 use recovery::offline::ProgressBars;
 
-use crate::password;
-
 /// `sheaf backup`: copies the data of the server at `url` into `dir`, as `user`, and prints the result.
 ///
 /// # Errors
 /// [`BackupError`].
 pub fn run(dir: &Path, url: &str, user: &str, password_file: Option<&Path>) -> Result<(), BackupError> {
-    let password = password_file.map(|path| password::read(path).map_err(os("read", path))).transpose()?;
+    let password =
+        password_file.map(|path| settings::read_password(path).map_err(os("read", path))).transpose()?;
     let bars = ProgressBars::default();
     let show = |stage, done, total| {
         bars.show(stage, done, total);

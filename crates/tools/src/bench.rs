@@ -31,7 +31,6 @@ use crate::{
     disk_sync::{self, rank, shown},
     interruption::interruption,
     migration::address::Address,
-    password,
 };
 
 /// What to measure, and for how long.
@@ -126,7 +125,7 @@ fn measured(options: &Options) -> Result<(), BenchError> {
     };
     let mut address = address.clone();
     if let Some(path) = &options.password_file {
-        let read = password::read(path);
+        let read = settings::read_password(path);
         address.password = Some(read.map_err(|source| BenchError::Password { path: path.clone(), source })?);
     }
     tell(&format!(

@@ -32,7 +32,6 @@ use crate::{
     interruption::interruption,
     migration::address::Address,
     outage::Outage,
-    password,
 };
 
 /// The time between two tables.
@@ -148,7 +147,7 @@ pub fn run(options: &Options) -> Result<(), GroupError> {
 async fn show(options: &Options) -> Result<(), GroupError> {
     let mut address = options.address.clone();
     if let Some(path) = &options.password_file {
-        let read = password::read(path);
+        let read = settings::read_password(path);
         address.password = Some(read.map_err(|source| GroupError::Password { path: path.clone(), source })?);
     }
     let mut screen = Screen { clears: options.watch && io::stdout().is_terminal(), tables: 0 };

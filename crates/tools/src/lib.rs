@@ -24,6 +24,5 @@ mod interruption;
 pub mod log;
 pub mod migration;
 mod outage;
-mod password;
 pub mod restore;
 pub mod tail;

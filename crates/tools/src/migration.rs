@@ -43,10 +43,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::{address::Address, copying::Copy, spool::Spool};
 pub use self::{keys::KeysError, peer::PeerError, transfer::TransferError};
-use crate::{
-    import::{self, Existing, ImportError},
-    password,
-};
+use crate::import::{self, Existing, ImportError};
 
 /// The source and the destination of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -228,8 +225,8 @@ pub fn run(mut options: Options) -> Result<(), MigrationError> {
 
 fn use_password(address: &mut Address, file: Option<&PathBuf>) -> Result<(), MigrationError> {
     if let Some(path) = file {
-        let text =
-            password::read(path).map_err(|source| MigrationError::Password { path: path.clone(), source })?;
+        let text = settings::read_password(path)
+            .map_err(|source| MigrationError::Password { path: path.clone(), source })?;
         address.password = Some(text);
     }
     Ok(())

@@ -30,7 +30,6 @@ use crate::{
     client::{advice, with_advice},
     interruption::interruption,
     outage::Outage,
-    password,
 };
 
 /// The period of rate updates and connection checks.
@@ -132,7 +131,7 @@ pub fn run(options: &Options) -> Result<(), TailError> {
 
 async fn follow(options: &Options) -> Result<(), TailError> {
     let read = |path: &PathBuf| {
-        password::read(path).map_err(|source| TailError::Password { path: path.clone(), source })
+        settings::read_password(path).map_err(|source| TailError::Password { path: path.clone(), source })
     };
     let password = options.password_file.as_ref().map(read).transpose()?;
     let mut tail = Tail {

@@ -127,17 +127,29 @@ pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
 }
 
 /// Logs the client in. A user without a password accepts any password. Refusing an unknown user takes as long
-/// as refusing a known one.
+/// as refusing a known one. After failures, the clients of an address wait before the next password is looked
+/// at; one that cannot wait, in a transaction, is refused.
 fn authenticate(
     cx: &mut Context<'_, '_>,
     command: &[u8],
     user: &[u8],
     password: &[u8],
 ) -> Result<(), CommandError> {
+    let (address, now_ms) = (cx.session.client.address(), cx.now_ms());
+    if let Err(pause_ms) = cx.host.users.begin_login(address, now_ms) {
+        return Err(if cx.in_transaction {
+            CommandError::WrongPass
+        } else {
+            CommandError::Later { pause_ms }
+        });
+    }
     let users = cx.host.users.current();
     let known = users.get(user);
     let accepts =
         known.map_or_else(|| User::initial(false).accepts(password), |it| it.user.accepts(password));
+    if accepts {
+        cx.host.users.note_login(address, user);
+    }
     match known.filter(|_| accepts) {
         // Before the users are known, a login that needs no password says nothing about the client.
         Some(principal) if principal.admits_everybody() && cx.host.process.loading().is_some() => {
@@ -149,7 +161,7 @@ fn authenticate(
             Ok(())
         }
         None => {
-            cx.host.users.note_failed_login(command, user, cx.session, cx.now_ms());
+            cx.host.users.note_failed_login(command, user, cx.session, now_ms);
             Err(CommandError::WrongPass)
         }
     }

@@ -8,8 +8,8 @@ pub(super) fn monitor(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), C
     if cx.in_transaction {
         return Err(CommandError::Text("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
-    if !cx.session.monitoring {
-        cx.session.monitoring = true;
+    if cx.session.monitoring.is_none() {
+        cx.session.monitoring = cx.command();
         cx.session.client.set_monitoring(true);
         cx.host.clients.monitors().add(&cx.session.client);
         cx.reply.ok();
@@ -19,8 +19,7 @@ pub(super) fn monitor(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), C
 
 /// Stops the stream of commands; for RESET.
 pub(crate) fn stop(cx: &mut Context<'_, '_>) {
-    if cx.session.monitoring {
-        cx.session.monitoring = false;
+    if cx.session.monitoring.take().is_some() {
         cx.session.client.set_monitoring(false);
         cx.host.clients.monitors().remove(cx.session.client.id());
     }

@@ -64,7 +64,7 @@ impl Client {
 
     /// Has the worker review the subscriptions of the client; see [`Signal::Review`].
     pub fn review(&self) {
-        if self.kind() == ClientKind::PubSub {
+        if self.kind() == ClientKind::PubSub || self.is_monitoring() {
             (self.signaller)(self.id, Signal::Review);
         }
     }

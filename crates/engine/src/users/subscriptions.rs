@@ -1,5 +1,5 @@
 //! Closes connections after a change of users: those of deleted users are closed, and so are those
-//! that listen to a channel which their user may no longer use.
+//! that listen to a channel, or to MONITOR, which their user may no longer use.
 
 use access::ChannelUse;
 use pubsub::{Kind, Local};
@@ -25,10 +25,17 @@ pub(super) fn review(before: &UserSet, now: &UserSet, clients: &Clients) {
     }
 }
 
-/// Whether the user of a session may listen to everything that the session has subscribed to.
+/// Whether the user of a session may listen to everything that the session has subscribed to, and to what
+/// MONITOR shows.
 pub fn may_listen(users: &UserSet, channels: &Local, session: &Session) -> bool {
-    let Some(subscriber) = session.subscriber else { return true };
+    if session.subscriber.is_none() && session.monitoring.is_none() {
+        return true;
+    }
     let Some(principal) = users.get(session.login.name()) else { return false };
+    if session.monitoring.is_some_and(|command| !principal.rights.allow(command)) {
+        return false;
+    }
+    let Some(subscriber) = session.subscriber else { return true };
     let may_use = |kind: Kind| {
         let is_pattern = kind == Kind::Pattern;
         let names = channels.names(subscriber, kind);

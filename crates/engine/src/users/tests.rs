@@ -82,6 +82,26 @@ fn requirepass_counts_until_the_default_user_has_a_record() {
 }
 
 #[test]
+fn the_user_of_servers_follows_the_settings_until_it_has_a_record() {
+    let world = World::new();
+    let with = |servers| world.users.configure(UserSettings { servers, ..UserSettings::DEFAULT });
+    with(Some((b"servers".as_slice().into(), PasswordHash::of(b"pw"))));
+    let users = world.refresh();
+    let user = users.get(b"servers").expect("by the settings");
+    assert!(user.user.accepts(b"pw") && !user.has_record() && !user.rights.are_unrestricted());
+    for (id, command) in world.users.commands().iter() {
+        let row = world.users.table().resolve(command.name.as_bytes());
+        let is_between = row.is_some_and(|row| row.flags.has(Flags::BETWEEN_SERVERS));
+        assert_eq!(user.rights.allow(id), is_between || command.is_for_all, "{}", command.name);
+    }
+    let users = world.put("servers", Some(&User::initial(false).encode()));
+    assert!(!users.get(b"servers").expect("by its record").user.accepts(b"pw"));
+    assert!(world.put("servers", None).get(b"servers").expect("by the settings again").user.accepts(b"pw"));
+    with(None);
+    assert!(world.refresh().get(b"servers").is_none());
+}
+
+#[test]
 fn connections_of_deleted_users_are_closed() {
     let world = World::new();
     let users = world.put("a", Some(&User::all_powerful().encode()));

@@ -10,7 +10,7 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use access::{Grammar, PasswordHash, parse_file};
+use access::{Grammar, PasswordHash, is_user_name, parse_file};
 use engine::{
     host::NO_FILE_OF_USERS,
     users::{UserSettings, Users, records, setting_of},
@@ -27,9 +27,16 @@ const MODE: u32 = 0o600;
 
 /// What these settings say about users.
 pub(super) fn user_settings(settings: &Settings) -> UserSettings {
-    let password = settings.text(Key::Requirepass);
+    let password = |key| {
+        let password = settings.text(key);
+        (!password.is_empty()).then(|| PasswordHash::of(password.as_bytes()))
+    };
+    let servers = settings.text(Key::Masteruser).as_bytes();
     UserSettings {
-        default_password: (!password.is_empty()).then(|| PasswordHash::of(password.as_bytes())),
+        default_password: password(Key::Requirepass),
+        servers: password(Key::Masterauth)
+            .filter(|_| !matches!(servers, b"" | b"default") && is_user_name(servers))
+            .map(|password| (servers.into(), password)),
         all_channels: settings.text(Key::AclPubsubDefault) == "allchannels",
         log_entries_max: settings.integer(Key::AcllogMaxLen) as usize,
     }

@@ -103,7 +103,7 @@ impl Group {
         peers.meet(&address, id).map_err(|reason| {
             format!(
                 "ERR the leader does not find the member {id} at {address}, where it says that it is reached (bind, group-host; with a \
-                 password, masterauth): {reason}"
+                 password, masterauth and masteruser): {reason}"
             )
         })?;
         match known.map(Listed::address).filter(|before| *before != address) {

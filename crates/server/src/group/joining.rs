@@ -18,7 +18,7 @@ use crate::{
     repeated::Repeated,
     replication::{
         holds_data,
-        line::{ask, connect},
+        line::{Credentials, ask, connect},
     },
 };
 
@@ -163,8 +163,8 @@ impl Group {
 
     fn ask_to_join(&self, target: &Address) -> Result<Answer, String> {
         let (Some(own), Some(votes)) = (self.own.get(), &self.votes) else { return Err("starting".into()) };
-        let password = self.config.current().text(settings::Key::Masterauth).to_string();
-        let mut socket = connect(target, &password, |_| Ok(()))?;
+        let credentials = Credentials::of(&self.config.current());
+        let mut socket = connect(target, &credentials, |_| Ok(()))?;
         votes.store().map_err(|error| format!("cannot write group.json: {error}"))?;
         let mut words = vec![
             "GROUP".to_string(),
@@ -198,7 +198,9 @@ fn leader_named(line: &str) -> Option<Address> {
 fn explained(line: &str) -> String {
     let reason = line.trim_start_matches('-');
     let advice = match reason.split_once(' ').map(|(code, _)| code) {
-        Some("NOAUTH") => "; set masterauth here to the requirepass of the group",
+        Some("NOAUTH") => {
+            "; set masterauth here to the requirepass of the group, or masteruser to a user of it"
+        }
         _ => "",
     };
     format!("{reason}{advice}")
@@ -250,8 +252,9 @@ mod tests {
     #[test]
     fn answers_without_advice_are_explained() {
         assert!(
-            explained("-NOAUTH Authentication required.")
-                .ends_with("set masterauth here to the requirepass of the group")
+            explained("-NOAUTH Authentication required.").ends_with(
+                "set masterauth here to the requirepass of the group, or masteruser to a user of it"
+            )
         );
         assert_eq!(explained("-ERR no"), "ERR no");
     }

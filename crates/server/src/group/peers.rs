@@ -39,7 +39,7 @@ use parking_lot::{Condvar, Mutex};
 use super::inboxes::Inboxes;
 use crate::{
     repeated::Repeated,
-    replication::line::{ask, connect_within},
+    replication::line::{Credentials, ask, connect_within},
 };
 
 /// The version of messages and of the commands between members.
@@ -90,7 +90,7 @@ pub(crate) struct Peers {
     name: String,
     /// Empty until the group has told it.
     group_id: Mutex<String>,
-    password: Box<dyn Fn() -> String + Send + Sync>,
+    credentials: Box<dyn Fn() -> Credentials + Send + Sync>,
     peers: Mutex<BTreeMap<MemberId, Arc<Peer>>>,
     inboxes: Mutex<Inboxes>,
     heard: Mutex<BTreeMap<MemberId, Heard>>,
@@ -107,14 +107,14 @@ impl Peers {
     pub(super) fn new(
         votes: Arc<Votes>,
         group_id: &str,
-        password: impl Fn() -> String + Send + Sync + 'static,
+        credentials: impl Fn() -> Credentials + Send + Sync + 'static,
     ) -> Peers {
         Peers {
             own: votes.id(),
             name: votes.state().name,
             votes,
             group_id: Mutex::new(group_id.into()),
-            password: Box::new(password),
+            credentials: Box::new(credentials),
             peers: Mutex::default(),
             inboxes: Mutex::default(),
             heard: Mutex::default(),
@@ -354,7 +354,7 @@ impl Peers {
     }
 
     fn connect(&self, address: &Address, id: MemberId) -> Result<TcpStream, String> {
-        let mut socket = connect_within(ANSWER_TIMEOUT, address, &(self.password)(), |_| Ok(()))?;
+        let mut socket = connect_within(ANSWER_TIMEOUT, address, &(self.credentials)(), |_| Ok(()))?;
         let group_id = self.group_id.lock().clone();
         let words =
             ["GROUP", "PEER", &PEER_VERSION.to_string(), &group_id, &self.own.to_string(), &id.to_string()];

@@ -1,8 +1,11 @@
 //! The server as the CouchDB front sees it: implements the interfaces of [`couch::Host`].
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    net::IpAddr,
+    sync::{Arc, OnceLock},
+};
 
-use couch::{Fault, Feeds, Host, Progress, Store};
+use couch::{Fault, Feeds, Host, LogIn, Progress, Resource, Store};
 use parking_lot::RwLockReadGuard;
 use recovery::progress::LoadProgress;
 use settings::{Key, Settings};
@@ -69,8 +72,8 @@ impl couch::Admins for Access {
         self.http_admin_password(name)
     }
 
-    fn is_admin(&self, name: &str, password: &str) -> bool {
-        self.is_http_admin(name, password)
+    fn log_in(&self, address: IpAddr, name: &str, password: &str, resource: Option<Resource>) -> LogIn {
+        self.log_in_over_http(address, name, password, resource)
     }
 }
 

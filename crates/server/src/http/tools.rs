@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use couch::{Answer, Body, Reply};
+use couch::{Answer, Body, Reply, Resource};
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use hyper::body::Incoming;
 
@@ -18,8 +18,12 @@ pub(super) struct ServerTools {
 }
 
 impl couch::Tools for ServerTools {
-    fn serves(&self, first_segment: &str) -> bool {
-        matches!(first_segment, "metrics" | "_backup")
+    fn serves(&self, first_segment: &str) -> Option<Resource> {
+        match first_segment {
+            "metrics" => Some(Resource::Metrics),
+            "_backup" => Some(Resource::Backup),
+            _ => None,
+        }
     }
 
     fn answer(&self, request: Request<Incoming>) -> Answer {

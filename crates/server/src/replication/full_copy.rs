@@ -24,7 +24,7 @@ use std::{
 
 use backup::{
     Manifest,
-    fetch::{BackupError, Copied, DEFAULT_USER, Notice, Onto, Remote, copy_server},
+    fetch::{BackupError, Copied, Notice, Onto, Remote, copy_server},
 };
 use engine::replication::Address;
 use env::{
@@ -34,7 +34,7 @@ use env::{
 use recovery::offline::Stage;
 use storage::{Control, CopyPlan, snapshot};
 
-use super::{Node, follower::Following};
+use super::{Node, follower::Following, line::Credentials};
 
 const COPY: &str = "full-copy";
 const MARK: &str = "full-copy-install";
@@ -59,12 +59,12 @@ pub(super) fn fetch(
     following: &Following,
     leader: &Address,
     http_port: u16,
-    password: &str,
+    credentials: &Credentials,
 ) -> Result<(), String> {
     let dir = copy_dir(node.dir());
     let url = Address { host: leader.host.clone(), port: http_port }.to_string();
-    let password = Some(password).filter(|password| !password.is_empty());
-    let remote = Remote::new(&url, DEFAULT_USER, password).for_follower();
+    let (user, password) = credentials.for_http();
+    let remote = Remote::new(&url, user, password).for_follower();
     let remote = if node.is_witness() { remote.log_only() } else { remote };
     // The breaker is set before the first check of `is_stopping`, so that a stop is never missed.
     following.set_copying(Some(remote.breaker()));

@@ -2,12 +2,14 @@
 //! them.
 
 use std::{
+    fmt,
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream, ToSocketAddrs},
     time::Duration,
 };
 
-use engine::replication::Address;
+use engine::{clients::DEFAULT_USER, replication::Address};
+use settings::{Key, Settings};
 use socket2::{Domain, Socket, Type};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -16,17 +18,52 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer line; a peer that sends a longer one is not a Sheaf server.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// Connects and sends the password if one is set. `begun` receives a handle of each socket before the socket
+/// The user as whom this server logs in to other servers: `masteruser` with `masterauth`.
+#[derive(Clone, Default)]
+pub(crate) struct Credentials {
+    /// Empty: the user `default`.
+    user: String,
+    /// Empty: the server does not log in.
+    password: String,
+}
+
+impl Credentials {
+    pub(crate) fn of(settings: &Settings) -> Credentials {
+        let [user, password] = [Key::Masteruser, Key::Masterauth].map(|key| settings.text(key).into());
+        Credentials { user, password }
+    }
+
+    /// The name and, if there is one, the password for HTTP.
+    pub(crate) fn for_http(&self) -> (&str, Option<&str>) {
+        let user = if self.user.is_empty() { DEFAULT_USER } else { &self.user };
+        (user, Some(&*self.password).filter(|password| !password.is_empty()))
+    }
+
+    /// The command that logs in, if this server does.
+    fn command(&self) -> Option<Vec<String>> {
+        let words = ["AUTH", &self.user, &self.password].into_iter().filter(|word| !word.is_empty());
+        (!self.password.is_empty()).then(|| words.map(String::from).collect())
+    }
+}
+
+/// Shows no password.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// Connects, and logs in if a password is set. `begun` receives a handle of each socket before the socket
 /// is connected: shutting the handle down makes this function return at once.
 ///
 /// # Errors
 /// Texts for a line of the server's log; the error of `begun`.
 pub(crate) fn connect(
     address: &Address,
-    password: &str,
+    credentials: &Credentials,
     begun: impl FnMut(TcpStream) -> Result<(), String>,
 ) -> Result<TcpStream, String> {
-    connect_within(ANSWER_TIMEOUT, address, password, begun)
+    connect_within(ANSWER_TIMEOUT, address, credentials, begun)
 }
 
 /// As [`connect`]; every answer on this connection must come within `timeout`.
@@ -36,7 +73,7 @@ pub(crate) fn connect(
 pub(crate) fn connect_within(
     timeout: Duration,
     address: &Address,
-    password: &str,
+    credentials: &Credentials,
     mut begun: impl FnMut(TcpStream) -> Result<(), String>,
 ) -> Result<TcpStream, String> {
     let resolved = (address.host.as_str(), address.port).to_socket_addrs();
@@ -49,10 +86,10 @@ pub(crate) fn connect_within(
         match socket.connect_timeout(&candidate.into(), timeout.min(CONNECT_TIMEOUT)) {
             Ok(()) => {
                 let mut stream = socket.into();
-                if !password.is_empty() {
-                    let answer = ask(&mut stream, &["AUTH".into(), password.into()])?;
+                if let Some(command) = credentials.command() {
+                    let answer = ask(&mut stream, &command)?;
                     if answer != "+OK" {
-                        return Err(format!("{address} refuses the password (masterauth): {answer}"));
+                        return Err(format!("{address} refuses masteruser and masterauth: {answer}"));
                     }
                 }
                 return Ok(stream);
@@ -143,7 +180,9 @@ mod tests {
         let (_listener, _taken, address) = silent();
         let (sender, sockets) = mpsc::channel();
         let attempt = thread::spawn(move || {
-            connect(&address, "", |socket| sender.send(socket).map_err(|error| error.to_string()))
+            connect(&address, &Credentials::default(), |socket| {
+                sender.send(socket).map_err(|error| error.to_string())
+            })
         });
         let socket = sockets.recv().expect("an attempt has begun");
         // A shutdown fails until the kernel has begun to connect.
@@ -165,6 +204,9 @@ mod tests {
     #[test]
     fn an_abandoned_attempt_to_connect_is_not_begun() {
         let (_listener, _taken, address) = silent();
-        assert_eq!(connect(&address, "", |_| Err("ended".into())).expect_err("not wanted"), "ended");
+        assert_eq!(
+            connect(&address, &Credentials::default(), |_| Err("ended".into())).expect_err("not wanted"),
+            "ended"
+        );
     }
 }

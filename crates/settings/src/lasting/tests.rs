@@ -192,3 +192,22 @@ fn errors_say_where_the_value_is() {
         assert!(error(None, &[]).starts_with(&format!("{}, line 2: ", kept.display())));
     }
 }
+
+#[test]
+fn a_password_comes_from_a_file_and_from_nowhere_else() {
+    let place = Place::new("password-file");
+    place.file(KEPT_FILE, "requirepass = \"kept\"\n");
+    let password = place.file("password", "geheim\r\nmore\n");
+    let from_file = [("requirepass-file", password.to_str().unwrap(), Origin::Flag)];
+    let (settings, lasting) = Lasting::load(None, place.given(&from_file)).unwrap();
+    assert_eq!(settings.text(Key::Requirepass), "geheim");
+    assert_eq!(lasting.origin(Key::Requirepass), Origin::Flag, "no file is written with it");
+    let twice = [from_file[0], ("requirepass", "other", Origin::Variable)];
+    let error = Lasting::load(None, place.given(&twice)).unwrap_err().to_string();
+    assert_eq!(error, "give 'requirepass' or 'requirepass-file', not both");
+    for name in ["requirepass-file", "masterauth-file", "admin-password-file"] {
+        let error =
+            Lasting::load(None, place.given(&[(name, "/nosuch", Origin::Flag)])).unwrap_err().to_string();
+        assert!(error.starts_with("cannot read the password of /nosuch: "), "{error}");
+    }
+}

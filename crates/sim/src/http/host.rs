@@ -1,14 +1,14 @@
 //! The server around the front of a simulation: one admin, the default settings, nothing in the background.
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::unix::net::UnixStream,
     sync::{Arc, OnceLock},
 };
 
 use couch::{
-    Acks, Admins, Answer, Compaction, Fault, Feeds, Host, HttpSettings, LogDriver, Progress, Redis, Running,
-    Status, Store, Tools,
+    Acks, Admins, Answer, Compaction, Fault, Feeds, Host, HttpSettings, LogDriver, LogIn, Progress, Redis,
+    Resource, Running, Status, Store, Tools,
 };
 use documents::{DbId, Documents, mango::Indexes};
 use engine::{CommandTable, group::NoGroup, replication::Standalone};
@@ -101,8 +101,8 @@ impl Admins for Rest {
         (name == ADMIN.0).then(|| ADMIN.1.into())
     }
 
-    fn is_admin(&self, name: &str, password: &str) -> bool {
-        (name, password) == ADMIN
+    fn log_in(&self, _: IpAddr, name: &str, password: &str, _: Option<Resource>) -> LogIn {
+        if (name, password) == ADMIN { LogIn::Admin } else { LogIn::Wrong }
     }
 }
 
@@ -147,8 +147,8 @@ impl Redis for Rest {
 }
 
 impl Tools for Rest {
-    fn serves(&self, _first_segment: &str) -> bool {
-        false
+    fn serves(&self, _first_segment: &str) -> Option<Resource> {
+        None
     }
 
     fn answer(&self, _request: Request<Incoming>) -> Answer {

@@ -1,7 +1,18 @@
-//! Passwords for commands that connect to a server, read from a file: command lines are visible to all users
-//! of the machine.
+//! Passwords from files: command lines are visible to all users of the machine, and so are variables to some.
+//!
+//! What it is: the first line of a file, and the settings that name such files. What it is not: a source of
+//! its own: a password from a file counts as if a flag gave it, so that no other file gets it.
 
 use std::{io, path::Path};
+
+use super::{ConfigError, Given, Key, Origin, Settings};
+
+/// The settings that name files, and those whose values are in them.
+const FILES: [(Key, Key, &str); 3] = [
+    (Key::RequirepassFile, Key::Requirepass, "requirepass"),
+    (Key::MasterauthFile, Key::Masterauth, "masterauth"),
+    (Key::AdminPasswordFile, Key::AdminPassword, "admin-password"),
+];
 
 /// Maximum bytes read of a file.
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -10,7 +21,7 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 ///
 /// # Errors
 /// If it cannot be opened or read, or the line is empty or not UTF-8.
-pub(crate) fn read(path: &Path) -> io::Result<String> {
+pub fn read_password(path: &Path) -> io::Result<String> {
     let text = env::stream::read_to_end(path, FILE_BYTES_MAX)?;
     let refused = |reason| io::Error::new(io::ErrorKind::InvalidData, reason);
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -20,6 +31,27 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
         // No password is: CONFIG SET refuses it.
         Err(_) => Err(refused("its first line is not UTF-8")),
     }
+}
+
+/// The values of the files that these settings name.
+///
+/// # Errors
+/// A file cannot be read, or its value is given without a file, too.
+pub(super) fn given(settings: &Settings) -> Result<Vec<Given>, ConfigError> {
+    let mut passwords = Vec::new();
+    for (file, key, name) in FILES {
+        let path = settings.text(file);
+        if path.is_empty() {
+            continue;
+        }
+        if !settings.text(key).is_empty() {
+            return Err(ConfigError::PasswordTwice { name });
+        }
+        let value = read_password(Path::new(path))
+            .map_err(|error| ConfigError::PasswordFile { path: path.into(), reason: error.to_string() })?;
+        passwords.push(Given { name: name.into(), value, origin: Origin::Flag });
+    }
+    Ok(passwords)
 }
 
 #[cfg(test)]
@@ -36,7 +68,7 @@ mod tests {
                 writer.write_all(piece).unwrap();
             }
             drop(writer);
-            read(Path::new(&format!("/dev/fd/{}", reader.as_raw_fd())))
+            read_password(Path::new(&format!("/dev/fd/{}", reader.as_raw_fd())))
         };
         assert_eq!(through_pipe(&[b"gehe", b"im\r\nsecond line, \xff\n"]).unwrap(), "geheim");
         let error = through_pipe(&[b"gehe\xffim\n"]).unwrap_err();
