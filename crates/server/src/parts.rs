@@ -34,6 +34,7 @@ use crate::{
     dead_log::DeadLog,
     documents::{Compactor, Saver},
     durable_channels::DurableChannels,
+    encryption::Encryption,
     group::{Group, GroupHandle},
     inventory::Inventory,
     long_units::{LONG_UNITS_MAX, LongUnits},
@@ -60,6 +61,8 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) config: Arc<Config>,
     pub(crate) access: Arc<Access>,
+    /// The certificates, if there is a door for TLS.
+    pub(crate) encryption: Option<Arc<Encryption>>,
     pub(crate) data: Data,
     pub(crate) clients: Arc<Clients>,
     pub(crate) scripts: Arc<Scripts>,
@@ -93,6 +96,7 @@ impl Parts {
         (settings, files): (Settings, Arc<Mutex<Lasting>>),
         startup: StartupInfo,
         node: Arc<Node>,
+        encryption: Option<Arc<Encryption>>,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy + Send + Sync>,
     ) -> Parts {
@@ -127,6 +131,7 @@ impl Parts {
         let group = Arc::new(group);
         let parts = Parts {
             access: Arc::new(Access::new(config.clone(), clients.clone())),
+            encryption,
             counters: Counters::default(),
             traffic: Arc::default(),
             unread_replies: UnreadReplies::default(),
@@ -192,6 +197,9 @@ impl Parts {
             scripts.settings.set_rolls_back(settings.switch(Key::ScriptRollback));
         });
         self.config.observe(move |settings| node.configure(settings));
+        if let Some(encryption) = self.encryption.clone() {
+            self.config.observe(move |settings| encryption.follow(settings));
+        }
         self.config.observe(move |settings| {
             if let (Some(log), Some(durability)) =
                 (log.get(), Durability::parse(settings.text(Key::Durability)))

@@ -1,6 +1,6 @@
 //! Facts that are fixed when the server starts.
 
-use std::{path::PathBuf, sync::OnceLock};
+use std::{net::SocketAddr, path::PathBuf, sync::OnceLock};
 
 use env::HeldDisk;
 
@@ -16,6 +16,8 @@ pub(crate) struct StartupInfo {
     pub(crate) run_id: String,
     /// The commit of the binary; empty if it is not known.
     pub(crate) commit: &'static str,
-    /// Set as soon as the server listens.
+    /// Set as soon as the server listens: the plain port, or, if there is none, that of TLS.
     pub(crate) redis_port: OnceLock<u16>,
+    /// The addresses of the Redis protocol, by kind.
+    pub(crate) listeners: [(&'static str, Vec<SocketAddr>); 3],
 }

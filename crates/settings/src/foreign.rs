@@ -46,8 +46,24 @@ static FOREIGN: &[(&[&str], &str)] = &[
         "the server listens on TCP only: use --bind 127.0.0.1 and --port PORT",
     ),
     (
-        &["tls-port", "tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-replication"],
-        "there is no TLS: let a proxy (stunnel, HAProxy) accept it, and --bind 127.0.0.1",
+        &["tls-key-file-pass", "tls-client-key-file-pass"],
+        "keys have no passphrase: `openssl pkey` removes it, and the mode of the file protects the key",
+    ),
+    (
+        &["tls-replication", "tls-cluster", "tls-client-cert-file", "tls-client-key-file"],
+        "connections between servers are not encrypted yet: use a private network or a tunnel for them",
+    ),
+    (
+        &[
+            "tls-ciphers",
+            "tls-ciphersuites",
+            "tls-prefer-server-ciphers",
+            "tls-dh-params-file",
+            "tls-session-caching",
+            "tls-session-cache-size",
+            "tls-session-cache-timeout",
+        ],
+        "there is nothing to set: leave it out. --tls-protocols chooses the versions",
     ),
     (&["rename-command"], "commands keep their names; --requirepass and --protected-mode keep others out"),
     (&["user"], "use ACL SETUSER, whose users are kept with the data, or such lines in --aclfile FILE"),

@@ -1,7 +1,7 @@
 //! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`, `sheaf import FILE`,
 //! `sheaf import --from URL`, `sheaf export FILE`, `sheaf backup DIR`, `sheaf restore BACKUP`, `sheaf tail
-//! CHANNEL...`, `sheaf group HOST:PORT`, `sheaf health`, `sheaf doctor`, `sheaf bench`, `sheaf completions
-//! SHELL`, `sheaf man DIR`.
+//! CHANNEL...`, `sheaf group HOST:PORT`, `sheaf health`, `sheaf doctor`, `sheaf bench`, `sheaf certs DIR`,
+//! `sheaf completions SHELL`, `sheaf man DIR`.
 //!
 //! The flags of `serve` and their environment variables come from the table of settings (`serve.rs`).
 
@@ -13,6 +13,7 @@ mod health;
 mod import;
 mod serve;
 mod tail;
+mod tls;
 mod usage;
 
 use std::path::PathBuf;
@@ -103,6 +104,8 @@ pub enum Task {
     Bench(tools::bench::Options),
     /// Look at the machine and a directory.
     Doctor(tools::doctor::Options),
+    /// Make certificates to try TLS.
+    Certs(tools::certs::Options),
     /// Print a script for a shell.
     Completions {
         /// The shell.
@@ -163,6 +166,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, UsageE
         Some(("health", found)) => Ok(Task::Health { url: health::url(found) }),
         Some(("bench", found)) => Ok(Task::Bench(bench::options(found))),
         Some(("doctor", found)) => Ok(Task::Doctor(doctor::options(found))),
+        Some(("certs", found)) => Ok(Task::Certs(tls::certs_options(found))),
         Some(("completions", found)) => Ok(generate::completions_task(found)),
         Some(("man", man)) => Ok(Task::Man { dir: path(man, "dir").unwrap_or_default() }),
         Some((_, serve)) => Ok(serve::task(serve)?),
@@ -213,6 +217,7 @@ fn command() -> Command {
         .subcommand(health::command())
         .subcommand(doctor::command())
         .subcommand(bench::command())
+        .subcommand(tls::certs_command())
         .subcommand(generate::completions_command())
         .subcommand(generate::man_command())
 }

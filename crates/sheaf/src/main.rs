@@ -11,7 +11,9 @@ mod cli;
 use std::{io::Write, process::ExitCode};
 
 use server::serve::{self, ServeError};
-use tools::{backup, bench, check, doctor, export, group, health, import, log, migration, restore, tail};
+use tools::{
+    backup, bench, certs, check, doctor, export, group, health, import, log, migration, restore, tail,
+};
 
 use self::cli::Task;
 
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
             Ok(state) => return exit_of(state),
             Err(error) => Err(error.into()),
         },
+        Task::Certs(options) => certs::run(&options).map_err(Into::into),
         Task::Completions { shell } => cli::completions(shell).map_err(Into::into),
         Task::Man { dir } => cli::man(&dir).map_err(Into::into),
         Task::Log { dir, selection } => log::print_log(&dir, &selection).map_err(Into::into),

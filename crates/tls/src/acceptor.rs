@@ -60,15 +60,20 @@ impl Loaded {
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let mismatch = || LoadError::Mismatch {
-            certificate: policy.certificate.clone(),
-            key: policy.key.clone(),
-        };
+        let mismatch =
+            || LoadError::Mismatch { certificate: policy.certificate.clone(), key: policy.key.clone() };
         let config = builder.with_single_cert(certificates, key).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => mismatch(),
             error => refused(error),
         })?;
         Ok(Loaded { config: Arc::new(config), policy: policy.clone(), stamp, expires_unix_s })
+    }
+}
+
+impl Loaded {
+    /// The policy with which it was loaded.
+    pub fn policy(&self) -> &ServerPolicy {
+        &self.policy
     }
 }
 
@@ -175,7 +180,11 @@ mod tests {
         fs::write(directory.path("foreign.key"), foreign).unwrap();
         let other = ServerPolicy { key: directory.path("foreign.key"), ..policy.clone() };
         assert!(said(&other).contains("does not belong to the certificate"), "{}", said(&other));
-        fs::write(directory.path("locked.key"), "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n").unwrap();
+        fs::write(
+            directory.path("locked.key"),
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+        )
+        .unwrap();
         let other = ServerPolicy { key: directory.path("locked.key"), ..policy.clone() };
         assert!(said(&other).contains("passphrase"), "{}", said(&other));
         let other = ServerPolicy { authority_file: "".into(), authority_dir: directory.path(""), ..policy };

@@ -154,7 +154,8 @@ mod tests {
             let mut client = Connector::new(files).unwrap().connect(host).unwrap();
             shake_hands(&mut client, &mut acceptor.accept().unwrap())
         };
-        let trusting = ClientFiles { authorities: Some(authority.file(&directory)), ..ClientFiles::default() };
+        let trusting =
+            ClientFiles { authorities: Some(authority.file(&directory)), ..ClientFiles::default() };
         assert_eq!(attempt(&trusting, "localhost"), Ok(()));
         assert_eq!(attempt(&trusting, "127.0.0.1"), Ok(()));
         let error = attempt(&trusting, "elsewhere.example").unwrap_err();

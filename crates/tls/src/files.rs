@@ -79,7 +79,11 @@ impl Named<'_> {
                 Err(error) => return Err(error),
             }
         }
-        if authorities.len() == before { Err(self.unusable("no file there holds a certificate")) } else { Ok(()) }
+        if authorities.len() == before {
+            Err(self.unusable("no file there holds a certificate"))
+        } else {
+            Ok(())
+        }
     }
 }
 

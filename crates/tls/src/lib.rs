@@ -37,7 +37,7 @@ pub use client::{ClientFiles, Connector};
 pub use error::LoadError;
 pub use policy::{ClientCertificates, ServerPolicy, Versions};
 pub use session::{RECORD_BYTES_MAX, Session, UNSENT_BYTES_MAX};
-pub use stream::{Stream, handshake};
+pub use stream::{Stream, handshake, reason_of};
 
 use std::sync::Arc;
 

@@ -69,6 +69,18 @@ pub async fn handshake(socket: &TcpStream, session: &mut Session) -> io::Result<
     }
 }
 
+/// Why a handshake or a session failed, in words for a log.
+pub fn reason_of(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match (inner, error.kind()) {
+        (Some(rustls::Error::InvalidMessage(_)), _) => "the other side speaks no TLS".into(),
+        (Some(rustls::Error::NoCertificatesPresented), _) => "the client shows no certificate".into(),
+        (Some(error), _) => error.to_string(),
+        (None, ErrorKind::UnexpectedEof) => "the other side has closed the connection".into(),
+        (None, _) => error.to_string(),
+    }
+}
+
 /// An encrypted connection as a stream of plain bytes.
 #[derive(Debug)]
 pub struct Stream {
@@ -201,8 +213,7 @@ mod tests {
     fn more_than_any_buffer_holds_passes_both_ways() {
         on_a_runtime(async {
             let ((mut client, mut server), (near, far)) = (begin("stream"), sockets().await);
-            let (one, other) = tokio::join!(handshake(&near, &mut client), handshake(&far, &mut server));
-            (one.unwrap(), other.unwrap());
+            tokio::try_join!(handshake(&near, &mut client), handshake(&far, &mut server)).unwrap();
             let (client, server) = (Stream::new(near, client), Stream::new(far, server));
             let (mut client_reads, mut client_writes) = tokio::io::split(client);
             let (mut server_reads, mut server_writes) = tokio::io::split(server);
@@ -224,11 +235,20 @@ mod tests {
     #[test]
     fn who_speaks_something_else_or_leaves_gets_no_session() {
         on_a_runtime(async {
-            for said in [&b"*1\r\n$4\r\nPING\r\n"[..], b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff", b""] {
+            for said in
+                [&b"*1\r\n$4\r\nPING\r\n"[..], b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff", b""]
+            {
                 let ((_, mut server), (mut near, far)) = (begin("garbage"), sockets().await);
                 near.write_all(said).await.unwrap();
                 near.shutdown().await.unwrap();
-                assert!(handshake(&far, &mut server).await.is_err(), "{said:?}");
+                let reason = reason_of(&handshake(&far, &mut server).await.unwrap_err());
+                let is_end = said.is_empty() || said[0] == 0x16;
+                let wanted = if is_end {
+                    "the other side has closed the connection"
+                } else {
+                    "the other side speaks no TLS"
+                };
+                assert_eq!(reason, wanted, "{said:?}");
             }
         });
     }

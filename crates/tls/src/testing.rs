@@ -149,14 +149,19 @@ pub(crate) fn shake_hands(client: &mut Session, server: &mut Session) -> Result<
     loop {
         let mut moved = false;
         for turn in 0..2 {
-            let (from, to) = if turn == 0 { (&mut *client, &mut *server) } else { (&mut *server, &mut *client) };
+            let (from, to) =
+                if turn == 0 { (&mut *client, &mut *server) } else { (&mut *server, &mut *client) };
             let mut wire = Vec::new();
             from.write_to(&mut wire).map_err(|error| error.to_string())?;
             moved |= !wire.is_empty();
             to.receive(&wire, &mut plain).map_err(|error| error.to_string())?;
         }
         if !moved {
-            return if client.is_handshaking() || server.is_handshaking() { Err("stuck".into()) } else { Ok(()) };
+            return if client.is_handshaking() || server.is_handshaking() {
+                Err("stuck".into())
+            } else {
+                Ok(())
+            };
         }
     }
 }

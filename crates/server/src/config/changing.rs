@@ -13,6 +13,7 @@ use settings::{ConfigError, Key, OPTIONS, Origin, Settings};
 use storage::Log;
 
 use super::{Config, data_settings::VALUE_BYTES_MAX, possible_clients, users::user_settings};
+use crate::encryption::Encryption;
 
 /// Why a value is refused.
 struct Refused {
@@ -106,6 +107,13 @@ impl Config {
                 check_durability(changed.text(Key::Durability)).map_err(failed)?;
             }
             keys.push(setting.key);
+        }
+        if changed.integer(Key::TlsPort) != 0
+            && let Some(key) = keys.iter().find(|key| Encryption::is_concerned(**key))
+        {
+            // The set as a whole: a certificate and its key come together.
+            let name = OPTIONS[*key as usize].name.to_owned();
+            Encryption::check(&changed).map_err(|reason| Refused { name, reason })?;
         }
         Ok((changed, keys))
     }

@@ -10,7 +10,10 @@ use pubsub::durable::Request;
 use tokio::net::TcpStream;
 
 use super::Worker;
-use crate::connection::Connection;
+use crate::{
+    connection::{Connection, Socket},
+    mailbox::Admitted,
+};
 
 /// Delay before the release of an ended connection's leases is retried if the log or a slot was busy.
 const RELEASE_PERIOD: Duration = Duration::from_millis(10);
@@ -20,13 +23,8 @@ const RESERVED_PERIOD: Duration = Duration::from_secs(1);
 
 impl Worker {
     /// Serves a client until its connection ends.
-    pub(super) fn connect(
-        self: &Rc<Self>,
-        stream: std::net::TcpStream,
-        peer: SocketAddr,
-        local: SocketAddr,
-        place: Place,
-    ) {
+    pub(super) fn connect(self: &Rc<Self>, admitted: Admitted) {
+        let Admitted { stream, session, peer, local, place } = admitted;
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
             Err(error) => {
@@ -36,7 +34,8 @@ impl Worker {
         };
         let client = self.register_client(&stream, peer, local);
         let (id, worker) = (client.id(), self.clone());
-        let (connection, serving) = Connection::new(stream, client, place, worker.clone());
+        let (connection, serving) =
+            Connection::new(Socket::new(stream, session), client, place, worker.clone());
         self.connections.borrow_mut().insert(id, connection);
         if place == Place::Reserve {
             tokio::task::spawn_local(self.clone().vacate(id));

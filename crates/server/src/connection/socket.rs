@@ -1,0 +1,242 @@
+//! The socket of a connection, plain or encrypted: what both have in common.
+//!
+//! Invariants
+//! - A plain socket costs one branch for each call, and nothing else.
+//! - Of an encrypted one, plain bytes that were accepted are in the records of its session: they have left
+//!   only when [`Socket::flush`] has succeeded. At most [`tls::UNSENT_BYTES_MAX`] are there.
+
+use std::{
+    cell::{Cell, RefCell},
+    io::{self, ErrorKind, IoSlice},
+    os::fd::{AsFd, BorrowedFd},
+    task::{Context, Poll, ready},
+};
+
+use engine::outbox::Outbox;
+use tls::{RECORD_BYTES_MAX, Session};
+use tokio::{io::Interest, net::TcpStream};
+
+/// Pieces of output per vectored write.
+const PIECES_MAX: usize = 64;
+
+pub(crate) enum Socket {
+    Plain(TcpStream),
+    Tls(Box<Encrypted>),
+}
+
+pub(crate) struct Encrypted {
+    stream: TcpStream,
+    session: RefCell<Session>,
+    /// Plain bytes may have come with the last bytes of the handshake.
+    may_have_plain: Cell<bool>,
+    /// Bytes that the socket has taken.
+    sent_bytes: Cell<u64>,
+}
+
+impl Socket {
+    /// Of a connection whose handshake, if it has a session, is over.
+    pub(crate) fn new(stream: TcpStream, session: Option<Box<Session>>) -> Socket {
+        match session {
+            None => Socket::Plain(stream),
+            Some(session) => Socket::Tls(Box::new(Encrypted {
+                stream,
+                session: RefCell::new(*session),
+                may_have_plain: Cell::new(true),
+                sent_bytes: Cell::new(0),
+            })),
+        }
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        match self {
+            Socket::Plain(stream) => stream,
+            Socket::Tls(encrypted) => &encrypted.stream,
+        }
+    }
+
+    /// The common name in the certificate of the client.
+    pub(super) fn certificate_name(&self) -> Option<String> {
+        match self {
+            Socket::Plain(_) => None,
+            Socket::Tls(encrypted) => encrypted.session.borrow().peer_name(),
+        }
+    }
+
+    /// Reads once, into `buffer`; encrypted bytes go through `encrypted`.
+    pub(super) fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+        encrypted: &RefCell<Vec<u8>>,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Socket::Plain(stream) => poll_read(stream, cx, buffer),
+            Socket::Tls(socket) => socket.poll_read(cx, buffer, &mut encrypted.borrow_mut()),
+        }
+    }
+
+    /// Accepts the first sendable bytes. Returns how many.
+    ///
+    /// # Errors
+    /// Those of the socket, `WouldBlock` among them.
+    #[inline]
+    pub(super) fn write(&self, outbox: &Outbox) -> io::Result<usize> {
+        match self {
+            Socket::Plain(stream) if outbox.has_blocks() => {
+                with_pieces(outbox, |pieces| stream.try_write_vectored(pieces))
+            }
+            Socket::Plain(stream) => stream.try_write(outbox.sendable()),
+            Socket::Tls(encrypted) => encrypted.write(outbox),
+        }
+    }
+
+    /// Writes what was accepted and has not left.
+    ///
+    /// # Errors
+    /// Those of the socket; `WouldBlock` if anything is left.
+    #[inline]
+    pub(super) fn flush(&self) -> io::Result<()> {
+        match self {
+            Socket::Plain(_) => Ok(()),
+            Socket::Tls(encrypted) => encrypted.flush(),
+        }
+    }
+
+    /// Whether everything that was accepted has left.
+    pub(super) fn is_flushed(&self) -> bool {
+        match self {
+            Socket::Plain(_) => true,
+            Socket::Tls(encrypted) => !encrypted.session.borrow().has_unsent(),
+        }
+    }
+
+    /// Bytes that the socket has taken, if that is not what the client was sent.
+    pub(super) fn sent_bytes(&self) -> Option<u64> {
+        match self {
+            Socket::Plain(_) => None,
+            Socket::Tls(encrypted) => Some(encrypted.sent_bytes.get()),
+        }
+    }
+
+    /// Tells the client that nothing more comes, if its socket takes that.
+    pub(super) fn say_goodbye(&self) {
+        if let Socket::Tls(encrypted) = self {
+            encrypted.session.borrow_mut().close();
+            let _ = encrypted.flush();
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream().as_fd()
+    }
+}
+
+/// Calls `write` with the first sendable pieces, which are not copied together.
+fn with_pieces(
+    outbox: &Outbox,
+    write: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+    let mut count = 0;
+    for (slice, piece) in slices.iter_mut().zip(outbox.pieces()) {
+        *slice = IoSlice::new(piece);
+        count += 1;
+    }
+    write(&slices[..count])
+}
+
+fn poll_read(stream: &TcpStream, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    loop {
+        ready!(stream.poll_read_ready(cx))?;
+        match stream.try_read(buffer) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Ok(count) if (1..buffer.len()).contains(&count) => {
+                // A short read empties the socket: clear its readiness without a read that would only return
+                // WouldBlock.
+                let nothing = || Err::<(), _>(ErrorKind::WouldBlock.into());
+                let _ = stream.try_io(Interest::READABLE, nothing);
+                return Poll::Ready(Ok(count));
+            }
+            read => return Poll::Ready(read),
+        }
+    }
+}
+
+impl Encrypted {
+    fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        plain: &mut [u8],
+        encrypted: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
+        let mut session = self.session.borrow_mut();
+        if self.may_have_plain.replace(false) {
+            let count = session.take(plain)?;
+            if count > 0 {
+                return Poll::Ready(Ok(count));
+            }
+        }
+        if session.is_closed() {
+            return Poll::Ready(Ok(0));
+        }
+        // The buffer of the worker: the memory is there from its first encrypted connection on.
+        encrypted.resize(plain.len() - RECORD_BYTES_MAX, 0);
+        let read = ready!(poll_read(&self.stream, cx, encrypted))?;
+        if read == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        let received = session.receive(&encrypted[..read], plain);
+        drop(session);
+        // An alert, or an answer of the protocol itself. What the socket does not take leaves later.
+        let _ = self.flush();
+        match received {
+            Ok(0) if self.session.borrow().is_closed() => Poll::Ready(Ok(0)),
+            // No record is complete. Others get their turn before the socket is read again.
+            Ok(0) => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            received => Poll::Ready(received),
+        }
+    }
+
+    fn write(&self, outbox: &Outbox) -> io::Result<usize> {
+        loop {
+            let mut session = self.session.borrow_mut();
+            let count = with_pieces(outbox, |pieces| session.encrypt(pieces))?;
+            if count > 0 {
+                return Ok(count);
+            }
+            drop(session);
+            self.flush()?;
+        }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let mut session = self.session.borrow_mut();
+        while session.has_unsent() {
+            let count = session.write_to(&mut Trying(&self.stream))?;
+            self.sent_bytes.set(self.sent_bytes.get() + count as u64);
+        }
+        Ok(())
+    }
+}
+
+/// A socket as the session writes to it.
+struct Trying<'a>(&'a TcpStream);
+
+impl io::Write for Trying<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(pieces)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
