@@ -14,6 +14,8 @@ pub struct Banner<'a> {
     pub redis_tls: &'a [SocketAddr],
     /// Addresses of HTTP.
     pub http: &'a [SocketAddr],
+    /// Addresses of HTTP over TLS.
+    pub http_tls: &'a [SocketAddr],
     /// The data directory.
     pub dir: &'a Path,
     /// The name of the durability.
@@ -59,7 +61,7 @@ impl Banner<'_> {
              workers    {workers}\n\n",
             version = env!("CARGO_PKG_VERSION"),
             redis = list(self.redis, self.redis_tls),
-            http = list(self.http, &[]),
+            http = list(self.http, self.http_tls),
             dir = self.dir.display(),
             durability = self.durability,
             keys = self.keys,
@@ -74,7 +76,7 @@ impl Banner<'_> {
             let _ = std::io::stderr().write_all(self.render().as_bytes());
         }
         tracing::info!(
-            target: "server", redis = ?self.redis, redis_tls = ?self.redis_tls, http = ?self.http, dir = %self.dir.display(),
+            target: "server", redis = ?self.redis, redis_tls = ?self.redis_tls, http = ?self.http, http_tls = ?self.http_tls, dir = %self.dir.display(),
             durability = self.durability, snapshot_keys = self.snapshot_keys,
             replayed_records = self.replayed_records, seconds = format!("{:.3}", self.seconds),
             keys = self.keys, workers = self.workers, version = env!("CARGO_PKG_VERSION"), "ready"

@@ -23,12 +23,13 @@ use settings::{Key, Settings};
 use tls::{Acceptor, ClientCertificates, LoadError, Loaded, ServerPolicy, Versions};
 
 /// The settings that name files or say how sessions begin.
-const OF_SESSIONS: [Key; 6] = [
+const OF_SESSIONS: [Key; 7] = [
     Key::TlsCertFile,
     Key::TlsKeyFile,
     Key::TlsCaCertFile,
     Key::TlsCaCertDir,
     Key::TlsAuthClients,
+    Key::HttpTlsAuthClients,
     Key::TlsProtocols,
 ];
 /// Warnings begin so long before the server's certificate ends.
@@ -47,8 +48,54 @@ pub(crate) struct EncryptionFigures {
     pub(crate) reloads: AtomicU64,
 }
 
+/// A port with TLS: what is asked of its clients is its own, the files are the same for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// `tls-port`.
+    Redis,
+    /// `http-tls-port`.
+    Http,
+}
+
+impl Door {
+    const ALL: [Door; 2] = [Door::Redis, Door::Http];
+
+    fn is_open(self, settings: &Settings) -> bool {
+        let port = match self {
+            Door::Redis => Key::TlsPort,
+            Door::Http => Key::HttpTlsPort,
+        };
+        settings.integer(port) != 0
+    }
+
+    fn policy(self, settings: &Settings) -> Result<ServerPolicy, LoadError> {
+        let path = |key| PathBuf::from(settings.text(key));
+        let clients = match self {
+            Door::Redis => Key::TlsAuthClients,
+            Door::Http => Key::HttpTlsAuthClients,
+        };
+        Ok(ServerPolicy {
+            certificate: path(Key::TlsCertFile),
+            key: path(Key::TlsKeyFile),
+            authority_file: path(Key::TlsCaCertFile),
+            authority_dir: path(Key::TlsCaCertDir),
+            clients: match settings.text(clients) {
+                "no" => ClientCertificates::Unasked,
+                "optional" => ClientCertificates::Optional,
+                _ => ClientCertificates::Required,
+            },
+            versions: Versions::parse(settings.text(Key::TlsProtocols))?,
+        })
+    }
+
+    fn load(self, settings: &Settings) -> Result<Loaded, LoadError> {
+        Loaded::read(&self.policy(settings)?)
+    }
+}
+
 pub(crate) struct Encryption {
-    acceptor: Arc<Acceptor>,
+    /// At least one.
+    doors: Vec<(Door, Arc<Acceptor>)>,
     pub(crate) figures: EncryptionFigures,
     /// A warning about the end of the certificate was logged.
     has_warned: AtomicBool,
@@ -60,57 +107,57 @@ impl Encryption {
     /// # Errors
     /// If the files cannot be used.
     pub(crate) fn open(settings: &Settings) -> Result<Option<Encryption>, LoadError> {
-        if settings.integer(Key::TlsPort) == 0 {
-            return Ok(None);
+        let mut doors = Vec::new();
+        for door in Door::ALL.into_iter().filter(|door| door.is_open(settings)) {
+            doors.push((door, Arc::new(Acceptor::new(door.load(settings)?))));
         }
-        let loaded = Loaded::read(&policy(settings)?)?;
-        let acceptor = Arc::new(Acceptor::new(loaded));
-        Ok(Some(Encryption { acceptor, figures: EncryptionFigures::default(), has_warned: false.into() }))
+        let figures = EncryptionFigures::default();
+        Ok((!doors.is_empty()).then(|| Encryption { doors, figures, has_warned: false.into() }))
     }
 
-    pub(crate) fn acceptor(&self) -> &Arc<Acceptor> {
-        &self.acceptor
+    /// Begins the sessions of a door; `None` if it is closed.
+    pub(crate) fn acceptor(&self, door: Door) -> Option<Arc<Acceptor>> {
+        self.doors.iter().find(|(it, _)| *it == door).map(|(_, acceptor)| acceptor.clone())
     }
 
-    /// Whether a change of this setting concerns the sessions.
-    pub(crate) fn is_concerned(key: Key) -> bool {
-        OF_SESSIONS.contains(&key)
-    }
-
-    /// Checks settings that are not in force yet.
-    ///
-    /// # Errors
-    /// In words: why sessions cannot begin with them.
-    pub(crate) fn check(settings: &Settings) -> Result<(), String> {
-        let loaded = policy(settings).and_then(|policy| Loaded::read(&policy));
-        loaded.map(|_| ()).map_err(|error| error.to_string())
+    /// Checks settings that are not in force yet, of which these have changed. Returns the first that concerns
+    /// the sessions of an open door, and why these cannot begin.
+    pub(crate) fn check(settings: &Settings, changed: &[Key]) -> Result<(), (Key, String)> {
+        let Some(key) = changed.iter().find(|key| OF_SESSIONS.contains(key)) else { return Ok(()) };
+        // The set as a whole: a certificate and its key come together.
+        for door in Door::ALL.into_iter().filter(|door| door.is_open(settings)) {
+            door.load(settings).map_err(|error| (*key, error.to_string()))?;
+        }
+        Ok(())
     }
 
     /// The settings in force have changed, perhaps in nothing that concerns sessions.
     pub(crate) fn follow(&self, settings: &Settings) {
-        let Ok(policy) = policy(settings) else { return };
-        if *self.acceptor.loaded().policy() == policy {
-            return self.reload(false);
-        }
-        self.report(Loaded::read(&policy).map(|loaded| self.acceptor.replace(loaded)));
+        self.report(self.doors.iter().filter_map(|(door, acceptor)| {
+            let policy = door.policy(settings).ok()?;
+            if *acceptor.loaded().policy() == policy {
+                return acceptor.reload(false);
+            }
+            Some(Loaded::read(&policy).map(|loaded| acceptor.replace(loaded)))
+        }));
     }
 
     /// Reads the files again if they have changed; with `always`, in any case.
     pub(crate) fn reload(&self, always: bool) {
-        if let Some(outcome) = self.acceptor.reload(always) {
-            self.report(outcome);
-        }
+        self.report(self.doors.iter().filter_map(|(_, acceptor)| acceptor.reload(always)));
     }
 
-    fn report(&self, outcome: Result<(), LoadError>) {
-        match outcome {
-            Ok(()) => {
+    /// Logs what came of reading the files again, in one line for all doors.
+    fn report(&self, outcomes: impl Iterator<Item = Result<(), LoadError>>) {
+        match outcomes.reduce(Result::and) {
+            None => {}
+            Some(Ok(())) => {
                 self.figures.reloads.fetch_add(1, Relaxed);
                 self.has_warned.store(false, Relaxed);
                 let expires_unix_s = self.expires_unix_s().unwrap_or(0);
                 tracing::info!(target: "server", expires_unix_s, "TLS: new connections get the certificate that was read just now");
             }
-            Err(error) => tracing::warn!(
+            Some(Err(error)) => tracing::warn!(
                 target: "server", %error,
                 "TLS: the files have changed and cannot be used; connections get the earlier certificate"
             ),
@@ -119,7 +166,7 @@ impl Encryption {
 
     /// When the server's certificate ends, in seconds since 1970.
     pub(crate) fn expires_unix_s(&self) -> Option<i64> {
-        self.acceptor.loaded().expires_unix_s
+        self.doors.first().and_then(|(_, acceptor)| acceptor.loaded().expires_unix_s)
     }
 
     /// Warns once if the certificate has ended or ends soon.
@@ -142,20 +189,4 @@ impl Encryption {
 /// Whether the name in a client's certificate says which user it is.
 pub(crate) fn certificates_name_users(settings: &Settings) -> bool {
     settings.integer(Key::TlsPort) != 0 && settings.text(Key::TlsAuthClientsUser) == "CN"
-}
-
-fn policy(settings: &Settings) -> Result<ServerPolicy, LoadError> {
-    let path = |key| PathBuf::from(settings.text(key));
-    Ok(ServerPolicy {
-        certificate: path(Key::TlsCertFile),
-        key: path(Key::TlsKeyFile),
-        authority_file: path(Key::TlsCaCertFile),
-        authority_dir: path(Key::TlsCaCertDir),
-        clients: match settings.text(Key::TlsAuthClients) {
-            "no" => ClientCertificates::Unasked,
-            "optional" => ClientCertificates::Optional,
-            _ => ClientCertificates::Required,
-        },
-        versions: Versions::parse(settings.text(Key::TlsProtocols))?,
-    })
 }

@@ -24,7 +24,7 @@ use std::{
 
 use env::Clock;
 use parking_lot::Mutex;
-use tls::Session;
+use tls::{Acceptor, Session};
 use tokio::{
     net::TcpStream,
     sync::{Notify, mpsc},
@@ -52,7 +52,22 @@ pub(crate) type Then = Box<dyn FnOnce(std::net::TcpStream, Session) + Send>;
 struct Newcomer {
     stream: std::net::TcpStream,
     peer: SocketAddr,
+    acceptor: Arc<Acceptor>,
     then: Then,
+}
+
+/// A door for TLS: the threads that shake hands, and how sessions begin there.
+#[derive(Clone)]
+pub(crate) struct TlsDoor {
+    pub(crate) handshakes: Arc<Handshakes>,
+    pub(crate) acceptor: Arc<Acceptor>,
+}
+
+impl TlsDoor {
+    /// Begins a handshake with a client that was accepted; waits for room.
+    pub(crate) async fn begin(&self, stream: std::net::TcpStream, peer: SocketAddr, then: Then) {
+        self.handshakes.begin(self.acceptor.clone(), stream, peer, then).await;
+    }
 }
 
 /// The threads that shake hands.
@@ -81,11 +96,16 @@ impl Handshakes {
         Ok(Handshakes { threads: threads?, next: RoundRobin::default() })
     }
 
-    /// Begins a handshake with a client that was accepted; waits for room.
-    pub(crate) async fn begin(&self, stream: std::net::TcpStream, peer: SocketAddr, then: Then) {
+    async fn begin(
+        &self,
+        acceptor: Arc<Acceptor>,
+        stream: std::net::TcpStream,
+        peer: SocketAddr,
+        then: Then,
+    ) {
         let thread = &self.threads[self.next.take(self.threads.len())];
         // If the thread has ended, the connection is closed.
-        let _ = thread.send(Newcomer { stream, peer, then }).await;
+        let _ = thread.send(Newcomer { stream, peer, acceptor, then }).await;
     }
 }
 
@@ -170,9 +190,9 @@ impl HandshakeThread {
     }
 
     async fn shake_hands(&self, newcomer: Newcomer) {
-        let Newcomer { stream, peer, then } = newcomer;
+        let Newcomer { stream, peer, acceptor, then } = newcomer;
         let begun = TcpStream::from_std(stream).map_err(|error| error.to_string()).and_then(|socket| {
-            let session = self.shared.encryption.acceptor().accept();
+            let session = acceptor.accept();
             Ok((socket, session.map_err(|error| error.to_string())?))
         });
         let (socket, mut session) = match begun {

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use crate::{
     access::Access,
     connection::error_line,
-    handshakes::{Handshakes, Then},
+    handshakes::{Then, TlsDoor},
     mailbox::{Admitted, Mailbox, WorkerOrder},
 };
 
@@ -106,8 +106,8 @@ fn turn_away(stream: &mut std::net::TcpStream, session: Option<Box<Session>>, li
     }
 }
 
-/// Accepts until the runtime ends; with `handshakes`, connections over TLS.
-pub(crate) async fn accept(listener: TcpListener, reception: Reception, handshakes: Option<Arc<Handshakes>>) {
+/// Accepts until the runtime ends; at a door for TLS, encrypted connections.
+pub(crate) async fn accept(listener: TcpListener, reception: Reception, tls: Option<TlsDoor>) {
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -119,14 +119,14 @@ pub(crate) async fn accept(listener: TcpListener, reception: Reception, handshak
         };
         let _ = stream.set_nodelay(true);
         let Ok(stream) = stream.into_std() else { continue };
-        match &handshakes {
+        match &tls {
             None => reception.receive(stream, peer, None),
-            Some(handshakes) => {
+            Some(door) => {
                 let reception = reception.clone();
                 let then: Then = Box::new(move |stream, session| {
                     reception.receive(stream, peer, Some(Box::new(session)));
                 });
-                handshakes.begin(stream, peer, then).await;
+                door.begin(stream, peer, then).await;
             }
         }
     }

@@ -144,6 +144,8 @@ struct Process {
     /// The listeners of `tls-port`: the same service, encrypted.
     redis_tls: Vec<std::net::TcpListener>,
     http: Vec<std::net::TcpListener>,
+    /// The listeners of `http-tls-port`.
+    http_tls: Vec<std::net::TcpListener>,
     encryption: Option<Arc<Encryption>>,
     disk: HeldDisk,
 }
@@ -183,19 +185,22 @@ impl Process {
                 "{name} and sentinel-port both name port {sentinel_port}: {advice}"
             ))));
         }
-        let tls_port = port_of(Key::TlsPort);
-        for (name, other) in [("port", port), ("http-port", http_port), ("sentinel-port", sentinel_port)] {
-            if tls_port != 0 && tls_port == other {
+        let (tls_port, http_tls_port) = (port_of(Key::TlsPort), port_of(Key::HttpTlsPort));
+        let mut taken = [("port", port), ("http-port", http_port), ("sentinel-port", sentinel_port)].to_vec();
+        for (name, port) in [("tls-port", tls_port), ("http-tls-port", http_tls_port)] {
+            if let Some((other, _)) = taken.iter().find(|(_, other)| port != 0 && *other == port) {
                 return Err(ServeError::Setting(std::io::Error::other(format!(
-                    "{name} and tls-port both name port {tls_port}: each needs its own"
+                    "{other} and {name} both name port {port}: each needs its own"
                 ))));
             }
+            taken.push((name, port));
         }
         let listen_on = |port: u16| listen::bind(bind, port, backlog).map_err(ServeError::of_settings);
         let listen_if_set = |port: u16| if port == 0 { Ok(Vec::new()) } else { listen_on(port) };
         // With a door for TLS, port 0 means no plain one, as in Redis.
         let redis = if tls_port == 0 { listen_on(port)? } else { listen_if_set(port)? };
-        let (redis_tls, http) = (listen_if_set(tls_port)?, listen_on(http_port)?);
+        let http = if http_tls_port == 0 { listen_on(http_port)? } else { listen_if_set(http_port)? };
+        let (redis_tls, http_tls) = (listen_if_set(tls_port)?, listen_if_set(http_tls_port)?);
         let sentinel = listen_if_set(sentinel_port)?;
         warn_of_open_door(settings, &redis, &redis_tls);
         let run_id = (0..3).map(|_| format!("{:016x}", RealEntropy.random_u64())).collect::<String>();
@@ -213,6 +218,7 @@ impl Process {
             sentinel,
             redis_tls,
             http,
+            http_tls,
             encryption,
             disk,
         })

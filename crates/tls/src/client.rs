@@ -6,7 +6,7 @@ use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime},
 };
 
 use crate::{LoadError, Session, files::Named, provider};
@@ -26,6 +26,44 @@ pub struct ClientFiles {
     pub trusts_everybody: bool,
 }
 
+/// What is in these files.
+#[derive(Debug)]
+pub struct ClientIdentity {
+    /// The authorities to trust.
+    pub authorities: Vec<CertificateDer<'static>>,
+    /// The certificate to show, and those between it and its authority; none if there is no key.
+    pub certificates: Vec<CertificateDer<'static>>,
+    /// The key of that certificate.
+    pub key: Option<PrivateKeyDer<'static>>,
+}
+
+impl ClientFiles {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// If one of them is missing or wrong.
+    pub fn read(&self) -> Result<ClientIdentity, LoadError> {
+        let authorities = match &self.authorities {
+            Some(path) => Named { name: "--cacert", path }.certificates()?,
+            None if self.trusts_everybody => Vec::new(),
+            None => rustls_native_certs::load_native_certs().certs,
+        };
+        if authorities.is_empty() && !self.trusts_everybody {
+            return Err(LoadError::NotNamed("--cacert (this system has no authorities of its own)"));
+        }
+        let (certificates, key) = match (&self.certificate, &self.key) {
+            (None, None) => (Vec::new(), None),
+            (Some(_), None) => return Err(LoadError::NotNamed("--key")),
+            (None, Some(_)) => return Err(LoadError::NotNamed("--cert")),
+            (Some(certificate), Some(key)) => (
+                Named { name: "--cert", path: certificate }.certificates()?,
+                Some(Named { name: "--key", path: key }.key()?),
+            ),
+        };
+        Ok(ClientIdentity { authorities, certificates, key })
+    }
+}
+
 /// Begins the sessions of a client.
 #[derive(Debug, Clone)]
 pub struct Connector {
@@ -43,26 +81,24 @@ impl Connector {
         let builder = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(refused)?;
+        let ClientIdentity { authorities, certificates, key } = files.read()?;
         let builder = if files.trusts_everybody {
             let verifier = Arc::new(TrustsEverybody(provider()));
             builder.dangerous().with_custom_certificate_verifier(verifier)
         } else {
-            builder.with_root_certificates(authorities(files)?)
+            let mut trusted = RootCertStore::empty();
+            trusted.add_parsable_certificates(authorities);
+            builder.with_root_certificates(trusted)
         };
-        let config = match (&files.certificate, &files.key) {
-            (None, None) => builder.with_no_client_auth(),
-            (Some(_), None) => return Err(LoadError::NotNamed("--key")),
-            (None, Some(_)) => return Err(LoadError::NotNamed("--cert")),
-            (Some(certificate), Some(key)) => {
-                let certificates = Named { name: "--cert", path: certificate }.certificates()?;
-                let read = Named { name: "--key", path: key }.key()?;
-                builder.with_client_auth_cert(certificates, read).map_err(|error| match error {
-                    rustls::Error::InconsistentKeys(_) => {
-                        LoadError::Mismatch { certificate: certificate.clone(), key: key.clone() }
-                    }
-                    error => refused(error),
-                })?
-            }
+        let config = match key {
+            None => builder.with_no_client_auth(),
+            Some(key) => builder.with_client_auth_cert(certificates, key).map_err(|error| match error {
+                rustls::Error::InconsistentKeys(_) => LoadError::Mismatch {
+                    certificate: files.certificate.clone().unwrap_or_default(),
+                    key: files.key.clone().unwrap_or_default(),
+                },
+                error => refused(error),
+            })?,
         };
         Ok(Connector { config: Arc::new(config), server_name: files.server_name.clone() })
     }
@@ -79,20 +115,6 @@ impl Connector {
         let connection = ClientConnection::new(self.config.clone(), name);
         connection.map(|it| Session::new(it.into())).map_err(|error| LoadError::Refused(error.to_string()))
     }
-}
-
-fn authorities(files: &ClientFiles) -> Result<RootCertStore, LoadError> {
-    let mut authorities = RootCertStore::empty();
-    match &files.authorities {
-        Some(path) => Named { name: "--cacert", path }.add_authorities(&mut authorities)?,
-        None => {
-            authorities.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            if authorities.is_empty() {
-                return Err(LoadError::NotNamed("--cacert (this system has no authorities of its own)"));
-            }
-        }
-    }
-    Ok(authorities)
 }
 
 /// Looks at no certificate. What the server has signed with the key of its certificate is verified, so the

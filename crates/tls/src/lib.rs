@@ -33,7 +33,7 @@ mod stream;
 mod testing;
 
 pub use acceptor::{Acceptor, Loaded};
-pub use client::{ClientFiles, Connector};
+pub use client::{ClientFiles, ClientIdentity, Connector};
 pub use error::LoadError;
 pub use policy::{ClientCertificates, ServerPolicy, Versions};
 pub use session::{RECORD_BYTES_MAX, Session, UNSENT_BYTES_MAX};
@@ -44,6 +44,6 @@ use std::sync::Arc;
 use rustls::crypto::CryptoProvider;
 
 /// The implementation of the algorithms.
-fn provider() -> Arc<CryptoProvider> {
+pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

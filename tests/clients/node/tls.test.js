@@ -1,16 +1,21 @@
 'use strict';
-/* Clients over TLS: ioredis 5 and node-redis. */
+/* Clients over TLS: ioredis 5, node-redis, nano and PouchDB. */
 
 const assert = require('node:assert/strict');
 const { execFileSync } = require('node:child_process');
 const { mkdtempSync, readFileSync, rmSync } = require('node:fs');
+const https = require('node:https');
 const { tmpdir } = require('node:os');
 const path = require('node:path');
 const Redis = require('ioredis');
+const PouchDB = require('pouchdb');
 const { createClient } = require('redis');
-const { BINARY, Server, freePort, runTest } = require('./server');
+const { BINARY, Server, freePort, runTest, waitUntil } = require('./server');
 
-/* Declares a test with a server that serves TLS: `work({ port, tls })`, where `tls` is what a client shows and trusts. */
+/*
+ * Declares a test with a server that serves TLS: `work({ port, httpPort, file, tls })` gets its ports, names of files
+ * in a directory, and what a client shows and trusts.
+ */
 function tlsTest(name, work) {
   const server = new Server();
   runTest(name, [server], async () => {
@@ -18,14 +23,14 @@ function tlsTest(name, work) {
     try {
       execFileSync(BINARY, ['certs', directory]);
       const file = (which) => path.join(directory, which);
-      const port = await freePort();
+      const [port, httpPort] = [await freePort(), await freePort()];
       server.flags = [
         '--tls-port', String(port), '--tls-cert-file', file('server.crt'), '--tls-key-file', file('server.key'),
-        '--tls-ca-cert-file', file('ca.crt'),
+        '--tls-ca-cert-file', file('ca.crt'), '--http-tls-port', String(httpPort),
       ];
       await server.start();
       const read = (which) => readFileSync(file(which));
-      await work({ port, tls: { ca: read('ca.crt'), cert: read('client.crt'), key: read('client.key') } });
+      await work({ port, httpPort, file, tls: { ca: read('ca.crt'), cert: read('client.crt'), key: read('client.key') } });
     } finally {
       rmSync(directory, { recursive: true, force: true });
     }
@@ -72,5 +77,43 @@ tlsTest('node-redis: commands and transactions over TLS', async ({ port, tls }) 
     assert.deepEqual(await client.multi().incr('n').incr('n').exec(), [1, 2]);
   } finally {
     client.destroy();
+  }
+});
+
+/* nano uses the fetch of Node, which takes further authorities from the environment, at the start of the process. */
+const NANO = `
+const assert = require('node:assert/strict');
+const server = require('nano')(process.argv[1]);
+(async () => {
+  await server.db.create('db');
+  const database = server.use('db');
+  const { rev } = await database.insert({ text: 'x'.repeat(300_000) }, 'a');
+  assert.equal((await database.get('a')).text.length, 300_000);
+  await database.attachment.insert('b', 'file', Buffer.alloc(1 << 20, 'bytes'), 'text/plain');
+  assert.equal((await database.attachment.get('b', 'file')).length, 1 << 20);
+  await assert.rejects(database.insert({ text: 'conflict' }, 'a'), /conflict/);
+  await database.destroy('a', rev);
+})();`;
+
+tlsTest('nano: documents over TLS', async ({ httpPort, file }) => {
+  const env = { ...process.env, NODE_EXTRA_CA_CERTS: file('ca.crt') };
+  execFileSync(process.execPath, ['-e', NANO, `https://localhost:${httpPort}`], { env });
+});
+
+tlsTest('PouchDB: live replication over TLS', async ({ httpPort, tls, file }) => {
+  const agent = new https.Agent({ ca: tls.ca, keepAlive: true });
+  const fetch = (url, options) => PouchDB.fetch(url, { ...options, agent });
+  const remote = new PouchDB(`https://localhost:${httpPort}/db`, { fetch });
+  const [near, far] = ['near', 'far'].map((name) => new PouchDB(file(name)));
+  const syncs = [near, far].map((local) => local.sync(remote, { live: true, retry: true }));
+  syncs.forEach((sync) => sync.on('error', () => {}));
+  try {
+    for (let number = 0; number < 50; number += 1) await near.put({ _id: String(number), text: 'x'.repeat(5000) });
+    await waitUntil('the documents', async () => (await far.info()).doc_count === 50);
+    assert.equal((await far.get('49')).text.length, 5000);
+  } finally {
+    syncs.forEach((sync) => sync.cancel());
+    await Promise.all([near, far].map((local) => local.close()));
+    agent.destroy();
   }
 });

@@ -108,13 +108,10 @@ impl Config {
             }
             keys.push(setting.key);
         }
-        if changed.integer(Key::TlsPort) != 0
-            && let Some(key) = keys.iter().find(|key| Encryption::is_concerned(**key))
-        {
-            // The set as a whole: a certificate and its key come together.
-            let name = OPTIONS[*key as usize].name.to_owned();
-            Encryption::check(&changed).map_err(|reason| Refused { name, reason })?;
-        }
+        Encryption::check(&changed, &keys).map_err(|(key, reason)| {
+            let name = OPTIONS[key as usize].name.to_owned();
+            Refused { name, reason }
+        })?;
         Ok((changed, keys))
     }
 

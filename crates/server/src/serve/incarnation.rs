@@ -26,7 +26,8 @@ use super::{Process, ServeError, failure, loading, reopening};
 use crate::{
     banner::Banner,
     documents::Saver,
-    handshakes::Handshakes,
+    encryption::Door,
+    handshakes::{Handshakes, TlsDoor},
     http::Http,
     listen::{self, Reception},
     log_threads::LogThreads,
@@ -69,20 +70,23 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     prepare(&process.dir, &node, diverged_at)?;
     let parts = new_parts(settings, process, node.clone(), clock);
     let (redis_addresses, tls_addresses) = (addresses(&process.redis)?, addresses(&process.redis_tls)?);
-    let http_addresses = addresses(&process.http)?;
+    let (http_addresses, https_addresses) = (addresses(&process.http)?, addresses(&process.http_tls)?);
+    let http_port = http_addresses.iter().chain(&https_addresses).next().map_or(0, SocketAddr::port);
     let all_addresses = [&*redis_addresses, &tls_addresses].concat();
-    node.set_addresses(&all_addresses, http_addresses[0].port())?;
+    node.set_addresses(&all_addresses, http_port)?;
     let _ = parts.startup.redis_port.set(all_addresses[0].port());
     let reaper = Reaper::start()?;
     let (mailboxes, threads) = start_workers(&parts, &reaper)?;
     let _ = parts.mailboxes.set(mailboxes.clone());
     node.set_interests(parts.data.interests.clone());
-    let handshakes = start_handshakes(&parts)?;
-    listen_for_redis(process, &parts, &mailboxes, handshakes.as_ref())?;
+    let (tls, https) = start_handshakes(&parts)?;
+    listen_for_redis(process, &parts, &mailboxes, tls)?;
     let feeds = Arc::new(Feeds::default());
     let http = Arc::new(Http::start(&parts, feeds.clone())?);
-    for listener in &process.http {
-        tokio::spawn(http.clone().accept(TcpListener::from_std(listener.try_clone()?)?));
+    let plain = process.http.iter().map(|listener| (listener, None));
+    let encrypted = process.http_tls.iter().map(|listener| (listener, https.clone()));
+    for (listener, tls) in plain.chain(encrypted) {
+        tokio::spawn(http.clone().accept(TcpListener::from_std(listener.try_clone()?)?, tls));
     }
     tokio::spawn(watch_signals(parts.clone()));
 
@@ -101,7 +105,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     node.before_leading(move || _ = config.upgrade().map(|config| config.put_data_settings_in_force()));
     let log_threads = attach(&parts, &mailboxes, &http, &log, (documents.clone(), indexes))?;
     parts.config.protect_kept().map_err(|reason| ServeError::Setting(std::io::Error::other(reason)))?;
-    let in_group = parts.group.prepare(&log, (&all_addresses, http_addresses[0].port()), &mailboxes)?;
+    let in_group = parts.group.prepare(&log, (&all_addresses, http_port), &mailboxes)?;
     if let Some((mirror, chains)) = mirrored {
         let needed = following_parts(&parts, &log, log_threads.clone(), documents, reaper.clone());
         node.start_following(needed, mirror, chains)?;
@@ -111,7 +115,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     let channels = parts.durable_channels.start(&log, mailboxes.clone())?;
     let (saver, compactor) = (parts.saver.start(&log)?, parts.compactor.start()?);
     let (snapshots, scrubber) = (parts.snapshots.start(&log)?, parts.scrubber.start(&log)?);
-    show_banner(&parts, (&redis_addresses, &tls_addresses, &http_addresses), &log);
+    show_banner(&parts, (&redis_addresses, &tls_addresses), (&http_addresses, &https_addresses), &log);
     if is_first {
         supervisor::tell_ready();
     }
@@ -162,25 +166,31 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     }))
 }
 
-/// Starts the threads that shake hands, if there is a door for TLS.
-fn start_handshakes(parts: &Parts) -> std::io::Result<Option<Arc<Handshakes>>> {
-    let Some(encryption) = parts.encryption.clone() else { return Ok(None) };
-    Handshakes::start(encryption, parts.clock.clone()).map(|handshakes| Some(Arc::new(handshakes)))
+/// Starts the threads that shake hands, if there is a door for TLS. Returns the doors of the Redis protocol
+/// and of HTTP.
+fn start_handshakes(parts: &Parts) -> std::io::Result<(Option<TlsDoor>, Option<TlsDoor>)> {
+    let Some(encryption) = &parts.encryption else { return Ok((None, None)) };
+    let handshakes = Arc::new(Handshakes::start(encryption.clone(), parts.clock.clone())?);
+    let open = |door| {
+        let acceptor = encryption.acceptor(door)?;
+        Some(TlsDoor { handshakes: handshakes.clone(), acceptor })
+    };
+    Ok((open(Door::Redis), open(Door::Http)))
 }
 
 fn listen_for_redis(
     process: &Process,
     parts: &Parts,
     mailboxes: &[Mailbox],
-    handshakes: Option<&Arc<Handshakes>>,
+    tls: Option<TlsDoor>,
 ) -> std::io::Result<()> {
     let reception =
         Reception { access: parts.access.clone(), workers: mailboxes.to_vec(), next: Arc::default() };
     let plain = process.redis.iter().chain(&process.sentinel).map(|listener| (listener, None));
-    let encrypted = process.redis_tls.iter().map(|listener| (listener, handshakes.cloned()));
-    for (listener, handshakes) in plain.chain(encrypted) {
+    let encrypted = process.redis_tls.iter().map(|listener| (listener, tls.clone()));
+    for (listener, tls) in plain.chain(encrypted) {
         let listener = TcpListener::from_std(listener.try_clone()?)?;
-        tokio::spawn(listen::accept(listener, reception.clone(), handshakes));
+        tokio::spawn(listen::accept(listener, reception.clone(), tls));
     }
     Ok(())
 }
@@ -342,7 +352,8 @@ fn following_parts(
 
 fn show_banner(
     parts: &Parts,
-    (redis, redis_tls, http): (&[SocketAddr], &[SocketAddr], &[SocketAddr]),
+    (redis, redis_tls): (&[SocketAddr], &[SocketAddr]),
+    (http, http_tls): (&[SocketAddr], &[SocketAddr]),
     log: &Log,
 ) {
     let durability = log.durability().name();
@@ -350,6 +361,7 @@ fn show_banner(
         redis,
         redis_tls,
         http,
+        http_tls,
         dir: &parts.startup.dir,
         durability,
         snapshot_keys: parts.progress.rows(),

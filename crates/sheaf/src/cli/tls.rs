@@ -6,38 +6,64 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use tls::ClientFiles;
 use tools::{certs::Options, migration::address::Address};
 
+use super::UsageError;
+
 /// The flags of TLS. `what` is what `--tls` applies to.
 pub(super) fn flags(what: &'static str) -> [Arg; 6] {
-    let named = |name: &'static str, value: &'static str| {
-        Arg::new(name).long(name).value_name(value).requires("tls").hide_short_help(true)
-    };
+    let tls = Arg::new("tls").long("tls").action(ArgAction::SetTrue).help(what);
+    let name = named("sni", "NAME").requires("tls");
+    let name = name.help("Name that the certificate of the server must have [default: its host]");
+    let [authorities, certificate, key, insecure] = url_flags().map(|flag| flag.requires("tls"));
+    [tls, authorities, certificate, key, name, insecure]
+}
+
+/// The flags of commands for which a URL that begins with `https` says that the connection is encrypted.
+pub(super) fn url_flags() -> [Arg; 4] {
     [
-        Arg::new("tls").long("tls").action(ArgAction::SetTrue).help(what),
         named("cacert", "FILE")
             .help("Certificates of the authorities to trust [default: those of the system]"),
         named("cert", "FILE").requires("key").help("Certificate to show to the server"),
         named("key", "FILE").requires("cert").help("Its key"),
-        named("sni", "NAME").help("Name that the certificate of the server must have [default: its host]"),
         Arg::new("insecure")
             .long("insecure")
             .action(ArgAction::SetTrue)
-            .requires("tls")
             .conflicts_with("cacert")
             .hide_short_help(true)
             .help("Trust any certificate: the connection is encrypted, perhaps with the wrong server"),
     ]
 }
 
+fn named(name: &'static str, value: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).hide_short_help(true)
+}
+
 /// The files, if `--tls` was given.
 pub(super) fn files(matches: &ArgMatches) -> Option<ClientFiles> {
-    let text = |name: &str| matches.get_one::<String>(name).cloned();
-    matches.get_flag("tls").then(|| ClientFiles {
-        authorities: text("cacert").map(PathBuf::from),
-        certificate: text("cert").map(PathBuf::from),
-        key: text("key").map(PathBuf::from),
-        server_name: text("sni"),
+    let server_name = matches.get_one::<String>("sni").cloned();
+    matches.get_flag("tls").then(|| ClientFiles { server_name, ..url_files(matches) })
+}
+
+/// The files for a URL.
+///
+/// # Errors
+/// If there are any, and the URL does not begin with `https`.
+pub(super) fn files_for(url: &str, matches: &ArgMatches) -> Result<ClientFiles, UsageError> {
+    let files = url_files(matches);
+    if url.starts_with("https://") || files == ClientFiles::default() {
+        return Ok(files);
+    }
+    Err(UsageError::PlainUrl(url.into()))
+}
+
+fn url_files(matches: &ArgMatches) -> ClientFiles {
+    let path = |name: &str| matches.get_one::<String>(name).map(PathBuf::from);
+    ClientFiles {
+        authorities: path("cacert"),
+        certificate: path("cert"),
+        key: path("key"),
+        server_name: None,
         trusts_everybody: matches.get_flag("insecure"),
-    })
+    }
 }
 
 /// The address of a server, with the files for it if `--tls` was given.
@@ -104,6 +130,21 @@ mod tests {
             &["--tls", "--insecure", "--cacert", "ca"],
         ] {
             assert!(parsed(refused).is_err(), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn a_url_says_whether_there_are_files() {
+        let parsed = |url: &str, flags: &[&str]| {
+            let found = Command::new("health").args(url_flags());
+            files_for(url, &found.try_get_matches_from([&["health"], flags].concat()).unwrap())
+        };
+        assert_eq!(parsed("http://db1", &[]).unwrap(), ClientFiles::default());
+        let files = parsed("https://db1", &["--cacert", "ca"]).unwrap();
+        assert_eq!(files.authorities, Some("ca".into()));
+        for url in ["http://db1", "db1:5984"] {
+            let error = parsed(url, &["--insecure"]).unwrap_err().to_string();
+            assert!(error.contains("https://") && error.contains(url), "{error}");
         }
     }
 
