@@ -46,7 +46,7 @@ use self::backlog::Backlog;
 pub(crate) use self::backlog::UNSENT_BYTES_MAX;
 pub(crate) use self::keeping_up::DISTRUST_US;
 use self::keeping_up::KeepingUp;
-pub(crate) use self::socket::Socket;
+pub(crate) use self::socket::{Socket, Taken};
 use self::unread::Unread;
 pub(crate) use self::unread::UnreadReplies;
 use crate::worker::Worker;
@@ -222,17 +222,11 @@ impl Connection {
         self.socket.poll_read(cx, buffer, &self.worker.encrypted_buffer)
     }
 
-    /// Duplicates the socket and returns it with the client's request, if the client turned out to be another
-    /// server that takes the connection over. Call when the connection has ended. Servers do not talk to each
-    /// other over TLS yet: there, nothing is taken over.
-    pub(crate) fn take_over(&self) -> Option<(std::net::TcpStream, PeerClaim)> {
+    /// Takes the socket out of the connection, with the client's request, if the client turned out to be
+    /// another server that takes the connection over. Call when the connection has ended.
+    pub(crate) fn take_over(&self) -> Option<(Taken, PeerClaim)> {
         let claim = self.conversation.borrow_mut().session.claim.take()?;
-        if matches!(self.socket, Socket::Tls(_)) {
-            tracing::warn!(target: "server", peer = self.client().peer(), "a server has asked for the log over TLS, which is not supported yet");
-            return None;
-        }
-        let socket = self.socket.as_fd().try_clone_to_owned();
-        socket.ok().map(|socket| (socket.into(), claim))
+        self.socket.take().ok().map(|taken| (taken, claim))
     }
 
     /// Reads once and executes the received commands.

@@ -20,7 +20,7 @@ use std::{
 };
 
 use settings::{Key, Settings};
-use tls::{Acceptor, ClientCertificates, LoadError, Loaded, ServerPolicy, Versions};
+use tls::{Acceptor, ClientCertificates, ClientFiles, LoadError, Loaded, ServerPolicy, Versions};
 
 /// The settings that name files or say how sessions begin.
 const OF_SESSIONS: [Key; 7] = [
@@ -183,6 +183,17 @@ impl Encryption {
         } else {
             tracing::warn!(target: "server", hours, "TLS: the certificate (tls-cert-file) expires soon");
         }
+    }
+}
+
+/// The certificates that this server shows to others, and the authority that signs theirs.
+pub(crate) fn files_for_servers(settings: &Settings) -> ClientFiles {
+    let path = |key| Some(PathBuf::from(settings.text(key))).filter(|path| !path.as_os_str().is_empty());
+    ClientFiles {
+        authorities: path(Key::TlsCaCertFile),
+        certificate: path(Key::TlsCertFile),
+        key: path(Key::TlsKeyFile),
+        ..ClientFiles::default()
     }
 }
 

@@ -7,7 +7,8 @@
 //!
 //! Invariants
 //! - A client is served by a worker only after its handshake; until then it has no place among the clients.
-//! - A thread has at most [`UNFINISHED_MAX`] handshakes. With so many, new clients wait in the backlog of the
+//! - A thread has at most [`UNFINISHED_MAX`] handshakes, fewer if few places for clients are left: their
+//!   descriptors are those of clients to come. With so many, new clients wait in the backlog of the
 //!   listener; but a handshake that goes on for [`PATIENCE`] gives way to a new one, so that silent peers keep
 //!   nobody out.
 //! - A handshake ends after [`HANDSHAKE_TIMEOUT`].
@@ -36,8 +37,10 @@ use crate::{encryption::Encryption, listen::RoundRobin, repeated::Repeated};
 
 /// Handshakes of one thread at a time.
 const UNFINISHED_MAX: usize = 512;
+/// The same when all places are taken: clients who find none are to be told so.
+const UNFINISHED_MIN: usize = 4;
 /// Sockets that wait for a thread.
-const WAITING_MAX: usize = 16;
+const WAITING_MAX: usize = 4;
 /// How long a handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The age from which a handshake gives way if its thread has no room for another one.
@@ -82,6 +85,9 @@ struct Shared {
     clock: Arc<dyn Clock>,
     /// Why handshakes failed lately.
     failures: Mutex<Repeated>,
+    /// How many more clients there may be.
+    places_left: Box<dyn Fn() -> u64 + Send + Sync>,
+    threads: usize,
 }
 
 impl Handshakes {
@@ -89,10 +95,15 @@ impl Handshakes {
     ///
     /// # Errors
     /// If the OS refuses a thread.
-    pub(crate) fn start(encryption: Arc<Encryption>, clock: Arc<dyn Clock>) -> io::Result<Handshakes> {
-        let shared = Arc::new(Shared { encryption, clock, failures: Mutex::default() });
-        let count = (env::process::cores_available() / 2).clamp(1, THREADS_MAX);
-        let threads: io::Result<_> = (0..count).map(|index| start_thread(index, shared.clone())).collect();
+    pub(crate) fn start(
+        encryption: Arc<Encryption>,
+        clock: Arc<dyn Clock>,
+        places_left: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> io::Result<Handshakes> {
+        let threads = (env::process::cores_available() / 2).clamp(1, THREADS_MAX);
+        let (failures, places_left) = (Mutex::default(), Box::new(places_left));
+        let shared = Arc::new(Shared { encryption, clock, failures, places_left, threads });
+        let threads: io::Result<_> = (0..threads).map(|index| start_thread(index, shared.clone())).collect();
         Ok(Handshakes { threads: threads?, next: RoundRobin::default() })
     }
 
@@ -156,6 +167,9 @@ impl HandshakeThread {
             self.unfinished.borrow_mut().insert(id, unfinished);
             self.shared.encryption.figures.unfinished.fetch_add(1, Relaxed);
         }
+        // The others end with the thread.
+        let left = std::mem::take(&mut *self.unfinished.borrow_mut()).len() as u64;
+        self.shared.encryption.figures.unfinished.fetch_sub(left, Relaxed);
     }
 
     fn forget(&self, id: u64) {
@@ -170,7 +184,7 @@ impl HandshakeThread {
         loop {
             let oldest = {
                 let unfinished = self.unfinished.borrow();
-                if unfinished.len() < UNFINISHED_MAX {
+                if unfinished.len() < self.shared.unfinished_max() {
                     return;
                 }
                 unfinished.first_key_value().map(|(id, it)| (*id, it.begun.elapsed(), it.task.clone()))
@@ -213,6 +227,12 @@ impl HandshakeThread {
 }
 
 impl Shared {
+    /// The handshakes that one thread may have now.
+    fn unfinished_max(&self) -> usize {
+        let share = (self.places_left)() / self.threads as u64;
+        share.clamp(UNFINISHED_MIN as u64, UNFINISHED_MAX as u64) as usize
+    }
+
     fn note_failure(&self, peer: Option<SocketAddr>, reason: &str) {
         self.encryption.figures.failed.fetch_add(1, Relaxed);
         let now_ms = self.clock.monotonic_us() / 1000;

@@ -51,4 +51,5 @@ mod startup_info;
 mod stop;
 mod supervisor;
 mod timeouts;
+mod tunnels;
 mod worker;

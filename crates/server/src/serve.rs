@@ -195,6 +195,14 @@ impl Process {
             }
             taken.push((name, port));
         }
+        if settings.switch(Key::TlsReplication)
+            && (tls_port == 0 || http_tls_port == 0 || settings.text(Key::TlsCaCertFile).is_empty())
+        {
+            return Err(ServeError::Setting(std::io::Error::other(
+                "tls-replication needs tls-port, http-tls-port (full copies go over HTTP) and tls-ca-cert-file (it \
+                 signs the certificates of all servers)",
+            )));
+        }
         let listen_on = |port: u16| listen::bind(bind, port, backlog).map_err(ServeError::of_settings);
         let listen_if_set = |port: u16| if port == 0 { Ok(Vec::new()) } else { listen_on(port) };
         // With a door for TLS, port 0 means no plain one, as in Redis.

@@ -49,9 +49,10 @@ static FOREIGN: &[(&[&str], &str)] = &[
         &["tls-key-file-pass", "tls-client-key-file-pass"],
         "keys have no passphrase: `openssl pkey` removes it, and the mode of the file protects the key",
     ),
+    (&["tls-cluster"], "members of a group talk to each other over TLS with --tls-replication yes"),
     (
-        &["tls-replication", "tls-cluster", "tls-client-cert-file", "tls-client-key-file"],
-        "connections between servers are not encrypted yet: use a private network or a tunnel for them",
+        &["tls-client-cert-file", "tls-client-key-file"],
+        "a server shows other servers its own certificate: --tls-cert-file, for servers and clients",
     ),
     (
         &[

@@ -376,7 +376,7 @@ mod tests {
         for (index, option) in OPTIONS.iter().enumerate() {
             assert_eq!(option.key as usize, index, "{}", option.name);
         }
-        assert!(OPTIONS.len() < 84, "the budget for settings");
+        assert!(OPTIONS.len() < 96, "the budget for settings");
     }
 
     #[test]

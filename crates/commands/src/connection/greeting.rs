@@ -367,7 +367,7 @@ mod tests {
         server.session.certificate_name = Some(b"closed"[..].into());
         server.check(&[("auth open anything", WRONG)]);
         server.session.certificate_name = Some(b"open"[..].into());
-        server.check(&[("auth open anything", "+OK"), ("acl whoami", "open")]);
+        server.check(&[("auth open anything", "+OK"), ("acl whoami", "\"open\"")]);
     }
 
     #[test]

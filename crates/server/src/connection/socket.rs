@@ -6,7 +6,7 @@
 //!   only when [`Socket::flush`] has succeeded. At most [`tls::UNSENT_BYTES_MAX`] are there.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, RefCell, RefMut},
     io::{self, ErrorKind, IoSlice},
     os::fd::{AsFd, BorrowedFd},
     task::{Context, Poll, ready},
@@ -26,11 +26,18 @@ pub(crate) enum Socket {
 
 pub(crate) struct Encrypted {
     stream: TcpStream,
-    session: RefCell<Session>,
+    /// `None` once another server has taken the connection over.
+    session: RefCell<Option<Box<Session>>>,
     /// Plain bytes may have come with the last bytes of the handshake.
     may_have_plain: Cell<bool>,
     /// Bytes that the socket has taken.
     sent_bytes: Cell<u64>,
+}
+
+/// What another server has taken over.
+pub(crate) struct Taken {
+    pub(crate) socket: std::net::TcpStream,
+    pub(crate) session: Option<Box<Session>>,
 }
 
 impl Socket {
@@ -40,7 +47,7 @@ impl Socket {
             None => Socket::Plain(stream),
             Some(session) => Socket::Tls(Box::new(Encrypted {
                 stream,
-                session: RefCell::new(*session),
+                session: RefCell::new(Some(session)),
                 may_have_plain: Cell::new(true),
                 sent_bytes: Cell::new(0),
             })),
@@ -58,7 +65,7 @@ impl Socket {
     pub(super) fn certificate_name(&self) -> Option<String> {
         match self {
             Socket::Plain(_) => None,
-            Socket::Tls(encrypted) => encrypted.session.borrow().peer_name(),
+            Socket::Tls(encrypted) => encrypted.session().peer_name(),
         }
     }
 
@@ -106,7 +113,7 @@ impl Socket {
     pub(super) fn is_flushed(&self) -> bool {
         match self {
             Socket::Plain(_) => true,
-            Socket::Tls(encrypted) => !encrypted.session.borrow().has_unsent(),
+            Socket::Tls(encrypted) => !encrypted.session().has_unsent(),
         }
     }
 
@@ -120,10 +127,25 @@ impl Socket {
 
     /// Tells the client that nothing more comes, if its socket takes that.
     pub(super) fn say_goodbye(&self) {
-        if let Socket::Tls(encrypted) = self {
-            encrypted.session.borrow_mut().close();
+        if let Socket::Tls(encrypted) = self
+            && encrypted.session.borrow().is_some()
+        {
+            encrypted.session().close();
             let _ = encrypted.flush();
         }
+    }
+
+    /// Takes the socket, and its session, for those who serve other servers. Afterwards it is not used.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub(super) fn take(&self) -> io::Result<Taken> {
+        let session = match self {
+            Socket::Plain(_) => None,
+            Socket::Tls(encrypted) => encrypted.session.borrow_mut().take(),
+        };
+        let socket = self.as_fd().try_clone_to_owned()?.into();
+        Ok(Taken { socket, session })
     }
 }
 
@@ -165,13 +187,18 @@ fn poll_read(stream: &TcpStream, cx: &mut Context<'_>, buffer: &mut [u8]) -> Pol
 }
 
 impl Encrypted {
+    fn session(&self) -> RefMut<'_, Session> {
+        let session = self.session.borrow_mut();
+        RefMut::map(session, |session| &mut **session.as_mut().expect("it is taken at the end"))
+    }
+
     fn poll_read(
         &self,
         cx: &mut Context<'_>,
         plain: &mut [u8],
         encrypted: &mut Vec<u8>,
     ) -> Poll<io::Result<usize>> {
-        let mut session = self.session.borrow_mut();
+        let mut session = self.session();
         if self.may_have_plain.replace(false) {
             let count = session.take(plain)?;
             if count > 0 {
@@ -192,7 +219,7 @@ impl Encrypted {
         // An alert, or an answer of the protocol itself. What the socket does not take leaves later.
         let _ = self.flush();
         match received {
-            Ok(0) if self.session.borrow().is_closed() => Poll::Ready(Ok(0)),
+            Ok(0) if self.session().is_closed() => Poll::Ready(Ok(0)),
             // No record is complete. Others get their turn before the socket is read again.
             Ok(0) => {
                 cx.waker().wake_by_ref();
@@ -204,7 +231,7 @@ impl Encrypted {
 
     fn write(&self, outbox: &Outbox) -> io::Result<usize> {
         loop {
-            let mut session = self.session.borrow_mut();
+            let mut session = self.session();
             let count = with_pieces(outbox, |pieces| session.encrypt(pieces))?;
             if count > 0 {
                 return Ok(count);
@@ -215,7 +242,7 @@ impl Encrypted {
     }
 
     fn flush(&self) -> io::Result<()> {
-        let mut session = self.session.borrow_mut();
+        let mut session = self.session();
         while session.has_unsent() {
             let count = session.write_to(&mut Trying(&self.stream))?;
             self.sent_bytes.set(self.sent_bytes.get() + count as u64);

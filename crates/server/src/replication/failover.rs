@@ -156,8 +156,7 @@ fn run(
         if !handover.proceed() {
             return Err(GaveUp::Aborted.to_string());
         }
-        let password = node.master_password();
-        connect(target, &password, |_| Ok(()))
+        connect(target, &node.introduction(), |_| Ok(()))
     });
     let mut replica = match led {
         Ok(replica) => replica,

@@ -4,11 +4,15 @@
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream, ToSocketAddrs},
+    sync::Arc,
     time::Duration,
 };
 
 use engine::replication::Address;
 use socket2::{Domain, Socket, Type};
+use tls::ClientFiles;
+
+use crate::tunnels::Tunnels;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait for an answer to a command.
@@ -16,17 +20,26 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer line; a peer that sends a longer one is not a Sheaf server.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// Connects and sends the password if one is set. `begun` receives a handle of each socket before the socket
-/// is connected: shutting the handle down makes this function return at once.
+/// How this server introduces itself to other servers.
+#[derive(Clone, Default)]
+pub(crate) struct Introduction {
+    /// The password of the other server (`masterauth`); empty for none.
+    pub(crate) password: String,
+    /// The certificates, if servers talk to each other over TLS (`tls-replication`).
+    pub(crate) tls: Option<(Arc<Tunnels>, ClientFiles)>,
+}
+
+/// Connects, shakes hands if servers do, and sends the password if one is set. `begun` receives a handle of
+/// each socket before the socket is connected: shutting the handle down makes this function return at once.
 ///
 /// # Errors
 /// Texts for a line of the server's log; the error of `begun`.
 pub(crate) fn connect(
     address: &Address,
-    password: &str,
+    own: &Introduction,
     begun: impl FnMut(TcpStream) -> Result<(), String>,
 ) -> Result<TcpStream, String> {
-    connect_within(ANSWER_TIMEOUT, address, password, begun)
+    connect_within(ANSWER_TIMEOUT, address, own, begun)
 }
 
 /// As [`connect`]; every answer on this connection must come within `timeout`.
@@ -36,7 +49,7 @@ pub(crate) fn connect(
 pub(crate) fn connect_within(
     timeout: Duration,
     address: &Address,
-    password: &str,
+    own: &Introduction,
     mut begun: impl FnMut(TcpStream) -> Result<(), String>,
 ) -> Result<TcpStream, String> {
     let resolved = (address.host.as_str(), address.port).to_socket_addrs();
@@ -48,9 +61,12 @@ pub(crate) fn connect_within(
         begun(handle)?;
         match socket.connect_timeout(&candidate.into(), timeout.min(CONNECT_TIMEOUT)) {
             Ok(()) => {
-                let mut stream = socket.into();
-                if !password.is_empty() {
-                    let answer = ask(&mut stream, &["AUTH".into(), password.into()])?;
+                let mut stream = match &own.tls {
+                    None => socket.into(),
+                    Some((tunnels, files)) => encrypted(tunnels, files, socket.into(), address, timeout)?,
+                };
+                if !own.password.is_empty() {
+                    let answer = ask(&mut stream, &["AUTH".into(), own.password.clone()])?;
                     if answer != "+OK" {
                         return Err(format!("{address} refuses the password (masterauth): {answer}"));
                     }
@@ -61,6 +77,22 @@ pub(crate) fn connect_within(
         }
     }
     Err(failed)
+}
+
+/// The plain end of a connection that is encrypted from now on.
+fn encrypted(
+    tunnels: &Tunnels,
+    files: &ClientFiles,
+    stream: TcpStream,
+    address: &Address,
+    timeout: Duration,
+) -> Result<TcpStream, String> {
+    let failed = |reason: String| format!("cannot connect to {address}: {reason}");
+    let stream = tunnels.begin(stream, &address.host, files, timeout).map_err(failed)?;
+    let limited =
+        stream.set_write_timeout(Some(timeout)).and_then(|()| stream.set_read_timeout(Some(timeout)));
+    limited.map_err(|error| failed(error.to_string()))?;
+    Ok(stream)
 }
 
 /// An unconnected socket, and a second handle of it.
@@ -143,7 +175,9 @@ mod tests {
         let (_listener, _taken, address) = silent();
         let (sender, sockets) = mpsc::channel();
         let attempt = thread::spawn(move || {
-            connect(&address, "", |socket| sender.send(socket).map_err(|error| error.to_string()))
+            connect(&address, &Introduction::default(), |socket| {
+                sender.send(socket).map_err(|error| error.to_string())
+            })
         });
         let socket = sockets.recv().expect("an attempt has begun");
         // A shutdown fails until the kernel has begun to connect.
@@ -165,6 +199,9 @@ mod tests {
     #[test]
     fn an_abandoned_attempt_to_connect_is_not_begun() {
         let (_listener, _taken, address) = silent();
-        assert_eq!(connect(&address, "", |_| Err("ended".into())).expect_err("not wanted"), "ended");
+        assert_eq!(
+            connect(&address, &Introduction::default(), |_| Err("ended".into())).expect_err("not wanted"),
+            "ended"
+        );
     }
 }

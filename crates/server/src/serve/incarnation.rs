@@ -71,10 +71,16 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     let parts = new_parts(settings, process, node.clone(), clock);
     let (redis_addresses, tls_addresses) = (addresses(&process.redis)?, addresses(&process.redis_tls)?);
     let (http_addresses, https_addresses) = (addresses(&process.http)?, addresses(&process.http_tls)?);
-    let http_port = http_addresses.iter().chain(&https_addresses).next().map_or(0, SocketAddr::port);
-    let all_addresses = [&*redis_addresses, &tls_addresses].concat();
+    let is_encrypted = parts.config.current().switch(Key::TlsReplication);
+    // The first ones are those that other servers are told.
+    let in_order = |plain: &[SocketAddr], encrypted: &[SocketAddr]| match is_encrypted {
+        true => [encrypted, plain].concat(),
+        false => [plain, encrypted].concat(),
+    };
+    let http_port = in_order(&http_addresses, &https_addresses)[0].port();
+    let all_addresses = in_order(&redis_addresses, &tls_addresses);
     node.set_addresses(&all_addresses, http_port)?;
-    let _ = parts.startup.redis_port.set(all_addresses[0].port());
+    let _ = parts.startup.redis_port.set(redis_addresses.first().unwrap_or(&all_addresses[0]).port());
     let reaper = Reaper::start()?;
     let (mailboxes, threads) = start_workers(&parts, &reaper)?;
     let _ = parts.mailboxes.set(mailboxes.clone());
@@ -170,7 +176,9 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
 /// and of HTTP.
 fn start_handshakes(parts: &Parts) -> std::io::Result<(Option<TlsDoor>, Option<TlsDoor>)> {
     let Some(encryption) = &parts.encryption else { return Ok((None, None)) };
-    let handshakes = Arc::new(Handshakes::start(encryption.clone(), parts.clock.clone())?);
+    let access = parts.access.clone();
+    let places_left = move || access.places_left();
+    let handshakes = Arc::new(Handshakes::start(encryption.clone(), parts.clock.clone(), places_left)?);
     let open = |door| {
         let acceptor = encryption.acceptor(door)?;
         Some(TlsDoor { handshakes: handshakes.clone(), acceptor })

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use super::Worker;
 use crate::{
-    connection::{Connection, Socket},
+    connection::{Connection, Socket, Taken},
     mailbox::Admitted,
 };
 
@@ -44,11 +44,8 @@ impl Worker {
             serving.await;
             let ended = worker.connections.borrow_mut().remove(&id);
             if let Some(connection) = ended {
-                if let Some((socket, claim)) = connection.take_over() {
-                    match claim {
-                        PeerClaim::Replica(words) => worker.parts.node.serve_replica(socket, &words),
-                        PeerClaim::Member(words) => worker.parts.group.serve_member(socket, &words),
-                    }
+                if let Some((taken, claim)) = connection.take_over() {
+                    worker.serve_server(taken, peer, claim);
                 }
                 if connection.place() == Place::Lost {
                     worker.parts.access.note_rejected();
@@ -63,6 +60,16 @@ impl Worker {
             }
             worker.host.clients.remove(id);
         });
+    }
+
+    /// Hands the connection of another server to those who serve it.
+    fn serve_server(&self, taken: Taken, peer: SocketAddr, claim: PeerClaim) {
+        let parts = &self.parts;
+        match (parts.node.plain_end(taken.socket, taken.session), claim) {
+            (Ok(socket), PeerClaim::Replica(words)) => parts.node.serve_replica(socket, peer.ip(), &words),
+            (Ok(socket), PeerClaim::Member(words)) => parts.group.serve_member(socket, peer.ip(), &words),
+            (Err(reason), _) => parts.node.note_refused(peer, &reason),
+        }
     }
 
     /// Turns away a connection that keeps a reserved place for too long, unless one of its commands waits

@@ -126,7 +126,7 @@ mod tests {
             (&["--cluster-enabled", "yes"], "--cluster-emulation"),
             (&["--unixsocket", "/tmp/s"], "--bind"),
             (&["--logfile", "x"], "standard error"),
-            (&["--tls-port", "6380"], "TLS"),
+            (&["--tls-ciphersuites", "x"], "--tls-protocols"),
             (&["--rename-command", "FLUSHALL", ""], "commands keep"),
             (&["--io-threads=4"], "--workers"),
             (&["--sentinel"], "--join"),
