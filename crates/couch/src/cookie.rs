@@ -5,8 +5,8 @@
 //! seconds, both hexadecimal, and HMAC-SHA-256 of `NAME:SESSION:TIME`, a zero byte and the password, with a
 //! key of this process. A session ends after [`SESSION_S`] without requests, with a logout, with the process,
 //! and when the password changes. Browsers do not send the cookie for pages of other sites
-//! (`SameSite=Strict`), and no page can read it (`HttpOnly`). One that was set over TLS is sent over TLS alone
-//! (`Secure`).
+//! (`SameSite=Strict`), and no page can read it (`HttpOnly`). One that was set over TLS is sent over TLS
+//! alone (`Secure`).
 //!
 //! Invariant: after a logout no cookie of the session is accepted, neither its last nor an earlier one, and
 //! no new one is issued for it.

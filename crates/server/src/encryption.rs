@@ -1,7 +1,8 @@
 //! The certificates in force, and the settings about them.
 //!
 //! ```text
-//! start | CONFIG SET, the file of settings | SIGHUP | files that changed -> tls::Loaded, checked -> tls::Acceptor
+//! start | CONFIG SET, the file of settings | SIGHUP | files that changed
+//!    -> tls::Loaded, checked -> tls::Acceptor of each door
 //! ```
 //!
 //! What it is: what decides when the files are read, and says what came of it. What it is not: a reader of
@@ -120,8 +121,8 @@ impl Encryption {
         self.doors.iter().find(|(it, _)| *it == door).map(|(_, acceptor)| acceptor.clone())
     }
 
-    /// Checks settings that are not in force yet, of which these have changed. Returns the first that concerns
-    /// the sessions of an open door, and why these cannot begin.
+    /// Checks settings that are not in force yet, of which these have changed. Returns the first that
+    /// concerns the sessions of an open door, and why these cannot begin.
     pub(crate) fn check(settings: &Settings, changed: &[Key]) -> Result<(), (Key, String)> {
         let Some(key) = changed.iter().find(|key| OF_SESSIONS.contains(key)) else { return Ok(()) };
         // The set as a whole: a certificate and its key come together.

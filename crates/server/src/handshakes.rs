@@ -8,9 +8,9 @@
 //! Invariants
 //! - A client is served by a worker only after its handshake; until then it has no place among the clients.
 //! - A thread has at most [`UNFINISHED_MAX`] handshakes, fewer if few places for clients are left: their
-//!   descriptors are those of clients to come. With so many, new clients wait in the backlog of the
-//!   listener; but a handshake that goes on for [`PATIENCE`] gives way to a new one, so that silent peers keep
-//!   nobody out.
+//!   descriptors are those of clients to come. With so many, new clients wait in the backlog of the listener;
+//!   but a handshake that goes on for [`PATIENCE`] gives way to a new one, so that silent peers keep nobody
+//!   out.
 //! - A handshake ends after [`HANDSHAKE_TIMEOUT`].
 
 use std::{

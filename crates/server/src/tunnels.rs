@@ -1,7 +1,7 @@
 //! Connections between servers over TLS (`tls-replication`), as plain sockets for the code that uses them.
 //!
 //! ```text
-//! replication, votes: a socket <-> pair of sockets <-> thread "tls-links": session <-> socket of the other server
+//! replication, votes: one end <-> pair of sockets <-> thread "tls-links": session <-> the other server
 //! ```
 //!
 //! What it is: a carrier of bytes. Replication and votes block, wait with timeouts, and break sockets from

@@ -3,7 +3,8 @@
 //! ```text
 //! files -> ServerPolicy -> Loaded (rustls' configuration) -> Acceptor -> Session of each connection
 //!                              ^ replaced as a whole when a file or a setting changes
-//! socket bytes -> Session::receive -> plain bytes      plain bytes -> Session::encrypt -> Session::write_to -> socket
+//! bytes of a socket -> Session::receive -> plain bytes
+//! plain bytes -> Session::encrypt -> Session::write_to -> socket
 //! ```
 //!
 //! What it is: the only crate that knows rustls. It reads files with certificates and keys, judges the

@@ -36,8 +36,8 @@ impl Session {
         self.connection.is_handshaking()
     }
 
-    /// Takes encrypted bytes, and puts the plain ones into `plain`, which must be [`RECORD_BYTES_MAX`] longer.
-    /// Returns how many these are: none, if no record is complete.
+    /// Takes encrypted bytes, and puts the plain ones into `plain`, which must be [`RECORD_BYTES_MAX`]
+    /// longer. Returns how many these are: none, if no record is complete.
     ///
     /// # Errors
     /// The other side breaks the protocol, or is not trusted. An alert waits to be written.
@@ -130,7 +130,8 @@ impl Session {
         self.connection.peer_certificates()?.first().and_then(common_name)
     }
 
-    /// The version and the algorithms, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`; empty before the handshake.
+    /// The version and the algorithms, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`; empty before the
+    /// handshake.
     pub fn description(&self) -> String {
         let (Some(version), Some(suite)) =
             (self.connection.protocol_version(), self.connection.negotiated_cipher_suite())

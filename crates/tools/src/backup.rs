@@ -8,8 +8,8 @@ use tls::ClientFiles;
 
 use crate::password;
 
-/// `sheaf backup`: copies the data of the server at `url` into `dir`, as `user`, and prints the result. `files` are
-/// for a URL that begins with `https`.
+/// `sheaf backup`: copies the data of the server at `url` into `dir`, as `user`, and prints the result.
+/// `files` are for a URL that begins with `https`.
 ///
 /// # Errors
 /// [`BackupError`].

@@ -1,5 +1,5 @@
-//! The address and credentials of a server: `redis://[[USER]:PASSWORD@]HOST[:PORT][/]`, or `HOST[:PORT]`; over
-//! TLS, `rediss://`.
+//! The address and credentials of a server: `redis://[[USER]:PASSWORD@]HOST[:PORT][/]`, or `HOST[:PORT]`;
+//! over TLS, `rediss://`.
 
 use std::{fmt, str::FromStr};
 
