@@ -4,6 +4,8 @@
 //! - A plain socket costs one branch for each call, and nothing else.
 //! - Of an encrypted one, plain bytes that were accepted are in the records of its session: they have left
 //!   only when [`Socket::flush`] has succeeded. At most [`tls::UNSENT_BYTES_MAX`] are there.
+//! - Records of replies leave in `write` and `flush` alone, whose caller has asked whether replies may leave
+//!   (the lease of a leader may have ended since they were encrypted): neither a read nor the end sends them.
 
 use std::{
     cell::{Cell, RefCell, RefMut},
@@ -125,10 +127,10 @@ impl Socket {
         }
     }
 
-    /// Tells the client that nothing more comes, if its socket takes that.
+    /// Tells the client that nothing more comes, if it has everything before and its socket takes that.
     pub(super) fn say_goodbye(&self) {
         if let Socket::Tls(encrypted) = self
-            && encrypted.session.borrow().is_some()
+            && encrypted.session.borrow().as_ref().is_some_and(|session| !session.has_unsent())
         {
             encrypted.session().close();
             let _ = encrypted.flush();
@@ -214,10 +216,13 @@ impl Encrypted {
         if read == 0 {
             return Poll::Ready(Ok(0));
         }
+        let holds_replies = session.has_unsent();
         let received = session.receive(&encrypted[..read], plain);
         drop(session);
-        // An alert, or an answer of the protocol itself. What the socket does not take leaves later.
-        let _ = self.flush();
+        if !holds_replies {
+            // An alert, or an answer of the protocol itself. What the socket does not take leaves later.
+            let _ = self.flush();
+        }
         match received {
             Ok(0) if self.session().is_closed() => Poll::Ready(Ok(0)),
             // No record is complete. Others get their turn before the socket is read again.
@@ -265,5 +270,106 @@ impl io::Write for Trying<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, future::poll_fn, path::PathBuf};
+
+    use tls::{Acceptor, ClientCertificates, ClientFiles, Connector, Loaded, ServerPolicy, Versions};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    /// The two ends of a connection over TLS, the one of a client and the one of a worker.
+    async fn ends(name: &str) -> (tls::Stream, Socket) {
+        let directory = std::env::temp_dir().join(format!("sheaf-socket-{name}-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (directory.join("crt"), directory.join("key"));
+        fs::write(&certificate, made.cert.pem()).unwrap();
+        fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let policy = ServerPolicy {
+            certificate,
+            key,
+            authority_file: PathBuf::new(),
+            authority_dir: PathBuf::new(),
+            clients: ClientCertificates::Unasked,
+            versions: Versions::parse("").unwrap(),
+        };
+        let mut server = Acceptor::new(Loaded::read(&policy).unwrap()).accept().unwrap();
+        fs::remove_dir_all(&directory).unwrap();
+        let files = ClientFiles { trusts_everybody: true, ..ClientFiles::default() };
+        let mut client = Connector::new(&files).unwrap().connect("localhost").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connecting = TcpStream::connect(listener.local_addr().unwrap());
+        let (near, far) = tokio::try_join!(connecting, listener.accept()).unwrap();
+        tokio::try_join!(tls::handshake(&near, &mut client), tls::handshake(&far.0, &mut server)).unwrap();
+        (tls::Stream::new(near, client), Socket::new(far.0, Some(Box::new(server))))
+    }
+
+    fn on_a_runtime(test: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap().block_on(test);
+    }
+
+    /// Writes replies until the socket takes no more, though some are encrypted.
+    fn fill(socket: &Socket) {
+        let mut outbox = Outbox::default();
+        outbox.bytes_mut().resize(1 << 20, b'x');
+        while socket.write(&outbox).is_ok() {}
+        assert!(!socket.is_flushed());
+    }
+
+    #[test]
+    fn neither_a_read_nor_the_end_sends_replies_that_are_encrypted() {
+        on_a_runtime(async {
+            let (mut client, socket) = ends("unsent").await;
+            fill(&socket);
+            let sent = socket.sent_bytes();
+            // The client makes room, and says something.
+            let mut received = vec![0; 1 << 20];
+            assert!(client.read(&mut received).await.unwrap() > 0);
+            client.write_all(b"PING").await.unwrap();
+            let (mut plain, encrypted) = (vec![0; 64 << 10], RefCell::default());
+            let count = poll_fn(|cx| socket.poll_read(cx, &mut plain, &encrypted)).await.unwrap();
+            assert_eq!(&plain[..count], b"PING");
+            socket.say_goodbye();
+            assert!(socket.sent_bytes() == sent && !socket.is_flushed());
+        });
+    }
+
+    #[test]
+    fn all_that_was_accepted_arrives_and_then_the_end() {
+        on_a_runtime(async {
+            let (mut client, socket) = ends("all").await;
+            let mut outbox = Outbox::default();
+            outbox.bytes_mut().extend((0..3_000_000_u32).map(|number| number as u8));
+            let expected = outbox.sendable().to_vec();
+            let send = async {
+                loop {
+                    let done = if outbox.sendable().is_empty() {
+                        socket.flush().map(|()| 0)
+                    } else {
+                        socket.write(&outbox)
+                    };
+                    match done {
+                        Ok(_) if outbox.sendable().is_empty() => break,
+                        Ok(count) => outbox.consume(count),
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                            socket.stream().writable().await.unwrap();
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                socket.say_goodbye();
+            };
+            let mut received = Vec::new();
+            let (read, ()) = tokio::join!(client.read_to_end(&mut received), send);
+            assert!(read.unwrap() == expected.len() && received == expected);
+        });
     }
 }
