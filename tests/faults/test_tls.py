@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from harness.certificates import Certificates, Encrypted
+from harness.importing import SourceOptions
 from harness.resp import Closed, Connection, ErrorReply, encode
-from harness.server import ANY_PORTS, Server, free_port, run_sheaf
+from harness.server import ANY_PORTS, Server, environment, free_port, run_sheaf, sheaf_binary
 from harness.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.sheaf_only
@@ -329,22 +330,54 @@ def await_end(peer: socket.socket) -> None:
         pass
 
 
-def test_the_commands_of_sheaf_speak_tls(server, certificates, tmp_path):
+def test_bench_trusts_whom_it_was_told_to(server, certificates, tmp_path):
     flags = certificates.client_flags()
     measured = run_sheaf("bench", "--url", f"localhost:{server.tls_port}", *flags, "--seconds", "2")
     assert measured.returncode == 0 and "GET, 50 clients" in measured.stdout, measured.stderr
-    with server.connect() as control:
-        for number in range(2000):
-            control.call("SET", f"k{number}", "v" * 1000)
-    # From the server into a directory is for sources that speak PSYNC; without certificates nothing begins.
-    refused = run_sheaf("bench", "--url", f"localhost:{server.tls_port}", "--tls", "--cacert", certificates.path("ca.crt"))
+    without = ("--tls", "--cacert", certificates.path("ca.crt"))
+    refused = run_sheaf("bench", "--url", f"localhost:{server.tls_port}", *without)
     assert refused.returncode == 1, refused.stdout
     stranger = Certificates(tmp_path / "stranger")
     refused = run_sheaf("bench", "--url", f"localhost:{server.tls_port}", *stranger.client_flags())
     assert refused.returncode == 1 and "TLS: " in refused.stderr and "certificate" in refused.stderr
     trusting = ("--tls", "--insecure", *flags[3:])
-    measured = run_sheaf("bench", "--url", f"127.0.0.1:{server.tls_port}", *trusting, "--seconds", "1", "--beside-keys")
+    measured = run_sheaf("bench", "--url", f"127.0.0.1:{server.tls_port}", *trusting, "--seconds", "1")
     assert measured.returncode == 0, measured.stderr
+
+
+def test_tail_follows_over_tls(server, certificates):
+    command = [sheaf_binary(), "tail", "--host", "localhost", "--port", str(server.tls_port), *certificates.client_flags(), "c"]
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as tail:
+        try:
+            with server.connect() as control:
+                wait_until("the subscription", lambda: control.call("PUBLISH", "c", "first") == 1)
+                control.call("PUBLISH", "c", "x" * 200_000)
+            assert tail.stdout.readline().endswith(" c first\n")
+            assert tail.stdout.readline().endswith(" c " + "x" * 200_000 + "\n")
+        finally:
+            tail.kill()
+
+
+def test_a_redis_server_is_imported_over_tls(server, certificates, new_import, tmp_path):
+    source = Server(tmp_path / "source", SourceOptions())
+    source_port = free_port()
+    # The flags of Redis have the same names.
+    source.options.settings = certificates.server_flags(source_port)
+    try:
+        with source.start().connect() as control:
+            for number in range(3000):
+                assert control.call("SET", f"k{number}", "v" * 500) == b"OK"
+            target = f"rediss://127.0.0.1:{server.tls_port}"
+            moving = new_import(source_port, *certificates.client_flags(), "--into", target)
+            moving.wait_for("in sync")
+            for number in range(3000):
+                assert control.call("SET", f"later{number}", "v" * 500) == b"OK"
+        status, said = moving.finish()
+        assert status == 0, said + moving.said()
+    finally:
+        source.close()
+    with Encrypted(server.tls_port, certificates.context()) as connection:
+        assert connection.call("DBSIZE") == 6000
 
 
 def test_certs_replaces_nothing(tmp_path):
