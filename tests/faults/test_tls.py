@@ -97,6 +97,30 @@ def test_messages_and_blocked_commands_arrive(server, certificates):
         assert popper.read() == [b"l", b"e"]
 
 
+def test_a_subscriber_that_reads_is_kept_and_one_that_does_not_is_cut(server, certificates):
+    context = certificates.context()
+    with Encrypted(server.tls_port, context) as silent, Encrypted(server.tls_port, context) as reader, server.connect() as control:
+        for listener in (silent, reader):
+            assert listener.call("SUBSCRIBE", "c") == [b"subscribe", b"c", 1]
+        over = threading.Event()
+
+        def read() -> None:
+            while reader.read()[2] != b"end":
+                pass
+            over.set()
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        # Far more than the 32 MiB that a subscriber may leave unread, and the kernel's buffers.
+        for _ in range(1000):
+            if control.call("PUBLISH", "c", "m" * 100_000) == 1:
+                break
+        wait_until("the silent one to be cut", lambda: stat(server, "client_output_buffer_limit_disconnections") == 1)
+        assert control.call("PUBLISH", "c", "end") == 1
+        thread.join(PATIENCE_S)
+        assert over.is_set()
+
+
 def test_port_0_leaves_no_plain_door(new_server, certificates):
     port = free_port()
     flags = certificates.server_flags(port)

@@ -184,8 +184,13 @@ impl Connection {
     /// sent, or if the kernel does not say.
     pub(super) fn acknowledged_bytes(&self) -> Option<u64> {
         let unacknowledged_bytes = env::socket::unacknowledged_bytes(&self.socket).ok()?;
-        let sent_bytes = self.socket.sent_bytes().unwrap_or_else(|| self.client().traffic_bytes().1);
-        (unacknowledged_bytes > 0).then(|| sent_bytes.saturating_sub(unacknowledged_bytes))
+        (unacknowledged_bytes > 0).then(|| self.sent_bytes().saturating_sub(unacknowledged_bytes))
+    }
+
+    /// Bytes that the socket has taken, as the kernel counts them: of an encrypted connection, those of
+    /// records.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.socket.sent_bytes().unwrap_or_else(|| self.client().traffic_bytes().1)
     }
 }
 
