@@ -12,7 +12,7 @@ from harness.server import ANY_PORTS, run_sheaf
 
 pytestmark = pytest.mark.sheaf_only
 
-TOOLS = ("check", "log", "import", "export", "backup", "restore", "tail", "group", "health", "doctor", "bench", "completions", "man")
+TOOLS = ("check", "log", "import", "export", "backup", "restore", "tail", "group", "health", "doctor", "bench", "certs", "completions", "man")
 
 
 def printed(*arguments: str) -> str:

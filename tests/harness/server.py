@@ -100,8 +100,9 @@ class Options:
 
     durability: str = "strict"
     bind: str = "127.0.0.1"
-    # For clients that must find it again after a restart; a free one by default.
+    # For clients that must find it again after a restart; a free one by default. 0 with a port for TLS: none.
     port: int | None = None
+    http_port: int | None = None
     maxclients: int | None = None
     requirepass: str | None = None
     # None: the server's default.
@@ -161,7 +162,8 @@ class Server:
     def spawn(self) -> None:
         """Starts the process without waiting for readiness."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.port, self.http_port = self.options.port or free_port(), free_port()
+        self.port = free_port() if self.options.port is None else self.options.port
+        self.http_port = free_port() if self.options.http_port is None else self.options.http_port
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self.options.command_line(self.directory, self.port, self.http_port),

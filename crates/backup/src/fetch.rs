@@ -9,6 +9,7 @@
 
 mod copying;
 mod remote;
+mod tls_config;
 
 use std::{
     fmt,
@@ -23,12 +24,18 @@ use recovery::offline::Stage;
 
 use self::copying::Copying;
 pub use self::remote::RemoteError;
-pub use self::remote::{Breaker, Remote};
+pub use self::{
+    remote::{Breaker, Remote},
+    tls_config::tls_config,
+};
 use super::{Manifest, ManifestError, Offer};
 
 /// Why the backup failed; the message says how to proceed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
+    /// The certificates for the connection cannot be used.
+    #[error(transparent)]
+    Certificates(#[from] tls::LoadError),
     /// The directory holds a complete backup.
     #[error("{} holds a backup already, of {}: choose another directory", dir.display(), made_at)]
     Complete {

@@ -14,7 +14,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{idle_timer::IdleTimer, route, socket::Socket, thread::HttpThread};
+use super::{cookie, idle_timer::IdleTimer, request::Encrypted, route, socket::Socket, thread::HttpThread};
 
 /// Limit of the head of a request, and of the buffered bytes of a reply.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -28,10 +28,17 @@ pub(super) async fn serve<S: Socket>(
     peer: SocketAddr,
     idle_timer: Rc<IdleTimer>,
 ) {
-    let service = service_fn(|request: Request<Incoming>| {
+    let is_encrypted = S::is_encrypted(&stream);
+    let service = service_fn(|mut request: Request<Incoming>| {
         let (thread, idle_timer) = (thread.clone(), idle_timer.clone());
+        if is_encrypted {
+            request.extensions_mut().insert(Encrypted);
+        }
         async move {
-            let reply = route::answer(thread.clone(), request, peer, idle_timer).await;
+            let mut reply = route::answer(thread.clone(), request, peer, idle_timer).await;
+            if is_encrypted {
+                cookie::keep_encrypted(&mut reply);
+            }
             thread.front.host.traffic.responded(reply.status());
             Ok::<_, Infallible>(reply)
         }

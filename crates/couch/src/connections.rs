@@ -27,7 +27,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
 /// An order to a thread whose clients have sockets of this kind.
-pub enum HttpOrder<S = std::net::TcpStream> {
+pub enum HttpOrder<S> {
     /// Serve this connection.
     Connect {
         /// The socket.

@@ -5,7 +5,8 @@
 //! seconds, both hexadecimal, and HMAC-SHA-256 of `NAME:SESSION:TIME`, a zero byte and the password, with a
 //! key of this process. A session ends after [`SESSION_S`] without requests, with a logout, with the process,
 //! and when the password changes. Browsers do not send the cookie for pages of other sites
-//! (`SameSite=Strict`), and no page can read it (`HttpOnly`).
+//! (`SameSite=Strict`), and no page can read it (`HttpOnly`). One that was set over TLS is sent over TLS
+//! alone (`Secure`).
 //!
 //! Invariant: after a logout no cookie of the session is accepted, neither its last nor an earlier one, and
 //! no new one is issued for it.
@@ -167,6 +168,14 @@ pub(super) fn remove_cookie(reply: &mut Reply) {
 fn set_cookie(reply: &mut Reply, token: &str) {
     let cookie = format!("{COOKIE}={token}; Version=1; Path=/; HttpOnly; SameSite=Strict");
     reply::set_header(reply, header::SET_COOKIE, &cookie);
+}
+
+/// Has browsers send the cookie of this reply, if it sets one, over TLS alone.
+pub(super) fn keep_encrypted(reply: &mut Reply) {
+    if let Some(cookie) = reply.headers().get(header::SET_COOKIE).and_then(|cookie| cookie.to_str().ok()) {
+        let cookie = format!("{cookie}; Secure");
+        reply::set_header(reply, header::SET_COOKIE, &cookie);
+    }
 }
 
 #[cfg(test)]

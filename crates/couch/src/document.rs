@@ -248,8 +248,9 @@ pub(super) fn set_location(call: &Call, reply: &mut Reply, path: &str) {
     // Of several proxies, the first one talked to the client.
     let host = forwarded("x-forwarded-host").and_then(|hosts| hosts.split(',').next()).map(str::trim);
     let host = host.filter(|host| !host.is_empty()).or(call.header(header::HOST)).unwrap_or("localhost");
-    let is_https =
-        forwarded("x-forwarded-ssl") == Some("on") || forwarded("x-forwarded-proto") == Some("https");
+    let is_https = call.is_encrypted()
+        || forwarded("x-forwarded-ssl") == Some("on")
+        || forwarded("x-forwarded-proto") == Some("https");
     let scheme = if is_https { "https" } else { "http" };
     reply::set_header(reply, header::LOCATION, &format!("{scheme}://{host}{path}"));
 }

@@ -27,7 +27,16 @@ pub(super) struct Call {
     pub(super) body: Option<RequestBody>,
 }
 
+/// Among the extensions of a request that came over TLS.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Encrypted;
+
 impl Call {
+    /// Whether the request came over TLS.
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.head.extensions.get::<Encrypted>().is_some()
+    }
+
     pub(super) fn method(&self) -> &str {
         self.head.method.as_str()
     }

@@ -191,7 +191,9 @@ fn url_at_leader(thread: &HttpThread, uri: &Uri, failure: &Failure) -> Option<St
     let leader = group.leader()?;
     let address = Address { port: leader.http_port, ..leader.address.clone() };
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    Some(format!("http://{address}{path}"))
+    // Then members tell each other the port of HTTP over TLS.
+    let scheme = if host.settings().switch(Key::TlsReplication) { "https" } else { "http" };
+    Some(format!("{scheme}://{address}{path}"))
 }
 
 async fn admit_and_route(

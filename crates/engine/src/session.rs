@@ -80,6 +80,8 @@ pub struct Session {
     pub authenticated: bool,
     /// Its user.
     pub login: LogIn,
+    /// The name in the certificate that it has shown, if such names say who clients are.
+    pub certificate_name: Option<Box<[u8]>>,
     /// Its place among the connections.
     pub place: Place,
     /// Which replies are sent.
@@ -148,6 +150,7 @@ impl Session {
             protocol: Protocol::Resp2,
             authenticated,
             login: LogIn::default(),
+            certificate_name: None,
             place: Place::default(),
             reply_mode: ReplyMode::On,
             confirmations: Vec::new(),
@@ -180,6 +183,14 @@ impl Session {
     pub fn log_in(&mut self, login: LogIn) {
         login.show(&self.client);
         (self.login, self.authenticated) = (login, true);
+    }
+
+    /// The client is the user that its certificate names, if there is such a user and it may log in.
+    pub fn log_in_by_certificate(&mut self, users: &UserSet) {
+        let named = self.certificate_name.as_deref().and_then(|name| users.get(name));
+        if let Some(principal) = named.filter(|principal| principal.user.is_enabled) {
+            self.log_in(LogIn::new(principal, users.generation));
+        }
     }
 
     /// The client is the default user again, and has to log in if that user needs a password.

@@ -179,12 +179,19 @@ pub struct UserSettings {
     pub all_channels: bool,
     /// The entries of the log of denials (`acllog-max-len`).
     pub log_entries_max: usize,
+    /// Whether the name in a client's certificate says which user it is (`tls-auth-clients-user`).
+    pub certificates_name_users: bool,
 }
 
 impl UserSettings {
     /// Without a password.
-    pub const DEFAULT: UserSettings =
-        UserSettings { default_password: None, servers: None, all_channels: false, log_entries_max: 128 };
+    pub const DEFAULT: UserSettings = UserSettings {
+        default_password: None,
+        servers: None,
+        all_channels: false,
+        log_entries_max: 128,
+        certificates_name_users: false,
+    };
 }
 
 /// Denials since the start, or since CONFIG RESETSTAT.

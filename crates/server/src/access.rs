@@ -64,6 +64,11 @@ impl Access {
         Err(error)
     }
 
+    /// How many more clients of the Redis protocol there may be.
+    pub(crate) fn places_left(&self) -> u64 {
+        self.config.hot().clients_max().saturating_sub(self.clients.count() as u64)
+    }
+
     /// A connection was not served, or no longer.
     pub(crate) fn note_rejected(&self) {
         self.rejected_connections.fetch_add(1, Relaxed);

@@ -10,8 +10,12 @@ use std::{
 pub struct Banner<'a> {
     /// Addresses of the Redis protocol.
     pub redis: &'a [SocketAddr],
+    /// Addresses of the Redis protocol over TLS.
+    pub redis_tls: &'a [SocketAddr],
     /// Addresses of HTTP.
     pub http: &'a [SocketAddr],
+    /// Addresses of HTTP over TLS.
+    pub http_tls: &'a [SocketAddr],
     /// The data directory.
     pub dir: &'a Path,
     /// The name of the durability.
@@ -31,8 +35,10 @@ pub struct Banner<'a> {
 impl Banner<'_> {
     /// The banner as lines.
     pub fn render(&self) -> String {
-        let list = |addresses: &[SocketAddr]| {
-            addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
+        let list = |plain: &[SocketAddr], encrypted: &[SocketAddr]| {
+            let plain = plain.iter().map(SocketAddr::to_string);
+            let encrypted = encrypted.iter().map(|address| format!("{address} (TLS)"));
+            plain.chain(encrypted).collect::<Vec<_>>().join(", ")
         };
         let responder = match self.durability {
             "strict" => "every OK is on disk, and no client reads a write that is not",
@@ -54,8 +60,8 @@ impl Banner<'_> {
              {dir}\n  /|\\   durability {durability}: {responder}\n        recovered  {recovered}, {keys} keys\n        \
              workers    {workers}\n\n",
             version = env!("CARGO_PKG_VERSION"),
-            redis = list(self.redis),
-            http = list(self.http),
+            redis = list(self.redis, self.redis_tls),
+            http = list(self.http, self.http_tls),
             dir = self.dir.display(),
             durability = self.durability,
             keys = self.keys,
@@ -70,7 +76,7 @@ impl Banner<'_> {
             let _ = std::io::stderr().write_all(self.render().as_bytes());
         }
         tracing::info!(
-            target: "server", redis = ?self.redis, http = ?self.http, dir = %self.dir.display(),
+            target: "server", redis = ?self.redis, redis_tls = ?self.redis_tls, http = ?self.http, http_tls = ?self.http_tls, dir = %self.dir.display(),
             durability = self.durability, snapshot_keys = self.snapshot_keys,
             replayed_records = self.replayed_records, seconds = format!("{:.3}", self.seconds),
             keys = self.keys, workers = self.workers, version = env!("CARGO_PKG_VERSION"), "ready"

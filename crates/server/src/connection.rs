@@ -1,4 +1,4 @@
-//! A connection: one socket and the conversation on it.
+//! A connection: one socket, plain or encrypted, and the conversation on it.
 //!
 //! One task per connection polls a small state machine: send the sendable replies, resume the interrupted
 //! conversation, read more. Replies whose gate is committed are sent by the worker directly, without waking
@@ -16,12 +16,13 @@
 
 mod backlog;
 mod keeping_up;
+mod socket;
 mod unread;
 
 use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
-    io::{self, IoSlice},
+    io,
     os::fd::AsFd,
     rc::Rc,
     sync::Arc,
@@ -33,25 +34,23 @@ use engine::{
     CommandError, Executor, Host, LongReply, PeerClaim, Place, Session,
     clients::{Client, ClientKind},
     conversation::{Conversation, ConversationState, Round},
-    outbox::Outbox,
 };
 use lsn::Lsn;
 use pubsub::{
     Backpressure, Delivery,
     durable::{Encoded, ReaderEvent, ReaderId, Run},
 };
-use tokio::{io::Interest, net::TcpStream, time::Instant};
+use tokio::time::Instant;
 
 use self::backlog::Backlog;
 pub(crate) use self::backlog::UNSENT_BYTES_MAX;
 pub(crate) use self::keeping_up::DISTRUST_US;
 use self::keeping_up::KeepingUp;
+pub(crate) use self::socket::{Socket, Taken};
 use self::unread::Unread;
 pub(crate) use self::unread::UnreadReplies;
 use crate::worker::Worker;
 
-/// Pieces of output per vectored write.
-const PIECES_MAX: usize = 64;
 /// The maximum number of non-empty reads of one connection before other connections get their turn.
 const READS_PER_TURN_MAX: usize = 2;
 
@@ -59,7 +58,7 @@ const READS_PER_TURN_MAX: usize = 2;
 pub(crate) struct Connection {
     worker: Rc<Worker>,
     conversation: RefCell<Conversation>,
-    stream: TcpStream,
+    socket: Socket,
     /// Wakes the task; set whenever the task has been polled.
     waker: RefCell<Option<Waker>>,
     state: Cell<ConversationState>,
@@ -89,18 +88,24 @@ pub(crate) struct Connection {
 impl Connection {
     /// The connection, and the future that serves it until it ends.
     pub(crate) fn new(
-        stream: TcpStream,
+        socket: Socket,
         client: Arc<Client>,
         place: Place,
         worker: Rc<Worker>,
     ) -> (Rc<Connection>, impl Future<Output = ()>) {
-        let needs_no_password = worker.host.users.current().default_user().admits_everybody();
-        let mut session = Session::new(client, needs_no_password);
+        let users = worker.host.users.current();
+        let mut session = Session::new(client, users.default_user().admits_everybody());
         session.place = place;
+        if worker.host.users.settings().certificates_name_users {
+            session.certificate_name = socket.certificate_name().map(|name| name.into_bytes().into());
+            if worker.parts.progress.loading().is_none() {
+                session.log_in_by_certificate(&users);
+            }
+        }
         let connection = Rc::new(Connection {
             worker,
             conversation: RefCell::new(Conversation::new(session)),
-            stream,
+            socket,
             waker: RefCell::new(None),
             state: Cell::new(ConversationState::Idle),
             refused: Cell::new(false),
@@ -136,7 +141,7 @@ impl Connection {
 
     /// Closes the socket at once, though a command still runs on another thread.
     fn hang_up(&self) {
-        if let Ok(socket) = self.stream.as_fd().try_clone_to_owned() {
+        if let Ok(socket) = self.socket.as_fd().try_clone_to_owned() {
             let _ = std::net::TcpStream::from(socket).shutdown(std::net::Shutdown::Both);
         }
     }
@@ -146,7 +151,7 @@ impl Connection {
         // The waker is registered only when the socket is not ready, so this writes until the socket refuses
         // bytes.
         while self.refused.get() && !self.broken.get() {
-            match self.stream.poll_write_ready(cx) {
+            match self.socket.stream().poll_write_ready(cx) {
                 Poll::Ready(Ok(())) => self.send(),
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Pending => break,
@@ -168,8 +173,8 @@ impl Connection {
                     Poll::Pending => return Poll::Pending,
                 },
                 ConversationState::Closing => {
-                    let sent = self.conversation.borrow().outbox.is_empty() && !self.is_away();
-                    return if sent { Poll::Ready(()) } else { Poll::Pending };
+                    let sent = self.conversation.borrow().outbox.is_empty() && self.socket.is_flushed();
+                    return if sent && !self.is_away() { Poll::Ready(()) } else { Poll::Pending };
                 }
                 ConversationState::More => {
                     // Yield first: this task goes to the end of the queue.
@@ -214,28 +219,14 @@ impl Connection {
     }
 
     fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        loop {
-            std::task::ready!(self.stream.poll_read_ready(cx))?;
-            match self.stream.try_read(buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Ok(count) if (1..buffer.len()).contains(&count) => {
-                    // A short read empties the socket: clear its readiness without a read that would only
-                    // return WouldBlock.
-                    let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
-                    let _ = self.stream.try_io(Interest::READABLE, nothing);
-                    return Poll::Ready(Ok(count));
-                }
-                read => return Poll::Ready(read),
-            }
-        }
+        self.socket.poll_read(cx, buffer, &self.worker.encrypted_buffer)
     }
 
-    /// Duplicates the socket and returns it with the client's request, if the client turned out to be another
-    /// server that takes the connection over. Call when the connection has ended.
-    pub(crate) fn take_over(&self) -> Option<(std::net::TcpStream, PeerClaim)> {
+    /// Takes the socket out of the connection, with the client's request, if the client turned out to be
+    /// another server that takes the connection over. Call when the connection has ended.
+    pub(crate) fn take_over(&self) -> Option<(Taken, PeerClaim)> {
         let claim = self.conversation.borrow_mut().session.claim.take()?;
-        let socket = self.stream.as_fd().try_clone_to_owned();
-        socket.ok().map(|socket| (socket.into(), claim))
+        self.socket.take().ok().map(|taken| (taken, claim))
     }
 
     /// Reads once and executes the received commands.
@@ -419,15 +410,14 @@ impl Connection {
         let (mut sent, had_refused) = (0, self.refused.get());
         let refused = loop {
             let bytes = conversation.outbox.sendable();
-            if bytes.is_empty() {
-                break false;
-            }
-            let written = if conversation.outbox.has_blocks() {
-                self.write_pieces(&conversation.outbox)
+            let is_all = bytes.is_empty();
+            let written = if is_all {
+                self.socket.flush().map(|()| 0)
             } else {
-                self.stream.try_write(bytes)
+                self.socket.write(&conversation.outbox)
             };
             match written {
+                Ok(_) if is_all => break false,
                 Ok(count) => {
                     conversation.outbox.consume(count);
                     sent += count;
@@ -447,7 +437,8 @@ impl Connection {
         if waits_for_client && conversation.outbox.is_empty() {
             self.resumable.set(true);
         }
-        let finished = self.state.get() == ConversationState::Closing && conversation.outbox.is_empty();
+        let finished =
+            self.state.get() == ConversationState::Closing && conversation.outbox.is_empty() && !refused;
         let pending_bytes = conversation.pending_bytes() as u64;
         conversation.session.client.set_buffered(pending_bytes, conversation.outbox.len() as u64);
         drop(conversation);
@@ -462,17 +453,6 @@ impl Connection {
         {
             self.wake();
         }
-    }
-
-    /// Writes several sendable pieces with one system call, without copying them together.
-    fn write_pieces(&self, outbox: &Outbox) -> io::Result<usize> {
-        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
-        let mut count = 0;
-        for (slice, piece) in slices.iter_mut().zip(outbox.pieces()) {
-            *slice = IoSlice::new(piece);
-            count += 1;
-        }
-        self.stream.try_write_vectored(&slices[..count])
     }
 
     /// The log is committed up to here: sends the replies that waited for it.
@@ -617,6 +597,7 @@ impl Connection {
 
     /// The connection has ended: cancels a blocked command, so that nothing is popped for it.
     pub(crate) fn end(&self) {
+        self.socket.say_goodbye();
         self.broken.set(true);
         self.forget_deadline();
         self.count_unsent(0);

@@ -31,7 +31,7 @@ mod witness;
 
 use std::{
     io,
-    net::{SocketAddr, TcpStream},
+    net::{IpAddr, SocketAddr, TcpStream},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
@@ -55,7 +55,7 @@ use self::{askers::Askers, events::Announced, peers::Peers, room::ROOM_BACKOFF_U
 use crate::{
     config::Config,
     mailbox::{Mailbox, WorkerOrder},
-    replication::{Credentials, Node},
+    replication::Node,
 };
 
 /// The most bytes of the log in one read.
@@ -182,9 +182,9 @@ impl Group {
             is_voter: false,
             is_witness: votes.is_witness(),
         };
-        let config = self.config.clone();
-        let credentials = move || Credentials::of(&config.current());
-        let peers = Arc::new(Peers::new(votes.clone(), &state.group_id, credentials));
+        let node = self.node.clone();
+        let introduction = move || node.introduction();
+        let peers = Arc::new(Peers::new(votes.clone(), &state.group_id, introduction));
         let _ = (self.own.set(own), self.log.set(log.clone()), self.peers.set(peers.clone()));
         self.recall_roster(votes, log);
         let Some(mut known) = Known::start(votes, self.keyspace.data_settings(), log.appended_lsn()) else {
@@ -251,20 +251,17 @@ impl Group {
     }
 
     /// Serves the member that sent GROUP PEER on a client's connection.
-    pub(crate) fn serve_member(&self, socket: TcpStream, words: &[Vec<u8>]) {
+    pub(crate) fn serve_member(&self, socket: TcpStream, from: IpAddr, words: &[Vec<u8>]) {
         let Some(peers) = self.peers.get().filter(|_| !self.is_stopping()) else {
             return peers::put_off(socket);
         };
         match peers.check(words) {
-            Ok(from) if self.has_removed(from) => {
-                peers.refuse(
-                    socket,
-                    peers::REMOVED,
-                    &format!("the member {from} was removed from the group"),
-                );
+            Ok(id) if self.has_removed(id) => {
+                let reason = format!("the member {id} was removed from the group");
+                peers.refuse((socket, from), peers::REMOVED, &reason);
             }
-            Ok(from) => peers.serve(socket, from),
-            Err(reason) => peers.refuse(socket, "ERR", &reason),
+            Ok(id) => peers.serve(socket, id),
+            Err(reason) => peers.refuse((socket, from), "ERR", &reason),
         }
     }
 

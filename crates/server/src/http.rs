@@ -1,17 +1,19 @@
 //! The HTTP port: accepts connections, and runs the CouchDB front and the tools on threads.
 //!
 //! ```text
-//! acceptor -> thread "http-n": couch::serve_thread -> databases, log
+//! acceptor -> (TLS: handshake) -> thread "http-n": couch::serve_thread -> databases, log
 //!                                                  -> tools: /metrics, /_backup
 //!                                                  -> redis: /_redis, by connections to the workers
 //! ```
 
 mod redis;
+mod socket;
 mod surroundings;
 mod tools;
 
 use std::{
     io,
+    net::SocketAddr,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -22,7 +24,11 @@ use std::{
 use couch::{Feeds, Front, HttpOrder, Store};
 use tokio::{net::TcpListener, sync::mpsc};
 
-use crate::parts::Parts;
+use self::socket::HttpSocket;
+use crate::{
+    handshakes::{Then, TlsDoor},
+    parts::Parts,
+};
 
 /// Pause after a failed accept; the usual cause is a lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -36,7 +42,7 @@ pub(crate) struct Http {
     front: Arc<Front>,
     /// The databases; empty while the server recovers.
     pub(crate) store: Arc<OnceLock<Store>>,
-    threads: Vec<mpsc::UnboundedSender<HttpOrder>>,
+    threads: Vec<mpsc::UnboundedSender<HttpOrder<HttpSocket>>>,
     next: AtomicUsize,
 }
 
@@ -55,8 +61,9 @@ impl Http {
         Ok(Http { front, store, threads, next: AtomicUsize::new(0) })
     }
 
-    /// Accepts connections until the runtime ends, and hands them to the threads in turn.
-    pub(crate) async fn accept(self: Arc<Http>, listener: TcpListener) {
+    /// Accepts connections until the runtime ends, and hands them to the threads in turn; at a door for TLS,
+    /// after their handshake.
+    pub(crate) async fn accept(self: Arc<Http>, listener: TcpListener, tls: Option<TlsDoor>) {
         loop {
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
@@ -66,15 +73,27 @@ impl Http {
                     continue;
                 }
             };
-            // A connection above the limit is closed at once.
-            let Some(permit) = self.front.permit() else { continue };
             let _ = stream.set_nodelay(true);
-            if let Ok(stream) = stream.into_std() {
-                let turn = self.next.fetch_add(1, Relaxed) % self.threads.len();
-                // If the thread has ended, the connection is closed.
-                let _ = self.threads[turn].send(HttpOrder::Connect { stream, peer, permit });
+            let Ok(stream) = stream.into_std() else { continue };
+            match &tls {
+                None => self.serve(HttpSocket { stream, session: None }, peer),
+                Some(door) => {
+                    let http = self.clone();
+                    let then: Then = Box::new(move |stream, session| {
+                        http.serve(HttpSocket { stream, session: Some(Box::new(session)) }, peer);
+                    });
+                    door.begin(stream, peer, then).await;
+                }
             }
         }
+    }
+
+    fn serve(&self, stream: HttpSocket, peer: SocketAddr) {
+        // A connection above the limit is closed at once.
+        let Some(permit) = self.front.permit() else { return };
+        let turn = self.next.fetch_add(1, Relaxed) % self.threads.len();
+        // If the thread has ended, the connection is closed.
+        let _ = self.threads[turn].send(HttpOrder::Connect { stream, peer, permit });
     }
 
     /// Returns when every thread has been between two tasks: writes that were permitted before are in the
@@ -103,7 +122,7 @@ impl Http {
 
     fn tell_all(
         &self,
-        order: impl Fn(std::sync::mpsc::Sender<()>) -> HttpOrder,
+        order: impl Fn(std::sync::mpsc::Sender<()>) -> HttpOrder<HttpSocket>,
     ) -> std::sync::mpsc::Receiver<()> {
         let (done, finished) = std::sync::mpsc::channel();
         for thread in &self.threads {
@@ -113,7 +132,7 @@ impl Http {
     }
 }
 
-fn start_thread(index: usize, front: Arc<Front>) -> io::Result<mpsc::UnboundedSender<HttpOrder>> {
+fn start_thread(index: usize, front: Arc<Front>) -> io::Result<mpsc::UnboundedSender<HttpOrder<HttpSocket>>> {
     let (sender, receiver) = mpsc::unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let run = move || {

@@ -85,6 +85,11 @@ fn server(parts: &Parts, _: &Figures, out: &mut String) {
         "io_threads_active": u8::from(parts.startup.workers > 1),
         "workers": parts.startup.workers,
     );
+    let listeners = parts.startup.listeners.iter().filter(|(_, addresses)| !addresses.is_empty());
+    for (index, (name, addresses)) in listeners.enumerate() {
+        let bind: String = addresses.iter().map(|address| format!("bind={},", address.ip())).collect();
+        let _ = write!(out, "listener{index}:name={name},{bind}port={}\r\n", addresses[0].port());
+    }
 }
 
 fn clients(parts: &Parts, _: &Figures, out: &mut String) {
@@ -264,6 +269,17 @@ fn stats(parts: &Parts, _: &Figures, out: &mut String) {
         "tracking_total_items": tracked.items,
         "tracking_total_prefixes": tracked.prefixes,
     );
+    if let Some(encryption) = &parts.encryption {
+        let figures = &encryption.figures;
+        let now_unix_s = (parts.clock.unix_ms() / 1000) as i64;
+        fields!(out,
+            "tls_handshakes": figures.handshakes.load(Relaxed),
+            "tls_handshakes_failed": figures.failed.load(Relaxed),
+            "tls_handshakes_unfinished": figures.unfinished.load(Relaxed),
+            "tls_cert_reloads": figures.reloads.load(Relaxed),
+            "tls_cert_expires_in_seconds": encryption.expires_unix_s().map_or(0, |end| end - now_unix_s),
+        );
+    }
 }
 
 fn replication(parts: &Parts, _: &Figures, out: &mut String) {

@@ -1,18 +1,20 @@
 //! Listening: accepts connections and hands them to the workers in turn.
 
 use std::{
-    io,
+    io::{self, IoSlice, Write},
     net::{SocketAddr, ToSocketAddrs},
     sync::Arc,
     time::Duration,
 };
 
+use tls::Session;
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::{
     access::Access,
     connection::error_line,
-    mailbox::{Mailbox, WorkerOrder},
+    handshakes::{Then, TlsDoor},
+    mailbox::{Admitted, Mailbox, WorkerOrder},
 };
 
 /// Pause after a failed accept; the usual cause is a lack of descriptors.
@@ -70,13 +72,42 @@ fn bind_one(address: SocketAddr, backlog: u32) -> io::Result<std::net::TcpListen
     socket.listen(backlog)?.into_std()
 }
 
-/// Accepts until the runtime ends.
-pub(crate) async fn accept(
-    listener: TcpListener,
-    access: Arc<Access>,
-    workers: Vec<Mailbox>,
-    next: Arc<RoundRobin>,
-) {
+/// Where connections of the Redis protocol go once they may speak it.
+#[derive(Clone)]
+pub(crate) struct Reception {
+    pub(crate) access: Arc<Access>,
+    pub(crate) workers: Vec<Mailbox>,
+    pub(crate) next: Arc<RoundRobin>,
+}
+
+impl Reception {
+    /// Hands a connection to a worker, or turns it away.
+    fn receive(&self, mut stream: std::net::TcpStream, peer: SocketAddr, session: Option<Box<Session>>) {
+        let place = match self.access.admit(&peer) {
+            Ok(place) => place,
+            Err(error) => return turn_away(&mut stream, session, &error_line(&error)),
+        };
+        if let Ok(local) = stream.local_addr() {
+            let admitted = Admitted { stream, session, peer, local, place };
+            self.workers[self.next.take(self.workers.len())].send(WorkerOrder::Connect(admitted));
+        }
+    }
+}
+
+/// Sends the error only as far as the socket accepts it at once: a refused client gets no further work.
+fn turn_away(stream: &mut std::net::TcpStream, session: Option<Box<Session>>, line: &[u8]) {
+    let Some(mut session) = session else {
+        let _ = stream.write(line);
+        return;
+    };
+    if session.encrypt(&[IoSlice::new(line)]).is_ok() {
+        session.close();
+        let _ = session.write_to(stream);
+    }
+}
+
+/// Accepts until the runtime ends; at a door for TLS, encrypted connections.
+pub(crate) async fn accept(listener: TcpListener, reception: Reception, tls: Option<TlsDoor>) {
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -86,19 +117,17 @@ pub(crate) async fn accept(
                 continue;
             }
         };
-        let place = match access.admit(&peer) {
-            Ok(place) => place,
-            Err(error) => {
-                // The error is sent only as far as the socket accepts it at once: a refused client gets no
-                // further work.
-                let _ = stream.try_write(&error_line(&error));
-                continue;
-            }
-        };
         let _ = stream.set_nodelay(true);
-        if let (Ok(local), Ok(stream)) = (stream.local_addr(), stream.into_std()) {
-            let worker = next.take(workers.len());
-            workers[worker].send(WorkerOrder::Connect { stream, peer, local, place });
+        let Ok(stream) = stream.into_std() else { continue };
+        match &tls {
+            None => reception.receive(stream, peer, None),
+            Some(door) => {
+                let reception = reception.clone();
+                let then: Then = Box::new(move |stream, session| {
+                    reception.receive(stream, peer, Some(Box::new(session)));
+                });
+                door.begin(stream, peer, then).await;
+            }
         }
     }
 }

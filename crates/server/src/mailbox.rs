@@ -14,10 +14,20 @@ use tokio::sync::mpsc;
 
 use crate::log_threads::LogThreads;
 
+/// A connection that is to be served.
+pub(crate) struct Admitted {
+    pub(crate) stream: std::net::TcpStream,
+    /// Of a connection over TLS that has shaken hands.
+    pub(crate) session: Option<Box<tls::Session>>,
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+    pub(crate) place: Place,
+}
+
 /// An order to a worker.
 pub(crate) enum WorkerOrder {
     /// Serve this connection.
-    Connect { stream: std::net::TcpStream, peer: SocketAddr, local: SocketAddr, place: Place },
+    Connect(Admitted),
     /// Recovery is done: all commands may run.
     Attach(LogThreads),
     /// Close the connection of this client (CLIENT KILL).

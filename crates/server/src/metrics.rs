@@ -172,6 +172,7 @@ impl Scrape {
             "resident memory of the process",
             env::process::rss_bytes(),
         )?;
+        self.encode_encryption(encoder)?;
         self.encode_read_only(encoder)?;
         self.encode_scrubber(encoder)?;
         self.encode_snapshots(encoder)?;
@@ -194,6 +195,23 @@ impl Scrape {
             ConstCounter::new(count).encode(metric.encode_family(&[("status", class)])?)?;
         }
         Ok(())
+    }
+
+    /// Nothing without a door for TLS.
+    fn encode_encryption(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(encryption) = &self.parts.encryption else { return Ok(()) };
+        let figures = &encryption.figures;
+        let help = "unix time at which the certificate of the server expires";
+        let end = encryption.expires_unix_s().unwrap_or(0).max(0) as u64;
+        gauge(encoder, "sheaf_tls_certificate_expires_timestamp_seconds", help, end)?;
+        let help = "times that changed certificates were put in force";
+        counter(encoder, "sheaf_tls_certificate_reloads", help, figures.reloads.load(Relaxed))?;
+        let help = "handshakes of TLS that succeeded";
+        counter(encoder, "sheaf_tls_handshakes", help, figures.handshakes.load(Relaxed))?;
+        let help = "handshakes of TLS that failed or took too long";
+        counter(encoder, "sheaf_tls_handshakes_failed", help, figures.failed.load(Relaxed))?;
+        let help = "handshakes of TLS that go on";
+        gauge(encoder, "sheaf_tls_handshakes_unfinished", help, figures.unfinished.load(Relaxed))
     }
 
     fn encode_channels(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -34,6 +34,7 @@ use crate::{
     dead_log::DeadLog,
     documents::{Compactor, Saver},
     durable_channels::DurableChannels,
+    encryption::Encryption,
     group::{Group, GroupHandle},
     inventory::Inventory,
     logging,
@@ -63,6 +64,8 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) config: Arc<Config>,
     pub(crate) access: Arc<Access>,
+    /// The certificates, if there is a door for TLS.
+    pub(crate) encryption: Option<Arc<Encryption>>,
     pub(crate) data: Data,
     pub(crate) clients: Arc<Clients>,
     pub(crate) scripts: Arc<Scripts>,
@@ -99,6 +102,7 @@ impl Parts {
         (settings, files): (Settings, Arc<Mutex<Lasting>>),
         startup: StartupInfo,
         node: Arc<Node>,
+        encryption: Option<Arc<Encryption>>,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy + Send + Sync>,
     ) -> Parts {
@@ -133,6 +137,7 @@ impl Parts {
         let group = Arc::new(group);
         let parts = Parts {
             access: Arc::new(Access::new(config.clone(), clients.clone(), clock.clone())),
+            encryption,
             counters: Counters::default(),
             traffic: Arc::default(),
             rates: Rates::default(),
@@ -201,6 +206,9 @@ impl Parts {
         });
         self.config.observe(move |settings| node.configure(settings));
         self.config.observe(logging::configure);
+        if let Some(encryption) = self.encryption.clone() {
+            self.config.observe(move |settings| encryption.follow(settings));
+        }
         self.config.observe(move |settings| {
             if let (Some(log), Some(durability)) =
                 (log.get(), Durability::parse(settings.text(Key::Durability)))

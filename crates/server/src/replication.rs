@@ -43,7 +43,7 @@ mod stepping_down;
 mod waits;
 
 use std::{
-    io,
+    io::{self, Write},
     net::{IpAddr, SocketAddr, TcpStream},
     path::{Path, PathBuf},
     sync::{
@@ -64,6 +64,7 @@ use recovery::{
 use replication::{ProcessId, RelayOptions, ReplicaId, Role, Unanswered};
 use settings::{Key, Settings};
 use storage::{Chains, Log, Mirror};
+use tls::ClientFiles;
 use tokio::sync::Notify;
 
 use self::{
@@ -71,6 +72,7 @@ use self::{
     failover::Running,
     follower::{Following, Threads},
     leader::{Joins, Leader},
+    line::Introduction,
     overdue::Overdue,
     own_addresses::OwnAddresses,
     waits::Waits,
@@ -80,6 +82,8 @@ pub(crate) use self::{
     leader::ReplicaFigures,
     line::Credentials,
 };
+
+use crate::{encryption, tunnels::Tunnels};
 
 /// The niceness of the threads that copy and load everything from a leader. They serve no client yet, while
 /// the leader and other processes on the machine do.
@@ -97,6 +101,8 @@ struct ReplicationSettings {
     lag_ms_max: u64,
     flush_bytes: u64,
     credentials: Credentials,
+    /// The certificates for other servers.
+    files: ClientFiles,
 }
 
 /// Waits until every worker and every long unit has ended its current round, or until the argument returns
@@ -106,6 +112,8 @@ type RoundsEnd = Box<dyn Fn(&dyn Fn() -> bool) -> bool + Send + Sync>;
 /// The replication state of this server.
 pub(crate) struct Node {
     dir: PathBuf,
+    /// Carries connections between servers, if these are encrypted.
+    tunnels: Option<Arc<Tunnels>>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy + Send + Sync>,
     /// `replication.json`: the part of the role that must survive a restart.
@@ -209,8 +217,13 @@ impl Node {
         };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let votes = member.map(|member| Arc::new(Votes::new(member, dir.to_path_buf(), disk, clock.clone())));
+        let tunnels = match settings.switch(Key::TlsReplication) {
+            true => Some(Arc::new(Tunnels::start()?)),
+            false => None,
+        };
         let node = Node {
             dir: dir.to_path_buf(),
+            tunnels,
             clock,
             entropy,
             standing: Mutex::new(standing),
@@ -270,6 +283,7 @@ impl Node {
             lag_ms_max: settings.integer(Key::MinReplicasMaxLag) * 1000,
             flush_bytes: settings.integer(Key::RelayFlushSize),
             credentials: Credentials::of(settings),
+            files: encryption::files_for_servers(settings),
         };
         self.stale_reads.store(settings.switch(Key::StaleReads), SeqCst);
         let retained_bytes_max = settings.integer(Key::ReplicaRetentionBytes);
@@ -440,8 +454,8 @@ impl Node {
     }
 
     /// Serves a replica on the connection of a client that sent REPLICATE.
-    pub(crate) fn serve_replica(self: &Arc<Self>, socket: TcpStream, words: &[Vec<u8>]) {
-        leader::serve(self, socket, words);
+    pub(crate) fn serve_replica(self: &Arc<Self>, socket: TcpStream, from: IpAddr, words: &[Vec<u8>]) {
+        leader::serve(self, socket, from, words);
     }
 
     /// How often replicas have joined.
@@ -482,8 +496,42 @@ impl Node {
         self.copies_anew.load(SeqCst)
     }
 
-    fn credentials(&self) -> Credentials {
-        self.options.read().credentials.clone()
+    /// How this server introduces itself to others.
+    pub(crate) fn introduction(&self) -> Introduction {
+        let options = self.options.read();
+        let tls = self.tunnels.clone().map(|tunnels| (tunnels, options.files.clone()));
+        Introduction { credentials: options.credentials.clone(), tls }
+    }
+
+    /// Logs, once in a while, that another server is not served.
+    pub(crate) fn note_refused(&self, peer: SocketAddr, reason: &str) {
+        let host = leader::shown_host(peer.ip());
+        if let Some(unlogged) = self.leader.news(self, &host, reason) {
+            tracing::warn!(target: "replication", peer = host, reason, unlogged, "refused the connection of a server");
+        }
+    }
+
+    /// The plain end of the connection of another server, whose session is given if it is encrypted.
+    ///
+    /// # Errors
+    /// In words: servers talk to each other in another way here.
+    pub(crate) fn plain_end(
+        &self,
+        socket: TcpStream,
+        session: Option<Box<tls::Session>>,
+    ) -> Result<TcpStream, String> {
+        match (session, &self.tunnels) {
+            (None, None) => Ok(socket),
+            (Some(session), Some(tunnels)) => {
+                tunnels.carry(socket, session).map_err(|error| error.to_string())
+            }
+            (None, Some(_)) => {
+                let _ =
+                    (&socket).write(b"-ERR servers talk to this one over TLS alone (tls-replication)\r\n");
+                Err("it does not come over TLS, as tls-replication wants".into())
+            }
+            (Some(_), None) => Err("it comes over TLS, and tls-replication is off here".into()),
+        }
     }
 
     fn relay_options(&self) -> RelayOptions {

@@ -37,7 +37,7 @@ use replication::ProcessId;
 use settings::{Key, Lasting, Settings, unknown_variables};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{config::possible_clients, listen, logging};
+use crate::{config::possible_clients, encryption::Encryption, listen, logging};
 use incarnation::Next;
 
 /// Exit status when the log failed (EX_IOERR).
@@ -141,7 +141,12 @@ struct Process {
     redis: Vec<std::net::TcpListener>,
     /// The listeners of `sentinel-port`: the same service at another port.
     sentinel: Vec<std::net::TcpListener>,
+    /// The listeners of `tls-port`: the same service, encrypted.
+    redis_tls: Vec<std::net::TcpListener>,
     http: Vec<std::net::TcpListener>,
+    /// The listeners of `http-tls-port`.
+    http_tls: Vec<std::net::TcpListener>,
+    encryption: Option<Arc<Encryption>>,
     disk: HeldDisk,
 }
 
@@ -154,6 +159,8 @@ impl Process {
         backup::refuse_backup(&RealDisk, &dir)?;
         // Before anybody can connect: a password may be among them.
         refuse_lost_settings(&RealDisk, &dir)?;
+        let unusable = |error: tls::LoadError| ServeError::Setting(std::io::Error::other(error));
+        let encryption = Encryption::open(settings).map_err(unusable)?.map(Arc::new);
         fit_clients(settings);
         let (bind, backlog) = (settings.text(Key::Bind), settings.integer(Key::TcpBacklog) as u32);
         // Sockets are made within a runtime, and outlive it.
@@ -178,18 +185,51 @@ impl Process {
                 "{name} and sentinel-port both name port {sentinel_port}: {advice}"
             ))));
         }
+        let (tls_port, http_tls_port) = (port_of(Key::TlsPort), port_of(Key::HttpTlsPort));
+        let mut taken = [("port", port), ("http-port", http_port), ("sentinel-port", sentinel_port)].to_vec();
+        for (name, port) in [("tls-port", tls_port), ("http-tls-port", http_tls_port)] {
+            if let Some((other, _)) = taken.iter().find(|(_, other)| port != 0 && *other == port) {
+                return Err(ServeError::Setting(std::io::Error::other(format!(
+                    "{other} and {name} both name port {port}: each needs its own"
+                ))));
+            }
+            taken.push((name, port));
+        }
+        if settings.switch(Key::TlsReplication)
+            && (tls_port == 0 || http_tls_port == 0 || settings.text(Key::TlsCaCertFile).is_empty())
+        {
+            return Err(ServeError::Setting(std::io::Error::other(
+                "tls-replication needs tls-port, http-tls-port (full copies go over HTTP) and tls-ca-cert-file (it \
+                 signs the certificates of all servers)",
+            )));
+        }
         let listen_on = |port: u16| listen::bind(bind, port, backlog).map_err(ServeError::of_settings);
-        let (redis, http) = (listen_on(port)?, listen_on(http_port)?);
-        let sentinel = match sentinel_port {
-            0 => Vec::new(),
-            port => listen_on(port)?,
-        };
-        warn_of_open_door(settings, &redis);
+        let listen_if_set = |port: u16| if port == 0 { Ok(Vec::new()) } else { listen_on(port) };
+        // With a door for TLS, port 0 means no plain one, as in Redis.
+        let redis = if tls_port == 0 { listen_on(port)? } else { listen_if_set(port)? };
+        let http = if http_tls_port == 0 { listen_on(http_port)? } else { listen_if_set(http_port)? };
+        let (redis_tls, http_tls) = (listen_if_set(tls_port)?, listen_if_set(http_tls_port)?);
+        let sentinel = listen_if_set(sentinel_port)?;
+        warn_of_open_door(settings, &redis, &redis_tls);
         let run_id = (0..3).map(|_| format!("{:016x}", RealEntropy.random_u64())).collect::<String>();
         let (run_id, started_unix_ms) = (run_id[..40].to_string(), RealClock.unix_ms());
         let lasting = Arc::new(Mutex::new(lasting));
         let id = ProcessId::new(RealEntropy.random_u64());
-        Ok(Process { id, dir, lasting, run_id, commit, started_unix_ms, redis, sentinel, http, disk })
+        Ok(Process {
+            id,
+            dir,
+            lasting,
+            run_id,
+            commit,
+            started_unix_ms,
+            redis,
+            sentinel,
+            redis_tls,
+            http,
+            http_tls,
+            encryption,
+            disk,
+        })
     }
 }
 
@@ -208,10 +248,17 @@ fn fit_clients(settings: &Settings) {
 }
 
 /// Warns if other machines can reach the server without a password.
-fn warn_of_open_door(settings: &Settings, redis: &[std::net::TcpListener]) {
+fn warn_of_open_door(
+    settings: &Settings,
+    redis: &[std::net::TcpListener],
+    redis_tls: &[std::net::TcpListener],
+) {
     let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+    // Who shows a certificate that an authority has signed is no stranger.
+    let asks = settings.text(Key::TlsAuthClients) == "yes";
     let open: Vec<String> = redis
         .iter()
+        .chain(redis_tls.iter().filter(|_| !asks))
         .filter_map(|listener| listener.local_addr().ok())
         .filter(is_open)
         .map(|address| address.ip().to_string())

@@ -1,6 +1,6 @@
 //! Facts that are fixed when the server starts.
 
-use std::{path::PathBuf, sync::OnceLock};
+use std::{net::SocketAddr, path::PathBuf, sync::OnceLock};
 
 use env::HeldDisk;
 
@@ -18,6 +18,8 @@ pub(crate) struct StartupInfo {
     pub(crate) commit: &'static str,
     /// What the process held beside the data when it began to serve: the program, its threads and buffers.
     pub(crate) beside_data_bytes: OnceLock<u64>,
-    /// Set as soon as the server listens.
+    /// Set as soon as the server listens: the plain port, or, if there is none, that of TLS.
     pub(crate) redis_port: OnceLock<u16>,
+    /// The addresses of the Redis protocol, by kind.
+    pub(crate) listeners: [(&'static str, Vec<SocketAddr>); 3],
 }

@@ -62,6 +62,8 @@ pub(crate) struct Worker {
     batch: RefCell<RequestBatch>,
     /// One buffer for all connections; each borrows it while it reads.
     pub(crate) read_buffer: RefCell<Vec<u8>>,
+    /// One more for the encrypted bytes of TLS; empty while there are none.
+    pub(crate) encrypted_buffer: RefCell<Vec<u8>>,
     /// Everything that waits for the log, and the end of the tick.
     tick: RefCell<Tick<Rc<Connection>>>,
     /// Wakes the task that ends the tick.
@@ -117,6 +119,7 @@ pub(crate) fn start(
             executor: RefCell::new(executor),
             batch: RefCell::new(RequestBatch::new()),
             read_buffer: RefCell::new(vec![0; READ_BYTES]),
+            encrypted_buffer: RefCell::default(),
             tick: RefCell::default(),
             wake_up,
             replied: Replied::default(),

@@ -47,8 +47,25 @@ static FOREIGN: &[(&[&str], &str)] = &[
         "the server listens on TCP only: use --bind 127.0.0.1 and --port PORT",
     ),
     (
-        &["tls-port", "tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-replication"],
-        "there is no TLS: let a proxy (stunnel, HAProxy) accept it, and --bind 127.0.0.1",
+        &["tls-key-file-pass", "tls-client-key-file-pass"],
+        "keys have no passphrase: `openssl pkey` removes it, and the mode of the file protects the key",
+    ),
+    (&["tls-cluster"], "members of a group talk to each other over TLS with --tls-replication yes"),
+    (
+        &["tls-client-cert-file", "tls-client-key-file"],
+        "a server shows other servers its own certificate: --tls-cert-file, for servers and clients",
+    ),
+    (
+        &[
+            "tls-ciphers",
+            "tls-ciphersuites",
+            "tls-prefer-server-ciphers",
+            "tls-dh-params-file",
+            "tls-session-caching",
+            "tls-session-cache-size",
+            "tls-session-cache-timeout",
+        ],
+        "there is nothing to set: leave it out. --tls-protocols chooses the versions",
     ),
     (&["rename-command"], "commands keep their names; --requirepass and --protected-mode keep others out"),
     (&["user"], "use ACL SETUSER, whose users are kept with the data, or such lines in --aclfile FILE"),

@@ -41,6 +41,8 @@ pub enum Group {
     Access,
     /// Addresses and connections.
     Network,
+    /// TLS.
+    Encryption,
     /// Replicas and groups of servers.
     Replication,
     /// Documents and HTTP.
@@ -66,6 +68,7 @@ impl Group {
             Group::Memory => "Memory",
             Group::Access => "Access",
             Group::Network => "Network",
+            Group::Encryption => "Encryption",
             Group::Replication => "Replication",
             Group::Documents => "Documents",
             Group::Messages => "Messages",
@@ -175,8 +178,8 @@ const EVICTION_POLICIES: &[&str] = &[
 settings! {
     Dir "dir" Start "DIR" Kind::Text, "data", Fixed, "Directory of the data; created if missing.";
     Bind "bind" Network "ADDRESSES" Kind::Text, "127.0.0.1 ::1", Fixed, "Addresses to listen on. Spaces separate several. Without a password, clients of other machines are refused (protected-mode).";
-    Port "port" Network "PORT" Kind::Integer { min: 0, max: 65535 }, "6379", Fixed, "Port of the Redis protocol; 0 for any free port.";
-    HttpPort "http-port" Network "PORT" Kind::Integer { min: 0, max: 65535 }, "5984", Fixed, "Port of HTTP: documents as in CouchDB, /_up, /metrics and backups; 0 for any free port.";
+    Port "port" Network "PORT" Kind::Integer { min: 0, max: 65535 }, "6379", Fixed, "Port of the Redis protocol; 0 for any free port, or, with tls-port, for none.";
+    HttpPort "http-port" Network "PORT" Kind::Integer { min: 0, max: 65535 }, "5984", Fixed, "Port of HTTP: documents as in CouchDB, /_up, /metrics and backups; 0 for any free port, or, with http-tls-port, for none.";
     Workers "workers" Start "THREADS" Kind::Integer { min: 0, max: 128 }, "0", Fixed, "Threads that serve connections; 0 for one per core and at least 2.";
     Durability "durability" Durability "strict|commit|interval|none" Kind::Choice(&["strict", "commit", "interval", "none"]), "strict", Mutable, "The meaning of an OK. strict: the write is on disk, and no client reads a write that is not. commit: the write is on disk. interval: a power cut loses at most a second. none: the operating system decides.";
     Maxclients "maxclients" Limits "CONNECTIONS" Kind::Integer { min: 1, max: 1_000_000 }, "10000", Mutable, "Maximum number of connections.";
@@ -208,6 +211,17 @@ settings! {
     Timeout "timeout" Network "SECONDS" SECONDS_ANY, "0", Mutable, "Seconds after which an idle client is disconnected; 0 for never.";
     TcpKeepalive "tcp-keepalive" Network "SECONDS" SECONDS_ANY, "300", Fixed, "Seconds between probes of silent connections; 0 for none.";
     TcpBacklog "tcp-backlog" Network "CONNECTIONS" Kind::Integer { min: 1, max: 65535 }, "1024", Fixed, "Maximum number of connections that wait to be accepted.";
+    TlsPort "tls-port" Encryption "PORT" Kind::Integer { min: 0, max: 65535 }, "0", Fixed, "Port of the Redis protocol over TLS; 0 for none.";
+    HttpTlsPort "http-tls-port" Encryption "PORT" Kind::Integer { min: 0, max: 65535 }, "0", Fixed, "Port of HTTP over TLS; 0 for none.";
+    TlsCertFile "tls-cert-file" Encryption "FILE" Kind::Text, "", Mutable, "Certificate of this server, in PEM, followed by those between it and its authority. It is read again when it changes.";
+    TlsKeyFile "tls-key-file" Encryption "FILE" Kind::Text, "", Mutable, "Key of that certificate, in PEM, without a passphrase.";
+    TlsCaCertFile "tls-ca-cert-file" Encryption "FILE" Kind::Text, "", Mutable, "Certificates, in PEM, of the authorities that sign those of clients.";
+    TlsCaCertDir "tls-ca-cert-dir" Encryption "DIR" Kind::Text, "", Mutable, "Directory of files with certificates of such authorities.";
+    TlsAuthClients "tls-auth-clients" Encryption "yes|no|optional" Kind::Choice(&["yes", "no", "optional"]), "yes", Mutable, "Whether clients show certificates. yes: they must. optional: one that is shown must be valid. no: they are not asked.";
+    TlsAuthClientsUser "tls-auth-clients-user" Encryption "off|CN" Kind::Choice(&["off", "CN"]), "off", Mutable, "CN: a client whose certificate has the name of a user as its common name is that user, without a password, and no password logs in as a nopass user other than default.";
+    HttpTlsAuthClients "http-tls-auth-clients" Encryption "yes|no|optional" Kind::Choice(&["yes", "no", "optional"]), "no", Mutable, "Whether clients of HTTP show certificates, as tls-auth-clients says of those of Redis. Nobody is logged in by one.";
+    TlsReplication "tls-replication" Encryption "yes|no" Kind::Switch, "no", Fixed, "Replicas, members of a group and copies from a leader use TLS, and nothing else: the ports that servers tell each other are tls-port and http-tls-port. tls-ca-cert-file signs the certificates of all servers.";
+    TlsProtocols "tls-protocols" Encryption "VERSIONS" Kind::Text, "", Mutable, "Versions of TLS, separated by spaces: TLSv1.2, TLSv1.3; empty for both.";
     LogSegmentBytes "log-segment-bytes" Durability "BYTES" Kind::BytesPowerOfTwo { min: 1 << 20, max: 1 << 30 }, "64mb", Fixed, "Size of a segment of the log, a power of two; fixed when the directory is created.";
     LogMerge "log-merge" Durability "yes|no" Kind::Switch, "yes", Fixed, "Merge concurrent writes into one write and sync; `no`: one sync for each write, or pipelined run of writes to one key, for comparison.";
     SnapshotLogBytes "snapshot-log-bytes" Durability "BYTES" BYTES_ANY, "64mb", Mutable, "Growth of the log after which a snapshot is taken, if the growth exceeds the size of the last snapshot; 0 for never.";

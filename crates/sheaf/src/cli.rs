@@ -1,7 +1,7 @@
 //! The command line: `sheaf [serve] [settings]`, `sheaf check DIR`, `sheaf log DIR`, `sheaf import FILE`,
 //! `sheaf import --from URL`, `sheaf export FILE`, `sheaf backup DIR`, `sheaf restore BACKUP`, `sheaf tail
-//! CHANNEL...`, `sheaf group HOST:PORT`, `sheaf health`, `sheaf doctor`, `sheaf bench`, `sheaf completions
-//! SHELL`, `sheaf man DIR`.
+//! CHANNEL...`, `sheaf group HOST:PORT`, `sheaf health`, `sheaf doctor`, `sheaf bench`, `sheaf certs DIR`,
+//! `sheaf completions SHELL`, `sheaf man DIR`.
 //!
 //! The flags of `serve` and their environment variables come from the table of settings (`serve.rs`).
 
@@ -13,16 +13,19 @@ mod health;
 mod import;
 mod serve;
 mod tail;
+mod tls;
 mod usage;
 
 use std::path::PathBuf;
 
+use ::tls::ClientFiles;
 use backup::{fetch::DEFAULT_USER, restore::Target};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 pub use generate::{completions, man};
 use lsn::Lsn;
 use recovery::{recover::Mode, unix_time};
 use settings::{Key, Lasting, OPTIONS, Settings};
+
 use tools::{export::Format, log::Selection, migration, tail::Options};
 pub use usage::UsageError;
 
@@ -80,6 +83,8 @@ pub enum Task {
         user: String,
         /// A file with the password.
         password_file: Option<PathBuf>,
+        /// The certificates for a URL that begins with `https`.
+        tls: ClientFiles,
     },
     /// Make a data directory from a backup or another data directory.
     Restore {
@@ -98,11 +103,15 @@ pub enum Task {
     Health {
         /// The URL of its HTTP port.
         url: String,
+        /// The certificates for a URL that begins with `https`.
+        tls: ClientFiles,
     },
     /// Measure a server.
     Bench(tools::bench::Options),
     /// Look at the machine and a directory.
     Doctor(tools::doctor::Options),
+    /// Make certificates to try TLS.
+    Certs(tools::certs::Options),
     /// Print a script for a shell.
     Completions {
         /// The shell.
@@ -145,12 +154,16 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, UsageE
             let (file, dir) = file_and_dir(export);
             Ok(Task::Export { file, dir, format })
         }
-        Some(("backup", backup)) => Ok(Task::Backup {
-            dir: path(backup, "dest").unwrap_or_default(),
-            url: backup.get_one::<String>("from").cloned().unwrap_or_else(default_url),
-            user: backup.get_one::<String>("user").cloned().unwrap_or_else(|| DEFAULT_USER.into()),
-            password_file: path(backup, "password-file"),
-        }),
+        Some(("backup", backup)) => {
+            let url = backup.get_one::<String>("from").cloned().unwrap_or_else(default_url);
+            Ok(Task::Backup {
+                dir: path(backup, "dest").unwrap_or_default(),
+                user: backup.get_one::<String>("user").cloned().unwrap_or_else(|| DEFAULT_USER.into()),
+                password_file: path(backup, "password-file"),
+                tls: tls::files_for(&url, backup)?,
+                url,
+            })
+        }
         Some(("restore", restore)) => {
             let lsn = restore.get_one::<u64>("to-lsn").map(|lsn| Target::Lsn(Lsn::new(*lsn)));
             let time = restore.get_one::<u64>("to-time").map(|unix_ms| Target::Time(*unix_ms));
@@ -160,9 +173,13 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, UsageE
         }
         Some(("tail", found)) => Ok(Task::Tail(tail::options(found))),
         Some(("group", found)) => Ok(Task::Group(group::options(found))),
-        Some(("health", found)) => Ok(Task::Health { url: health::url(found) }),
+        Some(("health", found)) => {
+            let url = health::url(found);
+            Ok(Task::Health { tls: tls::files_for(&url, found)?, url })
+        }
         Some(("bench", found)) => Ok(Task::Bench(bench::options(found))),
         Some(("doctor", found)) => Ok(Task::Doctor(doctor::options(found))),
+        Some(("certs", found)) => Ok(Task::Certs(tls::certs_options(found))),
         Some(("completions", found)) => Ok(generate::completions_task(found)),
         Some(("man", man)) => Ok(Task::Man { dir: path(man, "dir").unwrap_or_default() }),
         Some((_, serve)) => Ok(serve::task(serve)?),
@@ -213,6 +230,7 @@ fn command() -> Command {
         .subcommand(health::command())
         .subcommand(doctor::command())
         .subcommand(bench::command())
+        .subcommand(tls::certs_command())
         .subcommand(generate::completions_command())
         .subcommand(generate::man_command())
 }
@@ -274,6 +292,7 @@ fn backup_command() -> Command {
         .arg(from.help(format!("HTTP port of the server [default: {}]", default_url())))
         .arg(user.help(format!("User name: an admin of the server, as admin-user [default: {DEFAULT_USER}]")))
         .arg(password_file.help("File whose first line is the password (requirepass, or admin-password with --user admin)"))
+        .args(tls::url_flags())
         .after_help(
             "The backup holds the newest snapshot and the log up to the moment it was begun: every write that was \
              acknowledged before. If it is interrupted, run the same command again to resume it. It is \
@@ -397,7 +416,7 @@ mod tests {
         let arguments = ["sheaf", "export", "f", "--rdb-version", "12", "--drop-field-expiry"];
         let Task::Export { format, .. } = task(&arguments) else { panic!("not export") };
         assert_eq!(format, Format { version: 12, drops_field_expiry: true });
-        let Task::Backup { dir, url, user, password_file } = task(&["sheaf", "backup", "d"]) else {
+        let Task::Backup { dir, url, user, password_file, .. } = task(&["sheaf", "backup", "d"]) else {
             panic!("not backup")
         };
         assert_eq!((dir, url.as_str(), password_file), (PathBuf::from("d"), "http://127.0.0.1:5984", None));

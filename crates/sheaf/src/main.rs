@@ -11,7 +11,9 @@ mod cli;
 use std::{io::Write, process::ExitCode};
 
 use server::serve::{self, ServeError};
-use tools::{backup, bench, check, doctor, export, group, health, import, log, migration, restore, tail};
+use tools::{
+    backup, bench, certs, check, doctor, export, group, health, import, log, migration, restore, tail,
+};
 
 use self::cli::Task;
 
@@ -45,18 +47,19 @@ fn main() -> ExitCode {
         Task::Import { file, dir, existing } => import::run(&file, &dir, existing).map_err(Into::into),
         Task::Migrate(options) => migration::run(options).map_err(Into::into),
         Task::Export { file, dir, format } => export::run(&file, &dir, format).map_err(Into::into),
-        Task::Backup { dir, url, user, password_file } => {
-            backup::run(&dir, &url, &user, password_file.as_deref()).map_err(Into::into)
+        Task::Backup { dir, url, user, password_file, tls } => {
+            backup::run(&dir, &url, &user, password_file.as_deref(), &tls).map_err(Into::into)
         }
         Task::Restore { source, dir, target } => restore::run(&source, &dir, target).map_err(Into::into),
         Task::Tail(options) => tail::run(&options).map_err(Into::into),
         Task::Group(options) => group::run(&options).map_err(Into::into),
-        Task::Health { url } => health::run(&url).map_err(Into::into),
+        Task::Health { url, tls } => health::run(&url, &tls).map_err(Into::into),
         Task::Bench(options) => bench::run(&options).map_err(Into::into),
         Task::Doctor(options) => match doctor::run(&options) {
             Ok(state) => return exit_of(state),
             Err(error) => Err(error.into()),
         },
+        Task::Certs(options) => certs::run(&options).map_err(Into::into),
         Task::Completions { shell } => cli::completions(shell).map_err(Into::into),
         Task::Man { dir } => cli::man(&dir).map_err(Into::into),
         Task::Log { dir, selection } => log::print_log(&dir, &selection).map_err(Into::into),

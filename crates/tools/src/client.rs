@@ -2,15 +2,16 @@
 //!
 //! What it is not: a judge of the values, or of silence. Its owners have their own timeouts and errors.
 
+mod stream;
+
 use std::{io, time::Duration};
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+use tls::ClientFiles;
 use wire::{DecodeLimits, Decoder, Value};
 
-/// How long a connection may take to be made.
+use self::stream::Stream;
+
+/// How long a connection may take to be made, with its handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The memory that is offered to one read.
 const READ_BYTES: usize = 256 << 10;
@@ -40,7 +41,7 @@ pub(crate) fn plain(bytes: &[u8]) -> String {
 }
 
 pub(crate) struct Client {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     limits: DecodeLimits,
     received: Vec<u8>,
     /// The bytes of `received` that were taken.
@@ -49,14 +50,18 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects.
+    /// Connects; with `tls`, encrypted.
     ///
     /// # Errors
     /// The reason, in words.
-    pub(crate) async fn connect(host: &str, port: u16, limits: DecodeLimits) -> Result<Client, String> {
-        let connected = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect((host, port))).await;
-        let stream = connected.map_err(|_| "no answer".to_string())?.map_err(|error| error.to_string())?;
-        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    pub(crate) async fn connect(
+        host: &str,
+        port: u16,
+        tls: Option<&ClientFiles>,
+        limits: DecodeLimits,
+    ) -> Result<Client, String> {
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, Stream::connect(host, port, tls)).await;
+        let stream = connected.map_err(|_| "no answer".to_string())??;
         Ok(Client { stream, limits, received: Vec::new(), taken: 0, decoder: Decoder::new() })
     }
 
@@ -69,7 +74,7 @@ impl Client {
 
     /// Sends requests that are encoded already.
     pub(crate) async fn send_bytes(&mut self, requests: &[u8]) -> io::Result<()> {
-        self.stream.write_all(requests).await
+        self.stream.send(requests).await
     }
 
     /// Waits for more bytes. If the call is cancelled, nothing received is lost.

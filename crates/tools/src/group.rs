@@ -226,7 +226,7 @@ struct Asked {
 impl Asked {
     /// Connects, and authenticates if there is a password.
     async fn connect(address: &Address) -> Result<Asked, GroupError> {
-        let connected = Client::connect(&address.host, address.port, LIMITS).await;
+        let connected = Client::connect(&address.host, address.port, address.tls.as_ref(), LIMITS).await;
         let client =
             connected.map_err(|reason| GroupError::Unreachable { address: address.to_string(), reason })?;
         let mut asked = Asked { client, address: address.to_string() };

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ureq::Agent;
+use backup::fetch::tls_config;
+use tls::{ClientFiles, LoadError};
+use ureq::{Agent, tls::TlsConfig};
 
 /// How long the answer may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -10,6 +12,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Why the server counts as unhealthy.
 #[derive(Debug, thiserror::Error)]
 pub enum HealthError {
+    /// The certificates for the connection cannot be used.
+    #[error(transparent)]
+    Certificates(#[from] LoadError),
     /// It does not answer.
     #[error("no answer from {url}: {reason}")]
     NoAnswer {
@@ -30,17 +35,21 @@ pub enum HealthError {
     },
 }
 
-/// Asks `/_up` of the server at `url`, and prints the answer.
+/// Asks `/_up` of the server at `url`, and prints the answer. `files` are for a URL that begins with `https`.
 ///
 /// # Errors
 /// If there is none, or it is not 200: the server loads its data, or acknowledges no writes.
-pub fn run(url: &str) -> Result<(), HealthError> {
+pub fn run(url: &str, files: &ClientFiles) -> Result<(), HealthError> {
     let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let url = format!("{}/_up", url.trim_end_matches('/'));
     let no_answer =
         |error: ureq::Error| HealthError::NoAnswer { url: url.clone(), reason: error.to_string() };
-    let config =
-        Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).proxy(None);
+    let tls = if url.starts_with("https://") { tls_config(files)? } else { TlsConfig::default() };
+    let config = Agent::config_builder()
+        .timeout_global(Some(TIMEOUT))
+        .http_status_as_error(false)
+        .proxy(None)
+        .tls_config(tls);
     let agent: Agent = config.build().into();
     let mut response = agent.get(&url).call().map_err(no_answer)?;
     let answer = response.body_mut().read_to_string().map_err(no_answer)?.trim().to_owned();

@@ -1,8 +1,8 @@
 //! Commands without a server: they work on a stopped server's directory, or as the client of a running one.
 //!
 //! The crate has `sheaf check`, `log`, `import`, `export`, `backup`, `restore`, `tail`, `group`, `health`,
-//! `doctor` and `bench`, each as a function that prints its progress and result. The command line is parsed
-//! in `sheaf`.
+//! `doctor`, `bench` and `certs`, each as a function that prints its progress and result. The command line is
+//! parsed in `sheaf`.
 //!
 //! Invariants
 //! - A directory in use by a server is locked: the commands that need the lock refuse it.
@@ -12,6 +12,7 @@
 
 pub mod backup;
 pub mod bench;
+pub mod certs;
 pub mod check;
 mod client;
 mod disk_sync;

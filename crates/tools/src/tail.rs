@@ -25,6 +25,8 @@ use std::{
     time::Duration,
 };
 
+use tls::ClientFiles;
+
 use self::{connection::Connection, event::Event, screen::Screen};
 use crate::{
     client::{advice, with_advice},
@@ -53,6 +55,8 @@ pub struct Options {
     pub port: u16,
     /// The file with its password.
     pub password_file: Option<PathBuf>,
+    /// The certificates, if the connection is encrypted.
+    pub tls: Option<ClientFiles>,
 }
 
 /// Why following ended.
@@ -168,7 +172,7 @@ struct Tail<'a> {
 impl Tail<'_> {
     /// Connects and prints messages until an error.
     async fn listen(&mut self) -> Result<std::convert::Infallible, TailError> {
-        let mut connection = Connection::open(&self.options.host, self.options.port).await?;
+        let mut connection = Connection::open(self.options).await?;
         self.subscribe(&mut connection).await?;
         let mut unconfirmed: VecDeque<_> =
             self.options.names.iter().map(|name| name.as_bytes().to_vec()).collect();

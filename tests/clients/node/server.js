@@ -184,4 +184,4 @@ async function waitUntil(what, condition) {
   }
 }
 
-module.exports = { Server, runTest, serverTest, waitUntil };
+module.exports = { BINARY, Server, freePort, runTest, serverTest, waitUntil };

@@ -10,9 +10,10 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use ureq::{Agent, Body, Timeout, http::Response};
+use tls::{ClientFiles, LoadError};
+use ureq::{Agent, Body, Timeout, http::Response, tls::TlsConfig};
 
-use super::Origin;
+use super::{Origin, tls_config};
 use crate::{FOR_FOLLOWER, LOG_ONLY, Offer, Refusal};
 
 /// Time limit of connecting.
@@ -94,25 +95,38 @@ impl Breaker {
     }
 }
 
+fn agent(tls: TlsConfig) -> Agent {
+    let config = Agent::config_builder()
+        .timeout_connect(Some(CONNECT_TIMEOUT))
+        .timeout_per_read(Some(SILENCE_MAX))
+        .timeout_per_write(Some(SILENCE_MAX))
+        .http_status_as_error(false)
+        .proxy(None)
+        .tls_config(tls)
+        .user_agent(concat!("sheaf/", env!("CARGO_PKG_VERSION")));
+    config.build().into()
+}
+
 impl Remote {
     /// The server at `url`, with the credentials of `user` if there is a password.
     pub fn new(url: &str, user: &str, password: Option<&str>) -> Remote {
         let url = if url.contains("://") { url.to_string() } else { format!("http://{url}") };
-        let config = Agent::config_builder()
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_per_read(Some(SILENCE_MAX))
-            .timeout_per_write(Some(SILENCE_MAX))
-            .http_status_as_error(false)
-            .proxy(None)
-            .user_agent(concat!("sheaf/", env!("CARGO_PKG_VERSION")));
         let basic = |password| format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
         Remote {
-            agent: config.build().into(),
+            agent: agent(TlsConfig::default()),
             url: url.trim_end_matches('/').to_string(),
             authorization: password.map(basic),
             is_log_only: false,
             is_for_follower: false,
         }
+    }
+
+    /// Connects over TLS, with these files, if its URL begins with `https`.
+    ///
+    /// # Errors
+    /// If the files cannot be used.
+    pub fn over_tls(self, files: &ClientFiles) -> Result<Remote, LoadError> {
+        Ok(Remote { agent: agent(tls_config(files)?), ..self })
     }
 
     /// Asks the server for its log alone, without the state before it.

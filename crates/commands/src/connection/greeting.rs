@@ -126,9 +126,10 @@ pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// Logs the client in. A user without a password accepts any password. Refusing an unknown user takes as long
-/// as refusing a known one. After failures, the clients of an address wait before the next password is looked
-/// at; one that cannot wait, in a transaction, is refused.
+/// Logs the client in. A user without a password accepts any password, unless certificates name users: then
+/// the certificate is what proves who the client is. Refusing an unknown user takes as long as refusing a
+/// known one. After failures, the clients of an address wait before the next password is looked at; one that
+/// cannot wait, in a transaction, is refused.
 fn authenticate(
     cx: &mut Context<'_, '_>,
     command: &[u8],
@@ -147,6 +148,13 @@ fn authenticate(
     let known = users.get(user);
     let accepts =
         known.map_or_else(|| User::initial(false).accepts(password), |it| it.user.accepts(password));
+    let lacks_certificate = known.is_some_and(|it| {
+        it.user.needs_no_password
+            && user != DEFAULT_USER.as_bytes()
+            && cx.host.users.settings().certificates_name_users
+            && cx.session.certificate_name.as_deref() != Some(user)
+    });
+    let accepts = accepts && !lacks_certificate;
     if accepts {
         cx.host.users.note_login(address, user);
     }
@@ -268,6 +276,8 @@ fn set_protocol(cx: &mut Context<'_, '_>, protocol: Protocol) {
 
 #[cfg(test)]
 mod tests {
+    use engine::users::UserSettings;
+
     use super::*;
     use crate::testing::{TestServer, check};
 
@@ -360,6 +370,26 @@ mod tests {
             ("auth someone anything", "-WRONGPASS invalid username-password pair or user is disabled."),
             ("auth a b c", "-ERR syntax error"),
         ]);
+    }
+
+    #[test]
+    fn a_user_without_a_password_needs_its_certificate_if_certificates_name_users() {
+        const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
+        let mut server = TestServer::new();
+        server.check(&[
+            ("acl setuser open on nopass +@all", "+OK"),
+            ("acl setuser closed on >pw +@all", "+OK"),
+            ("auth open anything", "+OK"),
+            ("reset", "+RESET"),
+        ]);
+        let settings = UserSettings { certificates_name_users: true, ..UserSettings::DEFAULT };
+        server.host.users.configure(settings);
+        server.check(&[("auth open anything", WRONG), ("hello 2 auth open anything", WRONG)]);
+        server.check(&[("auth closed pw", "+OK"), ("auth default anything", "+OK")]);
+        server.session.certificate_name = Some(b"closed"[..].into());
+        server.check(&[("auth open anything", WRONG)]);
+        server.session.certificate_name = Some(b"open"[..].into());
+        server.check(&[("auth open anything", "+OK"), ("acl whoami", "\"open\"")]);
     }
 
     #[test]

@@ -102,6 +102,21 @@ fn the_user_of_servers_follows_the_settings_until_it_has_a_record() {
 }
 
 #[test]
+fn a_certificate_logs_in_the_user_that_it_names_if_that_user_may() {
+    let world = World::new();
+    let mut session = Session::new(world.clients.register(connected("1.1.1.1:1")), false);
+    session.log_in_by_certificate(&world.put("a", Some(&User::all_powerful().encode())));
+    assert!(!session.authenticated, "it has shown none");
+    session.certificate_name = Some(b"a"[..].into());
+    session.log_in_by_certificate(&world.put("a", None));
+    session.log_in_by_certificate(&world.put("a", Some(&User::initial(false).encode())));
+    assert!(!session.authenticated && session.login.name() == DEFAULT_USER.as_bytes());
+    session.log_in_by_certificate(&world.put("a", Some(&User::all_powerful().encode())));
+    assert!(session.authenticated && session.login.name() == b"a");
+    assert_eq!(*session.client.user(), *b"a");
+}
+
+#[test]
 fn connections_of_deleted_users_are_closed() {
     let world = World::new();
     let users = world.put("a", Some(&User::all_powerful().encode()));

@@ -13,6 +13,7 @@ use settings::{ConfigError, Key, OPTIONS, Origin, Settings, in_our_words, inert_
 use storage::Log;
 
 use super::{Config, data_settings::VALUE_BYTES_MAX, possible_clients, users::user_settings};
+use crate::encryption::Encryption;
 
 /// Why a value is refused.
 struct Refused {
@@ -113,6 +114,10 @@ impl Config {
             }
             keys.push(setting.key);
         }
+        Encryption::check(&changed, &keys).map_err(|(key, reason)| {
+            let name = OPTIONS[key as usize].name.to_owned();
+            Refused { name, reason }
+        })?;
         Ok((changed, keys))
     }
 

@@ -21,6 +21,7 @@ use settings::{Key, Settings};
 use storage::Log;
 
 use super::Config;
+use crate::encryption::certificates_name_users;
 
 /// Nobody but the owner reads hashes of passwords.
 const MODE: u32 = 0o600;
@@ -39,6 +40,7 @@ pub(super) fn user_settings(settings: &Settings) -> UserSettings {
             .map(|password| (servers.into(), password)),
         all_channels: settings.text(Key::AclPubsubDefault) == "allchannels",
         log_entries_max: settings.integer(Key::AcllogMaxLen) as usize,
+        certificates_name_users: certificates_name_users(settings),
     }
 }
 

@@ -152,7 +152,7 @@ impl Connection {
         if unsent_bytes > 0 {
             let client = self.client().clone();
             let kind = client.kind();
-            let acknowledged_bytes = || self.acknowledged_bytes().unwrap_or_else(|| client.traffic_bytes().1);
+            let acknowledged_bytes = || self.acknowledged_bytes().unwrap_or_else(|| self.sent_bytes());
             let limit = self.worker.parts.config.hot().output_limit(kind);
             if let Some(reason) = backlog.look(kind, limit, unsent_bytes, acknowledged_bytes, now_ms) {
                 self.cut(&client, unsent_bytes, reason);

@@ -135,7 +135,7 @@ impl Connection {
         let was_behind = keeping_up.is_behind;
         let now_us = self.worker.now_us();
         let (trusts, refused) = (self.worker.trusts_newcomers(now_us), refused && !self.broken.get());
-        let ask = || self.acknowledged_bytes().unwrap_or_else(|| self.client().traffic_bytes().1);
+        let ask = || self.acknowledged_bytes().unwrap_or_else(|| self.sent_bytes());
         let received_bytes = keeping_up.received_bytes(refused, ask, now_us);
         if keeping_up.look(received_bytes, self.limited_bytes(), refused, trusts, now_us) {
             self.worker.distrust_newcomers(now_us);

@@ -21,10 +21,7 @@
 //!   several times a second until they are neither.
 //! - [`UnreadReplies`] counts exactly what connections are allowed beyond [`OUTBOX_BYTES_MAX`].
 
-use std::{
-    os::fd::AsFd,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use engine::{
     clients::ClientKind,
@@ -155,7 +152,7 @@ impl Connection {
     /// Whether anything that the client has sent is not executed.
     fn has_input(&self) -> bool {
         let is_any = |bytes: std::io::Result<u64>| bytes.is_ok_and(|bytes| bytes > 0);
-        self.conversation.borrow().pending_bytes() > 0 || is_any(env::socket::unread_bytes(&self.stream))
+        self.conversation.borrow().pending_bytes() > 0 || is_any(env::socket::unread_bytes(&self.socket))
     }
 
     /// Allows the client more unsent bytes, if the limits permit; returns whether they do.
@@ -186,9 +183,14 @@ impl Connection {
     /// Bytes that the peer has acknowledged since the connection began; `None` if these are all that were
     /// sent, or if the kernel does not say.
     pub(super) fn acknowledged_bytes(&self) -> Option<u64> {
-        let unacknowledged_bytes = env::socket::unacknowledged_bytes(self.stream.as_fd()).ok()?;
-        let (_, sent_bytes) = self.client().traffic_bytes();
-        (unacknowledged_bytes > 0).then(|| sent_bytes.saturating_sub(unacknowledged_bytes))
+        let unacknowledged_bytes = env::socket::unacknowledged_bytes(&self.socket).ok()?;
+        (unacknowledged_bytes > 0).then(|| self.sent_bytes().saturating_sub(unacknowledged_bytes))
+    }
+
+    /// Bytes that the socket has taken, as the kernel counts them: of an encrypted connection, those of
+    /// records.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.socket.sent_bytes().unwrap_or_else(|| self.client().traffic_bytes().1)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     repeated::Repeated,
     replication::{
         holds_data,
-        line::{Credentials, ask, connect},
+        line::{ask, connect},
     },
 };
 
@@ -163,8 +163,7 @@ impl Group {
 
     fn ask_to_join(&self, target: &Address) -> Result<Answer, String> {
         let (Some(own), Some(votes)) = (self.own.get(), &self.votes) else { return Err("starting".into()) };
-        let credentials = Credentials::of(&self.config.current());
-        let mut socket = connect(target, &credentials, |_| Ok(()))?;
+        let mut socket = connect(target, &self.node.introduction(), |_| Ok(()))?;
         votes.store().map_err(|error| format!("cannot write group.json: {error}"))?;
         let mut words = vec![
             "GROUP".to_string(),

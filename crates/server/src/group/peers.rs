@@ -19,7 +19,7 @@
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
-    net::{Shutdown, TcpStream},
+    net::{IpAddr, Shutdown, TcpStream},
     sync::{
         Arc,
         atomic::{
@@ -39,7 +39,7 @@ use parking_lot::{Condvar, Mutex};
 use super::inboxes::Inboxes;
 use crate::{
     repeated::Repeated,
-    replication::line::{Credentials, ask, connect_within},
+    replication::line::{Introduction, ask, connect_within},
 };
 
 /// The version of messages and of the commands between members.
@@ -90,7 +90,7 @@ pub(crate) struct Peers {
     name: String,
     /// Empty until the group has told it.
     group_id: Mutex<String>,
-    credentials: Box<dyn Fn() -> Credentials + Send + Sync>,
+    introduction: Box<dyn Fn() -> Introduction + Send + Sync>,
     peers: Mutex<BTreeMap<MemberId, Arc<Peer>>>,
     inboxes: Mutex<Inboxes>,
     heard: Mutex<BTreeMap<MemberId, Heard>>,
@@ -107,14 +107,14 @@ impl Peers {
     pub(super) fn new(
         votes: Arc<Votes>,
         group_id: &str,
-        credentials: impl Fn() -> Credentials + Send + Sync + 'static,
+        introduction: impl Fn() -> Introduction + Send + Sync + 'static,
     ) -> Peers {
         Peers {
             own: votes.id(),
             name: votes.state().name,
             votes,
             group_id: Mutex::new(group_id.into()),
-            credentials: Box::new(credentials),
+            introduction: Box::new(introduction),
             peers: Mutex::default(),
             inboxes: Mutex::default(),
             heard: Mutex::default(),
@@ -238,8 +238,8 @@ impl Peers {
     }
 
     /// Refuses a connection.
-    pub(super) fn refuse(&self, socket: TcpStream, code: &str, reason: &str) {
-        let from = socket.peer_addr().map_or("?".into(), |address| address.ip().to_canonical().to_string());
+    pub(super) fn refuse(&self, (socket, from): (TcpStream, IpAddr), code: &str, reason: &str) {
+        let from = from.to_canonical();
         self.count_refusal(&format!("a connection from {from}"), reason);
         answer_once(socket, code, reason);
     }
@@ -354,7 +354,7 @@ impl Peers {
     }
 
     fn connect(&self, address: &Address, id: MemberId) -> Result<TcpStream, String> {
-        let mut socket = connect_within(ANSWER_TIMEOUT, address, &(self.credentials)(), |_| Ok(()))?;
+        let mut socket = connect_within(ANSWER_TIMEOUT, address, &(self.introduction)(), |_| Ok(()))?;
         let group_id = self.group_id.lock().clone();
         let words =
             ["GROUP", "PEER", &PEER_VERSION.to_string(), &group_id, &self.own.to_string(), &id.to_string()];

@@ -12,7 +12,11 @@ use std::{
 
 use engine::{CommandTable, Place};
 
-use crate::{listen::RoundRobin, mailbox::WorkerOrder, parts::Parts};
+use crate::{
+    listen::RoundRobin,
+    mailbox::{Admitted, WorkerOrder},
+    parts::Parts,
+};
 
 pub(super) struct RedisClients {
     parts: Arc<Parts>,
@@ -45,12 +49,8 @@ impl couch::Redis for RedisClients {
         }
         // A worker reads, writes and shuts down; these calls are the same for all stream sockets.
         let stream = TcpStream::from(OwnedFd::from(served));
-        workers[self.turns.take(workers.len())].send(WorkerOrder::Connect {
-            stream,
-            peer,
-            local: peer,
-            place,
-        });
+        let admitted = Admitted { stream, session: None, peer, local: peer, place };
+        workers[self.turns.take(workers.len())].send(WorkerOrder::Connect(admitted));
         Ok(own)
     }
 

@@ -156,7 +156,7 @@ fn run(
         if !handover.proceed() {
             return Err(GaveUp::Aborted.to_string());
         }
-        connect(target, &node.credentials(), |_| Ok(()))
+        connect(target, &node.introduction(), |_| Ok(()))
     });
     let mut replica = match led {
         Ok(replica) => replica,

@@ -34,7 +34,7 @@ use env::{
 use recovery::offline::Stage;
 use storage::{Control, CopyPlan, snapshot};
 
-use super::{Node, follower::Following, line::Credentials};
+use super::{Node, follower::Following, line::Introduction};
 
 const COPY: &str = "full-copy";
 const MARK: &str = "full-copy-install";
@@ -59,12 +59,17 @@ pub(super) fn fetch(
     following: &Following,
     leader: &Address,
     http_port: u16,
-    credentials: &Credentials,
+    own: &Introduction,
 ) -> Result<(), String> {
     let dir = copy_dir(node.dir());
     let url = Address { host: leader.host.clone(), port: http_port }.to_string();
-    let (user, password) = credentials.for_http();
+    let url = if own.tls.is_some() { format!("https://{url}") } else { url };
+    let (user, password) = own.credentials.for_http();
     let remote = Remote::new(&url, user, password).for_follower();
+    let remote = match &own.tls {
+        Some((_, files)) => remote.over_tls(files).map_err(|error| error.to_string())?,
+        None => remote,
+    };
     let remote = if node.is_witness() { remote.log_only() } else { remote };
     // The breaker is set before the first check of `is_stopping`, so that a stop is never missed.
     following.set_copying(Some(remote.breaker()));

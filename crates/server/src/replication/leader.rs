@@ -175,7 +175,7 @@ impl Leader {
     }
 
     /// Whether an incident of a replica is to be logged, and how often the same was not logged before.
-    fn news(&self, node: &Node, replica: &str, reason: &str) -> Option<u64> {
+    pub(super) fn news(&self, node: &Node, replica: &str, reason: &str) -> Option<u64> {
         self.logged.lock().note(&format!("{replica} {reason}"), node.now_ms())
     }
 
@@ -202,13 +202,12 @@ impl From<ReplicaFigures> for Replica {
 }
 
 /// Serves the replica that sent REPLICATE on this connection, on its own thread.
-pub(super) fn serve(node: &Arc<Node>, socket: TcpStream, words: &[Vec<u8>]) {
+pub(super) fn serve(node: &Arc<Node>, socket: TcpStream, from: IpAddr, words: &[Vec<u8>]) {
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     let (claim, node) = (Claim::parse(&words), node.clone());
     let run = move || {
-        let host = socket.peer_addr().map_or("?".into(), |peer| shown_host(peer.ip()));
-        let peer = Address { host, port: claim.map_or(0, |claim| claim.port) }.to_string();
-        if let Err(reason) = join(&node, socket, claim)
+        let peer = Address { host: shown_host(from), port: claim.map_or(0, |claim| claim.port) }.to_string();
+        if let Err(reason) = join(&node, (socket, from), claim)
             && let Some(unlogged) = node.leader.news(&node, &peer, &reason)
         {
             tracing::warn!(target: "replication", replica = peer, reason, unlogged, "a replica has left");
@@ -224,12 +223,17 @@ pub(super) fn serve(node: &Arc<Node>, socket: TcpStream, words: &[Vec<u8>]) {
 }
 
 /// Answers a replica, and ships the log if the answer is RESUME.
-fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result<(), String> {
+fn join(
+    node: &Arc<Node>,
+    (mut socket, from): (TcpStream, IpAddr),
+    claim: Option<Claim>,
+) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     socket.set_nonblocking(false).map_err(text)?;
-    socket.set_nodelay(true).map_err(text)?;
+    // The end of a tunnel knows no such delay.
+    let _ = socket.set_nodelay(true);
     socket.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(text)?;
-    let (peer, own_socket) = (socket.peer_addr().map_err(text)?, socket.try_clone().map_err(text)?);
+    let own_socket = socket.try_clone().map_err(text)?;
     let mut say = |line: String| socket.write_all(format!("{line}\r\n").as_bytes()).map_err(text);
     let Some(log) = node.log().filter(|_| !node.leader.stopping.load(SeqCst)) else {
         return say("-LOADING this server is starting".into());
@@ -246,7 +250,7 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
     let decision = node.leader.leading.lock().decide(&claim, log, &LogHistory(log));
     let decision = decision.map_err(|error| error.to_string())?;
     let line = decision.line(log.epoch(), node.http_port());
-    let replica = Address { host: shown_host(peer.ip()), port: claim.port }.to_string();
+    let replica = Address { host: shown_host(from), port: claim.port }.to_string();
     failover::note_claim(node, &claim, &decision);
     let at = match decision {
         Decision::Resume(at) => at,
@@ -283,7 +287,7 @@ fn join(node: &Arc<Node>, mut socket: TcpStream, claim: Option<Claim>) -> Result
         }
     };
     let epoch = log.epoch();
-    let address = Address { host: node.peer_host(peer.ip()), port: claim.port };
+    let address = Address { host: node.peer_host(from), port: claim.port };
     let relay = Mutex::new(Relay::new(node.relay_options(), epoch, at, node.now_ms()));
     let acked = relay.lock().acked();
     let Some(session) = node.leader.join(claim, acked, &address, own_socket) else {

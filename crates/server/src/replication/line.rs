@@ -5,12 +5,16 @@ use std::{
     fmt,
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream, ToSocketAddrs},
+    sync::Arc,
     time::Duration,
 };
 
 use engine::{clients::DEFAULT_USER, replication::Address};
 use settings::{Key, Settings};
 use socket2::{Domain, Socket, Type};
+use tls::ClientFiles;
+
+use crate::tunnels::Tunnels;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait for an answer to a command.
@@ -53,17 +57,25 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Connects, and logs in if a password is set. `begun` receives a handle of each socket before the socket
-/// is connected: shutting the handle down makes this function return at once.
+/// How this server introduces itself to other servers.
+#[derive(Clone, Default)]
+pub(crate) struct Introduction {
+    pub(crate) credentials: Credentials,
+    /// The certificates, if servers talk to each other over TLS (`tls-replication`).
+    pub(crate) tls: Option<(Arc<Tunnels>, ClientFiles)>,
+}
+
+/// Connects, shakes hands if servers do, and logs in if a password is set. `begun` receives a handle of
+/// each socket before the socket is connected: shutting the handle down makes this function return at once.
 ///
 /// # Errors
 /// Texts for a line of the server's log; the error of `begun`.
 pub(crate) fn connect(
     address: &Address,
-    credentials: &Credentials,
+    own: &Introduction,
     begun: impl FnMut(TcpStream) -> Result<(), String>,
 ) -> Result<TcpStream, String> {
-    connect_within(ANSWER_TIMEOUT, address, credentials, begun)
+    connect_within(ANSWER_TIMEOUT, address, own, begun)
 }
 
 /// As [`connect`]; every answer on this connection must come within `timeout`.
@@ -73,7 +85,7 @@ pub(crate) fn connect(
 pub(crate) fn connect_within(
     timeout: Duration,
     address: &Address,
-    credentials: &Credentials,
+    own: &Introduction,
     mut begun: impl FnMut(TcpStream) -> Result<(), String>,
 ) -> Result<TcpStream, String> {
     let resolved = (address.host.as_str(), address.port).to_socket_addrs();
@@ -85,8 +97,11 @@ pub(crate) fn connect_within(
         begun(handle)?;
         match socket.connect_timeout(&candidate.into(), timeout.min(CONNECT_TIMEOUT)) {
             Ok(()) => {
-                let mut stream = socket.into();
-                if let Some(command) = credentials.command() {
+                let mut stream = match &own.tls {
+                    None => socket.into(),
+                    Some((tunnels, files)) => encrypted(tunnels, files, socket.into(), address, timeout)?,
+                };
+                if let Some(command) = own.credentials.command() {
                     let answer = ask(&mut stream, &command)?;
                     if answer != "+OK" {
                         return Err(format!("{address} refuses masteruser and masterauth: {answer}"));
@@ -98,6 +113,22 @@ pub(crate) fn connect_within(
         }
     }
     Err(failed)
+}
+
+/// The plain end of a connection that is encrypted from now on.
+fn encrypted(
+    tunnels: &Tunnels,
+    files: &ClientFiles,
+    stream: TcpStream,
+    address: &Address,
+    timeout: Duration,
+) -> Result<TcpStream, String> {
+    let failed = |reason: String| format!("cannot connect to {address}: {reason}");
+    let stream = tunnels.begin(stream, &address.host, files, timeout).map_err(failed)?;
+    let limited =
+        stream.set_write_timeout(Some(timeout)).and_then(|()| stream.set_read_timeout(Some(timeout)));
+    limited.map_err(|error| failed(error.to_string()))?;
+    Ok(stream)
 }
 
 /// An unconnected socket, and a second handle of it.
@@ -180,7 +211,7 @@ mod tests {
         let (_listener, _taken, address) = silent();
         let (sender, sockets) = mpsc::channel();
         let attempt = thread::spawn(move || {
-            connect(&address, &Credentials::default(), |socket| {
+            connect(&address, &Introduction::default(), |socket| {
                 sender.send(socket).map_err(|error| error.to_string())
             })
         });
@@ -205,7 +236,7 @@ mod tests {
     fn an_abandoned_attempt_to_connect_is_not_begun() {
         let (_listener, _taken, address) = silent();
         assert_eq!(
-            connect(&address, &Credentials::default(), |_| Err("ended".into())).expect_err("not wanted"),
+            connect(&address, &Introduction::default(), |_| Err("ended".into())).expect_err("not wanted"),
             "ended"
         );
     }

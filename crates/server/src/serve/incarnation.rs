@@ -25,10 +25,11 @@ use tokio::{
 use super::{Process, ServeError, failure, loading, reopening};
 use crate::{
     banner::Banner,
-    config::Config,
     documents::Saver,
+    encryption::Door,
+    handshakes::{Handshakes, TlsDoor},
     http::Http,
-    listen,
+    listen::{self, Reception},
     log_threads::LogThreads,
     long_units::LONG_UNITS_MAX,
     mailbox::{Mailbox, WorkerOrder},
@@ -38,7 +39,6 @@ use crate::{
     replication::{FollowingParts, Node, full_copy, stalled::StalledApplier},
     startup_info::StartupInfo,
     stop::AtStop,
-    stop::Stop,
     supervisor, worker,
 };
 
@@ -69,24 +69,32 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     }
     prepare(&process.dir, &node, diverged_at)?;
     let parts = new_parts(settings, process, node.clone(), clock);
-    let (redis_addresses, http_addresses) = (addresses(&process.redis)?, addresses(&process.http)?);
-    node.set_addresses(&redis_addresses, http_addresses[0].port())?;
-    let _ = parts.startup.redis_port.set(redis_addresses[0].port());
+    let (redis_addresses, tls_addresses) = (addresses(&process.redis)?, addresses(&process.redis_tls)?);
+    let (http_addresses, https_addresses) = (addresses(&process.http)?, addresses(&process.http_tls)?);
+    let is_encrypted = parts.config.current().switch(Key::TlsReplication);
+    // The first ones are those that other servers are told.
+    let in_order = |plain: &[SocketAddr], encrypted: &[SocketAddr]| match is_encrypted {
+        true => [encrypted, plain].concat(),
+        false => [plain, encrypted].concat(),
+    };
+    let http_port = in_order(&http_addresses, &https_addresses)[0].port();
+    let all_addresses = in_order(&redis_addresses, &tls_addresses);
+    node.set_addresses(&all_addresses, http_port)?;
+    let _ = parts.startup.redis_port.set(redis_addresses.first().unwrap_or(&all_addresses[0]).port());
     let reaper = Reaper::start(parts.freed.clone())?;
     let (mailboxes, threads) = start_workers(&parts, &reaper)?;
     let _ = parts.mailboxes.set(mailboxes.clone());
     node.set_interests(parts.data.interests.clone());
-    let turns = Arc::new(listen::RoundRobin::default());
-    for listener in process.redis.iter().chain(&process.sentinel) {
-        let listener = TcpListener::from_std(listener.try_clone()?)?;
-        tokio::spawn(listen::accept(listener, parts.access.clone(), mailboxes.clone(), turns.clone()));
-    }
+    let (tls, https) = start_handshakes(&parts)?;
+    listen_for_redis(process, &parts, &mailboxes, tls)?;
     let feeds = Arc::new(Feeds::default());
     let http = Arc::new(Http::start(&parts, feeds.clone())?);
-    for listener in &process.http {
-        tokio::spawn(http.clone().accept(TcpListener::from_std(listener.try_clone()?)?));
+    let plain = process.http.iter().map(|listener| (listener, None));
+    let encrypted = process.http_tls.iter().map(|listener| (listener, https.clone()));
+    for (listener, tls) in plain.chain(encrypted) {
+        tokio::spawn(http.clone().accept(TcpListener::from_std(listener.try_clone()?)?, tls));
     }
-    tokio::spawn(watch_signals(parts.config.clone(), parts.stop.clone()));
+    tokio::spawn(watch_signals(parts.clone()));
 
     let (log, mirrored, documents) = loading::recover_in_background(&parts, process, mode, feeds).await?;
     let indexes = Arc::new(loading::open_indexes(process, &documents)?);
@@ -103,7 +111,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     node.before_leading(move || _ = config.upgrade().map(|config| config.put_data_settings_in_force()));
     let log_threads = attach(&parts, &mailboxes, &http, &log, (documents.clone(), indexes))?;
     parts.config.protect_kept().map_err(|reason| ServeError::Setting(std::io::Error::other(reason)))?;
-    let in_group = parts.group.prepare(&log, (&redis_addresses, http_addresses[0].port()), &mailboxes)?;
+    let in_group = parts.group.prepare(&log, (&all_addresses, http_port), &mailboxes)?;
     if let Some((mirror, chains)) = mirrored {
         let needed = following_parts(&parts, &log, log_threads.clone(), documents, reaper.clone());
         node.start_following(needed, mirror, chains)?;
@@ -113,7 +121,7 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
     let channels = parts.durable_channels.start(&log, mailboxes.clone())?;
     let (saver, compactor) = (parts.saver.start(&log)?, parts.compactor.start()?);
     let (snapshots, scrubber) = (parts.snapshots.start(&log)?, parts.scrubber.start(&log)?);
-    show_banner(&parts, &redis_addresses, &http_addresses, &log);
+    show_banner(&parts, (&redis_addresses, &tls_addresses), (&http_addresses, &https_addresses), &log);
     if is_first {
         supervisor::tell_ready();
     }
@@ -162,6 +170,37 @@ pub(super) async fn run(process: &Process, next: Next) -> Result<Option<Next>, S
         diverged_at: node.diverged_at(),
         is_first: false,
     }))
+}
+
+/// Starts the threads that shake hands, if there is a door for TLS. Returns the doors of the Redis protocol
+/// and of HTTP.
+fn start_handshakes(parts: &Parts) -> std::io::Result<(Option<TlsDoor>, Option<TlsDoor>)> {
+    let Some(encryption) = &parts.encryption else { return Ok((None, None)) };
+    let access = parts.access.clone();
+    let places_left = move || access.places_left();
+    let handshakes = Arc::new(Handshakes::start(encryption.clone(), parts.clock.clone(), places_left)?);
+    let open = |door| {
+        let acceptor = encryption.acceptor(door)?;
+        Some(TlsDoor { handshakes: handshakes.clone(), acceptor })
+    };
+    Ok((open(Door::Redis), open(Door::Http)))
+}
+
+fn listen_for_redis(
+    process: &Process,
+    parts: &Parts,
+    mailboxes: &[Mailbox],
+    tls: Option<TlsDoor>,
+) -> std::io::Result<()> {
+    let reception =
+        Reception { access: parts.access.clone(), workers: mailboxes.to_vec(), next: Arc::default() };
+    let plain = process.redis.iter().chain(&process.sentinel).map(|listener| (listener, None));
+    let encrypted = process.redis_tls.iter().map(|listener| (listener, tls.clone()));
+    for (listener, tls) in plain.chain(encrypted) {
+        let listener = TcpListener::from_std(listener.try_clone()?)?;
+        tokio::spawn(listen::accept(listener, reception.clone(), tls));
+    }
+    Ok(())
 }
 
 /// Saves documents, so that the next start has less of the log to replay. Unsaved changes are in the log.
@@ -231,9 +270,12 @@ fn new_parts(settings: Settings, process: &Process, node: Arc<Node>, clock: Arc<
         commit: process.commit,
         beside_data_bytes: OnceLock::new(),
         redis_port: OnceLock::new(),
+        listeners: [("tcp", &process.redis), ("tls", &process.redis_tls), ("sentinel", &process.sentinel)]
+            .map(|(name, listeners)| (name, addresses(listeners).unwrap_or_default())),
     };
     let settings = (settings, process.lasting.clone());
-    Arc::new(Parts::new(settings, startup, node, clock, Arc::new(RealEntropy)))
+    let encryption = process.encryption.clone();
+    Arc::new(Parts::new(settings, startup, node, encryption, clock, Arc::new(RealEntropy)))
 }
 
 fn start_workers(
@@ -317,11 +359,18 @@ fn following_parts(
     }
 }
 
-fn show_banner(parts: &Parts, redis: &[SocketAddr], http: &[SocketAddr], log: &Log) {
+fn show_banner(
+    parts: &Parts,
+    (redis, redis_tls): (&[SocketAddr], &[SocketAddr]),
+    (http, http_tls): (&[SocketAddr], &[SocketAddr]),
+    log: &Log,
+) {
     let durability = log.durability().name();
     let banner = Banner {
         redis,
+        redis_tls,
         http,
+        http_tls,
         dir: &parts.startup.dir,
         durability,
         snapshot_keys: parts.progress.rows(),
@@ -333,7 +382,7 @@ fn show_banner(parts: &Parts, redis: &[SocketAddr], http: &[SocketAddr], log: &L
     banner.show();
 }
 
-async fn watch_signals(config: Arc<Config>, stop: Arc<Stop>) {
+async fn watch_signals(parts: Arc<Parts>) {
     let signals =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
     let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
@@ -345,12 +394,18 @@ async fn watch_signals(config: Arc<Config>, stop: Arc<Stop>) {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = hangup.recv() => {
-                let config = config.clone();
-                let _ = tokio::task::spawn_blocking(move || config.reload()).await;
+                let (config, encryption) = (parts.config.clone(), parts.encryption.clone());
+                let reload = move || {
+                    config.reload();
+                    if let Some(encryption) = encryption {
+                        encryption.reload(true);
+                    }
+                };
+                let _ = tokio::task::spawn_blocking(reload).await;
             }
         }
     }
-    stop.request();
+    parts.stop.request();
 }
 
 async fn every_second(parts: &Parts, log: &Log) {
@@ -370,6 +425,15 @@ async fn every_second(parts: &Parts, log: &Log) {
         let slowest_us = log.stats().take_slowest_us();
         parts.observer.latency.took(LatencyEvent::LogSync, slowest_us, parts.clock.unix_ms());
         parts.backups.end_due();
+        if let Some(encryption) = parts.encryption.clone() {
+            let now_unix_s = (parts.clock.unix_ms() / 1000) as i64;
+            let look = move || {
+                encryption.reload(false);
+                encryption.warn_of_end(now_unix_s);
+            };
+            // The files may lie on a slow disk.
+            let _ = tokio::task::spawn_blocking(look).await;
+        }
         let tell_workers = |order: &dyn Fn() -> WorkerOrder| {
             parts.mailboxes.get().into_iter().flatten().for_each(|mailbox| mailbox.send(order()));
         };

@@ -10,7 +10,10 @@ use pubsub::durable::Request;
 use tokio::net::TcpStream;
 
 use super::Worker;
-use crate::connection::Connection;
+use crate::{
+    connection::{Connection, Socket, Taken},
+    mailbox::Admitted,
+};
 
 /// Delay before the release of an ended connection's leases is retried if the log or a slot was busy.
 const RELEASE_PERIOD: Duration = Duration::from_millis(10);
@@ -20,13 +23,8 @@ const RESERVED_PERIOD: Duration = Duration::from_secs(1);
 
 impl Worker {
     /// Serves a client until its connection ends.
-    pub(super) fn connect(
-        self: &Rc<Self>,
-        stream: std::net::TcpStream,
-        peer: SocketAddr,
-        local: SocketAddr,
-        place: Place,
-    ) {
+    pub(super) fn connect(self: &Rc<Self>, admitted: Admitted) {
+        let Admitted { stream, session, peer, local, place } = admitted;
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
             Err(error) => {
@@ -36,7 +34,8 @@ impl Worker {
         };
         let client = self.register_client(&stream, peer, local);
         let (id, worker) = (client.id(), self.clone());
-        let (connection, serving) = Connection::new(stream, client, place, worker.clone());
+        let (connection, serving) =
+            Connection::new(Socket::new(stream, session), client, place, worker.clone());
         self.connections.borrow_mut().insert(id, connection);
         if place == Place::Reserve {
             tokio::task::spawn_local(self.clone().vacate(id));
@@ -45,11 +44,8 @@ impl Worker {
             serving.await;
             let ended = worker.connections.borrow_mut().remove(&id);
             if let Some(connection) = ended {
-                if let Some((socket, claim)) = connection.take_over() {
-                    match claim {
-                        PeerClaim::Replica(words) => worker.parts.node.serve_replica(socket, &words),
-                        PeerClaim::Member(words) => worker.parts.group.serve_member(socket, &words),
-                    }
+                if let Some((taken, claim)) = connection.take_over() {
+                    worker.serve_server(taken, peer, claim);
                 }
                 if connection.place() == Place::Lost {
                     worker.parts.access.note_rejected();
@@ -64,6 +60,16 @@ impl Worker {
             }
             worker.host.clients.remove(id);
         });
+    }
+
+    /// Hands the connection of another server to those who serve it.
+    fn serve_server(&self, taken: Taken, peer: SocketAddr, claim: PeerClaim) {
+        let parts = &self.parts;
+        match (parts.node.plain_end(taken.socket, taken.session), claim) {
+            (Ok(socket), PeerClaim::Replica(words)) => parts.node.serve_replica(socket, peer.ip(), &words),
+            (Ok(socket), PeerClaim::Member(words)) => parts.group.serve_member(socket, peer.ip(), &words),
+            (Err(reason), _) => parts.node.note_refused(peer, &reason),
+        }
     }
 
     /// Turns away a connection that keeps a reserved place for too long, unless one of its commands waits

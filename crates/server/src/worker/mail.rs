@@ -11,8 +11,8 @@ use crate::{connection::Connection, log_threads::LogThreads, mailbox::WorkerOrde
 impl Worker {
     pub(super) fn handle(self: &Rc<Self>, order: WorkerOrder) {
         match order {
-            WorkerOrder::Connect { .. } if self.stopping.get() => {}
-            WorkerOrder::Connect { stream, peer, local, place } => self.connect(stream, peer, local, place),
+            WorkerOrder::Connect(_) if self.stopping.get() => {}
+            WorkerOrder::Connect(admitted) => self.connect(admitted),
             WorkerOrder::Attach(log) => self.attach(log),
             WorkerOrder::Kill(id) => {
                 let killed = self.connections.borrow().get(&id).cloned();

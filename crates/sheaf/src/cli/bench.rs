@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use tools::{bench::Options, migration::address::Address};
 
-use super::path;
+use super::{path, tls};
 
 pub(super) fn command() -> Command {
     let address = |text: &str| text.parse::<Address>().map_err(|error| error.to_string());
@@ -29,6 +29,7 @@ pub(super) fn command() -> Command {
                 .hide_default_value(true)
                 .help("Time for all cases together [default: 60]"),
         )
+        .args(tls::flags("Reach it over TLS").map(|flag| flag.conflicts_with("dir")))
         .after_help(
             "Without --url it starts a server of its own in a new directory, which it removes. It prints the latency of a \
              durable write, and a line for each case: operations per second, and the median, 99th percentile and slowest \
@@ -41,7 +42,7 @@ pub(super) fn command() -> Command {
 
 pub(super) fn options(matches: &ArgMatches) -> Options {
     Options {
-        address: matches.get_one::<Address>("url").cloned(),
+        address: matches.get_one::<Address>("url").map(|address| tls::with_files(address, matches)),
         password_file: path(matches, "password-file"),
         beside_keys: matches.get_flag("beside-keys"),
         dir: path(matches, "dir").unwrap_or_else(|| PathBuf::from(".")),

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use tools::{group::Options, migration::address::Address};
 
+use super::tls;
+
 pub(super) fn command() -> Command {
     let address = |text: &str| text.parse::<Address>().map_err(|error| error.to_string());
     let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
@@ -24,6 +26,7 @@ pub(super) fn command() -> Command {
                 .help("Show the table again every second, until Ctrl-C"),
         )
         .arg(password_file.help("File whose first line is the password of the server (requirepass)"))
+        .args(tls::flags("Reach it over TLS"))
         .after_help(
             "The first line has the name of the group, its term and its leader. Then there is a line for each member: its id and \
              address, its kind (voter, learner or witness), its role, its epoch (the term; - if it was not heard lately), the end of its durable log, the \
@@ -37,7 +40,10 @@ pub(super) fn command() -> Command {
 
 pub(super) fn options(matches: &ArgMatches) -> Options {
     Options {
-        address: matches.get_one::<Address>("address").expect("it is a required argument").clone(),
+        address: tls::with_files(
+            matches.get_one::<Address>("address").expect("it is a required argument"),
+            matches,
+        ),
         watch: matches.get_flag("watch"),
         password_file: matches.get_one::<String>("password-file").map(PathBuf::from),
     }
@@ -51,7 +57,7 @@ mod tests {
     fn a_member_is_named_by_its_address() {
         let parsed =
             |arguments: &[&str]| command().try_get_matches_from(arguments).map(|found| options(&found));
-        let address = Address { host: "db1".into(), port: 7001, user: None, password: None };
+        let address = Address { host: "db1".into(), port: 7001, user: None, password: None, tls: None };
         let found = parsed(&["group", "db1:7001"]).unwrap();
         assert_eq!(found, Options { address: address.clone(), watch: false, password_file: None });
         let found = parsed(&["group", "db1:7001", "--watch", "--password-file", "f"]).unwrap();

@@ -8,7 +8,7 @@ use tools::{
     migration::{Destination, IntoServer, Options, address::Address},
 };
 
-use super::{Task, data_dir};
+use super::{Task, data_dir, tls};
 
 pub(super) fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| {
@@ -29,7 +29,7 @@ pub(super) fn command() -> Command {
         .arg(
             named("from", "URL")
                 .value_parser(address)
-                .help("The server to copy: redis://[[USER]:PASSWORD@]HOST[:PORT]"),
+                .help("The server to copy: redis://[[USER]:PASSWORD@]HOST[:PORT], or rediss:// over TLS"),
         )
         .arg(
             named("from-password-file", "FILE")
@@ -41,7 +41,7 @@ pub(super) fn command() -> Command {
                 .requires("from")
                 .value_parser(address)
                 .conflicts_with_all(["replace-existing", "keep-existing"])
-                .help("A running Sheaf server: copy into it, then follow the source until Ctrl-C"),
+                .help("A running Sheaf server (over TLS: rediss://HOST:PORT): copy into it, then follow the source until Ctrl-C"),
         )
         .arg(
             named("password-file", "FILE")
@@ -62,6 +62,7 @@ pub(super) fn command() -> Command {
         .arg(named("spool", "DIR").requires("from").help(
             "Directory for the source's RDB file during the copy [default: the system's temporary directory]",
         ))
+        .args(tls::flags("Reach the source over TLS, as rediss:// does").map(|flag| flag.requires("from")))
         .group(ArgGroup::new("source").args(["file", "from"]).required(true))
         .after_help(AFTER_HELP)
 }
@@ -101,10 +102,16 @@ pub(super) fn task(matches: &ArgMatches) -> Task {
         _ => Existing::Refused,
     };
     let dir = path("dir").unwrap_or_default();
-    let Some(source) = matches.get_one::<Address>("from").cloned() else {
+    let Some(source) = matches.get_one::<Address>("from").map(|source| tls::with_files(source, matches))
+    else {
         return Task::Import { file: path("file").unwrap_or_default(), dir, existing };
     };
-    let destination = match matches.get_one::<Address>("into").cloned() {
+    // The files are for both servers; whether the target is reached over TLS, its scheme says.
+    let target = matches.get_one::<Address>("into").map(|target| match target.tls {
+        Some(_) => tls::with_files(target, matches),
+        None => target.clone(),
+    });
+    let destination = match target {
         None => Destination::Directory { dir, existing },
         Some(target) => Destination::Server(IntoServer {
             target,

@@ -6,6 +6,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use settings::{Key, OPTIONS};
 use tools::tail::Options;
 
+use super::tls;
+
 pub(super) fn command() -> Command {
     let port = Arg::new("port").long("port").value_name("PORT").env("SHEAF_PORT").hide_env(true);
     let password_file = Arg::new("password-file").long("password-file").value_name("FILE");
@@ -33,6 +35,7 @@ pub(super) fn command() -> Command {
                 .help("Port of the server"),
         )
         .arg(password_file.help("File whose first line is the password of the server (requirepass)"))
+        .args(tls::flags("Connect over TLS"))
         .after_help(
             "Each line is the time at which the message arrived, its channel and the message. Bytes that are not text are escaped: \\n, \
              \\u{1b}, \\xff. After a lost connection, the command reconnects; messages published meanwhile are missing, and \
@@ -51,6 +54,7 @@ pub(super) fn options(matches: &ArgMatches) -> Options {
         host: text("host").unwrap_or_default(),
         port: matches.get_one::<u16>("port").copied().unwrap_or_default(),
         password_file: text("password-file").map(PathBuf::from),
+        tls: tls::files(matches),
     }
 }
 
@@ -70,6 +74,7 @@ mod tests {
             host: "127.0.0.1".into(),
             port: 6379,
             password_file: None,
+            tls: None,
         };
         assert_eq!(found, expected);
         let found =
@@ -81,6 +86,7 @@ mod tests {
             host: "db1".into(),
             port: 7,
             password_file: Some("f".into()),
+            tls: None,
         };
         assert_eq!(found.unwrap(), expected);
         for from in ["-", "$", "7:42"] {

@@ -20,6 +20,9 @@ pub enum UsageError {
         /// The last one.
         to: Lsn,
     },
+    /// Certificates for a connection that is not encrypted.
+    #[error("--cacert, --cert, --key and --insecure are for URLs that begin with https://, and {0} does not")]
+    PlainUrl(String),
     /// Flags or files of another server: a line for each.
     #[error("{}", .0.join("\nsheaf: "))]
     Foreign(Vec<String>),
@@ -123,7 +126,7 @@ mod tests {
             (&["--cluster-enabled", "yes"], "--cluster-emulation"),
             (&["--unixsocket", "/tmp/s"], "--bind"),
             (&["--logfile", "x"], "standard error"),
-            (&["--tls-port", "6380"], "TLS"),
+            (&["--tls-ciphersuites", "x"], "--tls-protocols"),
             (&["--rename-command", "FLUSHALL", ""], "commands keep"),
             (&["--io-threads=4"], "--workers"),
             (&["--sentinel"], "--join"),

@@ -139,7 +139,8 @@ impl Load {
 
     async fn connect(&self) -> Result<Connection, BenchError> {
         let address = self.address.to_string();
-        let connected = Client::connect(&self.address.host, self.address.port, LIMITS).await;
+        let Address { host, port, tls, .. } = &self.address;
+        let connected = Client::connect(host, *port, tls.as_ref(), LIMITS).await;
         let client =
             connected.map_err(|reason| BenchError::Connection { address: address.clone(), reason })?;
         let mut connection = Connection { client, address, requests: Vec::new() };

@@ -30,7 +30,7 @@ impl OwnServer {
         let started = spawn(&dir).map_err(|error| refused(error.to_string()));
         let mut child = started.inspect_err(|_| remove(&dir))?;
         let log = BufReader::new(child.stderr.take().expect("it was asked for"));
-        let address = Address { host: "127.0.0.1".into(), port: 0, user: None, password: None };
+        let address = Address { host: "127.0.0.1".into(), port: 0, user: None, password: None, tls: None };
         let mut server = OwnServer { child, dir: dir.clone(), address, reader: None };
         let (port, rest) = ready(log).map_err(refused)?;
         server.address.port = port;

@@ -1,6 +1,9 @@
-//! The address and credentials of a server: `redis://[[USER]:PASSWORD@]HOST[:PORT][/]`, or `HOST[:PORT]`.
+//! The address and credentials of a server: `redis://[[USER]:PASSWORD@]HOST[:PORT][/]`, or `HOST[:PORT]`;
+//! over TLS, `rediss://`.
 
 use std::{fmt, str::FromStr};
+
+use tls::ClientFiles;
 
 /// The default port of Redis and Sheaf.
 const DEFAULT_PORT: u16 = 6379;
@@ -16,17 +19,16 @@ pub struct Address {
     pub user: Option<String>,
     /// The password; `None` for no authentication.
     pub password: Option<String>,
+    /// The certificates, if the connection is encrypted.
+    pub tls: Option<ClientFiles>,
 }
 
 /// Why a text is not an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The scheme is neither `redis` nor `valkey`.
-    #[error("it begins with redis:// or valkey://, or is HOST:PORT")]
+    #[error("it begins with redis://, rediss:// (over TLS), valkey:// or valkeys://, or is HOST:PORT")]
     Scheme,
-    /// The scheme requires TLS.
-    #[error("TLS is not spoken yet: go through a tunnel, such as stunnel or ssh -L")]
-    Tls,
     /// The host is missing.
     #[error("the host is missing")]
     Host,
@@ -45,10 +47,10 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Address, AddressError> {
-        let rest = match text.split_once("://") {
-            None => text,
-            Some(("redis" | "valkey", rest)) => rest,
-            Some(("rediss" | "valkeys", _)) => return Err(AddressError::Tls),
+        let (rest, tls) = match text.split_once("://") {
+            None => (text, None),
+            Some(("redis" | "valkey", rest)) => (rest, None),
+            Some(("rediss" | "valkeys", rest)) => (rest, Some(ClientFiles::default())),
             Some(_) => return Err(AddressError::Scheme),
         };
         // A password may contain an unescaped @.
@@ -66,7 +68,7 @@ impl FromStr for Address {
         }
         let (host, port) = split_port(place)?;
         let given = |text: String| Some(text).filter(|text| !text.is_empty());
-        Ok(Address { host: host.into(), port, user: given(user), password: given(password) })
+        Ok(Address { host: host.into(), port, user: given(user), password: given(password), tls })
     }
 }
 
@@ -121,7 +123,7 @@ mod tests {
     fn addresses_are_understood() {
         let at = |host: &str, port, user: Option<&str>, password: Option<&str>| {
             let text = |part: Option<&str>| part.map(String::from);
-            Ok(Address { host: host.into(), port, user: text(user), password: text(password) })
+            Ok(Address { host: host.into(), port, user: text(user), password: text(password), tls: None })
         };
         for (text, expected) in [
             ("redis://db1:7000", at("db1", 7000, None, None)),
@@ -132,7 +134,6 @@ mod tests {
             ("redis://mover:p%40ss:w@rd@db1:1", at("db1", 1, Some("mover"), Some("p@ss:w@rd"))),
             ("redis://[::1]:7000", at("::1", 7000, None, None)),
             ("redis://[fe80::1]", at("fe80::1", 6379, None, None)),
-            ("rediss://db1", Err(AddressError::Tls)),
             ("http://db1", Err(AddressError::Scheme)),
             ("redis://db1/3", Err(AddressError::Path)),
             ("redis://", Err(AddressError::Host)),
@@ -143,6 +144,15 @@ mod tests {
             ("redis://:%ff@db1", Err(AddressError::Escape)),
         ] {
             assert_eq!(text.parse::<Address>(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_scheme_says_whether_the_connection_is_encrypted() {
+        for (text, is_encrypted) in
+            [("rediss://db1", true), ("valkeys://db1:7", true), ("redis://db1", false), ("db1:7", false)]
+        {
+            assert_eq!(text.parse::<Address>().unwrap().tls.is_some(), is_encrypted, "{text}");
         }
     }
 

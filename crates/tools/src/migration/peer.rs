@@ -98,7 +98,8 @@ impl Peer {
     pub(super) async fn open(role: &'static str, address: &Address) -> Result<Peer, PeerError> {
         let unreachable =
             |reason: String| PeerError::Unreachable { role, address: address.to_string(), reason };
-        let connected = Client::connect(&address.host, address.port, DecodeLimits::DEFAULT).await;
+        let connected =
+            Client::connect(&address.host, address.port, address.tls.as_ref(), DecodeLimits::DEFAULT).await;
         let client = connected.map_err(unreachable)?;
         let mut peer = Peer { client, role, address: address.to_string() };
         match (&address.user, &address.password) {

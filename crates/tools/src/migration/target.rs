@@ -130,12 +130,14 @@ impl Target {
     /// Waits until the connection is readable or writable, and transfers bytes. Cancel-safe.
     pub(super) async fn exchange(&mut self) -> Result<(), PeerError> {
         let has_more = self.written < self.outgoing.len();
-        let interest = if has_more { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        let wants_to_write = has_more || self.peer.client.stream.has_unsent();
+        let interest =
+            if wants_to_write { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
         let ready = self.peer.client.stream.ready(interest).await.map_err(|error| self.peer.lost(error))?;
         if ready.is_readable() {
             self.peer.try_receive()?;
         }
-        if has_more && ready.is_writable() {
+        if wants_to_write && ready.is_writable() {
             match self.peer.client.stream.try_write(&self.outgoing[self.written..]) {
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}

@@ -2,7 +2,7 @@
 
 use wire::{DecodeLimits, Value};
 
-use super::TailError;
+use super::{Options, TailError};
 use crate::client::Client;
 
 /// Larger than any message of a server with its frame.
@@ -19,9 +19,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) async fn open(host: &str, port: u16) -> Result<Connection, TailError> {
+    pub(super) async fn open(options: &Options) -> Result<Connection, TailError> {
+        let Options { host, port, tls, .. } = options;
         let address = format!("{host}:{port}");
-        let connected = Client::connect(host, port, LIMITS).await;
+        let connected = Client::connect(host, *port, tls.as_ref(), LIMITS).await;
         let client =
             connected.map_err(|reason| TailError::Unreachable { address: address.clone(), reason })?;
         Ok(Connection { client, address, silent_ticks: 0 })

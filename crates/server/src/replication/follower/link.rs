@@ -22,7 +22,7 @@ use storage::{Flush, Log, Mirror, Prepare, Record};
 use super::{
     super::{
         JOINING_NICE, Node, full_copy,
-        line::{Credentials, ask, connect, reason_of},
+        line::{Introduction, ask, connect, reason_of},
     },
     FollowingParts,
     following::Following,
@@ -119,8 +119,8 @@ impl LinkParts {
         }
         self.refused_bytes = 0;
         self.link = link;
-        let credentials = self.node.credentials();
-        let Some((socket, verdict)) = self.join(&leader, &credentials)? else { return self.attempt(backoff) };
+        let own = self.node.introduction();
+        let Some((socket, verdict)) = self.join(&leader, &own)? else { return self.attempt(backoff) };
         let end = self.mirror.position();
         match verdict {
             Verdict::Follow { epoch } => {
@@ -153,20 +153,16 @@ impl LinkParts {
             }
             Verdict::Copy { http_port } => {
                 drop(socket);
-                self.copy(&leader, http_port, &credentials, backoff)
+                self.copy(&leader, http_port, &own, backoff)
             }
         }
     }
 
     /// Connects to the leader, and agrees with the leader how this log can follow. `None`: try again at once,
     /// because everything is to be copied now.
-    fn join(
-        &self,
-        leader: &Address,
-        credentials: &Credentials,
-    ) -> Result<Option<(TcpStream, Verdict)>, String> {
+    fn join(&self, leader: &Address, own: &Introduction) -> Result<Option<(TcpStream, Verdict)>, String> {
         let text = |error: storage::Error| error.to_string();
-        let mut socket = connect(leader, credentials, |socket| self.following.begins(socket))?;
+        let mut socket = connect(leader, own, |socket| self.following.begins(socket))?;
         // REPLICAOF may have named another leader before the socket could be broken.
         if self.following.is_stopping() || self.node.leader_address().as_ref() != Some(leader) {
             return Err(format!("{leader} is no longer the leader to follow"));
@@ -194,7 +190,7 @@ impl LinkParts {
             };
             if asked == 1 {
                 // The connection on which the logs were found to differ is over.
-                socket = connect(leader, credentials, |socket| self.following.begins(socket))?;
+                socket = connect(leader, own, |socket| self.following.begins(socket))?;
             }
             let words: Vec<String> = ["REPLICATE".to_string()].into_iter().chain(arguments).collect();
             let line = ask(&mut socket, &words)?;
@@ -220,14 +216,14 @@ impl LinkParts {
         &self,
         leader: &Address,
         http_port: u16,
-        credentials: &Credentials,
+        own: &Introduction,
         backoff: &mut Backoff,
     ) -> Result<LinkEnd, String> {
         self.following.set_link(LinkState::Copying, self.node.now_ms());
         tracing::info!(target: "replication", %leader, "copying everything from the leader");
         let before = self.node.copied_bytes();
         let (node, following) = (&*self.node, &*self.following);
-        let fetch = || full_copy::fetch(node, following, leader, http_port, credentials);
+        let fetch = || full_copy::fetch(node, following, leader, http_port, own);
         let fetched = run_nice("full-copy", JOINING_NICE, fetch).map_err(|error| error.to_string())?;
         // As after a connection that worked.
         if self.node.copied_bytes() > before {

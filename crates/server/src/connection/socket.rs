@@ -1,0 +1,375 @@
+//! The socket of a connection, plain or encrypted: what both have in common.
+//!
+//! Invariants
+//! - A plain socket costs one branch for each call, and nothing else.
+//! - Of an encrypted one, plain bytes that were accepted are in the records of its session: they have left
+//!   only when [`Socket::flush`] has succeeded. At most [`tls::UNSENT_BYTES_MAX`] are there.
+//! - Records of replies leave in `write` and `flush` alone, whose caller has asked whether replies may leave
+//!   (the lease of a leader may have ended since they were encrypted): neither a read nor the end sends them.
+
+use std::{
+    cell::{Cell, RefCell, RefMut},
+    io::{self, ErrorKind, IoSlice},
+    os::fd::{AsFd, BorrowedFd},
+    task::{Context, Poll, ready},
+};
+
+use engine::outbox::Outbox;
+use tls::{RECORD_BYTES_MAX, Session};
+use tokio::{io::Interest, net::TcpStream};
+
+/// Pieces of output per vectored write.
+const PIECES_MAX: usize = 64;
+
+pub(crate) enum Socket {
+    Plain(TcpStream),
+    Tls(Box<Encrypted>),
+}
+
+pub(crate) struct Encrypted {
+    stream: TcpStream,
+    /// `None` once another server has taken the connection over.
+    session: RefCell<Option<Box<Session>>>,
+    /// Plain bytes may have come with the last bytes of the handshake.
+    may_have_plain: Cell<bool>,
+    /// Bytes that the socket has taken.
+    sent_bytes: Cell<u64>,
+}
+
+/// What another server has taken over.
+pub(crate) struct Taken {
+    pub(crate) socket: std::net::TcpStream,
+    pub(crate) session: Option<Box<Session>>,
+}
+
+impl Socket {
+    /// Of a connection whose handshake, if it has a session, is over.
+    pub(crate) fn new(stream: TcpStream, session: Option<Box<Session>>) -> Socket {
+        match session {
+            None => Socket::Plain(stream),
+            Some(session) => Socket::Tls(Box::new(Encrypted {
+                stream,
+                session: RefCell::new(Some(session)),
+                may_have_plain: Cell::new(true),
+                sent_bytes: Cell::new(0),
+            })),
+        }
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        match self {
+            Socket::Plain(stream) => stream,
+            Socket::Tls(encrypted) => &encrypted.stream,
+        }
+    }
+
+    /// The common name in the certificate of the client.
+    pub(super) fn certificate_name(&self) -> Option<String> {
+        match self {
+            Socket::Plain(_) => None,
+            Socket::Tls(encrypted) => encrypted.session().peer_name(),
+        }
+    }
+
+    /// Reads once, into `buffer`; encrypted bytes go through `encrypted`.
+    pub(super) fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+        encrypted: &RefCell<Vec<u8>>,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Socket::Plain(stream) => poll_read(stream, cx, buffer),
+            Socket::Tls(socket) => socket.poll_read(cx, buffer, &mut encrypted.borrow_mut()),
+        }
+    }
+
+    /// Accepts the first sendable bytes. Returns how many.
+    ///
+    /// # Errors
+    /// Those of the socket, `WouldBlock` among them.
+    #[inline]
+    pub(super) fn write(&self, outbox: &Outbox) -> io::Result<usize> {
+        match self {
+            Socket::Plain(stream) if outbox.has_blocks() => {
+                with_pieces(outbox, |pieces| stream.try_write_vectored(pieces))
+            }
+            Socket::Plain(stream) => stream.try_write(outbox.sendable()),
+            Socket::Tls(encrypted) => encrypted.write(outbox),
+        }
+    }
+
+    /// Writes what was accepted and has not left.
+    ///
+    /// # Errors
+    /// Those of the socket; `WouldBlock` if anything is left.
+    #[inline]
+    pub(super) fn flush(&self) -> io::Result<()> {
+        match self {
+            Socket::Plain(_) => Ok(()),
+            Socket::Tls(encrypted) => encrypted.flush(),
+        }
+    }
+
+    /// Whether everything that was accepted has left.
+    pub(super) fn is_flushed(&self) -> bool {
+        match self {
+            Socket::Plain(_) => true,
+            Socket::Tls(encrypted) => !encrypted.session().has_unsent(),
+        }
+    }
+
+    /// Bytes that the socket has taken, if that is not what the client was sent.
+    pub(super) fn sent_bytes(&self) -> Option<u64> {
+        match self {
+            Socket::Plain(_) => None,
+            Socket::Tls(encrypted) => Some(encrypted.sent_bytes.get()),
+        }
+    }
+
+    /// Tells the client that nothing more comes, if it has everything before and its socket takes that.
+    pub(super) fn say_goodbye(&self) {
+        if let Socket::Tls(encrypted) = self
+            && encrypted.session.borrow().as_ref().is_some_and(|session| !session.has_unsent())
+        {
+            encrypted.session().close();
+            let _ = encrypted.flush();
+        }
+    }
+
+    /// Takes the socket, and its session, for those who serve other servers. Afterwards it is not used.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub(super) fn take(&self) -> io::Result<Taken> {
+        let session = match self {
+            Socket::Plain(_) => None,
+            Socket::Tls(encrypted) => encrypted.session.borrow_mut().take(),
+        };
+        let socket = self.as_fd().try_clone_to_owned()?.into();
+        Ok(Taken { socket, session })
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream().as_fd()
+    }
+}
+
+/// Calls `write` with the first sendable pieces, which are not copied together.
+fn with_pieces(
+    outbox: &Outbox,
+    write: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+    let mut count = 0;
+    for (slice, piece) in slices.iter_mut().zip(outbox.pieces()) {
+        *slice = IoSlice::new(piece);
+        count += 1;
+    }
+    write(&slices[..count])
+}
+
+fn poll_read(stream: &TcpStream, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    loop {
+        ready!(stream.poll_read_ready(cx))?;
+        match stream.try_read(buffer) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Ok(count) if (1..buffer.len()).contains(&count) => {
+                // A short read empties the socket: clear its readiness without a read that would only return
+                // WouldBlock.
+                let nothing = || Err::<(), _>(ErrorKind::WouldBlock.into());
+                let _ = stream.try_io(Interest::READABLE, nothing);
+                return Poll::Ready(Ok(count));
+            }
+            read => return Poll::Ready(read),
+        }
+    }
+}
+
+impl Encrypted {
+    fn session(&self) -> RefMut<'_, Session> {
+        let session = self.session.borrow_mut();
+        RefMut::map(session, |session| &mut **session.as_mut().expect("it is taken at the end"))
+    }
+
+    fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        plain: &mut [u8],
+        encrypted: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
+        let mut session = self.session();
+        if self.may_have_plain.replace(false) {
+            let count = session.take(plain)?;
+            if count > 0 {
+                return Poll::Ready(Ok(count));
+            }
+        }
+        if session.is_closed() {
+            return Poll::Ready(Ok(0));
+        }
+        // The buffer of the worker: the memory is there from its first encrypted connection on.
+        encrypted.resize(plain.len() - RECORD_BYTES_MAX, 0);
+        let read = ready!(poll_read(&self.stream, cx, encrypted))?;
+        if read == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        let holds_replies = session.has_unsent();
+        let received = session.receive(&encrypted[..read], plain);
+        drop(session);
+        if !holds_replies {
+            // An alert, or an answer of the protocol itself. What the socket does not take leaves later.
+            let _ = self.flush();
+        }
+        match received {
+            Ok(0) if self.session().is_closed() => Poll::Ready(Ok(0)),
+            // No record is complete. Others get their turn before the socket is read again.
+            Ok(0) => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            received => Poll::Ready(received),
+        }
+    }
+
+    fn write(&self, outbox: &Outbox) -> io::Result<usize> {
+        loop {
+            let mut session = self.session();
+            let count = with_pieces(outbox, |pieces| session.encrypt(pieces))?;
+            if count > 0 {
+                return Ok(count);
+            }
+            drop(session);
+            self.flush()?;
+        }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let mut session = self.session();
+        while session.has_unsent() {
+            let count = session.write_to(&mut Trying(&self.stream))?;
+            self.sent_bytes.set(self.sent_bytes.get() + count as u64);
+        }
+        Ok(())
+    }
+}
+
+/// A socket as the session writes to it.
+struct Trying<'a>(&'a TcpStream);
+
+impl io::Write for Trying<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(pieces)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, future::poll_fn, path::PathBuf};
+
+    use tls::{Acceptor, ClientCertificates, ClientFiles, Connector, Loaded, ServerPolicy, Versions};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    /// The two ends of a connection over TLS, the one of a client and the one of a worker.
+    async fn ends(name: &str) -> (tls::Stream, Socket) {
+        let directory = std::env::temp_dir().join(format!("sheaf-socket-{name}-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (directory.join("crt"), directory.join("key"));
+        fs::write(&certificate, made.cert.pem()).unwrap();
+        fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let policy = ServerPolicy {
+            certificate,
+            key,
+            authority_file: PathBuf::new(),
+            authority_dir: PathBuf::new(),
+            clients: ClientCertificates::Unasked,
+            versions: Versions::parse("").unwrap(),
+        };
+        let mut server = Acceptor::new(Loaded::read(&policy).unwrap()).accept().unwrap();
+        fs::remove_dir_all(&directory).unwrap();
+        let files = ClientFiles { trusts_everybody: true, ..ClientFiles::default() };
+        let mut client = Connector::new(&files).unwrap().connect("localhost").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connecting = TcpStream::connect(listener.local_addr().unwrap());
+        let (near, far) = tokio::try_join!(connecting, listener.accept()).unwrap();
+        tokio::try_join!(tls::handshake(&near, &mut client), tls::handshake(&far.0, &mut server)).unwrap();
+        (tls::Stream::new(near, client), Socket::new(far.0, Some(Box::new(server))))
+    }
+
+    fn on_a_runtime(test: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap().block_on(test);
+    }
+
+    /// Writes replies until the socket takes no more, though some are encrypted.
+    fn fill(socket: &Socket) {
+        let mut outbox = Outbox::default();
+        outbox.bytes_mut().resize(1 << 20, b'x');
+        while socket.write(&outbox).is_ok() {}
+        assert!(!socket.is_flushed());
+    }
+
+    #[test]
+    fn neither_a_read_nor_the_end_sends_replies_that_are_encrypted() {
+        on_a_runtime(async {
+            let (mut client, socket) = ends("unsent").await;
+            fill(&socket);
+            let sent = socket.sent_bytes();
+            // The client makes room, and says something.
+            let mut received = vec![0; 1 << 20];
+            assert!(client.read(&mut received).await.unwrap() > 0);
+            client.write_all(b"PING").await.unwrap();
+            let (mut plain, encrypted) = (vec![0; 64 << 10], RefCell::default());
+            let count = poll_fn(|cx| socket.poll_read(cx, &mut plain, &encrypted)).await.unwrap();
+            assert_eq!(&plain[..count], b"PING");
+            socket.say_goodbye();
+            assert!(socket.sent_bytes() == sent && !socket.is_flushed());
+        });
+    }
+
+    #[test]
+    fn all_that_was_accepted_arrives_and_then_the_end() {
+        on_a_runtime(async {
+            let (mut client, socket) = ends("all").await;
+            let mut outbox = Outbox::default();
+            outbox.bytes_mut().extend((0..3_000_000_u32).map(|number| number as u8));
+            let expected = outbox.sendable().to_vec();
+            let send = async {
+                loop {
+                    let done = if outbox.sendable().is_empty() {
+                        socket.flush().map(|()| 0)
+                    } else {
+                        socket.write(&outbox)
+                    };
+                    match done {
+                        Ok(_) if outbox.sendable().is_empty() => break,
+                        Ok(count) => outbox.consume(count),
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                            socket.stream().writable().await.unwrap();
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                socket.say_goodbye();
+            };
+            let mut received = Vec::new();
+            let (read, ()) = tokio::join!(client.read_to_end(&mut received), send);
+            assert!(read.unwrap() == expected.len() && received == expected);
+        });
+    }
+}

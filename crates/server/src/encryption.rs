@@ -1,0 +1,204 @@
+//! The certificates in force, and the settings about them.
+//!
+//! ```text
+//! start | CONFIG SET, the file of settings | SIGHUP | files that changed
+//!    -> tls::Loaded, checked -> tls::Acceptor of each door
+//! ```
+//!
+//! What it is: what decides when the files are read, and says what came of it. What it is not: a reader of
+//! files or a judge of certificates (crate `tls`), or a door: listeners and handshakes ask it for sessions.
+//!
+//! Invariants
+//! - A server with a door for TLS starts only with a set of files that can be used, and keeps one.
+//! - Values that a client sets are checked with their files before they are in force.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use settings::{Key, Settings};
+use tls::{Acceptor, ClientCertificates, ClientFiles, LoadError, Loaded, ServerPolicy, Versions};
+
+/// The settings that name files or say how sessions begin.
+const OF_SESSIONS: [Key; 7] = [
+    Key::TlsCertFile,
+    Key::TlsKeyFile,
+    Key::TlsCaCertFile,
+    Key::TlsCaCertDir,
+    Key::TlsAuthClients,
+    Key::HttpTlsAuthClients,
+    Key::TlsProtocols,
+];
+/// Warnings begin so long before the server's certificate ends.
+const EXPIRES_SOON_S: i64 = 7 * 24 * 3600;
+
+/// What INFO and metrics show of encrypted connections.
+#[derive(Debug, Default)]
+pub(crate) struct EncryptionFigures {
+    /// Handshakes that succeeded.
+    pub(crate) handshakes: AtomicU64,
+    /// Handshakes that failed or took too long.
+    pub(crate) failed: AtomicU64,
+    /// Handshakes that go on.
+    pub(crate) unfinished: AtomicU64,
+    /// Times that files were read again and put in force.
+    pub(crate) reloads: AtomicU64,
+}
+
+/// A port with TLS: what is asked of its clients is its own, the files are the same for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// `tls-port`.
+    Redis,
+    /// `http-tls-port`.
+    Http,
+}
+
+impl Door {
+    const ALL: [Door; 2] = [Door::Redis, Door::Http];
+
+    fn is_open(self, settings: &Settings) -> bool {
+        let port = match self {
+            Door::Redis => Key::TlsPort,
+            Door::Http => Key::HttpTlsPort,
+        };
+        settings.integer(port) != 0
+    }
+
+    fn policy(self, settings: &Settings) -> Result<ServerPolicy, LoadError> {
+        let path = |key| PathBuf::from(settings.text(key));
+        let clients = match self {
+            Door::Redis => Key::TlsAuthClients,
+            Door::Http => Key::HttpTlsAuthClients,
+        };
+        Ok(ServerPolicy {
+            certificate: path(Key::TlsCertFile),
+            key: path(Key::TlsKeyFile),
+            authority_file: path(Key::TlsCaCertFile),
+            authority_dir: path(Key::TlsCaCertDir),
+            clients: match settings.text(clients) {
+                "no" => ClientCertificates::Unasked,
+                "optional" => ClientCertificates::Optional,
+                _ => ClientCertificates::Required,
+            },
+            versions: Versions::parse(settings.text(Key::TlsProtocols))?,
+        })
+    }
+
+    fn load(self, settings: &Settings) -> Result<Loaded, LoadError> {
+        Loaded::read(&self.policy(settings)?)
+    }
+}
+
+pub(crate) struct Encryption {
+    /// At least one.
+    doors: Vec<(Door, Arc<Acceptor>)>,
+    pub(crate) figures: EncryptionFigures,
+    /// A warning about the end of the certificate was logged.
+    has_warned: AtomicBool,
+}
+
+impl Encryption {
+    /// Reads the files; `None` if no setting opens a door for TLS.
+    ///
+    /// # Errors
+    /// If the files cannot be used.
+    pub(crate) fn open(settings: &Settings) -> Result<Option<Encryption>, LoadError> {
+        let mut doors = Vec::new();
+        for door in Door::ALL.into_iter().filter(|door| door.is_open(settings)) {
+            doors.push((door, Arc::new(Acceptor::new(door.load(settings)?))));
+        }
+        let figures = EncryptionFigures::default();
+        Ok((!doors.is_empty()).then(|| Encryption { doors, figures, has_warned: false.into() }))
+    }
+
+    /// Begins the sessions of a door; `None` if it is closed.
+    pub(crate) fn acceptor(&self, door: Door) -> Option<Arc<Acceptor>> {
+        self.doors.iter().find(|(it, _)| *it == door).map(|(_, acceptor)| acceptor.clone())
+    }
+
+    /// Checks settings that are not in force yet, of which these have changed. Returns the first that
+    /// concerns the sessions of an open door, and why these cannot begin.
+    pub(crate) fn check(settings: &Settings, changed: &[Key]) -> Result<(), (Key, String)> {
+        let Some(key) = changed.iter().find(|key| OF_SESSIONS.contains(key)) else { return Ok(()) };
+        // The set as a whole: a certificate and its key come together.
+        for door in Door::ALL.into_iter().filter(|door| door.is_open(settings)) {
+            door.load(settings).map_err(|error| (*key, error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// The settings in force have changed, perhaps in nothing that concerns sessions.
+    pub(crate) fn follow(&self, settings: &Settings) {
+        self.report(self.doors.iter().filter_map(|(door, acceptor)| {
+            let policy = door.policy(settings).ok()?;
+            if *acceptor.loaded().policy() == policy {
+                return acceptor.reload(false);
+            }
+            Some(Loaded::read(&policy).map(|loaded| acceptor.replace(loaded)))
+        }));
+    }
+
+    /// Reads the files again if they have changed; with `always`, in any case.
+    pub(crate) fn reload(&self, always: bool) {
+        self.report(self.doors.iter().filter_map(|(_, acceptor)| acceptor.reload(always)));
+    }
+
+    /// Logs what came of reading the files again, in one line for all doors.
+    fn report(&self, outcomes: impl Iterator<Item = Result<(), LoadError>>) {
+        match outcomes.reduce(Result::and) {
+            None => {}
+            Some(Ok(())) => {
+                self.figures.reloads.fetch_add(1, Relaxed);
+                self.has_warned.store(false, Relaxed);
+                let expires_unix_s = self.expires_unix_s().unwrap_or(0);
+                tracing::info!(target: "server", expires_unix_s, "TLS: new connections get the certificate that was read just now");
+            }
+            Some(Err(error)) => tracing::warn!(
+                target: "server", %error,
+                "TLS: the files have changed and cannot be used; connections get the earlier certificate"
+            ),
+        }
+    }
+
+    /// When the server's certificate ends, in seconds since 1970.
+    pub(crate) fn expires_unix_s(&self) -> Option<i64> {
+        self.doors.first().and_then(|(_, acceptor)| acceptor.loaded().expires_unix_s)
+    }
+
+    /// Warns once if the certificate has ended or ends soon.
+    pub(crate) fn warn_of_end(&self, now_unix_s: i64) {
+        let Some(end) = self.expires_unix_s().filter(|end| *end < now_unix_s + EXPIRES_SOON_S) else {
+            return;
+        };
+        if self.has_warned.swap(true, Relaxed) {
+            return;
+        }
+        let hours = (end - now_unix_s) / 3600;
+        if end <= now_unix_s {
+            tracing::warn!(target: "server", "TLS: the certificate (tls-cert-file) has expired: clients refuse it");
+        } else {
+            tracing::warn!(target: "server", hours, "TLS: the certificate (tls-cert-file) expires soon");
+        }
+    }
+}
+
+/// The certificates that this server shows to others, and the authority that signs theirs.
+pub(crate) fn files_for_servers(settings: &Settings) -> ClientFiles {
+    let path = |key| Some(PathBuf::from(settings.text(key))).filter(|path| !path.as_os_str().is_empty());
+    ClientFiles {
+        authorities: path(Key::TlsCaCertFile),
+        certificate: path(Key::TlsCertFile),
+        key: path(Key::TlsKeyFile),
+        ..ClientFiles::default()
+    }
+}
+
+/// Whether the name in a client's certificate says which user it is.
+pub(crate) fn certificates_name_users(settings: &Settings) -> bool {
+    settings.integer(Key::TlsPort) != 0 && settings.text(Key::TlsAuthClientsUser) == "CN"
+}

@@ -1,0 +1,54 @@
+//! Why certificates or keys were refused; the message says what to do.
+
+use std::path::PathBuf;
+
+/// Why a set of files was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// A file is needed and none is named.
+    #[error("{0} is not set: name a file in PEM")]
+    NotNamed(&'static str),
+    /// The file or directory cannot be read.
+    #[error("{name} {path}: {reason}")]
+    Unreadable {
+        /// The setting or flag that names it.
+        name: &'static str,
+        /// Its path.
+        path: PathBuf,
+        /// The reason of the OS.
+        reason: String,
+    },
+    /// The file is not what it should be.
+    #[error("{name} {path}: {reason}")]
+    Unusable {
+        /// The setting or flag that names it.
+        name: &'static str,
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The key is not that of the certificate.
+    #[error("the key in {key} does not belong to the certificate in {certificate}")]
+    Mismatch {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+    },
+    /// Clients are to show certificates, and nobody is named who signs these.
+    #[error(
+        "tls-auth-clients asks clients for certificates: name the authority that signs them (tls-ca-cert-file or \
+         tls-ca-cert-dir), or set tls-auth-clients no"
+    )]
+    NoAuthority,
+    /// The versions of the protocol.
+    #[error("tls-protocols {0:?}: it takes TLSv1.2 and TLSv1.3, separated by a space, or nothing for both")]
+    Versions(String),
+    /// The name of a server.
+    #[error("{0:?} is neither a host name nor an IP address")]
+    ServerName(String),
+    /// The library refuses the set.
+    #[error("{0}")]
+    Refused(String),
+}

@@ -1,0 +1,50 @@
+//! TLS: certificates, and encrypted connections of servers and clients.
+//!
+//! ```text
+//! files -> ServerPolicy -> Loaded (rustls' configuration) -> Acceptor -> Session of each connection
+//!                              ^ replaced as a whole when a file or a setting changes
+//! bytes of a socket -> Session::receive -> plain bytes
+//! plain bytes -> Session::encrypt -> Session::write_to -> socket
+//! ```
+//!
+//! What it is: the only crate that knows rustls. It reads files with certificates and keys, judges the
+//! certificate of the other side, and turns bytes of a socket into bytes of a protocol and back.
+//! What it is not: a thread, a listener or a limit on connections (crate `server`); a judge of users, of whom
+//! it only reads the name in a certificate.
+//!
+//! Invariants
+//! - An [`Acceptor`] always has a complete, consistent set of files: a set that cannot be loaded changes
+//!   nothing. A connection keeps the set with which it began.
+//! - Nothing that a peer sends makes a call panic. A peer that breaks the protocol gets an alert, and its
+//!   [`Session`] is of no more use.
+//! - What a session keeps in memory is bounded: one record that has not arrived whole, and
+//!   [`UNSENT_BYTES_MAX`] of records that were not written.
+
+#![forbid(unsafe_code)]
+
+mod acceptor;
+mod certificate;
+mod client;
+mod error;
+mod files;
+mod policy;
+mod session;
+mod stream;
+#[cfg(test)]
+mod testing;
+
+pub use acceptor::{Acceptor, Loaded};
+pub use client::{ClientFiles, ClientIdentity, Connector};
+pub use error::LoadError;
+pub use policy::{ClientCertificates, ServerPolicy, Versions};
+pub use session::{RECORD_BYTES_MAX, Session, UNSENT_BYTES_MAX};
+pub use stream::{Stream, handshake, reason_of};
+
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+
+/// The implementation of the algorithms.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}

@@ -1,0 +1,98 @@
+//! The socket of a client, plain or encrypted.
+
+use std::{
+    io::{self, ErrorKind},
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+
+use tls::{ClientFiles, Connector, handshake};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf, Ready},
+    net::TcpStream,
+};
+
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<tls::Stream>),
+}
+
+impl Stream {
+    /// Connects; with `tls`, encrypted.
+    ///
+    /// # Errors
+    /// The reason, in words.
+    pub(super) async fn connect(host: &str, port: u16, tls: Option<&ClientFiles>) -> Result<Stream, String> {
+        let session = tls.map(|files| Connector::new(files)?.connect(host)).transpose();
+        let session = session.map_err(|error| error.to_string())?;
+        let socket = TcpStream::connect((host, port)).await.map_err(|error| error.to_string())?;
+        socket.set_nodelay(true).map_err(|error| error.to_string())?;
+        let Some(mut session) = session else { return Ok(Stream::Plain(socket)) };
+        let shaken = handshake(&socket, &mut session).await;
+        shaken.map_err(|error| format!("TLS: {}", tls::reason_of(&error)))?;
+        Ok(Stream::Tls(Box::new(tls::Stream::new(socket, session))))
+    }
+
+    /// Sends all of this.
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Plain(socket) => socket.write_all(bytes).await,
+            Stream::Tls(stream) => {
+                stream.write_all(bytes).await?;
+                stream.flush().await
+            }
+        }
+    }
+
+    /// Appends what has arrived, once something has. Returns how many bytes.
+    pub(super) async fn read_buf(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        match self {
+            Stream::Plain(socket) => socket.read_buf(buffer).await,
+            Stream::Tls(stream) => stream.read_buf(buffer).await,
+        }
+    }
+
+    /// As [`Stream::read_buf`], but `WouldBlock` if nothing has arrived.
+    pub(super) fn try_read_buf(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        match self {
+            Stream::Plain(socket) => socket.try_read_buf(buffer),
+            Stream::Tls(stream) => {
+                // More than a record: nothing is left in the session, where the socket would not tell of it.
+                let mut room = [0; tls::RECORD_BYTES_MAX];
+                let mut room = ReadBuf::new(&mut room);
+                now(|cx| Pin::new(stream.as_mut()).poll_read(cx, &mut room))?;
+                buffer.extend_from_slice(room.filled());
+                Ok(room.filled().len())
+            }
+        }
+    }
+
+    /// Waits until the socket is ready for one of these.
+    pub(crate) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+        match self {
+            Stream::Plain(socket) => socket.ready(interest).await,
+            Stream::Tls(stream) => stream.socket().ready(interest).await,
+        }
+    }
+
+    /// Whether bytes that were accepted wait for the socket. Then writing, even of nothing, sends them.
+    pub(crate) fn has_unsent(&self) -> bool {
+        matches!(self, Stream::Tls(stream) if stream.session().has_unsent())
+    }
+
+    /// Accepts as much as there is room for. Returns how many bytes; `WouldBlock` if there is no room.
+    pub(crate) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(socket) => socket.try_write(bytes),
+            Stream::Tls(stream) => now(|cx| Pin::new(stream.as_mut()).poll_write(cx, bytes)),
+        }
+    }
+}
+
+/// What a poll says at this moment; `WouldBlock` if it would wait.
+fn now<T>(poll: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<T>>) -> io::Result<T> {
+    match poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(ErrorKind::WouldBlock.into()),
+    }
+}
