@@ -154,7 +154,11 @@ impl SingleServer {
                     return;
                 }
                 ConversationState::Blocked => self.end_wait(),
-                ConversationState::Paused => self.conversation.session.pause_ms = 0,
+                ConversationState::Paused => {
+                    // A pause of clients may be years long: an administrator ends it.
+                    self.host.clients.pause().end();
+                    self.conversation.session.pause_ms = 0;
+                }
                 // There are no subscribers to wait for.
                 ConversationState::WaitForSubscribers => drop(self.executor.channels().take_backpressure()),
                 ConversationState::WaitForLog
