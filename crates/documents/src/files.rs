@@ -43,7 +43,7 @@ pub struct CopyPlan {
 pub struct CopyFile {
     /// Its name in the directory of documents.
     pub name: String,
-    /// The number of bytes to copy. They never change.
+    /// The size in bytes of the part to copy, which never changes.
     pub bytes: u64,
     /// The open file: it stays readable when the file is replaced or removed.
     pub file: Arc<dyn File>,

@@ -9,7 +9,7 @@ use crate::names::DESIGN_PREFIX;
 /// The number of documents that a query returns by default.
 pub const FIND_LIMIT_DEFAULT: u64 = 25;
 
-/// The allowed members of a request; those for clusters are checked and shown.
+/// The allowed members of a request; those for clusters are checked, and have no effect beyond `_explain`.
 const KEYS: [&str; 15] = [
     "selector",
     "use_index",
