@@ -65,9 +65,9 @@ impl Since {
     }
 }
 
-/// The sequence after which a feed begins. A `since` above `update_seq` refers to writes that a crash has
-/// lost, with a durability below `strict`; other edits may have those numbers by now. So the feed restarts
-/// from 0.
+/// The sequence after which a feed begins. A `since` above `update_seq` refers to writes that this server
+/// does not have: a crash has lost them (with the durability `interval` or `none`), or they were read from
+/// another server. Other edits may get their numbers, so the feed restarts from 0.
 fn begin(since: Since, update_seq: u64) -> u64 {
     match since {
         Since::Now => update_seq,
