@@ -1,9 +1,10 @@
 //! Authentication and authorisation of HTTP clients.
 //!
 //! Server admins are `admin-user` with `admin-password`, and `default` with `requirepass`. While neither
-//! password is set, every client on this machine is an admin, and others are refused while `protected-mode`
-//! is on. With an admin, a database is open to admins only, unless its `_security` permits more; `/metrics`
-//! and `/_backup` are always for admins only, and for users with the right to INFO and to REPLICATE.
+//! password is set, every client that is served is an admin; while `protected-mode` is on, these are only the
+//! clients on this machine. With an admin, a database is open to admins only, unless its `_security` permits
+//! more; `/metrics` and `/_backup` are always for admins only, and for users with the right to INFO and to
+//! REPLICATE.
 //!
 //! A client that is trusted for being on this machine must have addressed it by a name of this machine:
 //! `localhost`, an address, or one of `http-hosts`. Otherwise a page of any site whose name is made to
@@ -92,7 +93,7 @@ fn is_ours(host: &str, names: &str) -> bool {
 /// Identifies the sender of these headers.
 ///
 /// # Errors
-/// If a name and a password are given, and are wrong.
+/// If there are admins, and the name and the password that are given are wrong.
 pub(super) fn identify(thread: &HttpThread, headers: &HeaderMap, peer: &SocketAddr) -> Result<User, Failure> {
     let has_admins = thread.host().access.has_admins();
     if let Some((name, password)) = credentials(headers) {

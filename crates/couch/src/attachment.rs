@@ -25,8 +25,8 @@ use super::{
 
 /// The header with the digest of an attachment.
 const CONTENT_MD5: &str = "content-md5";
-/// A browser shows an attachment as a page of no origin, as with CouchDB: a script in it is not a page of
-/// this server.
+/// A browser shows an attachment as a page of no origin, as with CouchDB: a script in it does not have the
+/// rights of a page of this server.
 const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
 
 /// `/DB/ID/NAME`
@@ -90,8 +90,8 @@ fn send(call: &Call, snapshot: &Snapshot, attachment: &Attachment, (from, end): 
     })
 }
 
-/// The state that an attachment is put to or deleted from: the snapshot, and the revision if the document
-/// exists.
+/// The state that an attachment is put to or deleted from: the snapshot, and the revision that the request
+/// names; `None` if it names none, which is allowed if the document is missing or deleted.
 async fn parent(
     call: &Call,
     database: &Arc<Database>,
@@ -122,7 +122,7 @@ async fn parent(
 
 async fn put(call: &mut Call, database: &Arc<Database>, id: &str, name: &str) -> Result<Reply, Failure> {
     check_attachment_name(name)?;
-    // A compressed attachment would have to be inflated for clients that do not accept gzip.
+    // A compressed attachment is refused: it would have to be inflated for clients that do not accept gzip.
     if is_gzip(&call.head.headers)? {
         return Err(Failure::BadContentEncoding);
     }

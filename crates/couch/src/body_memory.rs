@@ -59,7 +59,7 @@ impl Claim {
         if bytes <= self.bytes {
             return Ok(());
         }
-        // A step does not exceed the largest claim.
+        // Rounding up to a step does not take the claim beyond its limit.
         let wanted = bytes.next_multiple_of(CLAIM_STEP_BYTES).min(self.bytes_max()).max(bytes);
         let more = wanted - self.bytes;
         take(&self.memory.all, more, self.all_max)?;

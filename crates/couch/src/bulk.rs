@@ -203,7 +203,8 @@ fn put_refused(out: &mut Vec<u8>, refused: &RefusedDocument) {
     }
     out.extend_from_slice(b"\"error\":\"forbidden\",\"name\":\"forbidden\",\"reason\":");
     let reason = match refused.error.status() {
-        // For a body that is too large, the reason is only a name, so the error is put before it.
+        // For a document or an attachment that is too large, the reason is only its id or name, so the error
+        // is put before it.
         413 => format!("{}: {}", refused.error.error(), refused.error.reason()),
         _ => refused.error.reason(),
     };

@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! - A row is sent only when the log has committed its change.
-//! - A client that continues from `last_seq` misses nothing: the feed subscribes before it reads.
+//! - A client of an ascending feed that continues from `last_seq` misses nothing: the feed subscribes before
+//!   it reads.
 
 mod filter;
 mod form;
@@ -33,7 +34,8 @@ use super::{
     thread::HttpThread,
 };
 
-/// The number of filtered-out rows between two checks of the clock, with yields to other connections.
+/// After this many filtered-out rows, the feed yields to other connections, and checks whether a heartbeat is
+/// due.
 const SKIPPED_MAX: u32 = 128;
 
 /// The start of a feed.
@@ -63,9 +65,9 @@ impl Since {
     }
 }
 
-/// The sequence after which a feed begins. A `since` above `update_seq` refers to writes that a crash has
-/// lost, with a durability below `strict`; other edits may have those numbers by now. So the feed restarts
-/// from 0.
+/// The sequence after which a feed begins. A `since` above `update_seq` refers to writes that this server
+/// does not have: a crash has lost them (with the durability `interval` or `none`), or they were read from
+/// another server. Other edits may get their numbers, so the feed restarts from 0.
 fn begin(since: Since, update_seq: u64) -> u64 {
     match since {
         Since::Now => update_seq,
@@ -147,7 +149,8 @@ struct Feed {
     database: Arc<Database>,
     asked: FeedRequest,
     writer: ChunkWriter,
-    /// All rows up to this sequence were sent or filtered out.
+    /// Where the feed stands. Ascending: it has nothing more to send up to this sequence. Descending: the
+    /// sequence at which it stops reading, or, once the limit is reached, that of the last row sent.
     since: u64,
     sent: u64,
     /// Time of the next heartbeat.
@@ -171,7 +174,7 @@ impl Feed {
             if is_full {
                 pending = match self.asked.direction {
                     Direction::Ascending => snapshot.pending(self.since)?,
-                    // Those between the start of the feed and the last row.
+                    // The rows between the start of the feed and the last row sent.
                     Direction::Descending => {
                         snapshot.pending(start)?.saturating_sub(snapshot.pending(self.since - 1)?)
                     }

@@ -5,14 +5,16 @@
 //!                                                                          --> task `run`: release
 //! ```
 //!
-//! It serves tasks that wait for the log one by one, as [`engine::tick`] serves the parked replies of a
-//! worker. It is not shared: each thread has its own, with an appender of its own.
+//! It serves tasks, each of which waits for the log by itself, as [`engine::tick`] serves the parked replies
+//! of a worker. It is not shared: each thread has its own, with an appender of its own.
 //!
 //! Invariants
-//! - A wait ends with success only when its position is committed, unless the durability is `interval` or
-//!   `none`: then nothing waits. When the log fails, every wait ends with [`LogFailed`].
-//! - While any task waits, a wake-up at the lowest of the positions is requested from the log; `release`
-//!   checks again after the request, so no movement is missed.
+//! - A wait ends with success only when its position is committed. Nothing waits while replies wait neither
+//!   for the disk nor for replicas (durability `interval` or `none`). When the log fails, every wait ends
+//!   with [`LogFailed`].
+//! - While any task waits, a wake-up is requested from the log: at the lowest of the positions or, while a
+//!   task waits for room, at any progress. `release` checks again after the request, so no movement is
+//!   missed.
 
 use std::{
     cell::{Cell, RefCell},
@@ -79,8 +81,8 @@ impl CommitGate {
         }
     }
 
-    /// Returns when replies may show `lsn`: once it is committed, or at once if replies do not wait for the
-    /// disk.
+    /// Returns when replies may show `lsn`: once it is committed, or at once if replies wait neither for the
+    /// disk nor for replicas.
     ///
     /// # Errors
     /// If the log has failed.
@@ -139,7 +141,7 @@ impl CommitGate {
             }
             if self.wanting_room.get() > 0 {
                 if wait_for_room(&appender) {
-                    // The log wakes this task when it has room again, which is progress like any other.
+                    // The log wakes this task at its next progress: a commit, or room.
                     return;
                 }
                 self.room.notify_waiters();
@@ -152,7 +154,7 @@ impl CommitGate {
     }
 }
 
-/// Counts a task that waits for room, until it is dropped.
+/// Counts a task that waits for room; dropping it ends the count.
 struct Wanting<'g>(&'g Cell<usize>);
 
 impl<'g> Wanting<'g> {

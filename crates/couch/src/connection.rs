@@ -66,7 +66,7 @@ pub(super) async fn serve<S: Socket>(
 struct Watched<S: Socket> {
     stream: S::Stream,
     idle_timer: Rc<IdleTimer>,
-    /// Inside the first line of a request.
+    /// Whether the bytes read so far end within the first line of a request.
     in_first_line: bool,
 }
 

@@ -37,7 +37,7 @@ pub enum HttpOrder<S> {
         /// Its permit among the connections that are allowed.
         permit: ConnectionPermit,
     },
-    /// Report, once everything begun before is in the log.
+    /// Report, by dropping the sender, that all changes begun before are in the log.
     Report(std::sync::mpsc::Sender<()>),
     /// Close all connections, without waiting for replies.
     HangUp,
@@ -75,7 +75,7 @@ impl Connections {
         while let Some(order) = orders.recv().await {
             match order {
                 HttpOrder::Connect { stream, peer, permit } => self.connect(stream, peer, permit),
-                // No write waits between its permission and the log.
+                // No write waits between its permission and the log, so all that were begun are in it.
                 HttpOrder::Report(done) => drop(done),
                 HttpOrder::HangUp => self.hang_up(),
                 HttpOrder::Stop(done) => {
@@ -130,7 +130,7 @@ impl Connections {
     async fn close(&self) {
         self.thread.stop();
         if self.thread.host().replication.drops_replies() {
-            // Some may wait for a majority that never comes.
+            // Some replies may wait for a majority that never comes.
             self.hang_up();
         }
         let gone = async {

@@ -1,12 +1,13 @@
-//! Log-in sessions: a signed cookie names the user and the time. The server only remembers sessions that were
-//! logged out.
+//! Log-in sessions: a signed cookie names the user and the time. The server remembers only the sessions that
+//! were logged out.
 //!
 //! The cookie is the URL-safe base64 of `NAME:SESSION:TIME:SIGNATURE`: a random number and the time in
 //! seconds, both hexadecimal, and HMAC-SHA-256 of `NAME:SESSION:TIME`, a zero byte and the password, with a
-//! key of this process. A session ends after [`SESSION_S`] without requests, with a logout, with the process,
-//! and when the password changes. Browsers do not send the cookie for pages of other sites
-//! (`SameSite=Strict`), and no page can read it (`HttpOnly`). One that was set over TLS is sent over TLS
-//! alone (`Secure`).
+//! key of this process. A session ends when its newest cookie is [`SESSION_S`] old, with a logout, with the
+//! process, and when the password changes. A successful request of the CouchDB protocol renews the cookie if
+//! it is at least [`RENEW_S`] old, so a session ends 540 to 600 s after the last such request. Browsers do
+//! not send the cookie for pages of other sites (`SameSite=Strict`), and no page can read it (`HttpOnly`).
+//! One that was set over TLS is sent over TLS alone (`Secure`).
 //!
 //! Invariant: after a logout no cookie of the session is accepted, neither its last nor an earlier one, and
 //! no new one is issued for it.
@@ -25,14 +26,14 @@ use super::{
 };
 use crate::Host;
 
-/// Seconds without requests after which a session ends.
+/// The age in seconds from which a cookie is not accepted.
 const SESSION_S: u64 = 600;
-/// Seconds after which a cookie is renewed.
+/// The age in seconds from which a successful request renews the cookie.
 const RENEW_S: u64 = SESSION_S / 10;
-/// Limit of remembered logouts. Above it they are forgotten, and all sessions with cookies issued until then
-/// end.
+/// Limit of remembered logouts. At the limit, a further logout makes the server forget the earlier ones and
+/// reject all cookies issued until then.
 const LOGGED_OUT_MAX: usize = 1 << 16;
-/// Below this number, no expired logouts are removed.
+/// Below this number of logouts, no expired ones are removed.
 const LOGGED_OUT_FEW: usize = 1 << 10;
 const COOKIE: &str = "AuthSession";
 
@@ -57,7 +58,7 @@ struct LoggedOut {
 impl LoggedOut {
     fn add(&mut self, session: u64, now_s: u64) {
         if self.at_s.len() >= self.next_removal {
-            // Their cookies have expired by now.
+            // Logouts are forgotten once the cookies of their sessions have expired.
             self.at_s.retain(|_, at_s| now_s.saturating_sub(*at_s) < SESSION_S);
             self.next_removal = (2 * self.at_s.len()).clamp(LOGGED_OUT_FEW, LOGGED_OUT_MAX);
         }
@@ -139,7 +140,7 @@ impl Sessions {
         Some(User::admin(&name, Shown::Cookie { session, renew }))
     }
 
-    /// Sets a new cookie if the user's is older than [`RENEW_S`].
+    /// Sets a new cookie if the user's is at least [`RENEW_S`] old, or the user has just logged in.
     pub(super) fn renew(&self, host: &Host, user: &User, reply: &mut Reply) {
         if let (Shown::Cookie { session, renew: true }, Some(name)) = (user.shown, &user.name)
             && let Some(password) = host.access.admin_password(name)

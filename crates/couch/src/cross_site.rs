@@ -1,9 +1,9 @@
 //! Protection against requests that pages of other sites make a browser send (CSRF).
 //!
 //! A browser sends them with its credentials for this server (cookies, passwords, its network position), even
-//! if the page may not read the reply. But a page cannot hide its origin: the browser sends it in
-//! `Sec-Fetch-Site`, or, over plain HTTP and in older browsers, in `Origin`. A request with neither does not
-//! come from a browser.
+//! if the page may not read the reply. But a page cannot hide its origin: with every request that may change
+//! something, the browser sends it in `Sec-Fetch-Site`, or, over plain HTTP and in older browsers, in
+//! `Origin`. Such a request with neither does not come from a browser.
 //!
 //! Invariants
 //! - A page of another origin cannot change anything, unless CORS permits that origin. Another port of the

@@ -212,7 +212,7 @@ fn named(error: DocError, id: &str) -> DocError {
     }
 }
 
-/// Makes an edit, and replies once it is durable.
+/// Makes an edit, and replies once the reply may show it.
 pub(super) async fn save(
     call: &Call,
     database: &Arc<Database>,

@@ -18,8 +18,8 @@ pub(super) enum Failure {
     MethodNotAllowed(&'static str),
     /// The path does not exist; with the reason in the reply.
     NotFound(&'static str),
-    /// The client must authenticate. There is no `WWW-Authenticate` header: browsers would open their own
-    /// log-in window.
+    /// The client must authenticate. The reply has no `WWW-Authenticate` header, with which browsers would
+    /// open their own log-in window; only the replies for tools (`/metrics`, `/_backup`) have one.
     Unauthorized(&'static str),
     /// The authenticated client lacks the permission.
     Forbidden(&'static str),
@@ -41,7 +41,8 @@ pub(super) enum Failure {
     Refused(Refusal),
     /// A function of CouchDB that this server does not have.
     NotImplemented(&'static str),
-    /// Too few replicas have acknowledged within `ack-timeout`; the change is on this server's disk.
+    /// Too few replicas have acknowledged within `ack-timeout`; what the request wrote or would show is in
+    /// this server's log.
     NotReplicated,
     /// Commands were not run, or their replies are not known.
     Commands(Broken),
@@ -106,8 +107,8 @@ impl Failure {
             ),
             Failure::Refused(refusal) => {
                 let (status, error) = match refusal {
-                    // This refusal is permanent, unlike the others: with 403, PouchDB continues without
-                    // storing checkpoints here.
+                    // A replica refuses every write, however often a client tries: with 403, PouchDB
+                    // continues without storing checkpoints here.
                     Refusal::Replica => (StatusCode::FORBIDDEN, "forbidden"),
                     Refusal::DiskFull(_) => (StatusCode::INSUFFICIENT_STORAGE, "insufficient_storage"),
                     Refusal::LogFailed => (StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error"),

@@ -13,8 +13,8 @@ use documents::{DbId, Notice};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-/// Senders without receivers are swept when there are at least this many, and twice as many as after the last
-/// sweep.
+/// Senders without receivers are swept when the map has at least this many senders, and at least twice as
+/// many as the last sweep left.
 const SWEEP_MIN: usize = 64;
 
 /// The subscriptions of changes feeds.
@@ -53,7 +53,7 @@ impl Feeds {
         self.all.subscribe()
     }
 
-    /// Wakes the subscribers of the notice's database. Does not block.
+    /// Wakes the subscribers of the notice's database, and those of all databases. It does not wait for them.
     pub fn notify(&self, notice: &Notice) {
         match notice {
             Notice::Created { .. } => {}

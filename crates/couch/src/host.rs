@@ -80,7 +80,7 @@ pub struct Store {
 
 /// The thread that flushes the log.
 pub trait LogDriver: Send + Sync {
-    /// Has appended records flushed, without waiting for it.
+    /// Wakes the thread that flushes the log, if records wait for it. Does not wait until they are flushed.
     fn wake_if_needed(&self);
 }
 
@@ -101,7 +101,7 @@ pub trait HttpSettings: Send + Sync {
 pub trait Admins: Send + Sync {
     /// Whether only clients on this machine are served, all of them as admins.
     fn trusts_this_machine(&self) -> bool;
-    /// Whether any client has to authenticate.
+    /// Whether there is an admin with a password. Otherwise, clients need not authenticate.
     fn has_admins(&self) -> bool;
     /// The password of the admin of this name, if there is one.
     fn admin_password(&self, name: &str) -> Option<String>;

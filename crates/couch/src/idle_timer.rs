@@ -23,7 +23,7 @@ use super::body_memory::Claim;
 const IDLE_S_MAX: u32 = 120;
 /// Seconds that the head of a request may take.
 const HEAD_S_MAX: u32 = 30;
-/// Seconds without a byte of the body.
+/// Seconds that may pass without a byte of the body.
 const BODY_STALL_S_MAX: u32 = 30;
 /// Seconds over which the rate of a body is measured.
 const BODY_WINDOW_S: u32 = 30;

@@ -15,7 +15,8 @@
 //!   clients only.
 //! - A connection takes bounded memory, however large a body or a result: bodies have limits, each and all
 //!   together (`body_memory`), results are rendered in chunks and only as fast as they are taken.
-//! - A reply leaves only when the log has committed all that it shows.
+//! - A reply leaves only when the log has committed all that it shows, unless replies wait neither for the
+//!   disk nor for replicas (durability `interval` or `none`).
 //! - Nothing is changed for pages of other origins: see `cross_site`.
 //! - An idle connection is closed: see `idle_timer`.
 

@@ -91,11 +91,11 @@ impl Listing {
     }
 }
 
-/// The lower end of a range. Keys other than strings sort before all ids; arrays and objects after them.
+/// The lower end of a range. Null, booleans and numbers sort before all ids; arrays and objects after them.
 fn lowest(key: Option<Value>, included: bool) -> Bound<Arc<str>> {
     match key {
         Some(Value::String(id)) => bound(&id, included),
-        // No id is empty, and none sorts after this one.
+        // This is the largest id: as many of the largest character as an id has room for.
         Some(Value::Array(_) | Value::Object(_)) => Bound::Excluded(char::MAX.to_string().repeat(512).into()),
         _ => Bound::Unbounded,
     }
@@ -105,6 +105,7 @@ fn highest(key: Option<Value>, included: bool) -> Bound<Arc<str>> {
     match key {
         Some(Value::String(id)) => bound(&id, included),
         None | Some(Value::Array(_) | Value::Object(_)) => Bound::Unbounded,
+        // No id is before the empty text.
         Some(_) => Bound::Excluded("".into()),
     }
 }

@@ -71,7 +71,8 @@ pub(super) async fn find(call: &mut Call, database: &Arc<Database>) -> Result<Re
             Ok((query, first, has_more))
         });
         match begun {
-            // A damaged index is rebuilt: the client sees an error only if the reply has begun.
+            // A damaged index is rebuilt: the client sees an error only after the last attempt, or once the
+            // reply has begun.
             Err(Failure::Doc(DocError::Storage(_))) if tries_left > 0 => {}
             begun => break begun?,
         }

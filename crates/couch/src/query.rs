@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::failure::Failure;
 
-/// Further parameters are ignored.
+/// The maximum number of parameters; further ones are ignored.
 const PARAMETERS_MAX: usize = 100;
 
 /// The names and values of a query string or a form.

@@ -174,7 +174,7 @@ fn text(parts: &[Value], index: usize) -> String {
     }
 }
 
-/// A reply that nothing keeps.
+/// A reply that no cache keeps.
 fn private(content: &impl Serialize) -> Reply {
     let mut reply = reply::value(StatusCode::OK, content);
     let headers = reply.headers_mut();

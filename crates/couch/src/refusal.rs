@@ -1,4 +1,4 @@
-//! The reasons for refusing a change of documents before it is tried, or for showing none.
+//! The reasons for refusing a change of documents before it is tried, or for showing no documents.
 
 use engine::replication::{Availability, NO_LEADER, READ_REMOVED, READ_WITNESS, WriteRefusal};
 use storage::{Admission, Log};

@@ -129,7 +129,7 @@ fn without_empty_segments(uri: &Uri) -> Uri {
         path.push('?');
         path.push_str(query);
     }
-    // Made of parts of one.
+    // This cannot fail: the parts come from a valid URI.
     path.parse().unwrap_or_else(|_| uri.clone())
 }
 

@@ -1,6 +1,6 @@
 //! `_security`: the permissions of a database.
 //!
-//! Server admins may do everything. As in CouchDB, other users may do nothing until the object permits it.
+//! Server admins may do everything. As in CouchDB, other users may do nothing until `_security` permits it.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Group {
 fn security_of(snapshot: &Snapshot) -> Security {
     let admins_only = || Group { names: Vec::new(), roles: vec![ADMIN_ROLE.into()] };
     let unset = || Security { admins: admins_only(), members: admins_only() };
-    // It was validated when it was set.
+    // A stored object was validated when it was set. One that was never set is empty, and does not parse.
     serde_json::from_slice(snapshot.security()).unwrap_or_else(|_| unset())
 }
 

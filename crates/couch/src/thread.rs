@@ -133,11 +133,12 @@ impl HttpThread {
         Ok(outcome?)
     }
 
-    /// Returns once the log has committed `lsn`: replies may show it.
+    /// Returns once replies may show `lsn`: when the log has committed it, or at once if replies wait neither
+    /// for the disk nor for replicas.
     ///
     /// # Errors
-    /// If the log has failed; or if `lsn` is durable here and replicas have not acknowledged it within
-    /// `ack-timeout`.
+    /// If the log has failed; or if this server has written `lsn`, and replicas have not acknowledged it
+    /// within `ack-timeout`.
     pub(super) async fn committed(&self, lsn: Lsn) -> Result<(), Failure> {
         let mut waits = std::pin::pin!(self.batches().gate().committed(lsn));
         while let Some(timeout_ms) = self.host().acks.timeout_ms() {
@@ -188,7 +189,8 @@ impl HttpThread {
         if may_answer { Ok(found) } else { Err(Refusal::NoMajority.into()) }
     }
 
-    /// The end of the log that is in memory now, durable or not. The log of a replica may hold more.
+    /// The position in the log up to which the data in memory has all changes, durable or not. The log of a
+    /// replica may hold more.
     pub(super) fn shown_lsn(&self) -> Result<Lsn, Failure> {
         Ok(self.store().log.appended_lsn().min(self.host().replication.shown_lsn()))
     }

@@ -1,5 +1,5 @@
 //! Write batches: the changes that the requests of one tick make to one database become one record of the
-//! log.
+//! log, or a few if they are many.
 //!
 //! ```text
 //! request: submit(change).await -> queue of its database
@@ -35,7 +35,7 @@ use tokio::sync::oneshot;
 use super::{commit_gate::CommitGate, refusal::Refusal};
 use crate::{LogDriver, Store};
 
-/// Buffers of at most this size are kept for the next batch.
+/// The buffer for changes is kept for the next batch if it is no larger than this.
 const KEPT_BYTES_MAX: usize = 4 * WRITE_BATCH_BYTES_MAX;
 
 /// The result of a change, and the position to wait for before it is reported.

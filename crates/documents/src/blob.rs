@@ -28,7 +28,7 @@ pub(crate) struct Era {
 pub(crate) enum Blob {
     /// In memory.
     Unsaved(Arc<Unsaved>),
-    /// In the file of the state that it belongs to.
+    /// In the tree file of the state that the blob belongs to.
     Saved(Pointer),
 }
 

@@ -35,8 +35,8 @@
 //!
 //! A path is the number of the newest revision, a count (at least 1), and that many hashes, newest first. An
 //! attachment is its name text, type text, revpos number, digest (16 bytes), length number, and a source: 0
-//! and its bytes; 1 and a number n: the attachment of the same name of the n-th revision of the path; 2 and
-//! the number of an upload.
+//! and its bytes; 1 and a number n: the attachment of the same name of the revision n steps before the newest
+//! one of the path; 2 and the number of an upload.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ const INLINE: u8 = 0;
 const KEPT: u8 = 1;
 const UPLOADED: u8 = 2;
 
-/// The smallest encoding of an attachment in an edit, in bytes.
+/// No attachment in an edit has a shorter encoding than this, in bytes.
 const ATTACHMENT_BYTES_MIN: usize = 21;
 
 /// The error of decoding bytes that are not a change.
@@ -108,7 +108,7 @@ pub struct Operations<'a> {
 /// One operation of an update; the module documentation has the encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
-    /// Adds a revision, with its ancestors as far as they may be unknown.
+    /// Adds a revision, together with those of its ancestors that the database may not know.
     Edit(Edit),
     /// Creates or replaces a `_local` document.
     PutLocal {
@@ -158,7 +158,7 @@ pub struct Edit {
     pub id: DocId,
     /// Whether the revision deletes it.
     pub deleted: bool,
-    /// The revision and its ancestors, as far as they may be unknown.
+    /// The revision, and those of its ancestors that the database may not know.
     pub path: RevPath,
     /// Minified JSON.
     pub body: Bytes,

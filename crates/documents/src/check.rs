@@ -46,7 +46,7 @@ pub fn check(
 
 /// Does the same as [`check`], but skips the parts of files that an earlier check has read. `checked` returns
 /// the end of the checkpoint up to which a file was checked, or 0. Of a file that was checked, only the later
-/// bytes are verified, by their checksums, and nothing is counted.
+/// bytes are verified, by their checksums; its documents and blobs are not counted.
 ///
 /// # Errors
 /// As [`check`].

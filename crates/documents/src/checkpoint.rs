@@ -1,4 +1,4 @@
-//! Checkpoints: writing the pending changes of a database to its file, in one contiguous write with one sync.
+//! Checkpoints: writing the pending changes of a database to the end of its file, with one sync.
 //!
 //! ```text
 //! freeze the fresh layer (gate held, O(1)) -> the log commits its last change -> blobs, rows, header, sync

@@ -5,8 +5,9 @@
 //!   -> block checkpoints: the rest; rename; the database switches to the new file -> the next catalog has it
 //! ```
 //!
-//! A compaction runs in steps of bounded size, so that the caller can yield or stop between them; if it is
-//! dropped before its last step, it has no effect. It has no thread, and does not decide when to run: see
+//! A compaction runs in steps, so that the caller can yield or stop between them; if it is dropped before its
+//! last step, it has no effect. A step of the build is bounded; a later step copies all that has changed
+//! since the step before. A compaction has no thread, and does not decide when to run: see
 //! [`Database::wants_compaction`].
 //!
 //! Invariants
@@ -39,10 +40,11 @@ use crate::unnamed::Unnamed;
 
 /// Smaller files are not compacted.
 pub const COMPACTION_FILE_BYTES_MIN: u64 = 16 << 20;
-/// The limits of a step: bytes of blobs and rows.
+/// The limits of a step of the build, and of one write while catching up: bytes of blobs, and rows.
 const STEP_BYTES: usize = 1 << 20;
 const STEP_ROWS: usize = 1024;
-/// Checkpoints are blocked only while at most this many changed documents remain to be copied.
+/// Before checkpoints are blocked, the new file is brought up to date until at most this many edits are
+/// missing.
 const LAST_DOCUMENTS_MAX: u64 = 1000;
 
 /// A compaction in progress.
@@ -66,7 +68,7 @@ pub enum Step {
     More,
     /// More steps are needed, after the next checkpoint of the database.
     Blocked,
-    /// The database uses its new file.
+    /// No step is left: the database uses its new file, unless it was deleted or an earlier step failed.
     Done,
 }
 

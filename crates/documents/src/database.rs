@@ -46,7 +46,7 @@ pub enum Notice {
         /// The end of the record.
         lsn: Lsn,
     },
-    /// The feed of a database has new rows.
+    /// The feed of a database has changed.
     Updated {
         /// The id of the database.
         db: DbId,

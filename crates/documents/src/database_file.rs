@@ -50,7 +50,7 @@ impl Shelf {
     }
 }
 
-/// The file of a database; locking it gives the right to write it.
+/// The file of a database. Whoever holds its lock may write it.
 #[derive(Default)]
 pub(crate) struct DatabaseFile {
     /// `None` before the first checkpoint.
@@ -61,7 +61,7 @@ pub(crate) struct DatabaseFile {
     pub(crate) frozen: Option<Arc<State>>,
     /// The number of failed saves.
     pub(crate) failures: u32,
-    /// Whether the last save failed, so that the file may have any bytes behind its previous checkpoint.
+    /// Whether the file may have bytes of a failed save behind its newest checkpoint.
     pub(crate) is_suspect: bool,
     /// Time at which unsaved changes were first seen.
     pub(crate) dirty_since_ms: Option<u64>,

@@ -5,9 +5,9 @@
 //! has references to bodies and attachments, not their bytes.
 //!
 //! Invariants
-//! - `seq` is the update sequence of the last edit; the feed has exactly one row of the document, at that
-//!   sequence.
-//! - A document has at least one leaf.
+//! - `seq` is the update sequence of the last edit or purge; the feed has exactly one row of the document, at
+//!   that sequence.
+//! - A document has at least one leaf. (In `by_id`, a `DocInfo` without leaves marks a removed document.)
 //! - The chunks of an attachment are in order, all but the last have [`CHUNK_BYTES`], and together they have
 //!   `length` bytes. A revision that keeps an attachment of its parent shares the chunks with it, so they are
 //!   stored once.
@@ -34,7 +34,7 @@ pub const ATTACHMENT_BYTES_MAX: u64 = 1 << 30;
 pub struct DocInfo {
     /// Its id.
     pub id: DocId,
-    /// The update sequence of its last edit.
+    /// The update sequence of its last edit or purge.
     pub seq: u64,
     /// Its revisions.
     pub revs: RevTree<DocLeaf>,

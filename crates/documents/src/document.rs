@@ -89,9 +89,9 @@ pub struct NewDocument {
 /// A document that breaks a rule for documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedDocument {
-    /// The JSON text of the `_id` as it was sent. It may be a value that this server cannot store.
+    /// The JSON text of the `_id` as it was sent, if it is a string. This server may be unable to store it.
     pub id: Option<String>,
-    /// Its `_rev`, as the JSON that was sent.
+    /// The JSON text of the `_rev` as it was sent, if it is a string.
     pub rev: Option<String>,
     /// The rule.
     pub error: DocError,

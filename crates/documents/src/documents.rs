@@ -72,8 +72,8 @@ impl Documents {
         self.names.load().by_id.get(&db).cloned()
     }
 
-    /// The position of the last creation or deletion. The list of databases may be shown to clients once this
-    /// position is committed.
+    /// The position of the last creation or deletion, or a later one up to which the catalog has all of them.
+    /// The list of databases may be shown to clients once this position is committed.
     pub fn names_lsn(&self) -> Lsn {
         self.names.load().lsn
     }

@@ -43,7 +43,7 @@ pub struct CopyPlan {
 pub struct CopyFile {
     /// Its name in the directory of documents.
     pub name: String,
-    /// The number of bytes to copy. They never change.
+    /// The size in bytes of the part to copy, which never changes.
     pub bytes: u64,
     /// The open file: it stays readable when the file is replaced or removed.
     pub file: Arc<dyn File>,
@@ -123,8 +123,8 @@ impl Documents {
         self.store()?.replay_from
     }
 
-    /// The position after which the log must be kept for documents, because the files have all earlier
-    /// changes, durably. `None` if there are no documents.
+    /// The log after this position must be kept for documents; the files have all earlier changes, durably.
+    /// `None` if there has never been a database, or the databases are in memory only.
     pub fn saved_lsn(&self) -> Option<Lsn> {
         let written = self.store()?.written.lock();
         match &*written {
@@ -138,7 +138,7 @@ impl Documents {
         self.store().is_some_and(|store| store.written.lock().is_some())
     }
 
-    /// The last position that the files or the records applied since have reached.
+    /// The newest position that is in the files, or was applied to a database since they were opened.
     pub fn reached(&self) -> Lsn {
         let written = self.store().and_then(|store| {
             let written = store.written.lock();
@@ -197,7 +197,7 @@ impl Documents {
     }
 
     /// The files to copy for the current saved state; `None` if nothing is saved. The log after
-    /// [`Documents::saved_lsn`], read before this call, belongs to the copy.
+    /// [`Documents::saved_lsn`] belongs to the copy; the caller must read that position before this call.
     ///
     /// # Errors
     /// I/O errors.

@@ -11,8 +11,9 @@
 //!
 //! Invariants
 //! - Text that was read or copied without an error is JSON by RFC 8259, in UTF-8, with escaped surrogates in
-//!   pairs and numbers that are finite doubles.
-//! - Nothing recurses deeper than [`JSON_DEPTH_MAX`].
+//!   pairs and numbers that are finite doubles. Only [`Reader::of_stored`], [`Reader::raw_of_any`] and
+//!   [`Reader::raw_members`] let other numbers and surrogates pass.
+//! - Nothing recurses deeper than [`JSON_DEPTH_MAX`], counted anew within [`Reader::with_depth_of_its_own`].
 
 use std::borrow::Cow;
 
@@ -21,7 +22,7 @@ use crate::DocError;
 /// The maximum nesting of arrays and objects.
 pub const JSON_DEPTH_MAX: u32 = 256;
 
-/// A number of this many digits without an exponent is within the range of a double.
+/// A number of at most this many characters without an exponent is within the range of a double.
 const DOUBLE_DIGITS: usize = 308;
 
 /// An error of reading JSON.

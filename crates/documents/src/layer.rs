@@ -60,7 +60,8 @@ impl Layer {
         Layer { base_seq, ..Layer::default() }
     }
 
-    /// Inserts a document at its new position in the feed, and removes its feed row at `old_seq`.
+    /// Inserts a document at its new position in the feed, and removes its feed row at `old_seq`. `new_bytes`
+    /// is the size of its new body and attachments.
     pub(crate) fn put_document(&mut self, old_seq: Option<u64>, info: Arc<DocInfo>, new_bytes: u64) {
         if let Some(seq) = old_seq {
             self.leave_feed(seq);

@@ -12,7 +12,7 @@ use crate::id::DbId;
 pub(crate) struct Names {
     pub(crate) by_name: imbl::OrdMap<Arc<str>, Arc<Database>>,
     pub(crate) by_id: imbl::OrdMap<DbId, Arc<Database>>,
-    /// The position of the last creation or deletion.
+    /// The position of the last creation or deletion, or a later one up to which the catalog has all of them.
     pub(crate) lsn: Lsn,
     /// The position of the last deletion.
     pub(crate) deleted_lsn: Lsn,

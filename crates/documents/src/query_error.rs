@@ -73,8 +73,7 @@ pub enum QueryError {
     /// An empty name of an index or its design document.
     #[error("Index name or ddoc cannot be empty string")]
     InvalidEmptyString,
-    /// The request allows only the index that it names, and that index is not suitable; or the request names
-    /// no index.
+    /// The request allows only the index that it names, and that index is not suitable or none is named.
     #[error("{}", unsuitable(.0.as_deref()))]
     UnsuitableIndex(Option<String>),
     /// `use_index` has a wrong type or shape.

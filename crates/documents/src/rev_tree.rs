@@ -16,7 +16,7 @@
 //!   nothing, because the hash of a revision determines its parent. If forged paths contradict that, the tree
 //!   keeps the known parent and ignores the rest of the path. Stemming loses information: paths that are
 //!   merged after it may become separate branches.
-//! - A branch joins an earlier branch, even after decoding arbitrary bytes, so there are no cycles.
+//! - A branch joins only an earlier branch, even after decoding arbitrary bytes, so there are no cycles.
 //!
 //! Bytes: number of branches, then for each: number of its oldest revision, number of revisions it owns, 0
 //! (for none) or 1 plus the number of the branch that it joins, the hashes (16 bytes each) from the oldest to

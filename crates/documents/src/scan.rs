@@ -1,7 +1,7 @@
 //! Iterators over a snapshot: the feed, and all documents by id.
 //!
-//! The iterators own the state that they walk over, and hold one page of rows, however long the walk is. They
-//! do not filter; the caller drops unwanted rows.
+//! The iterators own the state that they walk over, and hold one page of rows, however long the walk is.
+//! [`AllDocs`] leaves out deleted documents; for any other filter, the caller drops the unwanted rows.
 //!
 //! Invariants
 //! - Each row is returned once, in order, regardless of the layer that holds it.

@@ -108,8 +108,8 @@ impl Snapshot {
     /// One revision of a document.
     ///
     /// # Errors
-    /// [`DocError::Missing`] or [`DocError::Deleted`] if the revision does not exist; [`DocError::Storage`]
-    /// if it cannot be read.
+    /// [`DocError::Missing`] if there is no such leaf; [`DocError::Deleted`] if the winner is asked for and
+    /// is deleted; [`DocError::Storage`] if the document cannot be read.
     pub fn open(&self, id: &str, pick: Pick) -> Result<Found, DocError> {
         let info = self.document(id)?.ok_or(DocError::Missing)?;
         let found = match pick {

@@ -4,8 +4,9 @@
 //! LSN of the record. The state does not validate requests; [`crate::Writer`] does.
 //!
 //! Invariants
-//! - A state is changed only by [`State::apply`] and [`State::edit`], which do the same live, in recovery and
-//!   on replicas. So the same operations lead to the same state.
+//! - The data of a state is changed only by [`State::apply`] and [`State::edit`], which do the same live, in
+//!   recovery and on replicas. So the same operations lead to the same data. Checkpoints and compaction only
+//!   move the data between the layers and the file.
 //! - `sums` are the totals over all documents. Each edit and each purge adds one to `update_seq`.
 
 use std::sync::Arc;

@@ -89,7 +89,9 @@ impl Store {
         // must not wait for replicas. The catalog does not change meanwhile, because only the saving thread
         // writes it.
         let Some(before) = self.written.lock().clone() else { return Ok(()) };
-        // The saved position never moves back, even if later changes are not saved yet.
+        // A database with changes behind the saved position reports its last checkpoint, which may be older
+        // than that position. All its changes up to the position are saved, so the position does not move
+        // back.
         let catalog = Catalog { saved_lsn: catalog.saved_lsn.max(before.saved_lsn), ..catalog };
         let gained = catalog.saved_lsn.get().saturating_sub(before.saved_lsn.get());
         let has_gained = gained >= CATALOG_LOG_BYTES || due.everything && gained > 0;

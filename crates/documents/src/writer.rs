@@ -56,8 +56,8 @@ pub const REVS_LIMIT_MAX: u32 = 16_384;
 /// The maximum number of unfinished uploads of a database.
 pub const UPLOADS_MAX: usize = 1024;
 
-/// The maximum bytes of a document's row, without bodies and attachments. This limits the number of
-/// conflicts.
+/// The maximum bytes of a document's row, without bodies and attachments; a deletion may exceed it a little.
+/// This limits the number of conflicts.
 const INFO_BYTES_MAX: usize = 768 * 1024;
 
 /// Exclusive write access to a database.
@@ -105,7 +105,7 @@ impl Writer {
         self.expected = Expected::look_up(&self.next, ids);
     }
 
-    /// The state after the commit.
+    /// The state with the changes made so far.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(Arc::new(self.next.clone()))
     }
@@ -261,8 +261,8 @@ impl Writer {
     /// The bytes for the log; `None` if nothing has changed. Must be called once, after the last edit.
     ///
     /// # Errors
-    /// If a file could not be read while requests were validated: then no request has succeeded, and there is
-    /// nothing to commit.
+    /// If a change could not be applied to the new state, for instance because a file could not be read. Then
+    /// nothing can be committed, and the caller must report an error to all requests.
     pub fn change(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -368,7 +368,8 @@ impl Writer {
     }
 }
 
-/// Checks the parent of an edit: it must be a leaf, or `None` if the document is new or deleted.
+/// Returns the parent of an edit. A given parent must be a leaf. The client need not give one if the document
+/// is new, or is deleted and the edit does not delete it again.
 fn parent_of(old: Option<&DocInfo>, parent: Option<Rev>, deletes: bool) -> Result<Option<Rev>, DocError> {
     match (old.and_then(|old| old.revs.winner().zip(Some(old))), parent) {
         (None, None) => Ok(None),

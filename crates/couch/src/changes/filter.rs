@@ -27,7 +27,7 @@ pub(super) enum Filter {
 }
 
 impl Filter {
-    /// The filter named by a request, with the parameters in its body.
+    /// The filter named by a request, with its parameters.
     pub(super) async fn of(call: &mut Call, database: &Arc<Database>) -> Result<Filter, Failure> {
         let body = if call.method() == "POST" {
             call.require_json()?;

@@ -24,11 +24,11 @@ const TIMEOUT_MS_MAX: u64 = 60_000;
 pub(in super::super) enum Form {
     /// The existing changes.
     Normal,
-    /// The existing changes; if there are none, the next one.
+    /// The existing changes; if there are none, the feed waits for the next ones.
     Longpoll,
-    /// One line per change, without end.
+    /// One line per change; the feed goes on with later changes.
     Continuous,
-    /// One server-sent event per change, without end.
+    /// One server-sent event per change; the feed goes on with later changes.
     EventSource,
 }
 

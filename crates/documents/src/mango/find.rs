@@ -9,7 +9,7 @@ use crate::names::DESIGN_PREFIX;
 /// The number of documents that a query returns by default.
 pub const FIND_LIMIT_DEFAULT: u64 = 25;
 
-/// The allowed members of a request; those for clusters are checked and shown.
+/// The allowed members of a request; those for clusters are checked, and have no effect beyond `_explain`.
 const KEYS: [&str; 15] = [
     "selector",
     "use_index",
@@ -70,7 +70,8 @@ pub struct IndexHint {
     pub design: String,
     /// The name of the index in it, if given.
     pub name: Option<String>,
-    /// Both as the client sent them.
+    /// Both as `_explain` shows them: as the client sent them, but a single text is split at its slash, and
+    /// loses its prefix `_design/`.
     pub given: Vec<String>,
 }
 
@@ -204,7 +205,7 @@ impl Sort {
 }
 
 impl Bookmark {
-    /// The bookmark of a reply without documents.
+    /// The bookmark of a reply without documents to a request without a bookmark.
     pub const NONE: &str = "nil";
 
     fn parse(value: &Value<'_>) -> Result<Option<Bookmark>, QueryError> {
@@ -244,7 +245,7 @@ pub(super) fn positive(body: &Value<'_>, key: &str, otherwise: u64) -> Result<u6
     value.as_u64().filter(|number| *number > 0).ok_or_else(|| QueryError::InvalidPositive(value.to_json()))
 }
 
-/// `stale`, which is `"ok"` or false.
+/// Parses `stale`: `"ok"`, or false, also as a string.
 fn is_stale(body: &Value<'_>) -> Result<bool, QueryError> {
     match body.get("stale") {
         None | Some(Value::Bool(false)) => Ok(false),

@@ -161,7 +161,7 @@ impl IndexFile {
         done.map_err(|error| self.damage.noted(error))
     }
 
-    /// A snapshot of the file. The caller must have written all pending changes.
+    /// A snapshot of the file; it does not have the pending changes.
     pub(super) fn snapshot(&self) -> IndexSnapshot {
         IndexSnapshot { tree: self.file.snapshot().clone(), damage: self.damage.clone() }
     }
@@ -303,7 +303,8 @@ impl IndexPlace {
         bytes
     }
 
-    /// The update sequence in the metadata of a file; `None` if the file belongs to another index.
+    /// The update sequence in the metadata of a file; `None` if the metadata is malformed, or that of another
+    /// index.
     fn seq_of(&self, snapshot: &TreeSnapshot) -> Option<u64> {
         let mut input = Input::new(snapshot.metadata());
         let (format, db, definition) = (input.byte()?, input.array()?, input.array::<16>()?);

@@ -1,9 +1,9 @@
 //! `Indexes`: the JSON indexes of all databases, brought up to date on demand.
 //!
-//! Each definition has a file in the directory of indexes, which is opened at the first use. Equal
-//! definitions share a file. Work is done in steps of at most [`STEP_DOCUMENTS`] documents, so that the
-//! caller can yield, stop or report progress in between. The module has no thread: the caller does the work.
-//! `plan` chooses the index, `query` answers the query.
+//! Each definition has a file in the directory of indexes; the file is opened at its first use. Equal
+//! definitions of a database share a file. Work is done in steps, so that the caller can yield, stop or
+//! report progress in between; a step indexes at most [`STEP_DOCUMENTS`] documents. The module has no thread:
+//! the caller does the work. `plan` chooses the index, `query` answers the query.
 //!
 //! Invariants
 //! - An index is brought up to a snapshot that the log has committed, so a crash never leaves it ahead of its
@@ -26,7 +26,7 @@ use super::{IndexDefinition, Value, put_key};
 use crate::names::DESIGN_PREFIX;
 use crate::{AttachmentView, DbId, DocError, DocRev, DocumentView, Found, IdRange, Pick, Snapshot};
 
-/// The number of documents processed per step.
+/// The maximum number of documents that are indexed per step.
 pub const STEP_DOCUMENTS: usize = 1000;
 
 /// The JSON indexes of all databases.

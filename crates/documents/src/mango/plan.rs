@@ -1,9 +1,10 @@
 //! `Plan`: the index that answers a query, and the range of its entries to read.
 //!
 //! The choice is CouchDB's. An index is usable if it has every matching document, and has the documents in
-//! the requested order. Of the usable ones, the best is the one with the longest prefix of columns that the
-//! selector bounds; then the one with the fewest columns; then the first by name. Without a usable index, all
-//! documents are scanned, unless the client allows only the index that it names. `explain` gives the reason
+//! the requested order. If the request names usable indexes, the choice is among them. The best index is the
+//! one with the longest prefix of columns that the selector bounds; then the one with the fewest columns;
+//! then the first by name. Without a usable index, all documents are scanned; but a request for another order
+//! than that of ids, or one that allows only the index that it names, is refused. `explain` gives the reason
 //! why each of the other indexes was not chosen. A plan does not read documents. The document of every entry
 //! in the range must still be compared with the selector, because some may not match.
 
@@ -74,7 +75,7 @@ impl Plan {
         Bookmark { index: self.index.as_ref().map_or([0; 16], IndexDefinition::digest), key: key.to_vec() }
     }
 
-    /// Excludes the entries up to and including the bookmark.
+    /// Excludes the entry of the bookmark, and all entries that are read before it.
     fn go_on(&mut self, request: &FindRequest) -> Result<(), QueryError> {
         let (Some(bookmark), Some(keys)) = (&request.bookmark, &mut self.keys) else { return Ok(()) };
         if bookmark.index != self.index.as_ref().map_or([0; 16], IndexDefinition::digest) {
@@ -103,7 +104,8 @@ pub(super) fn is_considered(index: &IndexDefinition, request: &FindRequest) -> b
 /// Why an index cannot be used, under the name that CouchDB has for it.
 pub(super) type Reason = &'static str;
 
-/// The reason why an index with these columns does not have all matching documents, in the requested order.
+/// The reason why an index with these columns does not have all matching documents, in the requested order;
+/// `None` if it has.
 pub(super) fn unusable_because(columns: &[FieldPath], request: &FindRequest) -> Option<Reason> {
     let sort = &request.sort.fields;
     let always = |path: &FieldPath| ["_id", "_rev"].contains(&&*path.name());

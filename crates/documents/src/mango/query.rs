@@ -19,7 +19,7 @@ use crate::{Direction, DocError, Found, IdRange, Pick, Snapshot};
 const STEP_DOCUMENTS: usize = 200;
 /// Bytes of the reply after which a step ends.
 const STEP_BYTES: usize = 64 << 10;
-/// The maximum number of examined documents per returned document without a warning in the reply.
+/// If a query examines more documents than this per returned document, the reply has a warning.
 const SCAN_RATIO_MAX: u64 = 10;
 
 /// A query in execution.

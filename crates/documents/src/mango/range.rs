@@ -129,8 +129,7 @@ pub(crate) fn requires(selector: &Selector, path: &FieldPath) -> bool {
     }
 }
 
-/// The fields with a mandatory condition that CouchDB counts: a range of values, or the presence of the
-/// field.
+/// The fields with a mandatory condition that CouchDB counts: a range of values, or whether the field exists.
 pub(crate) fn bounded_fields(selector: &Selector) -> Vec<&FieldPath> {
     let is_range = |condition: &Condition| match condition {
         Condition::Is(comparison, _) => *comparison != Comparison::NotEqual,

@@ -13,7 +13,8 @@
 //!   contain the field exists. Negations are moved inwards to single conditions, so that this holds for
 //!   negated conditions, too. Only inside `$elemMatch`, `$allMatch` and `$keyMapMatch` a negation inverts the
 //!   result of its operand.
-//! - Regular expressions are matched in linear time; others (back references, look-around) are rejected.
+//! - Regular expressions are matched in linear time; those that cannot be (with back references or
+//!   look-around) are rejected.
 
 use regex::Regex;
 
@@ -371,7 +372,8 @@ fn read_condition(operator: &str, argument: &Value<'_>) -> Result<Condition, Que
     }
 }
 
-/// An array cannot have more elements than a `u64` counts.
+/// Parses the argument of `$size`. A number beyond a `u64` becomes the largest one: no array has so many
+/// elements.
 fn read_size(argument: &Value<'_>) -> Option<Condition> {
     let Value::Number(number) = argument else { return None };
     let size = number.integer().filter(|size| *size >= 0)?;
