@@ -1,6 +1,7 @@
 """Clients that send all commands before they read a reply: served within limits, and disconnected beyond them."""
 
 import contextlib
+import socket
 import threading
 
 import pytest
@@ -116,3 +117,20 @@ def test_an_unauthenticated_client_has_a_small_limit(new_server):
         sender.join()
         grown = procfs.resident_bytes_peak(server.pid) - before
         assert grown < STRANGER_GROWTH_MAX, f"grew by {grown / MIB:.1f} MiB"
+
+
+@pytest.mark.sheaf_only
+def test_a_pause_with_unread_replies_costs_no_time(server):
+    with server.connect() as control, server.connect() as sleeper:
+        assert control.call("SET", "k", b"v" * (64 << 10)) == b"OK"
+        assert sleeper.call("CLIENT", "SETNAME", "sleeper") == b"OK"
+        sleeper.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MIB // 4)
+        while unsent_bytes(control, "sleeper") < MIB // 4:
+            sleeper.send(encode("GET", "k"))
+        sleeper.send(encode("DEBUG", "SLEEP", 3600))
+        wait_until("it to sleep", lambda: b" cmd=debug" in control.call("CLIENT", "LIST", "TYPE", "normal"))
+        # Its socket takes bytes again. They must wait for the end of the pause.
+        received = 0
+        while received < 3 * MIB:
+            received += len(sleeper.socket.recv(MIB))
+        server.wait_until_idle()

@@ -152,7 +152,9 @@ impl Connection {
         // bytes.
         while self.refused.get() && !self.broken.get() {
             match self.socket.stream().poll_write_ready(cx) {
-                Poll::Ready(Ok(())) => self.send(),
+                Poll::Ready(Ok(())) if self.send() => {}
+                // They leave with the end of the pause, or with the next lease: this task is woken then.
+                Poll::Ready(Ok(())) => break,
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Pending => break,
             }
@@ -393,18 +395,19 @@ impl Connection {
     }
 
     /// Sends the sendable bytes, as far as the socket accepts them. A paused conversation (DEBUG SLEEP) sends
-    /// nothing: its last reply is due when the pause ends.
-    pub(crate) fn send(&self) {
+    /// nothing: its last reply is due when the pause ends. Returns whether bytes may leave now.
+    pub(crate) fn send(&self) -> bool {
         if self.state.get() == ConversationState::Paused && !self.resumable.get() {
-            return;
+            return false;
         }
         if self.broken.get() {
             // A broken connection sends nothing more. If it was closed because this server no longer leads,
             // its replies may show old data.
-            return;
+            return false;
         }
         if !self.worker.may_answer() && self.conversation.borrow().session.shows_data.get() {
-            return self.worker.withhold(self);
+            self.worker.withhold(self);
+            return false;
         }
         let mut conversation = self.conversation.borrow_mut();
         let (mut sent, had_refused) = (0, self.refused.get());
@@ -451,6 +454,14 @@ impl Connection {
             || finished
             || self.resumable.get()
         {
+            self.wake();
+        }
+        true
+    }
+
+    /// Sends what was withheld. If the socket refuses it, the task waits for the socket.
+    pub(crate) fn send_withheld(&self) {
+        if self.send() && self.refused.get() {
             self.wake();
         }
     }
@@ -513,7 +524,8 @@ impl Connection {
     pub(crate) fn send_pushed(&self) {
         self.pushed.set(false);
         if !self.refused.get() {
-            return self.send();
+            self.send();
+            return;
         }
         {
             let conversation = self.conversation.borrow();
@@ -581,7 +593,7 @@ impl Connection {
         };
         match failed {
             Some(0) => return 0,
-            Some(_) => self.send(),
+            Some(_) => _ = self.send(),
             None => self.fail(error),
         }
         failed.unwrap_or(1)

@@ -74,13 +74,13 @@ impl Worker {
         for id in withheld {
             let connection = self.connections.borrow().get(&id).cloned();
             if let Some(connection) = connection {
-                connection.send();
+                connection.send_withheld();
             }
         }
     }
 
     /// Sends all kept replies.
     pub(super) fn send_replies(&self) {
-        self.replied.connections.borrow_mut().drain(..).for_each(|connection| connection.send());
+        self.replied.connections.borrow_mut().drain(..).for_each(|connection| _ = connection.send());
     }
 }
