@@ -5,8 +5,8 @@
 //!
 //! `cargo run --release -p keyspace --example table_bench -- [keys] [operations]`
 //!
-//! Loads `keys` keys `k:<n>` (default 5 000 000) with values of 32 bytes, then runs `operations` (default 4
-//! 000 000) random GETs and SETs of existing keys, in groups of 32 as a pipelining client sends them: plain,
+//! Loads `keys` keys `k:<n>` (default 5 000 000) with values of 32 bytes, then runs `operations` random GETs
+//! and SETs (default 4 000 000) of existing keys, in groups of 32 as a pipelining client sends them: plain,
 //! and after prefetching slots, buckets and entries of the whole group.
 
 use std::hint::black_box;

@@ -1,7 +1,7 @@
 //! How recently and how often an entry was used: 24 bits in every entry, as in Redis.
 //!
-//! What it is: the two meanings of the access stamp. LRU: seconds modulo 2^24 (194 days). LFU: 16 bits of
-//! minutes since the counter was last touched or decayed, and an 8-bit logarithmic counter.
+//! What it is: the two meanings of the access stamp. LRU: the second of the last access, modulo 2^24 (194
+//! days). LFU: the minute of the last access, modulo 2^16, and an 8-bit logarithmic counter.
 //! What it is not: part of the data. Stamps are neither logged nor replicated, and differ between replicas.
 //!
 //! Invariants
@@ -108,7 +108,8 @@ fn minutes(now_ms: u64) -> u16 {
     (now_ms / 60_000) as u16
 }
 
-/// Raises the counter with probability 1 / ((counter - LFU_INIT) * LFU_LOG_FACTOR + 1).
+/// Raises the counter with probability 1 / ((counter - LFU_INIT) * LFU_LOG_FACTOR + 1), and always if it is
+/// below LFU_INIT. It never exceeds 255.
 #[inline]
 fn increment(counter: u8, random: u32) -> u8 {
     let base = u64::from(counter.saturating_sub(LFU_INIT));

@@ -1,11 +1,11 @@
-//! Applying effects: the only path by which data changes.
+//! Applying effects: the only path by which data changes, once it is loaded (see `fill`).
 //!
 //! What it is: the change that each effect makes to one slot, and the bookkeeping that follows (totals,
 //! expiry index, emptiness).
 //! What it is not: able to fail or to decide. Refusals come before an effect is made.
 //!
 //! Invariants
-//! - A Move applied to a guard has both keys in its slot; `LockedSlots` applies it to two.
+//! - A Move applied to one guard has both keys in its slot; `LockedSlots` applies other Moves to two guards.
 //! - Applying depends on nothing but the effect and the slot. The access clock only determines access stamps.
 //! - A global effect applied to a slot does the slot's share: applied to every slot once, in any order, it is
 //!   done.
@@ -38,7 +38,8 @@ pub struct Applied {
     pub changed: bool,
     /// Elements, members or fields that are new.
     pub added: u64,
-    /// Members that have got another score, fields that have got another value, elements that were replaced.
+    /// Members that have got another score, existing fields that were set or have got another deadline,
+    /// elements that were replaced; of a stream, groups and pending entries that were changed.
     pub updated: u64,
     /// Elements, members or fields that are gone.
     pub removed: u64,
@@ -53,7 +54,7 @@ pub struct Applied {
     pub key_removed: bool,
 }
 
-/// A key with everything that finds its entry.
+/// A key with all that a search for its entry needs.
 #[derive(Clone, Copy)]
 struct Target<'a> {
     db: DbId,
@@ -84,7 +85,8 @@ struct Deadlines {
 }
 
 impl Deadlines {
-    /// Whether the expiry heap needs a new item. A deadline that was postponed keeps its item.
+    /// Whether the expiry heap needs a new item, or the item of the entry has become stale because the entry
+    /// has no deadline any more. An entry whose deadline was postponed keeps its item.
     #[inline]
     fn needs_item(&self) -> bool {
         match (self.old.key_ms, self.new.key_ms) {
@@ -253,8 +255,8 @@ impl SlotGuard<'_> {
         self.publish_next_expiry();
     }
 
-    /// Adds an item to the heap of hashes with fields that expire, and rebuilds the heap when it has doubled
-    /// since the last rebuild.
+    /// Adds an item to the heap of hashes with fields that expire, and rebuilds the heap when it has more
+    /// than doubled since the last rebuild.
     #[cold]
     fn tend_field_expiry(&mut self, item: Option<Item>) {
         let Some(item) = item else { return };
@@ -445,7 +447,7 @@ impl SlotState {
         (applied, Deadlines { old, new: Due::default() })
     }
 
-    /// Takes an entry out.
+    /// Takes an entry out. If the entry is being captured, its capture is brought to its end first.
     fn take(&mut self, target: Target<'_>) -> Option<Entry> {
         self.table(target.db)?;
         let mut entry = self.table_mut(target.db).get_mut(&target.hash, target.key).map(Occupied::remove);

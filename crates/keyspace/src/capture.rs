@@ -4,11 +4,11 @@
 //! `Loader`, which makes slots of such a stream. The owner of the stream (a snapshot) may cut it into chunks
 //! of any size. What it is not: aware of files, threads or pace.
 //!
-//! The moment of a slot is when the walk locks it first. The rest of a slot is captured in further steps,
-//! each under the lock again and none of them long: entries that change before their turn are captured first
-//! (`slot`), a long list is shared, and a part that changes later is copied first (`long_list`), and so are
-//! the segments of other big collections (`field_map`). So the whole slot is captured as it was when its
-//! `last_lsn` had the value that is in the stream.
+//! The moment of a slot is when the walk locks it first. The rest of the slot is captured in further steps,
+//! none of which holds the lock for long. An entry that changes before its turn is captured before it changes
+//! (`slot`). So is a segment of a big collection (`field_map`), and a block of a stream (`stream`). A long
+//! list is shared and written without the lock; an edit copies the chunk that it changes (`long_list`). So
+//! the whole slot is captured as it was when its `last_lsn` had the value that is in the stream.
 //!
 //! A replica applies a Move as its leader has logged it, also from a slot that is not captured to one that
 //! is: then the source is captured as of that time, before the walk reaches it (`early`). From then on,
@@ -92,7 +92,7 @@ pub struct Captured {
     pub first_slot: SlotId,
     /// Whether the piece continues the slot in which the previous piece ended.
     pub continues: bool,
-    /// Keys that begin here.
+    /// The number of keys of the slots that begin in the piece, even if later pieces have some of these keys.
     pub keys: u32,
     /// The highest LSN of the slots in the piece.
     pub lsn: Lsn,
@@ -137,7 +137,8 @@ impl<'k> Capture<'k> {
     /// Replaces `stream` by the next piece: about `aim_bytes`, never more than `max_bytes`. `None` at the
     /// end.
     ///
-    /// A piece that continues a slot ends where that slot ends, so that sequential loading stays short.
+    /// A piece that continues a slot has nothing of the next slot. It can only be loaded after the piece
+    /// before it, so as little as possible must wait for that.
     pub fn fill(&mut self, stream: &mut Vec<u8>, aim_bytes: usize, max_bytes: usize) -> Option<Captured> {
         stream.clear();
         stream.append(&mut self.carried);

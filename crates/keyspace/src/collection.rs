@@ -1,8 +1,8 @@
-//! Collections: how lists, sets, sorted sets and hashes lie in memory.
+//! Collections: how lists, sets, sorted sets, hashes and streams lie in memory.
 //!
 //! What it is: for each type a packed form, which is a byte string inside the entry of its key, a big form
 //! for a collection that outgrows it, the views that read either, and the change that each effect makes to
-//! them.
+//! them. A stream has only the big form.
 //! What it is not: commands. Whether a change is allowed was decided before its effect was made.
 //!
 //! ```text
@@ -15,7 +15,8 @@
 //!   a stream may be empty.
 //! - A collection goes from packed to big and never back; which form it has shows in OBJECT ENCODING and
 //!   nowhere else.
-//! - No single edit takes longer than a small piece of the collection, however large it is.
+//! - An edit of one element changes a small piece of a big collection, however large the collection is. Only
+//!   a search in a list, for an index or a value, reads more.
 
 mod chunk;
 pub(crate) mod element;
@@ -77,7 +78,7 @@ pub(crate) enum Big {
 }
 
 impl Big {
-    /// Begins to capture the fields or members. A list is not captured like this but shared.
+    /// Begins to capture the collection. A list is not captured like this but shared.
     pub(crate) fn begin_capture(&mut self) {
         match self {
             Big::List(_) => unreachable!("lists are shared"),

@@ -6,7 +6,7 @@
 //!        -> the server, which puts them in force
 //! ```
 //!
-//! What it is: names and values, the set of settings in force, and the effects on it. What it is not: the
+//! What it is: names and values, the current set of settings, and the effects on it. What it is not: the
 //! meaning of a name, or whether a value is valid; the maker of an effect and the reader of a setting check
 //! that.
 //!
@@ -32,7 +32,7 @@ use crate::keyspace::Keyspace;
 use crate::libraries::LIBRARIES_SLOT;
 use crate::slot::SlotGuard;
 
-/// The maximum bytes of the effect of a setting besides its name and value.
+/// An upper bound of the bytes of the effect of a setting besides its name and value.
 const ENCODING_BYTES: usize = 16;
 
 /// An immutable set of settings.
@@ -105,7 +105,8 @@ impl Keyspace {
     }
 
     /// The number of changes of [`Keyspace::data_settings`]. Takes one load, for callers that keep something
-    /// derived from the settings. Such a caller reads the number before the settings.
+    /// derived from the settings. Such a caller reads the number before the settings: then a change between
+    /// the two reads makes the number differ at the next comparison.
     #[inline]
     pub fn data_settings_generation(&self) -> u64 {
         self.data_settings.generation.load(Ordering::Acquire)

@@ -1,8 +1,8 @@
 //! Digests: whether two keyspaces hold the same data.
 //!
-//! What it is: 128 bits that depend on databases, keys, types, deadlines and content, and on nothing else:
-//! not on the forms values have in memory, nor on the order in which members and fields lie, nor on hash
-//! seeds.
+//! What it is: 128 bits that depend on databases, keys, types, deadlines, content, libraries and settings,
+//! and on nothing else: not on the forms values have in memory, nor on the order in which members and fields
+//! lie, nor on hash seeds.
 //! What it is not: proof against values that are made to have equal digests.
 
 use std::iter::Sum;
@@ -17,8 +17,8 @@ use crate::keyspace::Keyspace;
 use crate::libraries::Library;
 use crate::slot::SlotGuard;
 
-/// A digest. The digest of several keys or values is the sum of their digests, so it can be computed step by
-/// step and in any order.
+/// A digest. The digest of several keys, slots, libraries or settings is the sum of their digests, so it can
+/// be computed step by step and in any order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Digest(u128);
 

@@ -9,11 +9,13 @@
 //! - An effect touches one slot (`Scope::Slot`), all of them (`Scope::Global`) or, only Move, the slots of
 //!   two keys (`Scope::Two`). Code that splits effects by slot must bring the work on these two slots
 //!   together.
-//! - Applying never fails. Effects that remove something, and `SetExpiry`, do nothing on an absent key;
-//!   effects that add something create it. An expired but not yet deleted key is present for all effects: the
-//!   maker of an effect that relies on the key's absence deletes the key first.
-//! - An effect on a collection does nothing to a key of another type. A collection that becomes empty is
-//!   removed with its key.
+//! - Applying never fails. On an absent key, Put, Append, SetRange, ListPush, SetAdd, ZsetPut, HashPut,
+//!   HashUpdate, StreamAdd and StreamPutGroup create the key; other operations do nothing. An expired but not
+//!   yet deleted key is present for all effects: the maker of an effect that relies on the key's absence
+//!   deletes the key first.
+//! - An effect on a collection does nothing to a key of another type. Append and SetRange do not check the
+//!   type: their maker has checked that the value is a string. A collection that becomes empty is removed
+//!   with its key, but a stream is not.
 //! - Decoding arbitrary bytes never panics and never reads past them. Every effect has exactly one encoding.
 //!
 //! ```text
@@ -81,9 +83,9 @@
 //! | 0xf2 | SwapDb | db, db |
 //!
 //! An id of a stream is two numbers, ms and seq; a head is the last id, the highest deleted id and the number
-//! of entries ever added; `ids` are their number and each of them; a delivery is an id, a time in Unix ms and
-//! a count. `seen` and `active` of a consumer are times in Unix ms; `active` is stored plus 1, or as 0 if the
-//! consumer was never active.
+//! of entries ever added; `ids` and `deliveries` are their number and each of them; a delivery is an id, a
+//! time in Unix ms and a count. `seen` and `active` of a consumer are times in Unix ms; `active` is stored
+//! plus 1, or as 0 if the consumer was never active.
 
 mod codec;
 mod items;
@@ -261,15 +263,15 @@ pub enum KeyOp<'a> {
         /// Unix time in milliseconds at which they expire; `None` for never.
         expire_at_ms: Option<u64>,
     },
-    /// Adds an entry to a stream, unless the stream ever had an entry with this id or a higher one.
+    /// Adds an entry to a stream, unless the last id of the stream's head is this id or a higher one.
     StreamAdd {
         /// Its id.
         id: StreamId,
         /// Fields and values in turn.
         pairs: Items<'a>,
     },
-    /// Adds entries whose ids are not above the last id of the stream's head, unless existing entries lie
-    /// between them.
+    /// Adds the entries of a block to a stream. Adds none if an id in the block is above the last id of the
+    /// stream's head, or if existing entries lie in the block's range of ids.
     StreamAddBlock {
         /// The entries.
         block: StreamBlock<'a>,
@@ -284,7 +286,8 @@ pub enum KeyOp<'a> {
         /// The ids of the entries.
         ids: Listed<'a, StreamId>,
     },
-    /// Sets the counters and ids of a stream; a last id below the id of an entry is ignored.
+    /// Sets the counters and ids of a stream. If the last id is below that of the last entry, the stream gets
+    /// the latter instead.
     StreamSetHead {
         /// The counters and ids.
         head: StreamHead,
@@ -403,7 +406,8 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Whether the effect can create the value, or add the elements, that a blocked client waits for.
+    /// Whether the effect can create the value, or add the elements, that a blocked client waits for. `false`
+    /// for global effects, although a SwapDb can do so.
     #[inline]
     pub const fn fills(&self) -> bool {
         let Effect::Key { op, .. } = self else { return matches!(self, Effect::Move { .. }) };
@@ -417,7 +421,8 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Whether the effect can remove a key or a group of a stream in which clients wait.
+    /// Whether the effect is an operation on one key that can remove a stream or one of its groups, for which
+    /// clients may wait. `false` for a Move and for global effects, although they can do so, too.
     #[inline]
     pub const fn takes_away(&self) -> bool {
         use KeyOp::{Delete, Put, StreamDropGroup};
@@ -457,7 +462,7 @@ impl<'a> Effect<'a> {
 /// Why bytes are not an effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EffectError {
-    /// The bytes end inside an effect.
+    /// The bytes end inside an effect, or the last field of an effect has no value.
     #[error("effect is cut short")]
     Truncated,
     /// No effect has this opcode.
@@ -466,7 +471,7 @@ pub enum EffectError {
     /// The database number is not 0..=15.
     #[error("effect names database {0}, which does not exist")]
     UnknownDb(u8),
-    /// A number is longer than it has to be or does not fit 64 bits.
+    /// A number is longer than it has to be or does not fit its type, or a score is NaN.
     #[error("effect holds a malformed number")]
     MalformedNumber,
     /// The entries of a stream are malformed.

@@ -1,7 +1,7 @@
 //! Entries: one key and its value in one allocation.
 //!
 //! What it is: the packed representation and the only code that reads or writes it. What it is not: a place
-//! for policy. This module does not distinguish expired entries from others.
+//! for policy. This module can tell whether an entry has expired, but treats it like any other.
 //!
 //! # Layout
 //! | bytes | small form | wide form |
@@ -63,7 +63,7 @@ impl Entry {
         Entry::with_kind(ValueType::String as u8, key, value, expire_at_ms, stamp)
     }
 
-    /// A new collection in packed form, with this payload.
+    /// A new entry with this payload: the bytes of a string, or the packed form of a collection.
     pub(crate) fn packed(
         value_type: ValueType,
         key: &[u8],
@@ -104,7 +104,7 @@ impl Entry {
     }
 
     /// Replaces the value by a string, and replaces the deadline and the stamp. `key` is the key of the
-    /// entry. Returns the old entry if the new content did not fit its size class or the old value was a big
+    /// entry. Returns the old entry if the new content needs another size class or the old value was a big
     /// collection.
     pub(crate) fn put(
         &mut self,
@@ -153,7 +153,8 @@ impl Entry {
         self.as_ref().big().is_some_and(Big::is_being_captured)
     }
 
-    /// Lists at most `max` fields of a hash that are due. Each field is listed once: the caller removes it.
+    /// Lists at most `max` fields of a hash that are due. The caller removes them, because they may not be
+    /// listed again.
     pub(crate) fn list_expired_fields(&mut self, now_ms: u64, max: usize, fields: &mut Vec<Vec<u8>>) {
         if let Some(Big::Hash(map)) = self.big_mut() {
             map.expired_fields(now_ms, max, fields);
@@ -218,7 +219,8 @@ impl Entry {
         }
     }
 
-    /// Sets or removes the deadline. Returns the old allocation if there was no room.
+    /// Sets or removes the deadline. Returns the old allocation if the entry had to move: there was no room
+    /// for the deadline, or without it the entry has a smaller size class.
     pub(crate) fn set_expiry(&mut self, expire_at_ms: Option<u64>) -> Option<Entry> {
         let old = self.as_ref();
         let (value_len, stamp) = (old.shape().value_len, old.stamp());
@@ -292,8 +294,8 @@ impl Entry {
         let moved = new.allocated() != old.allocated();
         let target = if moved { allocate(new) } else { self.base };
         // SAFETY: key and value are initialised and in bounds at their old offset, and fit at the new one
-        // because `value_len >= old.value_len`. `copy` allows the two to overlap, as they do when the entry
-        // stays in place.
+        // because `value_len >= old.value_len`. `copy_to` allows the two to overlap, as they do when the
+        // entry stays in place.
         unsafe {
             let content = self.base.add(old.key_offset());
             content.copy_to(target.add(new.key_offset()), content_len);

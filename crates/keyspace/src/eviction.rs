@@ -138,8 +138,8 @@ impl Keyspace {
         Ok(false)
     }
 
-    /// Looks at `samples` random entries of all databases and returns the best victim; `None` if the policy
-    /// evicts nothing or no entry was found that it may evict. Slots are locked by `lock`.
+    /// Looks at up to `samples` random entries of all databases and returns the best victim; `None` if the
+    /// policy evicts nothing or no entry was found that it may evict. Slots are locked by `lock`.
     ///
     /// # Errors
     /// The error of `lock` for a slot that it does not lock.
@@ -226,6 +226,7 @@ impl SlotGuard<'_> {
     }
 
     /// A random entry with a deadline, of all databases: the entry of a random item of the expiry heap.
+    /// `None` if there is no item, or if no entry at its place has its deadline or a later one.
     fn random_expiring(&self, sequence: &mut Prng) -> Option<(DbId, EntryRef<'_>)> {
         let items = self.state.heap()?.items();
         let item = items.get(scale(sequence.next_u64() as u32, items.len()))?.0;

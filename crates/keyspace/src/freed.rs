@@ -7,7 +7,7 @@ use crate::collection::Big;
 use crate::entry::Entry;
 use crate::table::Table;
 
-/// Entries of at least this size are not freed under the lock.
+/// Entries and collections of at least this size are not freed under the lock.
 const LAZY_BYTES_MIN: usize = 64 << 10;
 
 /// Memory that effects detached. Dropping it frees the memory.

@@ -11,7 +11,8 @@ pub const SLOT_COUNT: usize = 16_384;
 /// Number of databases (`SELECT 0..=15`).
 pub const DB_COUNT: usize = 16;
 
-/// One of the 16 384 hash slots. Slots are always locked in ascending `SlotId` order.
+/// One of the 16 384 hash slots. A thread that waits for the locks of several slots takes them in ascending
+/// `SlotId` order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]
 pub struct SlotId(u16);

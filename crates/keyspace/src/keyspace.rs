@@ -25,15 +25,15 @@ use crate::totals::Totals;
 /// How a keyspace is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Seeds the positions of keys in the tables. Random in a server, so that no client can choose keys that
-    /// collide.
+    /// Seeds the positions of keys in the tables, and of members and fields in big collections. Random in a
+    /// server, so that no client can choose keys that collide.
     pub hash_seed: u64,
 }
 
-/// Bytes of the memory with which entries are found.
+/// Bytes of the memory by which entries are found, without the entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IndexBytes {
-    /// The tables of each database.
+    /// The buckets of the tables of each database.
     pub tables: [u64; DB_COUNT],
     /// The expiry indexes of all databases.
     pub expiry: u64,
@@ -46,11 +46,12 @@ pub struct Keyspace {
     pub(crate) totals: Totals,
     /// Slots with at least one entry.
     pub(crate) occupied: SlotSet,
-    /// Slots with at least one item in their expiry heap.
+    /// Slots with at least one item in their expiry heaps.
     pub(crate) expiring: SlotSet,
-    /// Slots that the snapshot in progress has captured; empty if there is no snapshot in progress.
+    /// Slots that the snapshot in progress has captured or begun to capture; empty if there is no snapshot in
+    /// progress.
     pub(crate) captured: SlotSet,
-    /// Captured slots that the walk of the snapshot has not reached.
+    /// Of these slots, those that the walk of the snapshot has not reached.
     pub(crate) early: EarlySlots,
     /// The addresses of the buckets of each slot, for prefetching.
     pub(crate) hints: Hints,
@@ -79,7 +80,7 @@ impl Keyspace {
         }
     }
 
-    /// Sets up to which size collections stay packed, for edits from now on.
+    /// Sets the sizes up to which collections stay packed. Edits from now on follow them.
     pub fn set_packed_limits(&self, limits: PackedLimits) {
         self.packed_limits.store(limits);
     }
@@ -90,7 +91,8 @@ impl Keyspace {
         Rules { limits: self.packed_limits.load(), seed: self.collection_seed }
     }
 
-    /// Bytes that an empty keyspace takes; not part of [`Keyspace::bytes`].
+    /// Bytes of the slots and of the hints for prefetching, nearly all that an empty keyspace takes; not part
+    /// of [`Keyspace::bytes`].
     pub const FIXED_BYTES: u64 = (SLOT_COUNT * (size_of::<Slot>() + size_of::<u64>())) as u64;
 
     /// The hash of a key. Compute it once per key and command.
@@ -214,8 +216,8 @@ impl Keyspace {
         sum
     }
 
-    /// The slots from `from` to `to`, both included, in which a key or a field is due to expire.
-    /// Takes no lock.
+    /// The slots from `from` to `to`, both included, in which a key or a field may be due to expire. In other
+    /// slots, none is due. Takes no lock.
     pub fn due_slots(&self, now_ms: u64, from: SlotId, to: SlotId) -> impl Iterator<Item = SlotId> {
         self.expiring
             .members(from, to)

@@ -2,7 +2,8 @@
 //!
 //! What it is: 16 384 hash slots, each with its lock, its tables, its last LSN and its expiry index; entries,
 //! effects, SCAN, expiry, sampling for eviction. `Keyspace::lock` gives a `SlotGuard`: reads are methods of
-//! the guard, and `SlotGuard::apply` of an `Effect` is the only way to change anything. What it is not: a
+//! the guard, and data changes only by an `Effect` that is applied to the guard, or to several guards
+//! together. (Only a `Loader` also puts entries into slots, which are empty before.) What it is not: a
 //! server. No I/O, no clock (`now_ms` is an argument), no randomness but seeds, no commands, no log: the
 //! caller that applies an effect writes it to the log under the same guard and notes the LSN.
 //!
@@ -10,8 +11,10 @@
 //! - An entry is only reachable through the locked slot that its key hashes to.
 //! - Several slots are locked in ascending order only (see `slot`).
 //! - Applying the same effects in the same order gives the same data with every hash seed.
-//! - Expired entries stay until a Delete is applied, but are absent for every read.
-//! - Reading or writing one key allocates nothing but the entry, and buckets when a table grows.
+//! - Expired entries stay until an effect removes or replaces them. `SlotGuard::get`, SCAN and `random_key`
+//!   treat them as absent; counts and effects do not.
+//! - Reading a key allocates nothing. Writing a string allocates its entry, and more only if a table or an
+//!   expiry index is resized, or for a capture in progress.
 //!
 //! # A SET
 //! ```

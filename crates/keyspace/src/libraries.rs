@@ -1,7 +1,7 @@
 //! Libraries: the functions that clients have loaded, by name.
 //!
 //! ```text
-//! effect -> slot 0, under its lock: `Shelf::ahead` -- LSN noted --> `Shelf::published` -> lock-free calls
+//! effect -> slot 0, under its lock: `Shelf::ahead` -- LSN noted --> `Shelf::published` -> calls without it
 //! ```
 //!
 //! What it is: immutable sets of libraries, the current set, and the effects on it. What it is not: able to
@@ -37,8 +37,8 @@ use crate::slot::SlotGuard;
 /// The slot that libraries belong to.
 pub const LIBRARIES_SLOT: SlotId = SlotId::FIRST;
 
-/// An upper bound of the bytes of lengths and marks in the effect of a library, for the library and for each
-/// of its functions.
+/// An upper bound of the bytes of lengths and marks in the effect of a library: so many for the library, and
+/// as many again for each of its functions.
 const ENCODING_BYTES: usize = 32;
 
 /// The empty key: its slot is [`LIBRARIES_SLOT`].
@@ -242,8 +242,9 @@ pub struct Published {
     pub generation: u64,
     /// The libraries.
     pub libraries: Arc<Libraries>,
-    /// The LSN of the record that made these libraries: [`Lsn::ZERO`] if no record did, [`Lsn::MAX`] if the
-    /// record cannot be written.
+    /// The LSN of the record that made these libraries, or, if they were loaded from a snapshot, maybe of a
+    /// later record of their slot. [`Lsn::ZERO`] if no record did, [`Lsn::MAX`] if the record cannot be
+    /// written.
     pub lsn: Lsn,
 }
 

@@ -17,7 +17,7 @@ use crate::slot::SlotGuard;
 
 const NOT_LOCKED: &str = "a slot of the effect is not locked";
 
-/// Slots that are locked together, in ascending order. Dropping this unlocks them.
+/// Slots that are locked together, kept in ascending order. Dropping this unlocks them.
 pub struct LockedSlots<'k> {
     guards: SmallVec<[SlotGuard<'k>; 4]>,
 }

@@ -5,11 +5,11 @@
 //! during the scan may or may not be seen.
 //!
 //! # Why every key is seen exactly once
-//! A key's slot and `h16` never change. A call visits, under the lock of the slot, *all* entries whose `h16`
-//! is in [position, end), and returns a cursor to `end`; ranges of successive calls touch and do not overlap.
-//! The bucket of an entry, the number of buckets, and whether the table grew or shrank between calls decide
-//! only how large the next range is. So a key that is present during the whole scan falls into exactly one
-//! range and is visited exactly once, as long as databases are not swapped.
+//! A key's slot and `h16` never change within one process. A call visits, under the lock of the slot, *all*
+//! entries whose `h16` is in [position, end), and returns a cursor to `end`; ranges of successive calls touch
+//! and do not overlap. The bucket of an entry, the number of buckets, and whether the table grew or shrank
+//! between calls decide only how large the next range is. So a key that is present during the whole scan
+//! falls into exactly one range and is visited exactly once, as long as databases are not swapped.
 
 use std::borrow::Borrow;
 use std::convert::Infallible;
@@ -32,8 +32,8 @@ impl ScanCursor {
     /// The cursor that starts a scan; the last call of a scan returns it, too.
     pub const START: ScanCursor = ScanCursor(0);
 
-    /// The cursor that a client sent. Any number is accepted; a number that no call has returned starts at an
-    /// arbitrary position.
+    /// The cursor that a client sent. Any number is accepted; with a number that no call has returned, the
+    /// scan continues at an arbitrary position or ends.
     pub const fn from_u64(cursor: u64) -> Self {
         ScanCursor(cursor)
     }
@@ -57,8 +57,8 @@ impl ScanCursor {
 impl Keyspace {
     /// Continues a scan of `db`: visits keys that are not expired until about `count` entries were looked at.
     /// Returns the cursor at which to continue, or `ScanCursor::START` at the end. `visit` runs under the
-    /// lock of a slot: it must not lock another. A call also ends after `max(8 * count, 1024)` slots, so that
-    /// it stays short when the keys are in other databases.
+    /// lock of a slot: it must not lock another. A call also ends after `max(8 * count, 1024)` slots with
+    /// keys, so that it stays short when these keys are in other databases.
     pub fn scan(
         &self,
         db: DbId,

@@ -10,7 +10,7 @@
 //! - `last_lsn` never goes back.
 //! - `next_expiry_ms` is the deadline of the first item of the expiry heaps, `u64::MAX` if there is none. It
 //!   is written under the lock and read without it.
-//! - An unlocked slot without entries has no buckets and no `Extra`.
+//! - An unlocked slot without entries has no buckets, and has an `Extra` only for a capture in progress.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -71,7 +71,7 @@ pub(crate) struct Extra {
 }
 
 impl SlotState {
-    /// The table of a database, if it was ever used.
+    /// The table of a database; `None` if none was made. Database 0 always has one.
     #[inline]
     pub(crate) fn table(&self, db: DbId) -> Option<&Table> {
         if db == DbId::ZERO {
@@ -134,8 +134,9 @@ impl SlotState {
         self.tables().all(|(_, table)| table.len() == 0)
     }
 
-    /// Visits the entries at the item's place that have its deadline; none if the item is stale. Returns an
-    /// item for the entries there that have later deadlines, because they may have no other item.
+    /// Visits the entries at the item's place that have the item's deadline; none if the item is stale. If
+    /// entries there have later deadlines, returns an item with the earliest of these, because those entries
+    /// may have no other item.
     pub(crate) fn for_each_due<'s>(
         &'s self,
         item: Item,
@@ -165,7 +166,8 @@ pub struct DueFields {
     pub fields: Vec<Vec<u8>>,
 }
 
-/// A locked slot. Unlocks when dropped; never hold it across anything that can wait.
+/// A locked slot. Unlocks when dropped. Never hold it while waiting for anything but the locks of further
+/// slots.
 pub struct SlotGuard<'k> {
     pub(crate) state: MutexGuard<'k, SlotState>,
     pub(crate) keyspace: &'k Keyspace,
@@ -192,8 +194,8 @@ impl<'k> SlotGuard<'k> {
         self.uncounted.note(db, before, after);
     }
 
-    /// The keys that this slot's database has gained or lost under this guard. [`Keyspace::len`] does not
-    /// count them before the slot is unlocked. May be negative.
+    /// How many keys the database has gained in this slot under this guard; negative if it has lost keys.
+    /// [`Keyspace::len`] counts the change only when the slot is unlocked.
     pub fn uncounted_keys(&self, db: DbId) -> i64 {
         self.uncounted.keys(db) as i64
     }
@@ -304,7 +306,7 @@ impl<'k> SlotGuard<'k> {
 
     /// Takes due keys out of the expiry index, earliest first, until about `max` keys were added to `out` or
     /// no other key is due. The caller logs and applies a Delete for each under this guard; a key that is not
-    /// deleted stays invisible to reads, but is not returned here again.
+    /// deleted still counts as absent, but may never be returned here again.
     pub fn expired_keys(&mut self, now_ms: u64, max: usize, out: &mut Vec<(DbId, Vec<u8>)>) {
         let end = out.len().saturating_add(max);
         let mut last = None;
@@ -325,9 +327,9 @@ impl<'k> SlotGuard<'k> {
         self.publish_next_expiry();
     }
 
-    /// Takes hashes with due fields out of the expiry index, earliest first, until about `max` fields were
-    /// added to `out` or no other field is due. The caller logs and applies a HashRemove for each hash under
-    /// this guard; a field that is not removed stays invisible to reads, but is not returned here again.
+    /// Takes due fields of hashes out of the expiry index, earliest first, until `max` fields were added to
+    /// `out` or no other field is due. The caller logs and applies a HashRemove for each hash under this
+    /// guard; a field that is not removed still counts as absent, but may never be returned here again.
     pub fn expired_fields(&mut self, now_ms: u64, max: usize, out: &mut Vec<DueFields>) {
         let mut left = max;
         while left > 0
@@ -355,7 +357,7 @@ impl<'k> SlotGuard<'k> {
         self.publish_next_expiry();
     }
 
-    /// Lists due fields of one hash, and adds an item for its next deadline to the heap.
+    /// Lists due fields of one hash, and adds an item for the hash's next deadline to the heap.
     fn list_expired_fields(
         &mut self,
         item: Item,
@@ -419,7 +421,7 @@ impl<'k> SlotGuard<'k> {
         }
     }
 
-    /// Updates the figures of the expiry heaps that other threads see.
+    /// Updates what other threads see of the expiry heaps: the next deadline, and whether there is an item.
     pub(crate) fn publish_next_expiry(&self) {
         let first = self.first_item().into_iter().chain(self.first_field_item()).min();
         let next_ms = first.map_or(NEVER, |item| item.deadline_ms);

@@ -1,8 +1,9 @@
 //! A set of slots that is read without locks: one bit per slot, 2 KiB.
 //!
-//! What it is: the index by which SCAN, sampling and expiry skip slots that have no entries for them. What it
-//! is not: exact for a reader without locks. A bit is changed under the lock of its slot; a reader without
-//! that lock may see an earlier state of the slot.
+//! What it is: the index by which SCAN, sampling and expiry skip slots that have no entries for them; also
+//! the set of the slots that a snapshot has captured. What it is not: exact for a reader without locks. A bit
+//! is changed under the lock of its slot, except by `clear`; a reader without that lock may see an earlier
+//! state of the slot.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

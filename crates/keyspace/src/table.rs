@@ -253,8 +253,8 @@ impl Table {
 
     #[inline]
     fn entry(&self, place: EntryPosition) -> EntryRef<'_> {
-        // SAFETY: places are only made for occupied ones, whose words came from `Word::new`; the table owns
-        // the entries and changes or frees them only when borrowed exclusively.
+        // SAFETY: an `EntryPosition` is only made for an occupied place, whose word came from `Word::new`;
+        // the table owns the entries and changes or frees them only when borrowed exclusively.
         unsafe { self.word(place).entry() }
     }
 
@@ -332,7 +332,7 @@ impl<'t> Occupied<'t> {
     }
 }
 
-/// Returns an entry that was taken for a change to its place.
+/// An entry that was taken out for a change. Dropping this puts the entry back into its place.
 struct WriteBack<'o, 't> {
     occupied: &'o mut Occupied<'t>,
     old: Word,
@@ -376,8 +376,8 @@ fn len_min(bucket_count: usize) -> usize {
     (bucket_count * PLACES / 5).max(1)
 }
 
-/// The number of buckets for `len` entries. The array of buckets fills a size class, so each rebuild enlarges
-/// it by about a fifth, and by a quarter at most.
+/// The number of buckets for `len` entries. The array of buckets fills a size class, so an insertion into a
+/// full table of four buckets or more enlarges it by a quarter at most.
 fn count_for(len: usize) -> usize {
     let bucket_count = match len {
         0 => return 0,

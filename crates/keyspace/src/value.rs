@@ -9,7 +9,7 @@
 use crate::collection::StreamHead;
 use crate::effect::{Items, ScoredItems};
 
-/// The type of a value. The numbers are used in entry headers.
+/// The type of a value. The numbers are in the headers of entries and in the rows of a capture.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum ValueType {

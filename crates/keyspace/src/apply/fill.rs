@@ -17,7 +17,7 @@ use crate::totals::Tally;
 /// A slot that is being filled.
 pub(crate) struct Filling<'k> {
     guard: SlotGuard<'k>,
-    /// The database that is filled, and its totals as they were settled last.
+    /// The database that is filled, and its contribution to the totals as it was settled last.
     db: DbId,
     settled: Tally,
     settled_heap_bytes: u64,

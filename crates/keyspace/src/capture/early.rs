@@ -1,5 +1,5 @@
-//! Slots whose moment is taken before the walk reaches them, because a large value moves from them to a slot
-//! that is captured already.
+//! Slots whose moment is taken before the walk reaches them, because a value moves from them to a slot that
+//! is captured already.
 //!
 //! What it is: the moment of a slot, and the slots whose moment was taken early. What it is not: the capture
 //! itself, which is the same as for other slots (see `slot`).
@@ -49,7 +49,8 @@ impl Moment {
 pub(crate) struct EarlySlots(Mutex<BTreeSet<SlotId>>);
 
 impl Keyspace {
-    /// The early moment of a slot and its capture, which the walk takes over; `None` if it has none.
+    /// The early moment of a slot and the slot's capture, which the walk takes over; `None` if the moment was
+    /// not taken early.
     pub(super) fn take_early(&self, guard: &mut SlotGuard<'_>) -> Option<Box<(Moment, Box<SlotCapture>)>> {
         let slot = guard.slot();
         let extra = guard.state.extra.as_mut()?;

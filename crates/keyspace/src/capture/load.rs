@@ -97,7 +97,7 @@ impl<'k> Loader<'k> {
         }
     }
 
-    /// Loads everything except an incomplete piece at the end, which it returns.
+    /// Loads everything except an incomplete head, row or effect at the end, which it returns.
     fn load<'p>(&mut self, mut rest: &'p [u8]) -> Result<&'p [u8], LoadError> {
         let limits = self.keyspace.rules().limits;
         let mut filling = None;
@@ -182,7 +182,7 @@ impl<'k> Loader<'k> {
         if hash.slot() == slot { Ok(hash) } else { Err(LoadError::ForeignKey(slot)) }
     }
 
-    /// Begins a slot with at most this number of bytes in the stream.
+    /// Begins the slot of a head. `bytes` is the number of bytes behind the head in what is loaded now.
     fn enter(&mut self, head: &[u8; HEAD_BYTES], bytes: usize) -> Result<SlotGuard<'k>, LoadError> {
         let [_, slot @ .., k0, k1, k2, k3] = head;
         let (number, lsn) = slot.split_at(2);

@@ -49,7 +49,8 @@ impl<'a> Row<'a> {
     /// Decodes the row that `input` begins with, and moves `input` past it.
     ///
     /// # Errors
-    /// [`EffectError::Truncated`] if the input ends inside the row; the input is then unchanged.
+    /// [`EffectError::Truncated`] if the input ends inside the row; another error if the row is malformed.
+    /// The input is then unchanged.
     #[inline]
     pub(super) fn decode_next(input: &mut &'a [u8]) -> Result<Row<'a>, EffectError> {
         let mut reader = Reader { rest: input };
@@ -73,7 +74,7 @@ impl<'a> Row<'a> {
         Ok(Row { db, value_type, expire_at_ms, key, payload })
     }
 
-    /// The entry, and whether it fits these limits; `None` if the payload is invalid for its type.
+    /// Whether the payload fits these limits; `None` if it is invalid for its type.
     #[inline]
     pub(super) fn verify(&self, limits: &PackedLimits) -> Option<Fit> {
         verify(self.value_type, self.payload, limits)
@@ -85,7 +86,7 @@ impl<'a> Row<'a> {
         Entry::packed(self.value_type, self.key, self.payload, self.expire_at_ms, stamp)
     }
 
-    /// The value, as effects carry it.
+    /// The value, as effects carry it, and its deadline.
     pub(super) fn value(&self) -> (ValueBuf, Option<u64>) {
         let entry = self.entry(Default::default());
         (ValueBuf::of(entry.as_ref()), self.expire_at_ms)

@@ -2,15 +2,17 @@
 //!
 //! What it is: a walk over the entries of the slot in the order of their positions. An entry that is about to
 //! change before the walk has come to it is captured then, ahead of the walk. A key that is about to be added
-//! there is noted, so that the walk skips it. A big collection gets a capture of its own, which continues
-//! after the end of the walk. What it is not: the decision how much is done under one lock (see `Capture`).
+//! ahead of the walk is noted, so that the walk skips it. A long list is shared. Another big collection gets
+//! a capture of its own, which continues after the end of the walk. What it is not: the decision how much is
+//! done under one lock (see `Capture`).
 //!
 //! Invariants
-//! - Before a key of the slot changes, `about_to_change` is called; before a table is removed or swapped with
-//!   another, `detach_table` or `swap` is called. So everything ahead of the walk is as it was when the
-//!   capture began.
-//! - Keys and databases are those of the moment at which the capture began, even if they are gone.
-//! - A map that is being captured is at its key, or detached by its removal.
+//! - Before a key of the slot changes, `about_to_change` is called; when a table is removed or swapped with
+//!   another, `detach_table` or `swap` is called under the same lock. So everything ahead of the walk is as
+//!   it was when the capture began.
+//! - The stream names the keys and databases of the moment at which the capture began, even if they are gone.
+//! - A map that is being captured is at its key or detached from it. A Delete or a Move of the map captures
+//!   the rest of it first.
 //! - All long strings of a database are captured before the walk leaves the database.
 
 use std::collections::{HashSet, VecDeque};
@@ -57,7 +59,7 @@ struct Walk {
     strings: VecDeque<LongString>,
 }
 
-/// The location of the entries of a database that the walk has not reached.
+/// The location of the entries of a database that the walk has not left.
 struct Source {
     place: TablePlace,
     /// Keys that were captured ahead of the walk, or are new.
@@ -71,7 +73,7 @@ enum TablePlace {
     Detached(Table),
 }
 
-/// A string of which the stream has a part.
+/// A string that goes into the stream in pieces, and how many of its bytes are there.
 struct LongString {
     key: Box<[u8]>,
     done: usize,
@@ -99,7 +101,7 @@ enum SuccessorState {
     AtItsKey,
     /// The collection was removed from its key, and is kept for the capture.
     Detached(Entry),
-    /// The collection was moved to another slot or freed, after the rest of it was captured.
+    /// The collection was deleted or moved to another key. This is the rest of it, which was captured before.
     Gone(Part),
 }
 
@@ -139,7 +141,7 @@ impl SlotCapture {
         }
     }
 
-    /// Continues for about `wanted` bytes of stream. The caller adds the returned bytes to it.
+    /// Continues for about `wanted` bytes of stream. The caller adds the returned part to the stream.
     pub(super) fn step(
         &mut self,
         guard: &mut SlotGuard<'_>,
@@ -243,8 +245,8 @@ impl SlotCapture {
         }
     }
 
-    /// Captures the value of a key that is about to be added, changed or removed, if the key is still ahead
-    /// of the walk.
+    /// Captures the value of a key that is about to be changed or removed, or notes a key that is about to be
+    /// added, if the key is still ahead of the walk; or captures the rest of a long string.
     pub(crate) fn about_to_change(
         &mut self,
         state: &mut SlotState,
@@ -252,7 +254,7 @@ impl SlotCapture {
         (db, hash, key): (DbId, &KeyHash, &[u8]),
     ) {
         let Some(walk) = &mut self.walk else { return };
-        // A database that is new since the capture began has no key that is to be captured.
+        // A table that is newer than the capture has no key that is to be captured.
         let Some(origin) = walk.origin_of(db) else { return };
         if origin < walk.db {
             return;
@@ -286,8 +288,8 @@ impl SlotCapture {
         map.place = SuccessorState::Detached(entry);
     }
 
-    /// Keeps the part of an emptied database's table that is not captured; returns the table if nothing is
-    /// left to capture.
+    /// Keeps the table of a database that was emptied, or returns the table if the walk is done with it. In
+    /// either case, takes the collections that are being captured out of the table and keeps them.
     pub(crate) fn detach_table(&mut self, db: DbId, mut table: Table, keyspace: &Keyspace) -> Option<Table> {
         for map in self.maps.iter_mut().filter(|map| map.is_at_its_key() && map.db == db) {
             let found = table.get_mut(&keyspace.hash(&map.key), &map.key);
@@ -299,8 +301,8 @@ impl SlotCapture {
         None
     }
 
-    /// Captures all that is left of an entry that leaves its slot. That takes time in proportion to its size,
-    /// and is rare: it happens only if a collection is renamed while it is captured.
+    /// Captures the rest of a collection that is deleted or moved to another key. That takes time in
+    /// proportion to its size, and is rare: it happens only while this collection is being captured.
     pub(crate) fn finish(&mut self, db: DbId, entry: &mut Entry) {
         let map = self.at_its_key(db, entry.as_ref().key());
         let big = entry.big_mut().expect("only big ones are captured");
@@ -339,7 +341,8 @@ impl SlotCapture {
 }
 
 impl Walk {
-    /// The number that database `db` had when the capture began; `None` if it was empty then.
+    /// The number that the table of database `db` had when the capture began; `None` if the table is newer
+    /// than the capture.
     fn origin_of(&self, db: DbId) -> Option<DbId> {
         let is_it =
             |origin: &DbId| matches!(self.sources[origin.index()].place, TablePlace::At(at) if at == db);

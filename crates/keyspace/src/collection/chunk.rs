@@ -2,8 +2,8 @@
 //!
 //! What it is: a view of such a byte string, and the edits of a byte string that is a whole small list. What
 //! it is not: an owner. The bytes of a small list lie in the entry of its key, the bytes of a long list in
-//! the buffers of `long_list`; these owners splice the bytes themselves. The form is for memory only, so
-//! decoding trusts the bytes.
+//! the buffers of `long_list`; these owners splice the bytes themselves. Decoding trusts the bytes: they were
+//! written here, or verified when they were loaded from a snapshot (see `verify`).
 //!
 //! # Layout
 //! Each element is its encoding (see `element`) and then the length of that encoding, so that the previous

@@ -1,9 +1,10 @@
 //! Elements: how one byte string is stored inside a packed collection.
 //!
-//! What it is: an encoding in which small integers take one to nine bytes and other strings their length and
-//! their bytes. Every byte string has exactly one encoding, so two elements are equal exactly when their
-//! encodings are, and looking for one is comparing bytes.
-//! What it is not: a format on disk or on the wire. It lives in memory only; decoding trusts it.
+//! What it is: an encoding in which integers take one to nine bytes and other strings their length and their
+//! bytes. Every byte string has exactly one encoding, so two elements are equal exactly when their encodings
+//! are, and looking for one is comparing bytes.
+//! What it is not: verified at every read. Decoding trusts the bytes. Snapshots and the log also hold them,
+//! in packed collections and in blocks of streams; what comes from there is verified once ([`checked_len`]).
 //!
 //! # Encoding
 //! | first byte | then | element |
@@ -237,8 +238,8 @@ pub(crate) struct Checked {
 }
 
 /// The bytes of an element's encoding in two parts, by its first byte: the head (the first byte, and the
-/// length or the integer) and the tail (the string). Zeros if the first byte does not determine them. A
-/// table, because the processor cannot predict the next element.
+/// length or the integer) and the tail (the string). Zeros if the first byte does not determine them. This
+/// is a table, because the processor would mispredict branches: the elements follow no pattern.
 const SHAPES: [(u8, u8); 256] = {
     let mut shapes = [(0, 0); 256];
     let mut first = 0;

@@ -8,8 +8,8 @@
 //! sets are built on it elsewhere.
 //!
 //! No operation moves more than one segment's fields: a segment that is full splits in two, buddies that are
-//! nearly empty merge. The directory doubles and halves as a whole, but it is four bytes for hundreds of
-//! fields.
+//! nearly empty merge. The directory doubles and halves as a whole, but with evenly distributed hashes it is
+//! four bytes for hundreds of fields.
 //!
 //! Invariants
 //! - Every slot of the directory names the segment whose prefix the slot's index starts with. Every segment
@@ -51,8 +51,9 @@ const SEGMENT_LEN_MAX: usize = if cfg!(miri) { 24 } else { 512 };
 /// Two buddies with fewer fields than this merge.
 const MERGED_LEN_MIN: usize = SEGMENT_LEN_MAX / 4;
 
-/// The directory has at most one slot for every so many fields. Evenly distributed hashes need fewer slots;
-/// if all hashes are equal, a segment grows instead of the directory.
+/// The directory doubles only if the map has at least this many fields for each slot of the directory. With
+/// evenly distributed hashes, there are more; if all hashes are equal, a segment grows instead of the
+/// directory.
 const DIRECTORY_SHARE_MIN: usize = if cfg!(miri) { 1 } else { 16 };
 
 /// The maximum number of fields whose memory is fetched together.
@@ -80,7 +81,7 @@ const _: () = assert!(size_of::<FieldMap>() == 136);
 pub(crate) enum Put {
     /// The field is new.
     Added,
-    /// The field had a value. Holds the old entry if the new value did not fit into its allocation.
+    /// The field had a value. Holds the old entry if the new value needed another allocation.
     Replaced(Option<Entry>),
 }
 
@@ -130,8 +131,8 @@ impl FieldMap {
         segments().for_each(|(hash, segment)| segment.table.prefetch_entry(&segment.key_hash(hash)));
     }
 
-    /// Sets the value and the deadline of the field. If the field exists and both fit, its entry is changed
-    /// in place.
+    /// Sets the value and the deadline of the field. If the field exists and its entry keeps its size class,
+    /// the entry is changed in place.
     pub(crate) fn put(&mut self, field: &[u8], value: &[u8], expire_at_ms: Option<u64>) -> Put {
         let hash = self.hasher.hash(field);
         let stamp = AccessStamp::default();

@@ -5,7 +5,7 @@
 //! What it is not: commands on hashes.
 //!
 //! Invariants
-//! - Only the big form has fields with a deadline: the first one makes a hash big.
+//! - Only the big form has fields with a deadline: a hash becomes big when the first deadline is set.
 
 mod random;
 
@@ -124,7 +124,7 @@ impl<'a> HashView<'a> {
 
     /// Continues a scan: visits about `count` fields, expired ones included, and returns the cursor for the
     /// next call; 0 is the start and the end. A field that is there during the whole scan is visited exactly
-    /// once, unless the hash becomes big during the scan.
+    /// once. A packed hash is visited in one call.
     pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(HashField<'a>)) -> u64 {
         match self.0 {
             Form::Packed(_) => {

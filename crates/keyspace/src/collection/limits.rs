@@ -1,17 +1,16 @@
-//! Packed limits: up to which size a collection stays in its packed form.
+//! Packed limits: the sizes up to which collections stay in their packed form.
 //!
 //! What it is: the settings `*-max-listpack-*` and `set-max-intset-entries`, as numbers.
 //! What it is not: part of the data. Replaying a log under other limits gives the same values in other forms.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The largest packed collections. Values are in bytes, entries are counted; a hash field with its value is
-/// one entry.
+/// How large a packed collection may be. A hash field with its value is one entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PackedLimits {
     /// The maximum number of elements of a packed list.
     pub list_entries: u32,
-    /// The maximum bytes of the elements of a packed list.
+    /// The maximum bytes of a packed list as it lies in memory.
     pub list_bytes: u32,
     /// The maximum number of members of a set of integers in packed form.
     pub set_integers: u32,

@@ -139,7 +139,8 @@ pub(super) fn push(entry: &mut Entry, end: ListEnd, items: Items<'_>, rules: &Ru
     if entry.big_mut().is_none() {
         let packed = entry.payload();
         let len = Chunk::of_packed(packed).len();
-        // A list that cannot stay packed becomes long at once, without the work of a packed edit.
+        // A list that would become too long becomes big at once, without the work of a packed edit. Integers
+        // count with the bytes of their text here, so a list of integers may become big a little early.
         let fits = len + items.len() <= rules.limits.list_entries as usize
             && packed.len() + items.iter().map(<[u8]>::len).sum::<usize>()
                 <= rules.limits.list_bytes as usize;

@@ -1,8 +1,8 @@
 //! `LongList`: a list that outgrew its packed form.
 //!
 //! What it is: a deque of chunks, each a buffer of packed elements (see `chunk` and `buffer`). Pushing and
-//! popping at the ends is O(1) amortised and moves no elements; access by index adds up the lengths
-//! of the chunks from the nearer end and then walks half a chunk at most.
+//! popping an element at an end is O(1) amortised; access by index adds up the lengths of the chunks from the
+//! nearer end and then walks half a chunk at most.
 //! What it is not: ever packed again; nor the place where a short list lives.
 //!
 //! Invariants
@@ -154,7 +154,7 @@ impl LongList {
         self.push_chunk(end, item);
     }
 
-    /// Adds a chunk with one element. Its room is an eighth of the bytes of the list, up to a limit.
+    /// Adds a chunk with one element. Its memory is an eighth of the bytes of the list, within limits.
     #[cold]
     fn push_chunk(&mut self, end: End, item: &Item<'_>) {
         let at = match end {

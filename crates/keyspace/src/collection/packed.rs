@@ -1,8 +1,8 @@
 //! Packed payloads: a number of elements, then the elements.
 //!
 //! What it is: reading and editing the packed form that hashes, sets and sorted sets share; the first two
-//! bytes count the elements (little-endian), where a field and its value are two elements. What it is not:
-//! aware of the meaning of the elements, nor of limits.
+//! bytes count the elements (little-endian), where a field and its value are two elements, and a member and
+//! its score are one. What it is not: aware of the meaning of the elements, nor of limits.
 //!
 //! Invariants
 //! - The count is the number of elements that follow.

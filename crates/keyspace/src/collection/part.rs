@@ -13,7 +13,7 @@ pub(crate) enum Part {
     Set(ItemsBuf),
     /// Members with their scores.
     Zset(ScoredItemsBuf),
-    /// Entries, groups and pending entries; the first part also has the head.
+    /// Entries and pending entries; the first part also has the head and the groups.
     Stream(Box<StreamImage>),
 }
 

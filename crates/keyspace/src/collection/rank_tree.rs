@@ -7,10 +7,10 @@
 //! does not find an item by its member alone. The owner of the tree keeps the members alive and unchanged,
 //! looks up their scores, and inserts an item only if it is absent.
 //!
-//! A search takes a score and a member and returns a rank; changes take a rank. A search compares all scores
-//! of a node, without a branch: the processor then loads the cache lines of the node together, while the
-//! steps of a binary search wait for one another. The search reads the bytes of a member, which is a cache
-//! miss, only where scores are equal.
+//! A search takes a score and a member and returns a rank; nodes are changed by rank. A search compares all
+//! scores of a node, without a branch: the processor then loads the cache lines of the node together, while
+//! the steps of a binary search wait for one another. The search reads the bytes of a member, which is a
+//! cache miss, only where scores are equal.
 //!
 //! Invariants
 //! - Items are strictly ascending. Scores are never NaN; 0.0 and -0.0 are equal.
@@ -101,7 +101,8 @@ impl<M: Member> RankTree<M> {
         RankTree { root: Node::Leaf(Box::default()), len: 0, bytes: size_of::<Leaf<M>>() }
     }
 
-    /// A tree of these items, which are in ascending order. Its nodes are full.
+    /// A tree of these items, which are in ascending order. Each node has room for one more item or child;
+    /// the last node of each depth may have more room.
     pub(crate) fn from_sorted(items: impl Iterator<Item = (f64, M)>) -> Self {
         let mut tree = RankTree::new();
         for (score, member) in items {

@@ -64,11 +64,11 @@ impl Measured {
     }
 }
 
-/// The part of a payload that was verified.
+/// One verified element of a payload, with all that belongs to it.
 struct Step {
-    /// The number of elements.
+    /// Its length in the payload, in bytes.
     len: usize,
-    /// The bytes of the string in it.
+    /// The bytes of the string in it; of an integer, the bytes of its encoding.
     string_bytes: usize,
 }
 

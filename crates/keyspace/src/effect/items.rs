@@ -14,7 +14,7 @@ use super::codec::{Encode, Reader, Writer};
 /// Byte strings: elements, members, fields, or fields and values in turn.
 #[derive(Clone, Copy)]
 pub enum Items<'a> {
-    /// Where they lie in a command.
+    /// The items where they lie in a command.
     Slices(&'a [&'a [u8]]),
     /// Items one after the other, as a log record or an [`ItemsBuf`] holds them.
     Encoded(EncodedItems<'a>),
@@ -23,13 +23,13 @@ pub enum Items<'a> {
 /// Members with their scores.
 #[derive(Clone, Copy)]
 pub enum ScoredItems<'a> {
-    /// Where they lie in a command.
+    /// The members where they lie in a command.
     Slices(&'a [(f64, &'a [u8])]),
     /// Items one after the other, as a log record or a [`ScoredItemsBuf`] holds them.
     Encoded(EncodedItems<'a>),
 }
 
-/// Items whose encoding has been verified.
+/// Items whose encoding was verified, or made by a buffer of this module.
 #[derive(Clone, Copy)]
 pub struct EncodedItems<'a> {
     pub(super) count: usize,

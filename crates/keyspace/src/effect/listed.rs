@@ -110,9 +110,9 @@ fn one_more(number: Option<u64>) -> u64 {
 /// Records, one after the other.
 #[derive(Clone, Copy)]
 pub enum Listed<'a, T> {
-    /// Where they lie in a command.
+    /// The records where they lie in a command.
     Slices(&'a [T]),
-    /// As a log record holds them.
+    /// Encoded records one after the other, as a log record holds them.
     Encoded(EncodedItems<'a>),
 }
 

@@ -177,7 +177,8 @@ impl Bucket {
     }
 }
 
-/// Sets the top bit of every byte of `bits` that is zero. The result is exact: no byte influences another.
+/// The bytes of `bits` that are zero: the result has the top bit of each of them, and no other bit. It is
+/// exact: no byte influences another.
 #[inline]
 fn zero_bytes(bits: u64) -> u64 {
     !(((bits & SEVEN_BITS) + SEVEN_BITS) | bits | SEVEN_BITS)

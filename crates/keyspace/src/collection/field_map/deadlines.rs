@@ -8,7 +8,7 @@
 //! Invariants
 //! - There is a heap exactly while fields have deadlines.
 //! - Every segment whose `next_deadline_ms` is not `NEVER` has an item with that deadline.
-//! - There are at most `2 * segments + SLACK` items (see `expiry`).
+//! - After an item was added, there are at most `2 * segments + SLACK` items (see `expiry`).
 
 use super::FieldMap;
 use super::segment::{Segment, Tally};
@@ -56,7 +56,8 @@ impl FieldMap {
     }
 
     /// The time before which no field expires, except fields that `expired_fields` has listed; `None` if no
-    /// field has a deadline. The time may be too early; the next call of `expired_fields` corrects that.
+    /// other field has a deadline. The time may be too early; the next call of `expired_fields` then corrects
+    /// it.
     #[inline]
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         Some(self.deadlines.as_ref()?.heap.first()?.deadline_ms)

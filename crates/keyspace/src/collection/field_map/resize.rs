@@ -42,7 +42,8 @@ impl FieldMap {
         while self.segment(hash).len() < MERGED_LEN_MIN && self.merge(hash) {}
     }
 
-    /// Returns whether it merged.
+    /// Merges the segment of the hash with its buddy once, if both together have few fields. Returns whether
+    /// it did.
     fn merge(&mut self, hash: u64) -> bool {
         let number = self.number_of(hash);
         let segment = &self.segments[number];

@@ -40,8 +40,8 @@ impl FieldMap {
     }
 
     /// Continues a scan: visits `count` entries or a few more, and returns the cursor for the next call. The
-    /// cursor 0 is the start and the end. Any cursor is accepted; a cursor that no call has returned starts
-    /// at an arbitrary entry.
+    /// cursor 0 is the start and the end. Any cursor is accepted; with a cursor that no call has returned,
+    /// the scan continues at an arbitrary entry or ends.
     pub(crate) fn scan<'m>(&'m self, cursor: u64, count: usize, mut visit: impl FnMut(EntryRef<'m>)) -> u64 {
         if cursor > u64::MAX >> CURSOR_SHIFT {
             return 0;
@@ -60,7 +60,7 @@ impl FieldMap {
     }
 
     /// Visits all entries with a hash in the smallest range that starts at `start` and ends at the end of a
-    /// bucket. Returns the end of the range, or 0 for the last range.
+    /// bucket or of the segment. Returns the end of the range, or 0 for the last range.
     fn visit_from<'m>(&'m self, start: u64, mut visit: impl FnMut(EntryRef<'m>)) -> u64 {
         let segment = self.segment(start);
         let position = start << segment.depth();

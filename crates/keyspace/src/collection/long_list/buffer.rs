@@ -8,7 +8,7 @@
 //! - The body of more than one element is at most `BODY_BYTES_MAX` long.
 //! - Memory and its reference count together fill a size class (see `entry::size_class`), so that all memory
 //!   is accounted for.
-//! - Memory that a capture shares is never written: the first change after it copies it.
+//! - Memory that a capture shares is never written: the first change after the sharing is made to a copy.
 //! - Pushing at either end copies each byte of the body a bounded number of times, whatever was pushed or
 //!   removed at either end before.
 

@@ -31,7 +31,7 @@ pub(super) enum Node<M> {
     Inner(Box<Inner<M>>),
 }
 
-/// Children, with the count and the greatest item of each.
+/// Children, with the number of items below each and the first of these items.
 pub(super) struct Inner<M> {
     pub(super) firsts: ArrayVec<Item<M>, LEN_MAX>,
     pub(super) counts: ArrayVec<usize, LEN_MAX>,
@@ -60,7 +60,7 @@ impl<M: Copy> Node<M> {
         }
     }
 
-    /// The child of an inner node that has no other.
+    /// Takes the child of an inner node out, if the node has exactly one child.
     pub(super) fn take_only_child(&mut self) -> Option<Node<M>> {
         match self {
             Node::Inner(inner) if inner.children.len() == 1 => inner.children.pop(),
@@ -151,7 +151,8 @@ impl<M: Copy> Inner<M> {
         self.child_of(rank.saturating_sub(1))
     }
 
-    /// Makes room in a full child. When items come in ascending order, the nodes left behind stay full.
+    /// Makes room in a full child. If the new item comes after all others, only one item or child moves to a
+    /// new node: when items come in ascending order, the nodes left behind stay nearly full.
     fn make_room(&mut self, index: usize, appends: bool, bytes: &mut usize) {
         let has_room = |child: &Node<M>| child.len() <= LEN_MAX - ROOM_MIN;
         let next = index + 1;
@@ -223,7 +224,7 @@ impl<M: Copy> Inner<M> {
         }
     }
 
-    /// Moves the content of the right neighbour of a child into it.
+    /// Moves the content of a child's right neighbour into the child.
     fn merge(&mut self, index: usize, bytes: &mut usize) {
         let [left, right] = &mut self.children[index..index + 2] else { unreachable!("two children") };
         left.move_border(right, left.len() + right.len());
@@ -238,7 +239,7 @@ impl<M: Copy> Inner<M> {
         *bytes -= self.children.remove(index).size_bytes();
     }
 
-    /// Like `len` of the child, but does not touch a leaf.
+    /// Does the same as `len` of the child, but does not read a leaf.
     fn child_len(&self, index: usize) -> usize {
         match &self.children[index] {
             Node::Leaf(_) => self.counts[index],

@@ -92,7 +92,8 @@ impl std::fmt::Debug for StreamBlock<'_> {
     }
 }
 
-/// The id of an entry that consists of these bytes and has `fields` of the block, or fields of its own.
+/// The id of an entry that consists of these bytes; `None` if they are malformed. The entry has the fields of
+/// the block, whose number is `fields`, or fields of its own.
 fn verify_entry(body: &[u8], base: StreamId, fields: Option<u64>) -> Option<StreamId> {
     let mut reader = Reader { rest: body };
     let (ms, seq) = (reader.number().ok()?, reader.number().ok()?);
@@ -194,7 +195,7 @@ impl Block {
             values_len += value.len();
             has_names = has_names && names.next().is_some_and(|own| own == name);
         }
-        // An entry that certainly does not fit is not written first.
+        // An entry that probably does not fit is not written first.
         if self.bytes.len() + names_len + values_len >= BYTES_MAX {
             return false;
         }

@@ -102,8 +102,8 @@ impl Stream {
         self.capture.is_some()
     }
 
-    /// Continues the capture for about `bytes`. Returns the copy since the last call, and whether it is
-    /// complete.
+    /// Continues the capture for about `bytes`. Returns what was copied since the last call, and whether the
+    /// capture is complete.
     ///
     /// # Panics
     /// If the stream is not being captured.

@@ -22,7 +22,7 @@ const BYTES_EACH: usize = 160;
 /// How far a group has read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupPosition {
-    /// The last entry that was delivered to any consumer.
+    /// The id of the last entry that was delivered to any consumer, or another id that a client has set.
     pub last_id: StreamId,
     /// The number of entries that were delivered, out of all that were ever added; `None` if it is unknown.
     pub entries_read: Option<u64>,

@@ -31,7 +31,7 @@ struct GroupImage {
     consumers: Vec<(Arc<[u8]>, u64, Option<u64>)>,
 }
 
-/// The pending entries of one consumer in one run.
+/// Pending entries of one consumer that were added one after the other.
 #[derive(Clone, Debug)]
 struct PendingImage {
     group: Arc<[u8]>,
@@ -40,13 +40,13 @@ struct PendingImage {
 }
 
 impl StreamImage {
-    /// The head of the stream.
+    /// Adds the head of the stream.
     pub(super) fn set_head(&mut self, head: StreamHead) {
         self.head = Some(head);
         self.size_bytes += 64;
     }
 
-    /// A group, without its pending entries.
+    /// Adds a group, without its pending entries.
     pub(super) fn add_group(
         &mut self,
         name: &Arc<[u8]>,

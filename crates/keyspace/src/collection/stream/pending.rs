@@ -18,8 +18,8 @@ const RUN_LEN_MAX: usize = if cfg!(test) { 8 } else { 64 };
 /// Neighbouring runs are merged if they are together no longer than this.
 const MERGED_LEN_MAX: usize = RUN_LEN_MAX / 2;
 
-/// Bytes of memory of a pending entry: in its run, which may have spare memory, and in the index of its
-/// consumer.
+/// About the bytes of memory of a pending entry: in its run, which may have spare memory, and in the index of
+/// its consumer.
 pub(super) const PENDING_BYTES: usize = 80;
 
 /// An entry that was delivered to a consumer.

@@ -113,8 +113,7 @@ impl<'a> StreamView<'a> {
     }
 
     /// The id up to which entries must be removed so that `len` entries stay. With `whole_blocks`, only whole
-    /// blocks are removed, at most `limit` entries, so that more may stay. `None` if nothing has to be
-    /// removed.
+    /// blocks are removed, at most `limit` entries, so that more may stay. `None` if none is to be removed.
     pub fn trim_to_len(&self, len: usize, whole_blocks: bool, limit: usize) -> Option<StreamId> {
         let excess = self.0.len.checked_sub(len)?;
         let (whole, rest) = self.passed_blocks(limit, |block, passed| passed + block.len() <= excess);
@@ -124,8 +123,8 @@ impl<'a> StreamView<'a> {
         within(passed).map(|entry| entry.id).or(last)
     }
 
-    /// The id up to which entries must be removed so that no id below `min` stays. `whole_blocks`, `limit`
-    /// and `None` mean the same as in [`StreamView::trim_to_len`].
+    /// The id up to which entries must be removed so that no id below `min` stays. `whole_blocks` and `None`
+    /// mean the same as in [`StreamView::trim_to_len`]; `limit` counts only with `whole_blocks`.
     pub fn trim_to_id(&self, min: StreamId, whole_blocks: bool, limit: usize) -> Option<StreamId> {
         if !whole_blocks {
             return min.previous().filter(|_| self.first().is_some_and(|first| first.id < min));

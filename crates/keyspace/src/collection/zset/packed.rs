@@ -5,9 +5,9 @@
 //! What it is not: aware of limits. Every search here looks through the pairs from the first on.
 //!
 //! # Scores
-//! An integral score is stored like an element that is an integer: 0 to 127 take one byte. Any other score is
-//! the byte `FRACTION`, which begins no element, and the eight bytes of the number, little-endian. -0.0 is
-//! stored so, too, to keep its sign. Every score has exactly one encoding.
+//! A score that an `i64` can hold is stored like an element that is an integer: 0 to 127 take one byte. Any
+//! other score is the byte `FRACTION`, which begins no element, and the eight bytes of the number,
+//! little-endian. -0.0 is stored so, too, to keep its sign. Every score has exactly one encoding.
 //!
 //! Invariants
 //! - Pairs are strictly ascending by score, then by the bytes of the member.
@@ -18,7 +18,7 @@ use super::Put;
 use crate::collection::element::{self, Element, Encoded};
 use crate::collection::packed::{HEADER, Payload, change_count, count};
 
-/// The first byte of a score that is not an integer.
+/// The first byte of a score that is not stored as an integer.
 const FRACTION: u8 = 0xf8;
 /// The maximum bytes of a score.
 const SCORE_LEN_MAX: usize = 9;
