@@ -7,7 +7,7 @@ import redis
 from redis.crc import key_slot
 
 from harness.server import ANY_PORTS, Server, run_sheaf
-from harness.waiting import wait_until
+from harness.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.sheaf_only
 
@@ -34,19 +34,24 @@ def refused_start(server: Server, *arguments: str) -> str:
     return refused.stderr
 
 
+def client_of(server: Server) -> redis.Redis:
+    """A client that waits for snapshots on a slow disk. By default it would send its command again after 5 s."""
+    return redis.Redis(port=server.port, socket_timeout=PATIENCE_S)
+
+
 def start_once(server: Server, *arguments: str) -> redis.Redis:
     """A client of a server started with arguments that later starts do not have."""
     server.options.extra = arguments
     server.start()
     server.options.extra = ()
-    return redis.Redis(port=server.port)
+    return client_of(server)
 
 
 @pytest.fixture
 def with_snapshots(new_server) -> Server:
     """A server with two snapshots and a log behind them, killed. It holds 601 keys."""
     server = new_server(log_segment_bytes="1mb").start()
-    client = redis.Redis(port=server.port)
+    client = client_of(server)
     for number in range(3):
         for index in range(200):
             client.set(f"{number}:{index}", f"{number}" * 10_000)
