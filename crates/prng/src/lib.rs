@@ -49,7 +49,7 @@ impl Prng {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// An index of `len` items; 0 if there are none.
+    /// An index into `len` items; 0 if there are none.
     #[inline]
     pub fn index(&mut self, len: usize) -> usize {
         ((u128::from(self.next_u64()) * len as u128) >> 64) as usize

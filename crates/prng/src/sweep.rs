@@ -1,15 +1,15 @@
 //! The seed and the size of a simulation, from the environment: they make failures reproducible, soak tests
-//! long, and the gate short on any machine. Random numbers come from [`crate::Prng`].
+//! long, and `./test` short on any machine. Random numbers come from [`crate::Prng`].
 
 use std::time::{Duration, Instant};
 
 /// The environment variable with the seed to reproduce.
 pub const SEED_VARIABLE: &str = "SHEAF_SIM_SEED";
-/// The environment variable that multiplies the number of simulated states.
+/// The environment variable that multiplies the number of rounds.
 pub const SCALE_VARIABLE: &str = "SHEAF_SIM_SCALE";
 /// The environment variable with the seconds that one sweep may take. `./test` sets it.
 pub const BUDGET_VARIABLE: &str = "SHEAF_SIM_BUDGET_S";
-/// A sweep whose budget is spent still makes this share of its rounds, so that it means something.
+/// A sweep whose budget is spent still makes one in this many of its rounds, so that it means something.
 const ROUNDS_SHARE_MIN: u64 = 20;
 
 /// The rounds of a sweep: `full` times the scale, from 0 on. With a budget of time they end early, but never
@@ -18,7 +18,8 @@ pub fn rounds(full: u64) -> impl Iterator<Item = u64> {
     rounds_at_least(0, full)
 }
 
-/// As [`rounds`], for a test that counts what it has met: it makes `fewest` rounds on the slowest machine.
+/// As [`rounds`], for a test that counts what it has met: it makes at least `fewest` of the rounds, however
+/// slow the machine is.
 pub fn rounds_at_least(fewest: u64, full: u64) -> impl Iterator<Item = u64> {
     within_budget(fewest, full * scale())
 }
@@ -34,15 +35,15 @@ fn within_budget(fewest: u64, wanted: u64) -> impl Iterator<Item = u64> {
     (0..wanted).take_while(move |&round| round < fewest || started.elapsed() < budget)
 }
 
-/// The numbers below `count`, each once, in an order of which every beginning is spread over all of them: the
-/// points of a history, of which a budget of time may leave some out. Ends as [`rounds`] does.
+/// The numbers below `count`, each once, for the points of a history. Every beginning of their order is
+/// spread over the whole range, because a budget of time may leave out the rest. Ends as [`rounds`] does.
 ///
 /// The step is `count` divided by the golden ratio, which leaves the most even gaps (Knuth, TAOCP 3, 6.4).
 pub fn spread(count: u64) -> impl Iterator<Item = u64> {
     spread_at_least(0, count)
 }
 
-/// As [`spread`]; at least `fewest` of the numbers come on the slowest machine, and all of them with
+/// As [`spread`]; at least `fewest` of the numbers come, however slow the machine is, and all of them with
 /// `u64::MAX`.
 pub fn spread_at_least(fewest: u64, count: u64) -> impl Iterator<Item = u64> {
     let golden = (count as f64 / 1.618_033_988_749_895) as u64;

@@ -23,9 +23,9 @@ pub(crate) struct Entry {
     pub(crate) kind: Kind,
     /// The channel, if it has subscribers by name.
     pub(crate) topic: Option<Topic>,
-    /// In [`Batch::patterns`].
+    /// The range of the matching patterns in [`Batch::patterns`].
     pub(crate) patterns: Range<usize>,
-    /// In [`Batch::bytes`].
+    /// The range of the frame in [`Batch::bytes`].
     pub(crate) frame: Range<usize>,
 }
 

@@ -51,7 +51,7 @@ impl Drop for SharedBytes {
     }
 }
 
-/// Frames of at least this many bytes are shared instead of copied.
+/// Frames that together have at least this many bytes are shared instead of copied.
 pub(crate) const SHARED_BYTES_MIN: usize = 2048;
 
 /// Output for one subscriber, in order: copied bytes, with shared blocks in between.

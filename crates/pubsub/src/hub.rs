@@ -22,7 +22,7 @@ pub struct Hub {
     indexes: [Index; 4],
     pub(crate) patterns: Patterns,
     pub(crate) inboxes: Box<[Inbox]>,
-    /// Number of pairs of topic and worker whose subscribers receive keyspace notifications.
+    /// Number of pairs of topic and worker whose subscribers may receive keyspace notifications.
     key_listeners: AtomicUsize,
     /// Number of subscribers that are behind.
     pub(crate) behind: AtomicUsize,
@@ -79,7 +79,7 @@ impl Hub {
         names
     }
 
-    /// Whether any subscriber would receive a keyspace notification.
+    /// Whether a subscriber may receive keyspace notifications.
     #[inline]
     pub fn hears_of_keys(&self) -> bool {
         self.key_listeners.load(Relaxed) > 0

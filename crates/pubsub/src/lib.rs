@@ -22,9 +22,9 @@
 //!   confirmation is sent.
 //! - The messages of one worker reach every subscriber in their order. Messages of two workers have no order.
 //! - A message is delivered to the subscribers that a worker has when it delivers the message. A worker
-//!   delivers all messages that were handed over to it before it changes any subscription. So no subscriber
-//!   gets a message that was published on its own worker before it subscribed, and a subscriber that leaves
-//!   has got every message whose publisher had its reply before.
+//!   delivers all messages that were handed over to it before it adds or ends a subscription of a connected
+//!   client. So no subscriber gets a message that was published on its own worker before it subscribed, and a
+//!   client that unsubscribes has got every message whose publisher had its reply before.
 //! - A presence bit is set and cleared by one worker only.
 //! - Nothing blocks: the caller learns that at least half of an audience is behind, or that a mailbox is full
 //!   ([`Local::take_backpressure`]), and decides whether the publisher waits.

@@ -29,8 +29,8 @@ use crate::{
 };
 use fan_out::FanOut;
 
-/// The bytes of undelivered frames above which [`Local::must_deliver`] is true. This limits the size of
-/// blocks and of single deliveries.
+/// The bytes of undelivered frames published on this worker above which [`Local::must_deliver`] is true. This
+/// limits the size of blocks and of single deliveries.
 const PENDING_BYTES_MAX: usize = 256 << 10;
 /// Approximate bytes copied to subscribers between two calls of [`Local::take_due`].
 const COPIED_BYTES_MAX: usize = 16 << 20;
@@ -329,7 +329,8 @@ impl Local {
         }
     }
 
-    /// Whether the undelivered bytes, or the delivered bytes that are not taken yet, exceed their limit.
+    /// Whether the undelivered bytes published here, or the copied bytes that are not taken yet, exceed their
+    /// limit.
     pub fn must_deliver(&self) -> bool {
         self.outgoing[self.worker].bytes.len() > PENDING_BYTES_MAX
             || self.fan_out.copied_bytes > COPIED_BYTES_MAX
@@ -355,8 +356,8 @@ impl Local {
     }
 
     /// Does the same as [`Local::deliver`], but stops after about [`COPIED_BYTES_MAX`] copied bytes, so that
-    /// the caller can take the deliveries in between. (Messages are copied for each subscriber that has
-    /// several subscriptions.) Returns whether there is more to deliver.
+    /// the caller can take the deliveries in between. (Small messages are copied for each subscriber.)
+    /// Returns whether there is more to deliver.
     pub fn deliver_some(&mut self) -> bool {
         if self.arrived.is_empty() {
             let mut own = std::mem::take(&mut self.outgoing[self.worker]);

@@ -182,7 +182,8 @@ fn shard_of(affix: &[u8]) -> usize {
 }
 
 /// The literal bytes at the end of every match of a pattern: the bytes after the last special byte, if that
-/// is an unescaped `*` or `?`. Empty if there are no such bytes; the whole pattern if it has no special byte.
+/// is an unescaped `*` or `?`. Empty if there are no such bytes, or if an earlier `[` or `\` makes that
+/// uncertain; the whole pattern if it has no special byte.
 fn literal_suffix(pattern: &[u8]) -> &[u8] {
     let special = pattern.iter().rposition(|byte| matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\'));
     match special {

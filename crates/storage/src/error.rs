@@ -4,8 +4,8 @@ use std::{io, path::PathBuf};
 
 use lsn::Lsn;
 
-/// A storage error. `Io` and `Poisoned` end the server; damage and inconsistency keep the server from
-/// starting.
+/// A storage error. If a flush of the log fails, the server ends; damage and inconsistency keep it from
+/// starting. Elsewhere, only the operation that returns the error has failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -57,7 +57,7 @@ pub struct Damage {
     pub intact_end: Lsn,
     /// The reason why the bytes there are not a valid record.
     pub reason: String,
-    /// Number of batches after the damage that are intact by themselves.
+    /// Number of batches after the damage, counted by their intact footers.
     pub batches_after: u64,
     /// A position after the damage up to which the log was durable, as a later footer, the control file or a
     /// snapshot proves.
@@ -94,7 +94,7 @@ pub struct SnapshotDamage {
     pub offset: u64,
     /// The LSN at which the snapshot begins, which names it.
     pub begin_lsn: Lsn,
-    /// The first and the last slot whose rows are lost; `None` for all of them.
+    /// The first and the last slot whose rows are lost; `None` if the whole file is unusable.
     pub slots: Option<(u16, u16)>,
     /// The reason why the bytes are invalid.
     pub reason: String,

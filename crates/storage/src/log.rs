@@ -78,7 +78,8 @@ use crate::{
     sync::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// A flush in flight for longer than this makes new writes fail ([`Admission::Stalled`]).
+/// While too many bytes are unwritten, a flush in flight for longer than this makes new writes fail
+/// ([`Admission::Stalled`]).
 const FLUSH_STALLED_US: u64 = 5_000_000;
 
 /// Whether a write may be executed now. This is determined before the write is executed, so a refusal changes
@@ -95,7 +96,7 @@ pub enum Admission {
     NoRoom,
     /// The log replaces a damaged one and takes no writes until it is adopted and thawed.
     Frozen,
-    /// The write in flight has taken more than 5 seconds.
+    /// Too many bytes are unwritten, and the write in flight has taken more than 5 seconds.
     Stalled,
     /// The log is poisoned; the server is about to stop.
     Poisoned,
@@ -121,7 +122,7 @@ struct LogState {
     dir: PathBuf,
     options: LogOptions,
     epoch: AtomicU32,
-    /// The reign of the batches closed here; see `footer`.
+    /// The reign of the batches closed here; for a mirror, of the last batch copied. See `footer`.
     reign: AtomicU64,
     /// Whether this log is a mirror: whole batches come from another server.
     mirroring: AtomicBool,
@@ -137,7 +138,8 @@ struct LogState {
     acked: AtomicU64,
     /// Segments exist up to this position.
     prepared_end: AtomicU64,
-    /// Segments are needed up to this position, for a record larger than the usual reserve; 0 for none.
+    /// A write has requested segments up to this position, which may lie beyond the usual reserve; 0 for
+    /// none.
     wanted_end: AtomicU64,
     durability: AtomicU8,
     poisoned: AtomicBool,
@@ -164,8 +166,8 @@ struct LogState {
     flusher: Mutex<Flusher>,
     /// The latest batches, for cursors.
     recent: Recent,
-    /// Notified after every flush, for cursors and for appenders that wait for ring space (rare: they hold
-    /// locks).
+    /// Notified after every flush, for cursors and for appenders that wait for ring space. Such appenders
+    /// hold locks of slots, so admission keeps their waits rare.
     progress: (Mutex<()>, Condvar),
     stats: LogStats,
 }
@@ -258,7 +260,7 @@ impl Log {
     /// Writes one batch, or does other work that is due. Blocks while another thread flushes.
     ///
     /// # Errors
-    /// The failed write or sync; the log is poisoned from then on.
+    /// The failed write or sync, which poisons the log; [`Error::Poisoned`] from then on.
     pub fn flush(&self) -> Result<Flush, Error> {
         let mut flusher = self.shared.flusher.lock();
         self.shared.flush(&mut flusher)
@@ -335,8 +337,8 @@ impl Log {
         self.shared.make_segments_to(end)
     }
 
-    /// Creates the next segment if no more than one whole segment lies ahead. Slow; call it on a thread of
-    /// its own.
+    /// Creates the next segment if the prepared space ahead is at most one segment long, or a write has
+    /// requested more. Slow; call it on a thread of its own.
     ///
     /// # Errors
     /// None at present: a segment that cannot be created is reported as [`Prepare::NoRoom`]. The log is then
@@ -345,9 +347,9 @@ impl Log {
         self.shared.prepare_segment()
     }
 
-    /// Forgets the log before `boundary`; whole segments before it are recycled or removed. No snapshot needs
-    /// to preserve the state before `boundary`: a record after `boundary` makes that state void. Returns
-    /// `false` if nothing was forgotten, because an earlier position is pinned.
+    /// Forgets the log before `boundary`; whole segments before it are recycled or removed. The caller
+    /// guarantees that a record after `boundary` makes all earlier state void, so that recovery needs no
+    /// snapshot. Returns `false` if nothing was forgotten, because an earlier position is pinned.
     ///
     /// # Panics
     /// If `boundary` is not durable or not a multiple of the block size.
@@ -490,8 +492,9 @@ impl Log {
         Ok(end)
     }
 
-    /// Makes everything durable and ends the log as [`Log::close`] does. If nothing is appended from now on,
-    /// a server that has the log up to the returned end has all of it. Blocks.
+    /// Makes everything durable and ends the log as [`Log::close`] does, but records no clean end. If nothing
+    /// is appended from now on, a server that has the log up to the returned end has all of it. Does nothing
+    /// to a frozen log. Blocks.
     ///
     /// # Errors
     /// As [`Log::flush`].

@@ -24,10 +24,11 @@ const TRIES: usize = 3;
 /// A file that cannot be read back.
 #[derive(Debug)]
 pub enum Finding {
-    /// The control file is damaged. The log still has its contents in memory: [`Log::restore_control`] writes
-    /// it again.
+    /// The control file is damaged or missing. The log still has its contents in memory:
+    /// [`Log::restore_control`] writes it again.
     Control(Error),
-    /// The log is damaged. A new snapshot makes the damaged part dispensable.
+    /// The log is damaged; a new snapshot makes the damaged part dispensable. Or the directory of the
+    /// snapshots cannot be listed.
     Log(Error),
     /// A snapshot is damaged.
     Snapshot {

@@ -1,7 +1,7 @@
 //! `Checkpoint`: the blobs, nodes and header that are appended together.
 //!
-//! A checkpoint that is dropped before it is finished has no effect: the next checkpoint overwrites its
-//! bytes.
+//! A checkpoint that is dropped before it is finished changes no state: its bytes are cut off before the next
+//! checkpoint.
 
 use lsn::Lsn;
 
@@ -69,8 +69,8 @@ impl<'a> Checkpoint<'a> {
         self.modify_seeing(tree, ops, |_, _| ())
     }
 
-    /// Does the same as [`Checkpoint::modify`], and calls `seen` for each operation, in the order of keys,
-    /// with the value that the key had before.
+    /// Does the same as [`Checkpoint::modify`], and calls `seen` for each operation that counts, in the order
+    /// of keys, with the value that the key had before.
     ///
     /// # Errors
     /// As [`Checkpoint::modify`].

@@ -112,8 +112,8 @@ impl Shape {
         let mut pieces = Vec::new();
         let (mut begin, mut piece, mut bytes) = (0, 0, 0);
         for (index, entry) in entries.iter().enumerate() {
-            // An entry belongs to the piece that contains its middle, so the sizes of pieces differ by at
-            // most one entry.
+            // An entry belongs to the piece that contains its middle, so each piece but the last differs from
+            // `piece_bytes` by at most one entry.
             let middle = (bytes + size(entry) / 2) / piece_bytes;
             if middle != piece && index > begin {
                 pieces.push(begin..index);

@@ -59,7 +59,8 @@ pub enum TreeError {
         /// The format version of the file.
         version: u32,
     },
-    /// An earlier write or sync failed; the state on disk is unknown until the file is opened again.
+    /// An earlier write, sync or change of a tree failed; the file takes checkpoints only after it is opened
+    /// again.
     #[error("{} takes no more checkpoints since it could not be written: {reason}", path.display())]
     Poisoned {
         /// The file.

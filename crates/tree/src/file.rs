@@ -95,8 +95,8 @@ impl TreeFile {
     /// Begins the next checkpoint.
     ///
     /// # Errors
-    /// [`TreeError::Poisoned`] after a failed write or sync; I/O errors of cutting off the bytes behind the
-    /// last checkpoint.
+    /// [`TreeError::Poisoned`] after a failed write, sync or change of a tree; I/O errors of cutting off the
+    /// bytes behind the last checkpoint.
     pub fn begin(&mut self) -> Result<Checkpoint<'_>, TreeError> {
         if let Some(reason) = &self.poisoned {
             return Err(TreeError::Poisoned { path: self.path().to_owned(), reason: reason.clone() });

@@ -22,8 +22,9 @@
 //! - A node lies in the file behind everything that it points to, and one level above its children, so every
 //!   walk ends.
 //! - After a crash, the file opens with the last checkpoint of which every byte has reached the disk, which
-//!   is true of every checkpoint whose sync has returned. The bytes behind it were never acknowledged, and
-//!   are overwritten.
+//!   is true of every checkpoint whose sync has returned; intermediate checkpoints
+//!   ([`Checkpoint::finish_in_between`]) are passed over. The bytes behind it were never acknowledged, and
+//!   are cut off.
 //! - After a failed write or sync nothing more is written: the file must be opened again, past the page
 //!   cache.
 

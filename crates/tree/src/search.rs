@@ -60,7 +60,7 @@ pub(crate) fn find(file: &dyn File, path: &Path, wanted: Wanted) -> Result<Searc
 
 /// Verifies the bytes that were appended to a file since the checkpoint that ended at `from`: the file must
 /// end with a header, and every byte from `from` on must be covered by the hash of a header. Bytes before
-/// `from` are not read, except for the first header.
+/// `from` are not verified, except for the first header.
 ///
 /// # Errors
 /// The first damage found, searching from the end; I/O errors.
@@ -98,7 +98,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The header before `header`, which is intact.
+    /// The last intact header before `header`.
     fn before(&mut self, header: &Header) -> Result<Option<Header>, TreeError> {
         let Some(previous) = header.previous else { return Ok(None) };
         match self.header_at(previous)? {

@@ -9,11 +9,11 @@ use crate::{Sums, TreeError, TreeId, TreeSnapshot, node::Node, pointer::Child};
 /// The counts of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Report {
-    /// Intact nodes.
+    /// Readable nodes whose keys lie within their bounds.
     pub nodes: u64,
-    /// Bytes of the intact nodes.
+    /// Bytes of these nodes.
     pub node_bytes: u64,
-    /// Entries in intact leaves.
+    /// Entries in those of them that are leaves.
     pub entries: u64,
     /// Number of damaged places.
     pub damaged: u64,

@@ -65,8 +65,8 @@ pub fn take(input: &mut &[u8]) -> Option<u64> {
     read(input).ok()
 }
 
-/// Takes a number that [`put`] has made off the front of bytes that were checked before, or never left this
-/// process. Nothing but the end of the input is checked.
+/// Takes a number off the front of bytes that [`put`] has made, and that were checked before or never left
+/// this process. Nothing but the end of the input is checked.
 ///
 /// # Panics
 /// If the input ends within the number; with debug assertions, also if the number has more than 70 bits.

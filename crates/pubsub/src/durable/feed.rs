@@ -4,7 +4,9 @@
 //! *4 $8 xmessage $2 ch $8 3:123456 $5 hello      a frame; for RESP3 only the first byte differs
 //! ```
 //!
-//! Consecutive frames of one channel form a run: one piece of memory for all readers of the channel.
+//! Consecutive frames for the same readers form a run, which is one piece of memory. A run of one channel is
+//! for all readers of this worker at the tail; a run for a single reader behind the tail may have several
+//! channels.
 
 use std::{ops::Range, rc::Rc, sync::Arc};
 
@@ -67,7 +69,7 @@ impl ReaderEvent {
 
 #[derive(Debug)]
 enum Entry {
-    /// Frames of one channel: their range in [`Feed::starts`], and their range in [`Feed::bytes`].
+    /// Frames for the readers `to`: their range in [`Feed::starts`], and their range in [`Feed::bytes`].
     Frames {
         to: Arc<[ReaderId]>,
         numbers: Range<usize>,

@@ -30,7 +30,8 @@ use self::audience::Audience;
 pub use self::steps::{LogSource, Read};
 use super::{Feed, Flow, Position, ReaderEvent};
 
-/// The maximum unsent bytes of all readers together; each reader has an equal share.
+/// The bytes that all windows together should not exceed: each reader has an equal share, but at least
+/// [`WINDOW_BYTES_MIN`].
 const WINDOWS_BYTES: u64 = 512 << 20;
 /// The smallest window of a reader, however many readers there are.
 const WINDOW_BYTES_MIN: u64 = 128 << 10;
@@ -48,7 +49,7 @@ pub struct ReaderId {
 struct Reader {
     worker: usize,
     flow: Arc<Flow>,
-    /// Total bytes passed to this reader, and to earlier readers with the same flow.
+    /// Total bytes passed to this reader, and sent to earlier readers with the same flow.
     handed: u64,
     /// The channels of the reader, each with the position behind which its subscription begins.
     channels: HashMap<Box<[u8]>, Lsn>,
@@ -202,8 +203,9 @@ impl Readers {
             }
             return;
         }
-        // The reader goes back to the start of the new subscription. Of its other channels, it has received
-        // all messages up to its present position, which become their starts.
+        // The reader goes back to the start of the new subscription, if that lies before its position. Of its
+        // other channels, it has received all messages up to its present position, so their subscriptions
+        // begin there or later.
         reader.channels.values_mut().for_each(|after| *after = (*after).max(stands_at));
         reader.channels.insert(channel, position.lsn);
         if reader.behind.is_none() {

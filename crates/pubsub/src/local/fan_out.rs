@@ -1,10 +1,11 @@
 //! Delivering a batch: from frames to the output of each subscriber.
 //!
-//! - Most subscribers have one subscription. For them, all messages of a channel in the batch are one piece,
-//!   which all of them share, even if messages of other channels lie in between.
-//! - For subscribers with several subscriptions, consecutive messages of one channel are a run, which is one
-//!   piece. So that the order is right for every subscriber, a run ends before a message of another channel,
-//!   and is a single message if a subscriber gets that message more than once (by name and by pattern).
+//! - Most subscribers have one subscription. For those of a channel, all its messages in the batch are one
+//!   piece, encoded once for all of them, even if messages of other channels lie in between.
+//! - For subscribers with several subscriptions, and those of patterns, consecutive messages of one channel
+//!   are a run, which is one piece. So that the order is right for every subscriber, a run ends before a
+//!   message of another channel. It is a single message if a subscriber gets that message more than once (by
+//!   name and by pattern, or by two patterns), or if the channel has no subscribers by name.
 
 use std::{cell::Cell, mem, rc::Rc};
 
@@ -18,7 +19,7 @@ use crate::{
     topic::Topic,
 };
 
-/// The maximum bytes of frames in one run, or in one piece of a channel.
+/// The maximum bytes of frames in one run, or in one piece of a channel, unless a single frame is larger.
 const RUN_BYTES_MAX: usize = 256 << 10;
 /// The maximum bytes of a buffer that is kept after use.
 const BYTES_KEPT_MAX: usize = 64 << 10;
@@ -33,7 +34,7 @@ pub(super) struct FanOut {
     pub(super) copied_bytes: usize,
     /// The indexes of the batch's entries, ordered by channel and then by position.
     by_channel: Vec<u32>,
-    /// For each entry, whether a subscriber with several subscriptions may get it.
+    /// For each entry, whether a subscriber with several subscriptions, or one of a pattern, may get it.
     in_turn: Vec<bool>,
 }
 

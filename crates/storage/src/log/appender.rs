@@ -72,10 +72,11 @@ impl Appender {
     /// A payload above 1 MiB (or a quarter of a smaller ring) is appended as a chain of parts, of which all
     /// but the last are published before this returns. Waits only if the ring is full, which admission
     /// ([`Log::admit`]) prevents for ordinary records; flushing does not need the caller's locks, so the wait
-    /// ends.
+    /// ends, on a full disk when there is room again.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]: the record will never be durable, so no reply that depends on it may be released.
+    /// [`Error::Poisoned`], or the failure of a flush on this thread that made space in the ring: the record
+    /// will never be durable, so no reply that depends on it may be released.
     ///
     /// # Panics
     /// If the payload exceeds [`CHAIN_BYTES_MAX`], 2 GiB.
@@ -267,7 +268,8 @@ impl Appender {
     }
 
     /// Requests one call of the listener once `lsn` is committed; replaces the previous request. Returns
-    /// `false` if `lsn` is committed already: then no call follows.
+    /// `false` if `lsn` is committed already: then the request is withdrawn, although a call may come if
+    /// `lsn` was committed meanwhile.
     pub fn wait_for(&self, lsn: Lsn) -> bool {
         self.shared.waiters.arm(self.index, lsn, || self.shared.committed())
     }

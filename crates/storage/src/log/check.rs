@@ -11,21 +11,21 @@ use crate::Error;
 /// The contents of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckReport {
-    /// The position at which the log starts.
+    /// The position at which the check starts: the start of the log, or `from` of [`check_behind`].
     pub start: Lsn,
     /// The end of the log.
     pub tail: Tail,
     /// The chain value at the end, which identifies the whole log. `None` if unknown.
     pub end_chain: Option<u64>,
-    /// Complete batches.
+    /// Complete batches that were read.
     pub batches: u64,
     /// Records in the complete batches.
     pub records: u64,
-    /// Number of epochs with batches, which is the number of server runs that wrote to the log.
+    /// Number of epochs with batches, which is the number of reigns in which leaders wrote to the log.
     pub epochs: u64,
     /// Whether the last server closed the log in order.
     pub closed_cleanly: bool,
-    /// When the last batch was closed, in milliseconds since 1970; `None` if the log has no batch.
+    /// When the last batch was closed, in milliseconds since 1970; `None` if no batch was read.
     pub closed_at_ms: Option<u64>,
     /// Whether the state before the start of the log is in a snapshot, so the log alone is not enough.
     pub needs_snapshot: bool,

@@ -3,9 +3,9 @@
 //!
 //! It is the smaller of two positions, one for this disk and one for the replicas. The position for this disk
 //! is the durable position, or the written position if the durability does not sync every batch. By default
-//! no replica is required, and this position alone counts. With `durability = none` a sync may be minutes
-//! away, and nothing waits for it. Replicas are counted elsewhere: [`Log::set_acked`] sets the position that
-//! enough of them have.
+//! no replica is required, and only the position for this disk counts. With `durability = none` a sync may be
+//! minutes away, and nothing waits for it. Replicas are counted elsewhere: [`Log::set_acked`] sets the
+//! position that enough of them have.
 //!
 //! Invariants
 //! - Both positions are stored before waiters are woken, and waiters check both after registering: no wake-up

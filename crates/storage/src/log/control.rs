@@ -3,7 +3,7 @@
 //! ```text
 //!  0  8 bytes  magic "SHEAFCTL"
 //!  8  u32      format version, 4 (1: no snapshots, zeros at 56; 2: a 0 or 1 at 56; 3: the file ended at 64)
-//! 12  u32      epoch: higher than that of every earlier start, at most 2^31 - 2 (EPOCH_MAX). When none is
+//! 12  u32      epoch: the highest one that was noted, at most 2^31 - 2 (EPOCH_MAX). When none is
 //!              left, the log is not opened for writing: the state must be restored into a new directory
 //! 16  16 bytes log id, random
 //! 32  u64      segment_bytes
@@ -49,7 +49,7 @@ pub const EPOCH_MAX: u32 = MIRRORING - 1;
 /// The contents of the control file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Control {
-    /// The highest epoch noted in this directory; raised by every start and promotion.
+    /// The highest epoch noted in this directory; raised by every start as a leader and every promotion.
     pub epoch: u32,
     /// Identifies the log; every segment carries it.
     pub log_id: [u8; 16],
@@ -75,7 +75,7 @@ pub struct Control {
 /// What is known of the predecessor of the first batch of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start {
-    /// The reign before the first batch, 0 if there was none.
+    /// The reign before the first batch; 0 if there was none, or if it is unknown.
     pub reign: u64,
     /// The chain value before the first batch; `None` if unknown.
     pub chain: Option<u64>,

@@ -10,7 +10,7 @@
 //! and never change.
 //!
 //! Invariants
-//! - While the plan lives, its files do not change: the log and the snapshot are pinned.
+//! - While the plan lives, these bytes stay in their files: the log and the snapshot are pinned.
 //! - The copy is a complete data directory once its control file is written. Before that, no server recovers
 //!   from it.
 
@@ -95,7 +95,8 @@ impl Log {
     }
 
     /// The plan with the log from `begin_lsn` on behind `files`. `changed` makes the control file of the copy
-    /// from the control file of the server, except for the beginning and the end of the log.
+    /// from the control file of the server, except for the beginning and the end of the log and the note of
+    /// settings.
     fn plan_from(
         &self,
         begin_lsn: Lsn,

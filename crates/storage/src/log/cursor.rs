@@ -231,7 +231,7 @@ impl Log {
     /// I/O errors.
     pub fn batch_at(&self, position: Lsn) -> Result<Option<BatchInfo>, Error> {
         let shippable = self.shippable_lsn();
-        // The batch that ends at the start of the log is forgotten, although usually not overwritten yet.
+        // The batch that ends exactly at the start of the log is forgotten, but can usually still be read.
         if position == Lsn::ZERO || position < self.start_lsn() || position > shippable {
             return Ok(None);
         }
@@ -295,7 +295,8 @@ impl LogCursor {
         self.position
     }
 
-    /// Reads the next batches: at least one if any is available, and not much more than `bytes_max` bytes.
+    /// Reads the next batches: at least one if any is available, and about `bytes_max` bytes, exceeded by at
+    /// most one batch, or one run of batches that a mirror has written at once.
     ///
     /// # Errors
     /// I/O errors; [`Error::Inconsistent`] if written batches cannot be read back.
@@ -333,7 +334,9 @@ impl LogCursor {
         )
     }
 
-    /// Sleeps until more can be read, the log is poisoned, or the timeout; returns whether more can be read.
+    /// Sleeps until the log makes any progress, is poisoned, or [`Log::wake_cursors`] is called, at most for
+    /// `timeout`. Returns at once if more can be read or the log is poisoned. Returns whether more can be
+    /// read.
     pub fn wait(&self, timeout: Duration) -> bool {
         let shared = &*self.shared;
         let mut progress = shared.progress.0.lock();
@@ -431,7 +434,8 @@ impl LogState {
         Lsn::new(position.load(Ordering::SeqCst))
     }
 
-    /// The predecessor of the batch that starts at `position`, a batch boundary that is kept.
+    /// The predecessor of the batch that starts at `position`; an unknown one if no batch that can be read
+    /// ends there.
     pub(super) fn start_at(&self, position: Lsn) -> Result<Start, Error> {
         let Control { log_start, start, .. } = *self.control.lock();
         if position == log_start && (start.chain.is_some() || position == Lsn::ZERO) {

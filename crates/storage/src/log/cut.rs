@@ -37,8 +37,9 @@ const PIECE_BYTES: u64 = 1 << 20;
 pub enum Cut {
     /// The log now ends at the position. The bytes cut off are in this file.
     Done(PathBuf),
-    /// `at` lies before the start of the log, or no snapshot ends at or before `at`; or nothing would remain
-    /// of a log that is kept without snapshots. Nothing was changed; a full sync is needed.
+    /// `at` lies before the start of the log; or the log needs a snapshot, and no usable one ends at or
+    /// before `at`; or nothing would remain of a log that is kept without snapshots. Nothing was changed; a
+    /// full sync is needed.
     NoBase,
 }
 

@@ -4,8 +4,8 @@
 //! calls it in a loop; a worker that is the only writer may call it directly.
 //!
 //! Invariants
-//! - One batch is in flight. The next batch is closed only after the previous one is written, so everything
-//!   that the footer of a batch on disk calls durable is durable.
+//! - At most one batch is in flight. The next batch is closed only after the previous one is written, so
+//!   everything that the footer of a batch on disk calls durable is durable.
 //! - A closed batch is written whole before anything else; if it needs a segment that does not exist yet, it
 //!   stays closed and unwritten ([`Flush::NeedSegment`]).
 //! - The first failure poisons the log. Neither the write nor the sync is retried.
@@ -369,8 +369,8 @@ impl LogState {
     }
 
     /// Makes everything written durable and ends the log with an empty batch that vouches for everything
-    /// before it, unless it ends with one already. Returns the end; a server that has the log up to there has
-    /// all of it.
+    /// before it, unless the log ends with such a batch already, or the disk has no room. A mirror is only
+    /// synced. Returns the end; a server that has the log up to there has all of it.
     pub(super) fn seal(&self, flusher: &mut Flusher) -> Result<Lsn, Error> {
         if self.mirroring.load(Ordering::SeqCst) {
             self.sync_written(flusher)?;

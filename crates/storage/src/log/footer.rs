@@ -92,15 +92,15 @@ pub(crate) fn seed_of(log_id: &[u8; 16]) -> u64 {
     chain_value(log_id)
 }
 
-/// Never 0, which stands for an unknown chain value.
+/// The hash of `bytes`; never 0, which stands for an unknown chain value.
 fn chain_value(bytes: &[u8]) -> u64 {
     xxh3_64(bytes).max(1)
 }
 
 impl Footer {
-    /// The position up to which the log was durable on this disk when the batch was written here. For an
-    /// epoch that was mirrored, `durable` is the durable position on the first writer's disk; on this disk,
-    /// the batch may have been written together with batches before it, see [`mirror`](super::mirror).
+    /// A position up to which the log was certainly durable on this disk when the batch was written here. For
+    /// an epoch that was mirrored, `durable` is the durable position on the first writer's disk; on this
+    /// disk, the batch may have been written together with batches before it, see [`mirror`](super::mirror).
     pub(crate) fn vouches_for(&self, mirrored_epoch: u32) -> Lsn {
         let run_start = self.end.get().saturating_sub(super::mirror::RUN_BYTES_MAX);
         if self.epoch > mirrored_epoch { self.durable } else { self.durable.min(Lsn::new(run_start)) }
@@ -177,8 +177,8 @@ impl Footer {
     }
 }
 
-/// What is known of the batch before the next one, or of the beginning of the log. The next batch is checked
-/// against it.
+/// What is known of the last batch, or, before the first one, of the beginning of the log. The next batch is
+/// checked against it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Predecessor {
     pub(crate) epoch: u32,
@@ -188,7 +188,8 @@ pub(crate) struct Predecessor {
     pub(crate) chain: Option<u64>,
     /// The number of the following batch; `None` if unknown.
     pub(crate) next_batch_number: Option<u64>,
-    /// When the last batch was closed, 0 before the first.
+    /// When the batch was closed, or, if only a snapshot behind it is known, when that snapshot was begun; 0
+    /// if unknown.
     pub(crate) closed_at_ms: u64,
 }
 

@@ -108,7 +108,7 @@ impl Log {
     /// Lets an adopted log take writes.
     pub fn thaw(&self) {
         self.shared.frozen.store(false, Ordering::SeqCst);
-        // The log has made no segments while it was frozen.
+        // Writers that wait for room check again: the frozen log had no room.
         if self.shared.no_room.swap(false, Ordering::SeqCst) {
             self.shared.waiters.wake_all();
         }

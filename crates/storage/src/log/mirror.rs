@@ -21,9 +21,10 @@
 //!   positions that are at least [`RUN_BYTES_MAX`] before its end (`Footer::vouches_for`). If this server
 //!   does not sync every write, it syncs before it writes footers that vouch for more than it has synced.
 //! - The epoch of a promoted mirror is durable before the first append. It is higher than every epoch that
-//!   the mirror has seen, and than every epoch that the source can reach by restarting: a promotion takes a
-//!   large step ([`PROMOTION_STEP`]), a start a small one. Two mirrors promoted from the same source get the
-//!   same epoch: their reigns and chains distinguish them.
+//!   the mirror has seen. Unless the votes of a group give the epoch, it is also higher than every epoch that
+//!   the source can reach by restarting: a promotion takes a large step ([`PROMOTION_STEP`]), a start a small
+//!   one. Two mirrors promoted from the same source get the same epoch: their reigns and chains distinguish
+//!   them.
 
 #![allow(unsafe_code)]
 
@@ -45,7 +46,8 @@ use crate::{Error, LogStats, sync::Ordering};
 /// The largest run of mirrored batches in one write, which is the largest ring of a mirror.
 pub(crate) const RUN_BYTES_MAX: u64 = 4 << 20;
 
-/// Epochs of promotions are multiples of this; the starts of one leader use the epochs between two multiples.
+/// Epochs of promotions outside groups are multiples of this; the starts of one leader use the epochs between
+/// two multiples.
 const PROMOTION_STEP: u32 = 1 << 16;
 
 /// Why batches are refused.
@@ -131,7 +133,7 @@ impl Mirror {
     }
 
     /// Appends whole batches from the front of `bytes`, which start at [`Mirror::position`]; returns the
-    /// number of bytes appended. That are fewer than all if the ring is full at the moment; flushing makes
+    /// number of bytes appended. If the ring is full at the moment, these are fewer than all; flushing makes
     /// room. A batch with an epoch above `epoch_max` is refused: an accepted epoch is permanent, and after
     /// the last possible epoch no promotion could follow.
     ///
@@ -201,7 +203,8 @@ impl Mirror {
     /// above all that were seen. Returns the new epoch. Blocks.
     ///
     /// # Errors
-    /// I/O errors. If the control file could not be replaced, the log is still a mirror.
+    /// I/O errors; [`Error::Inconsistent`] if no epoch is left. If the control file was not replaced, the log
+    /// is still a mirror.
     pub fn promote(&self) -> Result<u32, Error> {
         self.begin_epoch(promoted_epoch)
     }
@@ -242,7 +245,7 @@ impl Mirror {
 impl Mirror {
     /// After a promotion: mirrors again, from `end` on, durably. The caller vouches that the next source has
     /// the log up to there, and that nobody appends any more. Returns false, and changes nothing, if the log
-    /// does not end there, or is not durable up to there. Blocks.
+    /// does not end there, is not durable up to there, is poisoned, or is a mirror already. Blocks.
     ///
     /// # Errors
     /// I/O errors: then the log is as it was.
@@ -250,7 +253,7 @@ impl Mirror {
         let log = self.appender.log();
         let shared = &*log.shared;
         let mut flusher = shared.flusher.lock();
-        // The flusher is locked, because it reserves the footer of a batch that it closes under this lock.
+        // Under this lock no other thread closes a batch, which would move the end of the log.
         let ends_there = log.appended_lsn() == end && log.written_lsn() == end && log.durable_lsn() == end;
         if !ends_there || shared.poisoned.load(Ordering::SeqCst) || log.is_mirror() {
             return Ok(false);

@@ -6,8 +6,8 @@ use super::segment::SEGMENT_BYTES_MIN;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Durability {
-    /// The operating system decides when to write to the disk; a power cut loses everything that it has not
-    /// written.
+    /// Nothing waits for a sync, and syncs are rare; a power cut loses everything that is not yet on stable
+    /// storage.
     None = 0,
     /// Synced once a second; a power cut loses at most about a second.
     Interval = 1,
@@ -51,7 +51,7 @@ impl Durability {
 pub struct LogOptions {
     /// When the log is synced. Can be changed while running.
     pub durability: Durability,
-    /// Bytes of log per segment file; a power of two, at least 64 KiB. Fixed when the directory is created.
+    /// Bytes of log per segment file; a power of two, at least 256 KiB. Fixed when the directory is created.
     pub segment_bytes: u64,
     /// Bytes of the ring, which holds records that are not yet written; a power of two, at least 64 KiB and
     /// at most a quarter of a segment. The ring should be small enough to stay in the processor's cache.

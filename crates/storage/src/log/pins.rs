@@ -36,7 +36,7 @@ impl Pins {
         self.positions.iter().copied().chain(self.floor).min()
     }
 
-    /// Whether the snapshot that begins here is pinned.
+    /// Whether the snapshot that begins at `begin_lsn` is pinned.
     pub(crate) fn contains(&self, begin_lsn: Lsn) -> bool {
         self.positions.contains(&begin_lsn)
     }

@@ -42,7 +42,7 @@ const READ_BYTES: usize = if cfg!(miri) { 8 << 10 } else { 4 << 20 };
 pub struct Tail {
     /// The end of the last complete batch.
     pub end: Lsn,
-    /// Incomplete pieces of a later batch extend up to this position; `None` if there are none.
+    /// Pieces of later batches extend up to this position; `None` if there are none.
     pub torn_end: Option<Lsn>,
     /// The reason why no batch starts at `end`.
     pub reason: String,
@@ -177,7 +177,8 @@ impl LogReader {
     pub(crate) fn start_at(&mut self, snapshot: &SnapshotInfo, before: Option<Footer>) {
         self.before = match before {
             Some(footer) => Predecessor { epoch: snapshot.epoch, ..Predecessor::from(&footer) },
-            // The snapshot begins at the start of the log, for which the control file has the chain value.
+            // Except in a salvage, the snapshot then begins at the start of the log, whose chain value is in
+            // `self.before`.
             None => {
                 Predecessor { epoch: snapshot.epoch, closed_at_ms: snapshot.created_unix_ms, ..self.before }
             }
@@ -305,7 +306,7 @@ impl LogReader {
         Ok(true)
     }
 
-    /// The file and the offset in it of a position.
+    /// The file that holds `position`, and the offset of `position` in that file.
     pub(crate) fn place(&self, position: Lsn) -> (PathBuf, u64) {
         match self.segments.iter().find(|it| it.start <= position && position < it.end) {
             Some(segment) => (segment.path.clone(), segment.offset(position)),
@@ -394,7 +395,7 @@ impl LogReader {
     }
 }
 
-/// Refuses a directory without a control file that holds acknowledged data: the file was lost.
+/// Refuses a directory that holds acknowledged data but no control file: the file was lost.
 pub(super) fn refuse_lost_control(disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
     let is_lost = match segment::list(disk, dir)?.as_slice() {
         _ if !snapshot::list_begins(disk, dir)?.is_empty() => true,

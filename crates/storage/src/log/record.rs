@@ -31,8 +31,8 @@
 //! - A payload larger than [`PAYLOAD_BYTES_MAX`] is split: `Part` records, each starting with the u64 chain
 //!   id, and one `Last` record (chain id, rest), whose LSN is the LSN of the whole record. The chain id is
 //!   the position at which the first part starts. Other records may lie between the parts. A chain without
-//!   its `Last` is ignored. The last piece has the full length, so between the LSNs of a split record and of
-//!   the record before it lie about as many positions as for the longest record.
+//!   its `Last` is ignored. The last piece has the full length, because the messages of a split record are
+//!   numbered by positions within the last piece, which must be enough for all of them.
 
 use lsn::Lsn;
 

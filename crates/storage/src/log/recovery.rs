@@ -10,9 +10,10 @@
 //! [`Recovery::create_behind`].
 //!
 //! The log on disk does not change before [`Recovery::finish`], so a server that fails to start does no harm.
-//! The steps of `finish` have this order, and each is durable before the next, so that recovery gives the
-//! same result after a crash anywhere:
-//! 1. the torn tail, if any, is copied to `torn-<lsn>.bin` and overwritten with zeros;
+//! The steps of `finish` have this order, and each of the first three is durable before the next, so that
+//! recovery gives the same result after a crash anywhere:
+//! 1. the torn tail, if any, is copied to `torn-<lsn>.bin` and overwritten with zeros, up to
+//!    [`TORN_BYTES_MAX`];
 //! 2. segments that a file system has truncated are extended to their full length;
 //! 3. the control file is replaced: a higher epoch, no clean end;
 //! 4. forgotten segments that a crash has kept from being removed, and the files of unfinished snapshots, are
@@ -51,7 +52,8 @@ use crate::{
     sync::{AtomicBool, AtomicU64},
 };
 
-/// The maximum bytes of a torn tail that are kept. This is more than the largest batch of an ordinary ring.
+/// The maximum bytes of a torn tail that are copied and overwritten. This is more than the largest batch of
+/// an ordinary ring.
 const TORN_BYTES_MAX: u64 = 64 << 20;
 
 /// A log being recovered.
@@ -69,12 +71,14 @@ pub struct Recovery {
     reached: Reached,
 }
 
-/// The last record of a replay.
+/// The last record of a replay, not counting records that the snapshot already includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reached {
-    /// The LSN of the last record, or the start of the replay if there is no record.
+    /// The LSN of the last record; if there is none, where the log starts, or the end of the snapshot from
+    /// which the replay starts.
     pub lsn: Lsn,
-    /// When the batch of that record was closed, in milliseconds since 1970; `None` if nothing was replayed.
+    /// When the batch of that record was closed, in milliseconds since 1970; `None` if there is no such
+    /// record.
     pub closed_at_ms: Option<u64>,
 }
 
@@ -283,7 +287,8 @@ impl Recovery {
         self.reached
     }
 
-    /// Whether the log needs a snapshot: without [`Recovery::start_at`] it cannot be read.
+    /// Whether the log needs a snapshot: if so, it is read only after [`Recovery::start_at`] or
+    /// [`Recovery::without_state`], or by a salvage.
     pub fn needs_snapshot(&self) -> bool {
         self.reader.control().needs_snapshot
     }
@@ -371,7 +376,8 @@ impl Recovery {
         self.reader.control().has_documents
     }
 
-    /// The approximate end of the log, for progress reports: exact unless segments were recycled.
+    /// The approximate end of the log, for progress reports. It is too high in a salvage, and if segments
+    /// were recycled.
     pub fn end_estimate(&self) -> Lsn {
         self.end_estimate
     }
@@ -530,7 +536,8 @@ pub(super) fn open(
     })
 }
 
-/// Creates a new log in an empty directory: the first segment, then the control file that names it.
+/// Creates a new log in a directory that has none: the first segment, then the control file that names it.
+/// Replaces the segment of an interrupted first start.
 fn create(disk: &dyn Disk, dir: &Path, control: &Control) -> Result<(), Error> {
     refuse_lost_control(disk, dir)?;
     if !segment::list(disk, dir)?.is_empty() {

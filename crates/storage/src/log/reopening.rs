@@ -6,8 +6,8 @@
 use super::{Log, segment};
 use crate::Error;
 
-/// The room for the small files that are replaced when a server ends and when it starts again. They need
-/// less.
+/// The room required for the small files that are replaced when a server ends and when it starts again. The
+/// files need less.
 const SMALL_FILES_BYTES: u64 = 256 << 10;
 
 impl Log {

@@ -11,8 +11,8 @@ use crate::{
     snapshot::{list, list_begins, remove},
 };
 
-/// Keeps the newest `generations` snapshots from which `log` can be replayed, and removes the others and then
-/// the part of the log that only they needed. Call it after a snapshot is published. Pinned snapshots and
+/// Keeps the newest `generations` snapshots from which `log` can be replayed, and removes older ones and then
+/// the part of the log that only those needed. Call it after a snapshot is published. Pinned snapshots and
 /// positions are kept as well ([`Log::pin`]). Does nothing for a frozen log.
 ///
 /// The log is forgotten only if there are `generations` snapshots: until then the whole log is the fallback.

@@ -1,9 +1,9 @@
 //! Salvage: reading the intact parts of a damaged log, on the operator's request.
 //!
-//! The reader is the usual one. For a salvage, it records each unreadable place as a [`Hole`] and continues
-//! at the next batch that is intact by itself and lies within the range known to be durable. Such batches are
-//! found by their footers, by searching all blocks after the damage. Salvage does not repair: nothing on disk
-//! is changed, and every byte returned has passed its checksums.
+//! The reader is the usual one. For a salvage, it records each unreadable place before the highest position
+//! known to be durable as a [`Hole`], and continues at the next batch that is intact by itself. Such batches
+//! are found by their footers, by searching all blocks after the damage. Salvage does not repair: nothing on
+//! disk is changed, and every byte returned has passed its checksums.
 //!
 //! Invariants
 //! - Every byte of the log that was durable is read or lies in a hole.
@@ -52,11 +52,12 @@ pub enum HoleKind {
 pub struct Hole {
     /// The kind of the damaged place.
     pub kind: HoleKind,
-    /// The file in which the hole begins.
+    /// The file with the first damage; for [`HoleKind::Chain`], the file in which the record begins.
     pub path: PathBuf,
-    /// Byte offset in that file.
+    /// Byte offset of that damage or beginning in the file. `lsns` begins earlier if the damaged batch has
+    /// intact records before the damage.
     pub offset: u64,
-    /// Length in bytes.
+    /// Length of the hole in bytes; 0 if it is unknown or counted in another hole.
     pub bytes: u64,
     /// The lost range of the log, from the first position to the second; `None` for holes that lose no range.
     pub lsns: Option<(Lsn, Lsn)>,

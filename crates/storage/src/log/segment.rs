@@ -34,7 +34,7 @@ const VERSION: u32 = 2;
 const HEADER_USED_BYTES: usize = 48;
 /// Offset of the first log byte in a segment file.
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = BLOCK_BYTES;
-/// The smallest ring; segments are at least 4 times as large.
+/// The size of the smallest ring. A log is opened only with segments of at least 4 times this.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
 /// Zeros are written durably in pieces of this size. They bypass the page cache, which would cost more CPU
 /// time than the log itself. The pieces are small, so that a flush of the log never queues behind tens of

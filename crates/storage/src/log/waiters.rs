@@ -43,8 +43,9 @@ impl Waiters {
         self.waiters[index].listener.get().is_some()
     }
 
-    /// Requests a call of the listener once `position` has reached `gate`. Returns `false` if it has reached
-    /// it already: then no call follows.
+    /// Requests a call of the listener once `position` has reached `gate`. Returns `false` if `gate` is
+    /// reached already: then the request is withdrawn, although a call may come if `gate` was reached
+    /// meanwhile.
     pub(crate) fn arm(&self, index: usize, gate: Lsn, position: impl Fn() -> u64) -> bool {
         let waiter = &self.waiters[index].gate.0;
         waiter.store(gate.get(), Ordering::SeqCst);

@@ -9,10 +9,11 @@ use super::{
     record::{self, BLOCK_BYTES, Invalid, RecordKind},
 };
 
-/// The largest batch that is accepted. It is far larger than a batch of any ring size.
+/// The largest batch that is accepted. It is far larger than a server's ring, which bounds the batches that
+/// the server writes.
 const BATCH_BYTES_MAX: usize = 256 << 20;
 
-/// The place at which a batch is invalid, and the reason.
+/// The position of the record at which a batch is invalid, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stop {
     pub(crate) position: Lsn,

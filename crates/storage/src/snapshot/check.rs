@@ -13,7 +13,7 @@ use crate::Error;
 pub struct SnapshotCheck {
     /// The LSN at which the snapshot begins, which names it.
     pub begin_lsn: Lsn,
-    /// The verified contents of the manifest, or the first damage.
+    /// The verified contents of the manifest, or the first error.
     pub outcome: Result<SnapshotInfo, Error>,
 }
 

@@ -41,7 +41,7 @@
 use env::BLOCK_BYTES;
 use lsn::Lsn;
 
-/// The largest payload of a chunk. Reading a snapshot allocates at most twice this per thread.
+/// The largest payload of a chunk. Reading a snapshot allocates at most about twice this per thread.
 pub const CHUNK_RAW_BYTES_MAX: usize = 4 << 20;
 /// Bytes of payload after which a chunk should be closed: large enough to compress well, and small enough
 /// that the capture works only for a short time between two pauses.

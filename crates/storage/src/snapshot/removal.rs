@@ -1,4 +1,5 @@
-//! Removal of snapshots, so that a crash at any moment leaves complete snapshots and leftovers.
+//! Removal of snapshots, so that a crash at any moment leaves nothing but complete snapshots, and leftovers
+//! that the next start removes.
 
 use std::{
     collections::BTreeSet,
