@@ -4,7 +4,8 @@
 //! has the data has the users; see `engine::users`.
 //! What it is not: the language of rules, or any judgement: that is the crate `access`.
 //!
-//! Invariant: no reply shows a password, and a hash only to those who may run ACL GETUSER, LIST or SAVE.
+//! Invariant: no reply shows a user's password. Only ACL GETUSER and LIST show its hash; ACL SAVE writes the
+//! hash to the file.
 
 mod change;
 mod file;
@@ -20,10 +21,10 @@ use engine::{CommandError, Context, clients::DEFAULT_USER, users::records};
 pub(crate) use change::{UserChanges, user_changes};
 pub(crate) use rows::ROWS;
 
-/// A user to whom these rules were applied, all or none of them.
+/// The user with these rules applied.
 ///
 /// # Errors
-/// One of the rules is wrong: the whole reply.
+/// One of the rules is wrong; then none is applied. The error has the text of the whole reply.
 pub(crate) fn user_after<'r>(
     cx: &Context<'_, '_>,
     user: &User,

@@ -28,8 +28,8 @@ use wire::number::parse_i64;
 
 const OFFSET: CommandError = CommandError::Text("ERR bit offset is not an integer or out of range");
 
-/// Parses the offset of a bit, or of a field of `width` bits; with `scale`, in units of `scale` bits. It must
-/// lie within the longest possible string, `bulk_bytes_max`.
+/// Parses the offset of a bit or a field, given in units of `scale` bits; returns it in bits. It must lie
+/// within the longest possible string, `bulk_bytes_max`.
 fn bit_offset(text: &[u8], scale: u32, bulk_bytes_max: usize) -> Result<u64, CommandError> {
     let number = parse_i64(text).ok_or(OFFSET)?;
     let offset = u64::try_from(number).ok().and_then(|number| number.checked_mul(scale.into()));

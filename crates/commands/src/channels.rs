@@ -5,10 +5,11 @@
 //! Invariants
 //! - A confirmation is written after all messages that were delivered to the client before it, so no message
 //!   follows the confirmation that ends its subscription.
-//! - A message waits for nothing, unless it is published in a transaction or its channel is durable. Then it
-//!   waits for the log record of its unit, and later messages of the same client wait behind it.
-//! - CLIENT REPLY OFF and SKIP suppress no confirmation and no message: they are no replies. An error is a
-//!   reply.
+//! - A message waits for nothing, unless it is published in a transaction or script, or its channel is
+//!   durable. Then it waits for the log record of its unit, and later messages of the same client wait behind
+//!   it.
+//! - CLIENT REPLY OFF and SKIP suppress no confirmation and no message, because these are no replies. They
+//!   suppress an error, which is a reply.
 
 mod introspect;
 mod publish;

@@ -84,7 +84,8 @@ pub(super) fn list(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// `CLUSTER SLOTS`: empty if no leader was ever known. Members that are down or still learn are left out.
+/// `CLUSTER SLOTS`: empty if no leader is known, not even one from before. The leader is shown also if it is
+/// down; other members that are down or still learn are left out.
 pub(super) fn slots(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let nodes = nodes(cx)?;
     let Some(leader) = nodes.leader() else {

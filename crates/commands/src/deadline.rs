@@ -12,12 +12,12 @@ pub(super) enum Form {
     Px,
     /// Unix seconds.
     ExAt,
-    /// The deadline in unix milliseconds; `None` if it never expires.
+    /// Unix milliseconds.
     PxAt,
 }
 
 impl Form {
-    /// The form that an option of SET and GETEX names, in any case.
+    /// The form that an option such as EX names, in upper or lower case; `None` for other words.
     pub(super) fn named(word: &[u8]) -> Option<Form> {
         const NAMES: [(&[u8], Form); 4] =
             [(b"ex", Form::Ex), (b"px", Form::Px), (b"exat", Form::ExAt), (b"pxat", Form::PxAt)];

@@ -4,7 +4,8 @@
 //! and messages as one record. Replication and the creation of databases need HTTP.
 //!
 //! Invariants
-//! - An error begins with CouchDB's name for it, in capitals and without underscores, then its reason:
+//! - An error about documents begins with CouchDB's name for it, in capitals and without underscores, then
+//!   its reason:
 //!   `CONFLICT Document update conflict.`
 //! - In a transaction, a command sees the writes of earlier commands.
 

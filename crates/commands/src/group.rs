@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! MEMBERS, INFO               from this member's view, at once
-//! JOIN, REMOVE, TRANSFER      to the group; the reply is deferred until the change is committed, or refused
+//! JOIN, REMOVE, TRANSFER      to the group; it replies once the change is committed, or refused
 //! PEER                        the connection becomes one between members, and speaks RESP no longer
 //! ```
 //!

@@ -3,7 +3,8 @@
 //! The memory layout of hashes is in `keyspace`.
 //!
 //! Invariants
-//! - An expired field is absent for every command, whether or not it has been removed.
+//! - An expired field is absent for every command, whether or not it has been removed. Only HLEN counts it
+//!   until it is removed.
 
 mod expiry;
 mod get;

@@ -1,5 +1,5 @@
-//! HyperLogLogs: strings that estimate the number of different elements added to them, in at most 12 KiB and
-//! with an error of about 0.8 %.
+//! HyperLogLogs: strings that estimate the number of different elements added to them, in little more than
+//! 12 KiB at most and with an error of about 0.8 %.
 //!
 //! The strings are those of Redis: a sketch dumped here works there, and vice versa. Sketches are no type of
 //! their own: GET, SET, and STRLEN work on them as on any string.
@@ -8,7 +8,8 @@
 //! uses such a cached cardinality but does not store one: read commands never write.
 //!
 //! Invariants
-//! - A handler works on a copy; the log gets the bytes that differ.
+//! - A handler works on a copy; the log gets the bytes that differ, or the whole string if it became
+//!   shorter or its key is new.
 //! - For any content of a string, the commands end in an error or a number.
 
 mod add;

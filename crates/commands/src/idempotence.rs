@@ -20,7 +20,8 @@
 //! - The value of the key is a string like others (see `stored`): it expires, is evicted, can be deleted;
 //!   snapshots and replicas have it.
 //!
-//! The command cannot block, as in a transaction. It works in transactions, not in scripts: IDEMP runs those.
+//! The wrapped command cannot block, as in a transaction. IDEMP works in transactions, but not in scripts;
+//! the command that it wraps may run a script.
 
 mod stored;
 
@@ -170,7 +171,7 @@ fn has_room(record_bytes: usize, key: &[u8], reply: &[u8]) -> bool {
 /// number or a status, which is short: no old values are copied for an undo.
 fn replies_at_length(row: &Row, call: Args<'_>) -> bool {
     match row.name {
-        // With GET.
+        // With options, of which one may be GET.
         "set" => call.len() > 3,
         name => row.flags.has(Flags::RUNS_SCRIPTS) || LONG_REPLIES.contains(&name),
     }

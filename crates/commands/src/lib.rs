@@ -1,4 +1,4 @@
-//! The commands of Redis and of Sheaf: each module is a family, with one table row and one handler per
+//! The commands of Redis and of Sheaf: each family is a module, with one table row and one handler per
 //! command.
 //!
 //! ```text
@@ -125,7 +125,7 @@ pub fn rows() -> &'static [&'static Row] {
     table().rows()
 }
 
-/// The row of the top-level command with this name, in any case.
+/// The row of the top-level command with this name, in upper or lower case.
 pub fn resolve(name: &[u8]) -> Option<&'static Row> {
     table().resolve(name)
 }

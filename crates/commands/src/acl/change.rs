@@ -49,7 +49,7 @@ pub(super) fn deluser(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     Ok(())
 }
 
-/// Puts users, or removes those without one.
+/// Stores users; a name without a user is removed.
 ///
 /// # Errors
 /// As [`user_changes`].
@@ -79,7 +79,7 @@ impl UserChanges {
 /// The changes that store the given users; a name without a user is removed.
 ///
 /// # Errors
-/// There would be too many users, or too large ones; the log has no room.
+/// A user is too large; there would be too many users, or too many bytes of them; the log has no room.
 pub(crate) fn user_changes<'u>(
     cx: &mut Context<'_, '_>,
     users: impl IntoIterator<Item = (&'u [u8], Option<&'u User>)>,

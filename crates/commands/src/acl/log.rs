@@ -5,7 +5,7 @@ use wire::{Args, number::parse_i64};
 
 use super::show::too_many;
 
-/// The entries that ACL LOG shows if no number is given.
+/// The number of entries that ACL LOG shows if the call gives none.
 const ENTRIES_SHOWN: usize = 10;
 
 /// `ACL LOG [count | RESET]`

@@ -6,11 +6,11 @@ use engine::{Family, Flags, Keys, Needs, Row, Treatment};
 use super::{change, file, log, show};
 use crate::help::{help, no_subcommand};
 
-/// At any time, not in scripts.
+/// Allowed at any time, but not in scripts.
 const ANYBODY: Flags = Flags::LOADING.or(Flags::STALE).or(Flags::NOSCRIPT);
-/// For administrators, once the users are loaded.
+/// For administrators, once the users are loaded; not in scripts.
 const ADMIN: Flags = Flags::ADMIN.or(Flags::STALE).or(Flags::NOSCRIPT);
-/// As [`ADMIN`], for changes: users are data.
+/// For administrators who change users. Users are data, so these are writes, and refused on a replica.
 const CHANGE: Flags = Flags::ADMIN.or(Flags::WRITE).or(Flags::NOSCRIPT);
 
 /// Shared fields of the rows.
@@ -27,7 +27,7 @@ const ROW: Row = Row {
     handler: no_subcommand,
     subcommands: &[],
     treatment: Treatment::DEFAULT,
-    // Redis does not call users data.
+    // In Redis users are no data, so its ACL commands are in neither of these categories.
     needs: Needs::BY_FLAGS.without(&[Category::Write, Category::Keyspace]),
 };
 

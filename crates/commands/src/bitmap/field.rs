@@ -71,7 +71,7 @@ pub(super) fn bitfield(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// How a BITFIELD uses its key: it only reads it if all of its operations are GET.
+/// How a BITFIELD uses its key: if all of its operations are GET, it only reads the key.
 pub(super) fn usage(args: Args<'_>) -> KeyUsage {
     let mut at = 2;
     while let Some(word) = args.get(at) {

@@ -104,14 +104,14 @@ pub(super) struct Patch {
 }
 
 impl Patch {
-    /// The bytes that hold the integer.
+    /// The bytes from the first to the last one that change.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.window[self.range.0..self.range.1]
     }
 }
 
-/// The bytes of a string from the byte with the number's first bit on, in the upper bits of the result; zeros
-/// beyond the end of the string.
+/// The [`BYTES_MAX`] bytes of a string from the byte with the number's first bit on, in the upper bits of the
+/// result; zeros beyond the end of the string.
 fn window(bytes: &[u8], offset: u64) -> u128 {
     let tail = usize::try_from(offset / 8).ok().and_then(|start| bytes.get(start..)).unwrap_or_default();
     let len = tail.len().min(BYTES_MAX);

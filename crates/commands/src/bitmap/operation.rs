@@ -53,7 +53,7 @@ impl Operation {
         Some(CommandError::Text(text))
     }
 
-    /// Combines the sources, of which the longest has `len` bytes.
+    /// Combines the sources, none of which is longer than `len`, the length of the result in bytes.
     fn combine<'a>(self, len: usize, mut sources: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
         let mut result = sources.next().unwrap_or_default().to_vec();
         result.resize(len, 0);

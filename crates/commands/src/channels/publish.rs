@@ -4,9 +4,10 @@ use engine::{CommandError, Context};
 use pubsub::Kind;
 use wire::Args;
 
-/// The maximum number of messages to durable channels in one transaction. Each message needs a position of
-/// its own within the record, and even the shortest record that is split into parts spans this many positions
-/// (see [`storage::Appender::reserve`]).
+/// The maximum number of messages to durable channels in one transaction. Each message gets a position of its
+/// own: the n-th is n bytes behind the start of the record, or of its last part if the record is split. A
+/// whole record has more bytes than messages. The last part of a split one is always full (see
+/// [`storage::Appender::reserve`]), and that is more than this many bytes.
 const MESSAGES_PER_UNIT_MAX: usize = 16 << 10;
 
 /// `PUBLISH channel message`
@@ -43,7 +44,8 @@ fn send(cx: &mut Context<'_, '_>, kind: Kind, args: Args<'_>) -> usize {
     cx.session.publishes_in_turn |= cx.in_transaction;
     if cx.session.publishes_in_turn {
         let receivers = cx.channels().receivers(kind, channel);
-        // In a transaction a client may subscribe after this.
+        // In a transaction the message is kept even without receivers: a client may subscribe before it is
+        // sent.
         if receivers > 0 || cx.in_transaction {
             cx.unit.publish(kind, channel, payload);
         }

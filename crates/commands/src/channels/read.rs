@@ -72,7 +72,7 @@ pub(super) fn xunsubscribe(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(
     Ok(())
 }
 
-/// The reader of this session, created on first use.
+/// The reader of this session. If there is none, it is created, with a generation that no earlier one had.
 fn reader<'s>(cx: &'s mut Context<'_, '_>) -> &'s ChannelReader {
     let session = &mut *cx.session;
     if session.reader.is_none() {

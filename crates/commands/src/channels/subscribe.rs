@@ -90,7 +90,8 @@ pub(crate) fn unsubscribe_all(cx: &mut Context<'_, '_>) {
     note_subscriptions_of(cx, id);
 }
 
-/// The id of this client as a subscriber; the first subscription registers the client.
+/// The id of this client as a subscriber. If it has none, it is registered: also by a command that ends
+/// subscriptions.
 pub(super) fn subscriber(cx: &mut Context<'_, '_>) -> SubscriberId {
     if let Some(id) = cx.session.subscriber {
         return id;

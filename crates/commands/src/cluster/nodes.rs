@@ -22,7 +22,7 @@ pub(super) struct Node {
     pub(super) is_down: bool,
     /// It is a learner, which may still copy the data.
     pub(super) learns: bool,
-    /// The end of its log, as far as it is known.
+    /// The end of its log, as far as this server knows it; 0 if it does not.
     pub(super) offset: u64,
 }
 
@@ -36,7 +36,7 @@ impl Node {
 /// All nodes.
 pub(super) struct Nodes {
     pub(super) all: Vec<Node>,
-    /// The term of the group, or 1.
+    /// The term of the group; 1 without a group.
     pub(super) epoch: u64,
 }
 
@@ -49,7 +49,7 @@ impl Nodes {
         }
     }
 
-    /// The leader, or the one before if there is none now.
+    /// The leader; if there is none now, the one before, unless this server does not know that either.
     pub(super) fn leader(&self) -> Option<&Node> {
         self.all.iter().find(|node| node.leads)
     }

@@ -69,8 +69,9 @@ pub(super) fn no_touch(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// `CLIENT LSN [ON | OFF]`: without an argument, the position of the last write of this connection, for
-/// WAITLSN on a replica; otherwise whether each reply to a write carries it as a RESP3 attribute.
+/// `CLIENT LSN [ON | OFF]`: without an argument, replies with the position of the last write of this
+/// connection, for WAITLSN on a replica. With one, sets whether each reply to a write carries that position
+/// as a RESP3 attribute.
 pub(super) fn lsn(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let Some(text) = args.get(2) else {
         cx.reply.integer(cx.session.last_write.get() as i64);

@@ -126,10 +126,10 @@ pub(super) fn auth(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// Logs the client in. A user without a password accepts any password, unless certificates name users: then
-/// the certificate is what proves who the client is. Refusing an unknown user takes as long as refusing a
-/// known one. After failures, the clients of an address wait before the next password is looked at; one that
-/// cannot wait, in a transaction, is refused.
+/// Logs the client in. A user that needs no password accepts any password. If certificates name users, such
+/// a user, except `default`, accepts only a client whose certificate names it. Refusing an unknown user takes
+/// as long as refusing a known one. After failures, the clients of an address wait before the next password
+/// is looked at; one that cannot wait, in a transaction, is refused.
 fn authenticate(
     cx: &mut Context<'_, '_>,
     command: &[u8],
@@ -204,7 +204,7 @@ pub(super) fn echo(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// `ASKING`: slots never move from one server to another.
+/// `ASKING`: does nothing, because slots never move from one server to another.
 pub(super) fn asking(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     if !cx.host.config.emulates_cluster() {
         return Err(CommandError::Text("ERR This instance has cluster support disabled"));

@@ -22,7 +22,7 @@ pub(super) fn info(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
 pub(super) fn list(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let filter = parse_filter(args.skip(2), None, cx)?;
     let clients = match filter.conditions.as_slice() {
-        // In the order in which they are named.
+        // The clients are listed in the order in which their ids are named.
         [(ClientCondition::Ids(ids), true)] if filter.except.is_none() => {
             ids.iter().filter_map(|id| cx.host.clients.find(*id)).collect()
         }
@@ -122,7 +122,7 @@ fn parse_filter<'a>(
     Ok(filter)
 }
 
-/// The filters that take one value.
+/// The filters besides ID, which takes several values, and SKIPME, which is no condition.
 const FILTERS: [&[u8]; 13] = [
     b"type",
     b"addr",
@@ -189,7 +189,7 @@ fn parse_db(text: &[u8]) -> Result<DbId, CommandError> {
     u8::try_from(number).ok().and_then(DbId::new).ok_or(NO_DB)
 }
 
-/// The errors of a number of seconds: no number, and not positive.
+/// The errors for a number of seconds: if it is no integer, and if it is not positive.
 type SecondsErrors = [&'static str; 2];
 const MAX_AGE: SecondsErrors =
     ["ERR maxage is not an integer or out of range", "ERR maxage should be greater than 0"];

@@ -3,7 +3,8 @@
 use engine::{ClientTracking, CommandError, Context, tracking::Mode};
 use wire::{Args, number::parse_i64};
 
-/// The maximum number of prefixes per client.
+/// The maximum number of prefixes that a client names. The empty one, which a client gets that names none, is
+/// not checked against it.
 const PREFIXES_MAX: usize = 1024;
 
 /// The options of CLIENT TRACKING.

@@ -148,8 +148,8 @@ pub(super) fn restore(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     Ok(())
 }
 
-/// Stores a decoded value. Values that are packed or compressed in the payload can be much larger in the
-/// record.
+/// Stores a decoded value, if the log has room for its record: this can be much larger than a payload in
+/// which the value is packed or compressed.
 fn put(
     cx: &mut Context<'_, '_>,
     db: DbId,

@@ -1,8 +1,9 @@
 //! Renaming, copying and moving values: RENAME, RENAMENX, COPY, MOVE.
 //!
-//! A value changes its key in one of two ways. A large one is moved without a copy ([`Effect::Move`]): record
-//! size and time do not depend on its size, but replay must process two slots together. All others are put at
-//! the new key and deleted at the old one, in one record, which replays slot by slot.
+//! A value changes its key in one of two ways. A large one is moved without a copy ([`Effect::Move`]), unless
+//! a snapshot forbids it (see `moves_as_it_is`): record size and time do not depend on its size, but replay
+//! must process two slots together. All others are put at the new key and deleted at the old one, in one
+//! record, which replays slot by slot.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{DbId, Effect, KeyOp, ValueBuf, slot_of};
@@ -57,7 +58,7 @@ fn put_at<'k>(cx: &mut Context<'_, 'k>, db: DbId, key: &[u8], put: impl FnOnce(&
     let replaces = cx.unit.exists(db, key);
     put(cx);
     if replaces {
-        // Redis removes the old key before it adds the new one, so the key counts as new.
+        // Redis removes the key with the value that is replaced, and adds it again, so the key counts as new.
         cx.notify_in(db, EventClass::NEW, "new", key);
     }
 }
@@ -78,7 +79,6 @@ pub(super) fn renamenx(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
 
 /// Renames a key. Returns whether it was renamed: not if the new key exists and may not be replaced, or
 /// equals the old one.
-/// one.
 fn rename_key(cx: &mut Context<'_, '_>, args: Args<'_>, replaces: bool) -> Result<bool, CommandError> {
     let (db, key, new_key) = (cx.db(), args.at(1), args.at(2));
     if cx.unit.get(db, key).is_none() {

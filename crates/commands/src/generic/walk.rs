@@ -53,8 +53,8 @@ pub(super) fn keys(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// The one slot of all matching keys, if the pattern determines it: it has no wildcards, or begins with a
-/// complete hash tag.
+/// The one slot of all matching keys, if the pattern determines it: the pattern has no wildcards, or a
+/// complete hash tag before the first one.
 fn only_slot(pattern: &[u8]) -> Option<SlotId> {
     let prefix = glob::literal_prefix(pattern);
     let open = prefix.iter().position(|byte| *byte == b'{');

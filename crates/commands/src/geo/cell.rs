@@ -52,7 +52,8 @@ impl Coordinates {
         }
     }
 
-    /// The standard geohash of a place as text. Its last letter is always 0: 52 bits are ten letters.
+    /// The standard geohash of a place as text. Its last letter is always 0, as in Redis: 52 bits suffice for
+    /// ten letters of 5 bits.
     pub(super) fn geohash(&self) -> [u8; 11] {
         const LETTERS: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
         let number = Cell::within(*self, STEP_MAX, ALL_LATITUDES).number();

@@ -1,6 +1,6 @@
 //! Distances on a sphere the size of the earth.
 //!
-//! It uses the formulas of Redis with their order of operations, so that distances are equal to the last
+//! The formulas and their order of operations are those of Redis, so that distances are equal to the last
 //! digit shown.
 
 use std::f64::consts::PI;

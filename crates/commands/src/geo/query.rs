@@ -1,7 +1,7 @@
 //! The arguments of GEOSEARCH, GEOSEARCHSTORE, GEORADIUS and GEORADIUSBYMEMBER.
 //!
 //! The order of checks is that of Redis. If the sorted set does not exist, the member at the centre is not
-//! looked up, but all other arguments are parsed.
+//! looked up, but all other arguments are parsed, except the radius of GEORADIUSBYMEMBER with its unit.
 
 use engine::CommandError;
 use keyspace::ZsetView;
@@ -39,7 +39,7 @@ pub(super) enum Order {
 /// A search, and the use of its results.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Query<'a> {
-    /// `None` if the sorted set does not exist.
+    /// `None` if its centre is a member, and the sorted set does not exist.
     pub(super) area: Option<SearchArea>,
     pub(super) order: Option<Order>,
     /// The maximum number of results.

@@ -63,7 +63,7 @@ fn search(cx: &mut Context<'_, '_>, args: Args<'_>, command: Command) -> Result<
         (Some(zset), Some(area)) => find(zset, &area, query.count.filter(|_| query.any), elements_max)?,
         _ => Vec::new(),
     };
-    // Distances are never NaN, but can be infinite in a unit.
+    // No distance is NaN or -0, so the order of `total_cmp` is that of numbers.
     match query.order {
         Some(Order::Ascending) => found.sort_by(|one, other| one.distance.total_cmp(&other.distance)),
         Some(Order::Descending) => found.sort_by(|one, other| other.distance.total_cmp(&one.distance)),

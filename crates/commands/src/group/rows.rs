@@ -5,12 +5,13 @@ use engine::{Family, Flags, Keys, Needs, Row, Treatment, row::ConnectionNeed};
 use super::{change, show};
 use crate::help::{help, no_subcommand};
 
-/// For administrators, at any time, but not in scripts: a member that loads its memory takes part in its
-/// group.
+/// For administrators, but not in scripts. Allowed at any time, because a member that still loads its data
+/// takes part in its group.
 const ADMIN: Flags = Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::STALE).or(Flags::LOADING);
-/// As [`ADMIN`], for changes that a person asks for; their replies are deferred.
+/// As [`ADMIN`], for changes that a person asks for: the client waits for the group's answer. While the
+/// server loads, only for clients that have given a password.
 const CHANGE: Flags = ADMIN.or(Flags::NO_MULTI).or(Flags::GUARDED);
-/// Commands between members: their replies are deferred, or their connections change hands.
+/// Commands between members: the sender waits for the group's answer, or the connection changes hands.
 const BETWEEN: Flags = ADMIN.or(Flags::NO_MULTI).or(Flags::BETWEEN_SERVERS);
 
 const ROW: Row = Row {

@@ -205,7 +205,8 @@ fn reply_deadlines(
     for name in names.iter() {
         let outcome = match live(cx, args.at(1), name)? {
             None => NO_FIELD,
-            // The cast is lossless: no deadline is later than `DEADLINE_MS_MAX`.
+            // The cast is lossless up to `DEADLINE_MS_MAX`. Only RESTORE can set a later deadline, one beyond
+            // i64::MAX included.
             Some(field) => field.expire_at_ms.map_or(NEVER, |ms| show(ms) as i64),
         };
         cx.reply.integer(outcome);
@@ -239,8 +240,8 @@ pub(super) fn hpersist(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Replies with the values of fields, null for absent ones. If they are then deleted, a field that is named
-/// again is absent.
+/// Replies with the values of fields, null for absent ones. `are_deleted`: the caller deletes the fields
+/// after this, so a field that is named again counts as absent.
 fn reply_values(
     cx: &mut Context<'_, '_>,
     key: &[u8],
@@ -272,7 +273,7 @@ pub(super) fn hgetdel(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), Co
     Ok(())
 }
 
-/// A number that may be 0.
+/// Parses a number that is 0 or positive.
 fn not_negative(number: &[u8]) -> Result<i64, CommandError> {
     let number = parse_i64(number).ok_or(CommandError::NotAnInteger)?;
     if number < 0 { Err(CommandError::Text("ERR invalid expire time, must be >= 0")) } else { Ok(number) }

@@ -131,8 +131,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A random field that has not expired. If draws find none, because most fields have expired, it is the first
-/// that has not.
+/// A random field that has not expired. If [`DRAWS_MAX`] draws find none, because most fields have expired,
+/// the first field that has not.
 fn random_field<'a>(hash: HashView<'a>, sequence: &mut Prng, as_of_ms: u64) -> Option<HashField<'a>> {
     let live = |field: &HashField<'a>| !field.is_expired(as_of_ms);
     let drawn = (0..DRAWS_MAX).find_map(|_| hash.random(sequence.next_u64()).filter(live));

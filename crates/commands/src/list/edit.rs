@@ -1,7 +1,7 @@
 //! Changing lists in the middle: LSET, LINSERT, LREM, LTRIM.
 //!
-//! Positions are resolved here and logged as indices from the head. LREM logs the element to match instead of
-//! positions, because it may match anywhere.
+//! LSET and LINSERT resolve positions here and log indices from the head. LTRIM logs how many elements leave
+//! each end. LREM logs the element to match instead of positions, because it may match anywhere.
 
 use engine::{CommandError, Context, EventClass};
 use keyspace::{Applied, KeyOp, ListEnd};

@@ -6,7 +6,7 @@ use engine::{Family, Flags, Keys, Needs, Row, Treatment, row::ConnectionNeed};
 use super::{follow, wait};
 use crate::help::no_subcommand;
 
-/// For administrators, at any time, not in scripts.
+/// For administrators, also on a stale replica, but not while the server loads, and not in scripts.
 const ADMIN: Flags = Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::STALE);
 
 const ROW: Row = Row {

@@ -80,8 +80,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The maximum number of entries that the reader gets. With few entries an upper bound suffices; if they
-    /// may be many they are counted, which costs little beside delivering them.
+    /// An upper bound of the entries that the reader gets. For a short stream its length is close enough; in
+    /// a longer one the new entries are counted, which costs little beside delivering them.
     fn entries_max(&self, (stream, group): (StreamView<'_>, GroupView<'_>), from: From) -> usize {
         let claimed = if self.claims_idle_ms.is_some() { group.pending_len() } else { 0 };
         let left = match from {
