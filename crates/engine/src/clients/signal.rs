@@ -27,8 +27,8 @@ pub enum Signal {
     /// The rights of the user have changed: close the connection if it listens to a channel that the user may
     /// no longer use.
     Review,
-    /// Send these bytes, whole replies or pushes, once `gate` is durable and everything before them has been
-    /// sent.
+    /// Send these bytes, whole replies or pushes, once `gate` is committed and everything before them has
+    /// been sent.
     Push {
         /// Encoded for the client's protocol. Shared: the same bytes often go to many clients.
         bytes: Arc<[u8]>,
