@@ -184,7 +184,7 @@ pub struct UserSettings {
 }
 
 impl UserSettings {
-    /// The settings without which a server starts: the default user needs no password.
+    /// The defaults: the default user needs no password.
     pub const DEFAULT: UserSettings = UserSettings {
         default_password: None,
         servers: None,
