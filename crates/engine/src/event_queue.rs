@@ -43,7 +43,7 @@ impl EventQueue {
         self.bytes > HELD_BYTES_MAX
     }
 
-    /// Takes notices from the front, up to the first whose gate is above `durable`.
+    /// Takes the notices at the front whose gates are at most `durable`; stops at the first other one.
     pub fn release(&mut self, durable: Lsn) -> Vec<Notice> {
         let free = self.held.iter().take_while(|notice| notice.gate() <= durable).count();
         let notices: Vec<Notice> = self.held.drain(..free).collect();
