@@ -16,8 +16,8 @@
 //! Invariants
 //! - Nothing changes data that was not admitted in the round in which it runs: neither queued commands nor
 //!   those of waiting clients rely on an earlier admission.
-//! - Commands that free memory, or only read, are never refused for want of memory or disk space, alone or in
-//!   a transaction.
+//! - Commands that free memory, or only read, are never refused for want of memory, alone or in a
+//!   transaction. Those that only read are not refused for want of disk space either.
 
 use access::Context as DenialContext;
 use storage::Admission;
@@ -121,12 +121,13 @@ impl Executor {
         Ok(true)
     }
 
-    /// Determines for scripts whether their commands may write and add data: a script runs in any case, and
-    /// its commands are refused one by one. Returns whether it may run now; `false`: the log cannot take it
-    /// now.
+    /// Determines whether the commands of a script may write and add data. If they may not, the script runs
+    /// all the same, and those commands are refused one by one. Returns whether it may run now; `false`: the
+    /// log cannot take it now.
     ///
     /// # Errors
-    /// A long unit holds the slot of an eviction candidate, or a command beside the scripts is refused.
+    /// A long unit holds the slot of an eviction candidate, or a command that is queued beside the script in
+    /// a transaction is refused.
     #[cold]
     fn admit_script(&mut self, demand: Demand, host: &Host) -> Result<bool, CommandError> {
         let writes = match self.admit_args(demand.args_bytes) {
@@ -258,7 +259,7 @@ impl Executor {
 
     /// Asks the log whether a write may be executed; `false`: not now.
     pub(crate) fn admit_write(&mut self, bytes: u64) -> Result<bool, CommandError> {
-        // `begin_round` resets the admission, so every write of a round passes this check.
+        // `begin_round` resets the admission, so the first write of every round passes this check.
         let is_admitted = self.rules.admit_write(self.appender.as_ref(), bytes)?;
         if is_admitted {
             self.admitted_bytes = ADMITTED_BYTES;

@@ -62,8 +62,8 @@ impl Context<'_, '_> {
             ended: AtomicBool::new(false),
         };
         let wait = KeyWait::begin(waiter, interests);
-        // A demotion sets read-only first, and then ends all waits. So it has ended this wait, or it is seen
-        // here.
+        // A demotion sets read-only first, and then ends all registered waits. This wait is registered: the
+        // demotion ends it, or is seen here.
         let is_demoted = row.flags.has(Flags::WRITE) && self.host.replication.is_read_only();
         if is_demoted && wait.end() {
             self.reply_error(&CommandError::Unblocked);

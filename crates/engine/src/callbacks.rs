@@ -11,8 +11,8 @@ use crate::{CommandError, Context, Unit};
 /// The function that runs a command. The arguments include its name.
 pub type Handler = fn(&mut Context<'_, '_>, Args<'_>) -> Result<(), CommandError>;
 
-/// Takes an awaited element from a key that holds the wanted type, and writes the reply. The arguments are
-/// the blocked command's.
+/// Serves a blocked command from a key that is in the wanted state: pops or reads elements, and writes the
+/// reply. The arguments are the blocked command's.
 ///
 /// # Errors
 /// The error becomes the reply; nothing may have changed.

@@ -36,7 +36,8 @@ pub fn count(channels: &Local, id: SubscriberId) -> usize {
     [Kind::Channel, Kind::Pattern, Kind::Log].map(|kind| channels.subscriptions(id, kind)).iter().sum()
 }
 
-/// Confirms that a subscription to a durable channel begins (with its position) or ends.
+/// Tells a client that its subscription to a durable channel begins (with its position), ends, or is lost
+/// (with the oldest position that is kept).
 pub fn confirm(
     reply: &mut ReplyWriter<'_>,
     verb: &str,

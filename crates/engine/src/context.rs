@@ -37,10 +37,11 @@ pub const EFFECT_BYTES_BESIDE_ARGS: usize = 64 << 10;
 /// unwritten bytes.
 pub(crate) const ADMITTED_BYTES: u64 = 16 << 10;
 
-/// Above this size of a record, each further command of a unit makes sure that the log has room for it.
+/// Above this size of a record, each further write of a unit first makes sure that the log has room for the
+/// whole record.
 const ROOM_CHECKED_BYTES: usize = 1 << 20;
 
-/// Of a command that cannot wait for room: [`Context::begin_inner`].
+/// The admitted bytes of a command that cannot wait for room; see [`Context::begin_inner`].
 pub(crate) const EVERYTHING_ADMITTED: u64 = u64::MAX;
 
 /// The record would be longer than a log can hold.
@@ -171,7 +172,7 @@ impl Context<'_, '_> {
 
     /// Makes sure that the log has room for a record with `bytes` of content. A command whose record can be
     /// much larger than its arguments must call this before its first change. If the content is values that
-    /// its keys hold, its row carries [`Flags::COPIES`].
+    /// the command's keys hold, its row carries [`Flags::COPIES`].
     ///
     /// # Errors
     /// To be passed on: [`CommandError::NeedsRoom`], for which the executor asks the log and runs the command

@@ -10,8 +10,8 @@
 //! - Bytes that were not turned into executed commands stay in `pending`, in order.
 //! - After a protocol error or QUIT nothing more is parsed; the executed commands are answered, then the
 //!   connection ends.
-//! - While the outbox is at its limit ([`Conversation::outbox_bytes_allowed`]) nothing is parsed, so memory
-//!   per connection is bounded.
+//! - While the outbox is above its limit ([`Conversation::outbox_bytes_allowed`], and for a subscriber at
+//!   least 32 MiB) nothing is parsed, so memory per connection is bounded.
 //! - After a message for subscribers that do not receive fast enough, nothing is executed until the caller
 //!   resumes the conversation.
 //! - While a command runs on another thread nothing is parsed, and the parts of the session that this command
@@ -190,8 +190,9 @@ impl Conversation {
         self.fed_bytes += run.len();
     }
 
-    /// Applies an event of the thread of durable channels with `notify`, and appends its message. Returns
-    /// whether this answers the command that the client was blocked in.
+    /// Applies an event of the thread of durable channels with `notify`, and appends its message, but not a
+    /// refusal for a client that gets no replies. Returns whether the event answers the command that the
+    /// client was blocked in.
     pub fn notify(&mut self, event: &ReaderEvent, notify: impl FnOnce(&mut Session, &mut Vec<u8>)) -> bool {
         let is_reader = self.session.reader.as_ref().is_some_and(|it| it.id == event.reader());
         if !is_reader || self.session.closing {
@@ -246,7 +247,7 @@ impl Conversation {
         true
     }
 
-    /// The longest wait of the blocked command; `None` if there is none, or it has no limit.
+    /// The longest wait of the blocked command; `None` if no command is blocked, or its wait has no limit.
     pub fn wait_timeout_ms(&self) -> Option<u64> {
         self.session.wait.as_ref().and_then(Wait::timeout_ms)
     }

@@ -99,12 +99,14 @@ pub enum CommandError {
     /// Not for clients: the command needs slots that its arguments do not name. The executor runs it again
     /// with all slots.
     NeedsAllSlots,
-    /// Not for clients: a long unit holds a slot that the command needs. The executor has it retried later.
+    /// Not for clients: a long unit holds a slot that the command needs, or clients are paused. The executor
+    /// has the command retried later.
     SlotTaken {
         /// The delay before the retry, in milliseconds.
         pause_ms: u64,
     },
-    /// Not for clients: the client has to wait before this command. The executor has it retried later.
+    /// Not for clients: the client has to wait before this command. The executor has the command retried
+    /// later.
     Later {
         /// The delay before the retry, in milliseconds.
         pause_ms: u64,

@@ -266,7 +266,7 @@ impl Events {
         self.pending.borrow_mut().push(Notice::Event(event));
     }
 
-    /// Notes a message, to be published when the unit is durable and after the notices noted before.
+    /// Notes a message, to be published when the unit is committed and after the notices noted before.
     pub(crate) fn note_message(&self, kind: Kind, channel: &[u8], payload: &[u8]) {
         let (channel, payload) = (channel.into(), payload.into());
         self.pending.borrow_mut().push(Notice::Message(Message { kind, channel, payload, gate: Lsn::ZERO }));

@@ -1,11 +1,11 @@
 //! The outgoing notices of a worker (keyspace notifications, messages published in transactions), held until
-//! they are durable.
+//! their gates are committed.
 //!
 //! What it is: the notices of one worker in their order.
 //! What it is not: delivery, which begins when they leave.
 //!
 //! Invariants
-//! - No notice leaves before its gate is durable, and none overtakes another one of its worker.
+//! - No notice leaves before its gate is committed, and none overtakes another one of its worker.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use lsn::Lsn;
 /// have.
 const HELD_BYTES_MAX: usize = 2 << 20;
 
-/// The events of a unit, in order.
+/// The held notices of one worker, in order.
 #[derive(Debug, Default)]
 pub struct EventQueue {
     held: VecDeque<Notice>,
@@ -43,7 +43,7 @@ impl EventQueue {
         self.bytes > HELD_BYTES_MAX
     }
 
-    /// Takes the notices whose gates are at most `durable`.
+    /// Takes the notices at the front whose gates are at most `durable`; stops at the first other one.
     pub fn release(&mut self, durable: Lsn) -> Vec<Notice> {
         let free = self.held.iter().take_while(|notice| notice.gate() <= durable).count();
         let notices: Vec<Notice> = self.held.drain(..free).collect();

@@ -8,13 +8,14 @@ use storage::Admission;
 
 use crate::{CommandError, EventClass, Executor, Host, observe::LatencyEvent, unit::LockPolicy};
 
-/// The maximum number of keys evicted for one command: a command frees more than it adds, without stopping
-/// the worker for long.
+/// The maximum number of keys evicted for one command: enough to free more than most commands add, without
+/// stopping the worker for long.
 const EVICTIONS_MAX: usize = 64;
 
 impl Executor {
-    /// Evicts some keys if there is more data than the limit allows. Returns whether there may be more to
-    /// evict.
+    /// Evicts some keys if the data exceeds the limit. Returns whether to call again at once: keys were
+    /// evicted, and the data still exceeds the limit. `false` also if the log takes nothing now, or no key
+    /// could be evicted; a later call tries again.
     pub fn evict_excess(&mut self, host: &Host) -> bool {
         let (limits, bytes) = (self.rules.limits, self.keyspace().bytes());
         let is_idle = limits.memory_bytes_max == 0 || bytes <= limits.memory_bytes_max;

@@ -53,8 +53,9 @@ pub enum Outcome {
     /// The command takes long on a thread that serves other clients. Nothing happened; take it to another
     /// thread with [`Executor::offload`].
     Long,
-    /// The log cannot take the command now, or a long unit holds one of its slots. Nothing happened; execute
-    /// it again after the next movement of the log or, if it is not 0, after [`Session::pause_ms`].
+    /// The log cannot take the command now, a long unit holds one of its slots, or clients are paused.
+    /// Nothing happened; execute the command again after [`Session::pause_ms`] or, if that is 0, after the
+    /// next movement of the log.
     Wait,
 }
 
@@ -646,7 +647,8 @@ impl Executor {
     }
 }
 
-/// Whether a CONFIG SET names a setting that belongs to the data, or may change a user.
+/// Whether a CONFIG SET names a setting that belongs to the data, or one that changes a user. `false` while
+/// loading.
 #[cold]
 fn changes_data(args: Args<'_>, host: &Host) -> bool {
     let is_of_data =

@@ -121,7 +121,7 @@ pub enum ShutdownMode {
     Abort,
 }
 
-/// The document databases; empty while they are loaded.
+/// The document databases; empty until they are loaded.
 pub type DocumentsCell = OnceLock<Arc<Documents>>;
 
 /// The process around the executors; see the module documentation. Everything may be used from any worker.
@@ -138,7 +138,7 @@ pub struct Host {
     pub stats: Arc<CommandStats>,
     /// The instruments of the server: the slow log and the latency monitor.
     pub observer: Arc<Observer>,
-    /// The document databases; empty while they are loaded.
+    /// The document databases; empty until they are loaded.
     pub documents: Arc<DocumentsCell>,
     /// The settings.
     pub config: Arc<dyn SettingsInForce>,
@@ -157,7 +157,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// The document databases; `None` while they are loaded.
+    /// The document databases; `None` until they are loaded.
     pub fn documents(&self) -> Option<&Documents> {
         self.documents.get().map(|documents| &**documents)
     }

@@ -319,8 +319,9 @@ impl Interests {
         }
     }
 
-    /// Visits a key that holds nothing to pop any more: only a condition may be met by that. It must not come
-    /// before keys that are filled meanwhile, if it is filled later in the same unit.
+    /// Visits a key that holds nothing to pop any more, if a waiter has a condition: nothing else may be met
+    /// by that. Otherwise the key is not visited: if the unit fills it again, its waiters must not be served
+    /// before those of keys that were filled in between.
     fn made_absent(&self, db: DbId, key: &[u8], mut ready: impl FnMut(DbId, &[u8])) {
         if self.awaits_condition(db, key, 0) {
             ready(db, key);

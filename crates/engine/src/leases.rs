@@ -25,7 +25,8 @@ use keyspace::{DbId, KeyOp, slot_of};
 
 use crate::{CommandError, EventClass, Unit, Watches, unit::Slots};
 
-/// Leases of one connection. They are released as one record, with all their slots locked.
+/// The maximum number of leases of one connection: they are released as one record, with all their slots
+/// locked.
 pub const LEASES_MAX: usize = 1024;
 
 /// The placeholder of a token in a reply.

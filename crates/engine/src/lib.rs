@@ -3,7 +3,7 @@
 //! ```text
 //! args -> row (table) -> checks -> lock the slots of the keys
 //!      -> handler: validate, apply effects, write the reply -> reserve the log record -> unlock -> publish
-//!      -> Outcome { gate }: the reply may leave once `gate` is durable
+//!      -> Outcome { gate }: the reply may leave once `gate` is committed
 //! ```
 //!
 //! What it is: the executor, units, sessions, interests of clients, long units, and the shape of the table of

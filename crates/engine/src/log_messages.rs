@@ -68,8 +68,8 @@ impl LogMessages {
         self.cursors.clear();
     }
 
-    /// The position to begin at, and the place between batches to read from. A reader that begins with new
-    /// messages begins at the `tail`, if there is one.
+    /// The position to begin at, and the place between batches to read from. `tail` is the position of the
+    /// readers that have caught up, if there are any: a reader that begins with new messages begins there.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -149,7 +149,7 @@ impl LogMessages {
         Ok(self.position_of(first, lsn))
     }
 
-    /// The gap for readers at an unreadable position: up to the next readable one.
+    /// The gap for readers at an unreadable position; it ends at `lsn`, the next readable one.
     fn gap_up_to(&self, lsn: Lsn) -> Read {
         let position = self.gap_position(lsn);
         Read::Forgotten(position.unwrap_or_else(|_| self.position_of(None, lsn)))
@@ -198,7 +198,7 @@ impl LogSource for LogMessages {
                 let mut marked = chunk.records().filter(|record| record.is_marked);
                 let batches: Vec<BatchInfo> = chunk.batches_backwards().collect();
                 let reign_of = |record: &Record<'_>| {
-                    // The newest batch that begins before the record.
+                    // The newest batch that begins at or before the start of the record.
                     let at = batches.partition_point(|batch| batch.start > record.start());
                     batches.get(at).map_or(0, |batch| batch.reign)
                 };

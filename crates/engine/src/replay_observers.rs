@@ -5,13 +5,14 @@
 //! ```
 //!
 //! This module does, for the replay of records, the part of a unit of commands that reports changes to
-//! interested clients. A replica's waiting clients only read (XREAD), because a demotion ends all other
-//! waits. It is not for keyspace events: their names belong to commands, which a record does not hold.
+//! interested clients. A replica's waiting clients only read (XREAD): a demotion ends all waits, and only
+//! reads begin new ones. It is not for keyspace events: their names belong to commands, which a record does
+//! not hold.
 //!
 //! Invariants
 //! - A waiter is served before a later record is applied: an entry that the leader removes at once is read
 //!   all the same, as on the leader.
-//! - A notice waits at the same gate as a reply that shows the same keys.
+//! - An invalidation waits at the same gate as a reply that shows the same keys.
 
 use keyspace::{Effect, slot_of};
 use lsn::Lsn;
@@ -30,7 +31,7 @@ pub struct ReplayObservers {
     executor: Executor,
     ready: ReadyKeys,
     invalidations: Invalidations,
-    /// The last applied record.
+    /// The position of the last applied record.
     applied: Lsn,
 }
 

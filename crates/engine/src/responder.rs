@@ -2,7 +2,7 @@
 //!
 //! A responder is the answer channel of a deferred reply, in the hands of the thread that does the work. The
 //! client runs no command meanwhile; a disconnected client is not answered. It is not a wait for a key (see
-//! `blocking`). There is no timeout, and CLIENT UNBLOCK ends only waits for a position of the log.
+//! `blocking`). It has no timeout of its own, and CLIENT UNBLOCK ends only waits for a position of the log.
 
 use std::sync::Arc;
 

@@ -350,7 +350,8 @@ impl CommandTable {
     }
 }
 
-/// Hashes the length and the first and last four letters, in lower case. `name` must not be empty.
+/// Hashes the length and the first and last four letters, in lower case; of a name with fewer than four, the
+/// first, middle and last letter. `name` must not be empty.
 #[inline]
 fn name_hash(name: &[u8]) -> usize {
     let (head, tail) = match (name.first_chunk::<4>(), name.last_chunk::<4>()) {

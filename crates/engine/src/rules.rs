@@ -100,8 +100,8 @@ impl Rules {
         if !row.flags.has(Flags::WRITE) {
             return Ok(true);
         }
-        // If the log has no space now, the record, which is small, waits for space as a transaction's record
-        // does.
+        // `false` does not count: if the log cannot take the record now, the record, which is small, waits as
+        // a transaction's record does.
         self.admit_write(appender, 0)?;
         let limits = &self.limits;
         let fits = limits.memory_bytes_max == 0 || keyspace.bytes() <= limits.memory_bytes_max;

@@ -137,7 +137,7 @@ pub struct Session {
     /// Set by QUIT and similar commands: close the connection once the replies are sent.
     pub closing: bool,
     /// Milliseconds for which the worker holds the connection before its next command: set by DEBUG SLEEP,
-    /// and for the retry of a command whose slot a long unit holds.
+    /// and for the retry of a command that a pause holds back, or whose slot a long unit holds.
     pub pause_ms: u64,
 }
 

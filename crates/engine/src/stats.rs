@@ -1,4 +1,4 @@
-//! Counters per command. Each worker has its own; readers add them up.
+//! Counters per command. Each thread that executes commands has its own; readers add them up.
 
 mod errors;
 mod histogram;
@@ -62,7 +62,9 @@ pub struct Totals {
     pub keyspace_misses: u64,
 }
 
-/// The counters of one worker. Only that worker writes them, so a plain load and store is enough.
+/// The counters of one worker, of one thread for long units, or of the thread that applies a leader's log.
+/// Only that thread counts, so a plain load and store is enough. [`CommandStats::reset`] stores too: a count
+/// or a reset at the same moment may be lost.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
     rows: Box<[RowStats]>,
@@ -132,7 +134,7 @@ impl WorkerStats {
     }
 }
 
-/// The counters of all workers.
+/// The counters of all threads that execute commands; their documentation calls each of them a worker.
 #[derive(Debug)]
 pub struct CommandStats {
     workers: Box<[Arc<WorkerStats>]>,
@@ -210,7 +212,8 @@ impl CommandStats {
         (0..row_count).map(|row| self.totals(row).calls).sum()
     }
 
-    /// Sets everything to zero. A call counted at the same moment may be lost.
+    /// Sets all counters to zero; the memory of the script machines stays. If a worker counts at the same
+    /// moment, either its count is lost, or the counter keeps its old value and goes on from there.
     pub fn reset(&self) {
         for stats in self.workers.iter().flat_map(|worker| worker.rows.iter()) {
             for counter in [&stats.calls, &stats.rejected, &stats.failed, &stats.usec] {

@@ -206,8 +206,8 @@ impl<C> Tick<C> {
     }
 
     /// Requests the end of the tick. Returns false if the end was requested already; else the owner calls
-    /// [`Tick::begin_end`] once the connections that are ready have had their rounds. The owner also calls it
-    /// whenever the log wakes it.
+    /// [`Tick::begin_end`] once the connections that are ready have had their rounds. The owner also calls
+    /// [`Tick::begin_end`] whenever the log has woken the owner.
     #[must_use]
     pub fn request_end(&mut self) -> bool {
         !std::mem::replace(&mut self.is_due, true)

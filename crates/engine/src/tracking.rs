@@ -17,7 +17,7 @@
 //!   between.
 //! - The invalidation of a key is pushed behind the replies of the current round of the reader's worker, so
 //!   behind every reply with an older value. It is sent when the change becomes visible to other clients:
-//!   with durability strict, once it is durable.
+//!   with durability strict, once it is committed.
 //! - The table holds at most `tracking-table-max-keys` keys; one more evicts another key, which is
 //!   invalidated for its readers.
 
@@ -135,8 +135,8 @@ impl Tracking {
         }
     }
 
-    /// Ends the tracking of a client. Entries of the client remain in the table: they have no effect, as no
-    /// client with this id tracks any more.
+    /// Ends the tracking of a client. Entries of the client remain in the table: they have no effect as long
+    /// as no client with this id tracks.
     pub(crate) fn leave(&self, tracker: &Arc<Tracker>, prefixes: &[Box<[u8]>]) {
         let id = tracker.client.id();
         let mut trackers = self.trackers.write();
@@ -173,7 +173,7 @@ impl Tracking {
         self.trackers.read().get(&id).cloned()
     }
 
-    /// A key of this slot, which is locked, has changed: coalesces the invalidation for its readers.
+    /// A key of this slot, which is locked, has changed: adds the invalidation for its readers.
     pub(crate) fn changed(&self, slot: SlotId, key: &[u8], invalidations: &mut Invalidations) {
         let readers = self.table.take(slot, key);
         if !readers.is_empty() || !self.prefixes.read().is_empty() {

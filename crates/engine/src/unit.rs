@@ -154,7 +154,7 @@ impl<'k> Unit<'k> {
         self.repeats = true;
     }
 
-    /// Notes a message, to be published when the unit is durable.
+    /// Notes a message, to be published when the unit is committed.
     pub fn publish(&self, kind: Kind, channel: &[u8], payload: &[u8]) {
         self.events.note_message(kind, channel, payload);
     }
@@ -470,8 +470,8 @@ impl<'k> Unit<'k> {
         }
     }
 
-    /// Removes the expired keys of the locked slot, at most `max`, and as many expired fields of hashes.
-    /// Returns the number of keys removed for their own deadline.
+    /// Removes expired keys of the locked slot, at most `max`, and expired fields of hashes, about `max` at
+    /// most. Returns the number of keys removed for their own deadline.
     pub(crate) fn remove_due(&mut self, max: usize) -> usize {
         let (mut due, mut due_fields) = (Vec::new(), Vec::new());
         match &mut self.locked {

@@ -130,7 +130,7 @@ pub struct UserSet {
 }
 
 impl UserSet {
-    /// Before there are data.
+    /// The users before there are data: the default user alone.
     pub(crate) fn initial(table: &CommandTable) -> UserSet {
         let default = Principal::new(DEFAULT_USER.as_bytes(), User::all_powerful(), None, table);
         UserSet {
@@ -177,14 +177,14 @@ pub struct UserSettings {
     pub servers: Option<(Arc<[u8]>, PasswordHash)>,
     /// Whether new and reset users may use all channels (`acl-pubsub-default`).
     pub all_channels: bool,
-    /// The entries of the log of denials (`acllog-max-len`).
+    /// The maximum number of entries in the log of denials (`acllog-max-len`).
     pub log_entries_max: usize,
     /// Whether the name in a client's certificate says which user it is (`tls-auth-clients-user`).
     pub certificates_name_users: bool,
 }
 
 impl UserSettings {
-    /// Without a password.
+    /// The defaults: the default user needs no password.
     pub const DEFAULT: UserSettings = UserSettings {
         default_password: None,
         servers: None,
@@ -252,7 +252,7 @@ impl Users {
         self.settings.lock().clone()
     }
 
-    /// Puts settings in force, from the next [`Users::refresh`] on.
+    /// Puts settings in force: passwords from the next [`Users::refresh`] on, the others at once.
     pub fn configure(&self, settings: UserSettings) {
         let passwords = |it: &UserSettings| (it.default_password, it.servers.clone());
         let after = passwords(&settings);

@@ -57,7 +57,7 @@ pub enum RecoverError {
         saved: Lsn,
         /// Where the replay begins.
         begin: Lsn,
-        /// The position.
+        /// Where the replay ends.
         end: Lsn,
     },
     /// A value was moved to a slot captured before the move, from a slot captured after it: the snapshot has

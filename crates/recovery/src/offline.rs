@@ -1,4 +1,4 @@
-//! Shared by commands that need no server: exclusive use of a directory, its keyspace, and progress.
+//! Shared by commands that need no server: the use of a directory, its keyspace, and progress.
 
 use std::{
     io,

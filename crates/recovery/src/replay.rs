@@ -12,7 +12,8 @@
 //!
 //! Invariants
 //! - Effects of one slot are applied in log order, and the slot records the LSN of the last one.
-//! - A record that does not decode changes nothing: it is an error with its LSN.
+//! - A record that does not decode is an error with its LSN. On a replica it changes nothing; a recovery
+//!   fails as a whole.
 
 mod live;
 pub(crate) mod settings;
@@ -56,7 +57,7 @@ struct Keyed<'e> {
     hash: KeyHash,
 }
 
-/// Consecutive records of one effect on one key each, to be applied together.
+/// Consecutive effects, each on one key, to be applied together.
 struct Group<'e> {
     keyed: [Option<Keyed<'e>>; GROUP],
     count: usize,

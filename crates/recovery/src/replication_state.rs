@@ -101,7 +101,7 @@ impl ReplicationState {
                 let mut remembered = state.remembered();
                 let leader = parse_address(setting);
                 if leader.is_none() && remembered.fenced_by > 0 {
-                    // Before it is forgotten that another server leads in this epoch.
+                    // This comes before the state forgets that another server leads in this epoch.
                     outbid_epoch(disk, dir, remembered.fenced_by).map_err(io::Error::other)?;
                 }
                 remembered.set_leader(leader);
@@ -138,7 +138,8 @@ impl ReplicationState {
         self.is_member
     }
 
-    /// Notes whether it is. That is durable once it is [stored](ReplicationState::store).
+    /// Notes whether the directory is that of a member of a group. It is durable once the state is
+    /// [stored](ReplicationState::store).
     pub fn set_member(&mut self, is_member: bool) {
         self.is_member = is_member;
     }

@@ -309,7 +309,7 @@ fn reach(slot: &mut SlotGuard<'_>, lsn: Lsn) {
 }
 
 /// The first step of a confirmation: returns the snapshot of memory if an earlier attempt has written it.
-/// Foreign snapshots in its place are set aside.
+/// Foreign and damaged snapshots in its place are set aside.
 ///
 /// # Errors
 /// I/O errors.

@@ -12,9 +12,9 @@
 //! - The replica is promoted only when it has the whole log, unless the loss of the rest is allowed
 //!   ([`Handover::new`], `force`). A snapshot may append an empty batch meanwhile: the end is looked at in
 //!   each step.
-//! - The replica is promoted only when it has applied everything committed, so that nothing delays it once it
-//!   is told to lead. A script on the replica may hold up its applier, and after the promotion command this
-//!   server cannot give up any more.
+//! - Without `force`, the replica is promoted only when it has applied everything committed, so that nothing
+//!   delays it once it is told to lead. A script on the replica may hold up its applier, and after the
+//!   promotion command this server cannot give up any more.
 //! - Once the replica may have been told to lead, this server resumes writes by itself only if the replica
 //!   certainly has not led, and will not lead because of that command: two leaders are worse than none.
 
@@ -28,7 +28,7 @@ use crate::{
 /// The next action of a hand-over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandoverStep {
-    /// The replica lacks a part of the log.
+    /// The replica lacks a part of the log, or has not applied everything committed.
     Wait,
     /// The replica may be told to lead.
     Promote,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! replica                                                                       leader
-//! REPLICATE <version> <log id> <epoch> <end> <chain> <port> <replica id> ---> decide
+//! REPLICATE <version> <log id> <epoch> <end> <chain> <port> <replica id> [<process id>] ---> decide
 //!    +RESUME <end> <epoch>     frames follow                          its log ends with a batch of ours
 //!    +PROBE                    sends MARKS, cuts its tail, rejoins    its log differs from ours
 //!    +FULL <http port>         copies everything                      its end is not kept, or it is empty
@@ -23,7 +23,7 @@
 //! Invariants
 //! - Nothing is resumed unless both sides know the chain value of the preceding batch, and it is the same.
 //! - An empty log fits every leader; a log with data and another id never does.
-//! - A leader serves no replica of its own group that has seen a higher epoch, not even with a copy.
+//! - A leader serves no replica with the same log id that has seen a higher epoch, not even with a copy.
 //! - Decisions depend only on the log on the leader's disk, never on unwritten records.
 
 mod claim;
@@ -155,7 +155,7 @@ pub fn decide<H: History>(
         return Ok(Decision::Refuse(Refusal::Version(claim.version)));
     }
     if claim.log_id != log_id {
-        // The epochs that the replica has seen belong to another group.
+        // The epochs that the replica has seen belong to another log.
         let empty = end == Lsn::ZERO;
         return Ok(if empty { Decision::Full(Reason::Empty) } else { Decision::Refuse(Refusal::OtherLog) });
     }

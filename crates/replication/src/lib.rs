@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! replica                                            leader
-//! Claim: my log ends here, with this hash ---------> decide: resume | probe | full | refuse
+//! Claim: my log ends here, with this chain value --> decide: resume | probe | full | refuse
 //! marks: ends of my last batches ------------------> newest_common   (probe; then cut the tail, join again)
 //!                                                    Relay: batches of the log, unchanged
 //! Receiver <--- LOG, HEARTBEAT, FENCED ------------- flush rule, heartbeats
@@ -21,9 +21,9 @@
 //! - A replica acknowledges as flushed only the part that is durable on its own disk, and applies only
 //!   records that are committed, and durable here.
 //! - `commit` never goes back during the reign of a leader.
-//! - A server that meets a higher epoch stops; one that meets a lower epoch reports its own. Epochs are
-//!   compared before positions. An epoch further ahead than [`epoch::EPOCH_JUMP_MAX`] is invalid: it ends the
-//!   connection and nothing else.
+//! - A leader that meets a higher epoch leads no more; a server that meets a lower epoch reports its own.
+//!   Epochs are compared before positions. An epoch further ahead than [`epoch::EPOCH_JUMP_MAX`] is invalid:
+//!   it ends the connection and nothing else.
 //! - No input of a peer causes a panic, or takes memory beyond the limits of [`frame`]; each error has a
 //!   reason for the log.
 

@@ -12,8 +12,8 @@
 //!
 //! Invariants
 //! - Batches arrive without a gap, from the agreed position on, or not at all.
-//! - Frames of a leader whose epoch is lower than the highest seen are ignored; it is notified of the higher
-//!   epoch.
+//! - A frame of a leader whose epoch is lower than the highest seen ends the connection; the farewell names
+//!   the higher epoch.
 //! - `committed` never goes back; records are applied only as far as they are committed and durable here.
 //! - Each flush is acknowledged at once, other progress at least every [`ACK_BUSY_MS`] while data flows.
 //! - Nothing is acknowledged in an epoch that was not persisted.

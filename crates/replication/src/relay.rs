@@ -11,7 +11,7 @@
 //! Invariants
 //! - Whole batches are shipped, each byte once, in order, from the agreed position on, and only up to
 //!   `shippable`, which is durable here.
-//! - A step ships at most [`RelayOptions::round_bytes_max`], or one batch, however fast the log grows; then
+//! - A step ends once it has shipped [`RelayOptions::round_bytes_max`], however fast the log grows; then
 //!   other work gets its turn.
 //! - The log is not read while the socket holds [`RelayOptions::unsent_bytes_max`].
 //! - Pending bytes are held only to gather more: they are sent when there are enough, when the socket is
@@ -57,7 +57,7 @@ pub struct Chunk<B> {
 pub struct RelayOptions {
     /// Pending bytes that are sent without waiting for more.
     pub flush_bytes: u64,
-    /// The maximum number of bytes that one step ships, unless a single batch is larger.
+    /// A step that has shipped this many bytes, or more with its last batch, reads no further ones.
     pub round_bytes_max: u64,
     /// A socket with this many unsent bytes gets no more.
     pub unsent_bytes_max: u64,

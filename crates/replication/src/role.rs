@@ -1,4 +1,4 @@
-//! The role of a server in its group: leader, replica or fenced; and the part of its data that may be shown.
+//! The role of a server: leader, replica or fenced; and the part of its data that may be shown.
 //!
 //! ```text
 //!             follow                      confirm: the leader has committed the whole log here
@@ -16,8 +16,8 @@
 //! - A replica, a fenced leader, and a leader during a hand-over take no writes. A hand-over that is given up
 //!   changes nothing else: a leader that was fenced meanwhile stays fenced.
 //! - A log that may hold more than any leader has committed is not shown. A leader that begins to follow, or
-//!   is fenced, has such a log; so has a starting replica whose group waits for acknowledgements.
-//! - The epochs that a server saw as a leader, or in another group, say nothing about the leaders that it
+//!   is fenced, has such a log; so has a starting replica whose leader waits for acknowledgements.
+//! - The epochs that a server saw as a leader, or with another log, say nothing about the leaders that it
 //!   follows later.
 //! - The caller must persist [`Role::remembered`], where a change of the role says so, before it acts on the
 //!   change.
@@ -49,7 +49,7 @@ impl<A> Default for Remembered<A> {
 impl<A> Remembered<A> {
     /// Changes the leader to follow; `None`: nobody, because this server leads, or because the votes of its
     /// group do not say yet who does. Ends a fencing. A server that followed nobody forgets the epochs that
-    /// it has seen, and its log is unconfirmed.
+    /// it has seen; if it now follows a leader, its log is unconfirmed.
     pub fn set_leader(&mut self, leader: Option<A>) {
         if self.leader.is_none() {
             self.seen_epoch = 0;
@@ -223,8 +223,8 @@ impl<A: PartialEq> Role<A> {
         is_news
     }
 
-    /// Forgets the epochs seen, because the log here is replaced by that of another group, about whose
-    /// leaders they say nothing. Returns whether the change must be persisted, before the log is replaced.
+    /// Forgets the epochs seen, because the log here is replaced by another log, about whose leaders they say
+    /// nothing. Returns whether the change must be persisted, before the log is replaced.
     pub fn forget_epochs(&mut self) -> bool {
         std::mem::take(&mut self.remembered.seen_epoch) > 0
     }

@@ -9,7 +9,7 @@
 //! A waiter that is served in the unit that filled the key is part of that unit's record: no other client and
 //! no crash comes in between. BLMOVE into a slot that is not locked is served right afterwards, if no other
 //! client has taken the element meanwhile. The waiters behind it wait until then, and so do the waiters of
-//! keys that were made ready later: a client may wait for both.
+//! keys that were made ready later: a client may wait for both keys, and the earlier one serves it.
 //!
 //! The loops end: each iteration serves a waiter, which is then no longer waiting, or goes on to the next
 //! one. Serving BLMOVE makes a key ready, to which the same applies.
@@ -248,7 +248,7 @@ impl Executor {
     }
 
     /// Serves the waiters that only read from a key that an applied record of the leader has filled, on the
-    /// thread that applies the log. Others get the error of a write on a replica.
+    /// thread that applies the log. Other waiters get the error of a write on a replica.
     pub(crate) fn serve_applied(&mut self, db: DbId, key: &[u8], host: &Host) {
         let (clock, durability, mut later) = (self.next_clock(), self.durability(), VecDeque::new());
         let rules = Rules { refusal: self.rules.refusal.or(Some(WriteRefusal::Replica)), ..self.rules };

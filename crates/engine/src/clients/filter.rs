@@ -32,7 +32,7 @@ pub enum ClientCondition<'a> {
     Flags(&'a [u8]),
     /// All of these letters are among its capabilities.
     Capabilities(&'a [u8]),
-    /// Its name; a client without a name has none.
+    /// Its name. The empty name selects no client.
     Name(&'a [u8]),
     /// The name of its library.
     Library(&'a [u8]),

@@ -1,8 +1,8 @@
 //! The line that CLIENT LIST and CLIENT INFO print for a client.
 //!
-//! The fields are those of Redis 7.2 in its order, because tools parse them. A field for a feature that this
-//! server lacks shows the value that Redis shows when the feature is unused. Our own fields come last, as
-//! Redis adds its new ones.
+//! The fields are those of Redis 7.2 in its order, because tools parse them; a few of later servers stand
+//! between them, where these servers show them. A field for a feature that this server lacks shows the value
+//! that Redis shows when the feature is unused. Our own fields come last, as Redis adds its new ones.
 
 use std::{fmt::Write as _, sync::atomic::Ordering::Relaxed};
 

@@ -34,7 +34,8 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Whether a command waits. `writes_queued`: it is an EXEC of commands that wait.
+    /// Whether a command waits. `writes_queued`: it is an EXEC, and a queued command may change data or
+    /// publish messages.
     pub(crate) fn holds(self, row: &Row, writes_queued: bool) -> bool {
         if row.flags.has(Flags::BETWEEN_SERVERS) || row.treatment.is_never_paused {
             return false;

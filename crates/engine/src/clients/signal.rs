@@ -24,11 +24,11 @@ pub const PUSHED_BYTES_MAX: u64 = 32 << 20;
 pub enum Signal {
     /// Close the connection at once, without sending its buffered replies.
     Close,
-    /// The rights of the user have changed: close the connection if it listens to a channel that the user may
-    /// no longer use.
+    /// The rights of the user have changed: close the connection if it listens to a channel, or to MONITOR,
+    /// that the user may no longer use.
     Review,
-    /// Send these bytes, whole replies or pushes, once `gate` is durable and everything before them has been
-    /// sent.
+    /// Send these bytes, whole replies or pushes, once `gate` is committed and everything before them has
+    /// been sent.
     Push {
         /// Encoded for the client's protocol. Shared: the same bytes often go to many clients.
         bytes: Arc<[u8]>,
@@ -62,7 +62,7 @@ impl Client {
         }
     }
 
-    /// Has the worker review the subscriptions of the client; see [`Signal::Review`].
+    /// Has the worker review what the client listens to; see [`Signal::Review`].
     pub fn review(&self) {
         if self.kind() == ClientKind::PubSub || self.is_monitoring() {
             (self.signaller)(self.id, Signal::Review);

@@ -20,8 +20,8 @@ use crate::{
     callbacks::{Condition, Serve},
 };
 
-/// The reply of a command that found nothing and must not wait. A timed-out client gets a null array for
-/// every command.
+/// The reply of a command that found nothing and must not wait. If it waits and its time is over, the reply
+/// is a null array, whatever the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nothing {
     /// A null.
@@ -62,7 +62,7 @@ pub struct Awaited {
     pub timeout_ms: Option<u64>,
     /// The reply where waiting is impossible (in a transaction or a script).
     pub nothing: Nothing,
-    /// Pops the element and writes the reply.
+    /// Serves the command from a key in this state.
     pub serve: Serve,
 }
 
@@ -100,8 +100,8 @@ impl Waiter {
         matches!(self.awaited.wants, Wants::Condition(_))
     }
 
-    /// Whether it also learns when its key is removed: it waits for a change of a state that it would change
-    /// itself, such as that of a consumer group.
+    /// Whether it is also served when its key is removed: its command would write to the key (XREADGROUP),
+    /// and then fails.
     pub(crate) fn hears_of_removal(&self) -> bool {
         self.has_condition() && self.row.flags.has(Flags::WRITE)
     }

@@ -4,8 +4,8 @@
 //! counters and runs the Space-Saving algorithm: a key without a counter takes over the smallest counter,
 //! whose count so far becomes its doubt, the part that may belong to other keys. Only the count without the
 //! doubt is reported. Counts and the time they cover are halved together, so that old samples lose weight.
-//! The sketch is not exact. A key is certain to have a counter if it makes up a quarter of the accesses of
-//! its set, which is about one in 256 of all.
+//! The sketch is not exact. A key is certain to have a counter if it makes up more than a quarter of the
+//! accesses of its set, which is about one in 256 of all.
 //!
 //! Invariants
 //! - `count - doubt` never exceeds the sampled accesses of the key, `count` never falls below them (before
@@ -28,7 +28,7 @@ const HALVED_EVERY_MS: u64 = 10_000;
 /// Rates are not estimated over less time than this.
 const COVERED_MS_MIN: u64 = 1000;
 
-/// One counter; without a key if its count is 0.
+/// One counter; without a key before its first sample.
 #[derive(Debug, Clone, Default)]
 struct Counter {
     /// The database and hash of its key.
@@ -53,14 +53,14 @@ pub(crate) struct HotKeys {
     at_ms: u64,
 }
 
-/// A key and its sampled accesses per second.
+/// A key and its accesses per second.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HotKey {
     /// The database of the key.
     pub db: DbId,
     /// The key.
     pub key: Box<[u8]>,
-    /// Estimated accesses per second.
+    /// The sampled accesses per second, or an estimate of all accesses, scaled up from them.
     pub per_s: f64,
 }
 

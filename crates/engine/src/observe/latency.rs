@@ -1,4 +1,4 @@
-//! LATENCY: a short history of events that took longer than a threshold, by kind of event.
+//! LATENCY: a short history of events whose durations reached a threshold, by kind of event.
 //!
 //! This module keeps, per event, the worst value of each second in which the threshold was reached. It is not
 //! a distribution; that is in `stats`, and always on.
@@ -73,7 +73,7 @@ pub struct Series {
     pub max_ms: u64,
 }
 
-/// The history of all events, above one threshold.
+/// The history of all events that reached the threshold.
 #[derive(Debug, Default)]
 pub struct LatencyMonitor {
     /// 0 turns the monitor off.

@@ -1,4 +1,4 @@
-//! SLOWLOG: the last commands that took longer than a threshold, with shortened arguments.
+//! SLOWLOG: the last commands whose durations reached a threshold, with shortened arguments.
 
 use std::{
     collections::VecDeque,
@@ -24,7 +24,7 @@ const ARG_BYTES_MAX: usize = 128;
 pub struct SlowEntry {
     /// Grows with every entry; continues after the log is emptied.
     pub id: u64,
-    /// The end of the command, unix seconds.
+    /// When the round began in which the command ran, unix seconds.
     pub unix_s: u64,
     /// The duration in microseconds.
     pub usec: u64,

@@ -19,7 +19,7 @@ impl Flags {
     pub const LOADING: Flags = Flags(1 << 4);
     /// Allowed before authentication.
     pub const NO_AUTH: Flags = Flags(1 << 5);
-    /// For administrators, at any time, not in scripts.
+    /// For administrators: MONITOR does not show it, and it is in the categories `@admin` and `@dangerous`.
     pub const ADMIN: Flags = Flags(1 << 6);
     /// Not allowed in scripts.
     pub const NOSCRIPT: Flags = Flags(1 << 7);

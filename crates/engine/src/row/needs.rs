@@ -1,7 +1,7 @@
 //! What a user must be permitted to run a command: categories, and the use of keys and channels.
 //!
 //! What it is: data of a row. COMMAND INFO, ACL CAT and every judgement read it.
-//! What it is not: a judgement; see `admission`.
+//! What it is not: a judgement; see `judgement`.
 
 use access::{Categories, Category, KeyAccess};
 use wire::Args;
@@ -95,7 +95,7 @@ impl Needs {
         less: Categories::NONE,
     };
 
-    /// That of a command that uses all its keys like this.
+    /// The needs of a command that uses all its keys like this.
     pub const fn each(usage: KeyUsage) -> Needs {
         Needs { usages: Usages::Of(usage, usage), ..Needs::BY_FLAGS }
     }

@@ -204,8 +204,8 @@ impl Scripts {
         self.running.kill_all();
     }
 
-    /// Ends all scripts that began before this time of the monotonic clock, in microseconds, because they
-    /// keep a replica from applying the log. Returns how many.
+    /// Ends all scripts that began at this time of the monotonic clock, in microseconds, or earlier, because
+    /// they keep a replica from applying the log. Returns how many.
     pub fn end_for_replication(&self, before_us: u64) -> usize {
         self.running.stop_older(before_us, Stop::HeldReplication)
     }
@@ -236,8 +236,8 @@ impl Scripts {
         self.running.kill(now_us.saturating_sub(self.settings.busy_after_ms() * 1000), kind)
     }
 
-    /// The kinds of the scripts and functions that have run for longer than `busy-reply-threshold`, each
-    /// once.
+    /// The kinds of the scripts and functions that have run for `busy-reply-threshold` or longer. Each script
+    /// or function is reported once.
     pub fn take_slow(&self, now_us: u64) -> Vec<ScriptKind> {
         match self.settings.busy_after_ms() * 1000 {
             0 => Vec::new(),

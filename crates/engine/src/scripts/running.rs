@@ -48,7 +48,7 @@ pub enum ScriptKind {
 pub enum Kill {
     /// At least one script or function was killed.
     Done,
-    /// None runs.
+    /// None of this kind runs, and none of the other kind keeps the server busy.
     Nothing,
     /// None of this kind runs, but one of the other kind keeps the server busy.
     Other,
@@ -79,7 +79,7 @@ impl RunningScripts {
         self.0.lock().iter().for_each(|running| running.meter.stop(Stop::Killed));
     }
 
-    /// Stops all that have run since before `before_us`. Returns how many.
+    /// Stops all that began at `before_us` or earlier. Returns how many.
     pub(super) fn stop_older(&self, before_us: u64, why: Stop) -> usize {
         let running = self.0.lock();
         let older = || running.iter().filter(|running| running.started_us <= before_us);
@@ -87,7 +87,7 @@ impl RunningScripts {
         older().count()
     }
 
-    /// The kinds of the scripts that began before `before_us`. Each script is reported once.
+    /// The kinds of the scripts that began at `before_us` or earlier. Each script is reported once.
     pub(super) fn take_slow(&self, before_us: u64) -> Vec<ScriptKind> {
         let mut running = self.0.lock();
         let slow = running.iter_mut().filter(|it| it.started_us <= before_us && !it.is_reported);
@@ -111,7 +111,8 @@ impl RunningScripts {
         functions.min_by_key(|(_, started_us)| *started_us).map(|(function, us)| (function.clone(), us))
     }
 
-    /// Kills the script of this kind that has run for longest, and all that began before `before_us`.
+    /// Kills the script of this kind that has run for longest, and all of this kind that began at `before_us`
+    /// or earlier.
     pub(super) fn kill(&self, before_us: u64, kind: ScriptKind) -> Kill {
         let running = self.0.lock();
         let of_kind = || running.iter().filter(|running| running.kind() == kind);

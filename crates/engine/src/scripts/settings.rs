@@ -33,17 +33,17 @@ impl ScriptSettings {
         }
     }
 
-    /// Memory of the machine of each worker, in bytes (`script-max-memory`).
+    /// Limits the memory of the machine of each worker, in bytes (`script-max-memory`).
     pub fn set_memory(&self, bytes_max: u64) {
         self.memory_bytes_max.store(bytes_max, Relaxed);
     }
 
-    /// Instructions of one script; 0 for no limit (`script-max-instructions`).
+    /// Limits the instructions of one script; 0 for no limit (`script-max-instructions`).
     pub fn set_instructions(&self, max: u64) {
         self.instructions_max.store(max, Relaxed);
     }
 
-    /// The time after which commands that need a script's slot get BUSY, in milliseconds; 0: never
+    /// Sets the time after which commands that need a script's slot get BUSY, in milliseconds; 0: never
     /// (`busy-reply-threshold`).
     pub fn set_busy_after(&self, ms: u64) {
         self.busy_after_ms.store(ms, Relaxed);
@@ -54,7 +54,7 @@ impl ScriptSettings {
         self.busy_after_ms.load(Relaxed)
     }
 
-    /// Whether a script that fails is rolled back (`script-rollback`).
+    /// Sets whether a script that fails is rolled back (`script-rollback`).
     pub fn set_rolls_back(&self, rolls_back: bool) {
         self.rolls_back.store(rolls_back, Relaxed);
     }

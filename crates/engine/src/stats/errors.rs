@@ -37,7 +37,7 @@ impl ErrorCounts {
     }
 }
 
-/// The first word of an error. What could break a line of INFO is no code.
+/// The first word of an error; `ERR` if that word could break a line of INFO.
 fn code_of(text: &[u8]) -> std::borrow::Cow<'_, str> {
     let end = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
     let is_code = |code: &&[u8]| code.iter().all(|byte| byte.is_ascii_graphic() && !b":=,".contains(byte));

@@ -17,7 +17,7 @@ fn bucket_of(usec: u64) -> usize {
     (0..BUCKETS - 1).find(|&bucket| usec <= bound_us(bucket)).unwrap_or(BUCKETS - 1)
 }
 
-/// The counts of one worker, which alone writes them.
+/// The counts of one worker, which alone adds to them.
 #[derive(Debug, Default)]
 pub(super) struct Buckets([AtomicU64; BUCKETS]);
 

@@ -52,7 +52,7 @@ pub(crate) struct Invalidations {
     signed: usize,
     /// Whether any key may have changed.
     all: bool,
-    /// The newest position of the gathered changes.
+    /// The newest gate of the gathered changes.
     gate: Lsn,
 }
 
@@ -93,7 +93,8 @@ impl Invalidations {
         self.all = true;
     }
 
-    /// Notes that the changes since the last call were made by this client, in the record at `gate`.
+    /// Notes that the changes since the last call were made by this client, and may be shown once `gate` is
+    /// committed.
     pub fn sign(&mut self, by: u64, gate: Lsn) {
         for item in &mut self.items[self.signed..] {
             if item.cause == Cause::Change {

@@ -41,7 +41,7 @@ impl Default for LogIn {
 }
 
 impl LogIn {
-    /// As this user, of the users of this generation.
+    /// A log-in as this user, who is one of the users of this generation.
     pub fn new(principal: &Arc<Principal>, generation: u64) -> LogIn {
         LogIn {
             name: (*principal.name).into(),
@@ -57,7 +57,7 @@ impl LogIn {
         &self.name
     }
 
-    /// The user, as it was at the last command; `None` if it was deleted.
+    /// The user, as it was at the last command; `None` before the first command, and if it was deleted.
     pub fn principal(&self) -> Option<&Arc<Principal>> {
         self.principal.as_ref()
     }
@@ -84,7 +84,7 @@ impl LogIn {
         self.is_provisional
     }
 
-    /// Whether it was provisional until now: the users are known.
+    /// The users are known: the user is not provisional any more. Returns whether it was.
     pub(crate) fn settle(&mut self) -> bool {
         std::mem::take(&mut self.is_provisional)
     }

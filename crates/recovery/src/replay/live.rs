@@ -75,7 +75,8 @@ impl Replayer {
     /// before the end of the last one. Returns [`Replayer::applied`].
     ///
     /// # Errors
-    /// If a record cannot be decoded. It and later ones are not applied.
+    /// If a record cannot be decoded, or does not fit the document databases. Later records are not applied,
+    /// and some before it may not be.
     ///
     /// # Panics
     /// If there is a gap before the chunk.

@@ -16,7 +16,8 @@
 //!   source was captured before it and whose destination after it becomes a removal of the source. In the
 //!   opposite case the value would be lost; the server prevents that case (see [`Keyspace::may_move`], and
 //!   for a replica [`LockedSlots::capture_before_moves`](keyspace::LockedSlots::capture_before_moves)).
-//! - Memory in flight is bounded: appliers x [`CHUNKS_QUEUED`] x [`CHUNK_BYTES`], plus one effect.
+//! - Memory in flight is bounded: for each applier [`CHUNKS_QUEUED`] chunks, the one that is filled and the
+//!   one that is applied. A chunk has at most [`CHUNK_BYTES`], or one larger effect.
 
 use std::{
     convert::Infallible,

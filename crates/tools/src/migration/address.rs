@@ -26,7 +26,7 @@ pub struct Address {
 /// Why a text is not an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// The scheme is neither `redis` nor `valkey`.
+    /// The scheme is none of `redis`, `rediss`, `valkey` and `valkeys`.
     #[error("it begins with redis://, rediss:// (over TLS), valkey:// or valkeys://, or is HOST:PORT")]
     Scheme,
     /// The host is missing.

@@ -19,8 +19,8 @@ use crate::import;
 
 /// The period of reconnection attempts, and of acknowledgements to the source.
 pub(super) const TICK_PERIOD: Duration = Duration::from_secs(1);
-/// Number of times that the source may begin to send its file and not come to the end. It may be restarted
-/// meanwhile, but a source that cannot create the file breaks off every time.
+/// The copy fails when the source has broken off this many transfers of its file. One is not enough: the
+/// source may have been restarted. But a source that cannot create the file breaks off every time.
 const TRANSFERS_MAX: u32 = 5;
 /// Maximum number of batches of commands queued between the file and the target.
 const BATCHES_MAX: usize = 4;
