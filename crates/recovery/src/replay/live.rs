@@ -19,7 +19,7 @@ use keyspace::{AccessClock, Effect, Freed, Item, KeyHash, Keyspace, LockedSlots,
 use lsn::Lsn;
 use storage::{Chains, Chunk};
 
-use super::{GROUP, Group, Observer, decode, prefetch, settings::apply_settings};
+use super::{GROUP, Group, Observer, decode, prefetch, require_type, settings::apply_settings};
 use crate::error::RecoverError;
 
 /// Applies the chunks of a replica's log to memory.
@@ -104,7 +104,7 @@ impl Replayer {
             }
             self.seen = record.lsn;
         }
-        pass.apply_group();
+        pass.apply_group()?;
         self.applied = self.applied.max(until.min(chunk.end));
         Ok(self.applied)
     }
@@ -141,7 +141,7 @@ impl<'k, 'c, O: Observer> Pass<'k, 'c, '_, O> {
                     && let Some(key) = effect.key() =>
             {
                 if self.group.is_full() {
-                    self.apply_group();
+                    self.apply_group()?;
                 }
                 self.group.push(self.keyspace, lsn, effect, key);
                 Ok(())
@@ -151,13 +151,13 @@ impl<'k, 'c, O: Observer> Pass<'k, 'c, '_, O> {
         }
     }
 
-    fn apply_group(&mut self) {
-        self.group.apply(self.keyspace, self.now, self.freed, self.observer);
+    fn apply_group(&mut self) -> Result<(), RecoverError> {
+        self.group.apply(self.keyspace, self.now, self.freed, self.observer)
     }
 
     /// Applies the group and then the record, under the locks of all its slots.
     fn apply_at_once(&mut self, lsn: Lsn, payload: &[u8]) -> Result<(), RecoverError> {
-        self.apply_group();
+        self.apply_group()?;
         let (mut effects, mut changes, mut rest) = (Vec::new(), Vec::new(), payload);
         while let Some(item) = decode(&mut rest, lsn)? {
             match item {
@@ -183,10 +183,11 @@ impl<'k, 'c, O: Observer> Pass<'k, 'c, '_, O> {
         // This comes before any effect, because a slot is captured as of the end of a record.
         slots.capture_before_moves(&moves.collect::<Vec<_>>());
         for (effect, hash) in &effects {
-            match hash {
+            let applied = match hash {
                 Some(hash) => slots.apply_hashed(effect, hash, self.now, self.freed),
                 None => slots.apply(effect, self.now, self.freed),
             };
+            require_type(applied, lsn)?;
             self.observer.saw(effect);
         }
         slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn));
