@@ -97,7 +97,7 @@ impl Replayer {
         let seen = self.seen;
         let new = chunk.records().skip_while(|record| record.lsn <= seen);
         for record in new.take_while(|record| record.lsn <= until) {
-            match self.chains.payload(&record) {
+            match self.chains.payload(&record)? {
                 None => {}
                 Some(Cow::Borrowed(payload)) => pass.take(record.lsn, payload)?,
                 Some(Cow::Owned(payload)) => pass.apply_at_once(record.lsn, &payload)?,
