@@ -170,10 +170,15 @@ fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
         },
     )?;
     table.set("encode_sparse_array", sparse)?;
-    // `cjson.new` returns a copy of the table. All copies share one set of options, which is reset for every
-    // script.
-    let copy = table.clone();
-    table.set("new", function(lua, "new", move |_, ()| Ok(copy.clone()))?)
+    // `cjson.new` returns a copy of the table, to which a script may write: the table itself is every script's.
+    // All copies share one set of options, which is reset for every script.
+    let whole = table.clone();
+    let copied = function(lua, "new", move |lua, ()| {
+        let copy = lua.create_table()?;
+        whole.for_each(|name: Value, member: Value| copy.set(name, member))?;
+        Ok(copy)
+    })?;
+    table.set("new", copied)
 }
 
 /// For fuzzing: decodes bytes, and encodes the resulting value. Returns whether they decode.
