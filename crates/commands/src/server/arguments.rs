@@ -111,7 +111,7 @@ impl Argument {
     }
 }
 
-/// Only names of values contain lower-case letters.
+/// Whether a word of a syntax is a token: only names of values contain lower-case letters.
 fn is_token(word: &str) -> bool {
     !word.contains(|c: char| c.is_ascii_lowercase())
 }
