@@ -37,7 +37,8 @@ pub struct Parsed {
     pub error: Option<ProtocolError>,
 }
 
-/// Divides the bytes of one connection into commands. Takes less than 100 bytes between commands.
+/// Divides the bytes of one connection into commands. Takes less than 100 bytes between commands, and at most
+/// 128 bytes on the heap.
 #[derive(Debug, Default)]
 pub struct RequestParser {
     progress: Progress,
