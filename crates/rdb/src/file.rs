@@ -49,7 +49,7 @@ pub enum FileError {
         "this is no RDB file. Is it an append only file? Use dump.rdb, or copy the running server with --from"
     )]
     AppendOnly,
-    /// The version of the file is newer than this reader.
+    /// The version of the file is not one that can be read.
     #[error(
         "the file is of {server} RDB version {version}; up to {FILE_VERSION_MAX} of Redis and {FILE_VERSION_VALKEY} of Valkey can be read"
     )]

@@ -57,7 +57,7 @@ impl Kind {
 pub(super) struct Argument {
     pub(super) name: String,
     pub(super) kind: Kind,
-    /// The token before the value.
+    /// The token before the value, or, for a pure token, the token itself.
     pub(super) token: Option<String>,
     pub(super) optional: bool,
     pub(super) multiple: bool,
