@@ -32,7 +32,7 @@ pub(super) fn evalsha_ro(cx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(),
     evaluate_known(cx, args, true)
 }
 
-/// A longer script is compiled on a thread of its own.
+/// The unit of a longer script is offloaded before the script is compiled, if possible.
 const COMPILED_HERE_BYTES_MAX: usize = 256 << 10;
 
 /// Requests a thread of its own for the unit if compiling `source` may take long.

@@ -12,7 +12,7 @@ use engine::{
 use keyspace::DbId;
 use wire::Args;
 
-/// A transaction of more commands runs on a thread of its own.
+/// A transaction of more commands runs on a thread of its own, if it can be offloaded.
 const LONG_COMMANDS: usize = 4096;
 
 /// `EXEC`
