@@ -12,7 +12,7 @@ use engine::{
 use keyspace::DbId;
 use wire::Args;
 
-/// A transaction of more commands runs on a thread of its own.
+/// A transaction of more commands runs on a thread of its own, if it can be offloaded.
 const LONG_COMMANDS: usize = 4096;
 
 /// `EXEC`
@@ -40,7 +40,7 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     let bytes = record_bytes(&mut cx.unit, cx.session.db, transaction);
     match cx.require_room(bytes) {
         Ok(()) => {}
-        // It runs again, once there is room.
+        // EXEC runs again, once there is room.
         Err(error @ CommandError::NeedsRoom(_)) => return Err(error),
         Err(error) => {
             cx.session.end_transaction();
@@ -64,8 +64,8 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     outcome
 }
 
-/// Runs a transaction with documents: its first failing command on documents undoes all, and its error is the
-/// reply.
+/// Runs a transaction with documents. The first command on documents that fails undoes all; the reply is then
+/// one error, which quotes that of the command.
 fn run_or_undo(cx: &mut Context<'_, '_>, transaction: &Transaction) -> Result<(), CommandError> {
     let db = cx.session.db;
     cx.unit.begin_undo();
@@ -106,9 +106,9 @@ fn run_queued(cx: &mut Context<'_, '_>, queued: &Queued) -> Result<bool, Command
     }
 }
 
-/// Runs a transaction in which some command may take long. All its scripts together have the time of one
-/// script. When that is over, the transaction is undone and moves to another thread, unless it must stay on
-/// this one.
+/// Runs a transaction in which some command may take long, or one with documents. All its scripts together
+/// have the time of one script. When that is over, the transaction is undone and moves to another thread,
+/// unless it must stay on this one.
 fn run_in_time(
     cx: &mut Context<'_, '_>,
     transaction: &Transaction,
@@ -152,8 +152,9 @@ fn walks_far(unit: &mut Unit<'_>, keys: u64, db: DbId, transaction: &Transaction
     })
 }
 
-/// About how large the record can be: the arguments, the values that are copied, and the libraries, which
-/// each FLUSHALL logs. Values that the transaction itself makes before it copies them are not counted twice.
+/// About how large the record can be: the arguments, the values that are copied, and the libraries and
+/// settings, which each FLUSHALL logs. Values that the transaction itself makes before it copies them are not
+/// counted twice.
 fn record_bytes(unit: &mut Unit<'_>, db: DbId, transaction: &Transaction) -> u64 {
     let mut bytes = transaction.args_bytes();
     if !transaction.any(Flags::COPIES) {
@@ -161,7 +162,7 @@ fn record_bytes(unit: &mut Unit<'_>, db: DbId, transaction: &Transaction) -> u64
     }
     for queued in transaction.commands().iter().filter(|it| it.flags.has(Flags::COPIES)) {
         let args = queued.args.as_args();
-        // FLUSHALL: the only one of these that is about all slots.
+        // Of the commands that copy, only FLUSHALL names all slots.
         if let Keys::AllSlots = innermost(queued.found, args).0.row.keys {
             bytes += (unit.libraries().encoded_bytes() + unit.data_settings().encoded_bytes()) as u64;
         }
