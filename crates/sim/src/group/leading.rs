@@ -54,7 +54,7 @@ impl Leading {
         Leading { term, appender, recorder, record: Vec::new(), waiting: Vec::new(), handing_over: None }
     }
 
-    /// For the next term in which this server leads.
+    /// The appenders, for the next term in which this server leads.
     pub(super) fn into_appenders(self) -> [Appender; 2] {
         [self.appender, self.recorder]
     }
