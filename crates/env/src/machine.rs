@@ -3,7 +3,8 @@
 //! Figures of this process are in [`process`](crate::process).
 //!
 //! Invariants
-//! - Nothing is changed. A fact that the kernel does not give, for example in a container, is `None`.
+//! - Nothing is changed. A fact that the kernel does not give, for example in a container, is `None` or an
+//!   error.
 
 #![allow(unsafe_code)]
 
