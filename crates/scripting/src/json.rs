@@ -35,8 +35,8 @@ enum Invalid {
     Null,
 }
 
-/// Which arrays are sparse, and whether these are converted to objects. An array is sparse if its largest
-/// index exceeds both `safe` and `ratio` times the number of its elements.
+/// Which arrays are sparse, and whether these are converted to objects or refused. An array is sparse if its
+/// largest index exceeds both `safe` and `ratio` times the number of its elements; none is if `ratio` is 0.
 #[derive(Debug, Clone, Copy)]
 struct Sparse {
     converts: bool,

@@ -19,8 +19,8 @@ pub struct Traits {
 }
 
 impl Traits {
-    /// Whether the whole script is refused when memory is scarce. For other scripts, only commands that need
-    /// memory are refused.
+    /// Whether the whole script is refused when memory is scarce. If not, the script runs, and its commands
+    /// that need memory are refused, unless it declares `allow-oom`.
     pub fn needs_memory(self) -> bool {
         self.declared && !self.no_writes && !self.allow_oom
     }
