@@ -25,8 +25,10 @@
 //!
 //! Invariants
 //! - The same seed gives the same run, I/O by I/O, so a failure is repeated with `SHEAF_SIM_SEED=<seed>`.
+//!   Only a recovery by several threads ([`WorldOptions::appliers`]) is not repeated step by step.
 //! - A reply counts as acknowledged when its last byte was delivered, not before.
-//! - The oracle never takes the expected state from the server: the model executes the commands itself.
+//! - The oracle does not take the expected state from the server: the model executes the commands itself. It
+//!   takes only random choices from the server, and which of the expired keys and fields were removed.
 
 #![forbid(unsafe_code)]
 
