@@ -170,8 +170,7 @@ fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
         },
     )?;
     table.set("encode_sparse_array", sparse)?;
-    // `cjson.new` returns a copy of the table. All copies share one set of options, which is reset for every
-    // script.
+    // `cjson.new` gives no options of its own: a machine has one set of them, which is reset for every script.
     let copy = table.clone();
     table.set("new", function(lua, "new", move |_, ()| Ok(copy.clone()))?)
 }
