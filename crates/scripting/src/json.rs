@@ -170,7 +170,8 @@ fn add_settings(lua: &Lua, table: &Table, options: &Shared) -> Result<()> {
         },
     )?;
     table.set("encode_sparse_array", sparse)?;
-    // `cjson.new` gives no options of its own: a machine has one set of them, which is reset for every script.
+    // `cjson.new` gives no options of its own: a machine has one set of them, which is reset for every
+    // script.
     let copy = table.clone();
     table.set("new", function(lua, "new", move |_, ()| Ok(copy.clone()))?)
 }

@@ -15,8 +15,8 @@ use crate::cluster::{
 pub(super) enum Reply {
     /// The reply to the write with this number.
     Write { lsn: Lsn, number: u64 },
-    /// The reply to a read: its keys with their values, the newest position of their slots, and the end of the
-    /// newest write that had been acknowledged when the read began.
+    /// The reply to a read: its keys with their values, the newest position of their slots, and the end of
+    /// the newest write that had been acknowledged when the read began.
     Read { gate: Lsn, values: Vec<(Vec<u8>, Option<Vec<u8>>)>, acknowledged: Lsn },
 }
 
