@@ -13,11 +13,12 @@ use keyspace::{
 
 use crate::{Outcome, Seed};
 
-/// The commands that make effects bound the size of strings.
+/// The largest offset that is applied. Effects themselves do not bound the size of strings: the commands that
+/// make them do.
 const OFFSET_MAX: u64 = 1 << 20;
 
-/// Whether a command could have made this effect: bytes are written only into strings, and not far beyond
-/// their end.
+/// Whether a command could have made this effect: bytes are written only into strings, and not at a huge
+/// offset.
 fn is_plausible(keyspace: &Keyspace, effect: &Effect<'_>) -> bool {
     let Effect::Key { db, key, op } = *effect else { return true };
     match op {
