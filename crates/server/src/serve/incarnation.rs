@@ -54,7 +54,7 @@ pub(super) struct Next {
     pub(super) mode: Mode,
     /// The position behind which the log is cut before it is recovered.
     pub(super) diverged_at: Option<Lsn>,
-    /// Whether settings given at the start may be new to the data.
+    /// The first incarnation of the process: settings given at the start may be new to the data.
     pub(super) is_first: bool,
 }
 
@@ -220,7 +220,7 @@ fn prepare(dir: &Path, node: &Node, diverged_at: Option<Lsn>) -> Result<(), Serv
     if let Some(votes) =
         node.votes().filter(|votes| votes.is_witness() && full_copy::is_complete(&RealDisk, dir))
     {
-        // The copied log has the members, perhaps other ones.
+        // The copied log names the members of the group, perhaps others than before.
         votes.save_roster("")?;
     }
     if full_copy::install(&RealDisk, dir)? {
@@ -322,7 +322,7 @@ fn attach(
         have_ended
     };
     parts.node.attach(log.clone(), rounds_end, hang_up);
-    // Before anything can be written.
+    // HTTP gets the documents before the workers get the log: nothing can be written until then.
     let (driver, log) = (Arc::new(threads.clone()), log.clone());
     let _ = parts.documents.set(documents.clone());
     let is_first = http.store.set(Store { documents, indexes, log, driver }).is_ok();
