@@ -153,8 +153,8 @@ impl Connection {
         while self.refused.get() && !self.broken.get() {
             match self.socket.stream().poll_write_ready(cx) {
                 Poll::Ready(Ok(())) if self.send() => {}
-                // No bytes may leave now: they leave when the pause ends, or with the next lease. Either wakes
-                // this task if the socket refuses bytes then.
+                // No bytes may leave now: they leave when the pause ends, or with the next lease. Either
+                // wakes this task if the socket refuses bytes then.
                 Poll::Ready(Ok(())) => break,
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Pending => break,
@@ -584,8 +584,8 @@ impl Connection {
         self.kill();
     }
 
-    /// Turns the replies that wait for a gate up to `up_to` into errors. Returns how many. If the replies cannot
-    /// be told from other bytes, ends the connection as [`Connection::fail`] does, and returns 1.
+    /// Turns the replies that wait for a gate up to `up_to` into errors. Returns how many. If the replies
+    /// cannot be told from other bytes, ends the connection as [`Connection::fail`] does, and returns 1.
     pub(crate) fn fail_held(&self, up_to: Lsn, error: &CommandError) -> u64 {
         let listens = self.client().kind() == ClientKind::PubSub;
         let failed = match listens {

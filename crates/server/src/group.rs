@@ -496,8 +496,8 @@ impl Group {
         }
     }
 
-    /// Steps down after a deposition. The server keeps its memory, if the group has committed all of it. Returns
-    /// false if the server must restart within the process instead.
+    /// Steps down after a deposition. The server keeps its memory, if the group has committed all of it.
+    /// Returns false if the server must restart within the process instead.
     fn step_down(&self, term: u64) -> bool {
         let Some(votes) = &self.votes else { return false };
         self.node.depose();

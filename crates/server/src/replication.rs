@@ -105,8 +105,8 @@ struct ReplicationSettings {
     files: ClientFiles,
 }
 
-/// Waits until the workers, the long units and the threads of HTTP have ended what they run now; for long units
-/// only until the argument returns true. Returns whether all have ended.
+/// Waits until the workers, the long units and the threads of HTTP have ended what they run now; for long
+/// units only until the argument returns true. Returns whether all have ended.
 type RoundsEnd = Box<dyn Fn(&dyn Fn() -> bool) -> bool + Send + Sync>;
 
 /// The replication state of this server.

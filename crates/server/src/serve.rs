@@ -11,8 +11,8 @@
 //! present settings. Clients reconnect.
 //!
 //! Invariants
-//! - Only the settings and the fields of `Process` (the lock, the ports, the certificates, the identity of the
-//!   process) outlive an incarnation.
+//! - Only the settings and the fields of `Process` (the lock, the ports, the certificates, the identity of
+//!   the process) outlive an incarnation.
 //! - An incarnation that another one is to follow ends only when the disk has room for the restart.
 
 mod failure;

@@ -10,8 +10,8 @@
 //!
 //! Invariants
 //! - A witness, whose memory has no data, takes no snapshot.
-//! - One snapshot at a time. A failure is logged, and the server goes on; while growth of the log or time calls
-//!   for a snapshot, the server tries again later.
+//! - One snapshot at a time. A failure is logged, and the server goes on; while growth of the log or time
+//!   calls for a snapshot, the server tries again later.
 //! - A request that comes while a snapshot is being taken is refused, or served by one more snapshot after
 //!   it: the one in progress may lack records written meanwhile.
 
@@ -480,7 +480,7 @@ impl Snapshots {
     }
 
     fn write_part(&self, mut part: PartTask<'_>, paces: &Paces) -> Result<PartSummary, Failure> {
-        // Commands have priority. In a process that is nicer already this may fail, which does no harm.
+        // Commands have priority. A failure does no harm.
         let _ = env::thread::set_nice(15);
         let mut cpu_us = env::thread::cpu_time_us();
         while let Some(bytes) = part.step()? {

@@ -119,8 +119,8 @@ impl Socket {
         }
     }
 
-    /// Encrypted bytes that the socket has taken. `None` for a plain socket, which takes just the bytes that are
-    /// sent to the client.
+    /// Encrypted bytes that the socket has taken. `None` for a plain socket, which takes just the bytes that
+    /// are sent to the client.
     pub(super) fn sent_bytes(&self) -> Option<u64> {
         match self {
             Socket::Plain(_) => None,
@@ -223,7 +223,8 @@ impl Encrypted {
         let received = session.receive(&encrypted[..read], plain);
         drop(session);
         if !holds_replies {
-            // Sends an alert, or an answer of the protocol itself. What the socket does not take leaves later.
+            // Sends an alert, or an answer of the protocol itself. What the socket does not take leaves
+            // later.
             let _ = self.flush();
         }
         match received {

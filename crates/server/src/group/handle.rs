@@ -275,8 +275,8 @@ impl Group {
         }
         tracing::info!(target: "group", %to, "handing the lead over");
         begins();
-        // The first wait ends the rounds in progress. The replies that they made, and the answer that `begins`
-        // gave, have left when the second wait ends.
+        // The first wait ends the rounds in progress. The replies that they made, and the answer that
+        // `begins` gave, have left when the second wait ends.
         let answered = (0..2).all(|_| self.node.wait_for_rounds(&|| votes.now_us() >= until_us));
         if !answered {
             return Err("ERR a script or a command that takes long did not end in time".into());

@@ -111,7 +111,8 @@ impl Group {
         let mut last = "no other member is known".to_string();
         for first in members {
             let mut target = first;
-            // Only one hint is followed: the server that it names may have lost the lead, and name another one.
+            // Only one hint is followed: the server that it names may have lost the lead, and name another
+            // one.
             for _ in 0..2 {
                 match self.ask_to_join(&target) {
                     Ok(Answer::Joined(group_id)) if state.has_joined() && group_id != state.group_id => {

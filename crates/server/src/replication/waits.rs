@@ -2,8 +2,8 @@
 //! server (WAITLSN).
 //!
 //! [`Waits`] holds the deferred replies until they can be answered or time out. A client has at most one, so
-//! `maxclients` bounds their number; the timer of a wait ends with the wait. [`Waits`] does not track positions:
-//! the caller passes a function that looks them up.
+//! `maxclients` bounds their number; the timer of a wait ends with the wait. [`Waits`] does not track
+//! positions: the caller passes a function that looks them up.
 
 use std::{
     sync::{

@@ -440,7 +440,8 @@ async fn every_second(parts: &Parts, log: &Log) {
         if let Some(up_to) = parts.node.overdue() {
             tell_workers(&|| WorkerOrder::Overdue(up_to));
         }
-        // A follower may have applied what its full disk does not take: reads of that wait for the disk.
+        // A follower may have applied what its full disk does not take. Replies that show it wait for the
+        // disk: while reads are refused, these replies become errors too.
         if let Some(refusal) = parts.replication.refuses_reads().filter(|_| parts.node.following().is_some())
         {
             tell_workers(&|| WorkerOrder::RefuseHeld(refusal));
