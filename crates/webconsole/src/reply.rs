@@ -3,8 +3,8 @@
 //! | reply | JSON |
 //! |---|---|
 //! | string, status, verbatim text | a string; `{"base64": ...}` if it is not UTF-8 |
-//! | integer | a number; `{"integer": "..."}` from 2^53 on, where JavaScript may round, and for a big number
-//! |
+//! | integer | a number; `{"integer": "..."}` from 2^53 on, where JavaScript may round |
+//! | big number | `{"integer": "..."}` |
 //! | double | a number; `{"double": "inf"}`, `-inf`, `nan` |
 //! | null, boolean | `null`, `true`, `false` |
 //! | array, set, push | an array |

@@ -152,8 +152,8 @@ impl Config {
         self.files.lock().seal_kept(&|| self.note_kept())
     }
 
-    /// Notes in the log's control file that clients have set settings. While the server recovers there is no
-    /// log yet: [`Config::protect_kept`] notes it later.
+    /// Notes in the control file that the directory has a file of settings set by clients. While the server
+    /// recovers there is no log to do that: [`Config::protect_kept`] does it later.
     fn note_kept(&self) -> Result<(), String> {
         self.log.get().map_or(Ok(()), Log::note_settings).map_err(|error| error.to_string())
     }

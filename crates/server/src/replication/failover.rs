@@ -232,8 +232,8 @@ fn gave_up(node: &Node, handover: &Running) -> Option<GaveUp> {
     }
 }
 
-/// Waits until the replica has everything that was appended here, and has applied what is committed; with
-/// FORCE until the timeout at most, then the rest is lost.
+/// Waits until the replica has everything that was appended here, and has applied what is committed. At the
+/// timeout it fails; with FORCE it succeeds, and the rest is lost.
 fn wait_for(
     node: &Node,
     log: &Log,

@@ -322,7 +322,8 @@ fn attach(
         have_ended
     };
     parts.node.attach(log.clone(), rounds_end, hang_up);
-    // HTTP gets the documents before the workers get the log: nothing can be written until then.
+    // The documents are set first: clients of HTTP write from the next statement on, and workers once they
+    // have the log.
     let (driver, log) = (Arc::new(threads.clone()), log.clone());
     let _ = parts.documents.set(documents.clone());
     let is_first = http.store.set(Store { documents, indexes, log, driver }).is_ok();
