@@ -1,8 +1,8 @@
 //! Passwords, and the admission of connections: the same rules for the Redis port and the HTTP port.
 //!
 //! Users belong to the data (`engine::users`). Over HTTP, each user who may do everything is an admin, and so
-//! is `admin-user` with `admin-password`. While `default` needs no password, protected
-//! mode serves only clients on this machine.
+//! is `admin-user` with `admin-password`. While `default` needs no password, protected mode serves only
+//! clients on this machine.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -69,7 +69,7 @@ impl Access {
         self.config.hot().clients_max().saturating_sub(self.clients.count() as u64)
     }
 
-    /// A connection was not served, or no longer.
+    /// Counts a connection that is not served, or no longer.
     pub(crate) fn note_rejected(&self) {
         self.rejected_connections.fetch_add(1, Relaxed);
     }

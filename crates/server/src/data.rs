@@ -16,7 +16,6 @@ pub(crate) struct Data {
     pub(crate) hub: Arc<Hub>,
     /// The counters of the workers, then of the threads of long units, then of the thread that applies a
     /// leader's log.
-    /// that applies a leader's log.
     pub(crate) stats: Arc<CommandStats>,
     pub(crate) entropy: Arc<dyn Entropy + Send + Sync>,
 }

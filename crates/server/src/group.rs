@@ -15,7 +15,7 @@
 //! Invariants
 //! - A member starts as a replica of nobody. Only votes make it lead, in an epoch that is their term.
 //! - A leader that is deposed takes no writes and shows nothing until it has restarted within the process,
-//!   with an empty memory; or the group has committed all that it has.
+//!   with an empty memory; or until it has stepped down, because the group has committed all of its log.
 //! - A server joins as a learner; the leader makes it a voter once it has caught up. One change at a time.
 
 mod askers;
@@ -117,7 +117,7 @@ pub(crate) enum Prepared {
     Member {
         /// The leaderships that the votes decide.
         leaderships: mpsc::Receiver<Option<Leadership>>,
-        /// The log, from the last batch on that the votes know.
+        /// The log behind the last batch that the votes know.
         tail: LogCursor,
     },
 }
@@ -367,7 +367,7 @@ impl Group {
                 self.keep_log_alone(votes);
                 self.close_removed();
                 self.node.note_majority_awaited(votes.majority_awaited_us());
-                // While nothing else changes the leadership.
+                // This happens under the lock of the votes, so that nothing else changes the leadership.
                 votes.look(|member| {
                     let leadership = self.as_heard(votes, member.leadership());
                     votes.note_leader(leadership);
@@ -497,6 +497,7 @@ impl Group {
     }
 
     /// Steps down after a deposition. The server keeps its memory, if the group has committed all of it.
+    /// Returns false if the server must restart within the process instead.
     fn step_down(&self, term: u64) -> bool {
         let Some(votes) = &self.votes else { return false };
         self.node.depose();

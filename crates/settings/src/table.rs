@@ -24,7 +24,7 @@ pub struct Setting {
     pub mutable: bool,
     /// Whether the setting belongs to the data: it is stored in the log, and replicas take it from there.
     pub of_data: bool,
-    /// One sentence for `--help` and the file.
+    /// What it does, for `--help`; it begins with the [`summary`](Setting::summary).
     pub doc: &'static str,
 }
 

@@ -128,7 +128,8 @@ pub enum Task {
 /// does.
 ///
 /// # Errors
-/// If a setting is unknown or out of range, or a flag is one of another server.
+/// If a setting is unknown or out of range, arguments do not fit together, or a flag is one of another
+/// server.
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Task, UsageError> {
     let arguments: Vec<String> = arguments.into_iter().collect();
     let matches = command()

@@ -19,8 +19,8 @@ const TRANSFER_TIMEOUT_US: u64 = 10_000_000;
 /// How long a transfer may keep writes out while it waits for commands in progress, and again while it waits
 /// for the end of the log to be on the other member's disk.
 const PAUSE_US_MAX: u64 = 1_000_000;
-/// A member that has sent nothing for this long cannot be elected; a follower answers ten heartbeats in a
-/// second.
+/// A member that has sent nothing for this long counts as one that does not answer; a follower answers ten
+/// heartbeats in a second.
 const HEARD_US: u64 = 1_000_000;
 /// The interval at which progress is checked.
 const LOOK_PERIOD: Duration = Duration::from_millis(2);
@@ -275,7 +275,8 @@ impl Group {
         }
         tracing::info!(target: "group", %to, "handing the lead over");
         begins();
-        // The second time, the first answers have left.
+        // The first wait ends the rounds in progress. The replies that they made, and the answer that
+        // `begins` gave, have left when the second wait ends.
         let answered = (0..2).all(|_| self.node.wait_for_rounds(&|| votes.now_us() >= until_us));
         if !answered {
             return Err("ERR a script or a command that takes long did not end in time".into());

@@ -10,7 +10,7 @@ use storage::BatchInfo;
 
 use crate::repeated::Repeated;
 
-/// Differences above this are worth a warning: it is longer than a new batch takes to arrive.
+/// Differences above this are worth a warning: no new batch takes so long to arrive.
 const APART_MS_MAX: u64 = 60_000;
 
 /// The warnings about clocks that were given lately.

@@ -207,7 +207,7 @@ pub(super) fn note_claim(node: &Node, claim: &Claim, decision: &Decision) {
     let mut unanswered = node.unanswered.lock();
     let Some(told) = *unanswered else { return };
     let Some(has_led) = told.has_led(claim, decision) else { return };
-    // Otherwise an operator decides.
+    // The question is settled. If the replica has led, an operator decides what follows.
     *unanswered = None;
     if has_led {
         return;
@@ -232,7 +232,8 @@ fn gave_up(node: &Node, handover: &Running) -> Option<GaveUp> {
     }
 }
 
-/// Waits until the replica has everything that was appended here, and has applied what is committed.
+/// Waits until the replica has everything that was appended here, and has applied what is committed. At the
+/// timeout it fails; with FORCE it succeeds, and the rest is lost.
 fn wait_for(
     node: &Node,
     log: &Log,

@@ -44,7 +44,7 @@ impl Node {
         self.votes.as_ref().is_none_or(|votes| votes.may_answer())
     }
 
-    /// Whether the leader that the votes know was heard lately.
+    /// Notes whether the leader that the votes know was heard lately.
     pub(crate) fn note_leader_heard(&self, is_heard: bool) {
         self.hears_leader.store(is_heard, SeqCst);
     }
@@ -69,7 +69,7 @@ impl Node {
         self.stale_reads.load(SeqCst)
     }
 
-    /// The votes know another leadership.
+    /// Called when the votes know another leadership.
     pub(crate) fn note_leadership(&self, leadership: Leadership) {
         let is_known = !matches!(leadership, Leadership::Unknown { .. });
         self.knows_leader.store(is_known, SeqCst);

@@ -170,7 +170,8 @@ impl Promotion for Promoting<'_> {
     }
 
     fn outbid(&mut self, epoch: u32) -> Result<(), String> {
-        // Once this has succeeded, the other leader no longer fences this server: it restarts.
+        // Once this has succeeded, the other leader no longer fences this server, which restarts and then
+        // leads.
         self.log.outbid_epoch(epoch).map_err(Self::failed)
     }
 }
