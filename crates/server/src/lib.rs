@@ -48,6 +48,7 @@ mod replication;
 mod scrub;
 pub mod serve;
 pub mod snapshots;
+mod spawn;
 mod startup_info;
 mod stop;
 mod supervisor;

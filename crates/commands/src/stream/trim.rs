@@ -120,13 +120,11 @@ impl Trim {
         }
     }
 
-    /// The last id to remove.
+    /// The last id to remove, if all entries before it are removed, too: with ACKED some of them may stay.
     fn through(&self, stream: StreamView<'_>) -> Option<StreamId> {
-        // With ACKED some entries may have to stay, so the removed ones are not necessarily the first blocks.
-        let whole_blocks = self.whole_blocks && self.references != References::Acknowledged;
         match self.threshold {
-            Threshold::Len(len) => stream.trim_to_len(len, whole_blocks, self.limit),
-            Threshold::Min(min) => stream.trim_to_id(min, whole_blocks, self.limit),
+            Threshold::Len(len) => stream.trim_to_len(len, self.whole_blocks, self.limit),
+            Threshold::Min(min) => stream.trim_to_id(min, self.whole_blocks, self.limit),
         }
     }
 

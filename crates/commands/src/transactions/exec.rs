@@ -12,6 +12,8 @@ use engine::{
 use keyspace::DbId;
 use wire::Args;
 
+use crate::database::parse_db;
+
 /// A transaction of more commands runs on a thread of its own, if it can be offloaded.
 const LONG_COMMANDS: usize = 4096;
 
@@ -28,7 +30,7 @@ pub(super) fn exec(cx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Comm
     let mobility = if cx.session.watches.is_empty() { Mobility::AtAnyTime } else { Mobility::BeforeItBegins };
     let mobility = mobility.max(transaction.mobility());
     let is_long = transaction.commands().len() > LONG_COMMANDS && mobility != Mobility::Never;
-    let walks_far = walks_far(&mut cx.unit, cx.keyspace.len(cx.session.db), cx.session.db, transaction);
+    let walks_far = walks_far(&mut cx.unit, |db| cx.keyspace.len(db), cx.session.db, transaction);
     if is_long || (runs_scripts || walks_far) && mobility == Mobility::BeforeItBegins {
         cx.require_own_thread()?;
     }
@@ -137,13 +139,30 @@ fn run_in_time(
     outcome
 }
 
+/// The queued commands, each with the database in which it runs; `db` is that of the first one.
+fn with_databases(transaction: &Transaction, mut db: DbId) -> impl Iterator<Item = (DbId, &Queued)> {
+    transaction.commands().iter().map(move |queued| {
+        let args = queued.args.as_args();
+        // A SELECT that fails changes nothing.
+        if queued.found.row.name == "select" {
+            db = parse_db(args.at(1)).unwrap_or(db);
+        }
+        (db, queued)
+    })
+}
+
 /// Whether a command that is not always fast names a large value, or reads all keys while there are many.
-fn walks_far(unit: &mut Unit<'_>, keys: u64, db: DbId, transaction: &Transaction) -> bool {
-    transaction.commands().iter().any(|queued| {
+fn walks_far(
+    unit: &mut Unit<'_>,
+    key_count: impl Fn(DbId) -> u64,
+    db: DbId,
+    transaction: &Transaction,
+) -> bool {
+    with_databases(transaction, db).any(|(db, queued)| {
         if queued.flags.has(Flags::FAST) || queued.flags.has(Flags::BRIEF) {
             return false;
         }
-        let mut is_large = queued.flags.has(Flags::READS_ALL) && keys > LONG_ELEMENTS as u64;
+        let mut is_large = queued.flags.has(Flags::READS_ALL) && key_count(db) > LONG_ELEMENTS as u64;
         queued.found.row.keys.for_each(queued.args.as_args(), |index| {
             let entry = unit.peek(db, queued.args.as_args().at(index));
             is_large |= entry.is_some_and(|entry| elements(entry.view()) > LONG_ELEMENTS);
@@ -160,7 +179,7 @@ fn record_bytes(unit: &mut Unit<'_>, db: DbId, transaction: &Transaction) -> u64
     if !transaction.any(Flags::COPIES) {
         return bytes;
     }
-    for queued in transaction.commands().iter().filter(|it| it.flags.has(Flags::COPIES)) {
+    for (db, queued) in with_databases(transaction, db).filter(|(_, it)| it.flags.has(Flags::COPIES)) {
         let args = queued.args.as_args();
         // Of the commands that copy, only FLUSHALL names all slots.
         if let Keys::AllSlots = innermost(queued.found, args).0.row.keys {

@@ -11,6 +11,7 @@ use lsn::Lsn;
 use membership::{Listed, Votes};
 
 use super::{Group, joining::NOT_LEADER};
+use crate::spawn::spawn_with;
 
 /// The answer to a server that asks to join while too many others do.
 const TOO_MANY_ASKERS: &str = "TRYAGAIN many servers ask to join at the moment";
@@ -135,8 +136,8 @@ impl GroupHandle {
         let Some(votes) = self.0.votes.clone() else { return responder.keep(Err(NO_GROUP.into())) };
         let group = self.0.clone();
         let thread = thread::Builder::new().name("group-change".into());
-        if let Err(error) = thread.spawn(move || run(&group, &votes, responder)) {
-            tracing::error!(target: "group", %error, "cannot start a thread");
+        if let Err(refused) = spawn_with(thread, responder, move |responder| run(&group, &votes, responder)) {
+            refused.value.keep(Err(format!("ERR cannot start a thread: {}", refused.error)));
         }
     }
 }

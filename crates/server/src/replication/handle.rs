@@ -13,6 +13,7 @@ use lsn::Lsn;
 use replication::{Follow, Led, LogHistory, join};
 
 use super::{NOT_WHILE_HANDING_OVER, Node, failover, waits::Awaited};
+use crate::spawn::spawn_with;
 
 /// The reply to REPLICAOF where votes decide.
 const OF_GROUP: &str =
@@ -164,7 +165,7 @@ impl Replication for ReplicationHandle {
         if node.votes().is_some() {
             return responder.keep(Err(OF_GROUP.into()));
         }
-        let run = move || {
+        let run = move |responder: Responder| {
             let led = node.promote();
             if let Err(reason) = &led {
                 tracing::error!(target: "replication", reason, "this server cannot lead");
@@ -175,8 +176,9 @@ impl Replication for ReplicationHandle {
                 node.request_restart();
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("promotion".into()).spawn(run) {
-            tracing::error!(target: "replication", %error, "cannot start a thread");
+        let thread = std::thread::Builder::new().name("promotion".into());
+        if let Err(refused) = spawn_with(thread, responder, run) {
+            refused.value.keep(Err(format!("ERR cannot start a thread: {}", refused.error)));
         }
     }
 
