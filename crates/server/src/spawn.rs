@@ -1,7 +1,7 @@
 //! Threads that are handed a value, such as the answer channel of a client.
 //!
 //! Invariant
-//! - The value is never lost: if the system refuses the thread, the caller has the value again, and can answer
+//! - The value is never lost: if the system refuses the thread, the caller gets the value back, and can answer
 //!   the client.
 
 use std::{io, sync::Arc, thread};
