@@ -1,8 +1,8 @@
 //! Threads that are handed a value, such as the answer channel of a client.
 //!
 //! Invariant
-//! - The value is never lost: if the system refuses the thread, the caller gets the value back, and can answer
-//!   the client.
+//! - The value is never lost: if the system refuses the thread, the caller gets it back, and can answer the
+//!   client.
 
 use std::{io, sync::Arc, thread};
 
