@@ -40,7 +40,7 @@ use parking_lot::{Condvar, Mutex};
 use super::inboxes::Inboxes;
 use crate::{
     repeated::Repeated,
-    replication::line::{Introduction, ask, connect_within},
+    replication::line::{Introduction, ask, connect_within, keep_alive},
 };
 
 /// The version of messages and of the commands between members.
@@ -56,7 +56,8 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// How long a member may take to answer. A connection that was made while the member restarted may never be
 /// answered, and the votes wait for the next connection.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// A member that sends nothing for this long is disconnected; a leader sends ten heartbeats in a second.
+/// A sender that the roster does not list, and that sends nothing for this long, is disconnected. Members may be
+/// silent: followers send each other nothing.
 const SILENCE: Duration = Duration::from_secs(10);
 /// A member that is not reached for this long is worth a warning. A member that starts or restarts is back
 /// sooner.
@@ -307,6 +308,7 @@ impl Peers {
         let number = self.inboxes.lock().open(from, is_listed, handle);
         let begun = socket
             .set_nonblocking(false)
+            .and_then(|()| keep_alive(&*socket))
             .and_then(|()| socket.set_read_timeout(Some(SILENCE)))
             .and_then(|()| socket.set_write_timeout(Some(SILENCE)))
             .and_then(|()| socket.write_all(b"+OK\r\n"));
@@ -365,7 +367,7 @@ impl Peers {
     /// the connection.
     fn read(&self, socket: &mut TcpStream, from: MemberId) -> Result<(), Refusal> {
         let mut bytes = [0; MESSAGE_BYTES];
-        while !self.stopping.load(SeqCst) && socket.read_exact(&mut bytes).is_ok() {
+        while self.awaits_message(socket, from) && socket.read_exact(&mut bytes).is_ok() {
             let message =
                 Message::decode(&bytes).map_err(|error| Refusal::new(Cause::Damaged, error.to_string()))?;
             if message.from != from || message.to != self.own {
@@ -388,6 +390,24 @@ impl Peers {
             }
         }
         Ok(())
+    }
+
+    /// Waits for a message. Returns whether one begins; otherwise the connection is to be closed.
+    fn awaits_message(&self, socket: &TcpStream, from: MemberId) -> bool {
+        while !self.stopping.load(SeqCst) {
+            match socket.peek(&mut [0]) {
+                Ok(bytes) => return bytes > 0,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The read timeout is over.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !self.peers.lock().contains_key(&from) {
+                        return false;
+                    }
+                }
+                Err(_) => return false,
+            }
+        }
+        false
     }
 
     /// Notes when a member was heard. Only a limited number of senders that the roster does not list is
