@@ -383,10 +383,44 @@ def test_messages_that_no_member_sends_are_refused_counted_and_change_nothing(ne
     outdated = metric(follower, "sheaf_group_messages_outdated")
     with follower.connect() as connection:
         assert connection.call("GROUP", "PEER", 1, own["id"], sender, to) == b"OK"
-        connection.send(heartbeat(sender, to, own["term"] - 1))
-        wait_until("it to be counted", lambda: metric(follower, "sheaf_group_messages_outdated") > outdated)
+        for _ in range(3):
+            connection.send(heartbeat(sender, to, own["term"] - 1))
+        wait_until("them to be counted", lambda: metric(follower, "sheaf_group_messages_outdated") == outdated + 3)
+    assert follower.log().count("ignored a message of an earlier term") == 1
     assert fields(follower, "GROUP", "INFO")["term"] == own["term"]
     assert accepts_writes(leader) and all(is_following(server) for server in others(servers, leader))
+
+
+def test_a_stranger_that_names_something_new_each_time_fills_no_log(new_server):
+    servers = group_of(new_server)
+    leader, follower, other = servers
+    wait_until("it to follow", lambda: is_following(follower))
+    own = fields(leader, "GROUP", "INFO")
+    to, sender = listed(leader, follower)["id"], listed(leader, other)["id"]
+    before = metric(follower, "sheaf_group_messages_refused")
+    count = 30
+    for number in range(count):
+        stranger = f"{number + 1:016x}"
+        for words in (
+            (number + 2, own["id"], sender, to),
+            (1, f"{number:032x}", sender, to),
+            (1, own["id"], sender, stranger),
+            (1, own["id"], f"no id {number}", to),
+            ("x" * (number << 14), own["id"], sender, to),
+            ("1\r\n2026-11-27 ERROR a line of its own", own["id"], sender, to),
+        ):
+            assert error_of(call(follower, "GROUP", "PEER", *words)).startswith("ERR "), words
+        for message in (heartbeat(sender, to, own["term"] + (1 << 25) + number), b"x" * 88):
+            with follower.connect() as connection:
+                assert connection.call("GROUP", "PEER", 1, own["id"], sender, to) == b"OK"
+                connection.send(message)
+                with pytest.raises(UNREACHABLE):
+                    connection.read()
+    assert metric(follower, "sheaf_group_messages_refused") == before + 8 * count
+    lines = [line for line in follower.log().splitlines() if "refused what a member" in line]
+    # One for each cause, and as many if a minute has passed.
+    assert 6 <= len(lines) <= 12 and max(map(len, lines)) < 1000, lines
+    assert fields(follower, "GROUP", "INFO")["term"] == own["term"] and accepts_writes(leader)
 
 
 def test_many_that_ask_to_join_are_put_off_and_keep_nobody_else_out(new_server):

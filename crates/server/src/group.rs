@@ -51,7 +51,12 @@ use settings::Key;
 use storage::{CursorRead, Log, LogCursor};
 
 pub(crate) use self::handle::GroupHandle;
-use self::{askers::Askers, events::Announced, peers::Peers, room::ROOM_BACKOFF_US};
+use self::{
+    askers::Askers,
+    events::Announced,
+    peers::{Peers, Refusal},
+    room::ROOM_BACKOFF_US,
+};
 use crate::{
     config::Config,
     mailbox::{Mailbox, WorkerOrder},
@@ -187,6 +192,7 @@ impl Group {
         let peers = Arc::new(Peers::new(votes.clone(), &state.group_id, introduction));
         let _ = (self.own.set(own), self.log.set(log.clone()), self.peers.set(peers.clone()));
         self.recall_roster(votes, log);
+        self.node.look_at_clock(log);
         let Some(mut known) = Known::start(votes, self.keyspace.data_settings(), log.appended_lsn()) else {
             votes.note_removal()?;
             return self.prepare(log, (redis, http_port), mailboxes);
@@ -256,12 +262,9 @@ impl Group {
             return peers::put_off(socket);
         };
         match peers.check(words) {
-            Ok(id) if self.has_removed(id) => {
-                let reason = format!("the member {id} was removed from the group");
-                peers.refuse((socket, from), peers::REMOVED, &reason);
-            }
+            Ok(id) if self.has_removed(id) => peers.refuse((socket, from), &Refusal::removed(id)),
             Ok(id) => peers.serve(socket, id),
-            Err(reason) => peers.refuse((socket, from), "ERR", &reason),
+            Err(refusal) => peers.refuse((socket, from), &refusal),
         }
     }
 

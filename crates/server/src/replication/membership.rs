@@ -6,7 +6,7 @@ use consensus::{Leadership, Link};
 use engine::replication::Address;
 use lsn::Lsn;
 use membership::{Votes, references};
-use storage::batches_in;
+use storage::{Log, batches_in};
 
 use super::Node;
 
@@ -161,6 +161,13 @@ impl Node {
         votes.accept(link, &references(&batches), commit)?;
         self.clocks.look(&batches, commit, self.clock.unix_ms(), self.now_ms());
         Ok(())
+    }
+
+    /// Compares the clock here with the end of the log, at a start: nothing may be written for a while.
+    pub(crate) fn look_at_clock(&self, log: &Log) {
+        let end = log.shippable_lsn();
+        let newest = log.last_batches(end, 1).unwrap_or_default();
+        self.clocks.look(&newest, end, self.clock.unix_ms(), self.now_ms());
     }
 
     /// Ends writes for a transfer of the lead: waits for the writers in progress, and makes everything
