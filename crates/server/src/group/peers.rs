@@ -56,7 +56,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// How long a member may take to answer. A connection that was made while the member restarted may never be
 /// answered, and the votes wait for the next connection.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// A sender that the roster does not list, and that sends nothing for this long, is disconnected. Members may be
+/// A sender that the roster does not list is disconnected if it sends nothing for this long. Members may be
 /// silent: followers send each other nothing.
 const SILENCE: Duration = Duration::from_secs(10);
 /// A member that is not reached for this long is worth a warning. A member that starts or restarts is back
