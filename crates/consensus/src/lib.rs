@@ -89,12 +89,11 @@ impl MemberId {
         self.0
     }
 
-    /// Parses the output of [`Display`](fmt::Display); `None` if it is invalid.
+    /// Parses the output of [`Display`](fmt::Display); `None` for every other text: members are also compared
+    /// by the texts of their ids.
     pub fn parse(text: &str) -> Option<MemberId> {
-        if text.len() != 16 {
-            return None;
-        }
-        u64::from_str_radix(text, 16).ok().and_then(MemberId::new)
+        let id = u64::from_str_radix(text, 16).ok().and_then(MemberId::new)?;
+        (id.to_string() == text).then_some(id)
     }
 }
 

@@ -81,23 +81,25 @@ pub struct Principal {
     pub user: User,
     /// Its rights.
     pub rights: Rights,
+    /// The newest record that it may follow from: a reply that depends on it waits until that is committed.
+    pub lsn: Lsn,
     /// Its record; `None`: it has none.
     record: Option<Box<[u8]>>,
 }
 
 impl Principal {
-    fn new(name: &[u8], user: User, record: Option<&[u8]>, table: &CommandTable) -> Principal {
+    fn new(name: &[u8], user: User, (record, lsn): (Option<&[u8]>, Lsn), table: &CommandTable) -> Principal {
         let rights = Rights::new(&user, table.commands());
-        Principal { name: name.into(), user, rights, record: record.map(Box::from) }
+        Principal { name: name.into(), user, rights, lsn, record: record.map(Box::from) }
     }
 
-    fn of_record(name: &[u8], record: &[u8], table: &CommandTable) -> Principal {
+    fn of_record(name: &[u8], (record, lsn): (&[u8], Lsn), table: &CommandTable) -> Principal {
         let user = User::decode(record).unwrap_or_else(|error| {
             let user = String::from_utf8_lossy(name);
             tracing::error!(target: "server", %user, %error, "the record of a user cannot be read: it is disabled");
             User::initial(false)
         });
-        Principal::new(name, user, Some(record), table)
+        Principal::new(name, user, (Some(record), lsn), table)
     }
 
     /// Whether the data have it.
@@ -132,7 +134,7 @@ pub struct UserSet {
 impl UserSet {
     /// The users before there are data: the default user alone.
     pub(crate) fn initial(table: &CommandTable) -> UserSet {
-        let default = Principal::new(DEFAULT_USER.as_bytes(), User::all_powerful(), None, table);
+        let default = Principal::new(DEFAULT_USER.as_bytes(), User::all_powerful(), (None, Lsn::ZERO), table);
         UserSet {
             generation: 0,
             lsn: Lsn::ZERO,
@@ -296,14 +298,15 @@ impl Users {
         next.generation = current.generation;
         for (name, record) in records(&data) {
             let known = current.get(name).filter(|known| known.record.as_deref() == Some(record));
-            let user =
-                known.cloned().unwrap_or_else(|| Arc::new(Principal::of_record(name, record, self.table)));
+            let user = known
+                .cloned()
+                .unwrap_or_else(|| Arc::new(Principal::of_record(name, (record, lsn), self.table)));
             next.by_name.insert(name.into(), user);
         }
         for (name, user) in self.without_records() {
             if next.get(&name).is_none_or(|known| !known.has_record()) {
                 let known = current.get(&name).filter(|it| !it.has_record() && it.user == user);
-                let user = || Arc::new(Principal::new(&name, user.clone(), None, self.table));
+                let user = || Arc::new(Principal::new(&name, user.clone(), (None, lsn), self.table));
                 next.by_name.insert((*name).into(), known.cloned().unwrap_or_else(user));
             }
         }

@@ -146,6 +146,7 @@ fn authenticate(
     }
     let users = cx.host.users.current();
     let known = users.get(user);
+    cx.unit.note_seen(known.map_or(users.lsn, |principal| principal.lsn));
     let accepts =
         known.map_or_else(|| User::initial(false).accepts(password), |it| it.user.accepts(password));
     let lacks_certificate = known.is_some_and(|it| {
