@@ -62,8 +62,8 @@ pub const HEARTBEAT_TICKS: usize = 2;
 /// The minimum number of ticks without a leader after which a member campaigns. A random number below this
 /// one is added.
 pub const ELECTION_TICKS: usize = 10;
-/// The [`ELECTION_TICKS`] of a witness. Each of the other members campaigns before a witness does, most of
-/// them twice if nobody wins.
+/// The [`ELECTION_TICKS`] of a witness. Every other member can campaign once before a witness does, and often
+/// twice.
 pub const WITNESS_TICKS: usize = 3 * ELECTION_TICKS;
 /// The last term: a term becomes the epoch of batches, and the control file of the log has no room for a
 /// higher one. After the leader of this term has ended, nobody can lead any more, and the data must be
