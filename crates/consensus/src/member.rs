@@ -113,7 +113,8 @@ fn ids(of: &[MemberId]) -> Vec<u64> {
 
 impl Member {
     /// A member at its start, which follows nobody. If there is no other voter, it leads after its next tick;
-    /// if it has a ballot, only after an election timeout, because it may have granted a lease before.
+    /// if it has taken part in a term before, only after an election timeout, because it may have granted a
+    /// lease.
     pub fn start(start: Start<'_>) -> Member {
         let Start { id, is_witness, members, configured_up_to, .. } = start;
         let Start { ballot, committed, batches, now_us, seed, .. } = start;
