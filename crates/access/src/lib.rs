@@ -16,7 +16,8 @@
 //!   the server; only [`Rights`] depend on one table of commands ([`CommandList`]).
 //! - Either all rules of a list are applied, or none.
 //! - [`User::line`] is a text that [`Grammar`] reads as an equal user.
-//! - One selector must allow all of a call: command, keys and channels. What no selector allows is denied.
+//! - One selector must allow all of a call: command, keys and channels. What no selector allows is denied,
+//!   except the commands that every client may run ([`Command::is_for_all`]).
 //! - Passwords exist only as hashes. No error and no rendering shows a password.
 //! - Decoding arbitrary bytes never panics; a user has exactly one encoding.
 

@@ -36,7 +36,7 @@ impl std::fmt::Display for Readable<'_> {
                 write!(f, "library {} = {}", quoted(name), quoted(content.code))
             }
             Effect::Library { name, content: None } => write!(f, "drop library {}", quoted(name)),
-            // With hashes of passwords.
+            // The value has hashes of passwords.
             Effect::Setting { name, value: Some(_) } if name.starts_with(OF_USERS.as_bytes()) => {
                 write!(f, "setting {} = (not shown)", quoted(name))
             }
