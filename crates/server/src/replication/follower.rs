@@ -82,5 +82,6 @@ impl FollowingParts {
 /// The threads, for the promotion or the stop that joins them.
 pub(super) struct Threads {
     pub(super) link: JoinHandle<Mirror>,
-    pub(super) apply: JoinHandle<()>,
+    /// Returns the incomplete payloads at the end of what it has applied; `None` if it has failed.
+    pub(super) apply: JoinHandle<Option<Chains>>,
 }
