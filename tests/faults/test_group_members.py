@@ -552,3 +552,34 @@ def test_a_change_of_members_that_was_acknowledged_outlives_the_leader(new_serve
         leader.start()
         assert wait_leader([leader]) is leader
         leader.kill()
+
+
+def test_the_data_of_a_group_that_has_lost_its_majority_go_on_in_a_new_group(new_server):
+    """`docs/groups.md` has these steps, for an operator who has lost two disks of three."""
+    servers = group_of(new_server)
+    leader, survivor, other = servers
+    for number in range(20):
+        assert call(leader, "SET", f"k{number}", number) == b"OK"
+    wait_until("it to have all", lambda: call(survivor, "GET", "k19") == b"19")
+    for lost in (leader, other):
+        lost.kill()
+        shutil.rmtree(lost.directory)
+    wait_until("it to refuse writes", lambda: error_of(call(survivor, "SET", "k", "v")).startswith("CLUSTERDOWN"))
+    assert survivor.stop() == 0
+    checked = run_sheaf("check", str(survivor.directory))
+    assert checked.returncode == 0 and "log        intact" in checked.stdout, checked.stdout + checked.stderr
+    survivor.options.extra = ("--group", "none")
+    survivor.start()
+    assert call(survivor, "GET", "k19") == b"19" and accepts_writes(survivor)
+    assert survivor.stop() == 0
+    survivor.options.extra = ("--group", NAME)
+    survivor.start()
+    wait_leader([survivor])
+    for lost in (leader, other):
+        lost.options.extra = ("--group", NAME, "--join", f"127.0.0.1:{survivor.port}")
+        lost.start()
+    settle([survivor, leader, other], 3)
+    for server in (leader, other):
+        wait_until("it to have all", lambda one=server: call(one, "GET", "k19") == b"19")
+    survivor.kill()
+    assert call(wait_leader([leader, other]), "GET", "k0") == b"0"
