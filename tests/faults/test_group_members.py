@@ -182,6 +182,23 @@ def test_a_mistake_in_joining_is_told_and_can_be_corrected(new_server, tmp_path)
     assert "belongs to the group 'shop', not to 'other'" in refusal_of(mistyped.directory, "--group", "other")
 
 
+def test_a_server_that_others_take_for_the_leader_does_not_ask_itself(new_server):
+    with socket.create_server(("127.0.0.1", 0)) as mistaken:
+        joining = new_server(port=free_port(), extra=("--group", NAME, "--join", f"127.0.0.1:{mistaken.getsockname()[1]}"))
+        joining.spawn()
+
+        def is_told() -> bool:
+            connection, _ = mistaken.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"-NOTLEADER 127.0.0.1:%d leads the group: ask it\r\n" % joining.port)
+            return "cannot join the group" in joining.log()
+
+        wait_until("it to tell", is_told)
+    assert "it takes this server for the leader" in joining.log()
+    assert "asks to be added to the group itself" not in joining.log()
+
+
 def test_a_removed_member_is_told(new_server):
     servers = group_of(new_server, 4)
     leader, running, down, last = servers
