@@ -182,6 +182,23 @@ def test_a_mistake_in_joining_is_told_and_can_be_corrected(new_server, tmp_path)
     assert "belongs to the group 'shop', not to 'other'" in refusal_of(mistyped.directory, "--group", "other")
 
 
+def test_a_server_that_others_take_for_the_leader_does_not_ask_itself(new_server):
+    with socket.create_server(("127.0.0.1", 0)) as mistaken:
+        joining = new_server(port=free_port(), extra=("--group", NAME, "--join", f"127.0.0.1:{mistaken.getsockname()[1]}"))
+        joining.spawn()
+
+        def is_told() -> bool:
+            connection, _ = mistaken.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"-NOTLEADER 127.0.0.1:%d leads the group: ask it\r\n" % joining.port)
+            return "cannot join the group" in joining.log()
+
+        wait_until("it to tell", is_told)
+    assert "it takes this server for the leader" in joining.log()
+    assert "asks to be added to the group itself" not in joining.log()
+
+
 def test_a_removed_member_is_told(new_server):
     servers = group_of(new_server, 4)
     leader, running, down, last = servers
@@ -552,3 +569,34 @@ def test_a_change_of_members_that_was_acknowledged_outlives_the_leader(new_serve
         leader.start()
         assert wait_leader([leader]) is leader
         leader.kill()
+
+
+def test_the_data_of_a_group_that_has_lost_its_majority_go_on_in_a_new_group(new_server):
+    """`docs/groups.md` has these steps, for an operator who has lost two disks of three."""
+    servers = group_of(new_server)
+    leader, survivor, other = servers
+    for number in range(20):
+        assert call(leader, "SET", f"k{number}", number) == b"OK"
+    wait_until("it to have all", lambda: call(survivor, "GET", "k19") == b"19")
+    for lost in (leader, other):
+        lost.kill()
+        shutil.rmtree(lost.directory)
+    wait_until("it to refuse writes", lambda: error_of(call(survivor, "SET", "k", "v")).startswith("CLUSTERDOWN"))
+    assert survivor.stop() == 0
+    checked = run_sheaf("check", str(survivor.directory))
+    assert checked.returncode == 0 and "log        intact" in checked.stdout, checked.stdout + checked.stderr
+    survivor.options.extra = ("--group", "none")
+    survivor.start()
+    assert call(survivor, "GET", "k19") == b"19" and accepts_writes(survivor)
+    assert survivor.stop() == 0
+    survivor.options.extra = ("--group", NAME)
+    survivor.start()
+    wait_leader([survivor])
+    for lost in (leader, other):
+        lost.options.extra = ("--group", NAME, "--join", f"127.0.0.1:{survivor.port}")
+        lost.start()
+    settle([survivor, leader, other], 3)
+    for server in (leader, other):
+        wait_until("it to have all", lambda one=server: call(one, "GET", "k19") == b"19")
+    survivor.kill()
+    assert call(wait_leader([leader, other]), "GET", "k0") == b"0"
