@@ -331,6 +331,26 @@ fn a_client_without_a_password_changes_and_sees_nothing_of_a_server_that_loads()
 }
 
 #[test]
+fn nobody_logs_in_by_the_users_of_a_log_that_is_being_replayed() {
+    const LOADING: &str = "-LOADING Redis is loading the dataset in memory";
+    let mut server = TestServer::new();
+    // Later records, not replayed yet, may change this user or delete it.
+    server.check(&[("acl setuser anna on >pw ~* +@all", "+OK")]);
+    let mut client = server.connect();
+    *server.host.loading.lock() = Some(engine::Loading { percent: 1.0, eta_seconds: None });
+    let attempts = [
+        ("auth anna pw", LOADING),
+        ("auth anna wrong", LOADING),
+        ("auth bob pw", LOADING),
+        ("hello 3 auth anna pw", LOADING),
+    ];
+    check_as(&mut server, &mut client, &attempts);
+    *server.host.loading.lock() = None;
+    check_as(&mut server, &mut client, &[("acl whoami", "\"default\""), ("auth anna pw", "+OK")]);
+    assert_eq!(server.host.users.counts.get(access::Reason::Auth), 0, "no log-in has failed");
+}
+
+#[test]
 fn no_text_shows_a_password() {
     let mut server = TestServer::new();
     server.services.observer.slow_log.configure(0, 128);

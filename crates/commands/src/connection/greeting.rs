@@ -136,6 +136,16 @@ fn authenticate(
     user: &[u8],
     password: &[u8],
 ) -> Result<(), CommandError> {
+    if cx.host.process.loading().is_some() {
+        // The users of a log that is being replayed are those of some earlier moment. A log-in that needs no
+        // password says nothing about the client.
+        let users = cx.host.users.current();
+        if !users.get(user).is_some_and(|known| known.admits_everybody()) {
+            return Err(CommandError::Loading);
+        }
+        cx.session.log_out(&users);
+        return Ok(());
+    }
     let (address, now_ms) = (cx.session.client.address(), cx.now_ms());
     if let Err(pause_ms) = cx.host.users.begin_login(address, now_ms) {
         return Err(if cx.in_transaction {
@@ -160,11 +170,6 @@ fn authenticate(
         cx.host.users.note_login(address, user);
     }
     match known.filter(|_| accepts) {
-        // Before the users are known, a login that needs no password says nothing about the client.
-        Some(principal) if principal.admits_everybody() && cx.host.process.loading().is_some() => {
-            cx.session.log_out(&users);
-            Ok(())
-        }
         Some(principal) => {
             cx.session.log_in(LogIn::new(principal, users.generation));
             Ok(())

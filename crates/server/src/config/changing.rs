@@ -8,6 +8,7 @@
 
 use std::{fmt, path::PathBuf};
 
+use engine::UNCONFIRMED;
 use recovery::group_state::check_durability;
 use settings::{ConfigError, Key, OPTIONS, Origin, Settings, in_our_words, inert_named};
 use storage::Log;
@@ -71,9 +72,7 @@ impl Config {
             return Err("LOADING Redis is loading the dataset in memory".into());
         }
         if self.awaits_confirmation() {
-            return Err(
-                "ERR a forced recovery must be confirmed first: CONFIG SET force-recovery confirmed".into()
-            );
+            return Err(UNCONFIRMED.into());
         }
         Ok(())
     }

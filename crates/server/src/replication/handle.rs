@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
 use engine::{
-    Responder,
+    Responder, UNCONFIRMED,
     replication::{
         Address, Availability, FAR_BEHIND, Failover, Followed, LinkState, MASTER_DOWN, NO_LEADER,
         NOT_KNOWN_COMMITTED, READ_REMOVED, READ_WITNESS, Replication, RoleView, Wanted, WriteRefusal,
@@ -11,6 +11,7 @@ use engine::{
 };
 use lsn::Lsn;
 use replication::{Follow, Led, LogHistory, join};
+use storage::Log;
 
 use super::{NOT_WHILE_HANDING_OVER, Node, failover, waits::Awaited};
 use crate::spawn::spawn_with;
@@ -134,6 +135,9 @@ impl Replication for ReplicationHandle {
         let node = &self.0;
         if node.votes().is_some() {
             return Err(OF_GROUP.into());
+        }
+        if node.log().is_some_and(Log::is_frozen) {
+            return Err(UNCONFIRMED.into());
         }
         if node.own.get().is_some_and(|own| own.include(&leader)) {
             return Err(format!("ERR {leader} is this server itself"));
