@@ -33,7 +33,7 @@ const EXIT_NO_LEADER: u8 = 3;
 
 fn main() -> ExitCode {
     end_at_a_panic();
-    let task = match cli::parse(std::env::args()) {
+    let task = match cli::parse(std::env::args_os()) {
         Ok(task) => task,
         Err(error) => {
             tell(&error);
