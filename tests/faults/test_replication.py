@@ -14,7 +14,7 @@ from harness.procfs import resident_bytes
 from harness.replicas import call, error_of, follower_of, has_role, info, is_following, wait_following, wait_same
 from harness.server import Server, free_port
 from harness.storm import contents
-from harness.waiting import wait_until
+from harness.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.sheaf_only
 
@@ -520,6 +520,17 @@ def test_an_impossible_hand_over_is_given_up(pair):
         assert call(leader, "FAILOVER", "TIMEOUT", 300) == b"OK"
         wait_until("writes to go on", lambda: call(leader, "SET", "k", "v2") == b"OK")
         leader.wait_for_log("the hand-over has failed")
+    wait_same(leader, replica)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_hand_over_without_a_timeout_is_given_up_as_well(pair):
+    leader, replica = pair()
+    with replica.frozen():
+        call(leader, "SET", "k", "v")
+        assert call(leader, "FAILOVER") == b"OK"
+        wait_until("writes to go on", lambda: call(leader, "SET", "k", "v2") == b"OK", patience_s=2 * PATIENCE_S)
     wait_same(leader, replica)
 
 

@@ -126,7 +126,7 @@ pub enum Task {
 
 /// The arguments as texts. Variables that are settings are looked at, too: clap does not name the one that it
 /// refuses.
-fn texts(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<String>, UsageError> {
+fn texts(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Vec<String>, UsageError> {
     let is_setting = |name: &OsString| name.as_encoded_bytes().starts_with(b"SHEAF_");
     let refused = std::env::vars_os().find(|(name, value)| is_setting(name) && value.to_str().is_none());
     if let Some((name, _)) = refused {
@@ -135,7 +135,7 @@ fn texts(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<String>, U
     let text = |(index, argument): (usize, OsString)| {
         argument.into_string().map_err(|_| UsageError::NotUtf8(format!("argument {index}")))
     };
-    arguments.into_iter().enumerate().map(text).collect()
+    arguments.into_iter().map(Into::into).enumerate().map(text).collect()
 }
 
 /// Parses the command line. Prints help and exits, or prints a usage error and exits with status 2, as clap
@@ -144,7 +144,7 @@ fn texts(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<String>, U
 /// # Errors
 /// If a setting is unknown or out of range, arguments do not fit together, or a flag is one of another
 /// server.
-pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Task, UsageError> {
+pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Task, UsageError> {
     let arguments = texts(arguments)?;
     let matches = command()
         .try_get_matches_from(&arguments)
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn values_out_of_range_are_refused() {
-        let error = parse(["sheaf", "--port", "99999"].map(OsString::from)).unwrap_err();
+        let error = parse(["sheaf", "--port", "99999"].map(String::from)).unwrap_err();
         assert!(error.to_string().contains("'port'"), "{error}");
     }
 
@@ -394,7 +394,7 @@ mod tests {
             (given.signed(Key::SlowlogLogSlowerThan), given.signed(Key::ListMaxListpackSize)),
             (-1, -2)
         );
-        let error = parse(["sheaf", "--workers", "-1"].map(OsString::from)).unwrap_err();
+        let error = parse(["sheaf", "--workers", "-1"].map(String::from)).unwrap_err();
         assert!(error.to_string().ends_with("'workers': must be a number from 0 to 128"), "{error}");
     }
 
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn the_tools_take_their_arguments() {
-        let task = parse(["sheaf", "log", "d", "--from", "5", "--key", "a*"].map(OsString::from)).unwrap();
+        let task = parse(["sheaf", "log", "d", "--from", "5", "--key", "a*"].map(String::from)).unwrap();
         let Task::Log { dir, selection } = task else { panic!("not log") };
         assert_eq!((dir, selection.from, selection.to), (PathBuf::from("d"), Some(Lsn::new(5)), None));
         let empty = ["sheaf", "log", "d", "--from", "10", "--to", "5"].map(String::from);
