@@ -84,8 +84,8 @@ pub struct Executor {
     pub(crate) rules: Rules,
     /// The users of this round.
     pub(crate) users: Arc<UserSet>,
-    /// The position of the newest change of users, while it is not known to be committed: the replies to a user
-    /// that has changed wait for it.
+    /// The position of the newest change of users, until it is known to be committed: replies to a user that
+    /// has changed wait for it.
     users_changed: Lsn,
     pub(crate) bulk_bytes_max: usize,
     /// The Lua machine and the libraries of this worker.

@@ -21,7 +21,7 @@ impl Node {
     /// Promotes this server: it stops following, if it did, and takes writes.
     ///
     /// # Errors
-    /// If it cannot lead; then it follows again, unless its epoch has begun: the promotion can be tried again.
+    /// If it cannot lead. Then it follows again, unless its epoch has begun: the caller can try once more.
     pub(super) fn promote(self: &Arc<Self>) -> Result<Led, String> {
         let _one_at_a_time = self.promotion.lock();
         let log = self.log().ok_or("ERR this server is starting")?;
@@ -150,7 +150,7 @@ impl Promoting<'_> {
             following.drain(self.log);
             self.chains = apply.join().ok().flatten();
         }
-        // Locked until the threads are known: a server that stops clears the parts, and then ends the threads.
+        // Locked until the threads are known: a stop of the server clears the parts, then ends the threads.
         let parts = self.node.following_parts.lock();
         let (Some(mirror), Some(chains), Some(parts)) = (self.mirror.take(), self.chains.take(), &*parts)
         else {

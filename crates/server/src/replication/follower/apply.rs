@@ -25,8 +25,8 @@ pub(super) struct ApplyParts {
 }
 
 impl ApplyParts {
-    /// Applies until it has drained, or the server restarts. Returns the incomplete payloads at the end; `None`
-    /// if the log cannot be applied.
+    /// Applies until it has drained, or the server restarts. Returns the incomplete payloads at the end, or
+    /// `None` if the log cannot be applied.
     pub(super) fn run(mut self) -> Option<Chains> {
         let mut observers = ReplayObservers::new((self.parts.new_executor)());
         if let Err(reason) = self.apply(&mut observers) {
