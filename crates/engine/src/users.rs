@@ -321,6 +321,11 @@ impl Users {
         next
     }
 
+    /// The user of this name that the settings make, whatever the records say.
+    pub fn of_settings(&self, name: &[u8]) -> Option<User> {
+        self.without_records().into_iter().find(|(known, _)| **known == *name).map(|(_, user)| user)
+    }
+
     /// The users that there are without records.
     fn without_records(&self) -> Vec<(Arc<[u8]>, User)> {
         let mut users = vec![(DEFAULT_USER.as_bytes().into(), self.default_user())];

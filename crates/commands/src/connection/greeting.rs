@@ -136,16 +136,6 @@ fn authenticate(
     user: &[u8],
     password: &[u8],
 ) -> Result<(), CommandError> {
-    if cx.host.process.loading().is_some() {
-        // The users of a log that is being replayed are those of some earlier moment. A log-in that needs no
-        // password says nothing about the client.
-        let users = cx.host.users.current();
-        if !users.get(user).is_some_and(|known| known.admits_everybody()) {
-            return Err(CommandError::Loading);
-        }
-        cx.session.log_out(&users);
-        return Ok(());
-    }
     let (address, now_ms) = (cx.session.client.address(), cx.now_ms());
     if let Err(pause_ms) = cx.host.users.begin_login(address, now_ms) {
         return Err(if cx.in_transaction {
@@ -155,6 +145,9 @@ fn authenticate(
         });
     }
     let users = cx.host.users.current();
+    if cx.host.process.loading().is_some() {
+        return authenticate_while_loading(cx, command, user, password);
+    }
     let known = users.get(user);
     cx.unit.note_seen(known.map_or(users.lsn, |principal| principal.lsn));
     let accepts =
@@ -177,6 +170,34 @@ fn authenticate(
         None => {
             cx.host.users.note_failed_login(command, user, cx.session, now_ms);
             Err(CommandError::WrongPass)
+        }
+    }
+}
+
+/// Logs the client in before the users are known: the records replayed so far are those of an earlier moment.
+/// So only users that the settings make can log in yet.
+fn authenticate_while_loading(
+    cx: &mut Context<'_, '_>,
+    command: &[u8],
+    user: &[u8],
+    password: &[u8],
+) -> Result<(), CommandError> {
+    let users = cx.host.users.current();
+    let Some(known) = cx.host.users.of_settings(user) else { return Err(CommandError::Loading) };
+    if known.is_enabled && known.needs_no_password {
+        // This says nothing about the client.
+        cx.session.log_out(&users);
+        return Ok(());
+    }
+    match users.get(user).filter(|_| known.accepts(password)) {
+        Some(principal) => {
+            cx.session.log_in(LogIn::new(principal, users.generation));
+            Ok(())
+        }
+        None => {
+            let now_ms = cx.now_ms();
+            cx.host.users.note_failed_login(command, user, cx.session, now_ms);
+            Err(CommandError::Loading)
         }
     }
 }
