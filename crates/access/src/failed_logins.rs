@@ -8,7 +8,7 @@
 //! password is accepted after the wait, whoever has guessed before; it has no clock.
 //!
 //! Invariants
-//! - An attempt takes its time before its password is looked at. So an address with many connections guesses
+//! - An attempt takes its time before its password is looked at, or before what was found out about it counts. So an address with many connections guesses
 //!   no faster than with one.
 //! - A success forgets the failures of its own user alone. So the owner of one user cannot guess the password
 //!   of another one without waiting.
@@ -131,19 +131,29 @@ impl FailedLogins {
     /// # Errors
     /// Milliseconds to wait before the next try.
     pub fn attempt(&mut self, address: IpAddr, now_ms: u64) -> Result<(), u64> {
+        match self.wait_ms(address, now_ms) {
+            0 => {}
+            wait_ms => return Err(wait_ms),
+        }
         let network = network_of(address);
         let Some(entry) = self.entries.get_mut(&network) else { return Ok(()) };
         if now_ms.saturating_sub(entry.failed_ms) >= FORGOTTEN_AFTER_MS {
             self.entries.remove(&network);
-            return Ok(());
-        }
-        let wait_ms = Pace::of(network).wait_ms(entry.total());
-        // After a step back of the clock, nobody waits longer than that.
-        match entry.next_ms.saturating_sub(now_ms).min(wait_ms) {
-            0 => entry.next_ms = now_ms + wait_ms,
-            wait_ms => return Err(wait_ms),
+        } else {
+            entry.next_ms = now_ms + Pace::of(network).wait_ms(entry.total());
         }
         Ok(())
+    }
+
+    /// Milliseconds that an attempt from this address would have to wait now.
+    pub fn wait_ms(&self, address: IpAddr, now_ms: u64) -> u64 {
+        let network = network_of(address);
+        let Some(entry) = self.entries.get(&network) else { return 0 };
+        if now_ms.saturating_sub(entry.failed_ms) >= FORGOTTEN_AFTER_MS {
+            return 0;
+        }
+        // After a step back of the clock, nobody waits longer than that.
+        entry.next_ms.saturating_sub(now_ms).min(Pace::of(network).wait_ms(entry.total()))
     }
 
     /// An attempt has failed. Returns what is to be logged, if anything is.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use documents::{DESIGN_PREFIX, Database, Snapshot};
+use documents::{DESIGN_PREFIX, Database, Snapshot, USERS_DATABASE};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ impl Group {
 
     fn has(&self, user: &User) -> bool {
         user.name.as_ref().is_some_and(|name| self.names.contains(name))
-            || user.roles().iter().any(|role| self.roles.iter().any(|known| known == role))
+            || user.roles.iter().any(|role| self.roles.iter().any(|known| known == role))
     }
 }
 
@@ -60,10 +60,10 @@ pub(super) fn check_member(user: &User, database: &Database) -> Result<(), Failu
     if security.members.is_empty() || security.members.has(user) || security.admins.has(user) {
         return Ok(());
     }
-    Err(match user.name {
-        None => Failure::Unauthorized("You are not authorized to access this db."),
-        Some(_) => Failure::Forbidden("You are not allowed to access this db."),
-    })
+    Err(user.refused(match user.name {
+        None => "You are not authorized to access this db.",
+        Some(_) => "You are not allowed to access this db.",
+    }))
 }
 
 /// Checks that the caller may change settings and design documents of the database.
@@ -71,7 +71,7 @@ pub(super) fn check_admin(call: &Call, database: &Database) -> Result<(), Failur
     if call.user.is_admin || security_of(&database.snapshot()).admins.has(&call.user) {
         return Ok(());
     }
-    Err(Failure::Unauthorized("You are not a db or server admin."))
+    Err(call.user.refused("You are not a db or server admin."))
 }
 
 /// Checks that the caller may edit this document.
@@ -95,6 +95,10 @@ pub(super) async fn security(call: &mut Call, database: &Arc<Database>) -> Resul
         }
         "PUT" => {
             check_admin(call, database)?;
+            if **database.name() == *USERS_DATABASE {
+                // As in CouchDB: whoever could change it could let others read all users.
+                return Err(Failure::Forbidden("You can't edit the security object of the user database."));
+            }
             let security = Value::Object(call.json_object().await?);
             if Security::deserialize(&security).is_err() {
                 return Err(Failure::bad_request(

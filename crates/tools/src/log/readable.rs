@@ -36,8 +36,8 @@ impl std::fmt::Display for Readable<'_> {
                 write!(f, "library {} = {}", quoted(name), quoted(content.code))
             }
             Effect::Library { name, content: None } => write!(f, "drop library {}", quoted(name)),
-            // With hashes of passwords.
-            Effect::Setting { name, value: Some(_) } if name.starts_with(OF_USERS.as_bytes()) => {
+
+            Effect::Setting { name, value: Some(_) } if is_secret(name) => {
                 write!(f, "setting {} = (not shown)", quoted(name))
             }
             Effect::Setting { name, value: Some(value) } => {
