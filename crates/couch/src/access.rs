@@ -138,6 +138,14 @@ pub(super) async fn log_in(
     }
 }
 
+/// The user as of now, for a reply that goes on for long; `None` if it may not log in any more.
+pub(super) fn still(host: &Host, user: &User) -> Option<User> {
+    match &user.name {
+        None => Some(User::anonymous(!host.access.has_admins())),
+        Some(name) => Some(User::known(name, host.access.account(name)?, user.shown.clone())),
+    }
+}
+
 /// Name and password of HTTP Basic authentication, if given.
 fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     let (scheme, encoded) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;

@@ -32,9 +32,7 @@ use super::{
 };
 use crate::{Account, Host};
 
-/// The prefix in the name of a setting of the data that is the front's own, and a secret.
-pub const OF_HTTP: &str = "http:";
-/// The setting of the data that is the key of signatures.
+/// The setting of the data that is the key of signatures: one of [`engine::users::OF_HTTP`].
 pub(super) const SESSION_KEY: &[u8] = b"http:session-key";
 /// The bytes of a key.
 const KEY_BYTES: usize = 32;

@@ -73,7 +73,6 @@ mod write_batch;
 pub use self::{
     body::Body,
     connections::{HttpOrder, serve_thread},
-    cookie::OF_HTTP,
     feeds::Feeds,
     front::{ConnectionPermit, Front},
     host::{

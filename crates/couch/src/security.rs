@@ -10,12 +10,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
+    access,
     body::Body,
     failure::Failure,
     reply::{self, Reply},
     request::Call,
     user::{ADMIN_ROLE, User},
 };
+use crate::Host;
 
 #[derive(Deserialize)]
 struct Security {
@@ -64,6 +66,14 @@ pub(super) fn check_member(user: &User, database: &Database) -> Result<(), Failu
         None => "You are not authorized to access this db.",
         Some(_) => "You are not allowed to access this db.",
     }))
+}
+
+/// Whether a user may still follow the changes of a database: a feed ends with the right to it.
+pub(super) fn may_follow(host: &Host, user: &User, database: &Database) -> bool {
+    access::still(host, user).is_some_and(|user| {
+        let is_open = **database.name() != *USERS_DATABASE || user.is_admin;
+        is_open && check_member(&user, database).is_ok()
+    })
 }
 
 /// Checks that the caller may change settings and design documents of the database.

@@ -54,6 +54,9 @@ pub use subscriptions::may_listen;
 /// The prefix in the name of a setting that keeps a user; the name of the user follows.
 pub const OF_USERS: &str = "user:";
 
+/// The prefix in the name of a setting that the front of documents keeps, and that is a secret.
+pub const OF_HTTP: &str = "http:";
+
 /// The setting that is the password of the default user without a record. CONFIG SET changes the record, too.
 pub const REQUIREPASS: &str = "requirepass";
 
