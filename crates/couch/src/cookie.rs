@@ -146,6 +146,11 @@ impl Unverified {
     }
 }
 
+/// Whether a text has the form of a session's cookie, whoever has signed it.
+pub fn is_session_cookie(text: &str) -> bool {
+    Unverified::decode(text).is_some()
+}
+
 fn mac(key: &SigningKey, signed: &[u8], account: &Account) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     mac.update(signed);

@@ -73,6 +73,7 @@ mod write_batch;
 pub use self::{
     body::Body,
     connections::{HttpOrder, serve_thread},
+    cookie::is_session_cookie,
     feeds::Feeds,
     front::{ConnectionPermit, Front},
     host::{
