@@ -7,10 +7,12 @@
 //! |-------|---------|
 //! | version | one byte, [`VERSION`] |
 //! | marks | one byte: 1 enabled, 2 needs no password, 4 skips sanitizing |
-//! | passwords | their number; each is one byte for its kind, and its hash: kind 1 has 32 bytes, SHA-256; kind 2, |
-//! |           | PBKDF2, at most once and at the end: the hash function (one byte), iterations, `bytes` of salt and key |
+//! | passwords | their number; each is one byte for its kind, and its content, see below |
 //! | selectors | their number, without the root; then the root and each of them |
 //! | roles | their number; each is `bytes` |
+//!
+//! A password: kind 1, SHA-256, has 32 bytes. Kind 2, PBKDF2, is there once at most, and the last one: the
+//! hash function (one byte), iterations, `bytes` of the salt, `bytes` of the key.
 //!
 //! A selector:
 //!

@@ -8,8 +8,8 @@
 //! password is accepted after the wait, whoever has guessed before; it has no clock.
 //!
 //! Invariants
-//! - An attempt takes its time before its password is looked at, or before what was found out about it counts. So an address with many connections guesses
-//!   no faster than with one.
+//! - An attempt takes its time before its password is looked at, or before what was found out about it
+//!   counts. So an address with many connections guesses no faster than with one.
 //! - A success forgets the failures of its own user alone. So the owner of one user cannot guess the password
 //!   of another one without waiting.
 //! - At most [`ADDRESSES_MAX`] addresses are known; the one that has failed longest ago is forgotten first.

@@ -61,8 +61,9 @@ impl User {
         User { is_enabled: true, needs_no_password: true, root: Selector::ALL, ..User::initial(true) }
     }
 
-    /// The user that a document of `_users` declares: `before`, if there is one, with the roles and the password
-    /// of the document. A new one may do nothing by the Redis protocol but what concerns its own connection.
+    /// The user that a document of `_users` declares: `before`, if there is one, with the roles and the
+    /// password of the document. A new one may do nothing by the Redis protocol but what concerns its own
+    /// connection.
     pub fn of_document(
         before: Option<User>,
         roles: Vec<Box<[u8]>>,

@@ -1,10 +1,10 @@
 //! Authentication and authorisation of HTTP clients.
 //!
-//! Users are the same for both protocols (`engine::users`), and `admin-user` with `admin-password` is one more,
-//! an admin. While neither that password nor one for `default` is set, every client that is served is an
-//! admin; while `protected-mode` is on, these are only the clients on this machine. With an admin, a database
-//! is open to admins only, unless its `_security` permits more; `/metrics` and `/_backup` are always for
-//! admins only, and for users with the right to INFO and to REPLICATE.
+//! Users are the same for both protocols (`engine::users`), and `admin-user` with `admin-password` is one
+//! more, an admin. While neither that password nor one for `default` is set, every client that is served is
+//! an admin; while `protected-mode` is on, these are only the clients on this machine. With an admin, a
+//! database is open to admins only, unless its `_security` permits more; `/metrics` and `/_backup` are always
+//! for admins only, and for users with the right to INFO and to REPLICATE.
 //!
 //! A client that is trusted for being on this machine must have addressed it by a name of this machine:
 //! `localhost`, an address, or one of `http-hosts`. Otherwise a page of any site whose name is made to

@@ -3,12 +3,13 @@
 //!
 //! The cookie is the URL-safe base64 of `NAME:SESSION:TIME:SIGNATURE`: a random number and the time in
 //! seconds, both hexadecimal, and HMAC-SHA-256 of `NAME:SESSION:TIME`, a zero byte and a digest of the user's
-//! passwords. The key is a record of the log, so the cookie holds at every member of a group, at replicas, and
-//! after a restart. A session ends when its newest cookie is `http-session-timeout` old, with a logout, when
-//! the user is deleted or disabled, and when the passwords of the user change. A successful request of the
-//! CouchDB protocol renews the cookie if it is at least a tenth of the timeout old. No page can read the cookie
-//! (`HttpOnly`); `http-session-same-site` says whether browsers send it for pages of other sites. One that was
-//! set over TLS is sent over TLS alone (`Secure`).
+//! passwords. The key is a record of the log, so the cookie holds at every member of a group, at replicas,
+//! and after a restart. A session ends when its newest cookie is `http-session-timeout` old, with a logout,
+//! when the user is deleted or disabled, and when the passwords of the user change. A successful request of
+//! the CouchDB protocol renews the cookie if it is at least a tenth of the timeout old. The cookie says when
+//! it ends, because clients (nano) do not keep one that does not. No page can read it (`HttpOnly`);
+//! `http-session-same-site` says whether browsers send it for pages of other sites. One that was set over TLS
+//! is sent over TLS alone (`Secure`).
 //!
 //! What it is not: a list of sessions. A logout is remembered by the server that was asked, until it stops:
 //! elsewhere the last cookie of the session holds until its time, as in CouchDB.
@@ -16,7 +17,11 @@
 //! Invariant: after a logout no cookie of the session is accepted by this server, neither its last nor an
 //! earlier one, and no new one is issued for it.
 
-use std::{collections::HashMap, sync::OnceLock};
+use std::{
+    collections::HashMap,
+    sync::OnceLock,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
@@ -251,7 +256,14 @@ fn set_cookie(host: &Host, reply: &mut Reply, token: &str) {
         "lax" => "Lax",
         _ => "Strict",
     };
-    let cookie = format!("{COOKIE}={token}; Version=1; Path=/; HttpOnly; SameSite={same_site}");
+    let (max_age_s, ends_s) = match token {
+        "" => (0, 0),
+        _ => (timeout_s(host), now_s(host) + timeout_s(host)),
+    };
+    let ends = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(ends_s));
+    let cookie = format!(
+        "{COOKIE}={token}; Version=1; Expires={ends}; Max-Age={max_age_s}; Path=/; HttpOnly; SameSite={same_site}"
+    );
     reply::set_header(reply, header::SET_COOKIE, &cookie);
 }
 

@@ -19,7 +19,8 @@ pub(super) enum Failure {
     /// The path does not exist; with the reason in the reply.
     NotFound(&'static str),
     /// The client must authenticate. Whether the reply has a `WWW-Authenticate` header, with which browsers
-    /// open their own log-in window, is decided in `route`; those for tools (`/metrics`, `/_backup`) have one.
+    /// open their own log-in window, is decided in `route`; those for tools (`/metrics`, `/_backup`) have
+    /// one.
     Unauthorized(&'static str),
     /// The authenticated client lacks the permission.
     Forbidden(&'static str),

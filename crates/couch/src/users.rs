@@ -1,21 +1,22 @@
 //! Users as documents: the database `_users`.
 //!
 //! ```text
-//! PUT /_users/org.couchdb.user:NAME -> password derived -> rules of CouchDB -> document  --.
-//!                                                          '-> user (crate `access`) -------+-> one record of the log
-//! ACL SETUSER NAME ----------------------------------------> user ------------------------------> record of the log
+//! PUT /_users/org.couchdb.user:NAME -> password derived -> rules of CouchDB -> document --.
+//!                                                       '-> user (crate `access`) --------+-> one record
+//! ACL SETUSER NAME ---------------------------------------> user ---------------------------> record
 //! ```
 //!
-//! There is one registry of users, in the settings of the data (`engine::users`), and both protocols log in by
-//! it alone. A document of `_users` is the origin of a user's roles and of one of its passwords: each change of
-//! the document's winning revision changes the user, in the same record, so the two are never apart in a
-//! replica, a backup, or after a crash. Rights by the Redis protocol, and passwords of Redis' kind, are changed
-//! by ACL SETUSER, which leaves the document as it is. A user without a document is like an admin in the
-//! configuration of CouchDB.
+//! There is one registry of users, in the settings of the data (`engine::users`), and both protocols log in
+//! by it alone. A document of `_users` is the origin of a user's roles and of one of its passwords: each
+//! change of the document's winning revision changes the user, in the same record, so the two are never apart
+//! in a replica, a backup, or after a crash. Rights by the Redis protocol, and passwords of Redis' kind, are
+//! changed by ACL SETUSER, which leaves the document as it is. A user without a document is like an admin in
+//! the configuration of CouchDB.
 //!
 //! Invariants
 //! - No password is stored or returned: it is replaced before the document reaches the database.
-//! - A document is changed only by the rules of CouchDB for it, whatever the route: every edit passes [`guard`].
+//! - A document is changed only by the rules of CouchDB for it, whatever the route: every edit passes
+//!   [`guard`].
 //! - Users read and change their own document only. Lists, feeds and queries are for admins.
 //! - Without a document that the rules accept, nobody logs in by one: its user is removed with it.
 

@@ -1,8 +1,8 @@
 //! Passwords, and the admission of connections: the same rules for the Redis port and the HTTP port.
 //!
-//! Users belong to the data (`engine::users`) and are the same for both protocols. Over HTTP, `admin-user` with
-//! `admin-password` is one more, and an admin; each user who may run all commands of administrators is an
-//! admin, too. While `default` needs no password, protected mode serves only clients on this machine.
+//! Users belong to the data (`engine::users`) and are the same for both protocols. Over HTTP, `admin-user`
+//! with `admin-password` is one more, and an admin; each user who may run all commands of administrators is
+//! an admin, too. While `default` needs no password, protected mode serves only clients on this machine.
 
 use std::{
     net::{IpAddr, SocketAddr},

@@ -48,22 +48,19 @@ usersTest('PouchDB replicates with the password of a user, and with a session of
     const byPassword = new PouchDB(`${server.url}/notes`, { auth: { username: 'anna', password: 'apple' } });
     await local.put({ _id: 'a', text: 'from here' });
     assert.equal((await local.replicate.to(byPassword)).docs_written, 1);
+    const stranger = new PouchDB(`${server.url}/notes`, { skip_setup: true });
+    await assert.rejects(stranger.get('a'), { status: 401 });
     const login = await PouchDB.fetch(`${server.url}/_session`, {
       method: 'POST',
       headers: { 'Content-Type': 'application/json' },
       body: JSON.stringify({ name: 'anna', password: 'apple' }),
     });
-    const cookie = login.headers.get('set-cookie').split(';')[0];
-    const fetch = (url, options) => {
-      options.headers.set('Cookie', cookie);
-      return PouchDB.fetch(url, options);
-    };
-    const bySession = new PouchDB(`${server.url}/notes`, { fetch });
+    assert.equal(login.status, 200);
+    // Its fetch keeps cookies, as a browser does.
+    const bySession = new PouchDB(`${server.url}/notes`);
     await bySession.put({ _id: 'b', text: 'from there' });
     await local.replicate.from(bySession);
     assert.equal((await local.get('b')).text, 'from there');
-    const stranger = new PouchDB(`${server.url}/notes`, { skip_setup: true });
-    await assert.rejects(stranger.get('a'), { status: 401 });
     // The right is taken away while a live replication waits.
     const live = local.replicate.from(bySession, { live: true });
     const ended = new Promise((resolve) => { live.on('error', resolve); });

@@ -6,9 +6,9 @@
 //!                   running, or too many are -> the caller asks again a little later
 //! ```
 //!
-//! What it is: a bounded table in memory, so that a client that sends its password with every request pays for
-//! one check in [`ACCEPTED_MS`]. What it is not: an admission. Whoever asks has to respect the waits of its
-//! address first (`access::FailedLogins`).
+//! What it is: a bounded table in memory, so that a client that sends its password with every request pays
+//! for one check in [`ACCEPTED_MS`]. What it is not: an admission. Whoever asks has to respect the waits of
+//! its address first (`access::FailedLogins`).
 //!
 //! Invariants
 //! - At most [`RUNNING_MAX`] checks run at a time: they take no more of the machine, whoever logs in.
