@@ -266,7 +266,9 @@ impl Feed {
     }
 
     async fn send_row(&mut self, snapshot: &Snapshot, row: ChangeRow) -> Result<(), Broken> {
-        if self.sent % ROWS_PER_CHECK == 0 && !may_follow(self.thread.host(), &self.user, &self.database) {
+        if self.sent.is_multiple_of(ROWS_PER_CHECK)
+            && !may_follow(self.thread.host(), &self.user, &self.database)
+        {
             return Err(Broken);
         }
         let seq = seq_text(row.seq, snapshot.db());

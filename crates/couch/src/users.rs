@@ -77,6 +77,8 @@ pub(super) fn admit(call: &Call, path: &[&str]) -> Result<(), Failure> {
     };
     match path {
         [id, ..] if name_of(id) == Some(name) => Ok(()),
+        // The document says whose it is, and is checked for that.
+        [] if call.method() == "POST" => Ok(()),
         // Whether there is such a user is nobody's business.
         [id, ..] if name_of(id).is_some() => Err(DocError::Missing.into()),
         [id, ..] if *id == "_design" || id.starts_with(DESIGN_PREFIX) => {
@@ -100,6 +102,9 @@ pub(super) async fn guard(call: &Call, database: &Database, edit: Edit) -> Resul
         {
             let editor = Editor { name: call.user.name.clone(), is_admin: call.user.is_admin };
             Ok(Edit::User(without_password(call, edit).await?, stored, editor))
+        }
+        Edit::Local { .. } if **database.name() == *USERS_DATABASE && !call.user.is_admin => {
+            Err(Failure::Forbidden("You are not a db or server admin."))
         }
         other => Ok(other),
     }

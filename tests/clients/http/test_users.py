@@ -110,10 +110,12 @@ def test_users_have_their_own_document_and_no_other(admin):
             ("GET", "_all_docs"), ("POST", "_all_docs"), ("GET", "_changes"), ("POST", "_find"), ("POST", "_bulk_docs"),
             ("POST", "_bulk_get"), ("POST", "_revs_diff"), ("POST", "_missing_revs"), ("POST", "_purge"),
             ("POST", "_explain"), ("GET", "_index"), ("GET", "_security"), ("PUT", "_security"), ("POST", "_compact"),
-            ("GET", "_design_docs"), ("GET", "_local/x"), ("GET", "_design/x"), ("PUT", "_revs_limit"),
+            ("GET", ""), ("GET", "_design_docs"), ("GET", "_local/x"), ("GET", "_design/x"), ("PUT", "_revs_limit"),
         ):  # fmt: skip
-            answer = anna.send(method, f"/_users/{path}", {})
+            answer = anna.send(method, f"/_users/{path}".rstrip("/"), {})
             assert answer.told()[:2] == (403, "forbidden"), path
+        for posted in (_user("ben"), _user("eve"), {"_id": "_local/x"}, {"_id": "_design/x"}, {"_id": "x"}):
+            assert anna.send("POST", "/_users", posted).told()[:2] == (403, "forbidden"), posted
         assert anna.send("PUT", own, document | {"roles": ["admins"]}).told() == (403, "forbidden", "Only _admin may edit roles")
         changed = anna.ok("PUT", own, document | {"password": "avocado", "colour": "green"})
         assert anna.get(own).told() == WRONG, "the password is another one by now"
