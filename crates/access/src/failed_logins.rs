@@ -8,8 +8,8 @@
 //! lock, because the right password is accepted after the wait, whoever has guessed before.
 //!
 //! Invariants
-//! - When an attempt begins, the time of the next one is set, before the password is looked at. So an address
-//!   with many connections guesses no faster than with one.
+//! - An attempt takes its time before its password is looked at, or before what was found out about it
+//!   counts. So an address with many connections guesses no faster than with one.
 //! - A success forgets the failures of its own user alone. So the owner of one user cannot guess the password
 //!   of another one without waiting.
 //! - At most [`ADDRESSES_MAX`] addresses are known; the one that has failed longest ago is forgotten first.
@@ -132,19 +132,29 @@ impl FailedLogins {
     /// # Errors
     /// Milliseconds to wait before the next try.
     pub fn attempt(&mut self, address: IpAddr, now_ms: u64) -> Result<(), u64> {
+        match self.wait_ms(address, now_ms) {
+            0 => {}
+            wait_ms => return Err(wait_ms),
+        }
         let network = network_of(address);
         let Some(entry) = self.entries.get_mut(&network) else { return Ok(()) };
         if now_ms.saturating_sub(entry.failed_ms) >= FORGOTTEN_AFTER_MS {
             self.entries.remove(&network);
-            return Ok(());
-        }
-        let wait_ms = Pace::of(network).wait_ms(entry.total());
-        // After a step back of the clock, nobody waits longer than `wait_ms`.
-        match entry.next_ms.saturating_sub(now_ms).min(wait_ms) {
-            0 => entry.next_ms = now_ms + wait_ms,
-            wait_ms => return Err(wait_ms),
+        } else {
+            entry.next_ms = now_ms + Pace::of(network).wait_ms(entry.total());
         }
         Ok(())
+    }
+
+    /// Milliseconds that an attempt from this address would have to wait now.
+    pub fn wait_ms(&self, address: IpAddr, now_ms: u64) -> u64 {
+        let network = network_of(address);
+        let Some(entry) = self.entries.get(&network) else { return 0 };
+        if now_ms.saturating_sub(entry.failed_ms) >= FORGOTTEN_AFTER_MS {
+            return 0;
+        }
+        // After a step back of the clock, nobody waits longer than that.
+        entry.next_ms.saturating_sub(now_ms).min(Pace::of(network).wait_ms(entry.total()))
     }
 
     /// An attempt has failed. Returns what is to be logged, if anything is.

@@ -27,7 +27,8 @@ impl PasswordHash {
         PasswordHash(bytes)
     }
 
-    pub(crate) const fn bytes(&self) -> &[u8; HASH_BYTES] {
+    /// Its bytes.
+    pub const fn bytes(&self) -> &[u8; HASH_BYTES] {
         &self.0
     }
 

@@ -234,6 +234,25 @@ fn users_are_shown_as_in_redis_8() {
 }
 
 #[test]
+fn a_user_of_documents_logs_in_and_shows_its_roles() {
+    let derived = "#pbkdf2-sha$4096$73616c74$4b007901b765489abead49d926f721d065a429c1";
+    let mut server = TestServer::new();
+    server.check(&[
+        (&format!("acl setuser anna on {derived} role:writers"), "+OK"),
+        (
+            "acl getuser anna",
+            &format!(
+                "[\"flags\", [\"on\", \"sanitize-payload\"], \"passwords\", [\"{}\"], \"commands\", \"-@all\", \
+                 \"keys\", \"\", \"channels\", \"\", \"selectors\", [], \"roles\", [\"writers\"]]",
+                &derived[1..]
+            ),
+        ),
+        ("acl setuser anna role:_admin", "-ERR Error in ACL SETUSER modifier 'role:_admin': Syntax error"),
+    ]);
+    server.assert_replays();
+}
+
+#[test]
 fn a_change_within_a_transaction_holds_after_it() {
     check(&[
         ("multi", "+OK"),

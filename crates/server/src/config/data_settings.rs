@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use engine::users::OF_USERS;
+use engine::users::{OF_HTTP, OF_USERS};
 use keyspace::{AccessClock, DataSettings, Effect, Freed, LIBRARIES_SLOT, SlotGuard};
 use lsn::Lsn;
 use membership::OF_GROUP;
@@ -151,7 +151,7 @@ impl Config {
             let mut state = self.data.lock();
             let belongs_elsewhere = |name: &[u8]| {
                 OwedSettings::is_mark(name)
-                    || [OF_GROUP, OF_USERS].iter().any(|others| name.starts_with(others.as_bytes()))
+                    || [OF_GROUP, OF_USERS, OF_HTTP].iter().any(|others| name.starts_with(others.as_bytes()))
             };
             for (name, value) in said.iter().filter(|(name, _)| !belongs_elsewhere(name)) {
                 let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));

@@ -326,7 +326,10 @@ fn attach(
     // have the log.
     let (driver, log) = (Arc::new(threads.clone()), log.clone());
     let _ = parts.documents.set(documents.clone());
-    let is_first = http.store.set(Store { documents, indexes, log, driver }).is_ok();
+    let is_first = http
+        .store
+        .set(Store { documents, indexes, keyspace: parts.data.keyspace.clone(), log, driver })
+        .is_ok();
     assert!(is_first, "documents are served once");
     for mailbox in mailboxes {
         mailbox.send(WorkerOrder::Attach(threads.clone()));
