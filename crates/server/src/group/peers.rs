@@ -306,9 +306,10 @@ impl Peers {
         // An error of the socket ends the connection, and is not logged as a fault.
         let Ok(handle) = socket.try_clone() else { return Ok(()) };
         let number = self.inboxes.lock().open(from, is_listed, handle);
+        // The plain end of a tunnel has no other host to be probed: there this fails.
+        let _ = keep_alive(&*socket);
         let begun = socket
             .set_nonblocking(false)
-            .and_then(|()| keep_alive(&*socket))
             .and_then(|()| socket.set_read_timeout(Some(SILENCE)))
             .and_then(|()| socket.set_write_timeout(Some(SILENCE)))
             .and_then(|()| socket.write_all(b"+OK\r\n"));
