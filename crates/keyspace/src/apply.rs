@@ -2,7 +2,8 @@
 //!
 //! What it is: the change that each effect makes to one slot, and the bookkeeping that follows (totals,
 //! expiry index, emptiness).
-//! What it is not: able to fail or to decide. Refusals come before an effect is made.
+//! What it is not: able to fail or to decide. Refusals come before an effect is made. An effect on a value of
+//! another type than its own does nothing and says so, because effects also come from files and the network.
 //!
 //! Invariants
 //! - A Move applied to one guard has both keys in its slot; `LockedSlots` applies other Moves to two guards.
@@ -27,9 +28,21 @@ use crate::libraries::LIBRARIES_SLOT;
 use crate::slot::{SlotGuard, SlotState};
 use crate::table::Occupied;
 use crate::totals::Tally;
-use crate::value::Value;
+use crate::value::{Value, ValueType};
 pub(crate) use fill::Filling;
 pub(crate) use relocate::apply_move_between;
+
+/// Of an effect that meets a value of another type.
+const WRONG_TYPE: Applied = Applied {
+    changed: false,
+    added: 0,
+    updated: 0,
+    removed: 0,
+    len: 0,
+    wrong_type: true,
+    key_created: false,
+    key_removed: false,
+};
 
 /// The changes that an effect has made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -45,7 +58,8 @@ pub struct Applied {
     pub removed: u64,
     /// The number of elements, members or fields after an effect on a collection.
     pub len: u64,
-    /// Whether nothing was done because the key holds another type.
+    /// Whether nothing was done because the key holds another type. In an effect from a log or snapshot this
+    /// is damage.
     pub wrong_type: bool,
     /// Whether the effect created a key: for a Move, whether its destination is new.
     pub key_created: bool,
@@ -144,7 +158,7 @@ impl SlotGuard<'_> {
             KeyOp::Append { suffix } => {
                 let create = |stamp| Entry::new(key, suffix, None, stamp);
                 let update = |entry: &mut Entry, stamp| entry.append(suffix, stamp);
-                self.upsert(target, clock, freed, create, update)
+                self.edit_string(target, clock, freed, create, update)
             }
             KeyOp::SetRange { offset, bytes } => {
                 let create = |stamp| {
@@ -153,7 +167,7 @@ impl SlotGuard<'_> {
                     entry
                 };
                 let update = |entry: &mut Entry, stamp| entry.set_range(offset, bytes, stamp);
-                self.upsert(target, clock, freed, create, update)
+                self.edit_string(target, clock, freed, create, update)
             }
             KeyOp::SetExpiry { expire_at_ms } => {
                 self.change(target, |state, target| state.set_expiry(target, expire_at_ms, freed))
@@ -190,7 +204,21 @@ impl SlotGuard<'_> {
         create: impl FnOnce(AccessStamp) -> Entry,
         update: impl FnOnce(&mut Entry, AccessStamp) -> Option<Entry>,
     ) -> Applied {
-        self.change(target, |state, target| state.upsert(target, clock, freed, create, update))
+        self.change(target, |state, target| state.upsert(target, None, clock, freed, create, update))
+    }
+
+    /// As `upsert`, but does nothing to a value that is not a string.
+    #[inline]
+    fn edit_string(
+        &mut self,
+        target: Target<'_>,
+        clock: AccessClock,
+        freed: &mut Freed,
+        create: impl FnOnce(AccessStamp) -> Entry,
+        update: impl FnOnce(&mut Entry, AccessStamp) -> Option<Entry>,
+    ) -> Applied {
+        let edited = Some(ValueType::String);
+        self.change(target, |state, target| state.upsert(target, edited, clock, freed, create, update))
     }
 
     /// Runs a change of one entry and does the bookkeeping after it.
@@ -338,10 +366,12 @@ impl SlotGuard<'_> {
 }
 
 impl SlotState {
+    /// `edited` is the type of the values that `update` can change; `None` if it replaces any value.
     #[inline]
     fn upsert(
         &mut self,
         target: Target<'_>,
+        edited: Option<ValueType>,
         clock: AccessClock,
         freed: &mut Freed,
         create: impl FnOnce(AccessStamp) -> Entry,
@@ -356,6 +386,9 @@ impl SlotState {
             applied.key_created = true;
             return (applied, Deadlines { old: Due::default(), new });
         };
+        if edited.is_some_and(|edited| occupied.entry().value_type() != edited) {
+            return (WRONG_TYPE, Deadlines::default());
+        }
         let old = Due::of(occupied.entry());
         let stamp = clock.touched(occupied.entry().stamp());
         let replaced = occupied.update(|entry| update(entry, stamp));
@@ -403,7 +436,7 @@ impl SlotState {
             return (applied, Deadlines::default());
         };
         if occupied.entry().value_type() != value_type {
-            return (Applied { wrong_type: true, ..Applied::default() }, Deadlines::default());
+            return (WRONG_TYPE, Deadlines::default());
         }
         let old = Due::of(occupied.entry());
         occupied.touch(clock);

@@ -60,7 +60,7 @@ use crate::slot::SlotGuard;
 use crate::value::Value;
 
 /// The first byte of a head.
-const HEAD: u8 = 0xfe;
+pub(crate) const HEAD: u8 = 0xfe;
 /// Bytes of a head.
 const HEAD_BYTES: usize = 15;
 /// Strings above this size go into the stream in pieces of this size.

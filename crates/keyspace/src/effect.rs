@@ -13,9 +13,8 @@
 //!   HashUpdate, StreamAdd and StreamPutGroup create the key; other operations do nothing. An expired but not
 //!   yet deleted key is present for all effects: the maker of an effect that relies on the key's absence
 //!   deletes the key first.
-//! - An effect on a collection does nothing to a key of another type. Append and SetRange do not check the
-//!   type: their maker has checked that the value is a string. A collection that becomes empty is removed
-//!   with its key, but a stream is not.
+//! - An operation on the value of one type does nothing to a key of another type. A collection that becomes
+//!   empty is removed with its key, but a stream is not.
 //! - Decoding arbitrary bytes never panics and never reads past them. Every effect has exactly one encoding.
 //!
 //! ```text
@@ -102,6 +101,9 @@ use crate::id::DbId;
 use crate::libraries::LIBRARIES_KEY;
 use crate::value::Value;
 
+/// Where the range of a SetRange ends at most, so that a forged one cannot ask for more memory than there is.
+pub const STRING_BYTES_MAX: u64 = 512 << 20;
+
 /// One deterministic change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect<'a> {
@@ -170,7 +172,8 @@ pub enum KeyOp<'a> {
     },
     /// Overwrites part of a string, padded with zero bytes up to `offset`. Keeps the expiry.
     SetRange {
-        /// The position at which the bytes are written, in bytes from the start of the value.
+        /// The position at which the bytes are written, in bytes from the start of the value. They end at
+        /// [`STRING_BYTES_MAX`] at most.
         offset: u64,
         /// The bytes to write.
         bytes: &'a [u8],
@@ -471,7 +474,8 @@ pub enum EffectError {
     /// The database number is not 0..=15.
     #[error("effect names database {0}, which does not exist")]
     UnknownDb(u8),
-    /// A number is longer than it has to be or does not fit its type, or a score is NaN.
+    /// A number is longer than it has to be or does not fit its type, a score is NaN, or a range ends beyond
+    /// the longest string.
     #[error("effect holds a malformed number")]
     MalformedNumber,
     /// The entries of a stream are malformed.

@@ -74,7 +74,8 @@ pub use data_settings::DataSettings;
 pub use digest::Digest;
 pub use effect::{
     Effect, EffectError, EncodedItems, GlobalOp, Item, Items, ItemsBuf, KeyOp, LibraryContent, ListEnd,
-    Listable, Listed, LoggedMessage, Scope, ScoredItems, ScoredItemsBuf, encode_documents_into,
+    Listable, Listed, LoggedMessage, STRING_BYTES_MAX, Scope, ScoredItems, ScoredItemsBuf,
+    encode_documents_into,
 };
 pub use entry::EntryRef;
 pub use eviction::{Candidate, EvictionPolicy};

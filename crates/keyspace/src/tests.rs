@@ -7,6 +7,7 @@ mod model;
 mod relocate;
 mod scan;
 mod threads;
+mod wrong_type;
 
 use crate::{
     AccessClock, DbId, Effect, Freed, GlobalOp, IndexBytes, KeyOp, Keyspace, Options, Scope, SlotId, Value,

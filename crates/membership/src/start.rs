@@ -90,7 +90,7 @@ fn recorded_at(log: &Log, from: Lsn) -> Result<Option<Lsn>, Error> {
     let name = format!("{OF_GROUP}{ROSTER}");
     while let CursorRead::Chunk(chunk) = cursor.read(READ_BYTES)? {
         for record in chunk.records() {
-            let Some(payload) = chains.payload(&record) else { continue };
+            let Some(payload) = chains.payload(&record)? else { continue };
             let mut rest = &payload[..];
             while let Ok(Some(effect)) = Effect::decode_next(&mut rest) {
                 if matches!(effect, Effect::Setting { name: found, .. } if found == name.as_bytes()) {

@@ -70,6 +70,15 @@ pub enum RecoverError {
         /// The LSN of the record.
         lsn: Lsn,
     },
+    /// A record changes a key that holds a value of another type.
+    #[error(
+        "the record at lsn {lsn} is intact but changes a key that holds a value of another type: it is not of this log. \
+         Restore from a backup or a replica"
+    )]
+    WrongType {
+        /// The LSN of the record.
+        lsn: Lsn,
+    },
     /// The snapshot to start from is damaged.
     #[error("{damage}. {remedy}")]
     Snapshot {
@@ -98,7 +107,8 @@ impl RecoverError {
     /// A sentence about `--force-recovery`, for errors that it can get past; otherwise empty.
     pub fn last_resort(&self) -> &'static str {
         match self {
-            RecoverError::Storage(storage::Error::Corrupt(_) | storage::Error::Inconsistent { .. }) => {
+            RecoverError::Storage(storage::Error::Corrupt(_) | storage::Error::Inconsistent { .. })
+            | RecoverError::WrongType { .. } => {
                 ". If nothing can be restored, --force-recovery leaves out what is damaged, reports it, and is read-only until \
                  you confirm"
             }

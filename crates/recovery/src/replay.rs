@@ -12,14 +12,14 @@
 //!
 //! Invariants
 //! - Effects of one slot are applied in log order, and the slot records the LSN of the last one.
-//! - A record that does not decode is an error with its LSN. On a replica it changes nothing; a recovery
-//!   fails as a whole.
+//! - A record that does not decode is an error with its LSN, and so is one that changes a value of another
+//!   type. Nothing behind it is applied; a recovery fails as a whole, and a replica stops.
 
 mod live;
 pub(crate) mod settings;
 pub mod split;
 
-use keyspace::{AccessClock, Effect, Freed, Item, KeyHash, Keyspace};
+use keyspace::{AccessClock, Applied, Effect, Freed, Item, KeyHash, Keyspace};
 use lsn::Lsn;
 
 pub use self::live::Replayer;
@@ -48,6 +48,12 @@ const GROUP: usize = 32;
 /// The next item of a record.
 pub fn decode<'a>(rest: &mut &'a [u8], lsn: Lsn) -> Result<Option<Item<'a>>, RecoverError> {
     Item::decode_next(rest).map_err(|reason| RecoverError::Effect { lsn, reason })
+}
+
+/// Fails if an effect of the record at `lsn` has met a value of another type: no maker of effects does that.
+#[inline]
+fn require_type(applied: Applied, lsn: Lsn) -> Result<(), RecoverError> {
+    if applied.wrong_type { Err(RecoverError::WrongType { lsn }) } else { Ok(()) }
 }
 
 /// An effect on one key, with the key's hash.
@@ -82,23 +88,27 @@ impl<'e> Group<'e> {
     }
 
     /// Applies and removes all effects, after prefetching their memory.
+    ///
+    /// # Errors
+    /// If an effect meets a value of another type. Those behind it are removed as well.
     fn apply(
         &mut self,
         keyspace: &Keyspace,
         now: AccessClock,
         freed: &mut Freed,
         observer: &mut impl Observer,
-    ) {
+    ) -> Result<(), RecoverError> {
         let group = &mut self.keyed[..std::mem::take(&mut self.count)];
         prefetch(keyspace, group.iter().flatten().map(|it| (&it.effect, &it.hash)));
         for Keyed { lsn, effect, hash } in group.iter_mut().filter_map(Option::take) {
             let mut slot = keyspace.lock(hash.slot());
-            slot.apply_hashed(&effect, &hash, now, freed);
+            require_type(slot.apply_hashed(&effect, &hash, now, freed), lsn)?;
             slot.set_last_lsn(lsn);
             observer.saw(&effect);
             drop(slot);
             observer.after_record(lsn);
         }
+        Ok(())
     }
 }
 

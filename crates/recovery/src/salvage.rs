@@ -30,7 +30,7 @@ use documents::Documents;
 use env::Disk;
 use keyspace::{
     AccessClock, Effect, Freed, GlobalOp, Item, KeyOp, Keyspace, SLOT_COUNT, Scope, SlotGuard, SlotId,
-    ValueType, slot_of,
+    slot_of,
 };
 use lsn::Lsn;
 use storage::{
@@ -244,8 +244,7 @@ impl Slots<'_> {
             (Scope::Slot(key), _) => {
                 let mut slot = self.keyspace.lock(slot_of(key));
                 let found = effect.db().and_then(|db| slot.get_raw(db, &self.keyspace.hash(key), key));
-                let found = found.map(|entry| entry.value_type());
-                if is_applicable(effect, found, self.lost[slot_of(key).index()]) {
+                if is_applicable(effect, found.is_some(), self.lost[slot_of(key).index()]) {
                     let applied = slot.apply(effect, self.now, &mut self.freed);
                     self.left_out += u64::from(applied.wrong_type);
                     reach(&mut slot, lsn);
@@ -288,17 +287,13 @@ impl Slots<'_> {
     }
 }
 
-/// Whether an effect on a key still has its logged meaning, given the type of the value found.
-fn is_applicable(effect: &Effect<'_>, found: Option<ValueType>, is_lost: bool) -> bool {
+/// Whether an effect on a key still has its logged meaning, given whether the key is there. The effect itself
+/// tells if it meets a value of another type.
+fn is_applicable(effect: &Effect<'_>, is_there: bool, is_lost: bool) -> bool {
     let Effect::Key { op, .. } = effect else { return true };
     match op {
         KeyOp::Put { .. } | KeyOp::Delete | KeyOp::SetExpiry { .. } => true,
-        // A string is changed without a check of its type.
-        KeyOp::Append { .. } | KeyOp::SetRange { .. } => match found {
-            Some(value_type) => value_type == ValueType::String,
-            None => !is_lost,
-        },
-        _ => found.is_some() || !is_lost,
+        _ => is_there || !is_lost,
     }
 }
 

@@ -61,7 +61,7 @@ pub enum TreeError {
     },
     /// An earlier write, sync or change of a tree failed; the file takes checkpoints only after it is opened
     /// again.
-    #[error("{} takes no more checkpoints since it could not be written: {reason}", path.display())]
+    #[error("{} takes no more checkpoints since an earlier one failed: {reason}", path.display())]
     Poisoned {
         /// The file.
         path: PathBuf,

@@ -39,7 +39,7 @@ pub enum LoadError {
     /// An effect on a key of another slot, or on all slots.
     #[error("a key that follows slot {0} belongs to another one")]
     ForeignKey(SlotId),
-    /// A row whose payload is no value of its type.
+    /// A row whose payload is no value of its type, or an effect on a key with a value of another type.
     #[error("a value in slot {0} is none of its type")]
     Payload(SlotId),
     /// A row of a key that is there already.
@@ -167,6 +167,9 @@ impl<'k> Loader<'k> {
         let Scope::Slot(key) = effect.scope() else { return Err(LoadError::ForeignKey(slot)) };
         let hash = self.hash(key, slot)?;
         let applied = guard.apply_hashed(effect, &hash, self.clock, &mut self.freed);
+        if applied.wrong_type {
+            return Err(LoadError::Payload(slot));
+        }
         self.keys += u64::from(applied.key_created);
         if slot == LIBRARIES_SLOT && effect.key().is_none() {
             guard.publish_libraries();

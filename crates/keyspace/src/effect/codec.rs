@@ -5,7 +5,7 @@ use varint::NumberError;
 use super::listed::Coded;
 use super::{
     Effect, EffectError, GlobalOp, Item, Items, KeyOp, LibraryContent, ListEnd, Listed, LoggedMessage,
-    ScoredItems,
+    STRING_BYTES_MAX, ScoredItems,
 };
 use crate::collection::{ConsumerTimes, GroupPosition, StreamBlock, StreamHead, StreamId};
 use crate::id::DbId;
@@ -331,7 +331,14 @@ impl<'a> Reader<'a> {
                 KeyOp::Put { value: self.value(opcode - 1)?, expire_at_ms: Some(self.number()?) }
             }
             APPEND => KeyOp::Append { suffix: self.bytes()? },
-            SET_RANGE => KeyOp::SetRange { offset: self.number()?, bytes: self.bytes()? },
+            SET_RANGE => {
+                let (offset, bytes) = (self.number()?, self.bytes()?);
+                let end = offset.checked_add(bytes.len() as u64);
+                if end.is_none_or(|end| end > STRING_BYTES_MAX) {
+                    return Err(EffectError::MalformedNumber);
+                }
+                KeyOp::SetRange { offset, bytes }
+            }
             LIST_PUSH_HEAD => KeyOp::ListPush { end: ListEnd::Head, items: self.items()? },
             LIST_PUSH_TAIL => KeyOp::ListPush { end: ListEnd::Tail, items: self.items()? },
             LIST_POP_HEAD => KeyOp::ListPop { end: ListEnd::Head, count: self.number()? },

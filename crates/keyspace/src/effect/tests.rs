@@ -199,6 +199,19 @@ fn scopes_name_the_key() {
     assert_eq!((renames.scope(), renames.target()), (Scope::Two(b"a", b"b"), None));
 }
 
+#[test]
+fn a_range_beyond_the_longest_string_is_refused() {
+    let decoded = |offset, bytes| {
+        let mut encoded = Vec::new();
+        KeyOp::SetRange { offset, bytes }.on(db(0), b"key").encode_into(&mut encoded);
+        Effect::decode_next(&mut &encoded[..]).map(|effect| effect.is_some())
+    };
+    assert_eq!(decoded(STRING_BYTES_MAX - 1, b"x"), Ok(true));
+    for (offset, bytes) in [(STRING_BYTES_MAX - 1, &b"xy"[..]), (u64::MAX, b""), (u64::MAX, b"x")] {
+        assert_eq!(decoded(offset, bytes), Err(EffectError::MalformedNumber), "{offset}");
+    }
+}
+
 /// An owned effect that proptest can make and shrink.
 #[derive(Clone, Debug)]
 struct Owned {
@@ -219,7 +232,7 @@ impl Owned {
             1 => KeyOp::Delete.on(db, key),
             2 => KeyOp::SetExpiry { expire_at_ms }.on(db, key),
             3 => KeyOp::Append { suffix: bytes }.on(db, key),
-            4 => KeyOp::SetRange { offset: self.number, bytes }.on(db, key),
+            4 => KeyOp::SetRange { offset: self.number % (STRING_BYTES_MAX / 2), bytes }.on(db, key),
             5 => Effect::Global(GlobalOp::FlushDb { db }),
             6 => Effect::Global(GlobalOp::FlushAll),
             7 => Effect::Move { db, key, to_db: self.other, to_key: bytes },

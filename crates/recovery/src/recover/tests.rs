@@ -15,6 +15,10 @@ use crate::snapshot_task::{GENERATIONS, SnapshotPlan, SnapshotTask};
 const DIR: &str = "/data";
 
 pub(crate) fn recovered(disk: Arc<SimDisk>, appliers: usize) -> (Keyspace, Log) {
+    recovered_or_not(disk, appliers).expect("a sound log")
+}
+
+fn recovered_or_not(disk: Arc<SimDisk>, appliers: usize) -> Result<(Keyspace, Log), RecoverError> {
     let (segment_bytes, ring_bytes, unwritten_bytes_max) = (8 << 20, 2 << 20, 256 << 10);
     let source = Source {
         disk,
@@ -28,8 +32,8 @@ pub(crate) fn recovered(disk: Arc<SimDisk>, appliers: usize) -> (Keyspace, Log) 
     };
     let keyspace = Keyspace::new(Options { hash_seed: appliers as u64 });
     let progress = LoadProgress::new(Arc::new(SimClock::new(0)));
-    let log = recover(source, &keyspace, &progress).expect("a sound log");
-    (keyspace, log)
+    let log = recover(source, &keyspace, &progress)?;
+    Ok((keyspace, log))
 }
 
 /// Calls `visit` with effects on a few keys of many slots, many of them moves: the value of a key depends on
@@ -44,7 +48,10 @@ pub fn history(count: u64, mut visit: impl FnMut(&Effect<'_>)) {
         let items = [&number[..], &filling];
         visit(&match mixed / 2000 % 12 {
             0..2 => Effect::Move { db, key: &key, to_db: db, to_key: &to_key },
-            2 => KeyOp::Put { value: Value::String(&number), expire_at_ms: Some(step) }.on(db, &key),
+            2 => {
+                let value = Value::List(Items::Slices(&items[..1]));
+                KeyOp::Put { value, expire_at_ms: Some(step) }.on(db, &key)
+            }
             3 => KeyOp::Delete.on(db, &key),
             4 if step % 50 == 0 => Effect::Global(GlobalOp::FlushAll),
             _ => KeyOp::ListPush { end: ListEnd::Tail, items: Items::Slices(&items) }.on(db, &key),
@@ -83,6 +90,36 @@ fn moves_keep_their_order_with_any_number_of_appliers() {
     for appliers in [0, 1, 2, 5] {
         let (keyspace, _log) = recovered(disk.clone_state(), appliers);
         assert!(keyspace.digest() == expected.digest(), "{appliers} appliers");
+    }
+}
+
+/// As in a log that was forged, or does not belong to its snapshot.
+#[test]
+fn an_effect_on_a_value_of_another_type_is_refused_with_any_number_of_appliers() {
+    let disk = SimDisk::new(SimDiskOptions { seed: 1, ..SimDiskOptions::default() });
+    let (_, log) = recovered(disk.clone(), 0);
+    let (mut appender, db) = (log.appender(), DbId::ZERO);
+    let value = Value::Set(Items::Slices(&[b"member"]));
+    let put = KeyOp::Put { value, expire_at_ms: None };
+    let misfit = [put, KeyOp::Append { suffix: &[b'x'; 100] }];
+    let mut lsns = Vec::new();
+    for (key, operations) in [(&b"a"[..], &misfit[..]), (b"b", &misfit[..1]), (b"a", &misfit[1..])] {
+        let mut record = Vec::new();
+        operations.iter().for_each(|op| op.on(db, key).encode_into(&mut record));
+        let pending = appender.reserve(&record).expect("a sound disk");
+        lsns.push(pending.lsn());
+        pending.publish();
+    }
+    log.flush_all().expect("a sound disk");
+    for appliers in [0, 1, 3] {
+        match recovered_or_not(disk.clone_state(), appliers) {
+            Err(error @ RecoverError::WrongType { lsn }) => {
+                assert_eq!(lsn, lsns[0], "{appliers} appliers");
+                assert!(error.last_resort().contains("--force-recovery"));
+            }
+            Err(other) => panic!("{other}"),
+            Ok(_) => panic!("recovered with {appliers} appliers"),
+        }
     }
 }
 

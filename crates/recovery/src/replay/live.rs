@@ -19,7 +19,7 @@ use keyspace::{AccessClock, Effect, Freed, Item, KeyHash, Keyspace, LockedSlots,
 use lsn::Lsn;
 use storage::{Chains, Chunk};
 
-use super::{GROUP, Group, Observer, decode, prefetch, settings::apply_settings};
+use super::{GROUP, Group, Observer, decode, prefetch, require_type, settings::apply_settings};
 use crate::error::RecoverError;
 
 /// Applies the chunks of a replica's log to memory.
@@ -102,14 +102,14 @@ impl Replayer {
         let seen = self.seen;
         let new = chunk.records().skip_while(|record| record.lsn <= seen);
         for record in new.take_while(|record| record.lsn <= until) {
-            match self.chains.payload(&record) {
+            match self.chains.payload(&record)? {
                 None => {}
                 Some(Cow::Borrowed(payload)) => pass.take(record.lsn, payload)?,
                 Some(Cow::Owned(payload)) => pass.apply_at_once(record.lsn, &payload)?,
             }
             self.seen = record.lsn;
         }
-        pass.apply_group();
+        pass.apply_group()?;
         self.applied = self.applied.max(until.min(chunk.end));
         Ok(self.applied)
     }
@@ -146,7 +146,7 @@ impl<'k, 'c, O: Observer> Pass<'k, 'c, '_, O> {
                     && let Some(key) = effect.key() =>
             {
                 if self.group.is_full() {
-                    self.apply_group();
+                    self.apply_group()?;
                 }
                 self.group.push(self.keyspace, lsn, effect, key);
                 Ok(())
@@ -156,13 +156,13 @@ impl<'k, 'c, O: Observer> Pass<'k, 'c, '_, O> {
         }
     }
 
-    fn apply_group(&mut self) {
-        self.group.apply(self.keyspace, self.now, self.freed, self.observer);
+    fn apply_group(&mut self) -> Result<(), RecoverError> {
+        self.group.apply(self.keyspace, self.now, self.freed, self.observer)
     }
 
     /// Applies the group and then the record, under the locks of all its slots.
     fn apply_at_once(&mut self, lsn: Lsn, payload: &[u8]) -> Result<(), RecoverError> {
-        self.apply_group();
+        self.apply_group()?;
         let (mut effects, mut changes, mut rest) = (Vec::new(), Vec::new(), payload);
         while let Some(item) = decode(&mut rest, lsn)? {
             match item {
@@ -188,10 +188,11 @@ impl<'k, 'c, O: Observer> Pass<'k, 'c, '_, O> {
         // This comes before any effect, because a slot is captured as of the end of a record.
         slots.capture_before_moves(&moves.collect::<Vec<_>>());
         for (effect, hash) in &effects {
-            match hash {
+            let applied = match hash {
                 Some(hash) => slots.apply_hashed(effect, hash, self.now, self.freed),
                 None => slots.apply(effect, self.now, self.freed),
             };
+            require_type(applied, lsn)?;
             self.observer.saw(effect);
         }
         slots.iter_mut().for_each(|slot| slot.set_last_lsn(lsn));

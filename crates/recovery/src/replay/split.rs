@@ -16,11 +16,14 @@
 //!   source was captured before it and whose destination after it becomes a removal of the source. In the
 //!   opposite case the value would be lost; the server prevents that case (see [`Keyspace::may_move`], and
 //!   for a replica [`LockedSlots::capture_before_moves`](keyspace::LockedSlots::capture_before_moves)).
+//! - An effect that meets a value of another type fails the replay. The applier that meets it applies nothing
+//!   more, but empties its queue, so that the reader never waits for it in vain.
 //! - Memory in flight is bounded: for each applier [`CHUNKS_QUEUED`] chunks, the one that is filled and the
 //!   one that is applied. A chunk has at most [`CHUNK_BYTES`], or one larger effect.
 
 use std::{
     convert::Infallible,
+    panic::resume_unwind,
     sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
     thread,
 };
@@ -30,7 +33,7 @@ use keyspace::{AccessClock, Effect, Freed, Item, Keyspace, Scope, SlotId, slot_o
 use lsn::Lsn;
 use storage::Recovery;
 
-use super::{Group, decode};
+use super::{Group, decode, require_type};
 use crate::{error::RecoverError, load::Loaded, progress::LoadProgress};
 
 /// The approximate size of the chunks in which effects are handed over.
@@ -97,7 +100,7 @@ pub(crate) fn replay_here(
                 match item {
                     Item::Effect(effect) => {
                         if let Some(effect) = target.loaded.left_of(effect, lsn)? {
-                            applier.apply(lsn, &effect);
+                            applier.apply(lsn, &effect)?;
                         }
                     }
                     Item::Documents(change) => target.apply_documents(lsn, change)?,
@@ -118,14 +121,14 @@ pub(crate) fn replay_in_parallel(
     progress: &LoadProgress,
 ) -> Result<(), RecoverError> {
     thread::scope(|scope| {
-        let mut queues = Vec::new();
+        let (mut queues, mut running) = (Vec::new(), Vec::new());
         for index in 0..appliers {
             let (sender, receiver) = sync_channel(CHUNKS_QUEUED);
             let applier = Applier { target, index, count: appliers, freed: Freed::new() };
             let name = format!("apply-{index}");
             let spawned =
                 thread::Builder::new().name(name).spawn_scoped(scope, move || applier.run(&receiver));
-            spawned.map_err(RecoverError::Thread)?;
+            running.push(spawned.map_err(RecoverError::Thread)?);
             queues.push(Queue { sender, chunk: Vec::with_capacity(CHUNK_BYTES) });
         }
         let mut splitter = Splitter { target, queues };
@@ -137,7 +140,9 @@ pub(crate) fn replay_in_parallel(
             |lsn| progress.reached(lsn),
         )?;
         splitter.queues.iter_mut().for_each(Queue::send_chunk);
-        Ok(())
+        // The end of the queues ends the appliers.
+        drop(splitter);
+        running.into_iter().try_for_each(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)))
     })
 }
 
@@ -250,23 +255,31 @@ struct Applier<'k> {
 }
 
 impl Applier<'_> {
-    fn run(mut self, queue: &Receiver<Work>) {
+    /// Applies until the queue ends. After an error it only empties the queue.
+    fn run(mut self, queue: &Receiver<Work>) -> Result<(), RecoverError> {
+        let mut outcome = Ok(());
         for work in queue {
             match work {
-                Work::Chunk(chunk) => {
-                    let mut rest = chunk.as_slice();
-                    while !rest.is_empty() {
-                        rest = self.apply_group(rest);
-                    }
+                Work::Chunk(chunk) if outcome.is_ok() => {
+                    outcome = self.apply_chunk(&chunk);
                     self.freed = Freed::new();
                 }
+                Work::Chunk(_) => {}
                 Work::Mark(mark) => drop(mark),
             }
         }
+        outcome
+    }
+
+    fn apply_chunk(&mut self, mut rest: &[u8]) -> Result<(), RecoverError> {
+        while !rest.is_empty() {
+            rest = self.apply_group(rest)?;
+        }
+        Ok(())
     }
 
     /// Applies up to a group of effects; returns the rest.
-    fn apply_group<'c>(&mut self, mut rest: &'c [u8]) -> &'c [u8] {
+    fn apply_group<'c>(&mut self, mut rest: &'c [u8]) -> Result<&'c [u8], RecoverError> {
         let Target { keyspace, now, .. } = self.target;
         let mut group: Group<'c> = Group::new();
         let mut unkeyed = None;
@@ -285,18 +298,19 @@ impl Applier<'_> {
             }
         }
         // In order: the effects before a global one first.
-        group.apply(keyspace, now, &mut self.freed, &mut ());
+        group.apply(keyspace, now, &mut self.freed, &mut ())?;
         if let Some((lsn, effect)) = unkeyed {
-            self.apply(lsn, &effect);
+            self.apply(lsn, &effect)?;
         }
-        rest
+        Ok(rest)
     }
 
-    fn apply(&mut self, lsn: Lsn, effect: &Effect<'_>) {
+    fn apply(&mut self, lsn: Lsn, effect: &Effect<'_>) -> Result<(), RecoverError> {
         let slots: &mut dyn Iterator<Item = SlotId> = match effect.scope() {
             Scope::Slot(key) => &mut std::iter::once(slot_of(key)),
             Scope::Two(from, to) => {
-                return apply_to_two(self.target, lsn, effect, [from, to], &mut self.freed);
+                apply_to_two(self.target, lsn, effect, [from, to], &mut self.freed);
+                return Ok(());
             }
             Scope::Global => {
                 let own = SlotId::all().skip(self.index).step_by(self.count);
@@ -305,8 +319,9 @@ impl Applier<'_> {
         };
         for slot in slots {
             let mut slot = self.target.keyspace.lock(slot);
-            slot.apply(effect, self.target.now, &mut self.freed);
+            require_type(slot.apply(effect, self.target.now, &mut self.freed), lsn)?;
             slot.set_last_lsn(lsn);
         }
+        Ok(())
     }
 }

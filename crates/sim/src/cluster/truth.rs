@@ -86,7 +86,7 @@ impl Truth {
         self.compare(chunk.start, known)?;
         self.bytes.extend_from_slice(new);
         for record in chunk.records().filter(|it| it.lsn.get() > known_bytes as u64 && it.lsn <= commit) {
-            if let Some(payload) = self.chains.payload(&record) {
+            if let Some(payload) = self.chains.payload(&record).map_err(|error| error.to_string())? {
                 let (_, state) = self.states.last().expect("there is one at first");
                 let mut state = State::clone(state);
                 self.written.extend(apply(&mut state, &payload));

@@ -15,6 +15,7 @@ use std::{borrow::Cow, collections::HashMap};
 use lsn::Lsn;
 
 use super::record::{self, CHAIN_BYTES_MAX, CHAIN_ID_BYTES, Record, RecordKind};
+use crate::Error;
 
 const _: () = assert!(record::PAYLOAD_BYTES_MAX < CHAIN_BYTES_MAX);
 
@@ -25,29 +26,32 @@ pub struct Chains {
     from: Lsn,
     epoch: u32,
     open: HashMap<[u8; CHAIN_ID_BYTES], Vec<u8>>,
+    /// [`CHAIN_BYTES_MAX`], except in tests.
+    bytes_max: usize,
 }
 
 impl Chains {
     /// No chains yet, for a log that is read from `from` on.
     pub fn from(from: Lsn) -> Chains {
-        Chains { from, epoch: 0, open: HashMap::new() }
+        Chains { from, epoch: 0, open: HashMap::new(), bytes_max: CHAIN_BYTES_MAX }
     }
 
     /// The payload that this record contains or completes; `None` for other records. Records must be passed
     /// in the order of the log.
-    pub fn payload<'r>(&mut self, record: &Record<'r>) -> Option<Cow<'r, [u8]>> {
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] if the record makes a payload longer than any that is written. Its parts are
+    /// dropped.
+    pub fn payload<'r>(&mut self, record: &Record<'r>) -> Result<Option<Cow<'r, [u8]>>, Error> {
         if record.epoch > self.epoch {
             self.epoch = record.epoch;
             self.open.clear();
         }
         match record.kind {
-            RecordKind::Whole => Some(Cow::Borrowed(record.payload)),
-            RecordKind::Last => self.finish(record.payload).map(Cow::Owned),
-            RecordKind::Part => {
-                self.add(record.payload);
-                None
-            }
-            RecordKind::BatchEnd => None,
+            RecordKind::Whole => Ok(Some(Cow::Borrowed(record.payload))),
+            RecordKind::Last => self.finish(record).map(|whole| whole.map(Cow::Owned)),
+            RecordKind::Part => self.add(record).map(|()| None),
+            RecordKind::BatchEnd => Ok(None),
         }
     }
 
@@ -72,23 +76,29 @@ impl Chains {
     }
 
     /// Adds a part that is not the last.
-    fn add(&mut self, payload: &[u8]) {
-        if let Some((id, piece)) = payload.split_first_chunk::<CHAIN_ID_BYTES>()
+    fn add(&mut self, record: &Record<'_>) -> Result<(), Error> {
+        if let Some((id, piece)) = record.payload.split_first_chunk::<CHAIN_ID_BYTES>()
             && u64::from_le_bytes(*id) >= self.from.get()
         {
             let chain = self.open.entry(*id).or_default();
-            if chain.len() + piece.len() <= CHAIN_BYTES_MAX {
-                chain.extend_from_slice(piece);
+            if chain.len() + piece.len() > self.bytes_max {
+                self.open.remove(id);
+                return Err(Error::TooLong { lsn: record.lsn });
             }
+            chain.extend_from_slice(piece);
         }
+        Ok(())
     }
 
     /// The whole payload, if all its parts were seen.
-    fn finish(&mut self, payload: &[u8]) -> Option<Vec<u8>> {
-        let (id, piece) = payload.split_first_chunk::<CHAIN_ID_BYTES>()?;
-        let mut whole = self.open.remove(id)?;
+    fn finish(&mut self, record: &Record<'_>) -> Result<Option<Vec<u8>>, Error> {
+        let Some((id, piece)) = record.payload.split_first_chunk::<CHAIN_ID_BYTES>() else { return Ok(None) };
+        let Some(mut whole) = self.open.remove(id) else { return Ok(None) };
+        if whole.len() + piece.len() > self.bytes_max {
+            return Err(Error::TooLong { lsn: record.lsn });
+        }
         whole.extend_from_slice(piece);
-        Some(whole)
+        Ok(Some(whole))
     }
 }
 
@@ -100,6 +110,10 @@ mod tests {
         Record { kind, is_marked: false, lsn: Lsn::new(4096), epoch, payload }
     }
 
+    fn payload(chains: &mut Chains, kind: RecordKind, epoch: u32, bytes: &[u8]) -> Option<Vec<u8>> {
+        chains.payload(&record(kind, epoch, bytes)).expect("not too long").map(Cow::into_owned)
+    }
+
     fn piece(id: u64, bytes: &[u8]) -> Vec<u8> {
         [&id.to_le_bytes(), bytes].concat()
     }
@@ -108,23 +122,38 @@ mod tests {
     fn parts_that_mingle_are_told_apart() {
         let mut chains = Chains::from(Lsn::new(100));
         for (id, bytes) in [(200, b"ab"), (300, b"xy"), (200, b"cd")] {
-            assert_eq!(chains.payload(&record(RecordKind::Part, 1, &piece(id, bytes))), None);
+            assert_eq!(payload(&mut chains, RecordKind::Part, 1, &piece(id, bytes)), None);
         }
         assert_eq!(chains.first_open(), Some(Lsn::new(200)));
-        assert_eq!(chains.payload(&record(RecordKind::Whole, 1, b"whole")).as_deref(), Some(&b"whole"[..]));
+        assert_eq!(payload(&mut chains, RecordKind::Whole, 1, b"whole").as_deref(), Some(&b"whole"[..]));
         let last = piece(200, b"e");
-        assert_eq!(chains.payload(&record(RecordKind::Last, 1, &last)).as_deref(), Some(&b"abcde"[..]));
+        assert_eq!(payload(&mut chains, RecordKind::Last, 1, &last).as_deref(), Some(&b"abcde"[..]));
         assert_eq!(chains.first_open(), Some(Lsn::new(300)));
     }
 
     #[test]
     fn records_begun_before_the_start_or_in_an_earlier_epoch_are_dropped() {
         let mut chains = Chains::from(Lsn::new(100));
-        assert_eq!(chains.payload(&record(RecordKind::Part, 1, &piece(50, b"early"))), None);
-        assert_eq!(chains.payload(&record(RecordKind::Part, 1, &piece(200, b"ab"))), None);
-        assert_eq!(chains.payload(&record(RecordKind::Last, 1, &piece(50, b"e"))), None);
-        assert!(chains.payload(&record(RecordKind::Whole, 2, b"of the next leader")).is_some());
+        assert_eq!(payload(&mut chains, RecordKind::Part, 1, &piece(50, b"early")), None);
+        assert_eq!(payload(&mut chains, RecordKind::Part, 1, &piece(200, b"ab")), None);
+        assert_eq!(payload(&mut chains, RecordKind::Last, 1, &piece(50, b"e")), None);
+        assert!(payload(&mut chains, RecordKind::Whole, 2, b"of the next leader").is_some());
         assert_eq!(chains.first_open(), None);
-        assert_eq!(chains.payload(&record(RecordKind::Last, 2, &piece(200, b"c"))), None);
+        assert_eq!(payload(&mut chains, RecordKind::Last, 2, &piece(200, b"c")), None);
+    }
+
+    #[test]
+    fn a_payload_that_is_too_long_is_refused_and_its_parts_dropped() {
+        for (parts, last) in [(&[&b"abcd"[..], b"e"][..], None), (&[b"abc"], Some(b"de"))] {
+            let mut chains = Chains { bytes_max: 4, ..Chains::from(Lsn::ZERO) };
+            let parts = parts.iter().map(|part| (RecordKind::Part, piece(200, part)));
+            let last = last.map(|last| (RecordKind::Last, piece(200, last)));
+            let mut outcomes: Vec<bool> = Vec::new();
+            for (kind, bytes) in parts.chain(last) {
+                outcomes.push(chains.payload(&record(kind, 1, &bytes)).is_ok());
+            }
+            assert_eq!(outcomes, [true, false]);
+            assert_eq!(payload(&mut chains, RecordKind::Last, 1, &piece(200, b"f")), None);
+        }
     }
 }

@@ -178,9 +178,11 @@ impl LogReader {
         self.before = match before {
             Some(footer) => Predecessor { epoch: snapshot.epoch, ..Predecessor::from(&footer) },
             // Except in a salvage, the snapshot then begins at the start of the log, whose chain value is in
-            // `self.before`.
+            // `self.before`. In a salvage, the batch before may be damaged, and its chain value is unknown.
             None => {
-                Predecessor { epoch: snapshot.epoch, closed_at_ms: snapshot.created_unix_ms, ..self.before }
+                let chain = self.before.chain.filter(|_| snapshot.begin_lsn == self.control.log_start);
+                let (epoch, closed_at_ms) = (snapshot.epoch, snapshot.created_unix_ms);
+                Predecessor { epoch, closed_at_ms, chain, ..self.before }
             }
         };
         self.position = snapshot.begin_lsn;

@@ -335,7 +335,7 @@ impl Recovery {
                 if record.lsn > until {
                     break 'replay;
                 }
-                match chains.payload(&record) {
+                match chains.payload(&record).map_err(E::from)? {
                     Some(payload) => apply(record.lsn, &payload)?,
                     None if record.kind == RecordKind::Last => {
                         if after_hole && let Some(begin) = chains.cut_begin(record.payload) {

@@ -3,7 +3,7 @@
 //! Closing and recovering replace small files, and so do other parts of the server at its start. A running
 //! server can wait for room; one that has begun to close its log cannot.
 
-use super::{Log, segment};
+use super::{Log, record::BLOCK_BYTES, segment, sequencer::batch_end};
 use crate::Error;
 
 /// The room required for the small files that are replaced when a server ends and when it starts again. The
@@ -18,8 +18,10 @@ impl Log {
     /// An error with [`Error::is_disk_full`] if the disk has no room.
     pub fn require_room_to_reopen(&self, more: u64) -> Result<(), Error> {
         let shared = &*self.shared;
-        // A recovery makes a segment if the log has filled all existing ones.
-        if !self.is_frozen() && !shared.make_segments_to(shared.sequencer.tail() + 1) {
+        // Closing writes the open batch and an empty one behind it. A recovery makes a segment if the log has
+        // filled all existing ones.
+        let closed_end = batch_end(shared.sequencer.tail()) + BLOCK_BYTES;
+        if !self.is_frozen() && !shared.make_segments_to(closed_end + 1) {
             return Err(self.no_segment());
         }
         segment::require_room(&*shared.disk, &shared.dir, SMALL_FILES_BYTES + more)

@@ -151,8 +151,9 @@ impl LogReader {
         if self.vouched() <= end {
             return self.classify(stop).map(Err);
         }
-        let (number, closed_before) =
-            (self.before().next_batch_number.unwrap_or(0), self.before().closed_at_ms);
+        // Only the first batch of all is known to have the number 0.
+        let number = self.before().next_batch_number.or((end == Lsn::ZERO).then_some(0));
+        let closed_before = self.before().closed_at_ms;
         let mut found = None;
         while let Some(footer) = self.salvaged().footers.get_or_insert_default().pop_front() {
             if footer.start > end && self.goes_on_at(footer.start)? {
@@ -171,7 +172,7 @@ impl LogReader {
             offset,
             bytes: to.bytes_since(end),
             lsns: Some((end, to)),
-            batches: found.and_then(|footer| footer.batch_number.checked_sub(number)),
+            batches: found.and_then(|footer| footer.batch_number.checked_sub(number?)),
             closed_at_ms: (
                 (closed_before > 0).then_some(closed_before),
                 found.map(|footer| footer.closed_at_ms),

@@ -124,20 +124,33 @@ impl Segment {
     ) -> Result<Segment, Error> {
         let path = dir.join(file_name(start));
         let temporary = path.with_extension("tmp");
-        let file = match recycled {
-            Some(old) => {
-                disk.rename(old, &temporary).map_err(Error::io("recycle", old))?;
-                disk.open(&temporary, Access::ReadWrite).map_err(Error::io("open", &temporary))?
-            }
-            None => {
-                let bytes = SEGMENT_HEADER_BYTES + control.segment_bytes;
-                require_room(disk, dir, bytes + LEFT_BYTES).map_err(Error::io("create", &temporary))?;
-                zero_filled(disk, &temporary, bytes)?
-            }
+        let Some(old) = recycled else {
+            let bytes = SEGMENT_HEADER_BYTES + control.segment_bytes;
+            require_room(disk, dir, bytes + LEFT_BYTES).map_err(Error::io("create", &temporary))?;
+            let file = zero_filled(disk, &temporary, bytes)?;
+            return Segment::publish(disk, file, control, start, (&temporary, path));
         };
-        file.write_all_at(&header_bytes(control, start), 0).map_err(Error::io("write", &temporary))?;
-        file.sync_all().map_err(Error::io("sync", &temporary))?;
-        env::crashsafe::rename_durably(disk, &temporary, &path).map_err(Error::io("rename", &temporary))?;
+        disk.rename(old, &temporary).map_err(Error::io("recycle", old))?;
+        disk.open(&temporary, Access::ReadWrite)
+            .map_err(Error::io("open", &temporary))
+            .and_then(|file| Segment::publish(disk, file, control, start, (&temporary, path)))
+            .inspect_err(|_| {
+                // The first error is the one to report. If the file stays here, the next start removes it.
+                let _ = disk.rename(&temporary, old);
+            })
+    }
+
+    /// Gives a file its header and its name.
+    fn publish(
+        disk: &dyn Disk,
+        file: Arc<dyn File>,
+        control: &Control,
+        start: Lsn,
+        (temporary, path): (&Path, PathBuf),
+    ) -> Result<Segment, Error> {
+        file.write_all_at(&header_bytes(control, start), 0).map_err(Error::io("write", temporary))?;
+        file.sync_all().map_err(Error::io("sync", temporary))?;
+        env::crashsafe::rename_durably(disk, temporary, &path).map_err(Error::io("rename", temporary))?;
         Ok(Segment { start, end: start.advance(control.segment_bytes), path, file })
     }
 }

@@ -60,6 +60,11 @@ pub(crate) struct Sequencer {
     capacity: u64,
 }
 
+/// The end of a batch whose records end at `tail`.
+pub(crate) fn batch_end(tail: u64) -> u64 {
+    (tail + BATCH_END_BYTES_MIN).next_multiple_of(BLOCK_BYTES)
+}
+
 impl Sequencer {
     pub(crate) fn new(start: u64, capacity: u64, appenders: usize) -> Self {
         assert!(capacity > FLUSHER_RESERVE_BYTES);
@@ -141,7 +146,7 @@ impl Sequencer {
     pub(crate) fn close_batch(&self) -> (u64, u64) {
         let mut tail = self.tail.0.load(Ordering::SeqCst);
         let (start, end) = loop {
-            let end = (tail + BATCH_END_BYTES_MIN).next_multiple_of(BLOCK_BYTES);
+            let end = batch_end(tail);
             assert!(
                 end - self.released.0.load(Ordering::Relaxed) <= self.capacity,
                 "no room to close a batch"

@@ -1,5 +1,8 @@
 //! Segments ahead of the log, created before they are needed, and old segments that are no longer needed.
 
+use std::path::PathBuf;
+
+use env::Access;
 use lsn::Lsn;
 
 use super::{
@@ -68,6 +71,9 @@ impl LogState {
                 Ok(Prepare::Made)
             }
             Err(error) => {
+                if let Some(old) = recycled {
+                    self.keep_recyclable(old, start);
+                }
                 *self.no_room_reason.lock() = error.to_string();
                 // The record that requested these segments is refused; the next attempt makes room only for
                 // ordinary records.
@@ -79,6 +85,14 @@ impl LogState {
                 Ok(Prepare::NoRoom)
             }
         }
+    }
+
+    /// Keeps a file that could not be made the segment that begins at `start`: on a full disk, only this file
+    /// can become the next one. If only the last step failed, the file has its new name.
+    fn keep_recyclable(&self, old: PathBuf, start: Lsn) {
+        let mut names = [old, self.dir.join(segment::file_name(start))].into_iter();
+        let kept = names.find(|path| self.disk.open(path, Access::Read).is_ok());
+        self.segments.lock().recyclable.extend(kept);
     }
 
     /// Makes segments, on this thread, until they reach `end`. Returns false if the disk has no room for

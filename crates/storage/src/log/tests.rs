@@ -119,6 +119,30 @@ fn the_log_crosses_segments_and_recycles_forgotten_ones() {
     assert_eq!(log.start_lsn(), ends[149]);
 }
 
+#[test]
+fn a_segment_whose_recycling_fails_is_recycled_later() {
+    use env::sim::{FaultKind, FaultPlan};
+    // Each I/O of the recycling in turn.
+    for offset in 0.. {
+        let disk = disk();
+        let (_, log) = recover(&disk).unwrap();
+        let payloads: Vec<Vec<u8>> = (0..150u32).map(|number| vec![number as u8; 4000]).collect();
+        let ends = write_batches(&log, &payloads);
+        log.truncate_before(ends[149]).unwrap();
+        log.shared.wanted_end.store(log.shared.prepared_end.load(Ordering::SeqCst) + 1, Ordering::SeqCst);
+        let fail_io = Some((disk.io_count() + offset, FaultKind::Eio));
+        disk.set_fault_plan(FaultPlan { fail_io, ..FaultPlan::default() });
+        if log.prepare_segment().unwrap() == Prepare::Made {
+            assert!(offset >= 3, "the rename, the header and its sync were to fail");
+            return;
+        }
+        disk.set_space_limit(Some(0));
+        log.shared.wanted_end.store(log.shared.prepared_end.load(Ordering::SeqCst) + 1, Ordering::SeqCst);
+        assert_eq!(log.prepare_segment().unwrap(), Prepare::Made, "after the failure of I/O {offset}");
+        assert_eq!(log.stats().segments_recycled.load(Ordering::Relaxed), 1);
+    }
+}
+
 /// An appender without a segment creates one itself, concurrently with the segment thread.
 #[test]
 fn segments_of_concurrent_makers_are_contiguous() {

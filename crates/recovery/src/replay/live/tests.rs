@@ -120,6 +120,29 @@ fn records_beyond_the_limit_are_not_applied() {
     }
 }
 
+/// As a leader with a damaged memory could send it.
+#[test]
+fn an_effect_on_a_value_of_another_type_is_refused() {
+    let value = Value::Set(keyspace::Items::Slices(&[b"member"]));
+    let put = KeyOp::Put { value, expire_at_ms: None }.on(DbId::ZERO, b"a");
+    let append = KeyOp::Append { suffix: &[b'x'; 100] }.on(DbId::ZERO, b"a");
+    // Alone in its record, and with another effect in the same one.
+    for records in [&[&[put][..], &[append]][..], &[&[put, append]]] {
+        let (mut leader, (keyspace, mut replayer)) = (Leader::new(), replica());
+        let mut last = Lsn::ZERO;
+        for record in records {
+            record.iter().for_each(|effect| leader.apply(effect));
+            last = leader.commit();
+        }
+        let Ok(CursorRead::Chunk(chunk)) = leader.log.cursor(Lsn::ZERO).read(1 << 20) else {
+            panic!("everything is durable")
+        };
+        let applied = replayer.apply(&chunk, Lsn::MAX, AccessClock::default(), &mut ());
+        assert!(matches!(applied, Err(RecoverError::WrongType { lsn }) if lsn == last), "{applied:?}");
+        keyspace.lock(slot_of(b"a")).check();
+    }
+}
+
 #[test]
 fn payloads_in_parts_are_joined_and_name_the_position_that_they_need() {
     let mut leader = Leader::new();

@@ -38,6 +38,30 @@ fn a_log_with_the_required_room_is_closed_and_recovered() {
     }
 }
 
+/// The batch that closes such a log ends with the segment, so that a recovery makes another one.
+#[test]
+fn the_required_room_includes_the_segment_that_closing_makes_necessary() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    let mut appender = log.appender();
+    let left = |log: &crate::Log| {
+        log.shared.prepared_end.load(crate::sync::Ordering::SeqCst) - log.shared.sequencer.tail()
+    };
+    while left(&log) > 4096 {
+        append(&mut appender, &[7; 1000]);
+        log.flush_all().unwrap();
+    }
+    let mut limit_bytes = (0..LIMIT_BYTES).step_by(STEP_BYTES as usize);
+    let enough = limit_bytes.find(|&bytes| {
+        disk.set_space_limit(Some(bytes));
+        log.require_room_to_reopen(0).is_ok()
+    });
+    assert!(enough.is_some() && left(&log) > 8192);
+    log.close().unwrap();
+    drop((appender, log));
+    recover(&disk).unwrap();
+}
+
 #[test]
 fn a_log_that_fills_its_last_segment_is_recovered_without_more_room() {
     let disk = disk();

@@ -84,6 +84,56 @@ fn replay_starts_behind_the_snapshot_in_the_middle_of_the_log() {
     assert_eq!(recover(&disk).unwrap().0.len(), 41, "the whole log is still there and goes on as before");
 }
 
+/// Changes a byte of the footer of the batch that ends at `end`.
+fn damage_footer(disk: &SimDisk, end: Lsn) {
+    let start = end.align_down(options().segment_bytes);
+    let path = Path::new(DIR).join(segment::file_name(start));
+    let offset = segment::SEGMENT_HEADER_BYTES + end.bytes_since(start) - 20;
+    let mut bytes = disk.read_file(&path).unwrap();
+    bytes[offset as usize] ^= 1;
+    disk.write_file(&path, &bytes);
+}
+
+#[test]
+fn a_salvage_loses_no_batch_behind_the_snapshot_to_damage_before_it() {
+    let disk = disk();
+    let (_, log) = recover(&disk).unwrap();
+    let payloads = numbered(8);
+    write_batches(&log, &payloads[..5]);
+    let info = publish(&disk, &log, &payloads[..5]).unwrap();
+    write_batches(&log, &payloads[5..]);
+    log.close().unwrap();
+    drop(log);
+    damage_footer(&disk, info.begin_lsn);
+    let mut recovery =
+        Recovery::salvage(disk.clone(), Path::new(DIR), options(), &SimEntropy::new(1)).unwrap();
+    recovery.start_at(&info).unwrap();
+    assert_eq!(replayed(&mut recovery).unwrap(), payloads[5..]);
+    assert!(recovery.holes().is_empty(), "{:?}", recovery.holes());
+}
+
+/// Nothing tells the number of the first batch of a log without its beginning.
+#[test]
+fn lost_batches_are_counted_only_from_a_known_number() {
+    for is_forgotten in [false, true] {
+        let disk = disk();
+        let (_, log) = recover(&disk).unwrap();
+        let ends = write_batches(&log, &numbered(8));
+        let start = if is_forgotten { ends[3] } else { Lsn::ZERO };
+        if is_forgotten {
+            log.truncate_before(start).unwrap();
+        }
+        log.close().unwrap();
+        drop(log);
+        damage_footer(&disk, start.advance(BLOCK_BYTES));
+        let mut recovery =
+            Recovery::salvage(disk.clone(), Path::new(DIR), options(), &SimEntropy::new(1)).unwrap();
+        replayed(&mut recovery).unwrap();
+        let [hole] = recovery.holes() else { panic!("{:?}", recovery.holes()) };
+        assert_eq!(hole.batches, (!is_forgotten).then_some(1), "{hole:?}");
+    }
+}
+
 #[test]
 fn a_log_without_its_beginning_is_replayed_with_a_snapshot_only() {
     let disk = disk();
