@@ -25,7 +25,7 @@ use super::{
     request::{Call, only},
     security,
     show::{Show, parse_rev, parse_revs, send_document},
-    users,
+    user_documents,
 };
 
 /// The maximum number of documents in one batch: each takes some memory beside its bytes.
@@ -112,7 +112,7 @@ pub(super) async fn bulk_docs(call: &mut Call, database: &Arc<Database>) -> Resu
             Err(failure) => Row::NotAllowed(failure),
             Ok(()) => {
                 let edit = edit_of(call, database, id.clone(), document, new_edits).await?;
-                match users::guard(call, database, edit).await {
+                match user_documents::guard(call, database, edit).await {
                     Ok(edit) => {
                         edits.push(edit);
                         Row::Submitted

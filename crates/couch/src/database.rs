@@ -15,7 +15,7 @@ use super::{
     listing, mango,
     reply::{self, Reply},
     request::{Call, only},
-    security, unsupported, users,
+    security, unsupported, user_documents,
 };
 use crate::Host;
 
@@ -30,7 +30,7 @@ pub(super) async fn database(call: &mut Call, name: &str, path: &[&str]) -> Resu
     }
     let database = &call.thread.database(name)?;
     match name {
-        USERS_DATABASE => users::admit(call, path)?,
+        USERS_DATABASE => user_documents::admit(call, path)?,
         _ => security::check_member(&call.user, database)?,
     }
     match path {

@@ -67,6 +67,7 @@ mod traffic;
 mod unsupported;
 mod upload;
 mod user;
+mod user_documents;
 mod users;
 mod write_batch;
 
